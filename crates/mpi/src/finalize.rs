@@ -111,7 +111,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     let is_unanswered = |w: &Worker, request: &Request| is_unanswered(p, w, request);
     wait(p, worker, |w| {
         w.end_detached(is_unanswered);
-        w.is_idle() && !w.matcher.has_posted()
+        w.is_idle() && w.posted() == 0
     });
     advance(p, worker, RankPhase::Settled);
     wait(p, worker, |w| !w.end_detached(is_unanswered) && w.is_idle());

@@ -265,12 +265,12 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
     let rank = args.peer as usize;
     // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
     unsafe {
-        let worker = hot::worker_of::<WAY>(comm);
-        if !(*worker).matcher.is_quiet(*comm.world.add(rank)) {
+        let endpoint = *comm.endpoints.add(rank);
+        if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet_beside(endpoint) {
             return None;
         }
         let room = (args.count as u64).wrapping_mul(datatype.size);
-        Some((*comm.endpoints.add(rank), comm.from_key + rank as u64, room as usize))
+        Some((endpoint, comm.from_key + rank as u64, room as usize))
     }
 }
 
@@ -330,7 +330,8 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Immed
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
-        let Some(look) = (*hot::worker_of::<WAY>(comm)).may_recv(*comm.world.add(rank)) else {
+        let endpoint = *comm.endpoints.add(rank);
+        let Some(look) = (*hot::worker_of::<WAY>(comm)).may_recv(endpoint) else {
             return ImmediateRecv::Declined;
         };
         let posting = Posting {
@@ -341,7 +342,6 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Immed
             return ImmediateRecv::Declined; // as the count is
         }
         if look {
-            let endpoint = *comm.endpoints.add(rank);
             let taken =
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {

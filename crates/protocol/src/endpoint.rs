@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::learning::Learnt;
+use crate::peers::{Peer, Peers};
 use crate::waiting::SPIN_POLLS;
 use crate::wire;
-use fastpath_base::memory;
 use fastpath_bootstrap::job::Job;
 use fastpath_transport::{Header, Lane, Post};
 use std::collections::VecDeque;
 use std::io;
+use std::mem::offset_of;
 use std::ops::{Index, IndexMut};
 
 /// A message that waits for room: what is left to do with it.
@@ -65,13 +66,9 @@ pub struct Endpoint {
     pub(crate) learnt: Option<Box<Learnt>>,
 }
 
-// An endpoint per rank of the job: it must stay small.
-const _: () = assert!(size_of::<Endpoint>() <= 192);
-
 /// A worker's endpoints to all ranks that its job has or may come to have, by world rank.
 pub(crate) struct Endpoints {
-    first: *mut Endpoint,
-    capacity: u32,
+    peers: Peers,
     job: &'static Job,
 }
 
@@ -81,16 +78,25 @@ impl Endpoints {
     /// # Errors
     /// There is no address space for them.
     pub fn of_job(job: &'static Job) -> io::Result<Self> {
-        let capacity = job.capacity() as u32;
-        // All bits zero is a valid endpoint.
-        let first = memory::reserve(capacity as usize * size_of::<Endpoint>())?.cast();
-        Ok(Endpoints { first, capacity, job })
+        Ok(Endpoints { peers: Peers::reserve(job.capacity() as u32)?, job })
+    }
+
+    /// Where they lie.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// Where one lies: for who keeps it, and goes there while nothing of the worker is borrowed.
     pub fn address(&self, peer: u32) -> *mut Endpoint {
-        assert!(peer < self.capacity);
-        self.first.wrapping_add(peer as usize)
+        assert!(peer < self.peers.count());
+        self.at(peer)
+    }
+
+    #[inline]
+    fn at(&self, peer: u32) -> *mut Endpoint {
+        debug_assert!(peer < self.peers.count());
+        let peer = self.peers.first().wrapping_add(peer as usize);
+        peer.wrapping_byte_add(offset_of!(Peer, endpoint)).cast()
     }
 }
 
@@ -99,31 +105,26 @@ impl Index<u32> for Endpoints {
 
     #[inline]
     fn index(&self, peer: u32) -> &Endpoint {
-        debug_assert!(peer < self.capacity);
         // SAFETY: ranks are checked where they come in, so that it is inside the reservation, where every endpoint is
         // valid; what holds an address makes no reference beside this one (`Endpoints::address`).
-        unsafe { &*self.first.add(peer as usize) }
+        unsafe { &*self.at(peer) }
     }
 }
 
 impl IndexMut<u32> for Endpoints {
     #[inline]
     fn index_mut(&mut self, peer: u32) -> &mut Endpoint {
-        debug_assert!(peer < self.capacity);
         // SAFETY: as in `index`; `self` is borrowed for as long.
-        unsafe { &mut *self.first.add(peer as usize) }
+        unsafe { &mut *self.at(peer) }
     }
 }
 
 impl Drop for Endpoints {
     fn drop(&mut self) {
-        for peer in 0..self.job.present() {
+        for peer in 0..self.job.present() as u32 {
             // SAFETY: every endpoint of the reservation is valid, and none is used beyond its worker.
-            unsafe { self.first.add(peer).drop_in_place() };
+            unsafe { self.at(peer).drop_in_place() };
         }
-        let bytes = self.capacity as usize * size_of::<Endpoint>();
-        // SAFETY: the reservation of `of_job`.
-        unsafe { memory::release(self.first.cast(), bytes) };
     }
 }
 

@@ -9,6 +9,7 @@ pub mod learning;
 pub mod matching;
 pub mod memory;
 mod peer_exit;
+mod peers;
 pub mod progress;
 pub mod protocols;
 mod queued;

@@ -7,9 +7,12 @@
 //! the way of a message or a receive is remembered for the next one with the same tag ([`Again`], `Store`), so that
 //! threads with tags of their own do not search behind each other's. Nothing is global to the process.
 //!
+//! The lists of a peer lie beside its endpoint (`peers`), in memory that reads as zero until a peer is talked to. So
+//! all bits zero are empty lists.
+//!
 //! **POSTED IN PLACE.** A request in a list is valid, and stays where it is until it is matched or taken back: whoever
 //! posts it promises that. So all links of a list lead to valid requests, and an `end` to the link behind the last of
-//! them or to the list itself. `peers` never grows.
+//! them or to the list itself. The lists stay where they are as long as the matcher is used.
 
 #![allow(unsafe_code)]
 
@@ -18,11 +21,14 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
+use crate::endpoint::Endpoint;
+use crate::peers::{Peer, Peers};
 use crate::request::{Phase, Request, RequestId};
 use crate::tag::{key_context, tag_matches};
 pub use crate::unexpected::EntryId;
 use crate::unexpected::{List, Store};
 use index::Index;
+use std::mem::offset_of;
 use std::ptr;
 
 /// Source of a receive that takes a message of any.
@@ -30,7 +36,7 @@ pub const ANY_PEER: u32 = u32::MAX;
 /// Receives of a list that are looked at one after the other before it gets an index.
 const POLLS_MAX: u32 = 8;
 /// Lists up to which a wait counts the receives in all of them.
-const COUNTED_MAX: usize = 256;
+const COUNTED_MAX: u32 = 256;
 
 /// What a receive asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,18 +58,39 @@ impl Want {
     }
 }
 
+/// A place in a list that leads to a receive, or to none: its `first`, or the `next` of a receive in it. It is stored
+/// as the distance from `first`, so that of an empty list it is 0, and posting needs no case for that.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link(usize);
+
+impl Link {
+    /// The `next` of a receive.
+    #[inline(always)] // see `append`
+    fn behind(list: *mut PeerLists, request: *mut Request) -> Link {
+        let next = request.expose_provenance() + offset_of!(Request, next);
+        Link(next.wrapping_sub(list.addr()))
+    }
+
+    /// Where it is. What it names has been exposed: the list by `Matcher::new`, a receive by `behind`.
+    #[inline(always)] // see `append`
+    fn place(self, list: *mut PeerLists) -> *mut *mut Request {
+        ptr::with_exposed_provenance_mut(list.addr().wrapping_add(self.0))
+    }
+}
+
 /// Posted receives in the order of their posting.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PostedList {
     first: *mut Request,
-    /// The `next` of the last one, or `first` of this list: posting needs no case for an empty list.
-    end: *mut *mut Request,
+    /// The `next` of the last one, or `first`.
+    end: Link,
 }
 
+/// The lists of a peer. All bits zero are empty ones.
 #[repr(C)]
-#[derive(Clone, Copy)]
-struct PeerLists {
+pub(crate) struct PeerLists {
     posted: PostedList,
     unexpected: List,
     /// Entries in both lists: 0 says that the peer's next message can be looked at directly.
@@ -73,6 +100,8 @@ struct PeerLists {
 }
 
 const _: () = assert!(size_of::<PeerLists>() == 32);
+// What a link counts from.
+const _: () = assert!(offset_of!(PeerLists, posted) == 0 && offset_of!(PostedList, first) == 0);
 
 /// Where the last message found its receive in a list with an index. The next message with the same key and tag begins
 /// there: no receive before that place matches, and later ones are posted behind it.
@@ -86,8 +115,9 @@ struct Again {
 
 /// The matching engine of one worker.
 pub struct Matcher {
-    /// One for each peer, then one for receives from any source.
-    peers: Vec<PeerLists>,
+    /// The first of `count` peers; behind them lies one more, for receives from any source.
+    peers: *mut Peer,
+    count: u32,
     any_source_count: u32,
     order: u64,
     pub(crate) store: Store,
@@ -105,23 +135,12 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// An engine for messages of `peers` ranks.
-    pub fn new(peers: u32) -> Self {
-        let empty = PeerLists {
-            posted: PostedList { first: ptr::null_mut(), end: ptr::null_mut() },
-            unexpected: List::default(),
-            busy: 0,
-            index: 0,
-        };
-        // The lists point into this memory, which stays where it is when the matcher moves.
-        let mut all = vec![empty; peers as usize + 1];
-        let base = all.as_mut_ptr();
-        for index in 0..all.len() {
-            // SAFETY: inside the vector.
-            unsafe { (*base.add(index)).posted.end = &raw mut (*base.add(index)).posted.first };
-        }
+    /// An engine for messages of `peers`, which are used no longer than they live.
+    pub(crate) fn new(peers: &Peers) -> Self {
+        peers.first().expose_provenance();
         Matcher {
-            peers: all,
+            peers: peers.first(),
+            count: peers.count(),
             any_source_count: 0,
             order: 0,
             store: Store::default(),
@@ -139,7 +158,22 @@ impl Matcher {
     /// then a receive may look at the next arrival without asking the lists.
     #[inline]
     pub fn is_quiet(&self, peer: u32) -> bool {
-        self.lists(peer).busy == 0 && self.any_source_count == 0
+        self.is_without_entries(self.lists(peer))
+    }
+
+    /// The same of the peer that an endpoint leads to.
+    ///
+    /// # Safety
+    /// It is one of the worker's that has this matcher.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+    pub unsafe fn is_quiet_beside(&self, endpoint: *const Endpoint) -> bool {
+        // SAFETY: every endpoint of a worker lies in a `Peer`, whose lists no reference is kept to.
+        self.is_without_entries(unsafe { &*Peer::lists_beside(endpoint) })
+    }
+
+    #[inline(always)] // see `is_quiet_beside`
+    fn is_without_entries(&self, lists: &PeerLists) -> bool {
+        lists.busy == 0 && self.any_source_count == 0
     }
 
     /// Whether no receive waits that `peer`'s next message could match: a receive that no message in the unexpected
@@ -155,11 +189,29 @@ impl Matcher {
         !self.lists(peer).unexpected.is_empty()
     }
 
+    /// As [`Matcher::has_unexpected`], of the peer that an endpoint leads to.
+    ///
+    /// # Safety
+    /// As [`Matcher::is_quiet_beside`].
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
+    pub unsafe fn has_unexpected_beside(&self, endpoint: *const Endpoint) -> bool {
+        // SAFETY: as there.
+        unsafe { !(*Peer::lists_beside(endpoint)).unexpected.is_empty() }
+    }
+
     #[inline]
     fn lists(&self, peer: u32) -> &PeerLists {
-        debug_assert!((peer as usize) < self.peers.len());
-        // SAFETY: peers are ranks of the job that the matcher was made for; they come from groups.
-        unsafe { self.peers.get_unchecked(peer as usize) }
+        // SAFETY: the lists of a peer are valid; who changes them has this matcher for itself.
+        unsafe { &*self.at(peer) }
+    }
+
+    /// Where the lists of a peer lie; those of `count` are for receives from any source.
+    #[inline]
+    fn at(&self, list: u32) -> *mut PeerLists {
+        debug_assert!(list <= self.count);
+        // SAFETY: peers are ranks of the job that the matcher was made for; they come from groups. `Peers` has one
+        // more.
+        unsafe { &raw mut (*self.peers.add(list as usize)).lists }
     }
 
     /// Whether a receive is posted that a message of `peer` may match.
@@ -167,31 +219,16 @@ impl Matcher {
         self.any_source_count != 0 || !self.lists(peer).posted.first.is_null()
     }
 
-    /// Whether any receive is posted.
-    pub fn has_posted(&self) -> bool {
-        self.peers.iter().any(|p| !p.posted.first.is_null())
-    }
-
-    /// Posted receives.
-    pub fn posted(&self) -> u64 {
-        let links = |lists: &PeerLists| {
-            // SAFETY: POSTED IN PLACE: what the lists lead to is valid.
-            let next = |at: &*mut Request| unsafe { at.as_ref() }.map(|request| request.next);
-            std::iter::successors(Some(lists.posted.first), next).count() as u64 - 1
-        };
-        self.peers.iter().map(links).sum()
-    }
-
-    /// The most posted receives that were counted, now or in a wait.
-    pub fn posted_most(&self) -> u64 {
-        self.posted_most.max(self.posted())
+    /// The most posted receives that were counted in a wait.
+    pub(crate) fn posted_most(&self) -> u64 {
+        self.posted_most
     }
 
     /// Counts the posted receives in a wait that lasts, since posting and matching have no time to: all entries of
     /// lists but messages, of which a probe may have taken some out. Of many peers that takes too long.
     pub(crate) fn count_posted(&mut self) {
-        if self.peers.len() <= COUNTED_MAX {
-            let entries: u64 = self.peers.iter().map(|lists| u64::from(lists.busy)).sum();
+        if self.count < COUNTED_MAX {
+            let entries: u64 = (0..=self.count).map(|list| u64::from(self.lists(list).busy)).sum();
             let posted = entries.saturating_sub(self.store.usage().0);
             self.posted_most = self.posted_most.max(posted);
         }
@@ -213,8 +250,7 @@ impl Matcher {
             // Named receives of before have a smaller order than this, those of later one as large.
             self.order += 1;
             self.any_source_count += 1;
-            let list = self.peers.len() - 1;
-            self.append(list, request);
+            self.append(self.count, request);
         }
     }
 
@@ -225,24 +261,22 @@ impl Matcher {
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_named(&mut self, request: *mut Request) {
         // SAFETY: as `append` asks: the request is valid and in no list, and names a peer, which has a list.
-        unsafe { self.append((*request).peer as usize, request) }
+        unsafe { self.append((*request).peer, request) }
     }
 
     /// # Safety
-    /// As [`Matcher::post`]; `list` is an index of `peers`.
+    /// As [`Matcher::post`]; `list` is at most `count`.
     #[inline(always)] // see `post_named`
-    unsafe fn append(&mut self, list: usize, request: *mut Request) {
-        debug_assert!(list < self.peers.len());
-        // SAFETY: POSTED IN PLACE for the request and for the one, or the list, whose link `end` names. `list` is an
-        // index of `peers`.
+    unsafe fn append(&mut self, list: u32, request: *mut Request) {
+        // SAFETY: POSTED IN PLACE for the request and for the one, or the list, whose link `end` names.
         unsafe {
-            let lists = self.peers.as_mut_ptr().add(list);
+            let lists = self.at(list);
             let end = (*lists).posted.end;
             (*request).next = ptr::null_mut();
             (*request).link = end;
             (*request).order = self.order;
-            *end = request;
-            (*lists).posted.end = &raw mut (*request).next;
+            *end.place(lists) = request;
+            (*lists).posted.end = Link::behind(lists, request);
             (*lists).busy += 1;
         }
     }
@@ -258,26 +292,26 @@ impl Matcher {
             let list = match (*request).peer {
                 ANY_PEER => {
                     self.any_source_count -= 1;
-                    self.peers.len() - 1
+                    self.count
                 }
-                peer => peer as usize,
+                peer => peer,
             };
             self.unlink(list, request);
         }
     }
 
     /// # Safety
-    /// The request is posted in a list, whose index in `peers` this is.
+    /// The request is posted in this list.
     #[inline(always)] // see `drain`
-    unsafe fn unlink(&mut self, list: usize, request: *mut Request) {
-        // SAFETY: POSTED IN PLACE: the request and those beside it in its list are valid. `list` is its list's index.
+    unsafe fn unlink(&mut self, list: u32, request: *mut Request) {
+        // SAFETY: POSTED IN PLACE: the request and those beside it in its list are valid.
         unsafe {
-            let lists = self.peers.as_mut_ptr().add(list);
+            let lists = self.at(list);
             if (*lists).index != 0 {
                 self.leave_index(list, request);
             }
             let (next, link) = ((*request).next, (*request).link);
-            *link = next;
+            *link.place(lists) = next;
             match next.is_null() {
                 true => (*lists).posted.end = link,
                 false => (*next).link = link,
@@ -305,7 +339,7 @@ impl Matcher {
     #[cold]
     #[inline(never)]
     fn find_further(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
-        let again = &mut self.again;
+        let again = &self.again;
         if (again.key, again.tag, again.list) == (key, tag, peer) && !again.link.is_null() {
             // SAFETY: POSTED IN PLACE: the link is one of the list, and what it leads to is valid.
             let next = unsafe { (*again.link).as_ref() };
@@ -314,13 +348,13 @@ impl Matcher {
                 return Some(unsafe { *again.link });
             }
         }
-        let found = self.find_in(peer as usize, key, tag);
+        let found = self.find_in(peer, key, tag);
         if found.is_null() {
             return None;
         }
         if self.lists(peer).index != 0 {
             // SAFETY: POSTED IN PLACE: it is in the list.
-            let link = unsafe { (*found).link };
+            let link = unsafe { (*found).link.place(self.at(peer)) };
             self.again = Again { key, tag, list: peer, link };
         }
         Some(found)
@@ -332,8 +366,8 @@ impl Matcher {
     /// It is posted there.
     #[inline(always)] // see `drain`
     pub unsafe fn unpost_named(&mut self, peer: u32, request: *mut Request) {
-        // SAFETY: it is posted to `peer`, so that `peer` is the index of its list.
-        unsafe { self.unlink(peer as usize, request) }
+        // SAFETY: it is posted to `peer`, so that it is in that list.
+        unsafe { self.unlink(peer, request) }
     }
 
     /// The earliest posted receive that a message satisfies is removed and returned.
@@ -352,9 +386,9 @@ impl Matcher {
     pub fn find_posted(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
         // SAFETY: what lies in the lists is valid, by the contract of `post`.
         unsafe {
-            let mut found = self.find_in(peer as usize, key, tag);
+            let mut found = self.find_in(peer, key, tag);
             if self.any_source_count != 0 {
-                let any = self.find_in(self.peers.len() - 1, key_context(key), tag);
+                let any = self.find_in(self.count, key_context(key), tag);
                 if found.is_null() || (!any.is_null() && (*any).order <= (*found).order) {
                     found = any;
                 }
@@ -365,10 +399,10 @@ impl Matcher {
 
     /// The first receive of a list that asks for `key` and a tag, or null.
     #[inline]
-    fn find_in(&mut self, list: usize, key: u64, tag: i32) -> *mut Request {
-        let PeerLists { posted, index, .. } = self.peers[list];
-        if index == 0 {
-            let mut at = posted.first;
+    fn find_in(&mut self, list: u32, key: u64, tag: i32) -> *mut Request {
+        let lists = self.lists(list);
+        if lists.index == 0 {
+            let mut at = lists.posted.first;
             for _ in 0..self.polls_max {
                 // SAFETY: what lies in the lists is valid, by the contract of `post`.
                 let Some(request) = (unsafe { at.as_ref() }) else {
@@ -390,11 +424,9 @@ impl Matcher {
     /// The same of a list that is long, or was before.
     #[cold]
     #[inline(never)]
-    fn find_indexed(&mut self, list: usize, key: u64, tag: i32) -> *mut Request {
-        // SAFETY: inside the vector.
-        let lists = unsafe { self.peers.as_mut_ptr().add(list) };
-        // SAFETY: POSTED IN PLACE for all that the list and its index lead to; `lists` is an element of `peers`, which
-        // does not grow here.
+    fn find_indexed(&mut self, list: u32, key: u64, tag: i32) -> *mut Request {
+        let lists = self.at(list);
+        // SAFETY: POSTED IN PLACE for all that the list and its index lead to.
         unsafe {
             if (*lists).index == 0 {
                 (*lists).index = self.unused.pop().unwrap_or_else(|| {
@@ -417,19 +449,19 @@ impl Matcher {
     /// The receive is posted, in a list that has an index.
     #[cold]
     #[inline(never)]
-    unsafe fn leave_index(&mut self, list: usize, request: *mut Request) {
-        let lists = &mut self.peers[list];
+    unsafe fn leave_index(&mut self, list: u32, request: *mut Request) {
+        let lists = self.at(list);
         // SAFETY: POSTED IN PLACE: the receive is in the list. One that has a place there is in the list's index.
         unsafe {
             if self.again.link == &raw mut (*request).next {
-                self.again.link = (*request).link;
+                self.again.link = (*request).link.place(lists);
             }
             if (*request).place != 0 {
-                self.indexes[lists.index as usize - 1].remove(request);
+                self.indexes[(*lists).index as usize - 1].remove(lists, request);
             }
-            if lists.posted.first == request && (*request).next.is_null() {
-                self.unused.push(std::mem::take(&mut lists.index));
-                if self.again.list == list as u32 {
+            if (*lists).posted.first == request && (*request).next.is_null() {
+                self.unused.push(std::mem::take(&mut (*lists).index));
+                if self.again.list == list {
                     self.again.link = ptr::null_mut();
                 }
             }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::Taken;
+use crate::endpoint::{Endpoint, Taken};
 use crate::matching::Want;
 use crate::request::{Fault, Phase, Request, RequestId, RequestKind, State};
 use crate::tag::key_source;
@@ -73,6 +73,16 @@ impl Worker {
         request.limit = 0;
         request.set_buffer(buffer);
         Ok(id)
+    }
+
+    /// Receives that wait for their message. Slow: walks all requests.
+    pub fn posted(&self) -> u64 {
+        self.requests.posted()
+    }
+
+    /// The most that were counted, now or in a wait.
+    pub fn posted_most(&self) -> u64 {
+        self.matcher.posted_most().max(self.posted())
     }
 
     /// Takes back a receive that no message has matched; false where one has.
@@ -169,18 +179,24 @@ impl Worker {
 /// The short way of [`Worker::start_recv`] for a contiguous buffer and a named source, in three steps of which each is
 /// straight code: whether it can be gone at all, and what follows where the message was there and where it was not.
 impl Worker {
-    /// Whether a receive from `peer` may look at its next arrival (`Some(true)`) or must be posted behind others
+    /// Whether a receive may look at the next arrival by an endpoint (`Some(true)`) or must be posted behind others
     /// (`Some(false)`); `None` where the ordinary way must be gone.
+    ///
+    /// # Safety
+    /// The endpoint is one of this worker's.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    pub fn may_recv(&self, peer: u32) -> Option<bool> {
-        if !self.requests.has_free() {
-            None
-        } else if self.matcher.is_quiet(peer) {
-            Some(true)
-        } else if self.matcher.has_unexpected(peer) {
-            None
-        } else {
-            Some(false)
+    pub unsafe fn may_recv(&self, endpoint: *const Endpoint) -> Option<bool> {
+        // SAFETY: the endpoint is this worker's, by this function's contract.
+        unsafe {
+            if !self.requests.has_free() {
+                None
+            } else if self.matcher.is_quiet_beside(endpoint) {
+                Some(true)
+            } else if self.matcher.has_unexpected_beside(endpoint) {
+                None
+            } else {
+                Some(false)
+            }
         }
     }
 

@@ -12,6 +12,7 @@ pub use further::place_of;
 use crate::buffer::Buffer;
 use crate::layout::Layout;
 use crate::learning::Arm;
+use crate::matching::Link;
 use crate::wire::Timing;
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
@@ -91,7 +92,7 @@ pub struct Request {
     /// While posted the next one of its list, while free the next free one.
     pub next: *mut Request,
     /// While posted: the place that points here.
-    pub link: *mut *mut Request,
+    pub link: Link,
     /// The handle that names it in the layer above; while free, the next one.
     pub handle: u32,
     /// World rank of the other side, or `ANY_PEER`.
@@ -570,6 +571,11 @@ impl RequestPool {
     /// All requests that are under way. Slow: for the end of a job.
     pub fn active(&self) -> impl Iterator<Item = &Request> {
         self.in_use().filter(|request| request.state == State::Active)
+    }
+
+    /// Number of receives that wait in the matcher; walks the pool.
+    pub fn posted(&self) -> u64 {
+        self.active().filter(|request| request.is_posted()).count() as u64
     }
 
     /// All requests that have not been freed; walks the pool.

@@ -195,11 +195,12 @@ impl Worker {
         job: &'static Job, mut wait: WaitPolicy, interfaces: Interfaces, requests: RequestPool,
     ) -> std::io::Result<Self> {
         wait.census = Arc::default();
+        let endpoints = Endpoints::of_job(job)?;
         Ok(Worker {
-            endpoints: Endpoints::of_job(job)?,
+            matcher: Matcher::new(endpoints.peers()),
+            endpoints,
             rank: job.rank() as u32,
             interfaces,
-            matcher: Matcher::new(job.capacity() as u32),
             requests,
             unexpected: Buffers::default(),
             flood: Flood::default(),

@@ -59,10 +59,11 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let other = 1 - (comm.own_key - comm.from_key) as usize;
     // SAFETY: the keys match, so MPI runs and there is a worker; the tables have an entry for each of the two ranks.
     unsafe {
-        if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet(*comm.world.add(other)) {
+        let endpoint = *comm.endpoints.add(other);
+        if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet_beside(endpoint) {
             return None;
         }
-        Some(PairComm { comm, other, endpoint: *comm.endpoints.add(other) })
+        Some(PairComm { comm, other, endpoint })
     }
 }
 

@@ -138,8 +138,8 @@ variables! {
         "unexpected messages stored now";
     most "unexpected_queue_length_most" Workers Worker::unexpected_most,
         "the most unexpected messages that were stored at once";
-    level "posted_queue_length" Workers |w| w.matcher.posted(), "receives posted now";
-    most "posted_queue_length_most" Workers |w| w.matcher.posted_most(),
+    level "posted_queue_length" Workers Worker::posted, "receives posted now";
+    most "posted_queue_length_most" Workers Worker::posted_most,
         "the most receives that were posted when a wait found nothing at first, or this was read; \
          waits count them in jobs of up to 255 ranks";
     level "unexpected_queue_bytes" Workers |w| w.unexpected_usage().1,

@@ -238,7 +238,7 @@ impl ProtocolLink {
         let handle = unsafe {
             let worker = &mut *self.worker;
             let endpoint = &mut *self.endpoint;
-            let Some(look) = worker.may_recv(self.peer) else {
+            let Some(look) = worker.may_recv(self.endpoint) else {
                 return self.start_recv(into);
             };
             let short = match look {
@@ -283,7 +283,7 @@ impl Link for ProtocolLink {
         let (ptr, room) = (into.as_mut_ptr(), into.len());
         // SAFETY: as in `try_send`.
         let there = unsafe {
-            (*self.worker).matcher.is_quiet(self.peer)
+            (*self.worker).matcher.is_quiet_beside(self.endpoint)
                 && (*self.endpoint).recv_short(self.from_key, TAG, ptr, room).is_some()
         };
         if there || self.spin_recv(into) {

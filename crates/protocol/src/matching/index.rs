@@ -8,6 +8,7 @@
 //! valid and where they were (POSTED IN PLACE, in `matching`). One that leaves the list leaves the index first.
 #![allow(unsafe_code)]
 
+use super::PeerLists;
 use crate::request::Request;
 use crate::tag::{ANY_TAG, mix};
 use std::ptr;
@@ -91,16 +92,16 @@ impl Index {
         }
     }
 
-    /// Takes out a receive that was added; it still is in the list.
+    /// Takes out a receive that was added; it still is in the list, whose index this is.
     ///
     /// # Safety
     /// It is in the index.
-    pub unsafe fn remove(&mut self, request: *mut Request) {
+    pub unsafe fn remove(&mut self, list: *mut PeerLists, request: *mut Request) {
         // SAFETY: IN THE LIST for this receive and for its neighbours in the chain.
         unsafe {
             (*request).place = 0;
             if self.rest == &raw mut (*request).next {
-                self.rest = (*request).link;
+                self.rest = (*request).link.place(list);
             }
             self.count -= 1;
             self.any_tags -= ((*request).tag == ANY_TAG) as usize;

@@ -13,7 +13,8 @@ pub(crate) struct TooLong;
 impl Matcher {
     /// Stores a message.
     pub(crate) fn add_unexpected(&mut self, peer: u32, key: u64, tag: i32, body: Body) -> EntryId {
-        let lists = &mut self.peers[peer as usize];
+        // SAFETY: the lists of a peer are valid, and this call has the matcher for itself.
+        let lists = unsafe { &mut *self.at(peer) };
         lists.busy += 1;
         self.store.add(&mut lists.unexpected, peer, key, tag, body)
     }
@@ -23,7 +24,8 @@ impl Matcher {
     pub(crate) fn add_unexpected_short(
         &mut self, message: (u32, u64, i32), len: usize, fill: impl FnOnce(*mut u8),
     ) {
-        let lists = &mut self.peers[message.0 as usize];
+        // SAFETY: as in `add_unexpected`.
+        let lists = unsafe { &mut *self.at(message.0) };
         lists.busy += 1;
         self.store.add_short(&mut lists.unexpected, message, len, fill);
     }
@@ -46,10 +48,9 @@ impl Matcher {
     pub(crate) unsafe fn take_short(
         &mut self, want: &Want, to: *mut u8, room: usize,
     ) -> Option<Result<Taken, TooLong>> {
-        debug_assert!((want.peer as usize) < self.peers.len());
-        // SAFETY: as in `lists`; what is found is in use and in the list of its peer; the caller's for `to`.
+        // SAFETY: as in `add_unexpected`; what is found is in use and in the list of its peer; the caller's for `to`.
         unsafe {
-            let lists = self.peers.get_unchecked_mut(want.peer as usize);
+            let lists = &mut *self.at(want.peer);
             let entry = self.store.find_at(lists.unexpected, want)?;
             let tag = (*entry).tag;
             let (from, len) = match (*entry).short() {
@@ -77,7 +78,8 @@ impl Matcher {
     /// Takes an unexpected message out of matching. It stays stored until it is freed.
     #[inline]
     pub fn remove_unexpected(&mut self, id: EntryId) {
-        let lists = &mut self.peers[self.store.get(id).peer as usize];
+        // SAFETY: as in `add_unexpected`.
+        let lists = unsafe { &mut *self.at(self.store.get(id).peer) };
         lists.busy -= 1;
         self.store.unlink(&mut lists.unexpected, id);
     }
