@@ -903,6 +903,10 @@ def case_version_6(session):
     return None
 
 
+# PRRTE's, as above.
+case_version_6.long = True
+
+
 # A rank on each host: what goes on while one computes goes on by the network. Without the thread too the network takes
 # messages of 64 KiB, so that case is for ranks of one host.
 PROGRESS = ["progress_thread", "coll_progress"]
