@@ -190,6 +190,11 @@ impl Client {
         self.who == Who::Agent
     }
 
+    /// Whether it waits for an answer no longer.
+    pub fn has_left(&self) -> bool {
+        poll::is_hung_up(self.socket.as_fd())
+    }
+
     fn read_some(&mut self, door: Option<&Door>) -> State {
         let mut piece = [0; 16 << 10];
         loop {

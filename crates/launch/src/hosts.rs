@@ -69,6 +69,9 @@ impl Plan {
     }
 }
 
+/// Why a spawn is given up whose answer would be lost.
+const UNHEARD: &str = "the rank that asks waits no longer";
+
 /// What agents have answered, by node.
 type Answers = Vec<(usize, Result<Answer, String>)>;
 
@@ -282,7 +285,8 @@ impl Watch<'_> {
             let answer = expect(answer, is_ready).map_err(|refused| on_host(node, refused))?;
             plan.take_cards(&peers, node, answer)
         });
-        let taken = taken.and_then(|()| match self.refuse_start(plan.root) {
+        let unheard = client.has_left().then_some(UNHEARD);
+        let taken = taken.and_then(|()| match unheard.or_else(|| self.refuse_start(plan.root)) {
             Some(text) => Err((usize::MAX, text.to_owned())),
             None => {
                 let done = self.add_here(plan.root, first, &plan.counts, &plan.nodes, &plan.cards);
@@ -317,12 +321,16 @@ impl Watch<'_> {
         };
         self.ask_beside(ask, move |watch, (counts, fault)| match fault {
             Some(refused) => watch.take_back(client, peers, first, refused),
+            None if client.has_left() => {
+                watch.take_back(client, peers, first, (usize::MAX, UNHEARD.to_owned()));
+            }
             None => client.reply(&Answer::Spawned { first: first as u32, counts }),
         });
     }
 
-    /// New ranks from this one on cannot be started everywhere: ends those that were.
+    /// New ranks from this one on cannot be started everywhere, or nobody waits for them: ends those that were.
     fn take_back(&mut self, client: Client, peers: Peers, first: usize, refused: Refused) {
+        self.pending = None;
         if self.segment.present() == first {
             return client.reply(&answer_for(Err(refused)));
         }
@@ -337,6 +345,8 @@ impl Watch<'_> {
     }
 
     fn prepare_here(&mut self, nodes: &[u32], programs: &[Program]) -> Result<Answer, Refused> {
+        // One that is refused leaves nothing of an earlier one.
+        self.pending = None;
         let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
         let prepared = programs.iter().enumerate();
         let prepared = prepared.map(|(number, program)| self.prepare(program, number));
@@ -361,6 +371,9 @@ impl Watch<'_> {
     fn add_here(
         &mut self, root: usize, first: usize, counts: &[u32], nodes: &[u32], cards: &[Vec<u8>],
     ) -> Result<Answer, Refused> {
+        let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
+        // What was prepared is of an earlier spawn, given up since, where this one has no ranks here.
+        let pending = self.pending.take().filter(|_| nodes.contains(&own));
         let refuse = |text: &str| Err((usize::MAX, text.to_owned()));
         let ranks = counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
         let room = self.segment.capacity() - self.segment.present();
@@ -370,8 +383,6 @@ impl Watch<'_> {
         if ranks > room || root >= first {
             return refuse("some host has no room for that many ranks");
         }
-        let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
-        let pending = self.pending.take();
         if nodes.contains(&own) && pending.is_none() {
             return refuse("nothing was prepared");
         }

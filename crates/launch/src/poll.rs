@@ -133,6 +133,11 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     wait_for(fd, libc::POLLIN, 0)
 }
 
+/// Has the other end of a connection been closed? What it has written before may still be there to be read.
+pub fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    wait_for(fd, libc::POLLRDHUP, 0)
+}
+
 fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, limit_ms: u64) -> bool {
     let fd = fd.as_raw_fd();
     let mut entry = libc::pollfd { fd, events, revents: 0 };
@@ -232,6 +237,23 @@ pub mod tests {
         poller.change(reader.as_fd(), 9, Interest::Read);
         poller.change(writer.as_fd(), 8, Interest::Nothing);
         assert_eq!(poller.wait(None), [9]);
+    }
+
+    #[test]
+    fn connection__is_hung_up_once_the_other_end_is_closed() {
+        let check = |own: BorrowedFd<'_>, other: OwnedFd| {
+            assert!(!is_hung_up(own));
+            assert_eq!(write(other.as_fd(), b"x").unwrap(), 1);
+            assert!(wait_for(own, libc::POLLIN, 10_000) && !is_hung_up(own));
+            drop(other);
+            // Though a byte is still to be read. The kernel may take a moment to bring the end.
+            assert!(wait_for(own, libc::POLLRDHUP, 10_000) && is_hung_up(own));
+        };
+        let (own, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        check(own.as_fd(), other.into());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        check(listener.accept().unwrap().0.as_fd(), other.into());
     }
 
     #[test]

@@ -223,6 +223,8 @@ impl Peers {
         let mut stream = TcpStream::connect_timeout(&to, CALL)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(CALL))?;
+        // One that stops after the greeting takes no more of a long request than the kernel does.
+        stream.set_write_timeout(Some(ANSWER))?;
         let mut nonce = [0; NONCE];
         stream.read_exact(&mut nonce)?;
         let mut proof = self.node.to_le_bytes().to_vec();

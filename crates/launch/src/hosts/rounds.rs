@@ -64,6 +64,9 @@ impl Watch<'_> {
             && let Some(task) = self.rounds.waiting.pop_front()
         {
             match task {
+                // Nobody would hear of the new ranks: an agent that passes on a request waits for a while only.
+                Task::Spawn { ref client, .. } | Task::Number { ref client, .. }
+                    if client.has_left() => {}
                 Task::Spawn { client, root, programs } => match self.refuse_start(root) {
                     Some(text) => client.reply(&Answer::refuse(Cause::Spawn, text)),
                     None => self.begin_spawn(client, root, programs),
