@@ -4,7 +4,7 @@
 #include "coll_check.h"
 #include <dlfcn.h>
 
-enum { STARTS = 500, FEW = STARTS / 10 };
+enum { STARTS = 500, FEW = STARTS / 10, ROUNDS = 50 };
 
 /* Allocations of this process, by whoever asks. */
 static long allocations;
@@ -36,19 +36,30 @@ int posix_memalign(void **at, size_t alignment, size_t bytes)
     return next(at, alignment, bytes);
 }
 
-/* Starts and completes it often, and frees it. A rank that is moved to another processor may allocate now and then. */
+/* Starts and completes it often; allocations meanwhile. */
+static long starts(MPI_Request *request)
+{
+    long before = allocations;
+    for (int i = 0; i < STARTS; i++) {
+        MPI_Start(request);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+    }
+    return allocations - before;
+}
+
+/* The same, in rounds, up to one with hardly an allocation on any rank, and frees it. A rank that is moved to another
+   processor may allocate now and then: on a busy machine in many rounds, but not in all. */
 static void check(const char *name, MPI_Request request)
 {
-    long before = 0;
-    for (int i = -STARTS; i < STARTS; i++) {
-        if (i == 0)
-            before = allocations;
-        MPI_Start(&request);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    int is_good = 0;
+    starts(&request);
+    for (int round = 0; round < ROUNDS && !is_good; round++) {
+        long taken = starts(&request);
+        is_good = taken <= FEW;
+        if (round == ROUNDS - 1 && !is_good && failures++ < 10)
+            fprintf(stderr, "rank %d of %d: %s: %ld allocations in %d starts\n", me, ranks, name, taken, STARTS);
+        MPI_Allreduce(MPI_IN_PLACE, &is_good, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
     }
-    if (allocations - before > FEW && failures++ < 10)
-        fprintf(stderr, "rank %d of %d: %s: %ld allocations in %d starts\n", me, ranks, name, allocations - before,
-                STARTS);
     MPI_Request_free(&request);
 }
 

@@ -44,7 +44,7 @@ impl fmt::Debug for Rounds {
 }
 
 impl Rounds {
-    /// The step that has come; None where the round is not over.
+    /// The step that has come; None without a round.
     fn take_step(&mut self, poller: &Poller) -> Option<NextStep> {
         let (bell, steps) = self.under_way.take()?;
         poller.change(bell.as_fd(), 0, Interest::Nothing);
