@@ -13,6 +13,7 @@
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
 //! | [`layout`] | where the bytes of a datatype lie, and packing by it |
 //! | [`stored`] | files of what was measured of a machine |
+//! | [`tell`] | lines for the user |
 //! | [`thread`] | how threads of the library start |
 //! | [`trace`] | time-stamped points in a ring per thread |
 
@@ -33,6 +34,7 @@ pub mod refusal;
 pub mod sleepers;
 pub mod stored;
 pub mod sync;
+pub mod tell;
 pub mod thread;
 pub mod topology;
 pub mod trace;

@@ -18,6 +18,7 @@ pub(crate) mod threads;
 pub(crate) use record::{RECORD_BYTES, Record};
 
 use crate::caller::{Call, CallSite};
+use fastpath_base::tell;
 use fastpath_protocol::RequestId;
 pub(crate) use message::Watched;
 use std::cell::{Cell, RefCell};
@@ -78,9 +79,9 @@ impl Checks {
             return;
         }
         let rank = self.rank;
-        eprintln!("fastpath: rank {rank}: {what}");
+        tell!("fastpath: rank {rank}: {what}");
         if told.len() == LINES_MAX {
-            eprintln!(
+            tell!(
                 "fastpath: rank {rank}: FASTPATH_CHECK has reported {LINES_MAX} mistakes and \
                  reports no more"
             );

@@ -19,6 +19,7 @@ use crate::process::{self, Phase, Process};
 use crate::request::{self, Marked};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
+use fastpath_base::tell;
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
 use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_AWAKE};
 use fastpath_protocol::background::Background;
@@ -232,7 +233,7 @@ fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
 fn print_counts(p: &Process, worker: &Worker, config: &Config) {
     let form = config.choice(Key::Report);
     if form == "selection" {
-        worker.report_learnt(true).iter().for_each(|line| eprintln!("{line}"));
+        worker.report_learnt(true).iter().for_each(|line| tell!("{line}"));
         return;
     }
     let json = form == "json";
@@ -251,8 +252,8 @@ fn print_counts(p: &Process, worker: &Worker, config: &Config) {
         .chain(report_progress(worker, json))
     {
         match json {
-            true => eprintln!("{line}"),
-            false => eprintln!("fastpath: {line}"),
+            true => tell!("{line}"),
+            false => tell!("fastpath: {line}"),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::places;
 use crate::process::{self, Engine, Finders, Phase, Process};
 use crate::request;
 use fastpath_base::config::{Config, Key};
+use fastpath_base::tell;
 use fastpath_base::topology;
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
@@ -81,7 +82,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     })?;
     let job: &'static Job = Box::leak(Box::new(job));
     if job.rank() == 0 {
-        config.warnings().iter().for_each(|warning| eprintln!("fastpath: {warning}"));
+        config.warnings().iter().for_each(|warning| tell!("fastpath: {warning}"));
     }
     wait::register_membarrier();
     let serves = config.choice(Key::Progress) == "thread";
@@ -117,7 +118,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     })?;
     if job.rank() == 0 {
         for warning in warnings {
-            eprintln!("fastpath: FASTPATH_COLL: {warning}");
+            tell!("fastpath: FASTPATH_COLL: {warning}");
         }
         print_selection(&mut worker, config, job);
     }
@@ -194,7 +195,7 @@ fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     let Some(engine) = p.engine() else { return };
     match ProgressThread::start(job, worker) {
         Ok(thread) => engine.progress.set(Some(thread)),
-        Err(e) => eprintln!(
+        Err(e) => tell!(
             "fastpath: FASTPATH_PROGRESS=thread: rank {} has no progress thread: {e}",
             job.rank()
         ),
@@ -205,7 +206,7 @@ fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
 /// and why.
 fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
     for warning in worker.selection_warnings() {
-        eprintln!("fastpath: FASTPATH_TUNING: {warning}");
+        tell!("fastpath: FASTPATH_TUNING: {warning}");
     }
     let json = matches!(config.choice(Key::Report), "json" | "selection");
     if !json && !config.flag(Key::Report) {
@@ -214,7 +215,7 @@ fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
     let mut report = worker.report(REPORT_TIMEOUT_NS);
     report.started = job.started().to_owned();
     match json {
-        true => eprintln!("{}", report.to_json()),
+        true => tell!("{}", report.to_json()),
         false => {
             let text = report.to_string();
             let lines: Vec<String> = text.lines().map(|l| format!("fastpath: {l}\n")).collect();
@@ -228,7 +229,7 @@ fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
 fn tell_flood(worker: &Worker, reached: &Reached) {
     let (rank, host) = (worker.rank, topology::host_name());
     let Reached { peer, messages, bytes, bound } = reached;
-    eprintln!(
+    tell!(
         "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take \
          {bytes} bytes, which \
          is all that FASTPATH_UNEXPECTED_MAX={bound} allows: rank {peer} and others wait with \

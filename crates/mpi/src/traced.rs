@@ -11,6 +11,7 @@ use crate::p2p_slow;
 use crate::status::Status;
 use crate::tool::event;
 use fastpath_base::config::{Config, Key, shorten};
+use fastpath_base::tell;
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::trace::{describe, prepare_file, write_file};
@@ -31,7 +32,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
         let path = name_file(job, path);
         if let Err(e) = prepare_file(Path::new(path)) {
             let path = shorten(path);
-            eprintln!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");
+            tell!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");
             return false;
         }
         _ = ALONE.set((job, Path::new(path)));
@@ -42,7 +43,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
     match job.start_trace(events.min(u64::from(u32::MAX)) as u32, threads) {
         Ok(()) => true,
         Err(e) => {
-            eprintln!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
+            tell!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
             false
         }
     }
@@ -61,7 +62,7 @@ extern "C" fn write_alone() {
         return;
     };
     let outcome = write_file(job.segment(), path);
-    eprintln!("fastpath: {}", describe(path, outcome));
+    tell!("fastpath: {}", describe(path, outcome));
 }
 
 /// World rank of a communicator's rank.

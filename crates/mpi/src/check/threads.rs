@@ -5,6 +5,7 @@
 use crate::caller::Call;
 use crate::consts::*;
 use crate::lock::thread_token;
+use fastpath_base::tell;
 use fastpath_base::topology;
 use std::sync::{Mutex, PoisonError};
 
@@ -64,7 +65,7 @@ pub(crate) fn enter(known: Known<impl FnOnce() -> usize>, call: &'static str, an
     {
         inside.told = true;
         let rank = (known.rank)();
-        eprintln!("fastpath: rank {rank}: {what}");
+        tell!("fastpath: rank {rank}: {what}");
     }
     if is_free {
         inside.thread = me;

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::meeting::{Meeting, Purpose};
 use crate::process::Process;
+use fastpath_base::tell;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -100,7 +101,7 @@ fn join_foreign(p: &Process, fd: RawFd, alone: Rc<Group>) -> Result<usize> {
         // The standard has no error for it.
         Err(why) => {
             let (rank, why) = (p.running()?.job.rank(), why.message());
-            eprintln!("fastpath: rank {rank}: MPI_Comm_join gives MPI_COMM_NULL: {why}");
+            tell!("fastpath: rank {rank}: MPI_Comm_join gives MPI_COMM_NULL: {why}");
             Ok(MPI_COMM_NULL)
         }
     }

@@ -3,6 +3,7 @@
 use super::File;
 use crate::process::Process;
 use fastpath_base::config::Key;
+use fastpath_base::tell;
 use fastpath_io::{Counter, Descriptor};
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
@@ -42,7 +43,7 @@ pub(super) fn print(p: &Process, file: &File, descriptor: &Descriptor) {
     }
     if json {
         let quoted = quote(name);
-        eprintln!(r#"{{"rank":{me},"file":{quoted},"aggregators":[{ranks}]{text}}}"#);
+        tell!(r#"{{"rank":{me},"file":{quoted},"aggregators":[{ranks}]{text}}}"#);
         return;
     }
     if text.is_empty() {
@@ -51,5 +52,5 @@ pub(super) fn print(p: &Process, file: &File, descriptor: &Descriptor) {
     if !aggregators.is_empty() {
         _ = write!(text, "; aggregators: {ranks}");
     }
-    eprintln!("fastpath: rank {me}: file {name:?}: {text}");
+    tell!("fastpath: rank {me}: file {name:?}: {text}");
 }

@@ -8,6 +8,7 @@ use super::window::{WINDOWS, Window};
 use crate::consts::MPI_ERR_RMA_SYNC;
 use crate::error::{Error, Result};
 use crate::process::Process;
+use fastpath_base::tell;
 use std::rc::Rc;
 
 fn list(p: &Process) -> impl Iterator<Item = Rc<Window>> + use<'_> {
@@ -52,7 +53,7 @@ pub(crate) fn tell(p: &Process) {
         let rank = p.engine().map_or(0, |engine| engine.job.rank());
         match (open, checks) {
             (Some(text), Some(checks)) => checks.tell(&text),
-            (Some(text), None) => eprintln!("fastpath: rank {rank}: {text}"),
+            (Some(text), None) => tell!("fastpath: rank {rank}: {text}"),
             (None, Some(checks)) => {
                 let title = full_title(&window);
                 checks.tell(&format!("MPI_Win_free was never called for the window ({title})"));

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_base::copy::COPY_SMALL_MAX;
+use fastpath_base::tell;
 use fastpath_protocol::rma::AccessPath;
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
@@ -62,16 +63,16 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
     match json {
         true => {
             let counts = counts_as_json(window);
-            eprintln!(r#"{{"rank":{me},"window":{quoted},"ways":[{text}],{counts}}}"#);
+            tell!(r#"{{"rank":{me},"window":{quoted},"ways":[{text}],{counts}}}"#);
         }
         false if ways.is_empty() => {
-            eprintln!("fastpath: rank {me}: window ({title}): no rank was accessed")
+            tell!("fastpath: rank {me}: window ({title}): no rank was accessed")
         }
-        false => eprintln!("fastpath: rank {me}: window ({title}): {text}"),
+        false => tell!("fastpath: rank {me}: window ({title}): {text}"),
     }
     let counted = counts_in_words(window);
     if !json && !counted.is_empty() {
-        eprintln!("fastpath: rank {me}: window ({title}): counted {counted}");
+        tell!("fastpath: rank {me}: window ({title}): counted {counted}");
     }
     Ok(())
 }
