@@ -2,6 +2,7 @@
    The accumulate family: every predefined operation on several datatypes, derived datatypes, pairs; element-wise
    atomic whoever else accumulates, ordered as called; the request forms. */
 #include "rma_check.h"
+#include <complex.h>
 
 #define EVERY_OP(X) X(MPI_MAX) X(MPI_MIN) X(MPI_SUM) X(MPI_PROD) X(MPI_LAND) X(MPI_BAND) X(MPI_LOR) X(MPI_BOR) X(MPI_LXOR) \
     X(MPI_BXOR) X(MPI_REPLACE) X(MPI_NO_OP)
@@ -131,6 +132,71 @@ static void test_others(int kind)
     free_window(&w);
 }
 
+/* Pairs of every kind that C has, with both operations on them: the lower index counts where values are alike. */
+#define TEST_PAIR(type, handle)                                                                                        \
+    static void test_##handle(int kind)                                                                                \
+    {                                                                                                                  \
+        enum { N = 9 };                                                                                                \
+        struct pair { type value; int index; } there[N], mine[N], old[N];                                              \
+        struct window w = make_window(kind, sizeof there, 1);                                                          \
+        int right = (rank + 1) % ranks;                                                                                \
+        MPI_Aint at = place(&w, right, 0, 1);                                                                          \
+        for (int i = 0; i < N; i++) {                                                                                  \
+            there[i].value = (type)(i % 3), there[i].index = 50;                                                       \
+            mine[i].value = (type)1, mine[i].index = i;                                                                \
+        }                                                                                                              \
+        OK(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));                                                            \
+        for (int round = 0; round < 2; round++) {                                                                      \
+            OK(MPI_Accumulate(there, N, handle, right, at, N, handle, MPI_REPLACE, w.win));                            \
+            OK(MPI_Accumulate(mine, N, handle, right, at, N, handle, round ? MPI_MINLOC : MPI_MAXLOC, w.win));         \
+            OK(MPI_Get_accumulate(NULL, 0, handle, old, N, handle, right, at, N, handle, MPI_NO_OP, w.win));           \
+            OK(MPI_Win_flush(right, w.win));                                                                           \
+            for (int i = 0; i < N; i++) {                                                                              \
+                int keeps = round ? i % 3 == 0 : i % 3 == 2;                                                           \
+                CHECK(old[i].value == (keeps ? (type)(i % 3) : (type)1) && old[i].index == (keeps ? 50 : i));          \
+            }                                                                                                          \
+        }                                                                                                              \
+        OK(MPI_Win_unlock(right, w.win));                                                                              \
+        free_window(&w);                                                                                               \
+    }
+TEST_PAIR(int, MPI_2INT)
+TEST_PAIR(short, MPI_SHORT_INT)
+TEST_PAIR(long, MPI_LONG_INT)
+TEST_PAIR(float, MPI_FLOAT_INT)
+TEST_PAIR(double, MPI_DOUBLE_INT)
+TEST_PAIR(long double, MPI_LONG_DOUBLE_INT)
+
+/* Numbers that no single store moves. */
+static void test_wide(int kind)
+{
+    struct { double _Complex product; long double most, sum; _Bool either; } there, *at_home;
+    struct window w = make_window(kind, sizeof there, 1);
+    int right = (rank + 1) % ranks;
+    double _Complex factor = 1 + 2 * _Complex_I;
+    long double value = 1.5L + 0x1p-60L;
+    _Bool yes = 1;
+    there.product = 3, there.most = -4, there.sum = 2, there.either = 0;
+    const MPI_Aint product = place(&w, right, (char *)&there.product - (char *)&there, 1),
+                   most = place(&w, right, (char *)&there.most - (char *)&there, 1),
+                   sum = place(&w, right, (char *)&there.sum - (char *)&there, 1),
+                   either = place(&w, right, (char *)&there.either - (char *)&there, 1);
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w.win));
+    OK(MPI_Put(&there, sizeof there, MPI_BYTE, right, place(&w, right, 0, 1), sizeof there, MPI_BYTE, w.win));
+    OK(MPI_Win_flush(right, w.win));
+    OK(MPI_Accumulate(&factor, 1, MPI_C_DOUBLE_COMPLEX, right, product, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, w.win));
+    OK(MPI_Accumulate(&value, 1, MPI_LONG_DOUBLE, right, most, 1, MPI_LONG_DOUBLE, MPI_MAX, w.win));
+    OK(MPI_Accumulate(&value, 1, MPI_LONG_DOUBLE, right, sum, 1, MPI_LONG_DOUBLE, MPI_SUM, w.win));
+    OK(MPI_Accumulate(&yes, 1, MPI_C_BOOL, right, either, 1, MPI_C_BOOL, MPI_LOR, w.win));
+    OK(MPI_Win_unlock(right, w.win));
+    meet();
+    OK(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, w.win));
+    at_home = (void *)w.base;
+    CHECK(at_home->product == 3 + 6 * _Complex_I);
+    CHECK(at_home->most == value && at_home->sum == 2 + value && at_home->either);
+    OK(MPI_Win_unlock(rank, w.win));
+    free_window(&w);
+}
+
 /* No elements, of whatever datatype. */
 static void test_nothing(int kind)
 {
@@ -220,7 +286,16 @@ int main(int argc, char **argv)
             test_short(kind);
             test_llong(kind);
         }
+        if (rounds > 20) {
+            test_MPI_2INT(kind);
+            test_MPI_SHORT_INT(kind);
+            test_MPI_LONG_INT(kind);
+            test_MPI_FLOAT_INT(kind);
+            test_MPI_DOUBLE_INT(kind);
+            test_MPI_LONG_DOUBLE_INT(kind);
+        }
         test_others(kind);
+        test_wide(kind);
         test_nothing(kind);
         test_together(kind, rounds);
         if (failures != before)

@@ -2,6 +2,8 @@
    MPI_Put and MPI_Get move what they are asked to, to and from every kind of window, at every size, with derived
    datatypes on either side, with a displacement unit for each rank. */
 #include "rma_check.h"
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const size_t sizes[] = {0, 1, 3, 8, 40, 64, 100, 1000, 4096, 5000, 65536, 100001, 1 << 20};
 enum { SIZES = sizeof sizes / sizeof *sizes, MOST = 1 << 20 };
@@ -171,6 +173,36 @@ static void test_odd_memory(void)
     OK(MPI_Win_free(&win));
 }
 
+/* Variables on the stack, and a file that is mapped: all bytes go there and come back, and reach the file. */
+static void test_stack_and_file(void)
+{
+    enum { N = 5000 };
+    unsigned char on_stack[N] = {0}, out[N], in[N] = {0};
+    char name[] = "/dev/shm/rma_move.XXXXXX";
+    int file = mkstemp(name), right = (rank + 1) % ranks;
+    CHECK(file >= 0 && ftruncate(file, N) == 0);
+    unlink(name);
+    unsigned char *mapped = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(mapped != MAP_FAILED);
+    for (int way = 0; way < 2; way++) {
+        MPI_Win win;
+        OK(MPI_Win_create(way ? mapped : on_stack, N, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+        fill(out, N, 40u + (unsigned)rank);
+        OK(MPI_Win_fence(0, win));
+        OK(MPI_Put(out, N, MPI_BYTE, right, 0, N, MPI_BYTE, win));
+        OK(MPI_Win_fence(0, win));
+        OK(MPI_Get(in, N, MPI_BYTE, right, 0, N, MPI_BYTE, win));
+        OK(MPI_Win_fence(0, win));
+        HOLDS(in, N, 40u + (unsigned)rank);
+        OK(MPI_Win_free(&win));
+    }
+    HOLDS(on_stack, N, 40u + (unsigned)((rank + ranks - 1) % ranks));
+    CHECK(pread(file, in, N, 0) == N);
+    HOLDS(in, N, 40u + (unsigned)((rank + ranks - 1) % ranks));
+    munmap(mapped, N);
+    close(file);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -186,5 +218,6 @@ int main(int argc, char **argv)
             fprintf(stderr, "rank %d: the window was of kind %s\n", rank, kind_names[kind]);
     }
     test_odd_memory();
+    test_stack_and_file();
     return finish();
 }

@@ -118,7 +118,16 @@ static void test_info(void)
     CHECK(strcmp(hint(win, "accumulate_ops"), "same_op_no_op") == 0);
     MPI_Info_set(info, "no_locks", "false");
     MPI_Info_set(info, "same_size", "true");
+    MPI_Info_set(info, "same_disp_unit", "true");
+    MPI_Info_set(info, "mpi_accumulate_granularity", "64");
+    MPI_Info_set(info, "accumulate_ops", "any_op_at_all");
     OK(MPI_Win_set_info(win, info));
+    CHECK(strcmp(hint(win, "same_disp_unit"), "true") == 0);
+    CHECK(strcmp(hint(win, "mpi_accumulate_granularity"), "64") == 0);
+    CHECK(strcmp(hint(win, "accumulate_ops"), "same_op_no_op") == 0);
+    MPI_Info_set(info, "mpi_accumulate_granularity", "some");
+    OK(MPI_Win_set_info(win, info));
+    CHECK(strcmp(hint(win, "mpi_accumulate_granularity"), "64") == 0);
     CHECK(strcmp(hint(win, "no_locks"), "false") == 0 && strcmp(hint(win, "same_size"), "true") == 0);
     OK(MPI_Win_free(&win));
     MPI_Info_free(&info);
