@@ -4,7 +4,7 @@
 #include "coll_check.h"
 #include <dlfcn.h>
 
-enum { STARTS = 500, FEW = STARTS / 10, ROUNDS = 50 };
+enum { STARTS = 500, FEW = STARTS / 10, ROUNDS = 20 };
 
 /* Allocations of this process, by whoever asks. */
 static long allocations;
@@ -47,19 +47,21 @@ static long starts(MPI_Request *request)
     return allocations - before;
 }
 
-/* The same, in rounds, up to one with hardly an allocation on any rank, and frees it. A rank that is moved to another
-   processor may allocate now and then: on a busy machine in many rounds, but not in all. */
+/* The same, in rounds, up to two with hardly an allocation on any rank, and frees it. A rank that is moved to another
+   processor may allocate now and then: on a busy machine in many rounds, but not in most. */
 static void check(const char *name, MPI_Request request)
 {
-    int is_good = 0;
+    int good_rounds = 0;
+    long taken = 0;
     starts(&request);
-    for (int round = 0; round < ROUNDS && !is_good; round++) {
-        long taken = starts(&request);
-        is_good = taken <= FEW;
-        if (round == ROUNDS - 1 && !is_good && failures++ < 10)
-            fprintf(stderr, "rank %d of %d: %s: %ld allocations in %d starts\n", me, ranks, name, taken, STARTS);
+    for (int round = 0; round < ROUNDS && good_rounds < 2; round++) {
+        taken = starts(&request);
+        int is_good = taken <= FEW;
         MPI_Allreduce(MPI_IN_PLACE, &is_good, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+        good_rounds += is_good;
     }
+    if (good_rounds < 2 && failures++ < 10)
+        fprintf(stderr, "rank %d of %d: %s: %ld allocations in %d starts\n", me, ranks, name, taken, STARTS);
     MPI_Request_free(&request);
 }
 

@@ -150,7 +150,8 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
 {
     char name[MPI_MAX_OBJECT_NAME];
     int length, sum, parents;
-    if (!strcmp(argv[1], "number")) {
+    const char *task = argc > 1 ? argv[1] : "";
+    if (!strcmp(task, "number")) {
         int flag = 0, *value, told[2] = {-1, argc};
         OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &value, &flag));
         if (flag)
@@ -163,7 +164,7 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
     CHECK(!strcmp(argv[2], "two words"));
     MPI_Comm_get_name(parent, name, &length);
     CHECK(!strcmp(name, "MPI_COMM_PARENT"));
-    if (!strcmp(argv[1], "looks up")) {
+    if (!strcmp(task, "looks up")) {
         char found[MPI_MAX_PORT_NAME] = "";
         OK(MPI_Lookup_name("for children", MPI_INFO_NULL, found));
         CHECK(!strcmp(found, "anywhere"));

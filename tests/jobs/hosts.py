@@ -615,6 +615,8 @@ def case_frozen_host(session):
         if not await_word(running, begun):
             return "it does not begin", running.finish().text()
         frozen = [pid for pid, _ in running.processes() if hosts.has("h2", pid)]
+        if not frozen:
+            return "nothing runs on h2", running.finish().text()
         _signal_all(frozen, signal.SIGSTOP)
         # As long as it is frozen, nobody can end what is there.
         is_over = running.wait_gone(30, lambda pid: hosts.has("h2", pid))

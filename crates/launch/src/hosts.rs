@@ -56,7 +56,7 @@ impl Plan {
     fn take_cards(&mut self, peers: &Peers, node: usize, answer: Answer) -> Result<(), Refused> {
         let count = self.counts_on(node);
         let Answer::Ready { cards } = answer else {
-            return Err((usize::MAX, "unexpected answer of an agent".to_owned()));
+            return Err(unexpected());
         };
         if cards.len() != count {
             let host = peers.host(node);
@@ -167,6 +167,8 @@ impl Watch<'_> {
             Request::Knock { rank, number, caller, visit } => {
                 self.knock(rank as usize, number, caller, visit)
             }
+            // Too late: the first agent has given up waiting, and asks nobody to take this back.
+            Request::Prepare { .. } | Request::Add { .. } if client.has_left() => return,
             Request::Prepare { nodes, programs } if from_first => {
                 answer_for(self.prepare_here(&nodes, &programs))
             }
@@ -421,6 +423,10 @@ fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usi
     })
 }
 
+fn unexpected() -> Refused {
+    (usize::MAX, "unexpected answer of an agent".to_owned())
+}
+
 /// An answer of another agent, if it is of that kind.
 fn expect(
     answer: Result<Answer, String>, is_it: impl FnOnce(&Answer) -> bool,
@@ -430,7 +436,7 @@ fn expect(
         Ok(Answer::Refused { program, text, .. }) => {
             Err((usize::try_from(program).unwrap_or(usize::MAX), text))
         }
-        Ok(_) => Err((usize::MAX, "unexpected answer of an agent".to_owned())),
+        Ok(_) => Err(unexpected()),
         Err(text) => Err((usize::MAX, text)),
     }
 }

@@ -66,6 +66,9 @@ pub struct Endpoint {
     pub(crate) learnt: Option<Box<Learnt>>,
 }
 
+// An endpoint per rank of the job: it must stay small.
+const _: () = assert!(size_of::<Endpoint>() <= 192);
+
 /// A worker's endpoints to all ranks that its job has or may come to have, by world rank.
 pub(crate) struct Endpoints {
     peers: Peers,

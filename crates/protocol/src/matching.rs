@@ -135,8 +135,11 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// An engine for messages of `peers`, which are used no longer than they live.
-    pub(crate) fn new(peers: &Peers) -> Self {
+    /// An engine for messages of `peers`.
+    ///
+    /// # Safety
+    /// The matcher is not used when `peers` has been dropped.
+    pub(crate) unsafe fn new(peers: &Peers) -> Self {
         peers.first().expose_provenance();
         Matcher {
             peers: peers.first(),
@@ -209,8 +212,8 @@ impl Matcher {
     #[inline]
     fn at(&self, list: u32) -> *mut PeerLists {
         debug_assert!(list <= self.count);
-        // SAFETY: peers are ranks of the job that the matcher was made for; they come from groups. `Peers` has one
-        // more.
+        // SAFETY: peers are ranks of the job that the matcher was made for: those of receives come from groups, those
+        // of messages are the ones whose lanes progress looks at. `Peers` has one more, and lives (`new`).
         unsafe { &raw mut (*self.peers.add(list as usize)).lists }
     }
 
@@ -287,7 +290,7 @@ impl Matcher {
     /// The request is posted here.
     #[inline]
     pub unsafe fn unpost(&mut self, request: *mut Request) {
-        // SAFETY: a posted request's links are valid, and its peer is an index.
+        // SAFETY: a posted request's links are valid, and it is in the list of its peer.
         unsafe {
             let list = match (*request).peer {
                 ANY_PEER => {

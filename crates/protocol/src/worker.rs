@@ -197,7 +197,8 @@ impl Worker {
         wait.census = Arc::default();
         let endpoints = Endpoints::of_job(job)?;
         Ok(Worker {
-            matcher: Matcher::new(endpoints.peers()),
+            // SAFETY: both are fields of the worker, and the matcher is not used while that is dropped.
+            matcher: unsafe { Matcher::new(endpoints.peers()) },
             endpoints,
             rank: job.rank() as u32,
             interfaces,

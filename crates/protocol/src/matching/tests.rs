@@ -65,7 +65,8 @@ struct Both {
 impl Both {
     fn new(polls_max: u32) -> Self {
         let peers = Peers::reserve(PEERS).expect("address space");
-        let mut matcher = Matcher::new(&peers);
+        // SAFETY: `Both` keeps them.
+        let mut matcher = unsafe { Matcher::new(&peers) };
         matcher.polls_max = polls_max;
         matcher.store.polls_max = polls_max;
         Both {
