@@ -140,17 +140,23 @@ impl Job {
     /// # Errors
     /// The kernel refuses the memory.
     pub fn singleton() -> Result<Job, BootstrapError> {
-        let job_id = random_job_id();
-        let segment = Segment::create_for_node(&[0], 1, foreign::SPARE, job_id)?;
+        let segment = Segment::create_for_node(&[0], 1, foreign::SPARE, random_job_id())?;
+        Ok(Job::without_launcher(segment, 0))
+    }
+
+    /// A rank of a memory that no launcher has made.
+    fn without_launcher(segment: Segment, rank: usize) -> Job {
         let processors = topology::usable_processors();
-        segment.header().processors.store(processors as u32, Ordering::Relaxed);
+        let header = segment.header();
+        header.processors.store(processors as u32, Ordering::Relaxed);
+        let (job_id, ranks) = (header.job_id.load(Ordering::Relaxed), segment.present());
         let job = Job {
-            rank: 0,
+            rank,
             app: None,
-            app_ranks: 1,
+            app_ranks: ranks,
             universe: None,
-            world: 0..1,
-            began_with: 1,
+            world: 0..ranks,
+            began_with: ranks,
             processors,
             bound: false,
             launcher: None,
@@ -163,7 +169,7 @@ impl Job {
             started: String::new(),
         };
         job.begin();
-        Ok(job)
+        job
     }
 
     fn begin(&self) {

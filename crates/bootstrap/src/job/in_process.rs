@@ -1,12 +1,8 @@
 //! All ranks of a job in one process, as if they were processes: for tests, and for measurements without a launcher.
 
-use super::foreign::ForeignRanks;
-use super::network::NetworkPlace;
 use super::{BootstrapError, Job, random_job_id};
 use crate::segment::{Elsewhere, Segment, SegmentError, Spare};
 use fastpath_base::sync::Ordering;
-use fastpath_base::topology;
-use std::sync::Mutex;
 
 impl Job {
     /// All ranks of a new job in this one process, each with a mapping of its own, as if they were
@@ -36,30 +32,8 @@ impl Job {
     fn in_memory(first: &Segment, rank: usize) -> Result<Job, BootstrapError> {
         let file = first.file().try_clone_to_owned();
         let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
-        let processors = topology::usable_processors();
-        let header = first.header();
-        header.processors.store(processors as u32, Ordering::Relaxed);
-        let (job_id, ranks) = (header.job_id.load(Ordering::Relaxed), first.present());
-        let job = Job {
-            rank,
-            app: None,
-            app_ranks: ranks,
-            universe: None,
-            world: 0..ranks,
-            began_with: ranks,
-            processors,
-            bound: false,
-            launcher: None,
-            job_id,
-            segment: Segment::attach(file, job_id)?,
-            place: NetworkPlace::default(),
-            link: None,
-            foreign: ForeignRanks::default(),
-            late_engine: Mutex::default(),
-            started: String::new(),
-        };
-        job.begin();
-        Ok(job)
+        let segment = Segment::attach(file, first.header().job_id.load(Ordering::Relaxed))?;
+        Ok(Job::without_launcher(segment, rank))
     }
 
     /// As [`Job::in_process`], with the node that each rank is on: those of a node share a memory file, and each file
