@@ -155,6 +155,20 @@ fn check_complete(p: &Process, named: &Named) -> Result<bool> {
     }
 }
 
+/// Makes the request of a persistent operation that has ended well inactive, and returns its status; None of any other.
+/// As [`collect`], in one step.
+fn rest_operation(p: &Process, named: &Named) -> Option<Status> {
+    let Named::Operation(index) = *named else { return None };
+    match p.extras.slots_mut().get_mut(index) {
+        Some(Some(Extra::Operation { result, started: Some(started), .. })) => {
+            let status = *result.as_ref()?.as_ref().ok()?;
+            (*result, *started) = (None, false);
+            Some(status)
+        }
+        _ => None,
+    }
+}
+
 /// Reads the result of a completed operation and frees its request, or makes it inactive.
 ///
 /// # Safety
@@ -353,6 +367,10 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
     unsafe {
         let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
+        if let Some(result) = rest_operation(p, &named) {
+            write_status(status, result);
+            return Ok(());
+        }
         wait_named(p, "MPI_Wait", &named)?;
         let (result, error) = collect(p, request)?;
         write_status(status, result);

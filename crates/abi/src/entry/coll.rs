@@ -133,7 +133,12 @@ fn barrier_many(comm: usize) -> Result<()> {
 /// The request in the form is null or a variable.
 pub unsafe fn ibarrier(p: &Process, form: Form, comm: usize) -> Result<()> {
     // SAFETY: no memory is touched.
-    unsafe { form.run(p, comm, |_| Ok(coll::Barrier)) }
+    unsafe {
+        match pair::make_barrier(p, form, comm) {
+            Some(made) => made,
+            None => form.run(p, comm, |_| Ok(coll::Barrier)),
+        }
+    }
 }
 
 /// `MPI_Bcast` in its three forms.

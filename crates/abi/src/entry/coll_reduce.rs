@@ -75,8 +75,13 @@ unsafe fn allreduce_many(call: Reduction, comm: usize) -> Result<()> {
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn iallreduce(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
+    let Reduction { sendbuf, recvbuf, count, datatype, op } = call;
+    let (buffers, data) = ((sendbuf.cast(), recvbuf.cast()), (count, datatype, op));
     // SAFETY: ARGUMENTS.
     unsafe {
+        if let Some(made) = coll::pair::make_allreduce(p, form, buffers, data, comm) {
+            return made;
+        }
         form.run(p, comm, |_| {
             let (operands, count) = (call.operands(p)?, call.count);
             Ok(coll::Allreduce { operands, count })

@@ -276,6 +276,31 @@ struct Running<F, M> {
     awaited: RequestId,
 }
 
+impl<F, M> Running<F, M> {
+    fn new(p: &Process, f: &Outstanding, calls_back: bool, make: Option<M>) -> Self {
+        Running {
+            algorithm: Block::new(f.spare()),
+            make,
+            call: p.call.get(),
+            comm: f.comm.handle.get(),
+            way: f.way(),
+            calls_back,
+            awaited: 0,
+        }
+    }
+}
+
+impl<F> Running<F, fn() -> F> {
+    /// Of a call that is made once.
+    fn once(
+        p: &Process, f: Outstanding, calls_back: bool, call: impl FnOnce(Outstanding) -> F,
+    ) -> Self {
+        let mut running = Running::new(p, &f, calls_back, None);
+        running.algorithm.fill(|| call(f));
+        running
+    }
+}
+
 impl<F, M, T> Operation<Process> for Running<F, M>
 where
     F: Future<Output = Result<T>>,
@@ -372,25 +397,29 @@ where
 pub(super) unsafe fn start<C: Collective + 'static>(
     p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
-    let handle = comm.handle.get();
     let f = Outstanding::next(comm);
     let call = read(&f.comm)?;
-    let (calls_back, way) = (call.calls_back(), f.way());
-    let mut running = Running {
-        algorithm: Block::new(f.spare()),
-        make: None,
-        call: p.call.get(),
-        comm: handle,
-        way,
-        calls_back,
-        awaited: 0,
-    };
-    running.algorithm.fill(|| async move {
+    let calls_back = call.calls_back();
+    let running = Running::once(p, f, calls_back, |f| async move {
         // SAFETY: the buffers are as `Collective::run` wants them until the request has completed, by this function's
         // contract.
         unsafe { call.run(&f).await }
     });
     begin(p, running)
+}
+
+/// Goes on with a call whose messages have this tag, and which runs no functions of the program; returns its request.
+///
+/// # Errors
+/// What the call finds at once.
+pub(super) fn go_on<F>(
+    p: &Process, comm: usize, tag: i32, rest: impl FnOnce(Outstanding) -> F,
+) -> Result<usize>
+where
+    F: Future<Output = Result> + 'static,
+{
+    let f = Outstanding::with(p.comm(comm)?, |_| tag);
+    begin(p, Running::once(p, f, false, rest))
 }
 
 /// Begins a call of this library on a communicator, whose request has a status, and which may run functions of the
@@ -404,19 +433,8 @@ pub(crate) fn start_status<F>(
 where
     F: Future<Output = Result<Status>> + 'static,
 {
-    let handle = comm.handle.get();
     let f = Outstanding::with(comm, Channel::take_tag);
-    let way = f.way();
-    let mut running = Running::<F, fn() -> F> {
-        algorithm: Block::new(f.spare()),
-        make: None,
-        call: p.call.get(),
-        comm: handle,
-        way,
-        calls_back,
-        awaited: 0,
-    };
-    running.algorithm.fill(|| call(f));
+    let mut running = Running::once(p, f, calls_back, call);
     let ended = running.poll(p);
     request::make_operation(p, Box::new(Begun { running, ended }))
 }
@@ -485,7 +503,6 @@ fn begin<F: Future<Output = Result> + 'static>(
 pub(super) unsafe fn prepare<C: Collective + 'static>(
     p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
-    let handle = comm.handle.get();
     let f = Outstanding::persistent(comm);
     let call = {
         // The messages of its starts meet those of no other call: so it is compared here.
@@ -509,28 +526,41 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
         compared?;
         call
     };
-    let (calls_back, way) = (call.calls_back(), f.way());
-    let spare = f.spare();
+    let calls_back = call.calls_back();
     let kept = Rc::new((f, call));
-    let make = move || {
-        let kept = kept.clone();
-        async move {
-            let (f, call) = &*kept;
-            f.begin();
-            // SAFETY: the buffers are as `Collective::run` wants them from each start to its completion, by this
-            // function's contract.
-            unsafe { call.run(f).await }
-        }
-    };
-    let running = Running {
-        algorithm: Block::new(spare),
-        make: Some(make),
-        call: p.call.get(),
-        comm: handle,
-        way,
+    let own = kept.clone();
+    let running = Running::new(
+        p,
+        &kept.0,
         calls_back,
-        awaited: 0,
-    };
+        Some(move || {
+            let kept = own.clone();
+            async move {
+                let (f, call) = &*kept;
+                f.begin();
+                // SAFETY: the buffers are as `Collective::run` wants them from each start to its completion, by this
+                // function's contract.
+                unsafe { call.run(f).await }
+            }
+        }),
+    );
+    request::make_persistent_operation(p, Box::new(running))
+}
+
+/// Makes a persistent request of a call whose arguments need neither checks nor comparison, and which runs no functions
+/// of the program.
+///
+/// # Errors
+/// `MPI_ERR_COMM`; `MPI_ERR_OTHER` where there are no more requests.
+pub(super) fn prepare_checked<F>(
+    p: &Process, comm: usize, call: impl Fn(Rc<Outstanding>) -> F + 'static,
+) -> Result<usize>
+where
+    F: Future<Output = Result> + 'static,
+{
+    let f = Rc::new(Outstanding::persistent(p.comm(comm)?));
+    let own = f.clone();
+    let running = Running::new(p, &f, false, Some(move || call(own.clone())));
     request::make_persistent_operation(p, Box::new(running))
 }
 

@@ -6,6 +6,8 @@
 //! function here asks this of its caller.
 #![allow(unsafe_code)]
 
+mod nonblocking;
+
 use super::skip_empty;
 use crate::channel::Channel;
 use crate::comm::Comm;
@@ -21,6 +23,7 @@ use fastpath_protocol::waiting::{SPIN_POLLS, spin};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, tag};
 use fastpath_transport::Post;
+pub use nonblocking::{make_allreduce, make_barrier};
 use std::mem::MaybeUninit;
 
 /// What became of a call. Not a `Result` within an option: it travels in one register.
@@ -67,23 +70,39 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
     }
 }
 
-/// Sends `bytes` bytes to the other rank and looks once for its as many.
+/// Sends `bytes` bytes to the other rank as the next collective call, and looks once for its as many.
+///
+/// # Safety
+/// As [`exchange_as`].
+#[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
+unsafe fn exchange(pair: &PairComm, out: *const u8, into: *mut u8, bytes: usize) -> PairCall {
+    // SAFETY: the communicator lives while it is in the table.
+    let comm = unsafe { &*pair.comm.comm };
+    // SAFETY: BYTES.
+    let outcome = unsafe { exchange_as(pair, Channel::next_tag(comm), out, into, bytes) };
+    if !matches!(outcome, PairCall::Declined) {
+        Channel::advance(comm);
+    }
+    outcome
+}
+
+/// The same under a tag.
 ///
 /// # Safety
 /// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
-unsafe fn exchange(pair: &PairComm, out: *const u8, into: *mut u8, bytes: usize) -> PairCall {
+unsafe fn exchange_as(
+    pair: &PairComm, tag: i32, out: *const u8, into: *mut u8, bytes: usize,
+) -> PairCall {
     let PairComm { comm, other, endpoint } = *pair;
-    // SAFETY: the communicator lives while it is in the table; this is the only thread inside MPI: below
-    // MPI_THREAD_MULTIPLE, and there since it has the lock. The caller vouches for the memory.
+    // SAFETY: this is the only thread inside MPI: below MPI_THREAD_MULTIPLE, and there since it has the lock. The
+    // caller vouches for the memory.
     unsafe {
-        let tag = Channel::next_tag(&*comm.comm);
         match (*endpoint).send_immediate(tag::collective_key(comm.own_key), tag, out, bytes) {
             Post::Done => {}
             Post::Wake => _ = (*endpoint).wake(),
             _ => return PairCall::Declined,
         }
-        Channel::advance(&*comm.comm);
         let from = tag::collective_key(comm.from_key + other as u64);
         match (*endpoint).recv_short_whole(from, tag, into, bytes) {
             Some(_) => PairCall::Done,
@@ -102,7 +121,7 @@ impl Missing {
         self, name: &'static str, handle: usize, into: *mut u8, bytes: usize,
     ) -> Result {
         // SAFETY: BYTES.
-        if unsafe { self.spin(handle, into, bytes) } {
+        if unsafe { self.spin(handle, into, bytes, SPIN_POLLS) } {
             return Ok(());
         }
         let p = process::enter(name, false)?;
@@ -123,11 +142,11 @@ impl Missing {
 }
 
 impl Missing {
-    /// Looks for the message for a while with nothing but the hot tables; false leaves everything as it was.
+    /// Looks for the message so many times with nothing but the hot tables; false leaves everything as it was.
     ///
     /// # Safety
     /// As [`Missing::receive`], while the communicator is in the table.
-    unsafe fn spin(&self, handle: usize, into: *mut u8, bytes: usize) -> bool {
+    unsafe fn spin(&self, handle: usize, into: *mut u8, bytes: usize, polls: u32) -> bool {
         let comm = hot::comm(handle);
         let worker = hot::worker();
         let from = self.from as usize;
@@ -139,7 +158,7 @@ impl Missing {
                 return false;
             }
             let poll = |_| (*endpoint).recv_short_whole(key, self.tag, into, bytes);
-            spin(SPIN_POLLS, poll, || (*worker).wants_attention(peer)).is_some()
+            spin(polls, poll, || (*worker).wants_attention(peer)).is_some()
         }
     }
 }
@@ -175,8 +194,9 @@ pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
         PairCall::Done => Ok(true),
         // SAFETY: no memory is touched.
         PairCall::Waiting(missing) => unsafe {
-            if lock::is_enabled() || !missing.spin(handle, std::ptr::null_mut(), 0) {
-                missing.wait(p, comm, std::ptr::null_mut(), 0)?;
+            let null = std::ptr::null_mut();
+            if lock::is_enabled() || !missing.spin(handle, null, 0, SPIN_POLLS) {
+                missing.wait(p, comm, null, 0)?;
             }
             Ok(true)
         },
@@ -225,66 +245,112 @@ unsafe fn allreduce_by<const WAY: u8>(
     send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
     receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
 ) -> Option<Result> {
-    let element = hot::datatype(datatype);
-    let bytes = (count as u64).wrapping_mul(element.size);
-    let kernel = cache::find(op, datatype)?;
-    let plain = element.key == datatype as u64
-        && (count as u64).wrapping_sub(1) < SHORT_LIMIT as u64
-        && bytes <= SHORT_LIMIT as u64
-        && recv as usize > MPI_IN_PLACE
-        && !send.is_null()
-        && send != recv;
-    if !plain {
+    // SAFETY: BYTES.
+    let Some((pair, sum)) = (unsafe { Sum::find::<WAY>(send, recv, count, datatype, op, handle)? })
+    else {
         let empty = (count, datatype);
         let skipped = recv as usize != MPI_IN_PLACE && skip_empty(handle, empty, empty, 0);
         return skipped.then_some(Ok(()));
-    }
-    let pair = find_pair::<WAY>(handle)?;
-    // SAFETY: BYTES: the buffers are as count and datatype say, and the type is contiguous, so that its elements are
-    // `bytes` bytes.
-    unsafe {
-        let sizes = (count as usize, bytes as usize);
-        combine(&pair, send, recv, sizes, kernel, receive)
-    }
-}
-
-/// # Safety
-/// As [`allreduce`]; the kernel is for elements that are `bytes` bytes in all.
-#[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
-unsafe fn combine(
-    pair: &PairComm, send: *const u8, recv: *mut u8, (count, bytes): (usize, usize),
-    kernel: Kernel, receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
-) -> Option<Result> {
-    let in_place = send as usize == MPI_IN_PLACE;
-    let operand = if in_place { recv.cast_const() } else { send };
-    let mut place = MaybeUninit::<[u64; SHORT_LIMIT / 8]>::uninit();
-    let place = place.as_mut_ptr().cast::<u8>();
-    let is_lower = pair.other == 1;
-    // The result is where the right operand was: on the lower rank that is the other's, which goes straight into the
-    // receive buffer unless the own one is there.
-    let into = if is_lower && !in_place { recv } else { place };
+    };
+    let mut place = Place::uninit();
     // SAFETY: BYTES; `place` has room for `SHORT_LIMIT` bytes.
     unsafe {
-        match exchange(pair, operand, into, bytes) {
+        let into = sum.destination(&mut place);
+        match exchange(&pair, sum.operand(), into, sum.bytes) {
             PairCall::Done => {}
             PairCall::Declined => return None,
             PairCall::Waiting(missing) => {
-                if let Err(e) = receive(missing, into, bytes) {
+                if let Err(e) = receive(missing, into, sum.bytes) {
                     return Some(Err(e));
                 }
             }
         }
-        if !is_lower {
-            if !in_place {
-                copy_small(recv, send, bytes);
-            }
-            kernel(place, recv, count);
-        } else if in_place {
-            kernel(recv, place, count);
-            copy_small(recv, place, bytes);
-        } else {
-            kernel(send, recv, count);
-        }
+        sum.combine(&mut place);
     }
     Some(Ok(()))
+}
+
+/// Memory for the other rank's operand.
+type Place = MaybeUninit<[u64; SHORT_LIMIT / 8]>;
+
+/// What two ranks combine: up to [`SHORT_LIMIT`] bytes, by a predefined operation.
+#[derive(Clone, Copy)]
+struct Sum {
+    send: *const u8,
+    recv: *mut u8,
+    count: usize,
+    /// Bytes of all elements.
+    bytes: usize,
+    kernel: Kernel,
+    /// The result is where the right operand was: on the lower rank that is the other's.
+    is_lower: bool,
+}
+
+impl Sum {
+    /// With the pair; `None` inside where the arguments do not fit, outside where the operation or the communicator
+    /// does not.
+    ///
+    /// # Safety
+    /// As [`allreduce`].
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
+    unsafe fn find<const WAY: u8>(
+        send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
+    ) -> Option<Option<(PairComm, Sum)>> {
+        let element = hot::datatype(datatype);
+        let bytes = (count as u64).wrapping_mul(element.size);
+        let kernel = cache::find(op, datatype)?;
+        let plain = element.key == datatype as u64
+            && (count as u64).wrapping_sub(1) < SHORT_LIMIT as u64
+            && bytes <= SHORT_LIMIT as u64
+            && recv as usize > MPI_IN_PLACE
+            && !send.is_null()
+            && send != recv;
+        if !plain {
+            return Some(None);
+        }
+        let pair = find_pair::<WAY>(handle)?;
+        let (count, bytes, is_lower) = (count as usize, bytes as usize, pair.other == 1);
+        Some(Some((pair, Sum { send, recv, count, bytes, kernel, is_lower })))
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.send as usize == MPI_IN_PLACE
+    }
+
+    /// What this rank sends.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
+    fn operand(&self) -> *const u8 {
+        if self.is_in_place() { self.recv.cast_const() } else { self.send }
+    }
+
+    /// Where the other's operand goes: straight into the receive buffer if that is where the result will be, unless
+    /// the own one is there.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
+    fn destination(&self, place: &mut Place) -> *mut u8 {
+        if self.is_lower && !self.is_in_place() { self.recv } else { place.as_mut_ptr().cast() }
+    }
+
+    /// Combines both operands.
+    ///
+    /// # Safety
+    /// BYTES; the other's operand has been received where [`Sum::destination`] said, of the same place.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
+    unsafe fn combine(&self, place: &mut Place) {
+        let Sum { send, recv, count, bytes, kernel, .. } = *self;
+        let place = place.as_mut_ptr().cast::<u8>();
+        // SAFETY: BYTES; the kernel is for elements that are `bytes` bytes in all.
+        unsafe {
+            if !self.is_lower {
+                if !self.is_in_place() {
+                    copy_small(recv, send, bytes);
+                }
+                kernel(place, recv, count);
+            } else if self.is_in_place() {
+                kernel(recv, place, count);
+                copy_small(recv, place, bytes);
+            } else {
+                kernel(send, recv, count);
+            }
+        }
+    }
 }
