@@ -123,6 +123,68 @@ static void check_freed_comm(void)
     MPI_Comm_free(&comm);
 }
 
+/* A persistent call of a communicator that was freed, and one of a communicator that may have its handle now: the ranks
+   start them in different orders. */
+static void check_reused_handle(void)
+{
+    MPI_Comm comm;
+    MPI_Request requests[2];
+    int one = me + 1, two = 10 * (me + 1), sums[2];
+    MPI_Allreduce(&one, sums, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Allreduce_init(&one, &sums[0], 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &requests[0]);
+    MPI_Comm_free(&comm);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Allreduce_init(&two, &sums[1], 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &requests[1]);
+    for (int i = 0; i < 100; i++) {
+        sums[0] = sums[1] = -1;
+        MPI_Start(&requests[(me + i) % 2]);
+        MPI_Start(&requests[(me + i + 1) % 2]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(sums[0] == ranks * (ranks + 1) / 2 && sums[1] == 5 * ranks * (ranks + 1));
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPI_Comm_free(&comm);
+}
+
+/* The others make their calls only when rank 0 has made its own, which must not wait for them. */
+static void check_late_peers(MPI_Comm comm)
+{
+    double mine = me + 0.5, sum = -1, place = me + 0.5;
+    MPI_Request requests[4];
+    MPI_Allreduce_init(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &requests[2]);
+    MPI_Barrier_init(comm, MPI_INFO_NULL, &requests[3]);
+    for (int how = 0; how < 4; how++) {
+        int flag = 0, token = how;
+        sum = -1;
+        place = me + 0.5;
+        if (me > 0)
+            MPI_Recv(&token, 1, MPI_INT, 0, how, comm, MPI_STATUS_IGNORE);
+        switch (how) {
+        case 0:
+            MPI_Iallreduce(MPI_IN_PLACE, &place, 1, MPI_DOUBLE, MPI_SUM, comm, &requests[0]);
+            break;
+        case 1:
+            MPI_Ibarrier(comm, &requests[1]);
+            break;
+        default:
+            MPI_Start(&requests[how]);
+        }
+        if (me == 0) {
+            MPI_Test(&requests[how], &flag, MPI_STATUS_IGNORE);
+            CHECK(flag == (ranks == 1));
+        }
+        for (int r = 1; me == 0 && r < ranks; r++)
+            MPI_Send(&token, 1, MPI_INT, r, how, comm);
+        MPI_Wait(&requests[how], MPI_STATUS_IGNORE);
+        CHECK(how != 0 || place == ranks * ranks / 2.0);
+        CHECK(how != 2 || sum == ranks * ranks / 2.0);
+    }
+    MPI_Request_free(&requests[2]);
+    MPI_Request_free(&requests[3]);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -134,6 +196,8 @@ int main(int argc, char **argv)
     check_progress_elsewhere();
     check_among_blocking(comm);
     check_freed_comm();
+    check_reused_handle();
+    check_late_peers(comm);
     MPI_Comm_free(&comm);
     return finish();
 }

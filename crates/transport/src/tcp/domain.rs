@@ -57,10 +57,12 @@ impl Domain {
     pub fn new(job: &'static Job, settings: Settings) -> io::Result<Self> {
         let found = list_addresses().unwrap_or_default().into_iter();
         let own = found.map(|found| found.address).chain(LOOPBACK).collect();
+        let pass = Pass { job_id: job.job_id(), secret: job.secret() };
+        pass.warm();
         Ok(Domain {
             job,
             me: job.rank() as u32,
-            pass: Pass { job_id: job.job_id(), secret: job.secret() },
+            pass,
             epoll: Rc::new(Epoll::new()?),
             settings,
             own,

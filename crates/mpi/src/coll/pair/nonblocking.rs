@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::request::completed_request;
 use fastpath_protocol::buffer::Buffer;
 use std::borrow::Borrow;
-use std::ptr::{null, null_mut};
+use std::ptr::{self, null, null_mut};
 
 /// Looks for the other rank's message before a request is made. They take as long as that at most.
 const LOOKS: u32 = 256;
@@ -148,14 +148,17 @@ async unsafe fn run(
     let (out, into, bytes) = sides(&sum, &mut place);
     let outcome = match is_sent {
         true => None,
-        false => find_any(handle).map(|pair| {
-            let (p, tag) = (f.channel().process, f.channel().tag);
-            // SAFETY: BYTES.
-            unsafe {
-                let outcome = exchange_as(&pair, tag, out, into, bytes);
-                look_again(p, handle, &pair, outcome, (into, bytes))
-            }
-        }),
+        // The handle may be another communicator's by now.
+        false => {
+            find_any(handle).filter(|pair| ptr::eq(pair.comm.comm, f.channel().comm)).map(|pair| {
+                let (p, tag) = (f.channel().process, f.channel().tag);
+                // SAFETY: BYTES.
+                unsafe {
+                    let outcome = exchange_as(&pair, tag, out, into, bytes);
+                    look_again(p, handle, &pair, outcome, (into, bytes))
+                }
+            })
+        }
     };
     let other = 1 - f.rank();
     let theirs = Buffer::contiguous(into, bytes as u64);
