@@ -3,11 +3,14 @@
  *     cc -O2 -o connections bench/connections.c && ./connections 1000
  * Beside it: tests/c/many_connections.c, `figures`. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,7 +44,7 @@ static void take(int fd, int bytes)
     char word[256];
     while (bytes > 0) {
         ssize_t got = recv(fd, word, bytes, MSG_DONTWAIT);
-        check(got != 0, "the other end has gone");
+        check(got > 0 || (got < 0 && errno == EAGAIN), "the other end has gone");
         bytes -= got > 0 ? got : 0;
     }
 }
@@ -62,6 +65,7 @@ static void hurry(int fd)
 static void answer(int listener)
 {
     struct epoll_event event = {.events = EPOLLIN};
+    check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "prctl");
     int epoll = epoll_create1(0);
     check(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) == 0, "epoll_ctl");
     check(epoll_wait(epoll, &event, 1, -1) == 1, "epoll_wait");
@@ -95,7 +99,14 @@ int main(int argc, char **argv)
     static pid_t others[MOST];
     static double took[MOST];
     int count = argc > 1 ? atoi(argv[1]) : 1000;
-    check(count > 0 && count <= MOST, "how many connections? 1 to 4000");
+    if (count < 1 || count > MOST) {
+        fprintf(stderr, "connections: give a number from 1 to %d\n", MOST);
+        return 2;
+    }
+    struct rlimit files;
+    check(getrlimit(RLIMIT_NOFILE, &files) == 0, "getrlimit");
+    files.rlim_cur = files.rlim_max;
+    check(setrlimit(RLIMIT_NOFILE, &files) == 0, "setrlimit");
     for (int i = 0; i < count; i++) {
         int listener = socket(AF_INET, SOCK_STREAM, 0);
         socklen_t length = sizeof at[i];

@@ -123,9 +123,9 @@ static void check_freed_comm(void)
     MPI_Comm_free(&comm);
 }
 
-/* A persistent call of a communicator that was freed, and one of a communicator that may have its handle now: the ranks
-   start them in different orders. */
-static void check_reused_handle(void)
+/* A persistent call of a communicator that was freed, and one of a communicator made after it: the ranks start them in
+   different orders. */
+static void check_two_communicators(void)
 {
     MPI_Comm comm;
     MPI_Request requests[2];
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
     check_progress_elsewhere();
     check_among_blocking(comm);
     check_freed_comm();
-    check_reused_handle();
+    check_two_communicators();
     check_late_peers(comm);
     MPI_Comm_free(&comm);
     return finish();

@@ -177,6 +177,21 @@ static void check_refused(void)
         CHECK(me == 0 || class_of(code) == MPI_ERR_TRUNCATE);
         CHECK(request == MPI_REQUEST_NULL);
     }
+    if (ranks == 2) {
+        int in[4] = { 1, 2, 3, 4 }, out[4];
+        int code = MPI_Iallreduce(in, out, me == 0 ? 4 : 2, MPI_INT, MPI_SUM, comm, &request);
+        if (code == MPI_SUCCESS)
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(class_of(code) == MPI_ERR_TRUNCATE);
+        MPI_Allreduce_init(in, out, me == 0 ? 4 : 2, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+        for (int round = 0; round < 2; round++) {
+            MPI_Start(&request);
+            CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_TRUNCATE);
+        }
+        MPI_Request_free(&request);
+        MPI_Allreduce(in, out, 2, MPI_INT, MPI_SUM, comm);
+        CHECK(out[0] == 2 && out[1] == 4);
+    }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_free(&comm);
 }

@@ -54,20 +54,25 @@ struct PairComm {
 /// The pair behind a communicator's handle, if it has two ranks and nothing stands before their next messages.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
+    let pair = find_two::<WAY>(handle)?;
+    // SAFETY: the keys match, so MPI runs and there is a worker.
+    let is_quiet =
+        unsafe { (*hot::worker_of::<WAY>(pair.comm)).matcher.is_quiet_beside(pair.endpoint) };
+    is_quiet.then_some(pair)
+}
+
+/// The same, whatever stands before their messages.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
+fn find_two<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let comm = hot::comm(handle);
     let key = hot::key::<WAY>(handle);
     if comm.send_key != key || comm.recv_key != key || comm.size != 2 || comm.comm.is_null() {
         return None;
     }
     let other = 1 - (comm.own_key - comm.from_key) as usize;
-    // SAFETY: the keys match, so MPI runs and there is a worker; the tables have an entry for each of the two ranks.
-    unsafe {
-        let endpoint = *comm.endpoints.add(other);
-        if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet_beside(endpoint) {
-            return None;
-        }
-        Some(PairComm { comm, other, endpoint })
-    }
+    // SAFETY: the tables have an entry for each of the two ranks.
+    let endpoint = unsafe { *comm.endpoints.add(other) };
+    Some(PairComm { comm, other, endpoint })
 }
 
 /// Sends `bytes` bytes to the other rank as the next collective call, and looks once for its as many.
@@ -245,14 +250,14 @@ unsafe fn allreduce_by<const WAY: u8>(
     send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
     receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
 ) -> Option<Result> {
-    // SAFETY: BYTES.
-    let Some((pair, sum)) = (unsafe { Sum::find::<WAY>(send, recv, count, datatype, op, handle)? })
-    else {
+    let find = || find_pair::<WAY>(handle);
+    let found = ShortReduction::find((send, recv), (count, datatype, op), find)?;
+    let Some((pair, sum)) = found else {
         let empty = (count, datatype);
         let skipped = recv as usize != MPI_IN_PLACE && skip_empty(handle, empty, empty, 0);
         return skipped.then_some(Ok(()));
     };
-    let mut place = Place::uninit();
+    let mut place = OperandSpace::uninit();
     // SAFETY: BYTES; `place` has room for `SHORT_LIMIT` bytes.
     unsafe {
         let into = sum.destination(&mut place);
@@ -271,11 +276,11 @@ unsafe fn allreduce_by<const WAY: u8>(
 }
 
 /// Memory for the other rank's operand.
-type Place = MaybeUninit<[u64; SHORT_LIMIT / 8]>;
+type OperandSpace = MaybeUninit<[u64; SHORT_LIMIT / 8]>;
 
 /// What two ranks combine: up to [`SHORT_LIMIT`] bytes, by a predefined operation.
 #[derive(Clone, Copy)]
-struct Sum {
+struct ShortReduction {
     send: *const u8,
     recv: *mut u8,
     count: usize,
@@ -286,16 +291,14 @@ struct Sum {
     is_lower: bool,
 }
 
-impl Sum {
-    /// With the pair; `None` inside where the arguments do not fit, outside where the operation or the communicator
-    /// does not.
-    ///
-    /// # Safety
-    /// As [`allreduce`].
+impl ShortReduction {
+    /// With the pair that `find_pair` finds; `None` inside where the arguments do not fit, outside where the operation
+    /// or the communicator does not.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
-    unsafe fn find<const WAY: u8>(
-        send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
-    ) -> Option<Option<(PairComm, Sum)>> {
+    fn find(
+        (send, recv): (*const u8, *mut u8), (count, datatype, op): (i64, usize, usize),
+        find_pair: impl FnOnce() -> Option<PairComm>,
+    ) -> Option<Option<(PairComm, ShortReduction)>> {
         let element = hot::datatype(datatype);
         let bytes = (count as u64).wrapping_mul(element.size);
         let kernel = cache::find(op, datatype)?;
@@ -308,9 +311,9 @@ impl Sum {
         if !plain {
             return Some(None);
         }
-        let pair = find_pair::<WAY>(handle)?;
+        let pair = find_pair()?;
         let (count, bytes, is_lower) = (count as usize, bytes as usize, pair.other == 1);
-        Some(Some((pair, Sum { send, recv, count, bytes, kernel, is_lower })))
+        Some(Some((pair, ShortReduction { send, recv, count, bytes, kernel, is_lower })))
     }
 
     fn is_in_place(&self) -> bool {
@@ -326,17 +329,17 @@ impl Sum {
     /// Where the other's operand goes: straight into the receive buffer if that is where the result will be, unless
     /// the own one is there.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
-    fn destination(&self, place: &mut Place) -> *mut u8 {
+    fn destination(&self, place: &mut OperandSpace) -> *mut u8 {
         if self.is_lower && !self.is_in_place() { self.recv } else { place.as_mut_ptr().cast() }
     }
 
     /// Combines both operands.
     ///
     /// # Safety
-    /// BYTES; the other's operand has been received where [`Sum::destination`] said, of the same place.
+    /// BYTES; the other's operand has been received where [`ShortReduction::destination`] said, of the same place.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
-    unsafe fn combine(&self, place: &mut Place) {
-        let Sum { send, recv, count, bytes, kernel, .. } = *self;
+    unsafe fn combine(&self, place: &mut OperandSpace) {
+        let ShortReduction { send, recv, count, bytes, kernel, .. } = *self;
         let place = place.as_mut_ptr().cast::<u8>();
         // SAFETY: BYTES; the kernel is for elements that are `bytes` bytes in all.
         unsafe {

@@ -2,21 +2,25 @@
 //! rank's is there, or comes in the time that a request would take, the call is over. If not, a request waits.
 #![allow(unsafe_code)]
 
-use super::{Missing, PairCall, PairComm, Place, Sum, exchange, exchange_as, find_pair};
+use super::{
+    Missing, OperandSpace, PairCall, PairComm, ShortReduction, exchange, exchange_as, find_pair,
+    find_two,
+};
 use crate::coll::Form;
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::nonblocking::{Outstanding, go_on, prepare_checked};
 use crate::error::Result;
 use crate::hot::{INSIDE, OPEN};
 use crate::lock;
+use crate::op;
 use crate::process::Process;
 use crate::request::completed_request;
 use fastpath_protocol::buffer::Buffer;
-use std::borrow::Borrow;
-use std::ptr::{self, null, null_mut};
+use std::ptr::{null, null_mut};
+use std::rc::Rc;
 
-/// Looks for the other rank's message before a request is made. They take as long as that at most.
-const LOOKS: u32 = 256;
+/// Polls for the other rank's message before a request is made: they take about as long as that.
+const POLLS: u32 = 256;
 
 /// `MPI_Ibarrier` and `MPI_Barrier_init` of two ranks. `None` where that does not fit, and nothing has happened.
 ///
@@ -27,7 +31,7 @@ pub unsafe fn make_barrier(p: &Process, form: Form, handle: usize) -> Option<Res
         return None;
     }
     // SAFETY: messages without bytes touch no memory; the caller vouches for the request.
-    unsafe { make(p, form, handle, find_any(handle)?, None) }
+    unsafe { make(p, form, handle, find_for(form, handle)?, None) }
 }
 
 /// The same of `MPI_Iallreduce` and `MPI_Allreduce_init`, as [`super::allreduce`].
@@ -35,23 +39,32 @@ pub unsafe fn make_barrier(p: &Process, form: Form, handle: usize) -> Option<Res
 /// # Safety
 /// As [`make_barrier`]; the buffers are as count and datatype say until the call is complete.
 pub unsafe fn make_allreduce(
-    p: &Process, form: Form, (send, recv): (*const u8, *mut u8),
-    (count, datatype, op): (i64, usize, usize), handle: usize,
+    p: &Process, form: Form, buffers: (*const u8, *mut u8), data: (i64, usize, usize),
+    handle: usize,
 ) -> Option<Result> {
     if form.is_blocking() {
         return None;
     }
+    if let Form::Persistent(_) = form {
+        // Nothing may have been combined so yet.
+        let basic = p.datatype(data.1).ok().and_then(|datatype| datatype.basic());
+        basic.and_then(|basic| op::find_predefined(data.2, basic));
+    }
+    let (pair, sum) = ShortReduction::find(buffers, data, || find_for(form, handle))??;
     // SAFETY: BYTES.
-    unsafe {
-        let (pair, sum) = match lock::is_enabled() {
-            false => Sum::find::<OPEN>(send, recv, count, datatype, op, handle),
-            true => Sum::find::<INSIDE>(send, recv, count, datatype, op, handle),
-        }??;
-        make(p, form, handle, pair, Some(sum))
+    unsafe { make(p, form, handle, pair, Some(sum)) }
+}
+
+/// The pair of a communicator: of a persistent call whatever is under way, which each start looks at.
+fn find_for(form: Form, handle: usize) -> Option<PairComm> {
+    match (form, lock::is_enabled()) {
+        (Form::Persistent(_), false) => find_two::<OPEN>(handle),
+        (Form::Persistent(_), true) => find_two::<INSIDE>(handle),
+        _ => find_now(handle),
     }
 }
 
-fn find_any(handle: usize) -> Option<PairComm> {
+fn find_now(handle: usize) -> Option<PairComm> {
     match lock::is_enabled() {
         false => find_pair::<OPEN>(handle),
         true => find_pair::<INSIDE>(handle),
@@ -61,27 +74,27 @@ fn find_any(handle: usize) -> Option<PairComm> {
 /// # Safety
 /// As [`make_allreduce`].
 unsafe fn make(
-    p: &Process, form: Form, handle: usize, pair: PairComm, sum: Option<Sum>,
+    p: &Process, form: Form, handle: usize, pair: PairComm, sum: Option<ShortReduction>,
 ) -> Option<Result> {
     let (request, made) = match form {
         Form::Nonblocking(request) if !request.is_null() => {
-            let mut place = Place::uninit();
-            let (out, into, bytes) = sides(&sum, &mut place);
+            let mut space = OperandSpace::uninit();
+            let (out, into, bytes) = sides(&sum, &mut space);
             // SAFETY: BYTES.
             let outcome = unsafe {
                 let outcome = exchange(&pair, out, into, bytes);
-                look_again(p, handle, &pair, outcome, (into, bytes))
+                poll_on(p, handle, &pair, outcome, (into, bytes))
             };
             let made = match outcome {
                 PairCall::Declined => return None,
                 PairCall::Done => {
                     // SAFETY: BYTES.
-                    unsafe { combine(&sum, &mut place) };
+                    unsafe { combine(&sum, &mut space) };
                     completed_request(p)
                 }
                 PairCall::Waiting(missing) => {
                     // SAFETY: BYTES, until the request has completed.
-                    let rest = |f| unsafe { run(f, handle, sum, true) };
+                    let rest = |f| unsafe { receive(f, sum) };
                     go_on(p, handle, missing.tag, rest)
                 }
             };
@@ -89,7 +102,7 @@ unsafe fn make(
         }
         Form::Persistent(request) if !request.is_null() => {
             // SAFETY: BYTES, from each start until its completion.
-            let made = prepare_checked(p, handle, move |f| unsafe { run(f, handle, sum, false) });
+            let made = prepare_checked(p, handle, move |f| unsafe { run(f, handle, sum) });
             (request, made)
         }
         _ => return None,
@@ -99,27 +112,27 @@ unsafe fn make(
 }
 
 /// What a rank sends, where the other's goes, and how many bytes each.
-fn sides(sum: &Option<Sum>, place: &mut Place) -> (*const u8, *mut u8, usize) {
+fn sides(sum: &Option<ShortReduction>, space: &mut OperandSpace) -> (*const u8, *mut u8, usize) {
     match sum {
-        Some(sum) => (sum.operand(), sum.destination(place), sum.bytes),
+        Some(sum) => (sum.operand(), sum.destination(space), sum.bytes),
         None => (null(), null_mut(), 0),
     }
 }
 
 /// # Safety
-/// As [`Sum::combine`].
-unsafe fn combine(sum: &Option<Sum>, place: &mut Place) {
+/// As [`ShortReduction::combine`].
+unsafe fn combine(sum: &Option<ShortReduction>, space: &mut OperandSpace) {
     if let Some(sum) = sum {
         // SAFETY: BYTES.
-        unsafe { sum.combine(place) };
+        unsafe { sum.combine(space) };
     }
 }
 
-/// Looks for the other rank's message for a moment more.
+/// After an exchange: tells the peer's progress thread of the message, and polls for the peer's for a moment more.
 ///
 /// # Safety
 /// As [`exchange_as`]; the handle is that of the pair's communicator.
-unsafe fn look_again(
+unsafe fn poll_on(
     p: &Process, handle: usize, pair: &PairComm, outcome: PairCall, (into, bytes): (*mut u8, usize),
 ) -> PairCall {
     if !matches!(outcome, PairCall::Declined)
@@ -129,52 +142,56 @@ unsafe fn look_again(
         unsafe { (*worker).call_peer(*pair.comm.world.add(pair.other)) };
     }
     // SAFETY: BYTES.
-    let comes = |missing: &Missing| unsafe { missing.spin(handle, into, bytes, LOOKS) };
+    let comes = |missing: &Missing| unsafe { missing.spin(handle, into, bytes, POLLS) };
     match outcome {
         PairCall::Waiting(missing) if !lock::is_enabled() && comes(&missing) => PairCall::Done,
         other => other,
     }
 }
 
-/// An exchange of which the message `is_sent` already or not, and what follows.
+/// The rest of a call whose message was sent.
 ///
 /// # Safety
 /// As [`make_allreduce`], until the future is ready.
-async unsafe fn run(
-    f: impl Borrow<Outstanding>, handle: usize, sum: Option<Sum>, is_sent: bool,
-) -> Result {
-    let f = f.borrow();
-    let mut place = Place::uninit();
-    let (out, into, bytes) = sides(&sum, &mut place);
-    let outcome = match is_sent {
-        true => None,
-        // The handle may be another communicator's by now.
-        false => {
-            find_any(handle).filter(|pair| ptr::eq(pair.comm.comm, f.channel().comm)).map(|pair| {
-                let (p, tag) = (f.channel().process, f.channel().tag);
-                // SAFETY: BYTES.
-                unsafe {
-                    let outcome = exchange_as(&pair, tag, out, into, bytes);
-                    look_again(p, handle, &pair, outcome, (into, bytes))
-                }
-            })
-        }
-    };
+async unsafe fn receive(f: Outstanding, sum: Option<ShortReduction>) -> Result {
+    let mut space = OperandSpace::uninit();
+    let (_, into, bytes) = sides(&sum, &mut space);
+    // SAFETY: BYTES.
+    let received = unsafe { f.recv(1 - f.rank(), Buffer::contiguous(into, bytes as u64)).await };
+    f.channel().conclude(received)?;
+    // SAFETY: BYTES.
+    unsafe { combine(&sum, &mut space) };
+    Ok(())
+}
+
+/// A start of a persistent call.
+///
+/// # Safety
+/// As [`make_allreduce`], until the future is ready.
+async unsafe fn run(f: Rc<Outstanding>, handle: usize, sum: Option<ShortReduction>) -> Result {
+    let mut space = OperandSpace::uninit();
+    let (out, into, bytes) = sides(&sum, &mut space);
+    let (p, tag) = (f.channel().process, f.channel().tag);
+    // SAFETY: BYTES.
+    let outcome = find_now(handle).map_or(PairCall::Declined, |pair| unsafe {
+        let outcome = exchange_as(&pair, tag, out, into, bytes);
+        poll_on(p, handle, &pair, outcome, (into, bytes))
+    });
     let other = 1 - f.rank();
     let theirs = Buffer::contiguous(into, bytes as u64);
     // SAFETY: BYTES.
     let received = unsafe {
         match outcome {
-            Some(PairCall::Done) => Ok(()),
-            None | Some(PairCall::Declined) if !is_sent => {
+            PairCall::Done => Ok(()),
+            PairCall::Waiting(_) => f.recv(other, theirs).await,
+            PairCall::Declined => {
                 let own = Buffer::contiguous(out.cast_mut(), bytes as u64);
                 f.exchange(other, own, other, theirs).await
             }
-            _ => f.recv(other, theirs).await,
         }
     };
     f.channel().conclude(received)?;
     // SAFETY: BYTES.
-    unsafe { combine(&sum, &mut place) };
+    unsafe { combine(&sum, &mut space) };
     Ok(())
 }
