@@ -257,10 +257,10 @@ unsafe fn allreduce_by<const WAY: u8>(
         let skipped = recv as usize != MPI_IN_PLACE && skip_empty(handle, empty, empty, 0);
         return skipped.then_some(Ok(()));
     };
-    let mut place = OperandSpace::uninit();
-    // SAFETY: BYTES; `place` has room for `SHORT_LIMIT` bytes.
+    let mut space = OperandSpace::uninit();
+    // SAFETY: BYTES; `space` has room for `SHORT_LIMIT` bytes.
     unsafe {
-        let into = sum.destination(&mut place);
+        let into = sum.destination(&mut space);
         match exchange(&pair, sum.operand(), into, sum.bytes) {
             PairCall::Done => {}
             PairCall::Declined => return None,
@@ -270,7 +270,7 @@ unsafe fn allreduce_by<const WAY: u8>(
                 }
             }
         }
-        sum.combine(&mut place);
+        sum.combine(&mut space);
     }
     Some(Ok(()))
 }
@@ -329,28 +329,28 @@ impl ShortReduction {
     /// Where the other's operand goes: straight into the receive buffer if that is where the result will be, unless
     /// the own one is there.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
-    fn destination(&self, place: &mut OperandSpace) -> *mut u8 {
-        if self.is_lower && !self.is_in_place() { self.recv } else { place.as_mut_ptr().cast() }
+    fn destination(&self, space: &mut OperandSpace) -> *mut u8 {
+        if self.is_lower && !self.is_in_place() { self.recv } else { space.as_mut_ptr().cast() }
     }
 
     /// Combines both operands.
     ///
     /// # Safety
-    /// BYTES; the other's operand has been received where [`ShortReduction::destination`] said, of the same place.
+    /// BYTES; the other's operand has been received where [`ShortReduction::destination`] said, in the same space.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
-    unsafe fn combine(&self, place: &mut OperandSpace) {
+    unsafe fn combine(&self, space: &mut OperandSpace) {
         let ShortReduction { send, recv, count, bytes, kernel, .. } = *self;
-        let place = place.as_mut_ptr().cast::<u8>();
+        let theirs = space.as_mut_ptr().cast::<u8>();
         // SAFETY: BYTES; the kernel is for elements that are `bytes` bytes in all.
         unsafe {
             if !self.is_lower {
                 if !self.is_in_place() {
                     copy_small(recv, send, bytes);
                 }
-                kernel(place, recv, count);
+                kernel(theirs, recv, count);
             } else if self.is_in_place() {
-                kernel(recv, place, count);
-                copy_small(recv, place, bytes);
+                kernel(recv, theirs, count);
+                copy_small(recv, theirs, bytes);
             } else {
                 kernel(send, recv, count);
             }

@@ -195,3 +195,22 @@ async unsafe fn run(f: Rc<Outstanding>, handle: usize, sum: Option<ShortReductio
     unsafe { combine(&sum, &mut space) };
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, F>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn request__of_a_pair_takes_at_most_2_kib() {
+        // SAFETY: never run.
+        let once = size_of_future(|f| unsafe { receive(f, None) });
+        // SAFETY: never run.
+        let again = size_of_future(|f| unsafe { run(f, 0, None) });
+        assert!(once.max(again) <= 2048, "{once} and {again} bytes");
+    }
+}
