@@ -4,11 +4,15 @@ CARGO   ?= cargo
 PREFIX  ?= /usr/local
 PROFILE ?= release
 
-# Where cargo puts a profile's output: `dev` goes to `debug`.
-TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
-BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# Profile of the launcher and the toolbox. `release` builds the toolbox with LTO too, as comparisons of its own layers need.
+TOOLS   ?= $(if $(filter release,$(PROFILE)),tools,$(PROFILE))
 
-.PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-tcp \
+# Where cargo puts a profile's output: `dev` goes to `debug`. BUILD collects what is installed from both profiles.
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+OUTPUT     = $(TARGET_DIR)/$(patsubst dev,debug,$(1))
+BUILD      = $(TARGET_DIR)/install/$(PROFILE)
+
+.PHONY: help build build-library build-tools install prefix setup test test-all test-crates test-programs test-programs-all test-tcp \
 	test-tcp-all test-install \
 	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
@@ -37,8 +41,17 @@ help:
 	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
 	@echo 'make format                 formats the sources'
 
+# The library with fat LTO takes one processor for most of its build; the tools are built beside it.
 build:
-	$(CARGO) build --profile $(PROFILE) -p fastpath-abi -p fastpath-launch -p fastpath-perf -p fastpath-abigen
+	@+$(MAKE) --no-print-directory -j2 build-library build-tools
+	@mkdir -p '$(BUILD)'
+	@ln -f '$(call OUTPUT,$(PROFILE))/libmpi_abi.so' $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)') '$(BUILD)'
+
+build-library:
+	$(CARGO) build --profile $(PROFILE) -p fastpath-abi
+
+build-tools:
+	$(CARGO) build --profile $(TOOLS) -p fastpath-launch -p fastpath-perf -p fastpath-abigen
 
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
@@ -64,12 +77,12 @@ setup:
 test-crates:
 	$(CARGO) test --workspace
 
-# The model checker stands in for the processor: a build of its own. PREEMPTIONS bounds how often a thread that could
-# go on is stopped; without it each test has its own bound, and all take seconds.
+# The model checker takes the place of the atomics: three crates are built once more. PREEMPTIONS bounds the switches from
+# a thread that could go on; without it each test has its own bound, and all take seconds.
 test-loom:
-	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET_DIR)/loom' CARGO_PROFILE_DEV_OPT_LEVEL=2 \
-	    $(if $(PREEMPTIONS),LOOM_MAX_PREEMPTIONS=$(PREEMPTIONS)) \
-	    $(CARGO) test -p fastpath-base -p fastpath-bootstrap -p fastpath-transport --lib -- model:: loom::
+	$(if $(PREEMPTIONS),LOOM_MAX_PREEMPTIONS=$(PREEMPTIONS)) \
+	    $(CARGO) test -p fastpath-base -p fastpath-bootstrap -p fastpath-transport --features fastpath-transport/loom \
+	    --lib -- model:: loom::
 
 test-miri:
 	scripts/miri
@@ -161,6 +174,7 @@ demo: build
 	@build/prefix/bin/fastpath bench pingpong --sizes 0,8,64,256,1K,4K,16K,64K,256K,1M
 
 # Everything about it: docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
+bench results: TOOLS = release
 bench: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
 	'$(TARGET_DIR)/bench/bin/fastpath' bench latency

@@ -109,13 +109,13 @@ macro_rules! make {
 
 impl Biased {
     /// A free lock without a bias. `may_bias` says whether the calling thread may have it.
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     pub const fn new(may_bias: fn() -> bool) -> Self {
         make!(may_bias, ALONE)
     }
 
     /// As outside of the model, with so many entries for a bias.
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     pub fn model(needed: u32) -> Self {
         make!(|| true, needed)
     }
@@ -498,7 +498,7 @@ impl Biased {
 
     /// The fence of a revocation took so long. A loan does not count: its bias comes back at once.
     fn note_fence(&self, took_ns: u64) {
-        if !cfg!(loom) {
+        if !cfg!(feature = "loom") {
             let entries = (took_ns / FENCE_NS_PER_ENTRY).clamp(ALONE.into(), ALONE_MOST.into());
             self.needed.store(entries as u32, Ordering::Relaxed);
         }
@@ -507,14 +507,14 @@ impl Biased {
 
 /// Whether a bias can be taken from its thread.
 fn has_fence() -> bool {
-    cfg!(loom) || wait::register_own_membarrier()
+    cfg!(feature = "loom") || wait::register_own_membarrier()
 }
 
 /// The time; 0 in the model, which has none.
 fn now_ns() -> u64 {
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     return 0;
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     crate::clock::now_ns()
 }
 
@@ -523,10 +523,10 @@ fn count(number: &AtomicU32) {
     number.store(number.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[path = "biased/tests.rs"]
 mod tests;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 #[path = "biased/loom.rs"]
 mod model;

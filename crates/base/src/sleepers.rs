@@ -132,10 +132,10 @@ impl<T> Sleepers<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[path = "sleepers/tests.rs"]
 mod tests;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 #[path = "sleepers/loom.rs"]
 mod model;

@@ -1,8 +1,8 @@
 //! The one place atomics come from, so that the model checker can stand in for the processor.
 //!
-//! Built with `--cfg loom` every name here is loom's; otherwise it is the core library's.
+//! Built with the feature `loom` every name here is loom's; otherwise it is the core library's.
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub use core::{
     hint::spin_loop,
     sync::atomic::{
@@ -11,7 +11,7 @@ pub use core::{
     },
 };
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub use loom::{
     hint::spin_loop,
     sync::atomic::{
@@ -27,12 +27,12 @@ pub use core::sync::atomic::{
 };
 
 /// Loom has no compiler fence: it explores the orders of a full one instead.
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub use loom::sync::atomic::fence as compiler_fence;
 
 /// Runs a model with every order of its threads' steps, up to so many switches from a thread that could go on, or as
 /// many as `LOOM_MAX_PREEMPTIONS` says.
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     if builder.preemption_bound.is_none() {
@@ -44,20 +44,20 @@ pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 /// Stands beside plain memory that is handed from thread to thread, so that the model checker finds
 /// accesses that nothing orders. Otherwise it is nothing.
 #[derive(Debug, Default)]
-pub struct Watch(#[cfg(loom)] loom::cell::UnsafeCell<()>);
+pub struct Watch(#[cfg(feature = "loom")] loom::cell::UnsafeCell<()>);
 
 impl Watch {
     /// The memory is written.
     #[inline(always)] // as the plain access it stands for: see the bench of `am_short_known`
     pub fn note_write(&self) {
-        #[cfg(loom)]
+        #[cfg(feature = "loom")]
         self.0.with_mut(|_| ());
     }
 
     /// The memory is read.
     #[inline(always)] // as `note_write`, see the bench there
     pub fn note_read(&self) {
-        #[cfg(loom)]
+        #[cfg(feature = "loom")]
         self.0.with(|_| ());
     }
 }

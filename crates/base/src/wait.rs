@@ -36,7 +36,7 @@ pub enum Wake {
 /// Sleeps in the kernel while `word` holds `expected`, for at most `timeout` (None: no limit).
 ///
 /// The word may lie in memory shared between processes.
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Wake {
     let limit = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().min(i64::MAX as u64) as libc::time_t,
@@ -61,7 +61,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
 }
 
 /// Stands in for a futex that a sandbox refuses: nobody can be woken, so naps are short.
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 #[cold]
 #[inline(never)]
 fn nap_slow(timeout: Option<Duration>) -> Wake {
@@ -73,7 +73,7 @@ fn nap_slow(timeout: Option<Duration>) -> Wake {
 }
 
 /// Wakes at most `count` sleepers of `word`; returns how many there were.
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub fn futex_wake(word: &AtomicU32, count: u32) -> usize {
     let count = count.min(i32::MAX as u32);
     // SAFETY: the word is a live, aligned u32; the kernel only uses its address.
@@ -81,12 +81,12 @@ pub fn futex_wake(word: &AtomicU32, count: u32) -> usize {
     usize::try_from(rc).unwrap_or(0)
 }
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub use model::{futex_wait, futex_wake};
 
 /// The kernel's sleepers, for the model checker: one queue for all words. A nap has no end but a wake-up,
 /// so that one that is missing shows as a deadlock.
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 mod model {
     use super::{AtomicU32, Duration, Ordering, Wake};
     use loom::sync::{Condvar, Mutex};
@@ -169,14 +169,14 @@ impl Membarrier {
 
     #[inline]
     fn fence(&self) -> bool {
-        if !cfg!(loom) && self.is_ready() && membarrier(self.fence) == 0 {
+        if !cfg!(feature = "loom") && self.is_ready() && membarrier(self.fence) == 0 {
             return true;
         }
         // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence
         // between publishing and reading the state word.
         crate::sync::fence(Ordering::SeqCst);
         // The model's senders fence by themselves (`sync::compiler_fence`).
-        cfg!(loom)
+        cfg!(feature = "loom")
     }
 }
 
@@ -218,12 +218,12 @@ fn membarrier(command: libc::c_int) -> i64 {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

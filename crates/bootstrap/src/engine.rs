@@ -4,7 +4,7 @@
 //! other: [`Engine::put`], [`Engine::fence`], [`Engine::get`]. It ends the job on demand ([`Aborter::abort`]). Which
 //! engines speak what, and where they differ, is in docs/decisions/0040-engines-and-nodes.md.
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 pub(crate) mod fake;
 pub mod output;
 mod pmi1;

@@ -516,7 +516,7 @@ pub fn exit_code(abort_code: i32) -> i32 {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

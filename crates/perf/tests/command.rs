@@ -2,6 +2,9 @@
 
 #![allow(non_snake_case)]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -203,9 +206,7 @@ fn explain_lspci__answers_in_text_json_and_a_page() {
     assert!(output.status.success(), "{output:?}");
     let found = records(&output);
     assert_eq!(found.len(), 1);
-    let schema = serde_json::from_str(fastpath_perf::explain::SCHEMA_TEXT).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    assert!(validator.is_valid(&found[0]), "{}", found[0]);
+    schema::validate(fastpath_perf::explain::SCHEMA_TEXT, &found[0]).expect("it fits");
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("<svg") && page.contains("MT26428"));
 }

@@ -3,6 +3,9 @@
 
 #![allow(non_snake_case)]
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -78,13 +81,9 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn is_valid(value: &Value, schema: &str) {
+fn assert_valid(value: &Value, schema: &str) {
     let path = format!("{}/../../docs/schema/{schema}", env!("CARGO_MANIFEST_DIR"));
-    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    if let Err(e) = validator.validate(value) {
-        panic!("{e}");
-    }
+    schema::validate(&fs::read_to_string(path).unwrap(), value).unwrap();
 }
 
 #[test]
@@ -102,11 +101,11 @@ fn peers__that_are_slower_and_faster_are_told_apart_and_stored() {
     assert!(text.contains("1.250 [1.250, 1.250]     slower"), "{text}");
     assert!(text.contains("against slow (slow 1.0)"), "{text}");
     let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    is_valid(&value, "compare-1.json");
+    assert_valid(&value, "compare-1.json");
     assert_eq!(value["rows"][0]["pairs"].as_array().unwrap().len(), 3);
     // Each result in it is one of the benchmark, too; and the comparison can be shown again.
     for report in value["reports"].as_array().unwrap() {
-        is_valid(report, "bench-1.json");
+        assert_valid(report, "bench-1.json");
     }
     let page = folder.0.join("page.md");
     let again = Command::new(env!("CARGO_BIN_EXE_fastpath"))
@@ -297,7 +296,7 @@ fn store(folder: &Folder, name: &str, ns: u64) -> String {
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    is_valid(&value, "bench-1.json");
+    assert_valid(&value, "bench-1.json");
     file.to_str().unwrap().to_owned()
 }
 

@@ -479,7 +479,7 @@ impl Lane {
 
 mod meeting;
 mod network;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests;
 mod upgrade;

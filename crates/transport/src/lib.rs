@@ -5,10 +5,10 @@
 //! `datapath` (the hot path and nothing else). No transport knows another; `adapter` has two, which
 //! share its core. [`Lane`] is the closed set that the protocol layer matches on.
 // Of the tests only those of the model are built with it, and not what the others need.
-#![cfg_attr(loom, allow(dead_code))]
+#![cfg_attr(feature = "loom", allow(dead_code))]
 
 pub mod adapter;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod conformance;
 pub mod contract;
 pub mod interfaces;

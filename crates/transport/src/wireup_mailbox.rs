@@ -160,7 +160,7 @@ impl WireupMailbox {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

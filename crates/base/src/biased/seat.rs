@@ -21,13 +21,13 @@ macro_rules! make {
 
 impl Seat {
     /// Nobody's.
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     pub(super) const fn new() -> Self {
         make!()
     }
 
     /// As outside of the model, where it cannot be a constant.
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     pub(super) fn new() -> Self {
         make!()
     }
@@ -38,7 +38,7 @@ impl Seat {
         // ORDERING: inwards, after the store of `insider`, for the acquire in `Biased::seat_of`; outwards, what was
         // done inside is seen by whoever has revoked the bias, partner is the acquire in `Biased::drive_out`.
         let release = Ordering::Release;
-        if cfg!(loom) {
+        if cfg!(feature = "loom") {
             // The model takes the kernel's look at the word for a store, which it does not order with others of this
             // thread.
             self.inside.fetch_add(by as u32, release);

@@ -12,9 +12,9 @@ pub(super) const CONTENDED: u32 = 2;
 const HANDED: u32 = 3;
 
 /// How often a thread that sleeps for the lock may be woken in vain.
-pub const PASSES: u32 = if cfg!(loom) { 1 } else { 8 };
+pub const PASSES: u32 = if cfg!(feature = "loom") { 1 } else { 8 };
 /// Yields before a thread sleeps for the lock.
-pub(super) const YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
+pub(super) const YIELDS: u32 = if cfg!(feature = "loom") { 0 } else { 8 };
 
 impl Biased {
     /// Enters by the word, where no thread has a bias; false where another thread is inside, or this one.

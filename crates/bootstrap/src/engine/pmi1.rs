@@ -447,7 +447,7 @@ fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::super::fake::{Manner, Server};

@@ -473,7 +473,7 @@ fn check(library: &Library, step: &'static str, status: c_int) -> Result<(), Eng
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

@@ -387,5 +387,5 @@ fn unclear(rank: usize, what: &str) -> BootstrapError {
     ))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

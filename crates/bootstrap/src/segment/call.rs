@@ -148,7 +148,7 @@ impl Call {
                 RUNG | NONE => return true,
                 DUE => {
                     // The model's naps are over at once.
-                    let end = match cfg!(loom) {
+                    let end = match cfg!(feature = "loom") {
                         true => Wake::TimedOut,
                         false => wait::futex_wait(&self.0, word, Some(NAP)),
                     };
@@ -212,7 +212,7 @@ fn is_attended(word: u32) -> bool {
     matches!(word & !DEEP, ATTENDED | MISSED)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
@@ -299,7 +299,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 #[allow(non_snake_case)]
 mod model {
     use super::*;

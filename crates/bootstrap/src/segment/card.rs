@@ -13,7 +13,7 @@ pub struct Card<const W: usize> {
 }
 
 impl<const W: usize> Card<W> {
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, feature = "loom"))]
     pub(super) fn fresh() -> Self {
         Card {
             length: AtomicU32::new(0),

@@ -195,7 +195,7 @@ fn set_bytes(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::super::memory::Segment;

@@ -98,7 +98,7 @@ impl JobHeader {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<JobHeader>() == super::PAGE_BYTES);
@@ -244,7 +244,7 @@ impl Agreement {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 #[allow(non_snake_case)]
 mod model {
     use super::*;

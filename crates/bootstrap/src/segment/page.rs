@@ -216,7 +216,7 @@ pub const PORTS: usize = 32;
 /// Threads of a rank that can say at the same time what they wait for.
 pub const NOTES: usize = 4;
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<RankPage>() == super::PAGE_BYTES);
@@ -320,7 +320,7 @@ impl RankPage {
     }
 
     /// A page as it is when the ranks start, for the model checker.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, feature = "loom"))]
     fn fresh() -> Self {
         let word = || AtomicU32::new(0);
         let long = || AtomicU64::new(0);
@@ -490,7 +490,7 @@ impl RankPage {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 #[allow(non_snake_case)]
 mod model {
     use super::super::wait_note::Awaited;
@@ -546,7 +546,7 @@ mod model {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::super::Segment;

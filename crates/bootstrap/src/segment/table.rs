@@ -1,7 +1,7 @@
 //! What a node's memory holds of each rank of a job on several nodes: its place, or how it is reached.
 
 use super::card::Card;
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 use super::layout::ENTRY_BYTES;
 use super::layout::{CARD_BYTES, MAX_RANKS};
 use fastpath_base::sync::{AtomicU32, Ordering};
@@ -44,7 +44,7 @@ pub struct Entry {
 /// What the cards of several ranks have in common: the bytes of one, whose port does not count.
 pub type Common = Card<24>;
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = {
     assert!(size_of::<Entry>() == ENTRY_BYTES);
     assert!(size_of::<Common>() == CARD_BYTES);

@@ -20,7 +20,7 @@ impl<const W: usize> SharedText<W> {
     pub const CAPACITY: usize = 8 * W;
 
     /// The empty text, where no zeroed memory can be had: the model checker's.
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     pub fn new() -> Self {
         SharedText {
             length: AtomicU32::new(0),
@@ -61,7 +61,7 @@ impl<const W: usize> SharedText<W> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

@@ -28,7 +28,7 @@ pub(super) struct Status {
     locks: AtomicU32,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Status>() == 256);
@@ -159,7 +159,7 @@ pub struct WaitNote {
 
 impl Status {
     /// As it is when the ranks start, for the model checker.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, feature = "loom"))]
     pub(super) fn fresh() -> Self {
         let word = || AtomicU32::new(0);
         let long = || AtomicU64::new(0);
@@ -274,7 +274,7 @@ pub struct WaitNoteRef<'a> {
     pub thread: u32,
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

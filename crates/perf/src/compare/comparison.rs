@@ -196,7 +196,7 @@ impl Comparison {
 #[allow(non_snake_case, missing_docs)]
 pub mod tests {
     use super::*;
-    use crate::output::json::tests::{check_schema_file, make_validator, pin_constant};
+    use crate::output::json::tests::{check_schema_file, pin_constant, validate};
     use crate::record::samples::{make_case, make_report};
 
     /// Two sizes against two peers: ahead, behind, and one that cannot be told.
@@ -247,9 +247,7 @@ pub mod tests {
         let text = comparison.format_json();
         assert_eq!(Comparison::from_json(&text).unwrap(), comparison);
         let value = serde_json::from_str(&text).unwrap();
-        if let Err(e) = make_validator(SCHEMA_TEXT).validate(&value) {
-            panic!("{e}");
-        }
+        validate(SCHEMA_TEXT, &value).unwrap();
         assert!(Comparison::from_json("{}").is_err());
         let other = text.replacen(SCHEMA, "fastpath.bench", 1);
         let why = Comparison::from_json(&other).unwrap_err().to_string();

@@ -327,7 +327,7 @@ unsafe fn copy_or_move(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

@@ -67,7 +67,7 @@ pub unsafe fn copy_mapped(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

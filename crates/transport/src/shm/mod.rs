@@ -9,7 +9,7 @@ mod grow;
 pub mod idle;
 pub mod iface;
 pub mod mapped;
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub mod outside;
 pub mod recall;
 mod recycle;
@@ -20,11 +20,11 @@ pub use arena::Arena;
 pub use domain::Domain;
 pub use endpoint::ShmEndpoint;
 pub use iface::Iface;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod hostile;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod loom;
 #[cfg(test)]
 mod ring;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 pub(crate) mod testing;

@@ -20,7 +20,7 @@ use fastpath_base::sync::{AtomicU32, CacheLine, Ordering, compiler_fence};
 use fastpath_base::wait;
 
 /// Recalls that can be under way in one direction.
-pub const RECALLS: usize = if cfg!(loom) { 2 } else { 256 };
+pub const RECALLS: usize = if cfg!(feature = "loom") { 2 } else { 256 };
 /// Bit of an entry whose message was taken back. Requests do not have it.
 const TAKEN_BACK: u32 = 1 << 31;
 /// Any request may have been claimed.
@@ -128,7 +128,7 @@ impl Recalls {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

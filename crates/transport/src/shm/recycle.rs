@@ -247,7 +247,7 @@ impl ShmEndpoint {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::super::Iface;

@@ -148,7 +148,7 @@ pub(super) fn close(tx: Tx) {
     unsafe { DataQueue::free(tx.in_data) };
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
     use std::sync::Arc;

@@ -25,12 +25,12 @@
 
 use super::recall::Recalls;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 use fastpath_bootstrap::segment::{PAIR_AHEAD_BYTES, PAIR_BYTES};
 use std::cell::UnsafeCell;
 
 /// Slots of a ring; the model checker goes round one of two.
-pub const SLOTS: u32 = if cfg!(loom) { 2 } else { 256 };
+pub const SLOTS: u32 = if cfg!(feature = "loom") { 2 } else { 256 };
 /// Index mask of a ring.
 pub const SLOT_MASK: u32 = SLOTS - 1;
 /// Payload bytes that fit a slot.
@@ -159,7 +159,7 @@ pub struct PairRegion {
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = {
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Control>() == 64);

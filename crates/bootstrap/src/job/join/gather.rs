@@ -149,7 +149,7 @@ pub fn refuse(stream: &UnixStream, why: &str) {
     let _ = send(stream, FrameKind::Refusal, why.as_bytes(), None);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

@@ -326,7 +326,7 @@ impl Candidate {
 /// For what the proofs of this file are.
 const PURPOSE: &[u8] = b"ring";
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
