@@ -171,9 +171,14 @@ fn assemble(
 ) -> Result<Window> {
     let ranks = comm.size();
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
-    let worker = unsafe { &*p.worker()? };
+    let worker = unsafe { &mut *p.worker()? };
     let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
     let dynamic = wanted.flavor == Flavor::Dynamic;
+    // What holds of one other rank of this host holds of all.
+    let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
+    let memory = &peers[comm.rank as usize].part.memory;
+    let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
+    let serves = ranks > 1 && !(is_local && worker.is_reached_alone(other, is_shared));
     let given = hints::select(wanted.hints.clone());
     Ok(Window {
         handle: Cell::new(MPI_WIN_NULL),
@@ -200,6 +205,7 @@ fn assemble(
         counts: Counts::new(),
         subject: Cell::new(None),
         is_local,
+        serves,
         announced: Cell::new(false),
         contested: Cell::new(false),
         home: OnceCell::new(),
