@@ -17,6 +17,7 @@ use crate::coll::words::gather_all;
 use crate::comm::Comm;
 use crate::comm_creation::{create as comms, free_comm, publish};
 use crate::consts::*;
+use crate::datatype::{is_memory, name_special};
 use crate::errhandler;
 use crate::error::classes;
 use crate::error::{Error, Result};
@@ -106,8 +107,10 @@ fn check(p: &Process, comm: &Comm, wanted: &Wanted) -> Result<[u64; 3]> {
         let text = format!("the displacement unit is {}: it must be 1 or more", wanted.unit);
         return refuse(MPI_ERR_DISP, text);
     }
-    if wanted.flavor == Flavor::Create && wanted.base.is_null() && wanted.size != 0 {
-        return refuse(MPI_ERR_BASE, format!("{} bytes at a null address", wanted.size));
+    if wanted.flavor == Flavor::Create && !is_memory(wanted.base) && wanted.size != 0 {
+        let text =
+            format!("{} bytes at an address that is {}", wanted.size, name_special(wanted.base));
+        return refuse(MPI_ERR_BASE, text);
     }
     if wanted.flavor == Flavor::Shared {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.

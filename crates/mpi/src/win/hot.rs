@@ -14,6 +14,7 @@
 
 use super::transfer::move_far;
 use super::window::Window;
+use crate::datatype::is_memory;
 use crate::error::Result;
 use crate::hot::{self, INSIDE, OPEN};
 use crate::lock;
@@ -235,7 +236,7 @@ fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)>
         && sides.count == sides.target_count
         && sides.count as u64 <= u64::from(u32::MAX)
         && sides.disp as u64 <= limit
-        && !sides.origin.is_null();
+        && is_memory(sides.origin);
     if !plain {
         return None;
     }
