@@ -250,7 +250,8 @@ static void test_view(void)
     CLASS(MPI_File_read_at(file, (MPI_Offset)1 << 62, in, 1, MPI_INT, &status), MPI_ERR_ARG);
     OK(MPI_File_read_at(file, 0, NULL, 0, MPI_INT, &status));
     meet();
-    CLASS(MPI_File_set_view(file, -5, MPI_INT, tile, "native", MPI_INFO_NULL), MPI_ERR_DISP);
+    CLASS(MPI_File_set_view(file, -5, MPI_INT, tile, "native", MPI_INFO_NULL), MPI_ERR_ARG);
+    CLASS(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, tile, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CLASS(MPI_File_set_view(file, 0, MPI_DOUBLE, tile, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CLASS(MPI_File_set_view(file, 0, MPI_INT, tile, "mine", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
     test_order(file);

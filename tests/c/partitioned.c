@@ -180,6 +180,65 @@ static void check_threads(MPI_Comm comm)
     free(from);
 }
 
+/* A pair that is freed before its first start has matched, so that the next pair with its tag matches alone. */
+static void check_freed(MPI_Comm comm)
+{
+    int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, to[60], from[60];
+    for (int order = 0; order < 4; order++) {
+        int receives_first = order & 1, frees_early = order & 2;
+        MPI_Request requests[2];
+        for (int step = 0; step < 2; step++) {
+            if (receives_first != step)
+                OK(MPI_Precv_init(from, 3, 20, MPI_INT, left, 7, comm, MPI_INFO_NULL, &requests[0]));
+            else
+                OK(MPI_Psend_init(to, 4, 15, MPI_INT, right, 7, comm, MPI_INFO_NULL, &requests[1]));
+            if (step == 0 && frees_early)
+                OK(MPI_Request_free(&requests[!receives_first]));
+            meet();
+        }
+        for (int i = 0; i < 2; i++)
+            if (requests[i] != MPI_REQUEST_NULL)
+                OK(MPI_Request_free(&requests[i]));
+        OK(MPI_Psend_init(to, 2, 30, MPI_INT, right, 7, comm, MPI_INFO_NULL, &requests[1]));
+        OK(MPI_Precv_init(from, 5, 12, MPI_INT, left, 7, comm, MPI_INFO_NULL, &requests[0]));
+        for (int i = 0; i < 60; i++)
+            to[i] = rank * 1000 + order * 100 + i;
+        OK(MPI_Startall(2, requests));
+        OK(MPI_Pready_range(0, 1, requests[1]));
+        OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < 60; i++)
+            SAME(from[i], left * 1000 + order * 100 + i);
+        OK(MPI_Request_free(&requests[0]));
+        OK(MPI_Request_free(&requests[1]));
+    }
+    /* A communicator is freed while a receive of it has no match, and its successors work. */
+    for (int round = 0; round < 20; round++) {
+        MPI_Comm brief;
+        MPI_Request request;
+        OK(MPI_Comm_dup(comm, &brief));
+        OK(MPI_Precv_init(from, 1, 1, MPI_INT, left, 7, brief, MPI_INFO_NULL, &request));
+        OK(MPI_Request_free(&request));
+        OK(MPI_Comm_free(&brief));
+    }
+}
+
+/* MPI_Parrived of what is not active. */
+static void check_inactive(MPI_Comm comm)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int data[4], flag = 0;
+    OK(MPI_Parrived(request, 0, &flag));
+    CHECK(flag);
+    for (int peer = 0; peer < 2; peer++) {
+        OK(MPI_Precv_init(data, 2, 2, MPI_INT, peer ? rank : MPI_PROC_NULL, 8, comm, MPI_INFO_NULL, &request));
+        flag = 0;
+        OK(MPI_Parrived(request, 1, &flag));
+        CHECK(flag);
+        CLASS(MPI_Parrived(request, 2, &flag), MPI_ERR_ARG);
+        OK(MPI_Request_free(&request));
+    }
+}
+
 static void check_refused(MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL, other;
@@ -294,6 +353,8 @@ int main(int argc, char **argv)
     check_types(comm);
     if (level == MPI_THREAD_MULTIPLE)
         check_threads(comm);
+    check_freed(comm);
+    check_inactive(comm);
     check_refused(comm);
     MPI_Comm_free(&comm);
     return finish();

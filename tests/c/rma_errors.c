@@ -161,6 +161,15 @@ static void test_epochs(void)
     if (ranks > 1)
         CLASS(MPI_Put(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, w.win), MPI_ERR_RMA_SYNC);
     OK(MPI_Win_unlock(last, w.win));
+    /* MPI_PROC_NULL is locked and unlocked as any target is. */
+    CLASS(MPI_Win_unlock(MPI_PROC_NULL, w.win), MPI_ERR_RMA_SYNC);
+    OK(MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, w.win));
+    CLASS(MPI_Win_lock_all(0, w.win), MPI_ERR_RMA_SYNC);
+    CLASS(MPI_Win_free(&w.win), MPI_ERR_RMA_SYNC);
+    OK(MPI_Win_unlock(MPI_PROC_NULL, w.win));
+    OK(MPI_Win_lock_all(0, w.win));
+    CLASS(MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, w.win), MPI_ERR_RMA_SYNC);
+    OK(MPI_Win_unlock_all(w.win));
     meet();
     OK(MPI_Win_post(world, 0, w.win));
     CLASS(MPI_Win_post(world, 0, w.win), MPI_ERR_RMA_SYNC);

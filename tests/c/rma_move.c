@@ -147,6 +147,33 @@ static void test_null_and_requests(int kind)
     free_window(&w);
 }
 
+/* A lock of MPI_PROC_NULL is an epoch as any other is: it ends that of a fence. */
+static void test_null_locks(int kind)
+{
+    struct window w = make_window(kind, 64, 1);
+    int value = 5, result = 6;
+    MPI_Request requests[4];
+    for (int fenced = 0; fenced < 2; fenced++) {
+        if (fenced)
+            OK(MPI_Win_fence(0, w.win));
+        OK(MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, w.win));
+        OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, MPI_PROC_NULL, 0, w.win));
+        OK(MPI_Rput(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win, &requests[0]));
+        OK(MPI_Rget(&result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win, &requests[1]));
+        OK(MPI_Raccumulate(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, w.win, &requests[2]));
+        OK(MPI_Rget_accumulate(&value, 1, MPI_INT, &result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, w.win,
+                               &requests[3]));
+        OK(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE));
+        OK(MPI_Win_flush(MPI_PROC_NULL, w.win));
+        OK(MPI_Win_unlock(MPI_PROC_NULL, w.win));
+        OK(MPI_Win_unlock(MPI_PROC_NULL, w.win));
+        SAME(result, 6);
+    }
+    OK(MPI_Win_lock_all(0, w.win));
+    OK(MPI_Win_unlock_all(w.win));
+    free_window(&w);
+}
+
 /* Memory that may only be read is a window for gets; one rank has no memory at all. */
 static void test_odd_memory(void)
 {
@@ -214,6 +241,7 @@ int main(int argc, char **argv)
         test_types(kind);
         test_many(kind);
         test_null_and_requests(kind);
+        test_null_locks(kind);
         if (failures != before)
             fprintf(stderr, "rank %d: the window was of kind %s\n", rank, kind_names[kind]);
     }

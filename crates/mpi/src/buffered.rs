@@ -3,6 +3,7 @@
 
 use crate::attached::{Attached, BufferCell};
 use crate::consts::*;
+use crate::datatype::name_special;
 use crate::error::{Error, Result};
 use crate::p2p_slow::charged_to;
 use crate::places::{self, Mixed};
@@ -53,6 +54,11 @@ fn find(p: &Process, owner: Owner) -> Result<&'static Attached> {
 pub fn attach(p: &Process, owner: Owner, address: usize, size: i64) -> Result {
     if size < 0 && address != MPI_BUFFER_AUTOMATIC {
         return Err(Error::new(MPI_ERR_ARG, format!("the size {size} is negative")));
+    }
+    if address == MPI_IN_PLACE || (address == 0 && size > 0) {
+        let text =
+            format!("{size} bytes at an address that is {}", name_special(address as *const u8));
+        return Err(Error::new(MPI_ERR_BUFFER, text));
     }
     at_place(p, owner, |place| {
         let attached = place.get().unwrap_or_else(|| p.spare_buffers.take());

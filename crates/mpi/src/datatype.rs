@@ -3,6 +3,7 @@
 //! A datatype is a layout (where the bytes lie), a signature (what they are) and the arguments it was made from.
 //! Objects share what they are made from, so a type freed while another or an operation uses it stays alive.
 
+mod address;
 mod array;
 mod construct;
 mod contents;
@@ -18,6 +19,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
+pub use address::{is_memory, name_special};
 pub use array::DistributedArray;
 pub use contents::{Combiner, Contents, Form};
 pub use keepers::Kept;
@@ -52,6 +54,9 @@ pub enum TypeError {
     /// A wrong argument, with its name and what is wrong with it.
     #[error("{0} {1}")]
     Argument(&'static str, String),
+    /// A special address of a buffer that may not have it: its name, and the bytes of data.
+    #[error("the buffer is {0}, and {1} bytes are asked for")]
+    Address(&'static str, u64),
     /// A datatype that was not committed.
     #[error("the datatype is not committed: call MPI_Type_commit first")]
     NotCommitted,
@@ -74,6 +79,7 @@ impl From<TypeError> for Error {
         let class = match error {
             TypeError::NegativeCount(_) | TypeError::Overflow => MPI_ERR_COUNT,
             TypeError::NotSupported(_) | TypeError::NotCommitted => MPI_ERR_TYPE,
+            TypeError::Address(..) => MPI_ERR_BUFFER,
             TypeError::NotPortable(..) => MPI_ERR_CONVERSION,
             TypeError::NegativeLength(..) | TypeError::Argument(..) => MPI_ERR_ARG,
             TypeError::Truncated(..) => MPI_ERR_TRUNCATE,

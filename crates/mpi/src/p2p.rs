@@ -11,7 +11,7 @@
 
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, is_memory};
 use crate::hot;
 use crate::status::Status;
 use fastpath_base::hint::hide;
@@ -92,7 +92,7 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
         }
         && bytes <= SHORT_LIMIT as u64
         && args.tag >= 0
-        && !args.buf.is_null()
+        && is_memory(args.buf)
     {
         // SAFETY: the table has an endpoint for each rank; this is the only thread inside MPI: below
         // MPI_THREAD_MULTIPLE always, and there the tables hide from who has not taken the lock.
@@ -225,7 +225,7 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
         && is_wanted_tag(args.tag)
-        && !args.buf.is_null();
+        && is_memory(args.buf);
     if !plain {
         return None;
     }
@@ -258,7 +258,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
         // As in `try_send`; below zero the room is too, and nothing fits.
         && args.count == args.count as i32 as i64
         && is_wanted_tag(args.tag)
-        && !args.buf.is_null();
+        && is_memory(args.buf);
     if !plain {
         return None;
     }
@@ -323,7 +323,7 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Immed
         && is_wanted_tag(args.tag)
         // Not `&&`: what declines must pass on the pointer itself, not a null that the compiler has learnt of, or the
         // jump to it would be a call.
-        && (!args.buf.is_null() & !request.is_null());
+        && (is_memory(args.buf) & !request.is_null());
     if !plain {
         return ImmediateRecv::Declined;
     }

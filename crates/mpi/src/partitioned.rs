@@ -162,20 +162,21 @@ fn refuse_cancel(call: &str) -> Error {
     Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_IT))
 }
 
-/// Takes back the receive of an offer that is not needed any more.
-fn give_up(p: &Process, ticket: Ticket, letter: Box<Letter>) -> Result {
+/// Detaches the receive of an offer whose request is freed. It stays posted, because the offer that it matches must not
+/// match a later request. The communicator lives until then.
+fn detach_offer(p: &Process, comm: usize, ticket: Ticket, letter: Box<Letter>) -> Result {
     let id = ticket.id();
     if id == 0 {
         return Ok(());
     }
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     let worker = unsafe { &mut *p.worker()? };
-    worker.cancel_recv(id);
     let request = worker.requests.get_mut(id);
-    if request.state == State::Complete {
-        worker.requests.free(id);
+    request.user = comm;
+    if request.is_posted() || request.state == State::Complete {
+        worker.drop_recv(id);
     } else {
-        // On its way: it frees itself, and has somewhere to go.
+        // Fragments are still written to the letter.
         request.detached = true;
         Box::leak(letter);
     }

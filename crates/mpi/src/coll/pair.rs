@@ -12,6 +12,7 @@ use super::skip_empty;
 use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::consts::MPI_IN_PLACE;
+use crate::datatype::is_memory;
 use crate::error::Result;
 use crate::hot::{self, HotComm, INSIDE, OPEN};
 use crate::lock;
@@ -305,7 +306,7 @@ impl ShortReduction {
         let plain = element.key == datatype as u64
             && (count as u64).wrapping_sub(1) < SHORT_LIMIT as u64
             && bytes <= SHORT_LIMIT as u64
-            && recv as usize > MPI_IN_PLACE
+            && is_memory(recv)
             && !send.is_null()
             && send != recv;
         if !plain {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::consts::*;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, is_memory, name_special};
 use crate::error::{Error, Result};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::Layout;
@@ -26,7 +26,7 @@ impl<'a> Vector<'a> {
         let layout = datatype.layout();
         let fits = count >= 0 && layout.total_bytes(count as u64).is_some();
         let usable = datatype.is_committed() && datatype.is_supported();
-        let there = buf as usize > MPI_IN_PLACE
+        let there = is_memory(buf)
             || (buf.is_null() && (count == 0 || layout.true_lb() != 0 || layout.size() == 0));
         if !(fits && usable && there) {
             return Err(refuse_buffer(buf, count, datatype));
@@ -191,7 +191,10 @@ fn refuse_buffer(buf: *const u8, count: i64, datatype: &Datatype) -> Error {
         );
     }
     match buf as usize {
-        MPI_IN_PLACE => Error::new(MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed for this buffer"),
+        MPI_IN_PLACE | MPI_BUFFER_AUTOMATIC => {
+            let text = format!("{} is not allowed for this buffer", name_special(buf));
+            Error::new(MPI_ERR_BUFFER, text)
+        }
         _ => Error::new(MPI_ERR_BUFFER, format!("the buffer is null with a count of {count}")),
     }
 }

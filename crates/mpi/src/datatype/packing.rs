@@ -2,7 +2,7 @@
 //! MPI_Pack and MPI_Unpack (MPI 5.0, section 5.2): the packed form is the data bytes in type-map order, as they lie
 //! in memory.
 
-use super::{Datatype, Result, TypeError};
+use super::{Datatype, Result, TypeError, is_memory, name_special};
 
 /// The part of a caller's packed buffer from `position` on.
 ///
@@ -21,8 +21,8 @@ pub(super) unsafe fn open_packed(
     if position < 0 || position > size {
         return wrong("position", format!("is {position} in a buffer of {size} bytes"));
     }
-    if buffer.is_null() && size > position {
-        return wrong("the packed buffer", "is null".to_string());
+    if !is_memory(buffer) && size > position {
+        return Err(TypeError::Address(name_special(buffer), (size - position) as u64));
     }
     Ok((buffer.wrapping_add(position as usize).cast_mut(), (size - position) as usize))
 }
@@ -50,10 +50,7 @@ impl Datatype {
     pub(super) fn check_packing(&self, buffer: *const u8, count: i64) -> Result<u64> {
         let bytes = self.packed_bytes(count)?;
         self.check_ready()?;
-        // Null is MPI_BOTTOM: right for a type with absolute addresses, wrong for one that starts at 0.
-        if buffer.is_null() && bytes > 0 && self.layout.true_lb() == 0 {
-            return Err(TypeError::Argument("the buffer", "is null".to_string()));
-        }
+        self.check_address(buffer, bytes)?;
         Ok(bytes)
     }
 

@@ -108,9 +108,7 @@ impl File {
             let text = format!("{count} elements of {} bytes do not fit 63 bits", layout.size());
             Error::new(MPI_ERR_COUNT, text)
         })?;
-        if access.buf.is_null() && bytes > 0 && layout.true_lb() == 0 {
-            return Err(Error::new(MPI_ERR_BUFFER, "the buffer is null"));
-        }
+        datatype.check_address(access.buf, bytes)?;
         let shown = self.shown();
         let bytes = match self.converts(access.writes) {
             true => shown.representation.file_bytes(&datatype, count)?,

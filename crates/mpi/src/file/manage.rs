@@ -175,8 +175,8 @@ impl File {
     /// `MPI_File_set_view`: both file pointers are at 0 then.
     ///
     /// # Errors
-    /// The same class on all ranks: `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types that make no view,
-    /// `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
+    /// The same class on all ranks: `MPI_ERR_ARG` for a wrong displacement, `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types
+    /// that make no view, `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
     pub fn set_view(
         &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str, given: Result<Vec<(String, String)>>,
@@ -206,13 +206,10 @@ impl File {
             }
             MPI_DISPLACEMENT_CURRENT => {
                 let text = "MPI_DISPLACEMENT_CURRENT is for files with MPI_MODE_SEQUENTIAL";
-                return Err(Error::new(MPI_ERR_DISP, text));
+                return Err(Error::new(MPI_ERR_ARG, text));
             }
             displacement if displacement < 0 => {
-                return Err(Error::new(
-                    MPI_ERR_DISP,
-                    format!("the displacement {displacement} is negative"),
-                ));
+                return Err(negative("displacement", displacement));
             }
             displacement => displacement,
         };

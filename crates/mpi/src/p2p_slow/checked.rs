@@ -31,13 +31,7 @@ pub(super) fn check(p: &Process, args: &Args) -> Result<Checked> {
     let buffer = datatype
         .buffer(args.buf, args.count as u64)
         .ok_or_else(|| Error::new(MPI_ERR_COUNT, "count times size does not fit 64 bits"))?;
-    // Null is MPI_BOTTOM: right for a type with absolute addresses, wrong for one that starts at 0.
-    if args.buf.is_null() && buffer.bytes > 0 && datatype.layout().true_lb() == 0 {
-        return Err(Error::new(
-            MPI_ERR_BUFFER,
-            format!("the buffer is null, and {} bytes are asked for", buffer.bytes),
-        ));
-    }
+    datatype.check_address(args.buf, buffer.bytes)?;
     Ok(Checked { place: comm.place, comm, buffer, datatype: Some(datatype) })
 }
 

@@ -1,6 +1,7 @@
 //! Sends beyond a slot that the hot tables are enough for: what leaves at once.
 #![allow(unsafe_code)]
 
+use crate::datatype::is_memory;
 use crate::hot;
 use crate::p2p::Args;
 use fastpath_protocol::worker::EARLY_LIMIT;
@@ -21,7 +22,7 @@ pub unsafe fn try_send_eager<const WAY: u8>(args: Args) -> bool {
         && (args.peer as u32) < comm.size
         && args.count as u64 <= EARLY_LIMIT
         && args.tag >= 0
-        && !args.buf.is_null();
+        && is_memory(args.buf);
     if !plain {
         return false;
     }

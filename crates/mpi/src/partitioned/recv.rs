@@ -347,11 +347,10 @@ impl Operation<Process> for Recv {
     }
 
     fn free(&mut self, p: &Process) -> Result {
-        // Never started, and its sender has said nothing yet.
-        if let Some((ticket, letter)) = self.awaited.take() {
-            super::give_up(p, ticket, letter)?;
+        match self.awaited.take() {
+            Some((ticket, letter)) => super::detach_offer(p, self.args.comm, ticket, letter),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -366,12 +365,13 @@ impl Recv {
     }
 }
 
-/// `MPI_Parrived`: whether a partition is there; so it is where the request is not active.
+/// `MPI_Parrived`: whether a partition has arrived; true for `MPI_REQUEST_NULL` and inactive requests (MPI-5.0 section
+/// 4.2.2).
 ///
 /// # Errors
 /// `MPI_ERR_REQUEST` for a request that is no partitioned receive, `MPI_ERR_ARG` for an invalid partition.
 pub fn has_arrived(p: &Process, request: usize, partition: i32) -> Result<bool> {
-    if request::notify(p, request, Notice::Arrived(partition))? {
+    if request == MPI_REQUEST_NULL || request::notify(p, request, Notice::Arrived(partition))? {
         return Ok(true);
     }
     request::make_progress(p)?;

@@ -100,6 +100,11 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     if there.bytes == 0 {
         return Ok(());
     }
+    for (elements, side) in [(&origin, Some(asked.origin)), (&result, asked.result)] {
+        if let (Some(elements), Some(side)) = (elements, side) {
+            elements.datatype.check_address(side.buffer, elements.bytes)?;
+        }
+    }
     let basic = there.datatype.signature().uniform().ok_or_else(|| refuse_types("target"))?;
     let handle = usize::from(basic.handle);
     let reducer = op.reducer(&*p.datatype(handle)?, handle)?;
@@ -408,11 +413,8 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     }
     let rank = window.check_rank(asked.rank)?;
     target::enter(&window, rank)?;
-    if asked.origin.is_null() || asked.compare.is_null() || asked.result.is_null() {
-        return Err(Error::new(
-            MPI_ERR_BUFFER,
-            "the address of an operand or of the result is null",
-        ));
+    for buf in [asked.origin, asked.compare, asked.result] {
+        there.datatype.check_address(buf, there.bytes)?;
     }
     let found = target::find(p, &window, rank, asked.disp, &there)?;
     let buffers =

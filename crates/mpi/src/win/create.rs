@@ -17,6 +17,7 @@ use crate::coll::words::gather_all;
 use crate::comm::Comm;
 use crate::comm_creation::{create as comms, free_comm, publish};
 use crate::consts::*;
+use crate::datatype::{is_memory, name_special};
 use crate::errhandler;
 use crate::error::classes;
 use crate::error::{Error, Result};
@@ -106,8 +107,10 @@ fn check(p: &Process, comm: &Comm, wanted: &Wanted) -> Result<[u64; 3]> {
         let text = format!("the displacement unit is {}: it must be 1 or more", wanted.unit);
         return refuse(MPI_ERR_DISP, text);
     }
-    if wanted.flavor == Flavor::Create && wanted.base.is_null() && wanted.size != 0 {
-        return refuse(MPI_ERR_BASE, format!("{} bytes at a null address", wanted.size));
+    if wanted.flavor == Flavor::Create && !is_memory(wanted.base) && wanted.size != 0 {
+        let text =
+            format!("{} bytes at an address that is {}", wanted.size, name_special(wanted.base));
+        return refuse(MPI_ERR_BASE, text);
     }
     if wanted.flavor == Flavor::Shared {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
@@ -171,9 +174,14 @@ fn assemble(
 ) -> Result<Window> {
     let ranks = comm.size();
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
-    let worker = unsafe { &*p.worker()? };
+    let worker = unsafe { &mut *p.worker()? };
     let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
     let dynamic = wanted.flavor == Flavor::Dynamic;
+    // What holds of one other rank of this host holds of all.
+    let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
+    let memory = &peers[comm.rank as usize].part.memory;
+    let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
+    let serves = ranks > 1 && !(is_local && worker.is_reached_alone(other, is_shared));
     let given = hints::select(wanted.hints.clone());
     Ok(Window {
         handle: Cell::new(MPI_WIN_NULL),
@@ -200,6 +208,7 @@ fn assemble(
         counts: Counts::new(),
         subject: Cell::new(None),
         is_local,
+        serves,
         announced: Cell::new(false),
         contested: Cell::new(false),
         home: OnceCell::new(),

@@ -12,6 +12,7 @@
 use super::error;
 use super::window::{Flavor, Window};
 use crate::consts::*;
+use crate::datatype::{is_memory, name_special};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
@@ -109,6 +110,10 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
         let text = format!("the size {size} is negative");
         return Err(Error::new(MPI_ERR_SIZE, text));
     };
+    if !is_memory(base) && len != 0 {
+        let text = format!("{len} bytes at an address that is {}", name_special(base));
+        return Err(Error::new(MPI_ERR_BASE, text));
+    }
     let (at, pieces) = (base.expose_provenance(), &window.pieces);
     let overlaps = |&(other, bytes, _): &(usize, usize, Option<RegionId>)| {
         at < other + bytes && other < at + len

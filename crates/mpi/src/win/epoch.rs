@@ -125,8 +125,10 @@ pub struct Epoch {
     access: Access,
     /// By rank.
     held: Box<[HeldLock]>,
-    /// How many are not [`HeldLock::None`].
+    /// How many are not [`HeldLock::None`], and [`Epoch::null_holds`].
     holds: u32,
+    /// Locks of `MPI_PROC_NULL`.
+    null_holds: u32,
     /// The ranks that may access this one since `MPI_Win_post`.
     posted: Option<Rc<[u32]>>,
 }
@@ -138,6 +140,7 @@ impl Epoch {
             access: Access::None,
             held: vec![HeldLock::None; ranks as usize].into(),
             holds: 0,
+            null_holds: 0,
             posted: None,
         }
     }
@@ -153,9 +156,9 @@ impl Epoch {
         held.filter(|(held, _)| **held != HeldLock::None).map(|(_, rank)| rank).collect()
     }
 
-    /// Whether any lock is held.
+    /// Whether a lock of any rank is held.
     pub fn holds_any(&self) -> bool {
-        self.holds != 0
+        self.holds != self.null_holds
     }
 
     /// Whether locks are held that others may wait for: not only with `MPI_MODE_NOCHECK`.
@@ -208,6 +211,40 @@ impl Epoch {
         self.holds += 1;
     }
 
+    /// Whether `MPI_PROC_NULL` may be locked. Such locks nest, because both neighbors of a rank may be `MPI_PROC_NULL`.
+    pub fn may_lock_null(&self) -> Result<(), Refusal> {
+        match self.access {
+            Access::Locks => Ok(()),
+            _ => self.refuse_access(),
+        }
+    }
+
+    /// A lock on `MPI_PROC_NULL` has been taken.
+    pub fn lock_null(&mut self) {
+        self.access = Access::Locks;
+        self.null_holds += 1;
+        self.holds += 1;
+    }
+
+    /// Gives a lock on `MPI_PROC_NULL` back.
+    pub fn unlock_null(&mut self) -> Result<(), Refusal> {
+        match (&self.access, self.null_holds) {
+            (Access::LockAll(_), _) => return Err(Refusal::InLockAll),
+            (_, 0) => return Err(Refusal::NotLocked),
+            _ => self.null_holds -= 1,
+        }
+        self.release_hold();
+        Ok(())
+    }
+
+    #[inline]
+    fn release_hold(&mut self) {
+        self.holds -= 1;
+        if self.holds == 0 {
+            self.access = Access::None;
+        }
+    }
+
     /// A shared lock has been taken for the epoch to all ranks that is to begin.
     pub fn note_shared(&mut self, rank: u32) {
         self.held[rank as usize] = HeldLock::Shared;
@@ -233,10 +270,7 @@ impl Epoch {
     #[inline]
     pub fn unlock(&mut self, rank: u32) {
         self.held[rank as usize] = HeldLock::None;
-        self.holds -= 1;
-        if self.holds == 0 {
-            self.access = Access::None;
-        }
+        self.release_hold();
     }
 
     /// What `MPI_Win_lock_all` has taken.
@@ -381,6 +415,29 @@ mod tests {
         assert_eq!(epoch.may_free(), Err(Refusal::InLock));
         epoch.unlock(1);
         assert_eq!((epoch.may_free(), epoch.may_lock(None)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn locks__of_null__nest_and_end_the_epoch_of_a_fence() {
+        let mut epoch = Epoch::new(2);
+        assert_eq!(epoch.unlock_null(), Err(Refusal::NotLocked));
+        epoch.fence(true);
+        assert_eq!(epoch.may_lock_null(), Ok(()));
+        epoch.lock_null();
+        assert_eq!((epoch.may_request(), epoch.permit(0)), (Ok(()), Err(Refusal::NoAccess)));
+        assert_eq!((epoch.may_lock_null(), epoch.may_lock(Some(1))), (Ok(()), Ok(())));
+        epoch.lock_null();
+        assert!(!epoch.holds_any() && epoch.locked().is_empty() && !epoch.keeps_locks());
+        epoch.lock(1, HeldLock::Shared);
+        assert!(epoch.holds_any());
+        assert_eq!((epoch.unlock_null(), epoch.unlock_null()), (Ok(()), Ok(())));
+        assert_eq!(epoch.unlock_null(), Err(Refusal::NotLocked));
+        assert_eq!(epoch.may_free(), Err(Refusal::InLock));
+        epoch.unlock(1);
+        assert_eq!(epoch.may_free(), Ok(()));
+        epoch.lock_all(Sharing::Counted);
+        assert_eq!(epoch.may_lock_null(), Err(Refusal::InLockAll));
+        assert_eq!(epoch.unlock_null(), Err(Refusal::InLockAll));
     }
 
     #[test]

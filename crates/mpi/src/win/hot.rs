@@ -14,6 +14,7 @@
 
 use super::transfer::move_far;
 use super::window::Window;
+use crate::datatype::is_memory;
 use crate::error::Result;
 use crate::hot::{self, INSIDE, OPEN};
 use crate::lock;
@@ -78,6 +79,8 @@ struct HotWin {
     flushes: Cell<u32>,
     /// From `Rc::as_ptr`.
     whole: Cell<*const Window>,
+    /// The key where locks take the immediate path, else 0.
+    lock_key: Cell<u64>,
     /// What the immediate path has counted: [`CountedKind`].
     counted: [Cell<u64>; 2],
 }
@@ -106,6 +109,7 @@ static WINDOWS: Table = Table(UnsafeCell::new(
             size: Cell::new(0),
             flushes: Cell::new(FLUSHES_PER_LOOK),
             whole: Cell::new(ptr::null()),
+            lock_key: Cell::new(0),
             counted: [const { Cell::new(0) }; 2],
         }
     }; ENTRIES],
@@ -117,12 +121,12 @@ fn window(handle: usize) -> &'static HotWin {
     unsafe { &(*WINDOWS.0.get())[handle & (ENTRIES - 1)] }
 }
 
-/// The window itself.
+/// The window itself, if its locks take the immediate path.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_lock
-pub(super) fn whole<const WAY: u8>(win: usize) -> Option<&'static Window> {
+pub(super) fn lockable<const WAY: u8>(win: usize) -> Option<&'static Window> {
     let entry = window(win);
     // SAFETY: it lives as long as the key is there.
-    (entry.key.get() == hot::key::<WAY>(win)).then(|| unsafe { &*entry.whole.get() })
+    (entry.lock_key.get() == hot::key::<WAY>(win)).then(|| unsafe { &*entry.whole.get() })
 }
 
 /// The entry of a rank that the immediate path reaches.
@@ -232,7 +236,7 @@ fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)>
         && sides.count == sides.target_count
         && sides.count as u64 <= u64::from(u32::MAX)
         && sides.disp as u64 <= limit
-        && !sides.origin.is_null();
+        && is_memory(sides.origin);
     if !plain {
         return None;
     }
@@ -414,10 +418,12 @@ impl Process {
         });
         let entry = window(handle);
         if allowed && entry.key.get() == 0 {
-            entry.key.set(match lock::is_enabled() {
+            let key = match lock::is_enabled() {
                 false => hot::key::<OPEN>(handle),
                 true => hot::key::<INSIDE>(handle),
-            });
+            };
+            entry.key.set(key);
+            entry.lock_key.set(if shown.serves { 0 } else { key });
             entry.peers.set(shown.hot.as_ptr());
             entry.locks.set(shown.locks.as_ptr());
             entry.size.set(shown.size());
@@ -433,6 +439,7 @@ impl Process {
     pub(super) fn hot_win_clear(&self, handle: usize) {
         if is_shown(handle) {
             window(handle).key.set(0);
+            window(handle).lock_key.set(0);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::hot::{CountedKind, Sides, TargetMemory, find};
 use crate::consts::MPI_NO_OP;
+use crate::datatype::is_memory;
 use crate::hot;
 use crate::op::cache;
 use fastpath_base::copy::copy;
@@ -59,10 +60,10 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
     let Some(bytes) = word_of(datatype) else {
         return false;
     };
-    if result.is_null() {
+    if !is_memory(result) {
         return false;
     }
-    if origin.is_null() {
+    if !is_memory(origin) {
         is_rare();
         if op != MPI_NO_OP {
             return false;
@@ -130,7 +131,7 @@ fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
         && sides.datatype == sides.target_datatype
         && sides.count == sides.target_count
         && (1..=i64::from(u32::MAX)).contains(&sides.count)
-        && !sides.origin.is_null();
+        && is_memory(sides.origin);
     if !plain {
         return None;
     }
@@ -166,7 +167,7 @@ pub unsafe fn try_get_accumulate<const WAY: u8>(
     sides: &Sides, (result, result_count, result_datatype): (*mut u8, i64, usize), op: usize,
 ) -> bool {
     let plain = sides.datatype == result_datatype && sides.count == result_count;
-    if !plain || result.is_null() {
+    if !plain || !is_memory(result) {
         return false;
     }
     let Some(elements) = find_elements::<WAY>(sides, op) else {
@@ -209,9 +210,9 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
         return false;
     };
     if known.load(Ordering::Relaxed) == 0
-        || origin.is_null()
-        || compare.is_null()
-        || result.is_null()
+        || !is_memory(origin)
+        || !is_memory(compare)
+        || !is_memory(result)
     {
         return false;
     }

@@ -22,7 +22,7 @@ struct LockTarget {
 
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_lock
 fn find<const WAY: u8>(rank: i32, win: usize) -> Option<LockTarget> {
-    let window = hot::whole::<WAY>(win)?;
+    let window = hot::lockable::<WAY>(win)?;
     let word = window.locks.get(rank as u32 as usize)?.get();
     if word.is_null() {
         return None;

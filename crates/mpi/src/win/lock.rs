@@ -59,6 +59,9 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
     };
     check_assertion(assertion, MPI_MODE_NOCHECK)?;
     if rank == MPI_PROC_NULL {
+        refuse(window, None, window.epoch.borrow().may_lock_null())?;
+        leave_fence(window);
+        window.epoch.borrow_mut().lock_null();
         return Ok(());
     }
     let rank = window.check_rank(rank)?;
@@ -84,7 +87,8 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
 /// given back nevertheless.
 pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     if rank == MPI_PROC_NULL {
-        return Ok(());
+        let ended = window.epoch.borrow_mut().unlock_null();
+        return refuse(window, None, ended);
     }
     let rank = window.check_rank(rank)?;
     let held = window.epoch.borrow().may_unlock(rank);
@@ -101,7 +105,7 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
         give(p, window, rank, held == HeldLock::Exclusive)?;
     }
     window.epoch.borrow_mut().unlock(rank);
-    done
+    done.and_then(|()| serve(p, window))
 }
 
 /// `MPI_Win_flush` and, with `local`, `MPI_Win_flush_local`, which does as much.
@@ -148,6 +152,17 @@ pub fn sync(p: &Process, window: &Window) -> Result {
     // another rank.
     fence(Ordering::SeqCst);
     look(p, window, Caller::Sync)
+}
+
+/// Carries out what peers have requested of this rank, if they may depend on its progress: a program may poll its own
+/// memory in a loop of epochs (MPI-5.0 section 12.7.3).
+#[inline]
+pub(super) fn serve(p: &Process, window: &Window) -> Result {
+    if window.serves {
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        unsafe { (*p.worker()?).progress() };
+    }
+    Ok(())
 }
 
 /// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.

@@ -13,7 +13,7 @@ use super::control::{SHARERS, Words};
 use super::counts::Counted;
 use super::epoch::Sharing;
 use super::lock::{
-    check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, take,
+    check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, serve, take,
 };
 use super::window::Window;
 use super::{hot, hot_lock};
@@ -89,7 +89,7 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     };
     window.epoch.borrow_mut().unlock_all();
     window.record(Point::EpochEnds, 0, 0);
-    done.and(left)
+    done.and(left).and_then(|()| serve(p, window))
 }
 
 /// `MPI_Win_lock_all` of a window that no rank locks exclusively and whose word of this host was used before, or
@@ -143,7 +143,7 @@ pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
 /// A window of the hot table, the first rank of this host, and its word.
 #[inline]
 fn find<const WAY: u8>(win: usize) -> Option<(&'static Window, u32, &'static AtomicU64)> {
-    let window = hot::whole::<WAY>(win)?;
+    let window = hot::lockable::<WAY>(win)?;
     let home = *window.home.get()?;
     Some((window, home, window.known(home)?.control.near(SHARERS)?))
 }

@@ -5,7 +5,7 @@
 
 use super::accumulate::{Update, update};
 use super::hot::Sides;
-use super::lock::refuse;
+use super::lock::{refuse, serve};
 use super::transfer::{Begun, is_over, transfer};
 use super::window::Window;
 use crate::error::Result;
@@ -37,9 +37,12 @@ fn check_epoch(p: &Process, win: usize) -> Result {
     refuse(&window, None, may)
 }
 
-fn request_of(p: &Process, begun: Begun) -> Result<usize> {
+fn request_of(p: &Process, win: usize, begun: Begun) -> Result<usize> {
     match begun {
-        None => completed_request(p),
+        None => {
+            serve(p, &*p.win(win)?)?;
+            completed_request(p)
+        }
         Some((window, rank)) => make_operation(p, Box::new(UnderWay { window, rank })),
     }
 }
@@ -55,7 +58,7 @@ fn request_of(p: &Process, begun: Begun) -> Result<usize> {
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
     // SAFETY: ORIGIN AND RESULT.
-    request_of(p, unsafe { transfer::<true>(p, sides, true) }?)
+    request_of(p, sides.win, unsafe { transfer::<true>(p, sides, true) }?)
 }
 
 /// `MPI_Rget`
@@ -69,7 +72,7 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
     // SAFETY: ORIGIN AND RESULT.
-    request_of(p, unsafe { transfer::<false>(p, sides, true) }?)
+    request_of(p, sides.win, unsafe { transfer::<false>(p, sides, true) }?)
 }
 
 /// `MPI_Raccumulate` and `MPI_Rget_accumulate`: they are complete when the call returns.
@@ -84,5 +87,5 @@ pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
     check_epoch(p, asked.win)?;
     // SAFETY: ORIGIN AND RESULT.
     unsafe { update(p, asked, true)? };
-    completed_request(p)
+    request_of(p, asked.win, None)
 }

@@ -79,10 +79,7 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     if origin.bytes == 0 {
         return Ok(None);
     }
-    if sides.origin.is_null() && origin.datatype.is_predefined() {
-        let text = format!("the origin's buffer of {} bytes is null", origin.bytes);
-        return Err(Error::new(MPI_ERR_BUFFER, text));
-    }
+    origin.datatype.check_address(sides.origin, origin.bytes)?;
     let found = target::find(p, &window, rank, sides.disp, &there)?;
     let (kind, point) = match PUTS {
         true => (AccessKind::Put, Point::Put),

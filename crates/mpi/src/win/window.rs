@@ -152,6 +152,9 @@ pub struct Window {
     pub(super) subject: Cell<Option<Subject>>,
     /// Whether all ranks are on this host, so that the rank that ends a wait wakes the one that waits.
     pub(super) is_local: bool,
+    /// Whether peers may need this rank's progress for operations on its memory. Then every epoch of a lock makes
+    /// progress, and none takes the immediate path.
+    pub(super) serves: bool,
     /// Whether this rank has told all hosts that it locks exclusively.
     pub(super) announced: Cell<bool>,
     /// Whether this rank has seen that another does.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::error::RmaError;
+use super::key::Described;
 use super::resolve::{AccessPath, RemoteKey};
 use crate::worker::Worker;
 
@@ -29,6 +30,18 @@ impl Worker {
         }
         let shares = key.described.arena.is_some() && !self.is_elsewhere(key.peer);
         Ok((shares && self.map_key(key)).then_some(key.base))
+    }
+
+    /// Whether an own packed key names memory of [`Worker::allocate_memory`].
+    pub fn is_shared_key(&self, bytes: &[u8]) -> bool {
+        Described::unpack(bytes, self.rank).is_ok_and(|described| described.arena.is_some())
+    }
+
+    /// Whether `peer`, a rank of this host, needs no progress of this process for operations on memory that this
+    /// process exposes, as far as is known. `is_shared`: whether all of it is of [`Worker::allocate_memory`].
+    pub fn is_reached_alone(&mut self, peer: u32, is_shared: bool) -> bool {
+        let maps = self.thresholds.direct != u64::MAX && self.shares_memory(peer);
+        maps && (is_shared || self.endpoints[peer].lane.copies_directly())
     }
 
     /// Wakes a rank of this host that sleeps in a wait for a word that this process has just changed by an atomic
