@@ -482,8 +482,8 @@ const SAID: &[Opt] = &[
         "--kill-after",
         One("SECONDS"),
         |p, g| read_seconds(g).map(|t| p.spec.kill_after = Some(t)),
-        "kill ranks that still run this time after SIGTERM or SIGHUP was passed on to them (10); 0: \
-         never",
+        "kill ranks that still run this time after SIGTERM or SIGHUP was passed on to them (10); \
+         0: never",
     ),
     set(
         "--version -V -info",
