@@ -228,6 +228,29 @@ def case_report(session):
     return None
 
 
+def case_romio_hints(session):
+    """The file of ROMIO_HINTS gives hints that the program does not; the report names once what has no effect."""
+    with tempfile.TemporaryDirectory() as folder:
+        hints = os.path.join(folder, "hints")
+        with open(hints, "w", encoding="utf-8") as file:
+            file.write("# ours\ncb_nodes 2\ncb_buffer_size 8192\nromio_lustre_co_ratio 4\n")
+        for env in [{}, {"FASTPATH_REPORT": "json"}, {"FASTPATH_REPORT": "1"}]:
+            words = [session.binary("file_hints"), os.path.join(folder, "data")]
+            outcome = session.mpirun(2, words, env={"ROMIO_HINTS": hints, **env}).finish()
+            problem = outcome.problem(quiet=not env)
+            if problem:
+                return problem, outcome.text()
+            if outcome.out.splitlines() != 2 * ["cb_nodes 3", "cb_buffer_size 8192"]:
+                return f"the hints in use are {outcome.out!r}", outcome.text()
+            told = [line for line in outcome.err.splitlines() if "romio_lustre_co_ratio=4" in line]
+            if len(told) != bool(env) or env and not ("ROMIO_HINTS=" in told[0] and "direct_io=true" in told[0]):
+                return f"{env}: hints without effect are told by {told}", outcome.text()
+        outcome = session.mpirun(2, words, env={"ROMIO_HINTS": folder + "/none", "FASTPATH_REPORT": "1"}).finish()
+        if outcome.problem(quiet=False) or f"ROMIO_HINTS={folder}/none: No such file" not in outcome.err:
+            return "a file of hints that is not there is not told of", outcome.text()
+    return None
+
+
 def case_report_names(session):
     """The report is JSON for whatever name a file has."""
     names = ["a\x1bb", "e\u0301t\u00e9", 'q"q\\', "tab\t", "\u200b", "no UTF-8: \udcff"]

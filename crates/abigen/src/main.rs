@@ -1,6 +1,7 @@
 //! `fastpath-abigen header`: prints `mpi.h`, or another part of what the table makes.
 
 use fastpath_abigen::{Table, asserts, coverage, exports, header, scan::Bodies};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Where the bodies of the functions are, seen from the root of the repository.
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fastpath-abigen: {error}");
+            let _ = writeln!(std::io::stderr(), "fastpath-abigen: {error}");
             ExitCode::FAILURE
         }
     }
@@ -32,16 +33,23 @@ fn run() -> Result<(), String> {
         Bodies::read_folder(folder.as_ref(), &table).map_err(|e| format!("{folder}: {e}"))
     };
     match words[..] {
-        ["header"] => print!("{}", header::emit_header(&table)),
-        ["asserts"] => print!("{}", asserts::emit_program(&table)),
-        ["symbols"] => println!("{}", table.symbols().join("\n")),
-        ["missing"] => print_missing(&table, &read(ENTRY)?),
-        ["missing", folder] => print_missing(&table, &read(folder)?),
+        ["header"] => print(&header::emit_header(&table))?,
+        ["asserts"] => print(&asserts::emit_program(&table))?,
+        ["symbols"] => print(&(table.symbols().join("\n") + "\n"))?,
+        ["missing"] => print(&describe_missing(&table, &read(ENTRY)?))?,
+        ["missing", folder] => print(&describe_missing(&table, &read(folder)?))?,
         ["coverage", file] => write_coverage(&table, &read(ENTRY)?, file)?,
-        ["version"] => println!("{}", env!("CARGO_PKG_VERSION")),
+        ["version"] => print(concat!(env!("CARGO_PKG_VERSION"), "\n"))?,
         _ => return Err(USAGE.into()),
     }
     Ok(())
+}
+
+/// Writes to standard output.
+fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| format!("standard output: {e}"))
 }
 
 /// Replaces the table of implemented functions in a document.
@@ -52,8 +60,9 @@ fn write_coverage(table: &Table, bodies: &Bodies, file: &str) -> Result<(), Stri
     std::fs::write(file, new).map_err(|e| format!("{file}: {e}"))
 }
 
-/// Prints, for each section of the table, how many functions have a body and which have none.
-fn print_missing(table: &Table, bodies: &Bodies) {
+/// For each section of the table, how many functions have a body, and the names of those that have none.
+fn describe_missing(table: &Table, bodies: &Bodies) -> String {
+    let mut text = String::new();
     let mut sections: Vec<&str> = table.functions.iter().map(|f| f.section.as_str()).collect();
     sections.dedup();
     let mut total = 0;
@@ -62,10 +71,10 @@ fn print_missing(table: &Table, bodies: &Bodies) {
         let (have, missing): (Vec<_>, Vec<_>) =
             all.partition(|f| exports::find_body(bodies, f).is_some());
         total += have.len();
-        println!("{section}: {} of {}", have.len(), have.len() + missing.len());
+        text += &format!("{section}: {} of {}\n", have.len(), have.len() + missing.len());
         for function in missing.iter().filter(|f| f.large_of.is_none()) {
-            println!("    {}", function.name);
+            text += &format!("    {}\n", function.name);
         }
     }
-    println!("{total} of {} functions have a body", table.functions.len());
+    text + &format!("{total} of {} functions have a body\n", table.functions.len())
 }

@@ -1,10 +1,11 @@
-//! What the library says to the user.
+//! Messages to the user. A message never ends the program that it is printed by: one that cannot be written is lost.
 
-use std::fmt::Arguments;
+use std::borrow::Cow;
+use std::fmt::{Arguments, Write as _};
 use std::io::{Write, stderr};
 
-/// Writes a line to standard error, formatted as by `format!`. In one piece: several processes often share a standard
-/// error, and their lines would mix. What cannot be written is lost.
+/// Writes one line to standard error, formatted as by `format!`. Control characters in it, which names given by the
+/// program or the user may contain, are escaped: they can neither begin another line nor command a terminal.
 #[macro_export]
 macro_rules! tell {
     ($($words:tt)*) => { $crate::tell::line(format_args!($($words)*)) };
@@ -12,5 +13,66 @@ macro_rules! tell {
 
 /// See [`tell!`].
 pub fn line(text: Arguments<'_>) {
-    let _ = stderr().write_all(format!("{text}\n").as_bytes());
+    write(&format!("{}\n", escape(&text.to_string())));
+}
+
+/// Writes lines to standard error, each with its newline. Control characters other than newlines are escaped; names in
+/// the text must have passed through [`escape`].
+pub fn lines(text: &str) {
+    write(&escape_lines(text));
+}
+
+/// In one piece: several processes often share a standard error, and their lines would mix. Not by `eprint!`, which
+/// panics where nothing can be written.
+fn write(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
+}
+
+/// A name, a path or a value as it stands in a message: control characters become `\n`, `\u{1b}` and the like.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    escape_all(text, char::is_control)
+}
+
+/// Several lines of a message: see [`escape`], except that newlines stay.
+pub fn escape_lines(text: &str) -> Cow<'_, str> {
+    escape_all(text, |c| c.is_control() && c != '\n')
+}
+
+fn escape_all(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        // Writing to a string does not fail.
+        let _ = match is_escaped(c) {
+            true => write!(escaped, "{}", c.escape_default()),
+            false => escaped.write_char(c),
+        };
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape__leaves_no_control_character_and_all_other_text() {
+        assert_eq!(escape("a\nmpiexec: b\r\u{1b}[2J\u{9b}\t\0"), {
+            r"a\nmpiexec: b\r\u{1b}[2J\u{9b}\t\u{0}"
+        });
+        assert!(matches!(
+            escape("d\u{e9}j\u{e0} \\n \"x\""),
+            Cow::Borrowed("d\u{e9}j\u{e0} \\n \"x\"")
+        ));
+        let once = escape("\u{7f}\\\n").into_owned();
+        assert_eq!(escape(&once), once, "what is escaped stays as it is");
+    }
+
+    #[test]
+    fn escape_lines__keeps_newlines_alone() {
+        assert_eq!(escape_lines("a\n\tb\u{1b}\n"), "a\n\\tb\\u{1b}\n");
+    }
 }

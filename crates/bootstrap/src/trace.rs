@@ -10,6 +10,7 @@ mod write;
 
 use crate::job::Job;
 use crate::segment::{Segment, SegmentError};
+use fastpath_base::tell::escape;
 use fastpath_base::trace::{AREA_BYTES, Area, start};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -73,7 +74,7 @@ pub fn write_file(segment: &Segment, path: &Path) -> io::Result<Summary> {
 
 /// What is said of a trace at the end, in one line.
 pub fn describe(path: &Path, outcome: io::Result<Summary>) -> String {
-    let path = path.display();
+    let path = escape(&path.to_string_lossy()).into_owned();
     let summary = match outcome {
         Ok(summary) => summary,
         Err(e) => return format!("no trace in {path}: {e}"),

@@ -12,6 +12,7 @@ mod pulse;
 use crate::watch::TIMEOUT_CODE;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{Ordering, StaticBool};
+use fastpath_base::tell;
 use fastpath_bootstrap::engine::{Aborter, Engine, abort_job};
 use fastpath_bootstrap::job::detect::{Alone, LaunchPlace, Launcher, Protocol};
 use fastpath_bootstrap::job::{find_place, random_job_id};
@@ -341,7 +342,7 @@ fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sen
         }
         let (code, told) = if is_told { (TIMEOUT_CODE, " (--timeout)") } else { (1, "") };
         let place = std::env::current_exe().unwrap_or_default();
-        eprintln!(
+        tell!(
             "mpiexec: the ranks of some host have not started within {} s{told}: can the launcher \
              start {} there?",
             limit.as_secs_f64(),

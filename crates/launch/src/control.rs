@@ -196,7 +196,7 @@ impl Client {
     }
 
     fn read_some(&mut self, door: Option<&Door>) -> State {
-        let mut piece = [0; 16 << 10];
+        let mut piece = [0; 4096];
         loop {
             match poll::read(self.socket.as_fd(), &mut piece) {
                 Ok(0) => return State::Gone,

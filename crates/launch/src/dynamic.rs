@@ -4,6 +4,7 @@ use crate::args::App;
 use crate::start::{NewRank, Prepared, StartContext, prepare_app};
 use crate::watch::Watch;
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell::escape;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
 use fastpath_bootstrap::network::Listener;
 use fastpath_bootstrap::segment::Elsewhere;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 /// What a program is called in reports.
 pub fn name_program(program: &Program) -> String {
     let name = program.argv.first();
-    name.map_or(String::new(), |name| String::from_utf8_lossy(name).into_owned())
+    name.map_or(String::new(), |name| escape(&String::from_utf8_lossy(name)).into_owned())
 }
 
 /// A program that cannot be started: its number, and why.

@@ -6,6 +6,7 @@
 mod reach;
 
 use crate::args::{AGENT, JobSpec, Node, Nodes, Stdin, write_agent_words};
+use fastpath_base::tell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -171,7 +172,7 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
         Err(refused) => return refused,
     }
     if spec.show_map || spec.only_show {
-        eprint!("{}", describe(nodes, &program, &all));
+        tell::lines(&describe(nodes, &program, &all));
     }
     if spec.only_show {
         std::process::exit(0);
@@ -250,12 +251,13 @@ fn describe(nodes: &[Node], program: &Path, words: &[OsString]) -> String {
             name => name.to_owned(),
         };
         let last = first + node.ranks - 1;
-        text += &format!("mpiexec: {name}: ranks {first} to {last}\n");
+        text += &format!("mpiexec: {}: ranks {first} to {last}\n", tell::escape(&name));
         first += node.ranks;
     }
     let words = words.iter().map(|word| word.to_string_lossy());
     let words: Vec<_> = words.collect();
-    text + &format!("mpiexec: started by {} {}\n", program.display(), words.join(" "))
+    let started = format!("mpiexec: started by {} {}", program.display(), words.join(" "));
+    text + &tell::escape(&started) + "\n"
 }
 
 /// A program on the search path.

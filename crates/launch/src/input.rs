@@ -13,12 +13,15 @@ use crate::agent::Agent;
 use crate::agent::peers::Peers;
 use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
+use fastpath_base::tell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::Receiver;
 
+/// Most bytes that one call reads.
+const PIECE: usize = 64 << 10;
 /// With this much waiting for the slowest reader, nothing more is read.
 const MOST_WAITING: usize = 16 << 20;
 
@@ -139,7 +142,7 @@ fn fetch_input(peers: Peers, staying: Option<Receiver<()>>) -> io::Result<()> {
             }
             Err(e) => {
                 let host = peers.host(0);
-                eprintln!("mpiexec: no standard input comes from host {host}: {e}");
+                tell!("mpiexec: no standard input comes from host {host}: {e}");
             }
         }
     };
@@ -220,14 +223,18 @@ impl Forward {
         if !self.is_hungry() || !poll::is_readable(input) {
             return;
         }
-        let mut buffer = [0u8; 64 * 1024];
-        match poll::read(input, &mut buffer) {
+        // Not by way of the stack, which may be limited to less (`ulimit -s`).
+        let filled = self.waiting.len();
+        self.waiting.resize(filled + PIECE, 0);
+        let mut got = 0;
+        match poll::read(input, &mut self.waiting[filled..]) {
             Ok(0) => self.ended = true,
-            Ok(n) => self.waiting.extend_from_slice(&buffer[..n]),
+            Ok(n) => got = n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.ended = true,
         }
+        self.waiting.truncate(filled + got);
     }
 
     fn pass_on(&mut self, poller: &Poller) {

@@ -23,6 +23,7 @@ use crate::watch::{INPUT, SINKS, Watch};
 use fastpath_base::config::{Config, Key, Origin, shorten};
 use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell;
 use fastpath_base::topology;
 use fastpath_bootstrap::job::{ForeignNumbers, describe_copies, random_job_id};
 use fastpath_bootstrap::segment::{MAX_RANKS, Segment};
@@ -44,10 +45,10 @@ const ROOMY_RANKS: usize = 1024;
 pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
     let started = Instant::now();
     for notice in &spec.notices {
-        eprintln!("mpiexec: {notice}");
+        tell!("mpiexec: {notice}");
     }
     for name in find_missing(std::env::vars_os, spec) {
-        eprintln!("mpiexec: -x {}: not set in the environment, not passed on", name.display());
+        tell!("mpiexec: -x {}: not set in the environment, not passed on", name.display());
     }
     if let Err(refusal) = prepare_itself(spec) {
         return refuse(spec, refusal);
@@ -55,18 +56,18 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
     if spec.nodes == Nodes::Here
         && let Some(text) = describe_copies()
     {
-        eprintln!("mpiexec: {text}");
+        tell!("mpiexec: {text}");
     }
     if let Nodes::Several(_) = spec.nodes {
         let (code, text) = hand_over(spec, words);
-        eprintln!("mpiexec: {text}");
+        tell!("mpiexec: {text}");
         return code;
     }
     match start_job(spec) {
         Ok(Started::Shown) => 0,
         Ok(Started::Running(watch)) => watch.run(started),
         Ok(Started::Broken(watch, (code, text))) => {
-            watch.abandon(code, &format!("mpiexec: {text}\n"))
+            watch.abandon(code, &format!("mpiexec: {}\n", tell::escape(&text)))
         }
         Err(refusal) => refuse(spec, refusal),
     }
@@ -76,10 +77,10 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
 fn refuse(spec: &JobSpec, (code, text): Refusal) -> i32 {
     match &spec.nodes {
         Nodes::Agent(_) => {
-            eprintln!("mpiexec: on {}: {text}", topology::host_name());
+            tell!("mpiexec: on {}: {text}", topology::host_name());
             end_job(code);
         }
-        _ => eprintln!("mpiexec: {text}"),
+        _ => tell!("mpiexec: {text}"),
     }
     code
 }
@@ -154,7 +155,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     let host: &str = Box::leak(topology::host_name().into_boxed_str());
     let shown = describe_start(spec, &apps, &plan, host, &machine);
     if spec.only_show {
-        eprint!("{shown}");
+        tell::lines(&shown);
         return Ok(Started::Shown);
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
@@ -212,7 +213,7 @@ fn describe_start(
 ) -> String {
     let mut text = String::new();
     if let Some(warning) = &plan.warning {
-        text = format!("mpiexec: {warning}\n");
+        text = format!("mpiexec: {}\n", tell::escape(warning));
     }
     if spec.show_map {
         let paths: Vec<&Path> = apps.iter().map(|a| a.path.as_path()).collect();
@@ -340,7 +341,7 @@ fn make_segment(
 /// What an app is called in reports.
 fn name_program(app: &App) -> String {
     let name = app.argv.first();
-    name.map_or(String::new(), |name| name.display().to_string())
+    name.map_or(String::new(), |name| tell::escape(&name.to_string_lossy()).into_owned())
 }
 
 /// Ranks that may be spawned later: room for them costs address space, so that there are none where that is limited.

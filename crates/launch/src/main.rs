@@ -34,7 +34,9 @@ mod watch;
 mod worlds;
 
 use args::Request;
+use fastpath_base::tell;
 use std::ffi::OsString;
+use std::io::{self, Write};
 
 /// Exit code for a command line that cannot be understood.
 const USAGE_CODE: i32 = 2;
@@ -49,7 +51,7 @@ fn main() {
         }
         Ok(Request::Run(spec)) => launch::run_job(&spec, &words),
         Err(e) => {
-            eprintln!("mpiexec: {e}");
+            tell!("mpiexec: {e}");
             if words.first().is_some_and(|word| word == args::AGENT) {
                 agent::end_job(USAGE_CODE);
             }
@@ -59,9 +61,14 @@ fn main() {
     std::process::exit(code);
 }
 
-/// Prints to standard output; a reader that stops is no error.
+/// Prints to standard output; returns the exit code. A reader that has closed the pipe is no failure.
 fn print_text(text: &str) -> i32 {
-    use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    0
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            tell!("mpiexec: cannot write to the standard output: {e}");
+            1
+        }
+        _ => 0,
+    }
 }

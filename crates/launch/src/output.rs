@@ -4,6 +4,7 @@
 use crate::args::Output;
 use crate::pattern::{Pattern, Who};
 use crate::poll::{self, Interest, Poller};
+use fastpath_base::tell::{escape, escape_lines};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -228,13 +229,14 @@ pub struct Outputs<'a> {
     files: Vec<[Destination; 2]>,
     /// The files that are open, by their sinks.
     opened: HashMap<PathBuf, usize>,
-    /// A person looks at it: show a prompt that has no line end.
+    /// Standard output is a terminal.
     terminal: bool,
     buffer: Vec<u8>,
 }
 
-/// After this long a line without its end is shown on a terminal.
-const PROMPT_MS: u64 = 50;
+/// After so many milliseconds a line without its end is passed on to a terminal, and to anything else: lines of several
+/// ranks may then share one, which a person at a terminal minds less than a prompt that comes late.
+const PROMPT_MS: [u64; 2] = [50, 200];
 
 impl<'a> Outputs<'a> {
     /// `tokens` are those of the two sinks; `what` says what becomes of the output of `ranks` ranks on `host`.
@@ -378,12 +380,13 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Shows prompts that have waited long enough; returns in how many milliseconds the next
-    /// one is due.
+    /// Passes on lines without their ends, such as prompts, that have waited long enough, unless lines are tagged;
+    /// returns in how many milliseconds the next one is due.
     pub fn show_prompts(&mut self, poller: &Poller) -> Option<u64> {
-        if !self.terminal || !self.what.prefix.is_empty() {
+        if !self.what.prefix.is_empty() {
             return None;
         }
+        let limit = PROMPT_MS[usize::from(!self.terminal)];
         let mut next = None;
         for index in 0..self.streams.len() {
             let stream = &mut self.streams[index];
@@ -391,14 +394,14 @@ impl<'a> Outputs<'a> {
                 continue;
             };
             let age = touched.elapsed().as_millis() as u64;
-            if age >= PROMPT_MS {
+            if age >= limit {
                 let queue = &mut self.sinks[stream.sink].queue;
                 let before = queue.len();
                 stream.lines.flush_partial(queue);
                 stream.touched = None;
                 self.pass_on(poller, index, before);
             } else {
-                let left = PROMPT_MS - age;
+                let left = limit - age;
                 next = Some(next.map_or(left, |n: u64| n.min(left)));
             }
         }
@@ -460,14 +463,15 @@ impl<'a> Outputs<'a> {
     pub fn describe_loss(&self) -> Option<String> {
         self.sinks.iter().find_map(|sink| {
             let e = sink.failure.as_ref()?;
-            Some(format!("mpiexec: {} cannot be written, output is lost: {e}\n", sink.name))
+            let name = escape(&sink.name);
+            Some(format!("mpiexec: {name} cannot be written, output is lost: {e}\n"))
         })
     }
 
-    /// Puts a message of the launcher's own among the lines of standard error.
+    /// Puts lines of the launcher's own among those of standard error; names in them were escaped.
     pub fn say(&mut self, text: &str) {
         let sink = &mut self.sinks[self.sink_of[1]];
-        sink.queue.extend_from_slice(text.as_bytes());
+        sink.queue.extend_from_slice(escape_lines(text).as_bytes());
         sink.write_ready();
     }
 }

@@ -120,28 +120,33 @@ pub fn let_signals_in(mask: &libc::sigset_t) {
 
 /// Is there room to write right now?
 pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
-    wait_for(fd, libc::POLLOUT, 0)
+    wait_for(fd, libc::POLLOUT, Some(0))
 }
 
 /// Waits until there is room to write (or an error to be met by writing).
 pub fn wait_writable(fd: BorrowedFd<'_>, limit_ms: u64) -> bool {
-    wait_for(fd, libc::POLLOUT, limit_ms)
+    wait_for(fd, libc::POLLOUT, Some(limit_ms))
 }
 
 /// Is there something to read right now, or the end to be met?
 pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    wait_for(fd, libc::POLLIN, 0)
+    wait_readable(fd, Some(0))
+}
+
+/// Waits until there is something to read, or the end to be met. `limit_ms`: for at most this time; None: for any.
+pub fn wait_readable(fd: BorrowedFd<'_>, limit_ms: Option<u64>) -> bool {
+    wait_for(fd, libc::POLLIN, limit_ms)
 }
 
 /// Has the other end of a connection been closed? What it has written before may still be there to be read.
 pub fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
-    wait_for(fd, libc::POLLRDHUP, 0)
+    wait_for(fd, libc::POLLRDHUP, Some(0))
 }
 
-fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, limit_ms: u64) -> bool {
+fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, limit_ms: Option<u64>) -> bool {
     let fd = fd.as_raw_fd();
     let mut entry = libc::pollfd { fd, events, revents: 0 };
-    poll_entries(std::slice::from_mut(&mut entry), Some(limit_ms), None).is_ok_and(|n| n == 1)
+    poll_entries(std::slice::from_mut(&mut entry), limit_ms, None).is_ok_and(|n| n == 1)
 }
 
 /// Reads what is there, at most the buffer's length.
@@ -244,10 +249,10 @@ pub mod tests {
         let check = |own: BorrowedFd<'_>, other: OwnedFd| {
             assert!(!is_hung_up(own));
             assert_eq!(write(other.as_fd(), b"x").unwrap(), 1);
-            assert!(wait_for(own, libc::POLLIN, 10_000) && !is_hung_up(own));
+            assert!(wait_for(own, libc::POLLIN, Some(10_000)) && !is_hung_up(own));
             drop(other);
             // Though a byte is still to be read. The kernel may take a moment to bring the end.
-            assert!(wait_for(own, libc::POLLRDHUP, 10_000) && is_hung_up(own));
+            assert!(wait_for(own, libc::POLLRDHUP, Some(10_000)) && is_hung_up(own));
         };
         let (own, other) = std::os::unix::net::UnixStream::pair().unwrap();
         check(own.as_fd(), other.into());

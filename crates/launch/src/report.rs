@@ -19,7 +19,7 @@ pub fn describe_failure(
     if let Some(rank) = rank {
         let _ = write!(text, " (process {}, {})", rank.pid, rank.program);
     }
-    let said = segment.page(failure.rank).map(|p| p.message.load()).unwrap_or_default();
+    let said = segment.page(failure.rank).map(|p| p.message.load_lines()).unwrap_or_default();
     let core = matches!(rank.and_then(|r| r.end), Some(ProcessEnd::Signal(_, true)));
     let _ = match failure.kind {
         FailureKind::Signal => write!(

@@ -2,6 +2,7 @@
 
 use crate::args::JobSpec;
 use crate::ranks::Rank;
+use fastpath_base::tell::escape;
 use fastpath_bootstrap::inspect::ProcessEnd;
 use fastpath_bootstrap::inspect::describe::describe_end;
 use std::fmt::Write as _;
@@ -17,14 +18,14 @@ pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usi
             n => format!("ranks {first}-{}", first + n - 1),
         };
         first += app.ranks;
-        let _ = write!(text, "mpiexec: {which}: {}", path.display());
+        let mut line = format!("mpiexec: {which}: {}", path.display());
         for word in app.argv.iter().skip(1) {
-            let _ = write!(text, " {}", word.display());
+            let _ = write!(line, " {}", word.display());
         }
         if let Some(dir) = &app.wdir {
-            let _ = write!(text, ", in {}", dir.display());
+            let _ = write!(line, ", in {}", dir.display());
         }
-        text.push('\n');
+        let _ = writeln!(text, "{}", escape(&line));
     }
     text
 }

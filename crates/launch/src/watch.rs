@@ -18,6 +18,7 @@ use crate::signals::{Signals, stop_self};
 use crate::singletons;
 use crate::start::Starter;
 use fastpath_base::clock::now_ns;
+use fastpath_base::topology::CpuSet;
 use fastpath_bootstrap::engine::output::await_taken;
 use fastpath_bootstrap::inspect::describe::describe_signal;
 use fastpath_bootstrap::job::{ForeignNumbers, exit_code};
@@ -49,6 +50,10 @@ const OTHERS_SPEAK: Duration = Duration::from_millis(300);
 const LOOK_MS: u64 = 500;
 /// Between the polite signal and the other one; together with the time below well under 2 s.
 const KILL_AFTER: Duration = Duration::from_millis(900);
+/// How long ranks may go on after SIGTERM or SIGHUP, unless `--kill-after` says otherwise.
+const KILL_GRACE: Duration = Duration::from_secs(10);
+/// After this time ranks that still run after Ctrl-C are worth a line about the second one.
+const HINT_AFTER: Duration = Duration::from_millis(500);
 /// How long the others may go on when a rank has finalized MPI and then returned a failure:
 /// they are most likely about to end by themselves.
 pub const FINALIZED_GRACE: Duration = Duration::from_millis(700);
@@ -142,6 +147,10 @@ pub struct State {
     /// The signal that asks for the end of the job, its description, and how often it came.
     interrupted: Option<(i32, String)>,
     interrupts: u32,
+    /// When ranks that have not ended because of it are killed.
+    grace_ends_at: Option<Instant>,
+    /// When it is said that another one kills them.
+    hint_at: Option<Instant>,
 }
 
 impl Watch<'_> {
@@ -232,6 +241,13 @@ impl Watch<'_> {
                     state.interrupted = Some((signal, self.describe_interrupt(signal)));
                     self.ranks.signal_all(signal);
                     self.ranks.signal_all(libc::SIGCONT);
+                    let now = Instant::now();
+                    if has_grace(signal) {
+                        let grace = self.kill_after();
+                        state.grace_ends_at = grace.and_then(|grace| now.checked_add(grace));
+                    } else if self.agent.is_none() {
+                        state.hint_at = Some(now + HINT_AFTER);
+                    }
                 } else {
                     // Asked twice: no more waiting.
                     let text = interrupted_text(signal);
@@ -259,7 +275,12 @@ impl Watch<'_> {
                 return;
             }
             if let Some((signal, text)) = state.interrupted.take() {
-                state.ending = Some(end_now(128 + signal, text));
+                let mut ending = end_now(128 + signal, text);
+                if has_grace(signal) {
+                    // The others were asked as well, and have their time.
+                    ending.terminate_at = None;
+                }
+                state.ending = Some(ending);
                 return;
             }
             let mut ending = self.end_for(&failure);
@@ -323,9 +344,47 @@ impl Watch<'_> {
         ending
     }
 
+    /// `--kill-after`; None: never.
+    fn kill_after(&self) -> Option<Duration> {
+        Some(self.spec.kill_after.unwrap_or(KILL_GRACE)).filter(|grace| !grace.is_zero())
+    }
+
+    /// Kills the ranks that have had their time after SIGTERM or SIGHUP.
+    fn kill_late(&mut self, state: &mut State) {
+        state.grace_ends_at = None;
+        let list = self.ranks.list().iter().enumerate();
+        let late: CpuSet =
+            list.filter(|(_, r)| r.pid != 0 && r.end.is_none()).map(|(n, _)| n).collect();
+        if late.is_empty() {
+            return;
+        }
+        let grace = self.kill_after().unwrap_or_default().as_secs_f64();
+        let noun = if late.len() == 1 { "rank" } else { "ranks" };
+        if let Some((signal, text)) = state.interrupted.take() {
+            let ending = end_now(128 + signal, text);
+            state.ending.get_or_insert(Ending { terminate_at: None, ..ending });
+        }
+        if let Some(ending) = &mut state.ending {
+            ending.text += &format!(
+                "mpiexec: {noun} {late} still ran {grace} s after that (--kill-after): killed\n"
+            );
+        }
+        self.ranks.signal_all(libc::SIGKILL);
+    }
+
     fn meet_deadlines(&mut self, state: &mut State) {
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(state.grace_ends_at) {
+            self.kill_late(state);
+        }
+        if due(state.hint_at) {
+            state.hint_at = None;
+            let running = self.ranks.running();
+            if state.ending.is_none() && running > 0 {
+                self.outputs.say("mpiexec: ranks still run; a second Ctrl-C kills them\n");
+            }
+        }
         if due(state.timeout_at) && state.ending.is_none() && self.ranks.running() > 0 {
             let limit = self.spec.timeout.unwrap_or_default().as_secs_f64();
             let text = format!(
@@ -434,6 +493,12 @@ pub fn end_now(code: i32, text: String) -> Ending {
     Ending { ranks: None, code, text, terminate_at, kill_at: None, asked_for: None }
 }
 
+/// Whether ranks are killed some time after this signal: those at a terminal are for programs that handle them, such as
+/// debuggers and interpreters, and a person can send another one.
+fn has_grace(signal: i32) -> bool {
+    matches!(signal, libc::SIGTERM | libc::SIGHUP)
+}
+
 fn interrupted_text(signal: i32) -> String {
     format!("mpiexec: the job was ended by {}\n", describe_signal(signal))
 }
@@ -447,7 +512,8 @@ fn wants_end(signals: &Signals) -> bool {
 fn earliest_ms(state: &State) -> Option<u64> {
     let endings = state.parts.iter().chain(&state.ending);
     let ends = endings.flat_map(|ending| [ending.terminate_at, ending.kill_at]);
-    let next = ends.chain([state.timeout_at]).flatten().min()?;
+    let others = [state.timeout_at, state.grace_ends_at, state.hint_at];
+    let next = ends.chain(others).flatten().min()?;
     let left = next.saturating_duration_since(Instant::now());
     // Rounded up, or the loop would turn idly through the last millisecond.
     Some(left.as_micros().div_ceil(1000) as u64)

@@ -160,6 +160,58 @@ fn terminate__ends_the_job() {
 }
 
 #[test]
+fn terminate__that_ranks_ignore__kills_them_after_the_grace() {
+    let script = "trap '' $0; echo ready; while :; do sleep 0.01; done";
+    for (signal, name) in [(libc::SIGTERM, "TERM"), (libc::SIGHUP, "HUP")] {
+        // The rank between the two ends of it, at once.
+        let ends = ["echo ready; while :; do sleep 0.01; done", "none"];
+        let words = ["--kill-after", "0.05", "-n", "1", "sh", "-c", script, name, ":", "-n", "1"];
+        let words = [&words[..], &["sh", "-c"], &ends, &[":", "sh", "-c", script, name]].concat();
+        let mut running = mpiexec(&words).start();
+        for _ in 0..3 {
+            running.read_until("ready");
+        }
+        running.signal(signal);
+        let o = running.finish().expect_code(128 + signal);
+        o.expect_stderr("mpiexec: the job was ended by signal")
+            .expect_stderr("mpiexec: ranks 0,2 still ran 0.05 s after that (--kill-after): killed");
+    }
+}
+
+#[test]
+fn terminate__without_a_grace__leaves_ranks_their_time() {
+    let script = "trap 'touch told' TERM; echo ready; while :; do sleep 0.01; done";
+    let folder = std::env::temp_dir().join(format!("fastpath-grace-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let words = ["--kill-after", "0", "-n", "1", "-wdir", folder.to_str().unwrap(), "sh", "-c"];
+    let mut running = mpiexec(&[&words[..], &[script]].concat()).start();
+    running.read_until("ready");
+    running.signal(libc::SIGTERM);
+    while !folder.join("told").exists() {
+        std::thread::yield_now();
+    }
+    running.signal(libc::SIGTERM);
+    let o = running.finish().expect_code(143);
+    assert!(!o.stderr.contains("--kill-after"), "{o:?}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn interrupt__that_ranks_outlive__is_followed_by_what_a_second_one_does() {
+    let script = "trap '' INT; echo ready; while :; do sleep 0.01; done";
+    // Ranks that ignore Ctrl-C for good reasons are not killed because of it.
+    let words = ["--kill-after", "0.01", "-n", "2", "sh", "-c", script];
+    let mut running = mpiexec(&words).start();
+    running.read_until("ready");
+    running.read_until("ready");
+    running.signal(libc::SIGINT);
+    running.await_error("mpiexec: ranks still run; a second Ctrl-C kills them");
+    running.signal(libc::SIGINT);
+    let o = running.finish().expect_code(130);
+    assert!(!o.stderr.contains("--kill-after"), "{o:?}");
+}
+
+#[test]
 fn interrupt__lets_ranks_end_in_their_own_way() {
     let script = "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.01; done";
     let mut running = mpiexec(&["-n", "2", "sh", "-c", script]).start();

@@ -3,6 +3,7 @@
 
 mod common;
 use common::mpiexec;
+use std::io::{Read, Write};
 
 #[test]
 fn exit_code__is_0_when_all_is_well() {
@@ -250,6 +251,86 @@ fn output__that_cannot_be_written_is_said() {
         .run()
         .expect_code(1)
         .expect_stderr("standard output cannot be written, output is lost: No space left");
+}
+
+#[test]
+fn prompt__without_its_line_end__comes_through_a_pipe_unless_lines_are_tagged() {
+    // The rank ends only when the prompt has been seen, or its input ends.
+    let script = "printf 'name? '; read name; echo \"hello $name\"";
+    let mut job = mpiexec(&["-n", "1", "sh", "-c", script]);
+    job.command.stdin(std::process::Stdio::piped());
+    let mut running = job.start();
+    let mut prompt = [0; 6];
+    running.child.stdout.as_mut().unwrap().read_exact(&mut prompt).unwrap();
+    assert_eq!(&prompt, b"name? ");
+    running.child.stdin.take().unwrap().write_all(b"you\n").unwrap();
+    assert_eq!(running.finish().expect_code(0).stdout, "hello you\n");
+    let tagged = mpiexec(&["-l", "-n", "1", "sh", "-c", script]).run_with_input("you\n");
+    assert_eq!(tagged.expect_code(0).stdout, "[0] name? hello you\n");
+}
+
+#[test]
+fn messages__that_cannot_be_written__change_no_exit_code() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let code = |words: &[&str]| {
+        let mut job = mpiexec(words);
+        job.command.stderr(full());
+        job.command.output().unwrap().status.code()
+    };
+    assert_eq!(code(&["--nosuch"]), Some(2));
+    assert_eq!(code(&["-n", "1", "/nonexistent/program"]), Some(127));
+    assert_eq!(code(&["-x", "NO_SUCH_VARIABLE", "-disable-auto-cleanup", "true"]), Some(0));
+    assert_eq!(code(&["--do-not-launch", "true"]), Some(0));
+    for option in ["--help", "--version"] {
+        let mut job = mpiexec(&[option]);
+        let output = job.command.stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("cannot write to the standard output: No space left"), "{said}");
+    }
+}
+
+#[test]
+fn names__with_control_characters__forge_no_line_and_command_no_terminal() {
+    let name = "/nonexistent/a\nmpiexec: rank 7 has won\u{1b}[2J";
+    let shown = r"a\nmpiexec: rank 7 has won\u{1b}[2J";
+    let no_such: &[&[&str]] = &[
+        &["-n", "1", name],
+        &["--hostfile", name, "true"],
+        &["-x", name, "true"],
+        &["-configfile", name],
+        &[&format!("--no-{name}")],
+        &["-v", "-n", "1", "true", name],
+        &["-wdir", name, "true"],
+        &["-outfile-pattern", "/dev/null/a\nmpiexec: rank 7 has won\u{1b}[2J", "true"],
+        &["--do-not-launch", "-v", "true", name],
+    ];
+    for words in no_such {
+        let o = mpiexec(words).run().expect_stderr(shown);
+        assert!(o.stderr.lines().all(|line| !line.contains(char::is_control)), "{o:?}");
+        assert!(!o.stderr.contains("\nmpiexec: rank 7"), "{o:?}");
+    }
+    // That of a rank that fails.
+    let folder = std::env::temp_dir().join(format!("fastpath-names-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("a\nmpiexec: rank 7 has won\u{1b}[2J");
+    std::os::unix::fs::symlink("/bin/false", &program).unwrap();
+    let o = mpiexec(&["-n", "1", program.to_str().unwrap()]).run().expect_code(1);
+    o.expect_stderr(shown);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn small_stack__is_enough_to_pass_input_on() {
+    let script = "ulimit -s 64; exec \"$0\" --stdin all -n 2 cat";
+    let mut job = mpiexec(&[]);
+    let mpi = env!("CARGO_BIN_EXE_mpiexec");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, mpi]).env(common::MARK, &job.mark);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    job.command = command;
+    let o = job.run_with_input("hello\n").expect_code(0);
+    assert_eq!(o.stdout, "hello\nhello\n");
 }
 
 /// A pipe at its end, in place of an output that was closed.

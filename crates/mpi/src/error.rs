@@ -4,6 +4,7 @@ pub mod classes;
 pub mod codes;
 pub mod handler;
 
+use fastpath_base::tell::escape;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -37,11 +38,15 @@ struct Info {
 
 impl Error {
     /// An error of `code` (an `MPI_ERR_*` class or a code made by `MPI_Add_error_code`).
-    /// `message` says the cause and what to do, without the name of the MPI call.
+    /// `message` says the cause and what to do, without the name of the MPI call. It is one line: control characters
+    /// of names in it are escaped.
     #[cold]
     #[inline(never)]
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let mut message = message.into();
+        if let Cow::Owned(escaped) = escape(&message) {
+            message = escaped;
+        }
         Error(Box::new(Info {
             code,
             message,

@@ -219,7 +219,7 @@ fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
         false => {
             let text = report.to_string();
             let lines: Vec<String> = text.lines().map(|l| format!("fastpath: {l}\n")).collect();
-            eprint!("{}", lines.concat());
+            tell::lines(&lines.concat());
         }
     }
 }

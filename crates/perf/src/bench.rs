@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use fastpath_base::tell;
 use indicatif::ProgressBar;
 
 use crate::catalogue::{self, Class, Group, Test};
 use crate::compare::peers::Peer;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
-use crate::output::{self, Printer, head, make_bar, print_line};
+use crate::output::{Printer, head, make_bar, print_line};
 use crate::program::{Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
 use files::Floors;
@@ -109,9 +110,6 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     }
     session.finish();
     written.and(store.finish(&session.report))?;
-    if let Some(why) = output::find_failure() {
-        bail!(why);
-    }
     failure.map_or(Ok(()), Err)?;
     ensure!(!session.report.cases.is_empty(), "nothing was measured");
     Ok(())
@@ -250,7 +248,7 @@ impl Session {
                     return;
                 }
                 Event::Text(text) => {
-                    bar.suspend(|| eprintln!("{text}"));
+                    bar.suspend(|| tell!("{text}"));
                     return;
                 }
                 Event::Missing(_) | Event::Selection(_) | Event::Learnt(_) | Event::End { .. } => {

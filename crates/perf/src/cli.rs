@@ -1,6 +1,6 @@
 //! The command line: commands, and which module does each.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use crate::ablation::{self, AblationOptions};
@@ -17,7 +17,7 @@ use crate::instructions::{self, InstructionOptions};
 use crate::levels;
 use crate::ps::PsOptions;
 use crate::tune::TuneOptions;
-use crate::{compare, doctor, explain, html, info, ps, tune};
+use crate::{compare, doctor, explain, html, info, output, ps, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -118,18 +118,22 @@ pub enum OtherBench {
 /// # Errors
 /// It cannot be done, or its result cannot be written.
 pub fn run(command: Command) -> Result<u8> {
+    let mut code = 0;
     match command {
         Command::Bench(what) => run_bench(*what)?,
         Command::Audit(options) => crate::audit::run(&options)?,
         Command::Explain(options) => explain::command::run(&options)?,
         Command::Page(options) => html::run(&options)?,
         Command::Info(options) => run_info(&options)?,
-        Command::Compare(options) => return compare::run::run(&options),
-        Command::Doctor(options) => return Ok(u8::from(!doctor::run(&options)?)),
+        Command::Compare(options) => code = compare::run::run(&options)?,
+        Command::Doctor(options) => code = u8::from(!doctor::run(&options)?),
         Command::Ps(options) => ps::run(&options)?,
         Command::Tune(options) => tune::run(&options)?,
     }
-    Ok(0)
+    match output::find_failure() {
+        Some(why) => bail!(why),
+        None => Ok(code),
+    }
 }
 
 /// Does what `fastpath bench` was asked for.

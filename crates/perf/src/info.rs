@@ -11,6 +11,7 @@ pub(crate) mod transports;
 use std::io::{self, Write};
 
 use fastpath_base::config::{Config, shorten};
+use fastpath_base::tell;
 use fastpath_bootstrap::BootstrapError;
 use fastpath_bootstrap::job::{detect::LaunchPlace, find_place};
 use fastpath_protocol::selection::Selection;
@@ -140,7 +141,7 @@ pub fn print_protocols(as_json: bool) -> io::Result<()> {
     let (report, warnings) = report_protocols(&config, inside, &transports::list(&config));
     let mut out = io::stdout().lock();
     for warning in warnings {
-        eprintln!("fastpath: FASTPATH_TUNING: {warning}");
+        tell!("fastpath: FASTPATH_TUNING: {warning}");
     }
     match as_json {
         true => writeln!(out, "{}", report.to_json()),

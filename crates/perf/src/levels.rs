@@ -21,6 +21,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use fastpath_base::config::{Config, Key};
+use fastpath_base::tell;
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
@@ -260,7 +261,7 @@ fn run_level(
             rank.describe(link.transport(), link.describe_adapter());
             run_plan(plan, board, &mut rank, &mut link);
             if matches!(config.choice(Key::Report), "json" | "selection") {
-                link.worker().report_learnt(true).iter().for_each(|line| eprintln!("{line}"));
+                link.worker().report_learnt(true).iter().for_each(|line| tell!("{line}"));
             }
             link.close();
         }

@@ -1,22 +1,41 @@
 //! `fastpath`: measures, explains and diagnoses.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use fastpath_base::tell;
 use fastpath_perf::cli::{Cli, Command};
 use fastpath_perf::{cli, interrupt, output};
 
 /// Of a comparison that fails; 1 says that something is worse.
 const NOT_COMPARED: u8 = 2;
 
+/// Prints help, version or what is wrong with the command line; returns the exit code. Help that cannot be printed is a
+/// failure, unless its reader has closed the pipe.
+fn print_usage(usage: &clap::Error) -> ExitCode {
+    let code = u8::try_from(usage.exit_code()).unwrap_or(1);
+    match usage.print().and_then(|()| io::stdout().flush()) {
+        Err(e) if code == 0 && e.kind() != io::ErrorKind::BrokenPipe => {
+            tell!("fastpath: cannot write to the standard output: {e}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(code),
+    }
+}
+
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(line) => line.command,
+        Err(e) => return print_usage(&e),
+    };
     let compares = matches!(command, Command::Compare(_));
     match cli::run(command) {
         Ok(code) => ExitCode::from(code),
         Err(e) if output::is_closed_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("fastpath: {e:#}");
+            // Further lines, such as a compiler's, are indented: none passes for one of this tool's own.
+            tell::lines(&format!("fastpath: {}\n", format!("{e:#}").replace('\n', "\n  ")));
             // As shells call the end by a signal.
             let ended =
                 interrupt::find_request().and_then(|signal| u8::try_from(128 + signal).ok());

@@ -2,7 +2,9 @@
 //! by it. What one puts before a fence, the others get after it.
 
 use crate::bench::surroundings::name_tool;
+use crate::output;
 use clap::Args;
+use fastpath_base::tell;
 use fastpath_bootstrap::engine::Engine;
 use fastpath_bootstrap::job::detect::{Alone, LaunchPlace};
 use fastpath_bootstrap::job::find_place;
@@ -55,7 +57,7 @@ impl HostOptions {
             let line = line.map_err(|e| e.to_string())?;
             match line.split_once(MARK) {
                 Some((_, text)) => report = Some(serde_json::from_str(text)),
-                None => eprintln!("{line}"),
+                None => tell!("{line}"),
             }
         }
         let status = child.wait().map_err(|e| e.to_string())?;
@@ -134,7 +136,7 @@ impl Group {
     pub fn end<T: Serialize>(mut self, report: &T) -> Result<(), String> {
         if self.own == 0 {
             let text = serde_json::to_string(report).map_err(|e| e.to_string())?;
-            println!("{MARK}{text}");
+            output::print(&format!("{MARK}{text}\n")).map_err(|e| format!("{e:#}"))?;
         }
         // The job is over: an engine that is gone needs no word.
         let _ = self.engine.finalize();

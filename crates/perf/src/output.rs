@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use fastpath_base::tell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bench::table::{self, Table};
@@ -129,11 +130,11 @@ pub fn print_line(line: &str) {
             },
             Err(e) => {
                 let why = GIVEN_UP.get_or_init(|| format!("{e:#}"));
-                eprintln!("fastpath: {why}");
+                tell!("fastpath: {why}");
             }
         }
     }
-    eprintln!("{line}");
+    tell!("{line}");
 }
 
 /// Why [`print_line`] gave up the standard output; None where it did not.

@@ -16,6 +16,7 @@ use anyhow::{Error, Result, bail};
 use clap::Args;
 use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell::escape;
 use fastpath_base::topology::host_name;
 use fastpath_bootstrap::engine::abort_job;
 use fastpath_bootstrap::inspect::describe::{describe_rank, describe_verdict, find_verdict};
@@ -312,8 +313,7 @@ fn command_line(pid: i32) -> String {
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = text.split(|&b| b == 0).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(|w| String::from_utf8_lossy(w).into_owned()).collect();
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    words.join(" ").chars().map(shown).collect()
+    escape(&words.join(" ")).into_owned()
 }
 
 fn resident_bytes(pid: i32) -> u64 {

@@ -10,13 +10,14 @@ use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, TuningSource};
-use fastpath_protocol::selection::constants::{Constants, FIELDS};
+use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
 use fastpath_protocol::selection::tuning;
 use fastpath_transport::single_copy::Calibration;
 
 use crate::bench::floor::choose_processors;
 use crate::measure::floor::measure_lines;
 use crate::measure::pipeline::{Pipeline, Plan};
+use crate::output;
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]
@@ -69,15 +70,15 @@ pub fn run(options: &TuneOptions) -> Result<()> {
     let constants = measure(processors)?;
     for field in FIELDS {
         let value = (field.get)(&constants);
-        println!("{:<20} {value:>10.3} {:<6} {}", field.name, field.unit, field.meaning);
+        let Field { name, unit, meaning, .. } = field;
+        output::print(&format!("{name:<20} {value:>10.3} {unit:<6} {meaning}\n"))?;
     }
     if options.dry_run {
         return Ok(());
     }
     let stored = tuning::store(&path, &constants, &Machine::current());
     stored.with_context(|| format!("{NOT_STORED}: {}", path.display()))?;
-    println!("stored in {}", path.display());
-    Ok(())
+    output::print(&format!("stored in {}\n", path.display()))
 }
 
 fn find_path(config: &Config) -> Result<PathBuf> {
@@ -115,7 +116,7 @@ fn measure(processors: [usize; 2]) -> Result<Constants> {
     match refused {
         None => constants = constants.with_single_copy(calibration.cost()),
         // A job finds that out by itself.
-        Some(why) => println!("single copy is not measured: {why}"),
+        Some(why) => output::print(&format!("single copy is not measured: {why}\n"))?,
     }
     constants.check().map_err(Error::msg).context(ODD)?;
     Ok(constants)

@@ -3,6 +3,7 @@
 use super::{Member, ProcessEnd};
 use crate::segment::{Phase, RankPage, Segment, Unexpected, WaitNote, WindowLocks};
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell::escape;
 use std::fs;
 
 /// Parents between a rank's own process and the one that the launcher started for it, at most.
@@ -187,9 +188,7 @@ pub fn name_thread(pid: libc::pid_t, owner: u32, thread: u32) -> String {
         .filter(|name| Some(name) != read(format!("/proc/{pid}/comm")).as_ref());
     match given {
         Some(name) => {
-            let shown = |c: char| if c.is_control() { '?' } else { c };
-            let name: String = name.trim_end().chars().map(shown).collect();
-            format!("thread {thread} \"{name}\"")
+            format!("thread {thread} \"{}\"", escape(name.trim_end()))
         }
         None => format!("thread {thread}"),
     }

@@ -215,7 +215,7 @@ impl AbortRecord {
             return None;
         }
         let rank = self.rank.load(Ordering::Relaxed) as usize;
-        Some((rank, self.code.load(Ordering::Relaxed), self.message.load()))
+        Some((rank, self.code.load(Ordering::Relaxed), self.message.load_lines()))
     }
 }
 

@@ -688,7 +688,7 @@ mod tests {
             let _ = (header.failure.load(), header.abort.load());
             for rank in 0..2 {
                 let page = segment.page(rank).unwrap();
-                let said = page.message.load();
+                let said = page.message.load_lines();
                 assert!(!said.contains(|c: char| c.is_control() && c != '\n'));
                 if let Some(note) = page.wait_notes().pop() {
                     assert!(!note.call.contains(|c: char| c.is_control() && c != '\n'));

@@ -1,6 +1,7 @@
 //! Short texts in shared memory.
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
+use fastpath_base::tell::{escape, escape_lines};
 
 /// A text of at most `8 * W` bytes that one process writes and others may read at any time.
 ///
@@ -45,9 +46,18 @@ impl<const W: usize> SharedText<W> {
         self.length.store(end as u32, Ordering::Release);
     }
 
-    /// The text as it is now. Whatever the writer left there, control characters are replaced
-    /// (it may end up on a terminal) and the length is bounded.
+    /// The text as it is now, for one line of a message. Whatever the writer left there, the length is bounded and
+    /// control characters are escaped.
     pub fn load(&self) -> String {
+        escape(&self.load_raw()).into_owned()
+    }
+
+    /// The lines of the text as it is now. See [`SharedText::load`].
+    pub fn load_lines(&self) -> String {
+        escape_lines(&self.load_raw()).into_owned()
+    }
+
+    fn load_raw(&self) -> String {
         // ORDERING: partner is the release store in `store`.
         let length = (self.length.load(Ordering::Acquire) as usize).min(Self::CAPACITY);
         let bytes: Vec<u8> = self
@@ -56,8 +66,7 @@ impl<const W: usize> SharedText<W> {
             .flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes())
             .take(length)
             .collect();
-        let text = String::from_utf8_lossy(&bytes);
-        text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 

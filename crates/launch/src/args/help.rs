@@ -25,7 +25,7 @@ program that cannot be run, 127 for one that is not there; 1 for anything else, 
 output that cannot be written.
 
 SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are passed on to all ranks, which may end as
-they like; a second one kills them.
+they like; a second one kills them. After SIGTERM and SIGHUP they have 10 s (--kill-after).
 ";
 
 /// Columns of the text.

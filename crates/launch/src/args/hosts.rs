@@ -4,11 +4,15 @@ use super::parse::{Given, Parser};
 use super::spec::Node;
 use super::values::parse_ranks;
 use super::{Surroundings, UsageError, wrong};
+use crate::poll;
 use fastpath_base::topology::{self, Level};
 use fastpath_bootstrap::segment::MAX_JOB_RANKS;
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// One host of a list.
@@ -231,7 +235,9 @@ impl Surroundings for ThisNode {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+        // Opening a pipe that no process writes to would not return.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        read_text(&file, WRITER_WAIT_MS)
     }
 
     fn variable(&self, name: &str) -> Option<String> {
@@ -246,6 +252,42 @@ impl Surroundings for ThisNode {
             _ => places().map_or(1, |p| p.len()).max(1),
         }
     }
+}
+
+/// How long a named pipe may be without a writer, in milliseconds.
+const WRITER_WAIT_MS: u64 = 5000;
+/// Most bytes of a list of hosts or programs.
+const LONGEST: usize = 16 << 20;
+
+/// The bytes of a file that was opened without blocking. A pipe is read until its writers have closed it; the first of
+/// them must come within `writer_wait_ms`.
+fn read_text(file: &File, writer_wait_ms: u64) -> io::Result<Vec<u8>> {
+    let mut awaits_writer = file.metadata()?.file_type().is_fifo();
+    let mut text = Vec::new();
+    let mut piece = [0; 4096];
+    while text.len() <= LONGEST {
+        match poll::read(file.as_fd(), &mut piece) {
+            Ok(0) if awaits_writer => {
+                awaits_writer = false;
+                if !poll::wait_readable(file.as_fd(), Some(writer_wait_ms)) {
+                    return Err(io::Error::other("it is a pipe, and no process writes to it"));
+                }
+            }
+            Ok(0) => return Ok(text),
+            Ok(length) => {
+                awaits_writer = false;
+                text.extend_from_slice(&piece[..length]);
+            }
+            // There is a writer.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                awaits_writer = false;
+                poll::wait_readable(file.as_fd(), None);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::Error::other("it is longer than 16 MiB"))
 }
 
 /// Is it a name of the node called `host`? Does not use the network: `aliases` is the text of /etc/hosts.
@@ -285,6 +327,7 @@ fn is_own_address(address: IpAddr) -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     const ALIASES: &str =
         "127.0.0.1 localhost\n127.0.1.1 box.lab box # me\n10.0.0.9 far db\nbad line\n";
@@ -292,6 +335,31 @@ mod tests {
     fn own(name: &str, host: &str) -> bool {
         let is_own = |a: IpAddr| a.is_loopback() || a.to_string() == "10.0.0.5";
         is_own_name(name, host, &|| ALIASES.to_owned(), &is_own)
+    }
+
+    #[test]
+    fn pipe__is_read_to_its_end_and_refused_where_no_process_writes() {
+        let path = std::env::temp_dir().join(format!("fastpath-hosts-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let open =
+            || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        let refused = read_text(&open(), 0).unwrap_err();
+        assert!(refused.to_string().contains("no process writes to it"), "{refused}");
+        let reader = open();
+        let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
+        let text = "host\n".repeat(5000);
+        let written = text.clone();
+        let feed = std::thread::spawn(move || writer.write_all(written.as_bytes()).unwrap());
+        assert_eq!(read_text(&reader, 0).unwrap(), text.as_bytes());
+        feed.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn file__without_an_end__is_refused() {
+        let refused = read_text(&File::open("/dev/zero").unwrap(), 0).unwrap_err();
+        assert!(refused.to_string().contains("longer than 16 MiB"), "{refused}");
     }
 
     #[test]

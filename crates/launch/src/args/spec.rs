@@ -23,6 +23,8 @@ pub struct JobSpec {
     pub stdin: Stdin,
     /// End the job after this time.
     pub timeout: Option<Duration>,
+    /// `--kill-after`: time that ranks have to end after SIGTERM or SIGHUP; zero: any time. None: the default.
+    pub kill_after: Option<Duration>,
     /// Where the ranks run.
     pub placement: Placement,
     /// The processors of the whole job, where they are fewer than allowed.

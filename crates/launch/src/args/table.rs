@@ -8,7 +8,8 @@ use super::output::{check_display, prefix, read_pattern, take_directory, take_li
 use super::parse::{AGENT, Given, Parser, PerNode};
 use super::spec::{Bind, Inherit};
 use super::values::{
-    read_pair, read_ranks, read_stdin, read_timeout, read_triplets, split_names, split_pair,
+    read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets, split_names,
+    split_pair,
 };
 use super::{Request, UsageError, hosts, place, wrong};
 use fastpath_base::topology::Level;
@@ -476,6 +477,13 @@ const SAID: &[Opt] = &[
         |p, g| read_timeout(g).map(|t| p.spec.timeout = Some(t)),
         "end the job after this time, say what each rank was doing, exit 124; also said when \
          SIGTERM ends the job",
+    ),
+    opt(
+        "--kill-after",
+        One("SECONDS"),
+        |p, g| read_seconds(g).map(|t| p.spec.kill_after = Some(t)),
+        "kill ranks that still run this time after SIGTERM or SIGHUP was passed on to them (10); \
+         0: never",
     ),
     set(
         "--version -V -info",

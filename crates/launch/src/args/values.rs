@@ -31,19 +31,30 @@ pub fn parse_ranks(text: &str) -> Option<usize> {
     (1..=MAX_JOB_RANKS).contains(&n).then_some(n)
 }
 
-/// Seconds, with a fraction if wanted.
+/// Seconds, with a fraction if wanted, but not zero.
 ///
 /// # Errors
 /// It is no number of seconds.
 pub fn read_timeout(given: &Given) -> Result<Duration, UsageError> {
+    parse_seconds(given, |s| s > 0.0)
+}
+
+/// Seconds, with a fraction if wanted.
+///
+/// # Errors
+/// It is no number of seconds.
+pub fn read_seconds(given: &Given) -> Result<Duration, UsageError> {
+    parse_seconds(given, |s| s >= 0.0)
+}
+
+fn parse_seconds(given: &Given, is_valid: fn(f64) -> bool) -> Result<Duration, UsageError> {
     let text = given.text();
-    text.strip_suffix('s')
-        .unwrap_or(&text)
-        .parse::<f64>()
-        .ok()
-        .filter(|s| *s > 0.0)
-        .and_then(|s| Duration::try_from_secs_f64(s).ok())
-        .map_or_else(|| wrong(format!("{}: a number of seconds is needed", given.typed())), Ok)
+    let seconds = text.strip_suffix('s').unwrap_or(&text).parse::<f64>().ok();
+    let valid = seconds.filter(|&s| is_valid(s));
+    match valid.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
+        Some(duration) => Ok(duration),
+        None => wrong(format!("{}: a number of seconds is needed", given.typed())),
+    }
 }
 
 /// `all`, `none` or ranks such as `1,4-6`.

@@ -127,19 +127,14 @@ impl Running {
     /// Reads standard output up to and with a line that contains `part`.
     #[track_caller]
     pub fn read_until(&mut self, part: &str) -> String {
-        let out = self.child.stdout.as_mut().unwrap();
-        let mut text = Vec::new();
-        let mut byte = [0u8];
-        while out.read(&mut byte).unwrap() == 1 {
-            text.push(byte[0]);
-            if byte[0] == b'\n' {
-                let so_far = String::from_utf8_lossy(&text);
-                if so_far.lines().last().unwrap().contains(part) {
-                    return so_far.into_owned();
-                }
-            }
-        }
-        panic!("output ended without {part:?}: {}", String::from_utf8_lossy(&text));
+        read_line_with(self.child.stdout.as_mut().unwrap(), part)
+    }
+
+    /// Reads standard error up to and with a line that contains `part`.
+    #[track_caller]
+    pub fn await_error(&mut self, part: &str) {
+        let out = self.child.stderr.as_mut().unwrap();
+        read_line_with(out, part);
     }
 
     #[track_caller]
@@ -164,6 +159,22 @@ impl Running {
         assert_eq!(marked(&self.mark), Vec::<String>::new(), "left behind by {outcome:#?}");
         outcome
     }
+}
+
+#[track_caller]
+fn read_line_with(out: &mut impl Read, part: &str) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0u8];
+    while out.read(&mut byte).unwrap() == 1 {
+        text.push(byte[0]);
+        if byte[0] == b'\n' {
+            let so_far = String::from_utf8_lossy(&text);
+            if so_far.lines().last().unwrap().contains(part) {
+                return so_far.into_owned();
+            }
+        }
+    }
+    panic!("output ended without {part:?}: {}", String::from_utf8_lossy(&text));
 }
 
 /// Ends a job that hangs, so that the test fails instead of hanging too.

@@ -4,6 +4,7 @@
 use super::name_call;
 use crate::consts::MPI_PACKED;
 use crate::datatype::{Basic, Datatype, Digest};
+use fastpath_base::tell::escape;
 
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: u64 = size_of::<Record>() as u64;
@@ -158,7 +159,7 @@ fn put(to: &mut [u8], text: &str) {
 fn get(from: &[u8]) -> String {
     let end = from.iter().position(|&b| b == 0).unwrap_or(from.len());
     let text = String::from_utf8_lossy(&from[..end]);
-    text.replace(char::is_control, "?")
+    escape(&text).into_owned()
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use crate::consts::{
     MPI_ERR_IN_STATUS, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
 };
 use crate::process::Process;
+use fastpath_base::tell;
 use fastpath_bootstrap::engine;
 use fastpath_bootstrap::job::exit_code;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// How long a rank waits for the launcher to end it. The launcher needs a second for ranks that do not
@@ -26,7 +26,7 @@ pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
         job.record_abort(code, &report::summarize_abort(p, comm));
     }
     if job.is_none_or(|job| job.launcher().is_none()) {
-        say(&report::describe_abort(p, comm, code));
+        tell::lines(&report::describe_abort(p, comm, code));
     }
     end_process(code)
 }
@@ -47,10 +47,10 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     }
     let is_first = job.is_none_or(|job| job.record_abort(code, ""));
     if is_first {
-        say(report);
+        tell::lines(report);
     } else {
         let headline = report.lines().next().unwrap_or_default();
-        say(&format!("{headline}, after the failure of another rank\n"));
+        tell::lines(&format!("{headline}, after the failure of another rank\n"));
     }
     end_process(code)
 }
@@ -71,11 +71,6 @@ fn wait_until(limit: Duration, done: impl Fn() -> bool) {
         // SAFETY: an empty set of descriptors; ten milliseconds, or less where a signal comes.
         unsafe { libc::poll(std::ptr::null_mut(), 0, 10) };
     }
-}
-
-fn say(text: &str) {
-    // Nobody is left to tell when this fails.
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Leaves what C's streams still hold, and ends the process.

@@ -5,6 +5,7 @@ use crate::consts::*;
 use crate::error::{Error, classes};
 use crate::process::Process;
 use fastpath_base::config::{Key, VARIABLES};
+use fastpath_base::tell::escape;
 use fastpath_bootstrap::job::detect::LaunchPlace;
 use fastpath_bootstrap::job::find_place;
 use std::fmt::Write;
@@ -13,7 +14,7 @@ use std::fmt::Write;
 /// about, and what to do. Ends in a newline.
 pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> String {
     if error.is_told_elsewhere() {
-        let advice = error.advice().unwrap_or_default();
+        let advice = escape(error.advice().unwrap_or_default());
         let whereabouts = whereabouts(p);
         return format!(
             "fastpath: {call} failed on {whereabouts}, as on rank 0; to do: {advice}\n"
@@ -23,7 +24,7 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     let known = classes::find(class);
     let mut text = format!("fastpath: fatal error in {call} on {}\n", whereabouts(p));
     let mut line = |label: &str, value: &str| {
-        _ = writeln!(text, "fastpath:   {label:<14}{value}");
+        _ = writeln!(text, "fastpath:   {label:<14}{}", escape(value));
     };
     match known {
         Some(known) if class == error.code() => {
@@ -108,7 +109,8 @@ fn launched_as() -> String {
 }
 
 fn comm_name(comm: &Comm) -> String {
-    let name = comm.title();
+    let title = comm.title();
+    let name = escape(&title);
     match &comm.remote_group {
         Some(remote) => format!(
             "{name}, {} and {} ranks, this process is rank {}",

@@ -1,10 +1,13 @@
 //! Hints of files (MPI 5.0, section 14.2.8): those of the standard, and the `romio_` ones that programs set.
 //!
 //! A hint with a valid value is kept, and returned by `MPI_File_get_info`; others are ignored. Those about permissions,
-//! collective buffering, data sieving and stripes are acted on, and returned with the value in use.
+//! collective buffering, data sieving and stripes are acted on, and returned with the value in use. Those of the file that
+//! `ROMIO_HINTS` names hold for every file that is opened, unless the program gives the same hint.
 
 use crate::info::Info;
+use fastpath_base::stored::read_file;
 use fastpath_io::{Striping, Switch};
+use std::path::Path;
 
 #[derive(Clone, Copy)]
 enum Value {
@@ -70,18 +73,41 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Takes over those of the given hints that make sense.
-    pub fn merge(&mut self, given: Vec<(String, String)>) {
+    /// Takes over those of the given hints that make sense; returns the others, as `key=value`.
+    pub fn merge(&mut self, given: Vec<(String, String)>) -> Vec<String> {
+        let mut ignored = Vec::new();
         for (key, value) in given {
             let value = value.trim().to_owned();
             let known = KNOWN.iter().find(|(name, _)| *name == key);
-            if key == "filename" || !known.is_some_and(|(_, kind)| makes_sense(*kind, &value)) {
+            // `MPI_File_get_info` returns the name; it comes back with what a program hands on from there.
+            if key == "filename" {
+                continue;
+            }
+            if !known.is_some_and(|(_, kind)| makes_sense(*kind, &value)) {
+                ignored.push(format!("{key}={value}"));
                 continue;
             }
             match self.pairs.iter_mut().find(|(k, _)| *k == key) {
                 Some((_, old)) => *old = value,
                 None => self.pairs.push((key, value)),
             }
+        }
+        ignored
+    }
+
+    /// Takes over the hints of the file that `ROMIO_HINTS` names, if it is set; returns what is ignored of it.
+    pub fn merge_defaults(&mut self) -> Vec<String> {
+        let Some(path) = std::env::var_os("ROMIO_HINTS").filter(|path| !path.is_empty()) else {
+            return Vec::new();
+        };
+        let named = format!("ROMIO_HINTS={}", path.display());
+        match read_file(Path::new(&path)) {
+            Ok(text) => {
+                let (pairs, mut ignored) = parse_defaults(&text);
+                ignored.extend(self.merge(pairs));
+                ignored.into_iter().map(|hint| format!("{hint} ({named})")).collect()
+            }
+            Err(e) => vec![format!("{named}: {e}")],
         }
     }
 
@@ -196,6 +222,20 @@ impl Hints {
     }
 }
 
+/// The hints of a file with a key and a value on each line, and the lines that are neither that, empty nor a comment.
+fn parse_defaults(text: &str) -> (Vec<(String, String)>, Vec<String>) {
+    let (mut pairs, mut odd) = (Vec::new(), Vec::new());
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            _ if line.starts_with('#') => {}
+            [key, value] => pairs.push((key.to_owned(), value.to_owned())),
+            _ => odd.push(format!("the line {line:?}")),
+        }
+    }
+    (pairs, odd)
+}
+
 fn makes_sense(kind: Value, value: &str) -> bool {
     match kind {
         Value::Number => value.parse::<u64>().is_ok_and(|number| number > 0),
@@ -242,6 +282,24 @@ mod tests {
         let none = merged(&[]).describe(b"f", 2);
         assert_eq!(none.get(b"cb_nodes").unwrap().unwrap().into_vec(), b"2");
         assert_eq!(merged(&[]).mode(), 0o666);
+    }
+
+    #[test]
+    fn hints__that_make_no_sense_are_returned() {
+        let mut hints = Hints::default();
+        let pairs = [("cb_nodes", "x"), ("cb_nodes", "2"), ("odd", "1"), ("filename", "f")];
+        let ignored = hints.merge(pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert_eq!(ignored, ["cb_nodes=x", "odd=1"]);
+        assert_eq!(hints.aggregators(), Some(2));
+    }
+
+    #[test]
+    fn defaults__are_lines_of_key_and_value() {
+        let (pairs, odd) =
+            parse_defaults("# a\n\ncb_nodes 2\n\tromio_ds_read\tdisable \nx\na b c\n");
+        let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        assert_eq!(pairs, [pair("cb_nodes", "2"), pair("romio_ds_read", "disable")]);
+        assert_eq!(odd, ["the line \"x\"", "the line \"a b c\""]);
     }
 
     #[test]

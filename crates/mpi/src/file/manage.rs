@@ -3,7 +3,7 @@
 use super::failure::{TOLD, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
-use super::{File, Refused, Shown, helper};
+use super::{File, Refused, Shown, helper, report};
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ impl File {
     ) -> Result<(T, Hints)> {
         let mut hints = self.hints.borrow().clone();
         let given = given.map(|(value, given)| {
-            hints.merge(given);
+            report::tell_ignored(p, &self.comm, &self.name, hints.merge(given));
             value
         });
         let given = given.map_err(Refused::Other);

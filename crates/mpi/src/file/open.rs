@@ -99,10 +99,12 @@ fn open_on(
     let shown_name = show_name(named);
     let name = shown_name.as_str();
     let mut hints = Hints::default();
+    let mut ignored = hints.merge_defaults();
     let checked = check_mode(amode).and_then(|()| {
-        hints.merge(given?);
+        ignored.extend(hints.merge(given?));
         path_of(named)
     });
+    report::tell_ignored(p, &comm, name, ignored);
     let checked = checked.map_err(Refused::Other);
     let more = [amode as u64, hints.sieve_word()];
     let (path, all) = agree_and_tell::<_, { TOLD + 2 }>(p, &comm, name, checked, &more)?;

@@ -117,5 +117,5 @@ pub(crate) fn end_without_answer(peer: u32) {
 fn last_note() -> String {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };
-    p.engine().map(|engine| engine.job.own_page().message.load()).unwrap_or_default()
+    p.engine().map(|engine| engine.job.own_page().message.load_lines()).unwrap_or_default()
 }

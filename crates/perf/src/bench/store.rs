@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use fastpath_base::tell;
 
 use crate::html;
 use crate::output::file::{Target, is_standard};
@@ -67,7 +68,7 @@ impl Store {
         let written = self.json.map_or(Ok(()), |f| f.finish(&json::format_report(report)));
         if is_standard && written.is_err() {
             // The last place where it can be seen.
-            eprint!("{}", output::format_tables(report));
+            tell::lines(&output::format_tables(report));
         }
         let csv = self.csv.map_or(Ok(()), |f| f.finish(&csv::format_report(report)));
         let page = || html::write_page(std::slice::from_ref(report), None);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fastpath_base::tell;
 
 use super::comparison::{self, Comparison};
 use super::kept::{Identity, Kept, hash_library};
@@ -156,14 +157,14 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
     let kept = open_kept(options, &plans, &contestants, &mut reports)?;
     let mut rounds = Rounds::new(reports, options.statistic);
     for (name, reason) in &failed {
-        eprintln!("fastpath: {name}: {reason}");
+        tell!("fastpath: {name}: {reason}");
         rounds.note(name, String::new(), reason);
     }
     if let Err(stop) = run_rounds(options, &plans, &contestants, &mut rounds, kept) {
         return match stop {
             Stop::Kept(why) => Err(why),
             Stop::Time { done, total } => {
-                eprintln!(
+                tell!(
                     "fastpath: the time is up with {done} of {total} turns; the same command \
                      continues"
                 );
@@ -248,7 +249,7 @@ fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Resu
     let said = output::print(&text);
     if said.is_err() {
         // The last place where it can be seen.
-        eprint!("{}", show::format_comparison(comparison));
+        tell::lines(&show::format_comparison(comparison));
     }
     files.write(comparison)?;
     said

@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use fastpath_base::tell;
 use indicatif::ProgressBar;
 
 use super::kept::Kept;
@@ -86,7 +87,7 @@ impl Turns<'_> {
                 let measured = measure(mpi, plan);
                 if let Some(failure) = &measured.failure {
                     let what = format!("{}, {}", name(mpi), describe_plan(plan));
-                    progress.bar.suspend(|| eprintln!("fastpath: {what}: {failure}"));
+                    progress.bar.suspend(|| tell!("fastpath: {what}: {failure}"));
                 }
                 measured
             });
@@ -122,11 +123,11 @@ impl Progress {
 
     fn say_start(&self, kept: &Kept) {
         if let Some(dropped) = &kept.dropped {
-            eprintln!("fastpath: {dropped}");
+            tell!("fastpath: {dropped}");
         }
         if !kept.turns.is_empty() {
             let (there, total) = (kept.turns.len(), self.total);
-            eprintln!("fastpath: {there} of {total} turns are there from before; continuing");
+            tell!("fastpath: {there} of {total} turns are there from before; continuing");
         }
     }
 
@@ -149,9 +150,10 @@ impl Progress {
             self.said = Instant::now();
             let spent = self.started.elapsed().as_secs_f64() / 60.0;
             let left = spent / self.made as f64 * (self.total - self.done) as f64;
-            eprintln!(
+            tell!(
                 "fastpath: {} of {} turns, {spent:.0} min spent, about {left:.0} min left",
-                self.done, self.total
+                self.done,
+                self.total
             );
         }
     }

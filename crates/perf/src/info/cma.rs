@@ -5,7 +5,7 @@
 //! judges two ranks: neither is the other's descendant in the direction of the read, so a
 //! restriction to descendants (Yama, scope 1) shows.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use fastpath_base::clock;
@@ -61,8 +61,7 @@ pub fn probe_as_reader(argument: &str) -> io::Result<()> {
         .and_then(|(p, a)| Some((p.parse::<libc::pid_t>().ok()?, a.parse::<usize>().ok()?)))
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let trial = read_from(pid, address);
-    println!("{}", serde_json::to_string(&trial)?);
-    Ok(())
+    writeln!(io::stdout(), "{}", serde_json::to_string(&trial)?)
 }
 
 fn read_from(pid: libc::pid_t, address: usize) -> Trial {

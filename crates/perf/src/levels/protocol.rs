@@ -5,7 +5,7 @@
 use std::io;
 
 use fastpath_base::config::Config;
-use fastpath_base::wait;
+use fastpath_base::{tell, wait};
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::{Awaited, Phase};
 use fastpath_protocol::buffer::Buffer;
@@ -319,6 +319,6 @@ impl Link for ProtocolLink {
 
 /// The other rank has left in the middle: the launcher says why.
 pub fn end_without_peer() -> ! {
-    eprintln!("fastpath: the other rank has left the job");
+    tell!("fastpath: the other rank has left the job");
     std::process::exit(1)
 }

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use fastpath_base::tell;
 
 use super::job::await_end;
 
@@ -148,7 +149,7 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf> {
 /// Says, once, why nothing happens for some seconds.
 fn announce(mpicc: &Path) {
     let mpicc = mpicc.display();
-    eprintln!("fastpath: compiling the benchmark program with {mpicc}, once");
+    tell!("fastpath: compiling the benchmark program with {mpicc}, once");
 }
 
 /// How long an unused program is kept.

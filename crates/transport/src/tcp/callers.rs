@@ -4,9 +4,9 @@ use super::connect::Action;
 use super::greeting::{CONFIRM, HELLO, Pass, WELCOME, draw_nonce};
 use super::iface::{CALLER, Core, Counters, LISTENER};
 use super::socket::{Moved, Socket};
-use fastpath_base::clock;
+use fastpath_base::{clock, tell};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::RawFd;
 
 /// Connections at once whose maker has not said who it is; the oldest goes for the next one.
@@ -129,10 +129,7 @@ impl Core {
         self.callers.paused_ns = Some(clock::now_ns() + PAUSE_NS);
         if !std::mem::replace(&mut self.callers.told, true) {
             let me = self.domain.me;
-            let text =
-                format!("fastpath: rank {me}: a connection cannot be accepted for now: {error}\n");
-            // Nobody is left to tell when this fails.
-            let _ = io::stderr().write_all(text.as_bytes());
+            tell!("fastpath: rank {me}: a connection cannot be accepted for now: {error}");
         }
     }
 

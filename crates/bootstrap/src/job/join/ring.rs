@@ -12,7 +12,8 @@ use crate::network::{self, NetworkCard, Reach};
 use crate::segment::FailureKind;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{Ordering, StaticBool};
-use std::io::{self, Read, Write};
+use fastpath_base::tell;
+use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -116,11 +117,10 @@ fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour
             0 => String::new(),
             count => format!(" and {count} more"),
         };
-        let text = format!(
+        tell!(
             "fastpath: rank {lowest} on {host}{others}: the host is gone or no longer answers, \
-             or its ranks were killed\n"
+             or its ranks were killed"
         );
-        let _ = io::stderr().write_all(text.as_bytes());
     }
     end_job(job, aborter, 1);
 }

@@ -19,8 +19,8 @@ use crate::job::{Job, exit_code};
 use crate::segment::{FailureKind, Phase};
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::thread::without_signals;
-use fastpath_base::topology;
-use std::io::{self, Write};
+use fastpath_base::{tell, topology};
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -309,9 +309,7 @@ fn tell_death(job: &Job, aborter: &Aborter, rank: usize) {
     };
     let is_first = header.failure.record(kind, rank, code);
     if is_first && aborted.is_none() {
-        let text = describe_death(job, rank, status.checked_sub(1));
-        // Nobody is left to tell when this fails.
-        let _ = io::stderr().write_all(text.as_bytes());
+        tell::lines(&describe_death(job, rank, status.checked_sub(1)));
     }
     job.segment().mark_dead(rank);
     if !is_first || aborted.is_some() {
@@ -337,7 +335,7 @@ pub fn wait_a_second() {
 fn describe_death(job: &Job, rank: usize, status: Option<u32>) -> String {
     let page = job.rank_page(rank);
     let process = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
-    let said = page.map(|page| page.message.load()).unwrap_or_default();
+    let said = page.map(|page| page.message.load_lines()).unwrap_or_default();
     let how = match status {
         // What it says of its end follows.
         Some(0) if !said.is_empty() => {

@@ -1,6 +1,7 @@
 //! Posting and polling: what the operations are made of.
 #![allow(unsafe_code)]
 
+use fastpath_base::tell;
 use fastpath_transport::verbs::post::{failure, status_text};
 use fastpath_transport::verbs::{Library, Operation, PostError, SendFlags, Sge, Wc};
 
@@ -220,7 +221,7 @@ impl Bare<'_> {
 
 /// Ends the process; the launcher ends the other rank.
 pub(super) fn end(why: &str) -> ! {
-    eprintln!("fastpath: {why}");
+    tell!("fastpath: {why}");
     std::process::exit(1)
 }
 
