@@ -27,7 +27,7 @@ help:
 	@echo 'make test-tcp               some of them over TCP (test-tcp-all: all, and tests of mpi4py)'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
-	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
+	@echo 'make demo                   a program on 4 ranks that checks its result; the latency of a message, its floor, a chart'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
 	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
 	@echo 'make vm-test-all            the same and its long cases; every program of tests/c, mpi4py and others over rc and ud, on one virtual host and on two'
@@ -164,14 +164,9 @@ format:
 	rustfmt --edition 2024 crates/abi/src/entry/*.rs
 
 # A program that computes something on 4 ranks and checks it, then a message against the floor of the hardware.
-# The program is compiled without contraction of multiply and add, so that its results agree in every bit.
-demo: build
-	install/install.sh '$(BUILD)' build/prefix
-	build/prefix/bin/mpicc -O3 -ffp-contract=off -o build/heat examples/heat.c -lm
-	@echo; echo 'build/prefix/bin/mpiexec -n 4 build/heat'
-	@build/prefix/bin/mpiexec -n 4 build/heat
-	@echo; echo 'build/prefix/bin/fastpath bench pingpong'
-	@build/prefix/bin/fastpath bench pingpong --sizes 0,8,64,256,1K,4K,16K,64K,256K,1M
+demo:
+	@scripts/progress 'Build' $(MAKE) --no-print-directory prefix
+	@scripts/demo build/prefix
 
 # Everything about it: docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
 bench results: TOOLS = release

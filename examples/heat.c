@@ -243,8 +243,8 @@ static void compare_times(int ranks, Spent together, Spent alone)
 
     printf("%d ranks %.2f s, one rank %.2f s: ", ranks, together.seconds, alone.seconds);
     if (together.processors < 0.8 * wanted || alone.processors < 0.8)
-        printf("no comparison, the machine is busy (together they had %.1f of %.0f processors, one rank had %.1f of 1)\n",
-               together.processors, wanted, alone.processors);
+        printf("no comparison, the machine is busy:\n%d ranks had %.1f of %.0f processors, one rank had %.1f of 1\n",
+               ranks, together.processors, wanted, alone.processors);
     else
         printf("%.2f times as fast\n", alone.seconds / together.seconds);
 }
@@ -264,7 +264,7 @@ static int check_alone(int size, int steps, int ranks, Spent together, const Blo
     if (different)
         printf("WRONG: %ld points differ from what one rank computes\n", different);
     else
-        printf("all %ld points are what one rank computes, in every bit\n", (long)size * size);
+        printf("checked: all %ld points are what one rank computes, in every bit\n", (long)size * size);
     free(plate);
     free_block(&whole);
     return different != 0;

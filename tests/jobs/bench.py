@@ -244,6 +244,29 @@ def _read_terminal(terminal):
     return text.decode(errors="replace")
 
 
+def case_summary(session):
+    """One screen: latency, floor, a verdict or that the machine is busy, a chart in the characters of the locale; and the page."""
+    problems = []
+    with tempfile.TemporaryDirectory() as folder:
+        page = os.path.join(folder, "page.html")
+        command = [os.path.join(session.prefix, "bin", "fastpath"), "bench", "pingpong", "--summary", "--duration", "1ms"]
+        for locale in ("C", "C.UTF-8"):
+            environment = {"XDG_CACHE_HOME": os.path.join(session.build, "cache"), "LC_ALL": locale}
+            outcome = job.run([*command, "--html", page], env=environment, timeout=120)
+            outcome.err = COMPILING.sub("", outcome.err)
+            lines = outcome.out.splitlines()
+            right = (lines and lines[0].startswith("Message latency") and lines[1].startswith("Hardware floor")
+                     and re.search("times the floor|The machine is busy", outcome.out)
+                     and len(lines) <= 24 and max(map(len, lines)) < 80 and outcome.out.isascii() == (locale == "C"))
+            problems += [problem for problem in [outcome.problem()] if problem]
+            problems += [] if right else [f"{locale}: {outcome.out}"]
+        with open(page, encoding="utf-8") as file:
+            problems += [] if "<svg" in file.read() else ["the page has no curve"]
+    refused = _finish(session, ["rate", "--summary"])
+    problems += [] if refused.code == 1 and "ping-pong" in refused.err else [refused.text()]
+    return "; ".join(problems) or None
+
+
 def case_size_beyond_memory(session):
     """Buffers that no memory has room for: the case is missing with its reason, the others are measured."""
     _, problem, report = _measure(session, ["alltoall", "barrier", "-n", "64", "--sizes", "512M", "--duration", "1ms"])

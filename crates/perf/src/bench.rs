@@ -11,6 +11,7 @@ pub mod options;
 pub(crate) mod pipeline;
 pub(crate) mod startup;
 pub mod store;
+pub mod summary;
 pub mod surroundings;
 pub mod table;
 pub mod verbs;
@@ -26,6 +27,7 @@ use crate::catalogue::{self, Class, Group, Test};
 use crate::compare::peers::Peer;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
+use crate::output::chart::Charset;
 use crate::output::{Printer, head, make_bar, print_line};
 use crate::program::{Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
@@ -72,6 +74,8 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     if tests.is_empty() {
         bail!("which test? `fastpath bench --list` names them; `fastpath bench latency` is one");
     }
+    let summarized = options.summary.then(|| options.with_summary_defaults()).transpose()?;
+    let options = summarized.as_ref().unwrap_or(options);
     options.path.check(&options.levels)?;
     options.check_buffers()?;
     let verbs = options.choose_verbs()?;
@@ -94,7 +98,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         report,
         bar: make_bar(1, !options.no_progress, ""),
         printer: Printer::new(options.style),
-        shows_table: !no_table,
+        shows_table: !no_table && !options.summary,
         pipeline: Pipelines::default(),
     };
     let machine = head::describe_machine(&session.report.run.machine);
@@ -109,6 +113,10 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         }
     }
     session.finish();
+    if options.summary {
+        let lines = summary::describe(&session.report.cases, Charset::of_locale());
+        lines.iter().for_each(|line| print_line(line));
+    }
     written.and(store.finish(&session.report))?;
     failure.map_or(Ok(()), Err)?;
     ensure!(!session.report.cases.is_empty(), "nothing was measured");

@@ -75,6 +75,7 @@ pub struct InfoOptions {
 /// Examples below the help of `fastpath bench`.
 const BENCH_EXAMPLES: &str = "Examples:
   fastpath bench pingpong                          half a round trip of 2 ranks, all sizes
+  fastpath bench pingpong --summary                some seconds, one screen: latency, floor, a chart
   fastpath bench latency --sizes 8,4K,1M --touch   buffers written before, read after each message
   fastpath bench allreduce -n 2,4,8 --json r.json  stored; `fastpath page r.json` draws it
   fastpath bench latency --level mpi,transport     what the levels of the library add

@@ -6,7 +6,7 @@
 mod charts;
 mod curves;
 mod heat;
-mod scale;
+pub(crate) mod scale;
 pub(crate) mod svg;
 mod tables;
 

@@ -3,6 +3,7 @@
 //! A table grows line by line while the run goes on, so that what was measured is seen even where
 //! the run, or the writing of its result, fails.
 
+pub mod chart;
 pub mod csv;
 pub mod file;
 pub mod format;

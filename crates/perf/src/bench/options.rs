@@ -47,6 +47,10 @@ pub struct BenchOptions {
     /// The tool whose columns the table has, with the statistic named
     #[arg(long, value_enum, default_value_t)]
     pub style: Style,
+    /// Print a summary on one screen instead of the table, after a measurement of some seconds: latency, its floor, a
+    /// chart (ping-pongs only)
+    #[arg(long)]
+    pub summary: bool,
     /// No progress bar
     #[arg(long)]
     pub no_progress: bool,

@@ -38,16 +38,10 @@ impl Look {
     /// That of a terminal. Colours stay away where NO_COLOR is set (no-color.org) or it is a dumb one; blocks where the
     /// locale has no UTF-8.
     fn of_terminal(columns: usize, variable: impl Fn(&str) -> String) -> Look {
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(&variable);
-        let locale = locale.iter().find(|value| !value.is_empty());
-        let has_utf8 = |locale: &String| {
-            let lower = locale.to_lowercase();
-            lower.contains("utf-8") || lower.contains("utf8")
-        };
         Look {
             columns: columns.clamp(60, 160),
             color: variable("NO_COLOR").is_empty() && variable("TERM") != "dumb",
-            blocks: locale.is_some_and(has_utf8),
+            blocks: has_utf8_locale(variable),
         }
     }
 
@@ -59,6 +53,16 @@ impl Look {
             text.to_owned()
         }
     }
+}
+
+/// Whether the locale of these variables encodes text as UTF-8.
+pub fn has_utf8_locale(variable: impl Fn(&str) -> String) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(variable);
+    let locale = locale.iter().find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        let lower = locale.to_lowercase();
+        lower.contains("utf-8") || lower.contains("utf8")
+    })
 }
 
 const BOLD: &str = "1";

@@ -1,0 +1,223 @@
+//! `--summary`: the result of a ping-pong on one screen. Latency, its floor, a verdict, a chart.
+
+use anyhow::{Result, bail, ensure};
+
+use super::options::{BenchOptions, CaseOptions};
+use crate::explain::show::wrap;
+use crate::html::svg::{size, time};
+use crate::output::chart::{COLUMNS, Charset, Curve, draw};
+use crate::output::file::is_standard;
+use crate::output::format::format_number;
+use crate::record::{Case, Of};
+
+/// Message sizes, in bytes, where none are given.
+const SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// Time for the samples of a case, in milliseconds, where none is given.
+const DURATION_MS: f64 = 100.0;
+
+/// Least share of a processor, in percent, of a rank that shares it with no other program.
+const UNDISTURBED_PERCENT: f64 = 90.0;
+
+/// Largest message, in bytes, at which a rank of an idle machine polls instead of sleeping.
+const POLLED_MAX: u64 = 4 << 10;
+
+impl BenchOptions {
+    /// The options with the sizes and the duration of a summary, where none are given.
+    ///
+    /// # Errors
+    /// Options that a summary has no place for, or tests without a ping-pong.
+    pub fn with_summary_defaults(&self) -> Result<BenchOptions> {
+        let tests = self.choose_tests()?;
+        let other = tests.iter().find(|test| test.of != Of::HalfRoundTrip);
+        if let Some(other) = other {
+            bail!("--summary is of ping-pongs: {} is none", other.name);
+        }
+        let results = [&self.results.json, &self.results.html, &self.csv];
+        let takes_output = results.into_iter().flatten().any(|path| is_standard(path));
+        ensure!(!takes_output, "--summary goes to standard output: name files for the results");
+        let mut options = self.clone();
+        let case: &mut CaseOptions = &mut options.measure.case;
+        if case.sizes.is_empty() {
+            case.sizes = SIZES.to_vec();
+        }
+        if case.iterations.is_none() {
+            case.duration.get_or_insert(DURATION_MS);
+        }
+        Ok(options)
+    }
+}
+
+/// Lines of the summary, at most [`COLUMNS`] wide; empty if no ping-pong with payload was measured.
+pub fn describe(cases: &[Case], charset: Charset) -> Vec<String> {
+    let cases = choose_cases(cases);
+    let Some(&smallest) = cases.first() else {
+        return Vec::new();
+    };
+    let mut lines = describe_latency(smallest);
+    let verdict = describe_busy(&cases).unwrap_or_else(|| describe_ratio(smallest));
+    lines.extend(wrap(&verdict, COLUMNS, 0, 0).lines().map(str::to_owned));
+    lines.push(String::new());
+    let [latency, floor] = make_curves(&cases);
+    let has_floor = !floor.points.is_empty();
+    let what = if has_floor { "line: latency, dots: its floor" } else { "line: latency" };
+    lines.push(format!("Latency over message size in bytes ({what})"));
+    lines.extend(draw(&[latency, floor], charset));
+    lines.iter().map(|line| charset.encode(line)).collect()
+}
+
+/// The cases of one curve, with payload, in ascending order of the size.
+fn choose_cases(cases: &[Case]) -> Vec<&Case> {
+    let is_pingpong = |c: &&Case| c.of == Of::HalfRoundTrip && c.bytes > 0 && median(c).is_some();
+    let Some(first) = cases.iter().find(is_pingpong) else {
+        return Vec::new();
+    };
+    let identity = |c: &Case| (c.test.clone(), c.variant.clone(), c.level, c.ranks);
+    let is_same = |c: &&Case| is_pingpong(c) && identity(c) == identity(first);
+    let mut chosen: Vec<&Case> = cases.iter().filter(is_same).collect();
+    chosen.sort_by_key(|c| c.bytes);
+    chosen
+}
+
+fn median(case: &Case) -> Option<f64> {
+    case.samples.quantile(0.5).filter(|ns| *ns > 0.0)
+}
+
+fn floor(case: &Case) -> Option<f64> {
+    case.floor.as_ref()?.quantile(0.5).filter(|ns| *ns > 0.0)
+}
+
+fn make_curves(cases: &[&Case]) -> [Curve; 2] {
+    let points = |of: fn(&Case) -> Option<f64>| -> Vec<(u64, f64)> {
+        cases.iter().filter_map(|c| Some((c.bytes, of(c)?))).collect()
+    };
+    [
+        Curve { points: points(median), is_dotted: false },
+        Curve { points: points(floor), is_dotted: true },
+    ]
+}
+
+fn describe_latency(case: &Case) -> Vec<String> {
+    let ns = median(case).unwrap_or_default();
+    let latency = format!("{} for {}, median of half a round trip", time(ns), size(case.bytes));
+    let of = case.floor_of.as_deref().unwrap_or("hardware");
+    let mut lines = vec![format!("Message latency  {latency}")];
+    lines.extend(floor(case).map(|ns| format!("Hardware floor   {}, {of}", time(ns))));
+    lines
+}
+
+/// The sentence about a machine on which other programs ran during the measurement; None on an idle one. A ratio to
+/// the floor would be one of accidents there: none is given.
+pub fn describe_busy(cases: &[&Case]) -> Option<String> {
+    let small = cases.iter().filter(|c| c.bytes <= POLLED_MAX);
+    let shares: Vec<f64> = small.filter_map(|c| c.processor_percent).collect();
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    let fastest = cases.first()?.samples.summarize()?.min;
+    (mean < UNDISTURBED_PERCENT).then(|| {
+        format!(
+            "The machine is busy: the sending rank had {mean:.0} % of a processor. These times are \
+             too long, and their ratio to the floor means nothing; the fastest sample took {}. \
+             Run it again on an idle machine.",
+            time(fastest)
+        )
+    })
+}
+
+/// The sentence about how good a latency is: its ratio to the floor.
+pub fn describe_ratio(case: &Case) -> String {
+    let Some((latency, floor)) = median(case).zip(floor(case)) else {
+        return "No floor was measured, so nothing shows how good that is.".to_owned();
+    };
+    let ratio = latency / floor;
+    let verdict = match ratio {
+        ..1.1 => "At the limit of the hardware",
+        ..1.5 => "Close to the limit of the hardware",
+        ..3.0 => "Within three times the limit of the hardware",
+        _ => "Far above the limit of the hardware",
+    };
+    let ratio = format_number((ratio * 100.0).round() / 100.0);
+    let ratio = ratio.trim_end_matches('0').trim_end_matches('.');
+    let more = match latency - floor {
+        ns if ns > 0.0 => format!(", {} more than the transfer that every message needs", time(ns)),
+        _ => String::new(),
+    };
+    format!("{verdict}: {ratio} times the floor{more}.")
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::cli::parse_options;
+    use crate::record::samples::make_case;
+
+    /// A ping-pong whose rank had this share of a processor.
+    fn make(bytes: u64, ns: f64, percent: f64) -> Case {
+        Case { processor_percent: Some(percent), ..make_case(bytes, &[ns * 0.8, ns, ns * 9.0]) }
+    }
+
+    #[test]
+    fn verdict__follows_the_ratio_to_the_floor() {
+        for (ns, wanted) in [
+            (50.0, "At the limit of the hardware: 0.86 times the floor."),
+            (60.0, "At the limit of the hardware: 1.03 times the floor, 2 ns more"),
+            (72.5, "Close to the limit of the hardware: 1.25 times the floor, 14.5 ns more"),
+            (116.0, "Within three times the limit of the hardware: 2 times the floor, 58 ns more"),
+            (580.0, "Far above the limit of the hardware: 10 times the floor, 522 ns more"),
+        ] {
+            let text = describe_ratio(&make(8, ns, 100.0));
+            assert!(text.starts_with(wanted), "{text}");
+        }
+        let without = Case { floor: None, ..make(8, 60.0, 100.0) };
+        assert!(describe_ratio(&without).starts_with("No floor"));
+    }
+
+    #[test]
+    fn busy_machine__gives_its_fastest_sample_and_no_ratio() {
+        let busy = [make(8, 100.0, 40.0), make(64, 120.0, 60.0), make(1 << 20, 9e4, 99.0)];
+        let text = describe_busy(&busy.iter().collect::<Vec<_>>()).unwrap();
+        assert!(text.contains("had 50 % of a processor"), "{text}");
+        assert!(text.contains("fastest sample took 80 ns"), "{text}");
+        let lines = describe(&busy, Charset::Ascii).join(" ");
+        assert!(lines.contains("busy") && lines.contains("100 ns for 8 B"), "{lines}");
+        assert!(!lines.contains("times the floor"), "{lines}");
+    }
+
+    #[test]
+    fn idle_machine__is_not_called_busy() {
+        // A rank that sleeps during a large transfer, and a library that does not report its share.
+        let idle = [make(8, 100.0, 99.0), make(64, 120.0, 97.0), make(1 << 20, 9e4, 30.0)];
+        assert_eq!(describe_busy(&idle.iter().collect::<Vec<_>>()), None);
+        let silent = [make_case(8, &[100.0])];
+        assert_eq!(describe_busy(&silent.iter().collect::<Vec<_>>()), None);
+        assert_eq!(describe_busy(&[]), None);
+    }
+
+    #[test]
+    fn summary__fits_a_screen_in_both_charsets() {
+        let cases: Vec<Case> = [0].iter().chain(&SIZES).map(|&b| make(b, 1e5, 30.0)).collect();
+        for charset in [Charset::Unicode, Charset::Ascii] {
+            let lines = describe(&cases, charset);
+            assert!((16..=22).contains(&lines.len()), "{lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
+            assert!(charset == Charset::Unicode || lines.concat().is_ascii(), "{lines:#?}");
+        }
+        assert!(describe(&[make(0, 50.0, 99.0)], Charset::Ascii).is_empty());
+    }
+
+    #[test]
+    fn options__get_short_measurements_unless_others_are_given() {
+        let choose = |words: &[&str]| {
+            let options: BenchOptions = parse_options(words).unwrap();
+            options.with_summary_defaults()
+        };
+        let case = choose(&["pingpong"]).unwrap().measure.case;
+        assert_eq!((case.sizes.as_slice(), case.duration), (&SIZES[..], Some(DURATION_MS)));
+        let case = choose(&["pingpong", "--sizes=16", "--iterations=5"]).unwrap().measure.case;
+        assert_eq!((case.sizes.as_slice(), case.duration), (&[16][..], None));
+        for wrong in [&["rate"][..], &["pingpong", "--json=-"], &["pingpong", "--csv=-"]] {
+            let why = choose(wrong).unwrap_err().to_string();
+            assert!(why.contains("--summary"), "{why}");
+        }
+    }
+}
