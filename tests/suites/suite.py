@@ -1,17 +1,25 @@
-"""What the suites share: where things lie, how commands are run, and how results are counted."""
+"""What the suites share: where files lie, how commands are run, and how results are counted.
+
+Sources and builds lie in the cache (tests/harness/cache.py), and are only read once they are there: several runs may use
+them at once. What a run writes lies in a folder of that run, in target/suites.
+"""
 
 import argparse
-import glob
-import hashlib
+import atexit
+import inspect
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
+import tempfile
 
 from over import ROOT, places
 
+from harness import cache, packages
+
 SCRATCH = os.path.join(ROOT, "target", "suites")
+# Links to mpicc, which behave by their name.
+WRAPPERS = ["mpicxx", "mpic++", "mpiCC", "mpicc_abi", "mpicxx_abi", "mpic++_abi"]
 
 
 class Suite:
@@ -30,19 +38,26 @@ class Suite:
         for flag, settings in more.items():
             parser.add_argument(f"--{flag}", **settings)
         options = self.options = parser.parse_args()
-        self.quick, self.only = options.quick, options.ranks
-        self.work = os.path.join(SCRATCH, name)
-        os.makedirs(self.work, exist_ok=True)
+        self.name, self.quick, self.only = name, options.quick, options.ranks
+        os.makedirs(SCRATCH, exist_ok=True)
+        self.work = tempfile.mkdtemp(prefix=f"{name}-", dir=SCRATCH)
+        atexit.register(lambda: os.path.isdir(self.work) and not os.listdir(self.work) and os.rmdir(self.work))
         self.prefix = os.path.abspath(options.prefix or os.path.join(SCRATCH, "prefix"))
+        # Where compiler wrappers, header and library are found, and further variables of all commands.
+        self.tools, self.variables = self.prefix, {}
+        self.needed = []
         if not options.prefix:
             self.must(["make", "-C", ROOT, "install", f"PREFIX={self.prefix}"], "the library cannot be built")
         self.passed = self.failed = self.skipped = 0
         self.place, self.is_elsewhere_missing = None, False
 
     def environment(self, **more):
-        """The environment with the installation's commands first, and one thread for each rank's linear algebra."""
-        path = os.path.join(self.prefix, "bin") + os.pathsep + os.environ["PATH"]
-        return {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **more}
+        """The environment with the installation's commands and library first, and one thread for each rank's linear
+        algebra."""
+        paths = {"PATH": "bin", "LD_LIBRARY_PATH": "lib"}
+        paths = {name: ":".join(filter(None, [os.path.join(self.tools, folder), os.environ.get(name)]))
+                 for name, folder in paths.items()}
+        return {**os.environ, **paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **self.variables, **more}
 
     def call(self, command, cwd=None, **more):
         """Runs a command; returns its exit code and what it printed."""
@@ -77,29 +92,60 @@ class Suite:
         return self.call([launcher, "--timeout", str(seconds), "-n", str(ranks), *command], cwd, **more)
 
     def need(self, package, is_there):
+        """Installs a package of Debian that is missing. Builds that follow depend on its version."""
+        self.install(package, is_there)
+        self.needed += self.must(["dpkg-query", "-W", package], f"{package} is needed").split()
+
+    def install(self, package, is_there):
         """Installs a package of Debian that is missing."""
         if not is_there:
+            self.must(["apt-get", "update", "-q"], "Debian's lists of packages are not available")
             self.must(["apt-get", "install", "-y", "--no-install-recommends", package], f"{package} is needed",
                       DEBIAN_FRONTEND="noninteractive")
 
-    def mark_installation(self):
-        """A word for what a program is built with: prefix, compiler wrapper and header."""
-        mark = hashlib.sha256(self.prefix.encode())
-        for path in (os.path.join("bin", "mpicc"), os.path.join("include", "mpi.h")):
-            with open(os.path.join(self.prefix, path), "rb") as file:
-                mark.update(file.read())
-        return mark.hexdigest()
+    def build(self, make, *words, by_prefix=False):
+        """Returns the folder in the cache that `make(folder)` fills with what it builds by our compiler wrappers.
 
-    def open_build(self, name):
-        """A folder to build in: the one of the last time, or an empty one if that was for another installation."""
-        place, mark = os.path.join(self.work, name), self.mark_installation()
-        stamp = os.path.join(place, ".built-with")
-        if not os.path.exists(stamp) or open(stamp).read() != mark:
-            shutil.rmtree(place, ignore_errors=True)
-            os.makedirs(place)
-            with open(stamp, "w") as file:
-                file.write(mark)
-        return place
+        A build depends on `words`, the source text of `make`, the packages named by `need`, the compiler wrapper, the
+        compilers behind it, the header, and the names that the library exports. It does not depend on the prefix: it is
+        built with copies of wrapper and header, and its programs find the library by LD_LIBRARY_PATH. Their own run
+        path leads into those copies, from which the library is removed, so that no program runs with another library
+        than the one tested. `by_prefix`: for what records the prefix, or compiles while it is tested.
+        """
+        def make_with_tools(folder):
+            tools = os.path.join(folder, "tools")
+            if by_prefix:
+                make(folder)
+                return
+            self._copy_tools(tools)
+            self.tools = tools
+            try:
+                make(folder)
+            finally:
+                self.tools = self.prefix
+            os.unlink(os.path.join(tools, "lib"))
+
+        depends = [*words, inspect.getsource(make), *self.needed, *self._describe_tools(), *packages.system()]
+        return cache.entry(f"build-{self.name}", [*depends, *([self.prefix] if by_prefix else [])], make_with_tools)
+
+    def _copy_tools(self, folder):
+        """An installation for compiling: wrappers, header, and a link to the folder of the library."""
+        os.makedirs(os.path.join(folder, "bin"))
+        for name in ("mpicc", *WRAPPERS):
+            shutil.copy2(os.path.join(self.prefix, "bin", name), os.path.join(folder, "bin"), follow_symlinks=False)
+        shutil.copytree(os.path.join(self.prefix, "include"), os.path.join(folder, "include"))
+        os.symlink(os.path.join(self.prefix, "lib"), os.path.join(folder, "lib"))
+
+    def _describe_tools(self):
+        described = []
+        for path in ("bin/mpicc", "include/mpi.h"):
+            with open(os.path.join(self.prefix, path), encoding="utf-8") as file:
+                described.append(file.read())
+        for wrapper in ("mpicc", "mpicxx"):
+            described.append(self.must([os.path.join(self.prefix, "bin", wrapper), "--version"], "there is no compiler"))
+        names = self.must(["nm", "-D", "--defined-only", "--format=just-symbols",
+                           os.path.join(self.prefix, "lib", "libmpi_abi.so")], "the library cannot be read")
+        return [*described, names]
 
     def choose_ranks(self, usual):
         return [int(n) for n in self.only.split(",")] if self.only else usual
@@ -116,54 +162,39 @@ class Suite:
 
     def close(self):
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
+        if self.failed:
+            print(f"files of this run: {self.work}")
+        else:
+            shutil.rmtree(self.work, ignore_errors=True)
         sys.exit(1 if self.failed or not (self.passed or self.is_elsewhere_missing) else 0)
 
     def fetch_git(self, name, address, commit):
-        """Unpacks a commit of a git repository afresh; returns its directory.
+        """The folder of a commit of a git repository.
 
-        It is fetched once. Where the repository cannot be reached and --clones has none, the suite says so and ends:
-        nothing has been tested.
+        If the repository cannot be reached and --clones has none, the suite says so and ends: nothing has been tested.
         """
-        clone = os.path.join(self.options.clones or self.work, name if self.options.clones else "clone")
-        if not self.options.clones and not os.path.exists(clone):
-            code, printed = self.call(["git", "clone", "--quiet", "--bare", address, clone],
-                                      GIT_TERMINAL_PROMPT="0")
-            if code != 0:
-                print(f"SKIP {name}: its source cannot be had from {address}; --clones DIR names a folder with a "
-                      f"clone of it: {printed.strip()}")
-                sys.exit(0)
-        place = os.path.join(self.work, name)
-        shutil.rmtree(place, ignore_errors=True)
-        os.makedirs(place)
-        packed = os.path.join(self.work, name + ".tar")
-        self.must(["git", "-C", clone, "archive", "-o", packed, commit], f"there is no commit {commit}")
-        with tarfile.open(packed) as archive:
-            archive.extractall(place)
-        os.remove(packed)
-        return place
+        def clone(folder):
+            origin = os.path.join(self.options.clones, name) if self.options.clones else address
+            packages.run(["env", "GIT_TERMINAL_PROMPT=0", "git", "clone", "--quiet", "--bare", origin, folder])
+
+        self.install("git", shutil.which("git"))
+        try:
+            return packages.git_source(name, clone, commit)
+        except OSError as error:
+            print(f"SKIP {name}: its source is not available from {address}; --clones DIR names a folder with a "
+                  f"clone of it: {error}")
+            sys.exit(0)
 
     def fetch_debian(self, package, version, tree):
-        """Unpacks the upstream part of a Debian source package afresh; returns its directory.
+        """The folder of the upstream part of a Debian source package."""
+        try:
+            return os.path.join(packages.debian_source(package, version), tree)
+        except OSError as error:
+            sys.exit(f"FAILED: the source of {package} is not available: {error}")
 
-        The indexes lie in a scratch directory of ours: a system without `deb-src` needs no change.
-        apt verifies the archive's signature and the sums in it.
-        """
-        apt = os.path.join(SCRATCH, "apt")
-        for name in ("sources", "lists/partial", "cache/archives/partial"):
-            os.makedirs(os.path.join(apt, name), exist_ok=True)
-        with open(os.path.join(apt, "sources", "debian.sources"), "w") as file:
-            file.write("Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\n"
-                       "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n")
-        options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
-                   "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache",
-                   "-o", "APT::Sandbox::User=root"]
-        pattern = os.path.join(self.work, f"{package}_{version}.orig.tar.*")
-        if not glob.glob(pattern):
-            self.must(["apt-get", *options, "update"], "Debian's list of sources cannot be had")
-            self.must(["apt-get", *options, "source", "--download-only", "--tar-only", package],
-                      f"the source of {package} cannot be had")
-        place = os.path.join(self.work, tree)
-        shutil.rmtree(place, ignore_errors=True)
-        with tarfile.open(glob.glob(pattern)[0]) as packed:
-            packed.extractall(self.work)
-        return place
+
+def copy_source(source, folder):
+    """A copy of a source for builds that write to it; returns its folder."""
+    place = os.path.join(folder, "source")
+    shutil.copytree(source, place, symlinks=True)
+    return place

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 
-from harness import engines
+from harness import cache, packages
 
 from . import kernel
 from .image import Image
@@ -48,8 +48,8 @@ def _providers():
     return glob.glob("/usr/lib/*/libibverbs/librxe-rdmav*.so")
 
 
-def base_disk(found, cache):
-    """The archive with the kernel's modules and the tools of Debian, made if `cache` has none of the same contents."""
+def base_disk(found):
+    """The archive with the kernel's modules and the tools of Debian, and its path in the cache."""
     image = Image()
     for folder in ["/proc", "/sys", "/dev", "/root", "/vm/busybox", "/etc"]:
         image.add_folder(folder)
@@ -59,10 +59,12 @@ def base_disk(found, cache):
     image.add_file("/etc/libibverbs.d/rxe.driver")
     for provider in _providers():
         image.add_file(provider)
-    for name in ["init", "network"]:
-        image.add_file(os.path.join(GUEST, name), "/init" if name == "init" else f"/vm/{name}")
-    for name in os.listdir(os.path.join(GUEST, "bin")):
-        image.add_file(os.path.join(GUEST, "bin", name), f"/vm/bin/{name}")
+    # As texts: so that the archive is the same for every checkout.
+    guest = {"init": "/init", "network": "/vm/network"}
+    guest |= {f"bin/{name}": f"/vm/bin/{name}" for name in os.listdir(os.path.join(GUEST, "bin"))}
+    for name, path in guest.items():
+        with open(os.path.join(GUEST, name), encoding="utf-8") as file:
+            image.add_text(path, file.read(), os.fstat(file.fileno()).st_mode & 0o755)
     image.add_text("/etc/hosts", "127.0.0.1 localhost\n10.0.0.1 vm\n10.1.0.1 a\n10.1.0.2 b\n")
     image.add_text("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
     image.add_text("/etc/group", "root:x:0:\n")
@@ -72,20 +74,19 @@ def base_disk(found, cache):
             order.append(os.path.basename(path).removesuffix(".ko"))
             image.add_file(path, f"/vm/modules/{order[-1]}.ko")
         image.add_text(f"/vm/modules/{list_name}", "".join(f"{name}\n" for name in order))
-    path = os.path.join(cache, f"base-{image.key()}.cpio")
-    if not os.path.exists(path):
-        for old in glob.glob(os.path.join(cache, "base-*.cpio")):
-            os.unlink(old)
-        image.write(path)
-    return image, path
+
+    def make(folder):
+        image.write(os.path.join(folder, "base.cpio"))
+
+    return image, os.path.join(cache.entry("vm-base", [image.key()], make), "base.cpio")
 
 
 class Contents:
     """What one run adds: installation, further files, cases, variables."""
 
-    def __init__(self, prefix, cache, folder=ROOT, whole=False):
-        """`whole`: programs keep their debug information."""
-        self.prefix, self.cache, self.folder = prefix, cache, folder
+    def __init__(self, prefix, scratch, folder=ROOT, whole=False):
+        """`scratch`: a folder for stripped programs. `whole`: programs keep their debug information."""
+        self.prefix, self.scratch, self.folder = prefix, scratch, folder
         libraries = [os.path.join(prefix, "lib")] if prefix else []
         lighten = {} if whole else {"lighten": self._lighten}
         self.image = Image([*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")], **lighten)
@@ -124,7 +125,7 @@ class Contents:
         """MPICH's launcher, which starts processes and lets them tell each other of themselves, and no more. Why it cannot
         be had, where that is so."""
         try:
-            folder = os.path.join(engines.wheel("mpich"), "bin")
+            folder = os.path.join(packages.wheel("mpich"), "bin")
         except OSError as error:
             return error
         for name in ("mpiexec.hydra", "hydra_pmi_proxy"):
@@ -168,7 +169,7 @@ class Contents:
         seen = os.stat(source)
         if seen.st_size < 4 << 20:
             return source
-        folder = os.path.join(self.cache, "stripped")
+        folder = os.path.join(self.scratch, "stripped")
         os.makedirs(folder, exist_ok=True)
         origin = hashlib.sha256(os.path.realpath(source).encode()).hexdigest()[:8]
         path = os.path.join(folder, f"{os.path.basename(source)}-{origin}-{seen.st_mtime_ns}")

@@ -1,7 +1,6 @@
-"""The kernel of the virtual machine: Debian's package, unpacked into a cache and never installed."""
+"""The kernel of the virtual machine: Debian's package, unpacked into the cache of the tests and never installed."""
 
 import glob
-import hashlib
 import lzma
 import os
 import shutil
@@ -9,7 +8,12 @@ import struct
 import subprocess
 import tempfile
 
+from harness import cache
+
 from .trouble import Trouble
+
+# Its name in the cache.
+NAME = "vm-kernel"
 
 # Depends on the newest kernel of the release.
 PACKAGE = "linux-image-amd64"
@@ -64,28 +68,25 @@ def _module_name(path):
     return os.path.basename(path).removesuffix(".ko").replace("-", "_")
 
 
-def fetch(cache, again=False):
-    """The kernel in `cache`; fetched from Debian's archive if none is there, or if it shall be `again`."""
-    # One that was unpacked before something was added to KEPT lacks it.
-    mark = hashlib.sha256(repr(KEPT).encode()).hexdigest()[:8]
-    there = sorted(glob.glob(os.path.join(cache, f"kernel-*-{mark}")), key=os.path.getmtime)
-    if there and not again:
-        return Kernel(there[-1])
+def fetch(again=False):
+    """The kernel in the cache; fetched from Debian's archive if none is there, or if it shall be `again`."""
+    return Kernel(cache.entry(NAME, KEPT, _make, again))
+
+
+def is_there():
+    """Whether the cache has a kernel."""
+    return cache.has(NAME, KEPT, _make)
+
+
+def _make(folder):
     package = _newest_package()
-    folder = os.path.join(cache, f"kernel-{package.removeprefix('linux-image-')}-{mark}")
-    os.makedirs(cache, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        print(f"vm: fetching {package}", flush=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         _run(["apt-get", "download", "-q", package], cwd=scratch)
-        unpacked = os.path.join(scratch, "unpacked")
-        _unpack(glob.glob(os.path.join(scratch, "*.deb"))[0], unpacked)
-        release = os.path.basename(glob.glob(os.path.join(unpacked, "lib/modules/*"))[0])
-        _run(["depmod", "-b", unpacked, release])
-        _write_image(os.path.join(unpacked, "boot", "vmlinuz-" + release), os.path.join(unpacked, "vmlinux"))
-        shutil.rmtree(os.path.join(unpacked, "boot"))
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(unpacked, folder)
-    return Kernel(folder)
+        _unpack(glob.glob(os.path.join(scratch, "*.deb"))[0], folder)
+    release = os.path.basename(glob.glob(os.path.join(folder, "lib/modules/*"))[0])
+    _run(["depmod", "-b", folder, release])
+    _write_image(os.path.join(folder, "boot", "vmlinuz-" + release), os.path.join(folder, "vmlinux"))
+    shutil.rmtree(os.path.join(folder, "boot"))
 
 
 def _newest_package():
@@ -94,17 +95,16 @@ def _newest_package():
     names = [line.split()[-1] for line in said.splitlines() if "Depends: linux-image-" in line]
     if not names:
         raise Trouble(f"the package {PACKAGE} is not known here",
-                      "on Debian: apt-get update; elsewhere, unpack Debian's kernel for amd64 there and copy target/vm/kernel-* here")
+                      f"on Debian: apt-get update; elsewhere, run `scripts/vm fetch` on Debian and copy {cache.root()}/{NAME} from there")
     return names[0]
 
 
 def _unpack(package, folder):
-    os.makedirs(folder)
     kept = ["./boot/vmlinuz-*", "./lib/modules/*/modules.*", *(f"./lib/modules/*/kernel/{name}*" for name in KEPT)]
     archive = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
     _run(["tar", "-x", "-C", folder, "--wildcards", *kept], stdin=archive.stdout)
     if archive.wait() != 0:
-        raise Trouble(f"{package} cannot be unpacked", "remove target/vm and start again")
+        raise Trouble(f"{package} cannot be unpacked", "start again: it is fetched anew")
 
 
 def _write_image(compressed, path):
