@@ -188,3 +188,7 @@ def case_listed(session):
         if first.code != 124 or "rank 1 is in another job, on" not in first.err:
             return "it is not told", "".join(end.text() for end in ends)
     return None
+
+
+# Both jobs wait until their time is over.
+case_listed.needs = {"processors": 0}

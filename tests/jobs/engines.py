@@ -33,6 +33,8 @@ KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
 # without an answer (decision 0071).
 SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "multiple", "ends"], engines.HydraByPort: ["skips"],
          engines.Prrte: ["spawns", "shares", "multiple", "tells"]}
+# What runs with every change, of each engine; the rest runs in its slice.
+EVERY_CHANGE = {"finishes", "nests"}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
@@ -324,4 +326,5 @@ for _kind in ENGINES:
     for _what, _case in _cases.items():
         # PRRTE fails now and then by itself: exit code 213, or a hang when no rank is left.
         _case.long = _what == "sample" or (_kind.name == "prrte" and _what != "nests")
+        _case.sliced = _what not in EVERY_CHANGE
         globals()[f"case_{_name}_{_what}"] = _case

@@ -678,7 +678,7 @@ def case_timeout(session):
         hosts.rsh = late
         way = AgentsHydra(hosts)
         way.prefix = session.prefix
-        outcome = _run(session, way, 1, [session.binary("ends"), "0", "waits"], options=["--timeout", "2"])
+        outcome = _run(session, way, 1, [session.binary("ends"), "0", "waits"], options=["--timeout", "6"])
     found = re.findall(r"rank (\d) \(process \d+\) waits in MPI_Recv, peer (\d)", outcome.err)
     if sorted(found) != [("0", "1"), ("1", "0")] or outcome.code != 124 or outcome.left:
         return f"exit code {outcome.code}, ranks that wait: {found}", outcome.text()
@@ -853,6 +853,8 @@ def _make(check, kind, *arguments, hosts=3):
 # most between launchers. PRRTE fails now and then by itself (exit code 213, a hang when no rank is left), so that ranks
 # meet under it and no more.
 SHORT = [Hydra, AgentsHydra]
+# What runs with every change, of each engine or of one; the rest runs in its slice.
+EVERY_CHANGE = {"meets", "nests", (AgentsHydra, "programs"), (AgentsHydra, "ends"), (Hydra, "ends")}
 DIFFERS = {"meets", "ends", "nests"}
 
 
@@ -888,6 +890,8 @@ for _kind in ENGINES:
         _cases["nests"] = _make(_nests, _kind)
     for _what, _case in _cases.items():
         _case.long = _is_long(_kind, _what)
+        _case.sliced = _what not in EVERY_CHANGE and (_kind, _what) not in EVERY_CHANGE
+        _case.needs = {"processors": int(_what != "ends")}
         globals()[f"case_{_name}_{_what}"] = _case
 
 
@@ -931,3 +935,10 @@ case_files_on_three = _make(_programs, AgentsHydra, FILES, hosts=4)
 case_files_on_three.long = False
 case_files_together_on_three = _make(_programs, AgentsHydra, ["file_together"], hosts=4)
 case_files_together_on_three.long = True
+
+case_leaving_directly.sliced = True
+
+# They wait: for a host that is silent, for a time limit.
+for _case in (case_silent_host, case_silent_host_directly, case_frozen_host, case_timeout, case_silent_agent,
+              case_input_that_pauses):
+    _case.needs = {"processors": 0}
