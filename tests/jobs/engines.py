@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import engines, program
+from harness import engines, foreign, program
 
 # Of tests/c: something of each kind, that takes no long time.
 SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_probe", "coll_move", "coll_forms",
@@ -62,7 +62,9 @@ def _engine(kind):
 def _run(session, kind, ranks, words, timeout=60, **more):
     running = session.start(_engine(kind).start(ranks, words), timeout=timeout, **more)
     running.await_end(10)
-    return running.finish()
+    outcome = running.finish()
+    outcome.err = foreign.remove(outcome.err)
+    return outcome
 
 
 def _programs(session, kind, names, ranks):

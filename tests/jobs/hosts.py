@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from harness import engines, program
+from harness import engines, foreign, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
 from jobs.engines import ADD, AND_START, PARENT
@@ -121,11 +121,7 @@ def _run_words(session, command, timeout=60, **more):
     running = session.start(command, timeout=timeout, **more)
     running.await_end(10)
     outcome = running.finish()
-    # What PRRTE says now and then, when it starts a daemon and of the folder that virtual hosts share; what srun says
-    # where the cluster binds no processes.
-    err = re.sub(r"-{70,}\nWe attempted to remove a file.*?\n-{70,}\n *\n?", "", outcome.err, flags=re.S)
-    known = r"\[h\d:\d+\] plm:ssh: Warning: setpgid|srun: cluster configuration lacks support for cpu binding"
-    outcome.err = "".join(line for line in err.splitlines(True) if not re.match(known, line))
+    outcome.err = foreign.remove(outcome.err)
     return outcome
 
 

@@ -3,7 +3,7 @@ import os
 import tempfile
 import unittest
 
-from harness import program, records
+from harness import foreign, program, records
 from harness.slices import CASES, VARIANTS, Slice
 
 SOURCE = "/* A program.\n * test: {words} */\nint main(void) {{ return 0; }}\n"
@@ -93,3 +93,15 @@ class Records(unittest.TestCase):
             found = sorted((one["test"], one["seconds"], one["outcome"]) for one in records.read(folder))
         self.assertEqual(found, [("a::b", 2.5, "failed"), ("crate m::t", 0.25, "passed"), ("crate u", 3.0, "failed"),
                                  ("ours", 1.5, "passed")])
+
+
+class Foreign(unittest.TestCase):
+    HYDRA = "[mpiexec@h1] HYDU_sock_write (lib/utils/sock.c:250): write error (Bad file descriptor)\n"
+
+    def test_lines_of_launchers__are_removed(self):
+        self.assertEqual(foreign.remove(f"ours\n{self.HYDRA}srun: cluster configuration lacks support for cpu binding\n"), "ours\n")
+
+    def test_other_lines__stay(self):
+        for line in (self.HYDRA.replace("Bad file descriptor", "No space left on device"), "fastpath: " + self.HYDRA,
+                     "[mpiexec@h1] HYDU_sock_read (lib/utils/sock.c:200): read error (Bad file descriptor)\n"):
+            self.assertEqual(foreign.remove(line), line)
