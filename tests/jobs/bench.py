@@ -313,8 +313,9 @@ def case_instructions_by_level(session):
 
 def case_peer_that_fails_leaves_the_counts_of_ours(session):
     """The counts of ours are printed, the peer is named, the exit code says so."""
-    outcome, problem, report = _measure(session, ["instructions", "--level", "mpi", "--peer", "none=/nowhere/mpicc"], code=1)
-    if problem or "none" not in outcome.err or "/nowhere/mpicc" not in outcome.err:
+    missing = os.path.join(session.folder, "missing", "mpicc")
+    outcome, problem, report = _measure(session, ["instructions", "--level", "mpi", "--peer", f"none={missing}"], code=1)
+    if problem or "none" not in outcome.err or missing not in outcome.err:
         return problem or "the peer is not named", outcome.text()
     counted = {(b["mpi"], b["operation"]) for b in report["breakdowns"]}
     return None if ("fastpath", "MPI_Send") in counted else f"counted {counted}"

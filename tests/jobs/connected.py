@@ -159,7 +159,7 @@ def case_spawned_alone(session):
     if problem := outcome.problem():
         return problem, outcome.text()
     missing = session.start([session.binary("two_jobs"), "missing"]).finish()
-    problem = missing.problem(quiet=False) or (None if "/no/such/program" in missing.err else "it is not named")
+    problem = missing.problem(quiet=False) or (None if "/missing/program" in missing.err else "it is not named")
     return (problem, missing.text()) if problem else None
 
 

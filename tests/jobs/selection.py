@@ -204,7 +204,7 @@ def case_kernel_refuses(session):
                 yield f"os error {code}" in _reason(_class(report), "cooperative"), True
                 yield COPIES & _protocols(_class(report)), set()
 
-            env = {"FASTPATH_TUNING": tuning, "XDG_CACHE_HOME": "/nowhere"}
+            env = {"FASTPATH_TUNING": tuning, "XDG_CACHE_HOME": os.path.join(session.folder, "missing")}
             problem = _holds(session, env, check, words=[f"deny={code}"])
             quiet = session.mpirun(2, [session.binary("selection"), f"deny={code}", "100000", "1000000"]).finish()
             problem = problem or quiet.problem()
