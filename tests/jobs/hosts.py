@@ -486,7 +486,8 @@ def _use_tool(session, hosts, words, env):
     tool = os.path.join(session.prefix, "bin", "fastpath")
     folder = os.path.dirname(engines.Hydra().mpiexec)
     reach = [f"--mpiexec-arg={word}" for word in ("-launcher", "ssh", "-launcher-exec", hosts.rsh)]
-    set_ = [f"PATH={folder}:{os.environ['PATH']}", *(f"{name}={value}" for name, value in env.items())]
+    cache = os.path.join(session.build, "cache")  # of the benchmark program, as in bench.py
+    set_ = [f"PATH={folder}:{os.environ['PATH']}", f"XDG_CACHE_HOME={cache}", *(f"{name}={value}" for name, value in env.items())]
     command = ["env", *set_, tool, *words, *reach, "--host", "h1,h2"]
     running = session.start(hosts.beside("h0", command), timeout=120)
     running.await_end(10)
