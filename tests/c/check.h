@@ -62,7 +62,7 @@ __attribute__((unused)) static int are_apart(void)
 }
 
 /* A path in the folder for temporary files, of which tests/run makes one for each job. The next call overwrites it. */
-__attribute__((unused)) static const char *place_of(const char *name)
+__attribute__((unused)) static const char *temporary_path(const char *name)
 {
     static char path[400];
     const char *folder = getenv("TMPDIR");

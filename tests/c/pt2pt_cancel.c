@@ -77,7 +77,7 @@ static void cancel_unattended(void)
     enum { ROUNDS = 600, ROW = 100 };
     static MPI_Request row[ROW];
     static int flags[ROW];
-    const char *path = place_of("cancelled");
+    const char *path = temporary_path("cancelled");
     int cancelled[MODES], sum = 0;
     if (rank == 0) {
         for (int i = 0; i < ROUNDS; i++) {
@@ -142,7 +142,7 @@ static void cancel_beside_buffered(int bytes)
     int size;
     void *buffer;
     snprintf(name, sizeof name, "cancelled_beside_%d", bytes);
-    const char *path = place_of(name);
+    const char *path = temporary_path(name);
     if (rank == 0) {
         OK(MPI_Buffer_attach(attached, sizeof attached));
         for (int i = 0; i < ROW; i++) {

@@ -23,7 +23,7 @@ static void check_refused(int line, int code, int class, const char *word)
 static void check_missing(void)
 {
     MPI_Comm inter = MPI_COMM_SELF;
-    int code = MPI_Comm_spawn(place_of("missing/program"), MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+    int code = MPI_Comm_spawn(temporary_path("missing/program"), MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                               MPI_ERRCODES_IGNORE);
     if (rank == 0)
         check_refused(__LINE__, code, MPI_ERR_SPAWN, "/missing/program: No such file or directory");
