@@ -45,7 +45,9 @@ help:
 build:
 	@+$(MAKE) --no-print-directory -j2 build-library build-tools
 	@mkdir -p '$(BUILD)'
-	@ln -f '$(call OUTPUT,$(PROFILE))/libmpi_abi.so' $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)') '$(BUILD)'
+	@for file in '$(call OUTPUT,$(PROFILE))/libmpi_abi.so' $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
+	    [ "$$file" -ef "$(BUILD)/$${file##*/}" ] || ln -f "$$file" '$(BUILD)' || exit 1; \
+	done
 
 build-library:
 	$(CARGO) build --profile $(PROFILE) -p fastpath-abi
@@ -60,22 +62,22 @@ install: build
 prefix: build
 	install/install.sh '$(BUILD)' build/prefix
 
-# One after the other: the tests use all processors themselves.
+# One after the other but where ` & ` stands: most parts use all processors themselves. tests/parts prints what failed, and
+# the seconds of each part.
 test: setup
-	$(MAKE) -j1 test-crates test-loom test-programs test-tcp test-install test-interchange test-budgets test-suites-sample \
-	    vm-test
+	@tests/parts 'make test-crates' 'make test-loom' 'make test-programs' 'make test-tcp' \
+	    'make test-install & make test-interchange' 'make test-budgets' 'make test-suites-sample' 'make vm-test'
 
 test-all: setup
-	$(MAKE) -j1 test-crates test-programs-all test-tcp-all test-install test-interchange test-budgets vm-test-all fuzz test-suites
-	$(MAKE) -j1 test-loom PREEMPTIONS=5
-	scripts/miri --if-there
-	scripts/tsan --if-there
+	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \
+	    'make test-budgets' 'make vm-test-all' 'make fuzz' 'make test-suites' 'make test-loom PREEMPTIONS=5' \
+	    'scripts/miri --if-there' 'scripts/tsan --if-there'
 
 setup:
 	@tests/setup
 
 test-crates:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # The model checker takes the place of the atomics: three crates are built once more. PREEMPTIONS bounds the switches from
 # a thread that could go on; without it each test has its own bound, and all take seconds.
@@ -157,6 +159,7 @@ lint:
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/lint --self-test
+	cd tests && python3 -m unittest -q harness.tests.test_schedule harness.tests.test_selection
 	scripts/lint
 
 format:

@@ -61,6 +61,24 @@ __attribute__((unused)) static int are_apart(void)
     return getenv("MPI_TEST_HOSTS") != NULL;
 }
 
+/* A path in the folder for temporary files, of which tests/run makes one for each job. The next call overwrites it. */
+__attribute__((unused)) static const char *temporary_path(const char *name)
+{
+    static char path[400];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/%s", folder ? folder : "/tmp", name);
+    return path;
+}
+
+/* A name of a service that no other job has: jobs of one user find each other's. tests/run marks each job. */
+__attribute__((unused)) static const char *service_of(const char *name)
+{
+    static char service[200];
+    const char *mark = getenv("MPI_TEST_MARK");
+    snprintf(service, sizeof service, "%s %s", name, mark ? mark : "");
+    return service;
+}
+
 /* Byte `i` of the message number `seed`. */
 __attribute__((unused)) static inline unsigned char byte_of(unsigned seed, size_t i)
 {

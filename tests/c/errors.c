@@ -129,14 +129,14 @@ static void test_files(void)
     CHECK(got == MPI_ERRORS_ARE_FATAL);
     MPI_Errhandler_free(&got);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
-    CHECK(MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS);
-    CHECK(MPI_File_delete("/nowhere/at/all", MPI_INFO_NULL) != MPI_SUCCESS);
+    CHECK(MPI_File_open(MPI_COMM_WORLD, temporary_path("missing/file"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS);
+    CHECK(MPI_File_delete(temporary_path("missing/file"), MPI_INFO_NULL) != MPI_SUCCESS);
     CHECK(MPI_File_get_size(MPI_FILE_NULL, &size) != MPI_SUCCESS);
 
     int before = calls;
     MPI_File_create_errhandler(file_handler, &own);
     OK(MPI_File_set_errhandler(MPI_FILE_NULL, own));
-    MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    MPI_File_open(MPI_COMM_WORLD, temporary_path("missing/file"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
     SAME(calls, before + 1);
     OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
     MPI_Errhandler_free(&own);

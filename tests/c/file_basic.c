@@ -31,7 +31,7 @@ static void test_modes(void)
         int mode = rank == ranks - 1 ? MPI_MODE_WRONLY : MPI_MODE_RDWR;
         CLASS(MPI_File_open(MPI_COMM_WORLD, path, mode | MPI_MODE_CREATE, MPI_INFO_NULL, &file), MPI_ERR_NOT_SAME);
     }
-    CLASS(MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
+    CLASS(MPI_File_open(MPI_COMM_WORLD, temporary_path("missing/file"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
           MPI_ERR_NO_SUCH_FILE);
     CLASS(MPI_File_open(MPI_COMM_WORLD, "", MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
     CLASS(MPI_File_open(MPI_COMM_WORLD, "/", MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
@@ -60,7 +60,7 @@ static void test_modes(void)
     OK(MPI_File_close(&file));
     if (ranks > 1) {
         /* One rank cannot open what the others can. */
-        const char *name = rank == ranks - 1 ? "/nowhere/at/all" : path;
+        const char *name = rank == ranks - 1 ? temporary_path("missing/file") : path;
         CLASS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
         CHECK(file == MPI_FILE_NULL);
         /* One rank writes while the others read: nobody is told that it went well. */
@@ -375,9 +375,9 @@ static void test_handlers(void)
     int length;
     OK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN));
     MPI_File other;
-    int code = MPI_File_open(MPI_COMM_WORLD, "/nowhere/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &other);
+    int code = MPI_File_open(MPI_COMM_WORLD, temporary_path("missing/file"), MPI_MODE_RDONLY, MPI_INFO_NULL, &other);
     MPI_Error_string(code, text, &length);
-    CHECK(strstr(text, "/nowhere/file") && strstr(text, "rank 0") && strstr(text, "No such file"));
+    CHECK(strstr(text, "/missing/file") && strstr(text, "rank 0") && strstr(text, "No such file"));
     CHECK(MPI_File_fromint(MPI_File_toint(file)) == file);
     OK(MPI_File_close(&file));
 }

@@ -1,7 +1,7 @@
 /* A rank that waits for one that computes leaves its processor to others: once it sleeps it takes less than a hundredth of
  * it. The one that computes looks at the clock of the other's process, for 6 s or as many as the argument says, and
  * again where that was too much: the clock of who is on a virtual processor goes on while the host gives that none.
- * test: ranks=2 variants=none */
+ * test: ranks=2 variants=none needs=machine */
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -266,23 +266,24 @@ static void use_files(void)
 {
     MPI_Comm world = MPI_COMM_WORLD;
     MPI_File file;
-    char name[64];
+    char name[400];
+    const char *folder = getenv("TMPDIR");
     int last = rank == size - 1, amode = MPI_MODE_RDWR | MPI_MODE_CREATE;
     for (int other = 0; other < 2; other++) {
-        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        snprintf(name, sizeof name, "%s/mistakes.%d", folder ? folder : "/tmp", other);
         if (rank == 0) {
             MPI_File_open(MPI_COMM_SELF, name, amode, MPI_INFO_NULL, &file);
             MPI_File_close(&file);
         }
     }
     MPI_Barrier(world);
-    snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), is("file-names") && last);
+    snprintf(name, sizeof name, "%s/mistakes.%d", folder ? folder : "/tmp", is("file-names") && last);
     MPI_File_open(world, name, amode, MPI_INFO_NULL, &file);
     MPI_File_set_errhandler(file, MPI_ERRORS_ARE_FATAL);
     MPI_Barrier(world);
     for (int other = 0; other < 2 && rank == 0; other++) {
         /* Those that are open stay until the job ends, however it does. */
-        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        snprintf(name, sizeof name, "%s/mistakes.%d", folder ? folder : "/tmp", other);
         MPI_File_delete(name, MPI_INFO_NULL);
     }
     if (is("file-calls")) {

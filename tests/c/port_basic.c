@@ -65,12 +65,12 @@ static void check_callers(void)
     MPI_Comm inter;
     if (rank == 0) {
         OK(MPI_Open_port(MPI_INFO_NULL, name));
-        OK(MPI_Publish_name("callers", MPI_INFO_NULL, name));
+        OK(MPI_Publish_name(service_of("callers"), MPI_INFO_NULL, name));
     }
     meet();
     int rounds = rank == 0 ? 3 * (ranks - 1) : 3;
     if (rank != 0)
-        OK(MPI_Lookup_name("callers", MPI_INFO_NULL, name));
+        OK(MPI_Lookup_name(service_of("callers"), MPI_INFO_NULL, name));
     for (int round = 0; round < rounds; round++) {
         if (rank == 0)
             OK(MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter));
@@ -81,7 +81,7 @@ static void check_callers(void)
     }
     meet();
     if (rank == 0) {
-        OK(MPI_Unpublish_name("callers", MPI_INFO_NULL, name));
+        OK(MPI_Unpublish_name(service_of("callers"), MPI_INFO_NULL, name));
         OK(MPI_Close_port(name));
     }
     meet();
@@ -89,8 +89,9 @@ static void check_callers(void)
 
 static void check_names(void)
 {
-    char name[MPI_MAX_PORT_NAME], service[40];
-    snprintf(service, sizeof service, "service of %d", rank);
+    char name[MPI_MAX_PORT_NAME], of_rank[40];
+    snprintf(of_rank, sizeof of_rank, "service of %d", rank);
+    const char *service = service_of(of_rank);
     CLASS(MPI_Lookup_name(service, MPI_INFO_NULL, name), MPI_ERR_NAME);
     OK(MPI_Publish_name(service, MPI_INFO_NULL, "anywhere"));
     CLASS(MPI_Publish_name(service, MPI_INFO_NULL, "elsewhere"), MPI_ERR_SERVICE);
@@ -164,7 +165,7 @@ static void check_child(void)
     MPI_Comm children, inter;
     if (rank == 0) {
         OK(MPI_Open_port(MPI_INFO_NULL, name));
-        OK(MPI_Publish_name("parents", MPI_INFO_NULL, name));
+        OK(MPI_Publish_name(service_of("parents"), MPI_INFO_NULL, name));
     }
     OK(MPI_Comm_spawn(program, MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE));
     OK(MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
@@ -172,7 +173,7 @@ static void check_child(void)
     OK(MPI_Comm_disconnect(&inter));
     OK(MPI_Comm_disconnect(&children));
     if (rank == 0) {
-        OK(MPI_Unpublish_name("parents", MPI_INFO_NULL, name));
+        OK(MPI_Unpublish_name(service_of("parents"), MPI_INFO_NULL, name));
         OK(MPI_Close_port(name));
     }
 }
@@ -184,7 +185,7 @@ static void be_child(MPI_Comm parent)
     int parents;
     MPI_Comm_remote_size(parent, &parents);
     if (rank == 0)
-        OK(MPI_Lookup_name("parents", MPI_INFO_NULL, name));
+        OK(MPI_Lookup_name(service_of("parents"), MPI_INFO_NULL, name));
     OK(MPI_Comm_connect(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
     use(inter, parents);
     OK(MPI_Comm_disconnect(&inter));

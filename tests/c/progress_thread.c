@@ -1,6 +1,6 @@
 /* FASTPATH_PROGRESS=thread: messages go on while the program computes, that is, makes no MPI call. What the other side
  * has come to is seen in memory that both map. Without the setting they do not, and there is no thread.
- * test: ranks=2,3 timeout=120 variants=none env=FASTPATH_PROGRESS=thread args=single;multiple;without */
+ * test: ranks=2,3 timeout=120 variants=none env=FASTPATH_PROGRESS=thread args=single;multiple;without needs=machine */
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -77,10 +77,8 @@ static void cancel_unattended(void)
     enum { ROUNDS = 600, ROW = 100 };
     static MPI_Request row[ROW];
     static int flags[ROW];
-    char path[100];
-    int pid = getpid(), cancelled[MODES], sum = 0;
-    MPI_Bcast(&pid, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, sizeof path, "/tmp/pt2pt_cancel_%d", pid);
+    const char *path = temporary_path("cancelled");
+    int cancelled[MODES], sum = 0;
     if (rank == 0) {
         for (int i = 0; i < ROUNDS; i++) {
             MPI_Request send;
@@ -140,11 +138,11 @@ static void cancel_beside_buffered(int bytes)
     static MPI_Request row[ROW];
     static int flags[ROW];
     static char attached[1000 + MPI_BSEND_OVERHEAD];
-    char path[100];
-    int pid = getpid(), size;
+    char name[40];
+    int size;
     void *buffer;
-    MPI_Bcast(&pid, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, sizeof path, "/tmp/pt2pt_cancel_beside_%d_%d", pid, bytes);
+    snprintf(name, sizeof name, "cancelled_beside_%d", bytes);
+    const char *path = temporary_path(name);
     if (rank == 0) {
         OK(MPI_Buffer_attach(attached, sizeof attached));
         for (int i = 0; i < ROW; i++) {

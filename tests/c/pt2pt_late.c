@@ -1,7 +1,7 @@
 /* A rank waits for the first message of one that comes late: before MPI_Init, computing, or stopped. It waits on, and the
  * message comes. The ranks have exchanged nothing before. (A rank's number is in its environment where `mpiexec` has
  * started it.)
- * test: ranks=2,3 args=init;computes;stopped variants=none */
+ * test: ranks=2,3 args=init;computes;stopped variants=none needs=1 */
 #include "check.h"
 
 #include <signal.h>

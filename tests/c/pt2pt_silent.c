@@ -2,7 +2,7 @@
  * runs; nor do the collectives of two ranks. The allocator's functions are replaced by ones that count. System calls
  * are caught by the kernel's own dispatch to user space (Linux 5.11), switched on for the stretch under test. Where an
  * adapter carries the messages, its driver may talk to its device (Soft-RoCE's does at every post), and nothing else.
- * test: ranks=2 variants=none env=FASTPATH_WAIT=spin env=FASTPATH_SPIN=1000s timeout=120 within=node */
+ * test: ranks=2 variants=none env=FASTPATH_WAIT=spin env=FASTPATH_SPIN=1000s timeout=120 within=node needs=machine */
 #define _GNU_SOURCE
 #include "check.h"
 

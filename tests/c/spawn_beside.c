@@ -49,10 +49,10 @@ int main(int argc, char **argv)
     if (rank == 2) {
         char found[MPI_MAX_PORT_NAME] = "";
         await(argv[3]);
-        OK(MPI_Publish_name("a service", MPI_INFO_NULL, "anywhere"));
-        OK(MPI_Lookup_name("a service", MPI_INFO_NULL, found));
+        OK(MPI_Publish_name(service_of("a service"), MPI_INFO_NULL, "anywhere"));
+        OK(MPI_Lookup_name(service_of("a service"), MPI_INFO_NULL, found));
         CHECK(!strcmp(found, "anywhere"));
-        OK(MPI_Unpublish_name("a service", MPI_INFO_NULL, "anywhere"));
+        OK(MPI_Unpublish_name(service_of("a service"), MPI_INFO_NULL, "anywhere"));
         tell(argv[4], "answered");
     }
     meet();

@@ -23,10 +23,10 @@ static void check_refused(int line, int code, int class, const char *word)
 static void check_missing(void)
 {
     MPI_Comm inter = MPI_COMM_SELF;
-    int code = MPI_Comm_spawn("/no/such/program", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+    int code = MPI_Comm_spawn(temporary_path("missing/program"), MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                               MPI_ERRCODES_IGNORE);
     if (rank == 0)
-        check_refused(__LINE__, code, MPI_ERR_SPAWN, "/no/such/program: No such file or directory");
+        check_refused(__LINE__, code, MPI_ERR_SPAWN, "/missing/program: No such file or directory");
     else
         CLASS(code, MPI_ERR_SPAWN);
     SAME(inter, MPI_COMM_NULL);
@@ -58,7 +58,7 @@ static void check_children(char *program, int shares)
 {
     char *words[] = {shares ? "looks up" : "child", "two words", NULL};
     if (rank == 0 && shares)
-        OK(MPI_Publish_name("for children", MPI_INFO_NULL, "anywhere"));
+        OK(MPI_Publish_name(service_of("for children"), MPI_INFO_NULL, "anywhere"));
     for (int round = 0; round < 2; round++) {
         MPI_Comm inter, comm = round == 0 ? MPI_COMM_WORLD : MPI_COMM_SELF;
         int codes[2] = {-1, -1}, size = -1, root = round == 0 ? ranks - 1 : 0, own, here, sum = 0;
@@ -77,7 +77,7 @@ static void check_children(char *program, int shares)
         OK(MPI_Comm_disconnect(&inter));
     }
     if (rank == 0 && shares)
-        OK(MPI_Unpublish_name("for children", MPI_INFO_NULL, "anywhere"));
+        OK(MPI_Unpublish_name(service_of("for children"), MPI_INFO_NULL, "anywhere"));
 }
 
 /* Two programs in one call: each child says which one it runs, and with how many words. */
@@ -166,7 +166,7 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
     CHECK(!strcmp(name, "MPI_COMM_PARENT"));
     if (!strcmp(task, "looks up")) {
         char found[MPI_MAX_PORT_NAME] = "";
-        OK(MPI_Lookup_name("for children", MPI_INFO_NULL, found));
+        OK(MPI_Lookup_name(service_of("for children"), MPI_INFO_NULL, found));
         CHECK(!strcmp(found, "anywhere"));
     }
     MPI_Comm_remote_size(parent, &parents);
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
         OK(MPI_Open_port(MPI_INFO_NULL, port));
     OK(MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD));
     if (rank == 0) {
-        code = MPI_Publish_name("a service", MPI_INFO_NULL, port);
+        code = MPI_Publish_name(service_of("a service"), MPI_INFO_NULL, port);
         if (names)
             OK(code);
         else
@@ -208,21 +208,21 @@ int main(int argc, char **argv)
     }
     meet();
     if (rank == ranks - 1) {
-        code = MPI_Lookup_name("a service", MPI_INFO_NULL, found);
+        code = MPI_Lookup_name(service_of("a service"), MPI_INFO_NULL, found);
         if (names) {
             OK(code);
             CHECK(!strcmp(found, port));
             CLASS(MPI_Lookup_name("nobody's", MPI_INFO_NULL, found), MPI_ERR_NAME);
-            CLASS(MPI_Publish_name("a service", MPI_INFO_NULL, port), MPI_ERR_SERVICE);
+            CLASS(MPI_Publish_name(service_of("a service"), MPI_INFO_NULL, port), MPI_ERR_SERVICE);
             CLASS(MPI_Unpublish_name("nobody's", MPI_INFO_NULL, port), MPI_ERR_SERVICE);
-            CLASS(MPI_Unpublish_name("a service", MPI_INFO_NULL, "another"), MPI_ERR_SERVICE);
+            CLASS(MPI_Unpublish_name(service_of("a service"), MPI_INFO_NULL, "another"), MPI_ERR_SERVICE);
         } else {
             check_refused(__LINE__, code, MPI_ERR_OTHER, "does not keep names of services");
         }
     }
     meet();
     if (rank == 0 && names)
-        OK(MPI_Unpublish_name("a service", MPI_INFO_NULL, port));
+        OK(MPI_Unpublish_name(service_of("a service"), MPI_INFO_NULL, port));
     int has_both = ranks > 1;
     if (rank == 0 && has_both)
         OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter));

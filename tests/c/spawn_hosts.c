@@ -33,17 +33,17 @@ static void check_names(void)
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     if (rank == 0) {
         OK(MPI_Open_port(MPI_INFO_NULL, port));
-        OK(MPI_Publish_name("between hosts", MPI_INFO_NULL, port));
+        OK(MPI_Publish_name(service_of("between hosts"), MPI_INFO_NULL, port));
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
     if (rank == ranks - 1) {
         MPI_Error_class(MPI_Lookup_name("nobody's", MPI_INFO_NULL, port), &class);
         SAME(class, MPI_ERR_NAME);
-        MPI_Error_class(MPI_Publish_name("between hosts", MPI_INFO_NULL, "x"), &class);
+        MPI_Error_class(MPI_Publish_name(service_of("between hosts"), MPI_INFO_NULL, "x"), &class);
         SAME(class, MPI_ERR_SERVICE);
-        OK(MPI_Publish_name("mine", MPI_INFO_NULL, "nowhere"));
-        OK(MPI_Unpublish_name("mine", MPI_INFO_NULL, "nowhere"));
-        OK(MPI_Lookup_name("between hosts", MPI_INFO_NULL, port));
+        OK(MPI_Publish_name(service_of("mine"), MPI_INFO_NULL, "nowhere"));
+        OK(MPI_Unpublish_name(service_of("mine"), MPI_INFO_NULL, "nowhere"));
+        OK(MPI_Lookup_name(service_of("between hosts"), MPI_INFO_NULL, port));
         MPI_Info soon;
         MPI_Info_create(&soon);
         MPI_Info_set(soon, "timeout", "0");
@@ -64,7 +64,7 @@ static void check_names(void)
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
     if (rank == 0) {
-        OK(MPI_Unpublish_name("between hosts", MPI_INFO_NULL, port));
+        OK(MPI_Unpublish_name(service_of("between hosts"), MPI_INFO_NULL, port));
         OK(MPI_Close_port(port));
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));

@@ -102,21 +102,21 @@ static void check_refused(const char *command, int most, const char *key, const 
 
 static void check_all_refused(void)
 {
-    check_refused("/no/such/program", 2, NULL, NULL, MPI_ERR_SPAWN);
+    check_refused(temporary_path("missing/program"), 2, NULL, NULL, MPI_ERR_SPAWN);
     check_refused("no-such-program", 1, NULL, NULL, MPI_ERR_SPAWN);
     check_refused(program, 90, NULL, NULL, MPI_ERR_SPAWN);
     check_refused(program, 0, NULL, NULL, MPI_ERR_ARG);
     check_refused(program, -1, NULL, NULL, MPI_ERR_ARG);
     check_refused("", 1, NULL, NULL, MPI_ERR_ARG);
-    check_refused(program, 1, "wdir", "/no/such/folder", MPI_ERR_SPAWN);
+    check_refused(program, 1, "wdir", temporary_path("missing/folder"), MPI_ERR_SPAWN);
     check_refused(program, 1, "host", "some.other.host", MPI_ERR_SPAWN);
-    check_refused(program, 1, "file", "/no/such/file", MPI_ERR_SPAWN);
+    check_refused(program, 1, "file", temporary_path("missing/file"), MPI_ERR_SPAWN);
     check_refused(program, 3, "soft", "5:9", MPI_ERR_SPAWN);
     check_refused(program, 3, "soft", "many", MPI_ERR_INFO_VALUE);
     MPI_Comm inter = MPI_COMM_SELF;
     CLASS(MPI_Comm_spawn(program, MPI_ARGV_NULL, 1, MPI_INFO_NULL, ranks, MPI_COMM_WORLD, &inter, MPI_ERRCODES_IGNORE),
           MPI_ERR_ROOT);
-    char *commands[] = {(char *)program, "/no/such/program"};
+    char *commands[] = {(char *)program, (char *)temporary_path("missing/program")};
     int counts[] = {1, 2}, codes[3] = {0, 0, 0};
     MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
     CLASS(MPI_Comm_spawn_multiple(2, commands, MPI_ARGVS_NULL, counts, infos, 0, MPI_COMM_WORLD, &inter, codes),

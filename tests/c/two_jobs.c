@@ -318,7 +318,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "missing")) {
         MPI_Comm inter = MPI_COMM_SELF;
         int codes[2] = {0, 0};
-        CLASS(MPI_Comm_spawn("/no/such/program", MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes),
+        CLASS(MPI_Comm_spawn(temporary_path("missing/program"), MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes),
               MPI_ERR_SPAWN);
         SAME(inter, MPI_COMM_NULL);
         SAME(codes[0], MPI_ERR_SPAWN);

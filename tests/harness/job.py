@@ -16,6 +16,14 @@ MARK = "MPI_TEST_MARK"
 GRACE = 20
 
 _numbers = itertools.count()
+_unfinished = set()
+
+
+def end_unfinished():
+    """Ends what is left of jobs that a test has started and not finished."""
+    for job in list(_unfinished):
+        job.kill_all()
+        shutil.rmtree(job.tmp, ignore_errors=True)
 
 
 class Outcome:
@@ -64,6 +72,7 @@ class Running:
         self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             words, env=whole, stdin=stdin, stdout=self.out, stderr=self.err, cwd=cwd, start_new_session=True)
+        _unfinished.add(self)
 
     def await_end(self, seconds):
         """Waits for the job, and so long for what it has started: some launchers end before their ranks do."""
@@ -91,6 +100,7 @@ class Running:
         seconds = time.monotonic() - self.since
         outcome = Outcome(code, _read(self.out), _read(self.err), left, seconds)
         shutil.rmtree(self.tmp, ignore_errors=True)
+        _unfinished.discard(self)
         return outcome
 
     def processes(self):

@@ -10,34 +10,66 @@
     stderr     `any`: it may print to standard error
     exit       exit code that is right (0)
     only       `all`: only in the long run; `build`: compiled for other tests, never run by itself
-    variants   `none`: not run with the optimisations off or with other ways to wait
+    variants   `none`: not run with the optimisations off or with other ways to wait; or further variants, separated by
+               commas, that run with every change
+    needs      how many processors it computes or spins on, 0 if it only waits (one for each rank); `machine`: it measures, so
+               that nothing may run beside it
     within     `node`: it is about what ranks of one node share, so that it is not run by other transports
     mistakes   `yes`: it makes mistakes on purpose, so that it is not run where FASTPATH_CHECK tells of them
 """
 
+import contextlib
+import fcntl
 import os
 import re
 import subprocess
-import zlib
 
-KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes", "within"}
+KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes", "within", "needs"}
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
 
-# Name, variables, and the largest number of ranks it is run with.
+
+
+class Variant:
+    """A way to run a program: with these variables, on up to `most` ranks."""
+
+    def __init__(self, name, env, most):
+        self.name, self.env, self.most = name, env, most
+
+
+PLAIN = Variant("", {}, 1 << 20)
+
 VARIANTS = [
-    ("immediate-off", {"FASTPATH_DISABLE": IMMEDIATE_OFF}, 8),
-    ("check", {"FASTPATH_CHECK": "1"}, 3),
-    ("yield", {"FASTPATH_WAIT": "yield"}, 8),
-    ("sleep", {"FASTPATH_WAIT": "sleep"}, 8),
-    ("workers", {"FASTPATH_WORKERS": "several"}, 4),
-    ("workers-sleep", {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"}, 3),
-    ("progress", {"FASTPATH_PROGRESS": "thread"}, 8),
-    ("tcp", {"FASTPATH_TRANSPORTS": "tcp"}, 3),
-    ("spin", {"FASTPATH_WAIT": "spin"}, 2),
-    ("immediate-off-sleep", {"FASTPATH_DISABLE": IMMEDIATE_OFF, "FASTPATH_WAIT": "sleep"}, 8),
-    *((f"without-{name}", {"FASTPATH_DISABLE": name}, 3) for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt", "oversubscription"]),
+    Variant("immediate-off", {"FASTPATH_DISABLE": IMMEDIATE_OFF}, 8),
+    Variant("check", {"FASTPATH_CHECK": "1"}, 3),
+    Variant("yield", {"FASTPATH_WAIT": "yield"}, 8),
+    Variant("sleep", {"FASTPATH_WAIT": "sleep"}, 8),
+    Variant("workers", {"FASTPATH_WORKERS": "several"}, 4),
+    Variant("workers-sleep", {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"}, 3),
+    Variant("progress", {"FASTPATH_PROGRESS": "thread"}, 8),
+    Variant("tcp", {"FASTPATH_TRANSPORTS": "tcp"}, 3),
+    Variant("spin", {"FASTPATH_WAIT": "spin"}, 2),
+    Variant("immediate-off-sleep", {"FASTPATH_DISABLE": IMMEDIATE_OFF, "FASTPATH_WAIT": "sleep"}, 8),
+    *(Variant(f"without-{name}", {"FASTPATH_DISABLE": name}, 3)
+      for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt",
+                   "oversubscription"]),
 ]
+
+# Variants with every change, by the family of a program: its name up to the first `_`. A variant is chosen for a family if
+# it replaces the code that the family is about, and nothing else of a change's tests runs that code so often. Those that
+# only change how ranks wait, how long messages travel or which single optimization is off are of use to all families alike,
+# and to none in particular: they, and all variants at other numbers of ranks, are left to the slices (slices.py) and to
+# `--all`. Decision 0074 has the reasons.
+CHOSEN = {
+    "coll": ["immediate-off", "check"],
+    "comm": ["check"],
+    "file": ["check"],
+    "partitioned": ["check"],
+    "pt2pt": ["immediate-off", "check"],
+    "rma": ["check", "without-direct"],
+    "threads": ["workers"],
+    "type": ["check"],
+}
 
 
 def read(path):
@@ -49,8 +81,22 @@ def read(path):
         return None
 
 
+@contextlib.contextmanager
+def _locked(path):
+    """Holds a lock on a file, so that tests beside each other do not make the same thing twice."""
+    with open(path, "a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def build(binary, command, sources):
-    """Runs the compiler, its first word, if anything is newer than what it made of it; returns what it said."""
+    """Runs the compiler, the first word of `command`, if a source is newer than `binary`. Returns the compiler's output
+    if it fails."""
+    with _locked(binary + ".lock"):
+        return _build(binary, command, sources)
+
+
+def _build(binary, command, sources):
     mpicc = command[0]
     prefix = os.path.dirname(os.path.dirname(mpicc))
     # The header and the library may have changed with the installation.
@@ -60,9 +106,12 @@ def build(binary, command, sources):
     by = binary + ".by"
     if os.path.exists(binary) and os.stat(binary).st_mtime > newest and read(by) == " ".join(command):
         return None
-    made = subprocess.run(command, capture_output=True, text=True)
+    # Under another name first: a program that runs, in another checkout's machine too, keeps what it has mapped.
+    new = binary + ".new"
+    made = subprocess.run([new if word == binary else word for word in command], capture_output=True, text=True)
     if made.returncode != 0:
         return made.stderr or f"{mpicc} fails"
+    os.replace(new, binary)
     with open(by, "w", encoding="utf-8") as file:
         file.write(" ".join(command))
     return None
@@ -75,6 +124,7 @@ class Program:
         self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [[]], {}, []
         self.quiet, self.exit, self.only, self.has_variants = True, 0, "", True
         self.has_mistakes = self.within = False
+        self.needed, self.chosen = None, []
         with open(path, encoding="utf-8") as file:
             head = file.read(4096)
         for line in re.findall(r"^[ /*]*test: (.*?)(?:\*/)?$", head, re.MULTILINE):
@@ -104,6 +154,12 @@ class Program:
             self.only = value
         elif key == "variants":
             self.has_variants = value != "none"
+            self.chosen = value.split(",") if self.has_variants else []
+            unknown = set(self.chosen) - {variant.name for variant in VARIANTS}
+            if unknown:
+                raise ValueError(f"{self.path}: unknown variants {sorted(unknown)}")
+        elif key == "needs":
+            self.needed = value if value == "machine" else int(value)
         elif key == "within":
             self.within = value == "node"
         elif key == "mistakes":
@@ -117,25 +173,30 @@ class Program:
         sources = [self.path] + [os.path.join(os.path.dirname(self.path), name) for name in included]
         return build(self.binary, [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link], sources)
 
-    def runs(self, everything):
-        """Each run: name, number of ranks, arguments, variables of the variant."""
-        variants = [("", {}, max(self.ranks))]
-        if self.has_variants:
-            # The short run has the first two, and for each program another one, always the same.
-            one = VARIANTS[2 + zlib.crc32(self.name.encode()) % (len(VARIANTS) - 2)]
-            variants += VARIANTS if everything else [*VARIANTS[:2], one]
-        if self.has_mistakes:
-            variants = [variant for variant in variants if variant[0] != "check"]
-        if self.within:
-            variants = [variant for variant in variants if variant[0] != "tcp"]
-        found = []
+    def needs(self, ranks):
+        """What a run on that many ranks needs; see harness.schedule.Test."""
+        if self.needed == "machine":
+            return {"processors": ranks, "alone": True}
+        return {"processors": ranks if self.needed is None else self.needed}
+
+    def _variants(self):
+        """The variants that differ from the plain run."""
+        return [variant for variant in VARIANTS if self.has_variants
+                and not (variant.name == "check" and self.has_mistakes) and not (variant.name == "tcp" and self.within)
+                and any(self.env.get(name) != value for name, value in variant.env.items())]
+
+    def runs(self, everything, slice_):
+        """Each run: name, number of ranks, arguments, variables of the variant. Without `everything`: the plain ones, the
+        chosen variants on the fewest ranks that are several, and the slice of the rest."""
+        chosen = [*CHOSEN.get(self.name.split("_")[0], ()), *self.chosen]
+        several = min((n for n in self.ranks if n > 1), default=None)
         for args in self.args:
-            for variant, env, most in variants:
+            for variant in [PLAIN, *self._variants()]:
                 for n in self.ranks:
-                    if n <= most and (everything or not variant or n == 2):
-                        words = [self.name, *args, f"n={n}", variant]
-                        found.append((" ".join(word for word in words if word), n, args, env))
-        return found
+                    name = " ".join(word for word in [self.name, *args, f"n={n}", variant.name] if word)
+                    is_due = variant is PLAIN or (variant.name in chosen and n == several) or slice_.has_variant(name)
+                    if n <= variant.most and (everything or is_due):
+                        yield name, n, args, variant.env
 
     def runs_over(self, transports):
         """As `runs`, by other transports than those of a node; nothing where it is about those."""

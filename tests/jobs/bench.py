@@ -11,7 +11,11 @@ import subprocess
 import tempfile
 import time
 
-from harness import job
+from harness import job, program
+from harness.session import ROOT
+
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
 
 # Tests whose bytes do not travel as messages, so that the library that damages those does not see them.
 NO_MESSAGES = {"put", "get", "atomics", "file-read", "file-write"}
@@ -163,7 +167,7 @@ AFTER(Exscan, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm
 def case_damaged_contents_are_found(session):
     """Every test that verifies contents finds a byte that arrived wrong, says so, and the exit code too."""
     names = sorted(set(_list(session)) - {"floor", "copy"} - UNCHECKED - NO_MESSAGES)
-    library = os.path.join(session.build, "corrupt.so")
+    library = os.path.join(session.folder, "corrupt.so")
     command = [session.mpicc, "-shared", "-fPIC", "-o", library, "-x", "c", "-"]
     made = subprocess.run(command, input=CORRUPT, capture_output=True, text=True)
     if made.returncode:
@@ -177,16 +181,21 @@ def case_damaged_contents_are_found(session):
     return (f"not found by {sorted(unseen)}" if unseen else None), outcome.text()
 
 
+def _program(session):
+    """The benchmark program alone, compiled."""
+    folder = os.path.join(ROOT, "crates", "perf", "program")
+    binary = os.path.join(session.build, "bench-program")
+    sources = sorted(glob.glob(os.path.join(folder, "*.c")))
+    headers = glob.glob(os.path.join(folder, "*.h"))
+    complaint = program.build(binary, [session.mpicc, *program.FLAGS, "-o", binary, *sources, "-lm"], sources + headers)
+    if complaint:
+        raise RuntimeError(f"the benchmark program does not compile: {complaint}")
+    return binary
+
+
 def case_list_is_the_programs(session):
     """The tool's table and the program's own list name the same tests."""
-    sources = os.path.join(os.path.dirname(__file__), "..", "..", "crates", "perf", "program")
-    binary = os.path.join(session.build, "bench-program")
-    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
-    command = [session.mpicc, *flags, "-o", binary, *sorted(glob.glob(os.path.join(sources, "*.c"))), "-lm"]
-    made = subprocess.run(command, capture_output=True, text=True)
-    if made.returncode:
-        return made.stderr
-    outcome = session.mpirun(1, [binary, "--list"]).finish()
+    outcome = session.mpirun(1, [_program(session), "--list"]).finish()
     own = {json.loads(line)["test"] for line in outcome.out.splitlines()}
     listed = set(_list(session)) - {"floor", "copy"}
     return outcome.problem() or (None if own == listed else f"{own} is not {listed}")
@@ -194,9 +203,7 @@ def case_list_is_the_programs(session):
 
 def case_program_refuses_bad_arguments(session):
     """The program itself says what is wrong, once, and every rank ends."""
-    binary = os.path.join(session.build, "bench-program")
-    if not os.path.exists(binary):
-        case_list_is_the_programs(session)
+    binary = _program(session)
     for arguments in (["latency", "--sizes", "2G"], ["latency", "--iterations", "0"], ["nonsense"], ["latency", "--sizes"], []):
         outcome = session.mpirun(2, [binary, *arguments]).finish()
         if outcome.code != 2 or outcome.err.count("bench: ") != 1:
@@ -206,9 +213,7 @@ def case_program_refuses_bad_arguments(session):
 
 def case_sample_carries_no_more_bytes_than_asked(session):
     """Operations of a sample are halved until it does, in the same way for every library; one is always left."""
-    binary = os.path.join(session.build, "bench-program")
-    if not os.path.exists(binary):
-        case_list_is_the_programs(session)
+    binary = _program(session)
     words = ["rate", "--sizes", "8,1K", "--timing", "batch=16", "--sample-bytes", "1100", "--iterations", "40", "--floor", "no"]
     outcome = session.mpirun(2, [binary, *words]).finish()
     events = [json.loads(line) for line in outcome.out.splitlines() if line.startswith('{"event":"case"')]
@@ -331,8 +336,9 @@ def case_instructions_by_level(session):
 
 def case_peer_that_fails_leaves_the_counts_of_ours(session):
     """The counts of ours are printed, the peer is named, the exit code says so."""
-    outcome, problem, report = _measure(session, ["instructions", "--level", "mpi", "--peer", "none=/nowhere/mpicc"], code=1)
-    if problem or "none" not in outcome.err or "/nowhere/mpicc" not in outcome.err:
+    missing = os.path.join(session.folder, "missing", "mpicc")
+    outcome, problem, report = _measure(session, ["instructions", "--level", "mpi", "--peer", f"none={missing}"], code=1)
+    if problem or "none" not in outcome.err or missing not in outcome.err:
         return problem or "the peer is not named", outcome.text()
     counted = {(b["mpi"], b["operation"]) for b in report["breakdowns"]}
     return None if ("fastpath", "MPI_Send") in counted else f"counted {counted}"

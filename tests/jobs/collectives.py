@@ -4,6 +4,9 @@ import json
 import os
 import re
 
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
 # Programs of tests/c, and the ranks of each segment of the command: hosts in blocks, uneven, and dealt in turn.
 PROGRAMS = ["coll_move", "coll_reduce", "coll_forms", "coll_hosts"]
 PLACINGS = {

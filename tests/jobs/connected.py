@@ -159,7 +159,7 @@ def case_spawned_alone(session):
     if problem := outcome.problem():
         return problem, outcome.text()
     missing = session.start([session.binary("two_jobs"), "missing"]).finish()
-    problem = missing.problem(quiet=False) or (None if "/no/such/program" in missing.err else "it is not named")
+    problem = missing.problem(quiet=False) or (None if "/missing/program" in missing.err else "it is not named")
     return (problem, missing.text()) if problem else None
 
 
@@ -188,3 +188,7 @@ def case_listed(session):
         if first.code != 124 or "rank 1 is in another job, on" not in first.err:
             return "it is not told", "".join(end.text() for end in ends)
     return None
+
+
+# Both jobs wait until their time is over.
+case_listed.needs = {"processors": 0}

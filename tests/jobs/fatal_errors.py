@@ -55,11 +55,13 @@ def case_adapter(session):
 
 def case_hang(session):
     """What each rank waits for, when the time is up, with the communicator as a person calls it."""
-    job = session.mpirun(3, [session.binary("fatal"), "hang"], timeout=2)
+    job = session.mpirun(3, [session.binary("fatal"), "hang"], timeout=6)
     names = ["MPI_COMM_WORLD", "made by MPI_Comm_split", "halo exchange"]
     wanted = [f"peer {(i + 1) % 3}, tag 3, communicator {name}, 4 bytes" for i, name in enumerate(names)]
     return _judge(job.finish(), 124, ["deadlock: rank 0 waits for rank 1 ", *wanted])
 
 
+# It waits until its time is over.
+case_hang.needs = {"processors": 0}
 for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts)

@@ -8,6 +8,9 @@ import shutil
 import subprocess
 import tempfile
 
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
 MOUNTS = [["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]]
 
 

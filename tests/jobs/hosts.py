@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from harness import engines, program
+from harness import engines, foreign, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
 from jobs.engines import ADD, AND_START, PARENT
@@ -121,11 +121,7 @@ def _run_words(session, command, timeout=60, **more):
     running = session.start(command, timeout=timeout, **more)
     running.await_end(10)
     outcome = running.finish()
-    # What PRRTE says now and then, when it starts a daemon and of the folder that virtual hosts share; what srun says
-    # where the cluster binds no processes.
-    err = re.sub(r"-{70,}\nWe attempted to remove a file.*?\n-{70,}\n *\n?", "", outcome.err, flags=re.S)
-    known = r"\[h\d:\d+\] plm:ssh: Warning: setpgid|srun: cluster configuration lacks support for cpu binding"
-    outcome.err = "".join(line for line in err.splitlines(True) if not re.match(known, line))
+    outcome.err = foreign.remove(outcome.err)
     return outcome
 
 
@@ -490,7 +486,8 @@ def _use_tool(session, hosts, words, env):
     tool = os.path.join(session.prefix, "bin", "fastpath")
     folder = os.path.dirname(engines.Hydra().mpiexec)
     reach = [f"--mpiexec-arg={word}" for word in ("-launcher", "ssh", "-launcher-exec", hosts.rsh)]
-    set_ = [f"PATH={folder}:{os.environ['PATH']}", *(f"{name}={value}" for name, value in env.items())]
+    cache = os.path.join(session.build, "cache")  # of the benchmark program, as in bench.py
+    set_ = [f"PATH={folder}:{os.environ['PATH']}", f"XDG_CACHE_HOME={cache}", *(f"{name}={value}" for name, value in env.items())]
     command = ["env", *set_, tool, *words, *reach, "--host", "h1,h2"]
     running = session.start(hosts.beside("h0", command), timeout=120)
     running.await_end(10)
@@ -678,7 +675,7 @@ def case_timeout(session):
         hosts.rsh = late
         way = AgentsHydra(hosts)
         way.prefix = session.prefix
-        outcome = _run(session, way, 1, [session.binary("ends"), "0", "waits"], options=["--timeout", "2"])
+        outcome = _run(session, way, 1, [session.binary("ends"), "0", "waits"], options=["--timeout", "6"])
     found = re.findall(r"rank (\d) \(process \d+\) waits in MPI_Recv, peer (\d)", outcome.err)
     if sorted(found) != [("0", "1"), ("1", "0")] or outcome.code != 124 or outcome.left:
         return f"exit code {outcome.code}, ranks that wait: {found}", outcome.text()
@@ -853,6 +850,8 @@ def _make(check, kind, *arguments, hosts=3):
 # most between launchers. PRRTE fails now and then by itself (exit code 213, a hang when no rank is left), so that ranks
 # meet under it and no more.
 SHORT = [Hydra, AgentsHydra]
+# What runs with every change, of each engine or of one; the rest runs in its slice.
+EVERY_CHANGE = {"meets", "nests", (AgentsHydra, "programs"), (AgentsHydra, "ends"), (Hydra, "ends")}
 DIFFERS = {"meets", "ends", "nests"}
 
 
@@ -888,6 +887,8 @@ for _kind in ENGINES:
         _cases["nests"] = _make(_nests, _kind)
     for _what, _case in _cases.items():
         _case.long = _is_long(_kind, _what)
+        _case.sliced = _what not in EVERY_CHANGE and (_kind, _what) not in EVERY_CHANGE
+        _case.needs = {"processors": int(_what != "ends")}
         globals()[f"case_{_name}_{_what}"] = _case
 
 
@@ -931,3 +932,10 @@ case_files_on_three = _make(_programs, AgentsHydra, FILES, hosts=4)
 case_files_on_three.long = False
 case_files_together_on_three = _make(_programs, AgentsHydra, ["file_together"], hosts=4)
 case_files_together_on_three.long = True
+
+case_leaving_directly.sliced = True
+
+# They wait: for a host that is silent, for a time limit.
+for _case in (case_silent_host, case_silent_host_directly, case_frozen_host, case_timeout, case_silent_agent,
+              case_input_that_pauses):
+    _case.needs = {"processors": 0}

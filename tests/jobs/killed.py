@@ -8,6 +8,9 @@ import time
 
 from harness.seeds import repeat
 
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
 WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_DISABLE": "cma"},
         {"FASTPATH_DISABLE": "sendi,recvi,direct"}, {"FASTPATH_TRANSPORTS": "tcp"},
         {"FASTPATH_TRANSPORTS": "tcp", "FASTPATH_WAIT": "sleep"}]

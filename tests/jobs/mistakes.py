@@ -62,10 +62,10 @@ MISTAKES = {
     "coll-nonblocking": ([rf"rank \d is in MPI_I?[aA]llreduce at {PLACE}, this rank in MPI_I?[aA]llreduce at "], 16),
     "coll-init": ([rf"rank \d is in MPI_Allreduce(_init)? at {PLACE}, this rank in MPI_Allreduce(_init)? at "], 16),
     "coll-init-nonblocking": ([rf"rank \d is in MPI_(Iallreduce|Allreduce_init) at {PLACE}, this rank in MPI_"], 16),
-    "file-names": ([rf'rank 1: MPI_File_open at {PLACE} opens "/tmp/mistakes.\d+.1", which is another file than rank 0'], 0),
+    "file-names": ([rf'rank 1: MPI_File_open at {PLACE} opens "\S*/mistakes\.1", which is another file than rank 0'], 0),
     "file-calls": ([r"rank \d is in MPI_File_write_(at_)?all at .*, this rank in MPI_File_write_(at_)?all at "], 16),
     "file-sync": ([r"rank \d is in MPI_File_(sync|set_size) at .*, this rank in MPI_File_(sync|set_size) at "], 16),
-    "file-left": ([rf'rank {rank}: MPI_File_close was never called for the file "/tmp/mistakes.\d+.0", opened by '
+    "file-left": ([rf'rank {rank}: MPI_File_close was never called for the file "\S*/mistakes\.0", opened by '
                    rf"MPI_File_open at {PLACE}" for rank in (0, 1)], 0),
     "rma-puts": ([rf"rank 1: MPI_Put at {PLACE} accesses 8 bytes at byte 12 of rank 0 in the window \(ledger\) that MPI_Put at "
                   rf"{PLACE} has accessed too, and nothing orders the two: call MPI_Win_flush"], 0),

@@ -377,6 +377,7 @@ def case_cut_cable(session):
 
 
 case_cut_cable.long = True
+case_cut_cable.needs = {"processors": 0}
 
 
 def case_killed_rank_over_network(session):
@@ -395,3 +396,7 @@ def case_killed_rank_over_network(session):
         if problem or "rank 1" not in outcome.err or "SIGKILL" not in outcome.err:
             return problem or "the report does not name the rank", outcome.text()
     return None
+
+
+# It measures processor time.
+case_no_descriptor_left.needs = {"alone": True}

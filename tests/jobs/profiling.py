@@ -61,7 +61,7 @@ def _source(prototypes):
 
 def _build(session):
     """The library, and its folder."""
-    folder = os.path.join(session.build, "profile")
+    folder = os.path.join(session.folder, "profile")
     os.makedirs(folder, exist_ok=True)
     text, wrapped = _source(_prototypes(session))
     if wrapped < 500:

@@ -185,3 +185,7 @@ def case_unknown(session):
     if outcome.returncode != 1 or "no job 1 of this user runs" not in outcome.stderr:
         return f"exit code {outcome.returncode}", outcome.stderr
     return None if _ps(session, "--wy").returncode == 2 else "an unknown option is taken"
+
+
+# It measures processor time.
+case_quick.needs = {"alone": True}

@@ -8,6 +8,9 @@ import errno
 import json
 import os
 
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
 # Sizes in every run, beside those at which something changes.
 ALWAYS = [0, 1, 47, 48, 49, 100_000, 300_001, 1 << 20]
 # Protocols whose bytes do not go through the ring.
@@ -201,7 +204,7 @@ def case_kernel_refuses(session):
                 yield f"os error {code}" in _reason(_class(report), "cooperative"), True
                 yield COPIES & _protocols(_class(report)), set()
 
-            env = {"FASTPATH_TUNING": tuning, "XDG_CACHE_HOME": "/nowhere"}
+            env = {"FASTPATH_TUNING": tuning, "XDG_CACHE_HOME": os.path.join(session.folder, "missing")}
             problem = _holds(session, env, check, words=[f"deny={code}"])
             quiet = session.mpirun(2, [session.binary("selection"), f"deny={code}", "100000", "1000000"]).finish()
             problem = problem or quiet.problem()
@@ -230,7 +233,7 @@ def case_tuning_file(session):
     """A file that cannot be used gives one warning and the defaults; one that was made here is used, and says so."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
     program = [session.binary("selection"), "8", "40000", "300000"]
-    folder = os.path.join(session.build, "tuning")
+    folder = os.path.join(session.folder, "tuning")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "file")
 
@@ -317,3 +320,7 @@ def case_learnt(session):
     if crowded.problem(quiet=False) or not any(one["messages"] >= 20 and one["ps_per_byte"] > 0 for one in told):
         return f"one processor: {crowded.problem(quiet=False)}, {crowded.err[-500:]}"
     return None
+
+
+# What is learnt of messages depends on how long they take.
+case_learnt.needs = {"alone": True}

@@ -3,6 +3,9 @@ MPI_TEST_SEED=N begins with another seed; a failure names its own, and the progr
 
 from harness.seeds import repeat
 
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
 DISABLED = ["sendi", "recvi", "directed", "immediate-datatype", "cma", "direct", "pipeline", "prefetch", "demote", "recycle",
             "pause", "drain", "adapt", "oversubscription", "resolve-once", "tx-gate", "whole", "repeat", "spin-budget",
             "bulk", "sendi,recvi,directed,immediate-datatype", "cma,direct", "cma,pipeline", "recycle,adapt", "cma,adapt"]

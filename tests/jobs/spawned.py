@@ -80,7 +80,7 @@ def _make_connected(link):
 
 def case_hangs(session):
     """All that wait are named, with the deadlock."""
-    job = session.mpirun(1, [session.binary("spawn_ends"), "hangs"], timeout=3)
+    job = session.mpirun(1, [session.binary("spawn_ends"), "hangs"], timeout=6)
     return _judge(job.finish(), 124, ["deadlock: ", "rank 0 (process", "rank 1 (process", "MPI_COMM_PARENT"])
 
 
@@ -138,3 +138,5 @@ globals()["case_apart_two"] = _make_apart(
 )
 for _link in ("inter", "merged", "window"):
     globals()[f"case_connected_{_link}"] = _make_connected(_link)
+# It waits until its time is over.
+case_hangs.needs = {"processors": 0}

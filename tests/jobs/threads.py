@@ -12,6 +12,9 @@ from harness.seeds import repeat
 from jobs.killed import WAYS, _kill, _rank_of
 from jobs.seccomp import Matrix
 
+# Its jobs have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
 # More ways to wait and to send, each of which moves where threads meet.
 STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,oversubscription"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
             {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_WORKERS": "several"},

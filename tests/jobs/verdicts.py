@@ -114,16 +114,17 @@ def _judge(outcome, verdict, code=124, listed=()):
     return (problem, outcome.text()) if problem else None
 
 
-def _judge_all(session, jobs):
+def _judge_all(session, jobs, timeout=5):
     """Jobs that run at the same time, since each takes its seconds: how, ranks, verdict."""
-    started = [(_start(session, ranks, how), verdict) for how, ranks, verdict in jobs]
+    started = [(_start(session, ranks, how, timeout), verdict) for how, ranks, verdict in jobs]
     answers = [_judge(job.finish(), verdict) for job, verdict in started]
     return next((answer for answer in answers if answer), None)
 
 
 def case_deadlock(session):
     """Each true deadlock is called one, and names who waits for whom."""
-    return _judge_all(session, DEADLOCKS)
+    # Long enough for all of them to start on a busy machine, and to wait for the second that a verdict needs.
+    return _judge_all(session, DEADLOCKS, timeout=8)
 
 
 def case_healthy(session):
@@ -198,3 +199,9 @@ def case_awake(session):
     jobs = [_start(session, 2, "ring", env={"FASTPATH_WAIT": mode}) for mode in ("spin", "yield")]
     answers = [_judge(job.finish(), None, listed=listed) for job in jobs]
     return next((answer for answer in answers if answer), None)
+
+
+# The ranks wait for each other until their time is over.
+for _case in (case_deadlock, case_stopped, case_other_thread, case_threads):
+    _case.needs = {"processors": 0}
+case_healthy.needs = case_awake.needs = {"processors": 2}

@@ -20,6 +20,8 @@ ENDS = {
     "ends_started": (50, ["MPI_Finalize", "rank 0", "MPI_ERR_RMA_SYNC", "started: 0, 1", "window ledger", "call MPI_Win_complete first"]),
     "ends_entered": (0, ["rank 0: MPI_Finalize is called while an epoch by MPI_Win_lock_all is open (window ledger"]),
 }
+# Time limit of jobs that hang, in seconds: a verdict needs waits of a second, and a busy machine starts ranks late.
+WAIT_S = 6
 # What waits for ever, and what is said of it.
 HANGS = {
     "held": ["it holds a lock of rank 0's window memory (window ledger)", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
@@ -47,13 +49,14 @@ def _make(how, code, texts, timeout):
     def case(session):
         return _judge(session.mpirun(2, [session.binary("rma_wrong"), how], timeout=timeout).finish(), code, texts)
 
+    case.needs = {"processors": int(how not in HANGS)}
     return case
 
 
 for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts, 60)
 for _how, _texts in HANGS.items():
-    globals()[f"case_{_how}"] = _make(_how, 124, _texts, 4)
+    globals()[f"case_{_how}"] = _make(_how, 124, _texts, WAIT_S)
 
 
 def case_left(session):
@@ -85,7 +88,7 @@ def case_left(session):
 
 def case_queue(session):
     """Who waits for a lock behind another one waits for that one too, which goes on: that is no deadlock."""
-    outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=4).finish()
+    outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=WAIT_S).finish()
     problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, communicator of the window ledger, a lock of the peer's memory, "])
     return problem or ("a deadlock is named" if "deadlock" in outcome.err else None)
 
@@ -220,3 +223,6 @@ def case_hosts(session):
         if problem:
             return f"{name}: {problem}", outcome.text()
     return None
+
+
+case_queue.needs = {"processors": 0}

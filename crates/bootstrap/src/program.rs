@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn program__is_found_in_path() {
-        let found = find("sh", None, "/nowhere:/bin").unwrap();
+        let found = find("sh", None, "/proc/none:/bin").unwrap();
         assert_eq!(found, Path::new("/bin/sh"));
         let found = find("/bin/sh", None, "").unwrap();
         assert_eq!(found, Path::new("/bin/sh"));
@@ -133,7 +133,7 @@ mod tests {
     fn program__missing_is_127_and_unusable_126() {
         let code = |name: &str| find(name, None, "/bin").unwrap_err().code;
         assert_eq!(code("no-such-program"), 127);
-        assert_eq!(code("/no/such/program"), 127);
+        assert_eq!(code("/proc/none/program"), 127);
         assert_eq!(code("/etc"), 126);
         assert_eq!(code("/etc/passwd"), 126);
     }
@@ -142,7 +142,7 @@ mod tests {
     fn program__with_a_slash_starts_from_the_folder() {
         let found = find("./sh", Some("/bin"), "").unwrap();
         assert_eq!(found, Path::new("/bin/./sh"));
-        let error = find("sh", Some("/bin"), "/nowhere").unwrap_err();
+        let error = find("sh", Some("/bin"), "/proc/none").unwrap_err();
         assert!(error.text.contains("./sh"), "{error}");
     }
 }

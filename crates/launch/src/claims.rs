@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn claims__need_a_folder() {
         let pick = |_: &Others| Ok(Vec::new());
-        let why = claim_processors(Path::new("/no/such/folder"), &pick).unwrap_err();
-        assert!(why.contains("/no/such/folder"), "{why}");
+        let why = claim_processors(Path::new("/proc/none/folder"), &pick).unwrap_err();
+        assert!(why.contains("/proc/none/folder"), "{why}");
     }
 
     #[test]

@@ -79,7 +79,7 @@ mod tests {
         a.wdir = Some("/bin".into());
         assert_eq!(find_program(&a, None).unwrap(), Path::new("/bin/./sh"));
         a.argv = vec!["sh".into()];
-        let e = find_program(&a, Some(OsStr::new("/nowhere"))).unwrap_err();
+        let e = find_program(&a, Some(OsStr::new("/proc/none"))).unwrap_err();
         assert!(e.text.contains("./sh"), "{e}");
     }
 
@@ -87,7 +87,7 @@ mod tests {
     fn wdir__must_be_a_folder() {
         let mut a = app("sh");
         assert!(check_wdir(&a).is_ok());
-        for dir in ["/no/such", "/etc/passwd"] {
+        for dir in ["/proc/none", "/etc/passwd"] {
             a.wdir = Some(dir.into());
             let e = check_wdir(&a).unwrap_err();
             assert_eq!(e.code, 2);

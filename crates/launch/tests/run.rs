@@ -374,9 +374,9 @@ fn mistakes__are_one_clear_line() {
         (&["-n", "1000000", "true"], 2, "at most 8192"),
         (&["-n", "9000000", "true"], 2, "1 to 1048576"),
         (&["--frobnicate", "true"], 2, "unknown option"),
-        (&["-wdir", "/no/such", "true"], 2, "/no/such"),
+        (&["-wdir", "/proc/none", "true"], 2, "/proc/none"),
         (&["no-such-program"], 127, "no-such-program"),
-        (&["/no/such/program"], 127, "/no/such/program"),
+        (&["/proc/none/program"], 127, "/proc/none/program"),
         (&["/etc"], 126, "folder"),
         (&["/etc/passwd"], 126, "not executable"),
         (&["--host", "far", "--engine", "none", "true"], 1, "--engine"),
@@ -399,7 +399,7 @@ fn programs_that_cannot_run__say_why() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (lost, plain) = (make("lost", "#!/no/such/interpreter\n"), make("plain", "echo hi\n"));
+    let (lost, plain) = (make("lost", "#!/proc/none/interpreter\n"), make("plain", "echo hi\n"));
     mpiexec(&["-n", "2", &lost]).run().expect_code(127).expect_stderr("interpreter is missing");
     mpiexec(&["-n", "2", &plain]).run().expect_code(126).expect_stderr("#!");
     // Ranks that run already are ended when a later one cannot be started.

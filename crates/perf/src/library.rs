@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn open__of_a_file_that_is_not_there_says_so() {
-        let Err(e) = ask_version(Path::new("/nonexistent/libmpi_abi.so.1")) else {
+        let Err(e) = ask_version(Path::new("/proc/none/libmpi_abi.so.1")) else {
             panic!("opened a file that is not there");
         };
-        assert!(e.to_string().contains("/nonexistent/libmpi_abi.so.1"), "{e}");
+        assert!(e.to_string().contains("/proc/none/libmpi_abi.so.1"), "{e}");
     }
 
     #[test]

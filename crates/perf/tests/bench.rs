@@ -187,10 +187,10 @@ fn compiler_that_fails__is_shown_with_its_message() {
 #[test]
 fn mpi_that_is_not_there__is_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
-        .args(["bench", "latency", "--mpicc", "/nonexistent/mpicc"])
+        .args(["bench", "latency", "--mpicc", "/proc/none/mpicc"])
         .output()
         .unwrap();
-    assert!(error_of(&output).contains("/nonexistent/mpicc"));
+    assert!(error_of(&output).contains("/proc/none/mpicc"));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn bad_input__is_refused_before_anything_runs() {
         &["latency", "-n", "0"],
         &["latency", "--window", "0"],
         &["latncy"],
-        &["latency", "--json", "/nonexistent/folder/result.json"],
+        &["latency", "--json", "/proc/none/folder/result.json"],
         &[],
     ] {
         error_of(&mpi.bench(arguments));

@@ -244,7 +244,7 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
         (&["--ratio", "2:1"], "--direction both"),
         (&["--direction", "both", "--ratio", "0:1"], "as 2:1"),
         (&["--device", "99:00.0"], "41:00.0"),
-        (&["--html", "/nonexistent/page.html"], "/nonexistent"),
+        (&["--html", "/proc/none/page.html"], "/proc/none"),
         (&["--html", "/dev/full"], "/dev/full"),
     ];
     for (options, expected) in cases {
@@ -258,7 +258,7 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
     let cases: [(&[&str], &str); 4] = [
         (&several, "--device"),
         (&["explain", "lspci", &other], "expected is what `lspci -vv` prints"),
-        (&["explain", "lspci", "/nonexistent"], "/nonexistent"),
+        (&["explain", "lspci", "/proc/none"], "/proc/none"),
         (&["explain", "device", "../etc"], "no name of a device"),
     ];
     for (arguments, expected) in cases {

@@ -124,13 +124,13 @@ fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
     let good = format!("--peer=good={}", folder.add_steady("good", 200).display());
     let dying = folder.add_mpi("dying", "echo 'rank 1 is gone' >&2; exit 9");
     let dying = format!("--peer=dying={}", dying.display());
-    let none = "--peer=none=/nonexistent/mpicc";
+    let none = "--peer=none=/proc/none/mpicc";
     let output = folder.compare(&ours, &[&dying, none, &good]);
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     let (text, said) = (stdout(&output), stderr(&output));
     assert!(text.contains("faster"), "{text}");
     assert!(
-        text.contains("none: not compared: there is no compiler wrapper /nonexistent/mpicc"),
+        text.contains("none: not compared: there is no compiler wrapper /proc/none/mpicc"),
         "{text}"
     );
     assert!(text.contains("dying, latency, 2 ranks: not compared"), "{text}");
@@ -329,7 +329,7 @@ fn stored_results__that_are_none_are_refused() {
     let wrong = folder.0.join("wrong.json");
     fs::write(&wrong, "{\"schema\":\"something\",\"version\":1}").unwrap();
     for (arguments, part) in [
-        (vec![before.as_str(), "/nonexistent.json"], "/nonexistent.json"),
+        (vec![before.as_str(), "/proc/none.json"], "/proc/none.json"),
         (vec![before.as_str(), wrong.to_str().unwrap()], "something"),
         (vec![], "compare what?"),
         (vec![&before, &before, &before], "two results"),

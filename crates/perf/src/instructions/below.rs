@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn sides__are_of_a_packet_and_other_counts_of_a_call() {
-        let (object, address) = ("/nowhere".to_owned(), 16);
+        let (object, address) = ("/proc/none".to_owned(), 16);
         let dump = |name: &str| Dump {
             name: name.to_owned(),
             costs: [((object.clone(), address), SIDE_MESSAGES * CALLS)].into(),

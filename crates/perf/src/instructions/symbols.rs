@@ -184,7 +184,7 @@ mod tests {
             names.push(symbols.find(own, at, "?").1);
         }
         assert!(names.iter().any(|n| n.ends_with("tests::outer")), "{names:?}");
-        assert_eq!(symbols.find("/nowhere", 1, "f"), ("other".into(), "f".into()));
+        assert_eq!(symbols.find("/proc/none", 1, "f"), ("other".into(), "f".into()));
     }
 
     fn load_address(path: &str) -> u64 {

@@ -192,7 +192,7 @@ fn names__that_are_none_or_unknown_are_refused() {
     assert!(!error.contains("veth0"), "{error}");
     let error = read_device(&tree.0, "veth0").unwrap_err().to_string();
     assert!(error.contains("has no PCI address"), "{error}");
-    let error = read_device(Path::new("/nonexistent"), "mlx5_0").unwrap_err();
+    let error = read_device(Path::new("/proc/none"), "mlx5_0").unwrap_err();
     assert!(error.to_string().contains("(none)"), "{error}");
 }
 

@@ -1,0 +1,81 @@
+"""Counts of a run of tests: progress while it runs, a line for each failure, and the records for tests/parts."""
+
+import os
+import sys
+import time
+
+from harness import records
+
+# Seconds between two lines of progress where the output is no terminal.
+PAUSE = 10
+
+
+class Report:
+    """`logs`: the folder with a log of each failure; `repeat`: the command that repeats a test, by its name."""
+
+    def __init__(self, logs, repeat, verbose=False):
+        self.logs, self.repeat, self.verbose = logs, repeat, verbose
+        self.passed = self.failed = self.skipped = 0
+        self.processor_seconds = 0
+        self.own_shm = True
+        self.failures = []
+        self.started = self.shown = time.monotonic()
+        os.makedirs(logs, exist_ok=True)
+
+    def show(self, names):
+        """Shows progress: on a terminal in one line that changes, elsewhere in a line now and then."""
+        now = time.monotonic()
+        done = f"{self.passed} passed, {self.failed} failed, {now - self.started:.0f} s: {', '.join(names)}"
+        if sys.stdout.isatty():
+            print(f"\r\033[K{done[:100]}", end="", flush=True)
+        elif now - self.shown >= PAUSE:
+            self.shown = now
+            print(f"  {done}", flush=True)
+
+    def _print(self, line):
+        if sys.stdout.isatty():
+            print("\r\033[K", end="")
+        print(line, flush=True)
+
+    def note(self, ended):
+        """Counts a test; see harness.schedule.Ended. Its outcome: `problem`, `log`, `skipped`, `own_shm`."""
+        name, outcome = ended.test.name, ended.outcome or {"problem": ended.trouble, "log": "", "skipped": []}
+        self.own_shm &= outcome.get("own_shm", True)
+        self.processor_seconds += ended.processor_seconds
+        if outcome["problem"] is not None:
+            result, self.failed = "failed", self.failed + 1
+            self._note_failure(name, outcome["problem"], f"{outcome['log']}\n{ended.said}")
+        elif outcome["skipped"]:
+            result, self.skipped = "skipped", self.skipped + 1
+        else:
+            result, self.passed = "passed", self.passed + 1
+        for reason in outcome["skipped"]:
+            self._print(f"SKIP {reason}")
+        if self.verbose:
+            self._print(f"{result:7} {ended.seconds:6.1f} s, of a processor {ended.processor_seconds:6.1f} s: {name}")
+        if ended.said and result != "failed":
+            self._print(ended.said.rstrip("\n"))
+        records.record(test=name, seconds=ended.seconds, processor_seconds=ended.processor_seconds, outcome=result,
+                       repeat=self.repeat(name))
+
+    def _note_failure(self, name, problem, log):
+        path = os.path.join(self.logs, name.replace(" ", "_").replace("/", "_") + ".log")
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"{problem}\n{log}")
+        line = f"FAIL {name}: {problem} [{os.path.relpath(path)}]"
+        self.failures.append((line, name))
+        self._print(line)
+
+    def close(self):
+        """Prints all failures once more, each with the command that repeats it, and the counts. Returns the exit code."""
+        if sys.stdout.isatty():
+            print("\r\033[K", end="")
+        if self.failures:
+            print("Failures:")
+        for line, name in self.failures:
+            print(f"  {line}\n    repeat: {self.repeat(name)}")
+        if not self.own_shm:
+            print("note: no test could have a /dev/shm of its own, so that nothing was checked for leftovers there")
+        print(f"in {time.monotonic() - self.started:.0f} s, of processors {self.processor_seconds:.0f} s")
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
+        return 1 if self.failed or not self.passed else 0

@@ -1,0 +1,57 @@
+"""What a test has: the installation, compiled programs of tests/c, jobs, and notes of how it went."""
+
+import os
+import subprocess
+import tempfile
+
+from harness import job, program
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(HERE)
+
+
+class Session:
+    """The state of a run of tests. A test's own process has a copy, so that what it changes is its own."""
+
+    def __init__(self, prefix, everything):
+        self.everything = everything
+        self.prefix = prefix and os.path.abspath(prefix)
+        # Compiled programs, which tests share.
+        self.build = os.path.join(ROOT, "build", "tests")
+        self.skipped = []
+
+    def install(self):
+        """Builds an installation if none was named."""
+        if self.prefix is None:
+            self.prefix = os.path.join(ROOT, "build", "prefix")
+            subprocess.run(["make", "-s", "-C", ROOT, "install", f"PREFIX={self.prefix}"],
+                           check=True, stdout=subprocess.DEVNULL)
+        self.mpiexec = os.path.join(self.prefix, "bin", "mpiexec")
+        self.mpicc = os.path.join(self.prefix, "bin", "mpicc")
+        os.makedirs(self.build, exist_ok=True)
+
+    @property
+    def folder(self):
+        """The test's own temporary folder, which goes with it."""
+        return tempfile.gettempdir()
+
+    def skip(self, name, reason):
+        """Notes that a test, or a part of it, cannot be done here."""
+        self.skipped.append(f"{name}: {reason}")
+
+    def binary(self, name):
+        """A program of tests/c, compiled."""
+        made = program.Program(os.path.join(HERE, "c", name + ".c"))
+        complaint = made.compile(self.mpicc, self.build)
+        if complaint:
+            raise RuntimeError(f"{name}.c does not compile: {complaint}")
+        return made.binary
+
+    def mpirun(self, ranks, words, timeout=60, options=(), **more):
+        """Starts a job of `ranks` ranks; see harness.job.Running."""
+        command = [self.mpiexec, "-n", str(ranks), "--timeout", str(timeout), *options, *words]
+        return job.Running(command, timeout=timeout, **more)
+
+    def start(self, words, timeout=60, **more):
+        """Starts a program that is no job; see harness.job.Running."""
+        return job.Running(words, timeout=timeout, **more)

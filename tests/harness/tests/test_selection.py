@@ -1,0 +1,107 @@
+import json
+import os
+import tempfile
+import unittest
+
+from harness import foreign, program, records
+from harness.slices import CASES, VARIANTS, Slice
+
+SOURCE = "/* A program.\n * test: {words} */\nint main(void) {{ return 0; }}\n"
+
+
+def read(name, words):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, name + ".c")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(SOURCE.format(words=words))
+        return program.Program(path)
+
+
+class Nothing:
+    """A slice without tests."""
+
+    @staticmethod
+    def has_variant(_):
+        return False
+
+
+def names(one, everything=False, slice_=Nothing):
+    return [run[0] for run in one.runs(everything, slice_)]
+
+
+class Slices(unittest.TestCase):
+    def test_slices__together__have_all_once(self):
+        for number, has in ((VARIANTS, Slice.has_variant), (CASES, Slice.has_case)):
+            slices = [Slice(str(i)) for i in range(20 * number)]
+            kinds = {one._number % number: one for one in slices}
+            self.assertEqual(len(kinds), number)
+            for test in map(str, range(100)):
+                self.assertEqual(sum(has(one, test) for one in kinds.values()), 1)
+
+    def test_programs__with_every_slice__are_those_of_all(self):
+        one = read("pt2pt_x", "ranks=1,2,3")
+
+        class Everything:
+            @staticmethod
+            def has_variant(_):
+                return True
+
+        self.assertEqual(names(one, slice_=Everything), names(one, everything=True))
+
+
+class Variants(unittest.TestCase):
+    def test_family__chooses_variants_on_fewest_several_ranks(self):
+        self.assertEqual(names(read("pt2pt_x", "ranks=1,3,4")),
+                         ["pt2pt_x n=1", "pt2pt_x n=3", "pt2pt_x n=4", "pt2pt_x n=3 immediate-off", "pt2pt_x n=3 check"])
+
+    def test_no_family__has_plain_runs_alone(self):
+        self.assertEqual(names(read("other", "ranks=2")), ["other n=2"])
+
+    def test_head_line__adds_variants(self):
+        self.assertIn("other n=2 progress", names(read("other", "ranks=2 variants=progress")))
+
+    def test_variant__equal_to_the_plain_run__is_left_out(self):
+        self.assertNotIn("x n=2 sleep", names(read("x", "ranks=2 env=FASTPATH_WAIT=sleep"), everything=True))
+
+    def test_mistakes__are_not_run_with_check(self):
+        self.assertNotIn("pt2pt_x n=2 check", names(read("pt2pt_x", "ranks=2 mistakes=yes"), everything=True))
+
+    def test_needs__are_the_ranks_unless_it_says_more(self):
+        self.assertEqual(read("x", "ranks=4").needs(4), {"processors": 4})
+        self.assertEqual(read("x", "ranks=4 needs=0").needs(4), {"processors": 0})
+        self.assertEqual(read("x", "ranks=4 needs=machine").needs(4), {"processors": 4, "alone": True})
+
+    def test_unknown_variant__is_refused(self):
+        with self.assertRaises(ValueError):
+            read("x", "variants=nonsense")
+
+
+class Records(unittest.TestCase):
+    def test_read__knows_each_form(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ[records.FOLDER] = folder
+            records.record(test="ours", seconds=1.5, outcome="passed")
+            del os.environ[records.FOLDER]
+            lines = [{"type": "suite", "event": "started"}, {"type": "test", "event": "started", "name": "a::b"},
+                     {"type": "test", "event": "failed", "name": "a::b", "exec_time": 2.5}]
+            with open(os.path.join(folder, "libtest.json"), "w", encoding="utf-8") as file:
+                file.write("".join(json.dumps(line) + "\n" for line in lines) + "no JSON\n")
+            os.mkdir(os.path.join(folder, "within"))
+            with open(os.path.join(folder, "within", "junit.xml"), "w", encoding="utf-8") as file:
+                file.write('<testsuites><testsuite name="crate"><testcase name="m::t" classname="crate" time="0.25"/>'
+                           '<testcase name="u" classname="crate" time="3"><failure/></testcase></testsuite></testsuites>')
+            found = sorted((one["test"], one["seconds"], one["outcome"]) for one in records.read(folder))
+        self.assertEqual(found, [("a::b", 2.5, "failed"), ("crate m::t", 0.25, "passed"), ("crate u", 3.0, "failed"),
+                                 ("ours", 1.5, "passed")])
+
+
+class Foreign(unittest.TestCase):
+    HYDRA = "[mpiexec@h1] HYDU_sock_write (lib/utils/sock.c:250): write error (Bad file descriptor)\n"
+
+    def test_lines_of_launchers__are_removed(self):
+        self.assertEqual(foreign.remove(f"ours\n{self.HYDRA}srun: cluster configuration lacks support for cpu binding\n"), "ours\n")
+
+    def test_other_lines__stay(self):
+        for line in (self.HYDRA.replace("Bad file descriptor", "No space left on device"), "fastpath: " + self.HYDRA,
+                     "[mpiexec@h1] HYDU_sock_read (lib/utils/sock.c:200): read error (Bad file descriptor)\n"):
+            self.assertEqual(foreign.remove(line), line)
