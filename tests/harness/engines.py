@@ -4,6 +4,7 @@ from Debian."""
 import glob
 import os
 import shutil
+import subprocess
 import sys
 import time
 

@@ -94,7 +94,8 @@ class Suite:
     def need(self, package, is_there):
         """Installs a package of Debian that is missing. Builds that follow depend on its version."""
         self.install(package, is_there)
-        self.needed += self.must(["dpkg-query", "-W", package], f"{package} is needed").split()
+        code, printed = self.call(["dpkg-query", "-W", package])
+        self.needed += printed.split() if code == 0 else []  # from elsewhere than Debian
 
     def install(self, package, is_there):
         """Installs a package of Debian that is missing."""
