@@ -41,6 +41,9 @@ def case_result_on_one_screen(session):
     return None if right and os.path.exists(os.path.join(folder, "latency.html")) else (f"{len(lines)} lines, too wide: {wide}", outcome.text())
 
 
+case_result_on_one_screen.needs = {"processors": 2}
+
+
 def case_failure_of_a_step_ends_it(session):
     """The program's output and the exit code are there, and nothing is measured."""
     folder = os.path.join(session.build, "demo-fails")
@@ -99,3 +102,7 @@ def case_progress_shows_errors_whole(session):
     right = outcome.code == 101 and text.endswith(error) and "exit code 101\nprinted\n" in text and not outcome.left
     right = right and "Compiling" not in text and "Building" not in text
     return None if right else outcome.text()
+
+
+for _case in (case_progress_is_one_line_on_a_terminal, case_progress_is_few_lines_elsewhere, case_progress_shows_errors_whole):
+    _case.needs = {"processors": 0}
