@@ -1,4 +1,4 @@
-/* test: ranks=3,4,5,8 timeout=120
+/* test: ranks=3,4,5,8 timeout=120 mistakes=yes
    Long allreduce and allgather calls of ranks that share processors go through memory that all of them map: lengths
    around its size, operands in any form, many communicators at once, and one after the other. */
 #include "coll_check.h"

@@ -155,7 +155,10 @@ def case_stopped(session):
 
 def case_spawned_alone(session):
     """A process without a launcher spawns: what it has started is all gone with it. A program that is not there is named."""
-    outcome = session.start([session.binary("spawn_basic")]).finish()
+    running = session.start([session.binary("spawn_basic")])
+    # The launchers of what it has spawned end by its end, and so a moment later.
+    running.await_end(10)
+    outcome = running.finish()
     if problem := outcome.problem():
         return problem, outcome.text()
     missing = session.start([session.binary("two_jobs"), "missing"]).finish()
