@@ -278,7 +278,7 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
         job.command.output().unwrap().status.code()
     };
     assert_eq!(code(&["--nosuch"]), Some(2));
-    assert_eq!(code(&["-n", "1", "/nonexistent/program"]), Some(127));
+    assert_eq!(code(&["-n", "1", "/proc/none/program"]), Some(127));
     assert_eq!(code(&["-x", "NO_SUCH_VARIABLE", "-disable-auto-cleanup", "true"]), Some(0));
     assert_eq!(code(&["--do-not-launch", "true"]), Some(0));
     for option in ["--help", "--version"] {
@@ -292,7 +292,7 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
 
 #[test]
 fn names__with_control_characters__forge_no_line_and_command_no_terminal() {
-    let name = "/nonexistent/a\nmpiexec: rank 7 has won\u{1b}[2J";
+    let name = "/proc/none/a\nmpiexec: rank 7 has won\u{1b}[2J";
     let shown = r"a\nmpiexec: rank 7 has won\u{1b}[2J";
     let no_such: &[&[&str]] = &[
         &["-n", "1", name],

@@ -288,13 +288,13 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let command = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fastpath"));
-        command.args(words).env("FASTPATH_TUNING", "/nonexistent/file");
+        command.args(words).env("FASTPATH_TUNING", "/proc/none/file");
         command
     };
     for (words, code) in [
         (&["bench", "nosuch"][..], 1),
         (&["ps", "999999999"], 1),
-        (&["compare", "/nonexistent/a", "/nonexistent/b"], 2),
+        (&["compare", "/proc/none/a", "/proc/none/b"], 2),
         (&["--nosuch"], 2),
         (&["info", "--protocols"], 0),
     ] {
@@ -320,7 +320,7 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
 
 #[test]
 fn error__of_several_lines__has_one_that_begins_as_the_tool_begins_its_own() {
-    let output = run(&["compare", "/nonexistent/a\nfastpath: all is well\u{1b}[2J", "b"], &[]);
+    let output = run(&["compare", "/proc/none/a\nfastpath: all is well\u{1b}[2J", "b"], &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.lines().filter(|line| line.starts_with("fastpath: ")).count(), 1, "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");

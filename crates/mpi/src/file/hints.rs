@@ -1,8 +1,8 @@
 //! Hints of files (MPI 5.0, section 14.2.8): those of the standard, and the `romio_` ones that programs set.
 //!
 //! A hint with a valid value is kept, and returned by `MPI_File_get_info`; others are ignored. Those about permissions,
-//! collective buffering, data sieving and stripes are acted on, and returned with the value in use. Those of the file that
-//! `ROMIO_HINTS` names hold for every file that is opened, unless the program gives the same hint.
+//! collective buffering, data sieving and stripes are acted on, and returned with the value in use. Hints in the file
+//! that `ROMIO_HINTS` names hold for every file that is opened, unless the program gives the same hint.
 
 use crate::info::Info;
 use fastpath_base::stored::read_file;
