@@ -335,7 +335,7 @@ mod tests {
         let named = std::thread::Builder::new().name("a\u{7}b".to_owned());
         let look = move || {
             let thread = fastpath_base::topology::thread_number();
-            assert_eq!(name_thread(pid, own, thread), format!("thread {thread} \"a?b\""));
+            assert_eq!(name_thread(pid, own, thread), format!(r#"thread {thread} "a\u{{7}}b""#));
         };
         named.spawn(look).unwrap().join().unwrap();
     }
