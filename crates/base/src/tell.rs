@@ -22,8 +22,8 @@ pub fn lines(text: &str) {
     write(&escape_lines(text));
 }
 
-/// In one piece: several processes often share a standard error, and their lines would mix. Not by `eprint!`, which
-/// panics where nothing can be written.
+/// Writes `text` with one call, so that lines of processes that share a standard error do not mix. `eprint!` would
+/// panic if the write fails.
 fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::Receiver;
 
-/// Most bytes that one call reads.
+/// Largest read, in bytes.
 const PIECE: usize = 64 << 10;
 /// With this much waiting for the slowest reader, nothing more is read.
 const MOST_WAITING: usize = 16 << 20;
@@ -223,7 +223,7 @@ impl Forward {
         if !self.is_hungry() || !poll::is_readable(input) {
             return;
         }
-        // Not by way of the stack, which may be limited to less (`ulimit -s`).
+        // Read into the heap: the stack can be smaller than a piece (`ulimit -s`).
         let filled = self.waiting.len();
         self.waiting.resize(filled + PIECE, 0);
         let mut got = 0;

@@ -61,7 +61,7 @@ fn main() {
     std::process::exit(code);
 }
 
-/// Prints to standard output; returns the exit code. A reader that has closed the pipe is no failure.
+/// Prints to standard output and returns the exit code. A closed pipe is not an error.
 fn print_text(text: &str) -> i32 {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -234,8 +234,8 @@ pub struct Outputs<'a> {
     buffer: Vec<u8>,
 }
 
-/// After so many milliseconds a line without its end is passed on to a terminal, and to anything else: lines of several
-/// ranks may then share one, which a person at a terminal minds less than a prompt that comes late.
+/// Time, in milliseconds, after which a line without a newline is passed on: to a terminal, and to a pipe or a file.
+/// Lines of several ranks can then share one. At a terminal that is a smaller fault than a late prompt.
 const PROMPT_MS: [u64; 2] = [50, 200];
 
 impl<'a> Outputs<'a> {
@@ -468,7 +468,7 @@ impl<'a> Outputs<'a> {
         })
     }
 
-    /// Puts lines of the launcher's own among those of standard error; names in them were escaped.
+    /// Prints lines of the launcher to standard error, between those of the ranks. Control characters are escaped.
     pub fn say(&mut self, text: &str) {
         let sink = &mut self.sinks[self.sink_of[1]];
         sink.queue.extend_from_slice(escape_lines(text).as_bytes());

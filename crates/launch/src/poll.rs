@@ -133,7 +133,7 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     wait_readable(fd, Some(0))
 }
 
-/// Waits until there is something to read, or the end to be met. `limit_ms`: for at most this time; None: for any.
+/// Waits until `fd` has data or has reached its end. `limit_ms` is the longest wait; None waits without a limit.
 pub fn wait_readable(fd: BorrowedFd<'_>, limit_ms: Option<u64>) -> bool {
     wait_for(fd, libc::POLLIN, limit_ms)
 }

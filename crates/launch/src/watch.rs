@@ -50,9 +50,9 @@ const OTHERS_SPEAK: Duration = Duration::from_millis(300);
 const LOOK_MS: u64 = 500;
 /// Between the polite signal and the other one; together with the time below well under 2 s.
 const KILL_AFTER: Duration = Duration::from_millis(900);
-/// How long ranks may go on after SIGTERM or SIGHUP, unless `--kill-after` says otherwise.
+/// Default of `--kill-after`: grace period of the ranks after SIGTERM or SIGHUP.
 const KILL_GRACE: Duration = Duration::from_secs(10);
-/// After this time ranks that still run after Ctrl-C are worth a line about the second one.
+/// Time from Ctrl-C to the hint that a second one kills, if ranks still run.
 const HINT_AFTER: Duration = Duration::from_millis(500);
 /// How long the others may go on when a rank has finalized MPI and then returned a failure:
 /// they are most likely about to end by themselves.
@@ -147,9 +147,9 @@ pub struct State {
     /// The signal that asks for the end of the job, its description, and how often it came.
     interrupted: Option<(i32, String)>,
     interrupts: u32,
-    /// When ranks that have not ended because of it are killed.
+    /// Time at which ranks that are still running are killed.
     grace_ends_at: Option<Instant>,
-    /// When it is said that another one kills them.
+    /// Time at which the hint about a second signal is printed.
     hint_at: Option<Instant>,
 }
 
@@ -277,7 +277,7 @@ impl Watch<'_> {
             if let Some((signal, text)) = state.interrupted.take() {
                 let mut ending = end_now(128 + signal, text);
                 if has_grace(signal) {
-                    // The others were asked as well, and have their time.
+                    // All ranks got the signal. Each has the whole grace period.
                     ending.terminate_at = None;
                 }
                 state.ending = Some(ending);
@@ -349,7 +349,7 @@ impl Watch<'_> {
         Some(self.spec.kill_after.unwrap_or(KILL_GRACE)).filter(|grace| !grace.is_zero())
     }
 
-    /// Kills the ranks that have had their time after SIGTERM or SIGHUP.
+    /// Kills the ranks that are still running after the grace period.
     fn kill_late(&mut self, state: &mut State) {
         state.grace_ends_at = None;
         let list = self.ranks.list().iter().enumerate();
@@ -493,8 +493,8 @@ pub fn end_now(code: i32, text: String) -> Ending {
     Ending { ranks: None, code, text, terminate_at, kill_at: None, asked_for: None }
 }
 
-/// Whether ranks are killed some time after this signal: those at a terminal are for programs that handle them, such as
-/// debuggers and interpreters, and a person can send another one.
+/// Whether a grace period begins with this signal. None begins with Ctrl-C: debuggers and interpreters handle it, and a
+/// user can send a second one.
 fn has_grace(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGHUP)
 }

@@ -163,7 +163,7 @@ fn terminate__ends_the_job() {
 fn terminate__that_ranks_ignore__kills_them_after_the_grace() {
     let script = "trap '' $0; echo ready; while :; do sleep 0.01; done";
     for (signal, name) in [(libc::SIGTERM, "TERM"), (libc::SIGHUP, "HUP")] {
-        // The rank between the two ends of it, at once.
+        // The middle rank ends at the signal; the two others ignore it.
         let ends = ["echo ready; while :; do sleep 0.01; done", "none"];
         let words = ["--kill-after", "0.05", "-n", "1", "sh", "-c", script, name, ":", "-n", "1"];
         let words = [&words[..], &["sh", "-c"], &ends, &[":", "sh", "-c", script, name]].concat();
@@ -199,7 +199,7 @@ fn terminate__without_a_grace__leaves_ranks_their_time() {
 #[test]
 fn interrupt__that_ranks_outlive__is_followed_by_what_a_second_one_does() {
     let script = "trap '' INT; echo ready; while :; do sleep 0.01; done";
-    // Ranks that ignore Ctrl-C for good reasons are not killed because of it.
+    // Ranks that ignore Ctrl-C are not killed: no grace period begins.
     let words = ["--kill-after", "0.01", "-n", "2", "sh", "-c", script];
     let mut running = mpiexec(&words).start();
     running.read_until("ready");

@@ -310,7 +310,7 @@ fn names__with_control_characters__forge_no_line_and_command_no_terminal() {
         assert!(o.stderr.lines().all(|line| !line.contains(char::is_control)), "{o:?}");
         assert!(!o.stderr.contains("\nmpiexec: rank 7"), "{o:?}");
     }
-    // That of a rank that fails.
+    // The name of a program that fails.
     let folder = std::env::temp_dir().join(format!("fastpath-names-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let program = folder.join("a\nmpiexec: rank 7 has won\u{1b}[2J");

@@ -38,8 +38,8 @@ struct Info {
 
 impl Error {
     /// An error of `code` (an `MPI_ERR_*` class or a code made by `MPI_Add_error_code`).
-    /// `message` says the cause and what to do, without the name of the MPI call. It is one line: control characters
-    /// of names in it are escaped.
+    /// `message` gives the cause and the remedy, without the name of the MPI call. Control characters in it are
+    /// escaped, so that it stays one line.
     #[cold]
     #[inline(never)]
     pub fn new(code: i32, message: impl Into<String>) -> Self {

@@ -254,13 +254,13 @@ impl Surroundings for ThisNode {
     }
 }
 
-/// How long a named pipe may be without a writer, in milliseconds.
+/// Longest wait for the first writer of a named pipe, in milliseconds.
 const WRITER_WAIT_MS: u64 = 5000;
-/// Most bytes of a list of hosts or programs.
+/// Largest list of hosts or programs, in bytes.
 const LONGEST: usize = 16 << 20;
 
-/// The bytes of a file that was opened without blocking. A pipe is read until its writers have closed it; the first of
-/// them must come within `writer_wait_ms`.
+/// Reads a file that was opened without blocking. A pipe is read until all writers have closed it. The first writer
+/// must open it within `writer_wait_ms`.
 fn read_text(file: &File, writer_wait_ms: u64) -> io::Result<Vec<u8>> {
     let mut awaits_writer = file.metadata()?.file_type().is_fifo();
     let mut text = Vec::new();
@@ -278,7 +278,7 @@ fn read_text(file: &File, writer_wait_ms: u64) -> io::Result<Vec<u8>> {
                 awaits_writer = false;
                 text.extend_from_slice(&piece[..length]);
             }
-            // There is a writer.
+            // A writer has opened the pipe.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 awaits_writer = false;
                 poll::wait_readable(file.as_fd(), None);

@@ -23,7 +23,7 @@ pub struct JobSpec {
     pub stdin: Stdin,
     /// End the job after this time.
     pub timeout: Option<Duration>,
-    /// `--kill-after`: time that ranks have to end after SIGTERM or SIGHUP; zero: any time. None: the default.
+    /// `--kill-after`: grace period of the ranks after SIGTERM or SIGHUP. Zero: no limit. None: the default.
     pub kill_after: Option<Duration>,
     /// Where the ranks run.
     pub placement: Placement,

@@ -34,7 +34,7 @@ pub fn parse_ranks(text: &str) -> Option<usize> {
 /// Seconds, with a fraction if wanted, but not zero.
 ///
 /// # Errors
-/// It is no number of seconds.
+/// [`UsageError`] if the value is not a number of seconds in this range.
 pub fn read_timeout(given: &Given) -> Result<Duration, UsageError> {
     parse_seconds(given, |s| s > 0.0)
 }
@@ -42,7 +42,7 @@ pub fn read_timeout(given: &Given) -> Result<Duration, UsageError> {
 /// Seconds, with a fraction if wanted.
 ///
 /// # Errors
-/// It is no number of seconds.
+/// [`UsageError`] if the value is not a number of seconds in this range.
 pub fn read_seconds(given: &Given) -> Result<Duration, UsageError> {
     parse_seconds(given, |s| s >= 0.0)
 }

@@ -175,8 +175,8 @@ impl File {
     /// `MPI_File_set_view`: both file pointers are at 0 then.
     ///
     /// # Errors
-    /// The same class on all ranks: `MPI_ERR_ARG` for a wrong displacement, `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types
-    /// that make no view, `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
+    /// All ranks return one class: `MPI_ERR_ARG` for a wrong displacement, `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types
+    /// that cannot form a view, `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
     pub fn set_view(
         &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str, given: Result<Vec<(String, String)>>,
