@@ -400,6 +400,33 @@ def case_run_that_is_interrupted(session):
     return None if right else f"kept {variants}, missing {report['missing']}"
 
 
+def case_file_has_no_name(session):
+    """While files are measured, no file has a name: a run that is killed leaves nothing, and a link that another user has
+    put in the place of the file is not followed."""
+    folder = tempfile.mkdtemp()
+    precious = os.path.join(folder, "precious")
+    with open(precious, "w", encoding="utf-8") as file:
+        file.write("precious")
+    running = _start(session, folder, ["file-write", "--sizes", "4K,64K", "--duration", "1s", "--no-floor"])
+    try:
+        last = running.process.pid
+        for pid in range(last, last + 4000):
+            os.symlink(precious, os.path.join(running.tmp, f"fastpath-bench.{pid}"))
+        _wait_for(lambda: re.search(r"^ +4(096|K| KiB) ", _read_so_far(running), re.MULTILINE), 60, "a first case")
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.kill_all()
+        names = [name for name in os.listdir(running.tmp) if not os.path.islink(os.path.join(running.tmp, name))]
+        running.finish()
+        with open(precious, "rb") as file:
+            held = file.read()
+    finally:
+        running.kill_all()
+        shutil.rmtree(folder)
+    if held != b"precious":
+        return f"a link was followed: its file holds {len(held)} bytes"
+    return f"left behind: {names}" if names else None
+
+
 def case_rank_that_dies(session):
     """A rank is killed in the middle: what was measured is kept, its end is named, the exit code says so."""
     folder = tempfile.mkdtemp()

@@ -135,14 +135,33 @@ pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".{}", std::process::id()));
-    let mut file = File::create_new(&fresh)?;
+    let (fresh, mut file) = create_beside(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&fresh, path));
     if written.is_err() {
         let _ = fs::remove_file(&fresh);
     }
     written
+}
+
+/// How many names [`create_beside`] tries.
+const NAMES: u32 = 100;
+
+/// Makes a file beside another one, which it is to replace. It is a new one in any case: what others have put in its
+/// place, such as a link to a file of theirs, is left alone.
+///
+/// # Errors
+/// The folder is not there or may not be written.
+pub fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}-{number}.part", std::process::id()));
+        let fresh = PathBuf::from(name);
+        match File::create_new(&fresh) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < NAMES => number += 1,
+            made => return made.map(|file| (fresh, file)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -158,6 +177,24 @@ mod tests {
         let arm = "processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n";
         assert_eq!(find_processor(arm), "0x41 8 0xd0c");
         assert_eq!(find_processor(""), "unknown");
+    }
+
+    #[test]
+    fn write_file__follows_no_link_that_others_have_put_in_its_way() {
+        let folder = std::env::temp_dir().join(format!("fastpath-beside-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (path, other) = (folder.join("result"), folder.join("other"));
+        fs::write(&other, "precious").unwrap();
+        let (name, file) = create_beside(&path).unwrap();
+        drop(file);
+        fs::remove_file(&name).unwrap();
+        std::os::unix::fs::symlink(&other, &name).unwrap();
+        write_file(&path, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        fs::remove_file(&name).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing else is left");
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

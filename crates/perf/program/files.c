@@ -1,10 +1,13 @@
 /* Files: what each rank writes and reads, alone and together, beside the system's calls on the same bytes.
  *
- * The file lies in $TMPDIR, or /tmp, and is written again and again: it is in memory, not on a device. */
+ * The file lies in a folder of its own in $TMPDIR, or /tmp, and is written again and again: it is in memory, not on a
+ * device. On one host it has lost its name before anything is written, so that a run that is killed leaves nothing. */
 #include "bench.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,8 @@ static const char *const reads[] = {"pread", VIEWS};
 
 static MPI_File file = MPI_FILE_NULL;
 static int descriptor = -1;
-static char path[512];
+/* The folder, and the file in it; empty where there is none. */
+static char folder[512], path[520];
 
 /* What the file is to its ranks: rows in turn (1), or a plane or a cube of blocks; 0: a piece of each. */
 static int dimensions_of(const struct bench_case *c) {
@@ -86,15 +90,68 @@ static MPI_Offset own_offset(const struct bench_case *c) {
     return dimensions_of(c) ? 0 : (MPI_Offset)c->member * (MPI_Offset)c->bytes;
 }
 
-static int prepare_file(struct bench_case *c) {
-    const char *folder = getenv("TMPDIR");
-    long job = (long)getpid();
-    c->operation = name_calls(c, is_write(c));
-    MPI_Bcast(&job, 1, MPI_LONG, 0, c->members);
-    snprintf(path, sizeof path, "%s/fastpath-bench.%ld", folder && *folder ? folder : "/tmp", job);
+/* Requests to end wait while the file has a name. */
+static void hold_signals(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int *s = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, 0}; *s; s++) sigaddset(&set, *s);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* Makes a folder that no other user can enter, of a name that none can foresee. */
+static bool make_folder(struct bench_case *c) {
+    const char *where = getenv("TMPDIR");
+    if (c->member == 0) {
+        int length = snprintf(folder, sizeof folder, "%s/fastpath-bench.XXXXXX", where && *where ? where : "/tmp");
+        if (length >= (int)sizeof folder || !mkdtemp(folder)) folder[0] = 0;
+    }
+    MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, c->members);
+    snprintf(path, sizeof path, "%s/file", folder);
+    return folder[0] != 0;
+}
+
+/* Removes the folder with the file, and with what an MPI keeps shared pointers in. */
+static void remove_folder(void) {
+    DIR *list = opendir(folder);
+    if (!list) return;
+    for (struct dirent *entry; (entry = readdir(list));) unlinkat(dirfd(list), entry->d_name, 0);
+    closedir(list);
+    if (rmdir(folder) == 0) folder[0] = 0;
+}
+
+/* Whether all members share a host: on others, a file without a name would be gone. */
+static bool is_one_host(struct bench_case *c) {
+    MPI_Comm here;
+    int size = 0;
+    MPI_Comm_split_type(c->members, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &size);
+    MPI_Comm_free(&here);
+    return size == c->member_count;
+}
+
+/* Opens the file by MPI and by the system. */
+static int open_file(struct bench_case *c) {
+    MPI_Offset at;
     c->failed = "MPI_File_open";
-    int code = MPI_File_open(c->members, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
-                             MPI_INFO_NULL, &file);
+    int code = MPI_File_open(c->members, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    if (code != MPI_SUCCESS) return code;
+    descriptor = open(path, O_RDWR | O_CLOEXEC);
+    /* Some keep the shared pointer in another file, which is made and opened when it is used. */
+    if (c->variant_index == SHARED) MPI_File_get_position_shared(file, &at);
+    return code;
+}
+
+static int prepare_file(struct bench_case *c) {
+    bool one_host = is_one_host(c);
+    c->operation = name_calls(c, is_write(c));
+    c->failed = "mkdtemp in $TMPDIR";
+    if (c->member == 0) hold_signals(SIG_BLOCK);
+    int code = make_folder(c) ? open_file(c) : MPI_ERR_ACCESS;
+    MPI_Barrier(c->members);
+    if (c->member == 0) {
+        if (folder[0] && (one_host || code != MPI_SUCCESS)) remove_folder();
+        hold_signals(SIG_UNBLOCK);
+    }
     if (code != MPI_SUCCESS) return code;
     fill_pattern(c->send, c->bytes, (unsigned)c->member);
     c->failed = "MPI_File_set_view";
@@ -102,16 +159,14 @@ static int prepare_file(struct bench_case *c) {
     code = dimensions_of(c) && c->bytes ? set_blocks(c, dimensions_of(c)) : MPI_SUCCESS;
     if (code != MPI_SUCCESS) return code;
     c->failed = "MPI_File_write_at_all";
-    code = MPI_File_write_at_all(file, own_offset(c), c->send, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
-    descriptor = open(path, O_RDWR | O_CLOEXEC);
-    return code;
+    return MPI_File_write_at_all(file, own_offset(c), c->send, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
 }
 
 static void finish_file(struct bench_case *c) {
-    (void)c;
     if (descriptor >= 0) close(descriptor);
     descriptor = -1;
     MPI_File_close(&file);
+    if (c->member == 0 && folder[0]) remove_folder();
 }
 
 /* All of it, by as many calls as the system takes. */

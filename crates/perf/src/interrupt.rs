@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{AtomicI32, Ordering};
+use std::process::Child;
 
 /// The signal that was seen; 0: none.
 static SEEN: AtomicI32 = AtomicI32::new(0);
@@ -33,6 +34,12 @@ pub fn keep_results() {
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
+}
+
+/// Asks a child that has not been waited for to end.
+pub fn end(child: &Child) {
+    // SAFETY: a signal; touches no memory.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
 /// The signal by which this program was asked to end.

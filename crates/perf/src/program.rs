@@ -23,6 +23,7 @@ use crate::record::{Case, Clock, Missing};
 pub use event::parse_event;
 pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION};
 pub use job::RunError;
+pub(crate) use job::await_end;
 pub use selection::{Learnt, Selection, VARIABLE};
 
 /// The program, compiled for one MPI library.

@@ -1,8 +1,12 @@
 //! A job of two ranks, one of them under callgrind, in a folder that is removed afterwards.
 
 use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use fastpath_base::sync::{AtomicU64, Ordering};
@@ -10,23 +14,34 @@ use fastpath_base::sync::{AtomicU64, Ordering};
 use super::callgrind::{self, Dump};
 use crate::bench::find_command;
 use crate::compare::peers::Peer;
+use crate::interrupt;
+use crate::program::await_end;
 
-/// A folder that goes when it is dropped.
+/// How many names a folder may have.
+const NAMES: u32 = 1000;
+const NO_FOLDER: &str = "no scratch folder";
+
+/// A folder that goes when it is dropped; requests to end this program wait until then.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// A new one, only for this process.
+    /// A new one, which other users can neither write to nor have put there.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn make() -> Result<Scratch> {
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("fastpath-instructions-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).context("no scratch folder")?;
-        Ok(Scratch(path))
+        interrupt::keep_results();
+        for _ in 0..NAMES {
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let name = format!("fastpath-instructions-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Scratch(path)).context(NO_FOLDER),
+            }
+        }
+        bail!("{NO_FOLDER}: all names are taken")
     }
 }
 
@@ -48,8 +63,7 @@ pub fn find_valgrind() -> Result<PathBuf> {
 
 /// What a command said, if it failed.
 pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
-    let output =
-        command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {what}"))?;
+    let output = finish_or_end(command).with_context(|| format!("cannot run {what}"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -63,6 +77,39 @@ pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
         output.status
     )
 }
+
+/// Runs a command to its end, which comes sooner if this program is asked to end.
+fn finish_or_end(command: &mut Command) -> io::Result<Output> {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<&mut dyn Read>| {
+        let mut text = Vec::new();
+        // What came before an error is as good as all.
+        let _ = pipe.map(|pipe| pipe.read_to_end(&mut text));
+        text
+    };
+    thread::scope(|scope| {
+        let stdout = scope.spawn(move || read(out.as_mut().map(|pipe| pipe as &mut dyn Read)));
+        let stderr = scope.spawn(move || read(err.as_mut().map(|pipe| pipe as &mut dyn Read)));
+        let mut is_told = false;
+        let status = loop {
+            if let Some(status) = await_end(&mut child, LOOK)? {
+                break status;
+            }
+            if !is_told && interrupt::find_request().is_some() {
+                is_told = true;
+                interrupt::end(&child);
+            }
+        };
+        let text =
+            |reader: thread::ScopedJoinHandle<'_, Vec<u8>>| reader.join().unwrap_or_default();
+        Ok(Output { status, stdout: text(stdout), stderr: text(stderr) })
+    })
+}
+
+/// How soon a request to end this program ends what it runs.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs `program` as two ranks; callgrind watches the one of number `watched`. The dumps, in the
 /// order in which they were made.

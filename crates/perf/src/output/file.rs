@@ -1,12 +1,12 @@
 //! A file that holds a result in the end or is as it was: written beside its place and moved there.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result};
+use fastpath_base::stored::create_beside;
 
 /// Where a result will be written.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ enum OutputPlace {
     Standard,
     /// What is no regular file: a pipe, a device.
     Special(File),
-    /// A file, written beside its place under this name first.
-    Regular(PathBuf),
+    /// A file, written beside its place first.
+    Regular,
 }
 
 /// Results that files wait for.
@@ -79,13 +79,10 @@ impl Target {
             let file = OpenOptions::new().write(true).open(path).with_context(failed)?;
             OutputPlace::Special(file)
         } else {
-            let mut name: OsString = path.as_os_str().to_owned();
-            name.push(format!(".{}.part", std::process::id()));
-            let part = PathBuf::from(name);
+            let (part, _) = create_beside(path).with_context(failed)?;
             // It is made again for the result: one that is killed meanwhile leaves nothing.
-            File::create(&part).with_context(failed)?;
             fs::remove_file(&part).with_context(failed)?;
-            OutputPlace::Regular(part)
+            OutputPlace::Regular
         };
         Ok(Target { path: path.to_owned(), place, _awaited: Awaited::begin() })
     }
@@ -100,15 +97,17 @@ impl Target {
     /// # Errors
     /// No room, or the place cannot be written; the file then is as it was.
     pub fn save(&self, text: &str) -> Result<()> {
-        let OutputPlace::Regular(part) = &self.place else {
+        let OutputPlace::Regular = &self.place else {
             return Ok(());
         };
-        let written = write_part(part, text).and_then(|()| fs::rename(part, &self.path));
+        let failed = || describe_failure(&self.path);
+        let (part, file) = create_beside(&self.path).with_context(failed)?;
+        let written = write_part(file, text).and_then(|()| fs::rename(&part, &self.path));
         if written.is_err() {
             // Nothing can be done about a file that cannot be removed.
-            let _ = fs::remove_file(part);
+            let _ = fs::remove_file(&part);
         }
-        written.with_context(|| describe_failure(&self.path))
+        written.with_context(failed)
     }
 
     /// Writes the result and moves it to its place. A reader of the standard output that has seen enough is
@@ -123,7 +122,7 @@ impl Target {
                 let written = file.write_all(text.as_bytes());
                 written.with_context(|| describe_failure(&self.path))
             }
-            OutputPlace::Regular(_) => self.save(text),
+            OutputPlace::Regular => self.save(text),
         }
     }
 }
@@ -132,8 +131,7 @@ fn describe_failure(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-fn write_part(part: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(part)?;
+fn write_part(mut file: File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     // A full disk may say so only here.
     file.sync_all()

@@ -231,8 +231,7 @@ fn watch(
 
 /// Ends the launcher: first so that it can end its ranks, then for certain.
 fn end(child: &mut Child) -> io::Result<()> {
-    // SAFETY: a signal to a child that has not been waited for; touches no memory.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    interrupt::end(child);
     if await_end(child, Duration::from_secs(5))?.is_none() {
         child.kill()?;
         child.wait()?;
@@ -241,7 +240,7 @@ fn end(child: &mut Child) -> io::Result<()> {
 }
 
 /// Waits so long at most for the launcher to end.
-pub(super) fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+pub(crate) fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let since = Instant::now();
     loop {
         let status = child.try_wait()?;
