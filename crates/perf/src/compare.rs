@@ -1,5 +1,6 @@
 //! `fastpath compare`: compares this MPI with others in one run, or a stored result with another.
 
+pub mod changed;
 pub mod comparison;
 pub mod interval;
 pub mod kept;

@@ -323,6 +323,30 @@ fn stored_results__set_the_exit_code() {
 }
 
 #[test]
+fn stored_results__are_compared_in_json_and_markdown_too() {
+    let folder = Folder::new("written");
+    let (before, now) = (store(&folder, "before", 100), store(&folder, "now", 120));
+    let [json, page] = ["out.json", "out.md"].map(|name| folder.0.join(name));
+    let words = ["--json", json.to_str().unwrap(), "--markdown", page.to_str().unwrap()];
+    let output = compare_stored(&[&[before.as_str(), &now], &words[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("slower"), "the table is printed");
+    let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_valid(&value, "changes-1.json");
+    let change = &value["changes"][0];
+    assert_eq!((&change["worse"], &change["says"]), (&true.into(), &"slower".into()), "{value}");
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("| latency") && page.contains("slower"), "{page}");
+    let output = compare_stored(&[&before, &now, "--json", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&output)).unwrap(), value);
+    for option in ["--keep", "--readme"] {
+        let output = compare_stored(&[&before, &now, option, json.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("with other MPIs"), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn stored_results__that_are_none_are_refused() {
     let folder = Folder::new("none");
     let before = store(&folder, "before", 100);

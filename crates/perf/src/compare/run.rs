@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fastpath_base::tell;
 
+use super::changed::ChangeReport;
 use super::comparison::{self, Comparison};
 use super::kept::{Identity, Kept, hash_library};
 use super::options::CompareOptions;
@@ -20,7 +21,7 @@ use crate::bench::pipeline::{self, Pipelines};
 use crate::bench::{startup, surroundings};
 use crate::catalogue::{self, Class};
 use crate::output;
-use crate::output::file::Target;
+use crate::output::file::{Target, is_standard};
 use crate::program::{JobResult, Program};
 use crate::record::Report;
 
@@ -65,16 +66,37 @@ fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u
         threshold: 1.0 + options.threshold / 100.0,
         common_only: options.common,
     };
+    let files = Files::open(options)?;
+    if files.readme.is_some() || files.levels.is_some() || options.keep.is_some() {
+        bail!("--readme, --levels and --keep are for comparisons with other MPIs");
+    }
     let changes = stored::compare(&read_side(before)?, &read_side(now)?, rule);
-    output::print(&show::format_changes(&changes, rule))?;
+    let json = || ChangeReport::new(&changes, rule).format_json();
+    let table = || show::format_changes(&changes, rule);
+    let said = output::print(&if is_json_printed(options) { json() } else { table() });
+    if said.is_err() {
+        // The last place where it can be seen.
+        tell::lines(&table());
+    }
+    let written = files.json.map_or(Ok(()), |target| target.finish(&json()));
+    let page = || show::format_changes_page(&changes, rule);
+    let page = files.markdown.map_or(Ok(()), |target| target.finish(&page()));
+    said.and(written).and(page)?;
     Ok(changes.exit_code())
+}
+
+/// Whether the standard output gets JSON in place of the table.
+fn is_json_printed(options: &CompareOptions) -> bool {
+    options.json.as_deref().is_some_and(is_standard)
 }
 
 fn show_stored(options: &CompareOptions, path: &str) -> Result<u8> {
     let comparison = Comparison::from_json(&read(path)?).with_context(|| path.to_owned())?;
+    if options.keep.is_some() {
+        bail!("--keep is for comparisons that are measured");
+    }
     let files = Files::open(options)?;
-    output::print(&show::format_comparison(&comparison))?;
-    files.write(&comparison)?;
+    tell(options, files, &comparison)?;
     Ok(0)
 }
 
@@ -96,7 +118,7 @@ impl Files {
             }
             None => None,
         };
-        let is_file = |path: &&Path| *path != Path::new("-");
+        let is_file = |path: &&Path| !is_standard(path);
         Ok(Files {
             json: open(options.json.as_deref().filter(is_file))?,
             markdown: open(options.markdown.as_deref())?,
@@ -243,9 +265,10 @@ fn run_rounds(
 
 /// Prints the comparison and writes it to the files.
 fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<()> {
-    let to_standard = options.json.as_deref() == Some(Path::new("-"));
-    let text =
-        if to_standard { comparison.format_json() } else { show::format_comparison(comparison) };
+    let text = match is_json_printed(options) {
+        true => comparison.format_json(),
+        false => show::format_comparison(comparison),
+    };
     let said = output::print(&text);
     if said.is_err() {
         // The last place where it can be seen.

@@ -4,7 +4,7 @@ use super::comparison::{Comparison, Row};
 use super::interval::{Ratio, Verdict};
 use super::name_directions;
 use super::stored::{CaseChange, Changes, Rule};
-use crate::document::Table;
+use crate::document::{Document, Table};
 use crate::lists::group;
 use crate::output::format::{behind, format_number};
 use crate::output::head;
@@ -109,27 +109,72 @@ fn add_row(row: &Row, table: &mut Table) {
 /// A comparison of stored results.
 pub fn format_changes(changes: &Changes, rule: Rule) -> String {
     let mut text: String = changes.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    text += &format!(
-        "{} of each case; ratio now/before with its 95 % interval; a change counts beyond {:.1} \
-         %\n",
-        rule.statistic.name(),
-        (rule.threshold - 1.0) * 100.0
-    );
-    let mut table = make_table(["before", "now"]);
-    table.add_columns(["says"]);
-    changes.changes.iter().for_each(|change| add_change(change, &mut table));
-    text += &table.to_text();
+    text += &describe_rule(rule);
+    text.push('\n');
+    text += &tabulate_changes(changes).to_text();
     for refused in &changes.refused {
         text += &format!("{}: not compared: {}\n", refused.what, refused.reason);
     }
     if changes.changes.iter().any(|c| c.runs == [1, 1]) {
-        text += "one run a side: the interval holds the noise within a run, not that between \
-            runs; several files a side, \
-                separated by commas, hold both\n";
+        text += ONE_RUN;
+        text.push('\n');
     }
+    text + &count_changes(changes) + "\n"
+}
+
+/// A comparison of stored results, as a page of Markdown.
+pub fn format_changes_page(changes: &Changes, rule: Rule) -> String {
+    let mut page = Document::default();
+    page.text("# Results: now beside before");
+    page.text(describe_rule(rule) + ".");
+    changes.notes.iter().for_each(|note| page.text(format!("Note: {note}.")));
+    page.table(tabulate_changes(changes));
+    if changes.changes.iter().any(|c| c.runs == [1, 1]) {
+        page.text(format!("{ONE_RUN}."));
+    }
+    page.text(count_changes(changes) + ".");
+    if !changes.refused.is_empty() {
+        page.heading("Not compared");
+    }
+    for refused in &changes.refused {
+        page.pair(&refused.what, &refused.reason);
+    }
+    page.to_markdown()
+}
+
+const ONE_RUN: &str = "one run a side: the interval holds the noise within a run, not that between \
+    runs; several files a side, separated by commas, hold both";
+
+fn describe_rule(rule: Rule) -> String {
+    let percent = (rule.threshold - 1.0) * 100.0;
+    let name = rule.statistic.name();
+    format!(
+        "{name} of each case; ratio now/before with its 95 % interval; a change counts beyond \
+         {percent:.1} %"
+    )
+}
+
+fn tabulate_changes(changes: &Changes) -> Table {
+    let mut table = make_table(["before", "now"]);
+    table.add_columns(["says"]);
+    changes.changes.iter().for_each(|change| add_change(change, &mut table));
+    table
+}
+
+fn count_changes(changes: &Changes) -> String {
     let worse = changes.changes.iter().filter(|c| c.is_worse()).count();
     let (all, refused) = (changes.changes.len(), changes.refused.len());
-    text + &format!("{all} compared, {worse} worse, {refused} not compared\n")
+    format!("{all} compared, {worse} worse, {refused} not compared")
+}
+
+/// The change of a case in words.
+pub fn describe_verdict(change: &CaseChange) -> &'static str {
+    let [below, above] = name_directions(change.key.of);
+    match change.verdict {
+        Verdict::Below => below,
+        Verdict::Above => above,
+        Verdict::CannotTell => "no change that counts",
+    }
 }
 
 fn add_change(change: &CaseChange, table: &mut Table) {
@@ -138,14 +183,8 @@ fn add_change(change: &CaseChange, table: &mut Table) {
     if key.level != Level::Mpi {
         name += &format!(" ({})", key.level.name());
     }
-    let [below, above] = name_directions(key.of);
-    let says = match change.verdict {
-        Verdict::Below => below,
-        Verdict::Above => above,
-        Verdict::CannotTell => "no change that counts",
-    };
     let mut cells = make_cells(name, key, [change.before, change.now], &change.ratio);
-    cells.push(says.to_owned());
+    cells.push(describe_verdict(change).to_owned());
     table.row(cells);
 }
 

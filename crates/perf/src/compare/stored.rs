@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::interval::{self, Ratio, Verdict};
 use super::{Statistic, is_more_better};
 use crate::output::csv::word;
@@ -49,7 +51,8 @@ impl CaseChange {
 }
 
 /// What cannot be compared, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refused {
     /// The case, in words.
     pub what: String,
