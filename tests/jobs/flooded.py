@@ -1,4 +1,4 @@
-"""Unexpected messages beyond the bound: the receiver says so once, with counts."""
+"""Unexpected messages beyond the bound: the first receiver reports it once in the job, with counts."""
 
 import re
 
@@ -16,7 +16,7 @@ def case_it_is_told_once(session):
     told = [re.search(r"rank (\d) on \S+: 512 messages .* take 65536 bytes", line) for line in lines]
     if not all(told):
         return f"no counts: {lines}"
-    # Both are flooded in their turn.
-    if sorted(match[1] for match in told) != ["0", "1"]:
-        return f"not told once by each rank: {lines}"
+    # Both are flooded in their turn; the second would repeat what the first has said.
+    if len(told) != 1:
+        return f"not told once in the job: {lines}"
     return None

@@ -40,7 +40,9 @@ pub use call::Call;
 pub use card::Card;
 pub use error::SegmentError;
 pub use file::open_nameless;
-pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
+pub use header::{
+    AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, Notice, VERSION,
+};
 pub use layout::{
     ARENA_BYTES, CARD_BYTES, ENTRY_BYTES, FURTHER, Layout, MAX_JOB_RANKS, MAX_RANKS, PAGE_BYTES,
     PAIR_AHEAD_BYTES, PAIR_BYTES,

@@ -17,7 +17,7 @@ use fastpath_base::tell;
 use fastpath_base::topology;
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::Phase as RankPhase;
+use fastpath_bootstrap::segment::{Notice, Phase as RankPhase};
 use fastpath_protocol::Worker;
 use fastpath_protocol::flood::Reached;
 use fastpath_protocol::tag::Context;
@@ -195,10 +195,11 @@ fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     let Some(engine) = p.engine() else { return };
     match ProgressThread::start(job, worker) {
         Ok(thread) => engine.progress.set(Some(thread)),
-        Err(e) => tell!(
+        Err(e) if job.header().is_first_notice(Notice::ProgressThread) => tell!(
             "fastpath: FASTPATH_PROGRESS=thread: rank {} has no progress thread: {e}",
             job.rank()
         ),
+        Err(_) => {}
     }
 }
 
@@ -224,9 +225,12 @@ fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
     }
 }
 
-/// Reports, once in a process, that unexpected messages have reached the limit, so that their senders wait from now on.
+/// Reports, once on a node, that unexpected messages have reached the limit, so that their senders wait from now on.
 #[cold]
 fn tell_flood(worker: &Worker, reached: &Reached) {
+    if !worker.job.header().is_first_notice(Notice::Flood) {
+        return;
+    }
     let (rank, host) = (worker.rank, topology::host_name());
     let Reached { peer, messages, bytes, bound } = reached;
     tell!(

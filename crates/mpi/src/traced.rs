@@ -14,6 +14,7 @@ use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::tell;
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::Notice;
 use fastpath_bootstrap::trace::{describe, prepare_file, write_file};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -43,7 +44,9 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
     match job.start_trace(events.min(u64::from(u32::MAX)) as u32, threads) {
         Ok(()) => true,
         Err(e) => {
-            tell!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
+            if job.header().is_first_notice(Notice::Trace) {
+                tell!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
+            }
             false
         }
     }

@@ -73,12 +73,34 @@ pub struct JobHeader {
     pub ahead: CacheLine<AtomicU32>,
     /// Process that makes room for ranks of another job, where no launcher does; 0: none.
     pub adding: CacheLine<AtomicU32>,
+    /// Notices that a rank of this node has printed: a bit for each [`Notice`].
+    notices: CacheLine<AtomicU32>,
+}
+
+/// Notices that every rank of a job may have a reason for.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice {
+    /// Unexpected messages have reached their bound.
+    Flood,
+    /// A progress thread cannot be started.
+    ProgressThread,
+    /// Nothing can be recorded for a trace.
+    Trace,
+    /// Connections cannot be accepted.
+    Connections,
 }
 
 /// Words of a job's secret.
 const SECRET_WORDS: usize = 4;
 
 impl JobHeader {
+    /// Whether the calling rank is the first of its node that has a reason for a notice: it alone prints it, since the
+    /// other ranks would repeat it.
+    pub fn is_first_notice(&self, notice: Notice) -> bool {
+        let bit = 1 << notice as u32;
+        self.notices.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
     /// The job's secret.
     pub fn secret(&self) -> [u8; 8 * SECRET_WORDS] {
         let mut bytes = [0; 8 * SECRET_WORDS];

@@ -5,6 +5,7 @@ use super::greeting::{CONFIRM, HELLO, Pass, WELCOME, draw_nonce};
 use super::iface::{CALLER, Core, Counters, LISTENER};
 use super::socket::{Moved, Socket};
 use fastpath_base::{clock, tell};
+use fastpath_bootstrap::segment::Notice;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
@@ -39,20 +40,11 @@ pub(super) struct Callers {
     next: u64,
     /// Until when nobody is accepted, since that failed.
     paused_ns: Option<u64>,
-    /// Whether it was told that nobody can be accepted.
-    told: bool,
 }
 
 impl Callers {
     pub fn new(listeners: Vec<RawFd>) -> Self {
-        Callers {
-            listeners,
-            all: BTreeMap::new(),
-            strangers: 0,
-            next: 0,
-            paused_ns: None,
-            told: false,
-        }
+        Callers { listeners, all: BTreeMap::new(), strangers: 0, next: 0, paused_ns: None }
     }
 
     /// Until when nobody is accepted, since that failed.
@@ -127,7 +119,7 @@ impl Core {
     fn pause_accepting(&mut self, error: &io::Error) {
         self.watch_listeners(false);
         self.callers.paused_ns = Some(clock::now_ns() + PAUSE_NS);
-        if !std::mem::replace(&mut self.callers.told, true) {
+        if self.domain.job.header().is_first_notice(Notice::Connections) {
             let me = self.domain.me;
             tell!("fastpath: rank {me}: a connection cannot be accepted for now: {error}");
         }
