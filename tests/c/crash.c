@@ -74,7 +74,7 @@ static int count;
 
 static void *crash_in_thread(void *how)
 {
-    pthread_setname_np(pthread_self(), "worker");
+    pthread_setname_np(pthread_self(), "wor\nker");
     crash(how, count);
     return NULL;
 }

@@ -31,8 +31,8 @@ def _look(session, words, call, env):
 def case_thread(session):
     """Of several threads the one that crashes is named, inside of MPI and outside."""
     wanted = {
-        "thread-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \d+ \"worker\"",
-        "thread-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \d+ \"worker\"",
+        "thread-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \d+ \"wor\\nker\"",
+        "thread-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \d+ \"wor\\nker\"",
         "multiple-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \"main\"",
         "multiple-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \"main\"",
     }

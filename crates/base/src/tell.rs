@@ -1,7 +1,7 @@
 //! Messages to the user. A message never ends the program that it is printed by: one that cannot be written is lost.
 
 use std::borrow::Cow;
-use std::fmt::{Arguments, Write as _};
+use std::fmt::{self, Arguments, Display, Formatter, Write as _};
 use std::io::{Write, stderr};
 
 /// Writes one line to standard error, formatted as by `format!`. Control characters in it, which names given by the
@@ -28,29 +28,34 @@ fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// A name, a path or a value as it stands in a message: control characters become `\n`, `\u{1b}` and the like.
+/// A name, a path or a value as it stands in a message: control characters become `\n`, `\u{1b}` and the like. Nothing
+/// is allocated to display it.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c.is_control() {
+            true => write!(f, "{}", c.escape_default()),
+            false => f.write_char(c),
+        })
+    }
+}
+
+/// See [`Escaped`].
 pub fn escape(text: &str) -> Cow<'_, str> {
-    escape_all(text, char::is_control)
+    match text.contains(char::is_control) {
+        true => Cow::Owned(Escaped(text).to_string()),
+        false => Cow::Borrowed(text),
+    }
 }
 
-/// Several lines of a message: see [`escape`], except that newlines stay.
+/// Several lines of a message: see [`Escaped`], except that newlines stay.
 pub fn escape_lines(text: &str) -> Cow<'_, str> {
-    escape_all(text, |c| c.is_control() && c != '\n')
-}
-
-fn escape_all(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.contains(&is_escaped) {
-        return Cow::Borrowed(text);
+    match text.contains(|c: char| c.is_control() && c != '\n') {
+        true => Cow::Owned(text.split('\n').map(escape).collect::<Vec<_>>().join("\n")),
+        false => Cow::Borrowed(text),
     }
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        // Writing to a string does not fail.
-        let _ = match is_escaped(c) {
-            true => write!(escaped, "{}", c.escape_default()),
-            false => escaped.write_char(c),
-        };
-    }
-    Cow::Owned(escaped)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::caller::{self, Call};
 use crate::lock;
 use crate::process;
 use fastpath_base::sync::{Ordering, StaticU32};
+use fastpath_base::tell::Escaped;
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
 
@@ -129,7 +130,7 @@ fn leave_message(call: Option<&str>, address: usize) {
         unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let name = std::str::from_utf8(name).unwrap_or("?");
-        let _ = write!(text, ", in thread {thread} \"{name}\"");
+        let _ = write!(text, ", in thread {thread} \"{}\"", Escaped(name));
     } else if lock::is_enabled() {
         let _ = text.write_str(", in thread \"main\"");
     }
