@@ -90,6 +90,8 @@ pub struct Rma {
     peers: BTreeMap<u32, Peer>,
     /// Memory that this process exposes.
     regions: Numbered<Region>,
+    /// The key of this process's slots, once they are exposed.
+    slots: Option<PackedKey>,
     /// Where answers belong, by token.
     landings: Numbered<Landing>,
     /// Makes the changes that peers ask for.
@@ -122,6 +124,7 @@ impl Default for Rma {
             reads: false,
             peers: BTreeMap::new(),
             regions: Numbered::default(),
+            slots: None,
             landings: Numbered::default(),
             change: no_change,
             counters: Counters::default(),

@@ -1,6 +1,7 @@
 //! Limits that a control group sets, in both versions of the interface.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Reads a file of the control-group tree or of /proc; None when it is not there.
 type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -13,7 +14,8 @@ pub fn cpu_quota() -> Option<f64> {
 /// Bytes of memory that this process could still take without pushing anyone out: what the
 /// kernel says is available, or what the control group has left where that is less.
 pub fn available_memory() -> u64 {
-    find_memory(&read_system_file)
+    static GROUPS: LazyLock<Vec<MemoryGroup>> = LazyLock::new(|| memory_groups(&read_system_file));
+    find_memory(&read_system_file, &GROUPS)
 }
 
 fn read_system_file(path: &str) -> Option<String> {
@@ -83,20 +85,40 @@ fn find_quota(read: Reader) -> Option<f64> {
     least
 }
 
-fn find_memory(read: Reader) -> u64 {
+/// The files of a group that may have a limit of memory.
+struct MemoryGroup {
+    limit: String,
+    used: String,
+    stat: String,
+    /// Name of the inactive page cache in `stat`.
+    inactive: &'static str,
+}
+
+/// The groups of this process that have a limit, or may be given one later. Their folders are searched once: a process
+/// seldom changes its group.
+fn memory_groups(read: Reader) -> Vec<MemoryGroup> {
+    let group = |folder: String, [limit, used]: [&str; 2], inactive| MemoryGroup {
+        limit: format!("{folder}/{limit}"),
+        used: format!("{folder}/{used}"),
+        stat: format!("{folder}/memory.stat"),
+        inactive,
+    };
+    let unified = group_folders(read, "").into_iter();
+    let unified = unified.map(|f| group(f, ["memory.max", "memory.current"], "inactive_file"));
+    let first = group_folders(read, "memory").into_iter();
+    let files = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+    let first = first.map(|folder| group(folder, files, "total_inactive_file"));
+    unified.chain(first).filter(|group| read(&group.limit).is_some()).collect()
+}
+
+fn find_memory(read: Reader, groups: &[MemoryGroup]) -> u64 {
     let mut least = field(&read("/proc/meminfo").unwrap_or_default(), "MemAvailable:")
         .map_or(u64::MAX, |kib| kib.saturating_mul(1024));
-    for folder in group_folders(read, "") {
-        let limit = read_number(read, &format!("{folder}/memory.max"));
-        let used = read_number(read, &format!("{folder}/memory.current"));
-        let stat = read(&format!("{folder}/memory.stat")).unwrap_or_default();
-        least = least.min(memory_left(limit, used, field(&stat, "inactive_file")));
-    }
-    for folder in group_folders(read, "memory") {
-        let limit = read_number(read, &format!("{folder}/memory.limit_in_bytes"));
-        let used = read_number(read, &format!("{folder}/memory.usage_in_bytes"));
-        let stat = read(&format!("{folder}/memory.stat")).unwrap_or_default();
-        least = least.min(memory_left(limit, used, field(&stat, "total_inactive_file")));
+    for group in groups {
+        let Some(limit) = read_number(read, &group.limit) else { continue };
+        let used = read_number(read, &group.used);
+        let stat = read(&group.stat).unwrap_or_default();
+        least = least.min(memory_left(Some(limit), used, field(&stat, group.inactive)));
     }
     least
 }
@@ -169,8 +191,27 @@ mod tests {
             ("/sys/fs/cgroup/g/memory.current", "4000000\n"),
             ("/sys/fs/cgroup/g/memory.stat", "anon 1\ninactive_file 1000\n"),
         ];
-        assert_eq!(find_memory(&reader(&files)), 97_000);
-        assert_eq!(find_memory(&reader(&files[..2])), 8_192_000);
+        let find = |read: Reader| find_memory(read, &memory_groups(read));
+        assert_eq!(find(&reader(&files)), 97_000);
+        assert_eq!(find(&reader(&files[..2])), 8_192_000);
+    }
+
+    #[test]
+    fn memory__without_limits__reads_two_files() {
+        let files = [
+            ("/proc/self/cgroup", "0::/a/b\n3:memory:/x\n"),
+            ("/proc/meminfo", "MemAvailable: 8000 kB\n"),
+            ("/sys/fs/cgroup/a/memory.max", "max\n"),
+        ];
+        let read = reader(&files);
+        let groups = memory_groups(&read);
+        let reads = std::cell::Cell::new(0);
+        let counting = |path: &str| {
+            reads.set(reads.get() + 1);
+            read(path)
+        };
+        assert_eq!(find_memory(&counting, &groups), 8_192_000);
+        assert_eq!(reads.get(), 2);
     }
 
     #[test]
@@ -201,7 +242,7 @@ mod tests {
                 if let Some(quota) = find_quota(read) {
                     assert!(quota > 0.0 && !quota.is_nan(), "{quota}");
                 }
-                find_memory(read);
+                find_memory(read, &memory_groups(read));
             }
         });
     }

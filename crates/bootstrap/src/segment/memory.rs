@@ -325,10 +325,11 @@ impl Segment {
         }
         // A control group at its limit answers with a kill, not with an error: ask first.
         // What cannot be had by anyone is not counted: the others would think it taken.
-        self.check_available(available_memory(), bytes)?;
+        let available = available_memory();
+        self.check_available(available, bytes)?;
         let backing = &self.header().backing;
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
-        let available = available_memory().saturating_sub(others);
+        let available = available.saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
             let share = left / (8 * self.here().max(1) as u64);
             self.budget.store(share.min(BUDGET_BYTES), Ordering::Relaxed);

@@ -11,7 +11,6 @@
 //! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
 //! | behind, from a multiple of 64 on | for each rank, how many epochs it has posted for this one |
 //! | the same | for each rank, how many epochs by its `MPI_Win_start` have ended here |
-//! | the same | slots for small operations on memory that is not mapped, where there may be such memory |
 #![allow(unsafe_code)]
 
 use super::error;
@@ -74,11 +73,6 @@ pub(super) fn ends_of(ranks: u32, rank: u32) -> u64 {
 /// Bytes of one rank's words.
 pub(super) fn bytes(ranks: u32) -> usize {
     ends_of(ranks, ranks) as usize
-}
-
-/// Where the slots begin.
-pub(super) fn slots_at(ranks: u32) -> usize {
-    bytes(ranks).next_multiple_of(LINE as usize)
 }
 
 /// The words of one rank.

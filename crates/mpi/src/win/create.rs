@@ -5,7 +5,7 @@
 
 use super::control;
 use super::counts::Counts;
-use super::dynamic::{LIST_BYTES, Pieces};
+use super::dynamic::{LIST_BYTES, LIST_HEAD, Longer, Pieces};
 use super::epoch::Epoch;
 use super::hot::HotPeer;
 use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window};
@@ -23,10 +23,9 @@ use crate::error::classes;
 use crate::error::{Error, Result};
 use crate::memory::find_alignment;
 use crate::process::Process;
+use fastpath_bootstrap::segment::SegmentError;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{
-    KEY_WORDS, PackedKey, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, key_of_words, words_of_key,
-};
+use fastpath_protocol::rma::{KEY_WORDS, PackedKey, SLOTS_BYTES, key_of_words, words_of_key};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -221,6 +220,7 @@ fn assemble(
         uses: RefCell::default(),
         accesses: RefCell::default(),
         pieces: Pieces::default(),
+        longer: Cell::new(Longer::NONE),
         comm,
     })
 }
@@ -266,23 +266,26 @@ struct Taken {
     start: u64,
     memory: PackedKey,
     control: PackedKey,
+    slots: PackedKey,
 }
 
-const WORDS: usize = 3 + 2 * KEY_WORDS;
+const WORDS: usize = 3 + 3 * KEY_WORDS;
 
 impl Taken {
     fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         (words[1], words[2]) = (self.owner.into(), self.start);
-        words[3..3 + KEY_WORDS].copy_from_slice(&words_of_key(&self.memory));
-        words[3 + KEY_WORDS..].copy_from_slice(&words_of_key(&self.control));
+        let keys = [&self.memory, &self.control, &self.slots];
+        for (to, key) in words[3..].chunks_exact_mut(KEY_WORDS).zip(keys) {
+            to.copy_from_slice(&words_of_key(key));
+        }
         words
     }
 }
 
 /// What a rank says of its part. Nothing of it is trusted before a key of it is unpacked.
 fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Result<Part> {
-    let (_, control) = words[3..].split_at(KEY_WORDS);
+    let (control, slots) = words[3 + KEY_WORDS..].split_at(KEY_WORDS);
     let memory = &owner[3..3 + KEY_WORDS];
     match u32::try_from(words[1]) {
         Ok(owner) if size[2] != 0 => Ok(Part {
@@ -293,6 +296,7 @@ fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Resul
             start: words[2],
             memory: key_of_words(memory),
             control: key_of_words(control),
+            slots: key_of_words(slots),
         }),
         _ => Err(wrong_part()),
     }
@@ -311,23 +315,22 @@ unsafe fn take_memory(
 ) -> Result<Taken> {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &mut *p.worker()? };
-    let slots_at = control::slots_at(comm.size());
-    let mapped = matches!(wanted.flavor, Flavor::Allocate | Flavor::Shared);
-    let bytes = slots_at + if mapped { 0 } else { SLOTS_BYTES };
+    let bytes = control::bytes(comm.size());
     let control = allocate(worker, own, bytes, 64)?;
-    // SAFETY: just taken. Of a slot nothing but its head is touched.
-    unsafe {
-        control.write_bytes(0, slots_at);
-        for slot in (slots_at..bytes).step_by(SLOT_BYTES) {
-            control.add(slot).write_bytes(0, SLOT_HEAD);
+    // SAFETY: just taken.
+    unsafe { control.write_bytes(0, bytes) };
+    let slots = match wanted.flavor {
+        Flavor::Allocate | Flavor::Shared => NO_KEY,
+        Flavor::Create | Flavor::Dynamic => {
+            worker.expose_slots().map_err(|cause| refuse_memory(SLOTS_BYTES, &cause))?
         }
-    }
+    };
     let (base, len) = match wanted.flavor {
         Flavor::Create => (wanted.base, wanted.size as usize),
         Flavor::Dynamic => {
             let list = allocate(worker, own, LIST_BYTES, 64)?;
-            // SAFETY: just taken: number and count of a list that is empty.
-            unsafe { list.write_bytes(0, 16) };
+            // SAFETY: just taken: the head of a list that is empty.
+            unsafe { list.write_bytes(0, LIST_HEAD) };
             (list, LIST_BYTES)
         }
         Flavor::Allocate | Flavor::Shared if layout.bytes == 0 => (std::ptr::null_mut(), 0),
@@ -349,21 +352,29 @@ unsafe fn take_memory(
         start: layout.start,
         memory: if len == 0 { NO_KEY } else { expose(base, len) },
         control: expose(control, bytes),
+        slots,
     })
 }
 
 /// Memory below this is taken from that of small objects, with others in a page.
 const RESERVED_FROM: usize = 1 << 16;
 
-fn allocate(worker: &mut Worker, own: &mut Own, bytes: usize, align: usize) -> Result<*mut u8> {
+fn refuse_memory(bytes: usize, cause: &SegmentError) -> Error {
+    Error::new(MPI_ERR_NO_MEM, format!("{bytes} bytes of memory for the window: {cause}"))
+}
+
+/// Takes memory that peers reach, and notes it to be freed with the window.
+///
+/// # Errors
+/// `MPI_ERR_NO_MEM`
+pub(super) fn allocate(
+    worker: &mut Worker, own: &mut Own, bytes: usize, align: usize,
+) -> Result<*mut u8> {
     let made = match bytes < RESERVED_FROM {
         true => worker.allocate_memory(bytes, align),
         false => worker.reserve_memory(bytes, align),
     };
-    let memory = made.map_err(|cause| {
-        let text = format!("{bytes} bytes of memory for the window: {cause}");
-        Error::new(MPI_ERR_NO_MEM, text)
-    })?;
+    let memory = made.map_err(|cause| refuse_memory(bytes, &cause))?;
     own.allocated.push(memory.addr().get());
     Ok(memory.as_ptr())
 }

@@ -4,7 +4,7 @@
 use super::conflicts::{Accesses, Uses};
 use super::control::{self, ACCUMULATE, Control, LOCK};
 use super::counts::Counts;
-use super::dynamic::{Attached, LIST_BYTES, Pieces};
+use super::dynamic::{Attached, LIST_BYTES, Longer, Pieces};
 use super::epoch::Epoch;
 use super::error;
 use super::exposure::Exposure;
@@ -74,6 +74,8 @@ pub(super) struct Part {
     pub memory: PackedKey,
     /// Its words for synchronisation.
     pub control: PackedKey,
+    /// Its slots for small operations on memory that is not mapped; zeros where there is no such memory.
+    pub slots: PackedKey,
 }
 
 /// How this process reaches a rank's part, found out when it is first accessed.
@@ -86,6 +88,8 @@ pub(super) struct Reached {
     pub control: Control,
     /// Where its owner takes small operations on memory that is not mapped.
     pub slots: Option<Slots>,
+    /// The key that they were found with.
+    _slots_key: Option<RemoteKey>,
     /// What is attached there, of a dynamic window.
     pub attached: Attached,
 }
@@ -178,6 +182,8 @@ pub struct Window {
     pub(super) uses: RefCell<BTreeMap<u32, Uses>>,
     /// What this process has attached to a dynamic window.
     pub(super) pieces: Pieces,
+    /// Where its list is once it is longer than the window's memory for it.
+    pub(super) longer: Cell<Longer>,
 }
 
 impl Peer {
@@ -338,10 +344,21 @@ impl Window {
             return Err(error::refuse_part(self, rank));
         }
         let words = worker.region_address(&mut control).map_err(fail)?;
-        let slots = worker.find_slots(&control, control::slots_at(self.size()) as u32);
+        let slots_key = match part.slots {
+            NO_KEY => None,
+            key => Some(worker.unpack_key(world, &key).map_err(fail)?),
+        };
+        let slots = slots_key.as_ref().and_then(|key| worker.find_slots(key, 0));
         let control = Control::new(control, words.unwrap_or(std::ptr::null_mut()));
         let (memory, base) = self.reach_memory(p, rank)?;
-        let reached = Reached { base, memory, control, slots, attached: Attached::default() };
+        let reached = Reached {
+            base,
+            memory,
+            control,
+            slots,
+            _slots_key: slots_key,
+            attached: Attached::default(),
+        };
         // SAFETY: as in `reach`.
         let place = unsafe { &mut *self.peers[rank as usize].reached.get() };
         Ok(&raw mut **place.insert(Box::new(reached)))

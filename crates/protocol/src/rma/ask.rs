@@ -19,13 +19,14 @@
 #![allow(unsafe_code)]
 
 use super::error::RmaError::{self, PeerGone, Withdrawn};
+use super::key::PackedKey;
 use super::resolve::{AccessPath, RemoteKey};
 use crate::wire;
 use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
-use fastpath_bootstrap::segment::STATE_AWAKE;
+use fastpath_bootstrap::segment::{STATE_AWAKE, SegmentError};
 use fastpath_transport::{Header, Post};
 use std::cell::UnsafeCell;
 
@@ -265,6 +266,27 @@ impl Asked {
 }
 
 impl Worker {
+    /// The key of the slots by which peers request small operations of this process. All windows share them: they are
+    /// made by the first call, and stay.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn expose_slots(&mut self) -> Result<PackedKey, SegmentError> {
+        if let Some(key) = self.rma.slots {
+            return Ok(key);
+        }
+        let memory = self.allocate_memory(SLOTS_BYTES, align_of::<Slot>())?.as_ptr();
+        // SAFETY: just taken, and never given back. Only the head of a slot must be zero.
+        let exposed = unsafe {
+            for slot in (0..SLOTS_BYTES).step_by(SLOT_BYTES) {
+                memory.add(slot).write_bytes(0, SLOT_HEAD);
+            }
+            self.expose_memory(memory, SLOTS_BYTES)
+        };
+        self.rma.slots = Some(exposed.key);
+        Ok(exposed.key)
+    }
+
     /// The slots that begin at `offset` of a region, which its owner has made for them; none where they are not mapped
     /// or not all inside.
     pub fn find_slots(&self, key: &RemoteKey, offset: u32) -> Option<Slots> {
