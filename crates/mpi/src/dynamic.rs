@@ -26,6 +26,7 @@ use crate::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
 use crate::error::{Error, Result};
 use crate::process::{self, Process, ProcessPart};
 use fastpath_base::clock;
+use fastpath_base::config::Key;
 use fastpath_bootstrap::control::{Answer, Request, client};
 use fastpath_bootstrap::job::describe_start;
 use fastpath_bootstrap::segment::Awaited;
@@ -55,13 +56,21 @@ static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
 /// How long a call waits for the other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    seconds: u32,
+    /// Its length, in nanoseconds.
+    length_ns: u64,
+    /// When it ends, in nanoseconds of the clock.
     until_ns: u64,
+    /// The info key or variable that sets it.
+    source: &'static str,
 }
+
+const SECOND_NS: u64 = 1_000_000_000;
+const INFO_KEY: &str = "the info key timeout";
 
 impl Timeout {
     /// For ever.
-    pub const ENDLESS: Timeout = Timeout { seconds: u32::MAX, until_ns: u64::MAX };
+    pub const ENDLESS: Timeout =
+        Timeout { length_ns: u64::MAX, until_ns: u64::MAX, source: INFO_KEY };
 
     /// As the info key `timeout` says, in seconds from now on (as in MPICH); for ever without it.
     ///
@@ -74,17 +83,38 @@ impl Timeout {
         }
     }
 
+    /// As [`Timeout::read`], for `MPI_Comm_connect`: without the info key what `FASTPATH_CONNECT_TIMEOUT` says, because
+    /// an attempt to connect is to end at some time (MPI-5.0 section 11.9.3).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_for_connect(p: &Process, hints: &[(String, String)]) -> Result<Timeout> {
+        let given = Timeout::read(hints)?;
+        let usual = p.running()?.config.number(Key::ConnectTimeout);
+        Ok(match (given.until_ns, usual) {
+            (u64::MAX, Some(length_ns)) => Timeout::after(length_ns, "FASTPATH_CONNECT_TIMEOUT"),
+            _ => given,
+        })
+    }
+
     fn parse(text: &str) -> Result<Timeout> {
         let refuse = |_| {
             let text = format!("timeout is {text:?}: it is a whole number of seconds");
             Error::new(MPI_ERR_INFO_VALUE, text)
         };
-        text.trim().parse().map(Timeout::after).map_err(refuse)
+        text.trim().parse().map(Timeout::of_seconds).map_err(refuse)
     }
 
-    /// So many seconds from now on.
-    fn after(seconds: u32) -> Timeout {
-        Timeout { seconds, until_ns: clock::now_ns() + u64::from(seconds) * 1_000_000_000 }
+    fn of_seconds(seconds: u32) -> Timeout {
+        Timeout::after(u64::from(seconds) * SECOND_NS, INFO_KEY)
+    }
+
+    fn after(length_ns: u64, source: &'static str) -> Timeout {
+        Timeout { length_ns, until_ns: clock::now_ns().saturating_add(length_ns), source }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.length_ns as f64 / SECOND_NS as f64
     }
 
     fn is_over(&self) -> bool {
@@ -96,8 +126,7 @@ impl Timeout {
         if !self.is_over() {
             return None;
         }
-        let seconds = self.seconds;
-        let text = format!("{what} for {seconds} s, which is what the info key timeout says");
+        let text = format!("{what} for {} s, the limit that {} sets", self.seconds(), self.source);
         Some(Error::new(MPI_ERR_PORT, text))
     }
 }

@@ -167,9 +167,13 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
 /// # Safety
 /// `port_name` is null or a string.
 unsafe fn read_root_port(
-    p: &Process, port_name: *const c_char, info: usize,
+    p: &Process, port_name: *const c_char, info: usize, connects: bool,
 ) -> Result<(String, Timeout)> {
-    let timeout = Timeout::read(&find_hints(&p.infos, info)?)?;
+    let hints = find_hints(&p.infos, info)?;
+    let timeout = match connects {
+        true => Timeout::read_for_connect(p, &hints)?,
+        false => Timeout::read(&hints)?,
+    };
     // SAFETY: ARGUMENTS.
     Ok((unsafe { read_port(port_name) }?, timeout))
 }
@@ -182,7 +186,7 @@ pub unsafe fn comm_accept(
     p: &Process, port_name: *const c_char, info: usize, root: c_int, comm: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    let name = || unsafe { read_root_port(p, port_name, info) };
+    let name = || unsafe { read_root_port(p, port_name, info, false) };
     dynamic::accept(p, name, root, &*p.comm(comm)?)
 }
 
@@ -194,7 +198,7 @@ pub unsafe fn comm_connect(
     p: &Process, port_name: *const c_char, info: usize, root: c_int, comm: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    let name = || unsafe { read_root_port(p, port_name, info) };
+    let name = || unsafe { read_root_port(p, port_name, info, true) };
     dynamic::connect(p, name, root, &*p.comm(comm)?)
 }
 

@@ -181,6 +181,9 @@ variables! {
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
         "how many processes MPI_Comm_spawn and connected jobs can add to a job in all; room for \
          each takes address space and almost no memory";
+    ConnectTimeout "FASTPATH_CONNECT_TIMEOUT" ValueKind::DurationOrAuto, "180s", false,
+        "how long MPI_Comm_connect waits at an open port until a process accepts; auto: without \
+         end; the info key timeout, in seconds, replaces it";
     Singleton "FASTPATH_SINGLETON" ValueKind::Flag, "0", false,
         "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
          say";

@@ -75,7 +75,7 @@ impl Begun {
                     Some(Ok(false)) => *misses + 1,
                     _ => 0,
                 };
-                let seconds = self.timeout.seconds;
+                let seconds = self.timeout.seconds();
                 match *misses >= MISSES {
                     true => "they have ended before they called MPI_Init".to_owned(),
                     false if self.timeout.is_over() => format!(
@@ -140,7 +140,7 @@ fn begin(
             Ok(Begun {
                 port,
                 starter,
-                timeout: timeout.unwrap_or_else(|| Timeout::after(LIMIT_S)),
+                timeout: timeout.unwrap_or_else(|| Timeout::of_seconds(LIMIT_S)),
                 look_ns: 0,
             })
         }
