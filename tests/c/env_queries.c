@@ -85,6 +85,42 @@ static void check_memory(void)
     OK(MPI_Free_mem(in));
 }
 
+/* The keys of the hardware's kinds are URIs, and a communicator can be split by each; each call gives an object anew. */
+static void check_hardware(void)
+{
+    MPI_Info first, second, hints;
+    MPI_Comm part, shared;
+    int keys = 0, size, expected;
+    OK(MPI_Get_hw_resource_info(&first));
+    OK(MPI_Get_hw_resource_info(&second));
+    CHECK(first != second);
+    OK(MPI_Info_get_nkeys(first, &keys));
+    CHECK(keys > 0);
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared));
+    MPI_Comm_size(shared, &expected);
+    for (int i = 0; i < keys; i++) {
+        char key[MPI_MAX_INFO_KEY + 1], value[8];
+        int length = sizeof value, flag = 0;
+        OK(MPI_Info_get_nthkey(first, i, key));
+        OK(MPI_Info_get_string(first, key, &length, value, &flag));
+        CHECK(flag && (strcmp(value, "true") == 0 || strcmp(value, "false") == 0));
+        CHECK(strstr(key, "://") != NULL);
+        OK(MPI_Info_create(&hints));
+        OK(MPI_Info_set(hints, "mpi_hw_resource_type", key));
+        OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, hints, &part));
+        CHECK(part != MPI_COMM_NULL);
+        if (part != MPI_COMM_NULL) {
+            MPI_Comm_size(part, &size);
+            SAME(size, expected);
+            OK(MPI_Comm_free(&part));
+        }
+        OK(MPI_Info_free(&hints));
+    }
+    OK(MPI_Comm_free(&shared));
+    OK(MPI_Info_free(&first));
+    OK(MPI_Info_free(&second));
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -97,6 +133,7 @@ int main(int argc, char **argv)
     check_clock();
     check_attributes();
     check_memory();
+    check_hardware();
     OK(MPI_Pcontrol(1));
     return finish();
 }

@@ -301,6 +301,10 @@ fn number_host(job: &Job, comm: &Comm) -> i32 {
     }
 }
 
+/// The key of `MPI_Get_hw_resource_info` for the memory that the ranks of a host share: a URI, as the standard has it
+/// since MPI 4.1. `MPI_Comm_split_type` takes it for the standard's `mpi_shared_memory`.
+pub const SHARED_MEMORY_URI: &str = "fastpath://shared_memory";
+
 /// `MPI_Comm_split_type`. All ranks of one host share its memory, and no finer kind of hardware is distinguished, so
 /// `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`.
 ///
@@ -313,7 +317,7 @@ pub fn split_type(
         |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let own_host = p.engine().map_or(0, |e| number_host(e.job, parent));
     let by_resource = || match hint("mpi_hw_resource_type") {
-        Some("mpi_shared_memory") => own_host,
+        Some("mpi_shared_memory" | SHARED_MEMORY_URI) => own_host,
         _ => MPI_UNDEFINED,
     };
     let color = match kind {

@@ -158,6 +158,7 @@ fn split_type__knows_the_standards_types() {
     );
     assert!(!split(MPI_COMM_TYPE_HW_UNGUIDED, "", "") && !split(MPI_UNDEFINED, "", ""));
     assert!(split(MPI_COMM_TYPE_RESOURCE_GUIDED, resource, shared));
+    assert!(split(MPI_COMM_TYPE_HW_GUIDED, resource, create::SHARED_MEMORY_URI));
     assert!(split(MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://SELF"));
     assert!(!split(MPI_COMM_TYPE_RESOURCE_GUIDED, "", ""));
     assert_eq!(code(create::split_type(&p, &own, 5, 0, &[])), MPI_ERR_ARG);
