@@ -8,6 +8,7 @@
 //! | [`sleepers`] | threads of one process that sleep in one place, and who is woken |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
+//! | [`fd`] | descriptors that are kept open, checked to be still the library's |
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`refusal`] | what to say where the kernel refuses a call or memory |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
@@ -21,6 +22,7 @@ pub mod biased;
 pub mod clock;
 pub mod config;
 pub mod copy;
+pub mod fd;
 pub mod hint;
 pub mod layout;
 pub mod maps;

@@ -524,7 +524,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     fn variable(segment: &Segment, rank: usize, job_id: u64) -> OsString {
-        let fd = segment.file().as_raw_fd();
+        let fd = segment.file().unwrap().as_raw_fd();
         Identity { fd, rank, launcher: std::process::id(), job_id, listeners: Vec::new() }
             .to_string()
             .into()
@@ -613,7 +613,7 @@ mod tests {
     fn attach__falls_back_to_the_launchers_descriptor() {
         let segment = Segment::create(1, 5).unwrap();
         // Not a descriptor of ours as far as fcntl is told, but the launcher's table has it.
-        let fd = segment.file().as_raw_fd();
+        let fd = segment.file().unwrap().as_raw_fd();
         let id = Identity {
             fd,
             rank: 0,

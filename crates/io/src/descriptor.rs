@@ -7,6 +7,7 @@ use crate::lustre::{self, Striping};
 use crate::system::{
     System, has_local_locks, is_deleted_at_server, look_at_folder, size_at_server,
 };
+use fastpath_base::fd::KeptFd;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -34,7 +35,7 @@ pub struct Opening {
 /// An open file.
 #[derive(Debug)]
 pub struct Descriptor {
-    fd: OwnedFd,
+    fd: KeptFd,
     pub(crate) system: System,
     readable: bool,
     /// Whether it may be mapped where its file system allows that.
@@ -83,11 +84,11 @@ pub(crate) fn retry(mut call: impl FnMut() -> isize) -> isize {
 }
 
 /// What the system knows of an open file.
-fn inspect(fd: &OwnedFd) -> Result<libc::stat, IoError> {
+fn inspect(fd: i32) -> Result<libc::stat, IoError> {
     // SAFETY: zeros are a value of it, which the call replaces.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: an open file and a variable of that type.
-    match unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } {
+    match unsafe { libc::fstat(fd, &mut stat) } {
         0 => Ok(stat),
         _ => Err(IoError::last(Action::Inspect, 0, 0)),
     }
@@ -134,7 +135,7 @@ impl Descriptor {
         let fd = opened?;
         let refuse = |errno| IoError { action: Action::Open, errno, offset: 0, bytes: 0 };
         // The system opens it for reading.
-        if inspect(&fd)?.st_mode & libc::S_IFMT == libc::S_IFDIR {
+        if inspect(fd.as_raw_fd())?.st_mode & libc::S_IFMT == libc::S_IFDIR {
             return Err(refuse(libc::EISDIR));
         }
         if is_old && is_deleted(&fd) {
@@ -152,7 +153,7 @@ impl Descriptor {
             }
         }
         Ok(Descriptor {
-            fd,
+            fd: KeptFd::keep(fd, "a file that MPI_File_open opened"),
             system,
             readable: how.read,
             maps: StaticBool::new(true),
@@ -228,9 +229,10 @@ impl Descriptor {
         self.counters.count(counter, number);
     }
 
-    /// The system's number.
+    /// The system's number, compared by one system call. -1 if the program closed it: what is done with that fails with
+    /// EBADF, which [`IoError`] explains.
     pub(crate) fn raw(&self) -> i32 {
-        self.fd.as_raw_fd()
+        self.fd.number_or_none()
     }
 
     /// Bytes in the file.
@@ -243,7 +245,7 @@ impl Descriptor {
         {
             return Ok(size);
         }
-        inspect(&self.fd).map(|stat| stat.st_size)
+        inspect(self.raw()).map(|stat| stat.st_size)
     }
 
     /// Device and number by which the system knows the file.
@@ -251,7 +253,7 @@ impl Descriptor {
     /// # Errors
     /// The system's.
     pub fn identity(&self) -> Result<[u64; 2], IoError> {
-        inspect(&self.fd).map(|stat| [stat.st_dev, stat.st_ino])
+        inspect(self.raw()).map(|stat| [stat.st_dev, stat.st_ino])
     }
 
     /// Makes the file as long as said: cut, or with zeros at its end.
@@ -260,7 +262,7 @@ impl Descriptor {
     /// The system's.
     pub fn set_size(&self, size: i64) -> Result<(), IoError> {
         // SAFETY: an open file.
-        match retry(|| unsafe { libc::ftruncate(self.fd.as_raw_fd(), size) } as isize) {
+        match retry(|| unsafe { libc::ftruncate(self.raw(), size) } as isize) {
             0 => Ok(()),
             _ => Err(IoError::last(Action::Resize, 0, size as u64)),
         }
@@ -275,7 +277,7 @@ impl Descriptor {
         while from < size {
             let bytes = step.min(size - from);
             // SAFETY: an open file.
-            match unsafe { libc::posix_fallocate(self.fd.as_raw_fd(), from, bytes) } {
+            match unsafe { libc::posix_fallocate(self.raw(), from, bytes) } {
                 0 => from += bytes,
                 // On tmpfs it may begin anew: less of it ends between two signals of a timer.
                 libc::EINTR => step = (step / 2).max(1 << 20),
@@ -298,7 +300,7 @@ impl Descriptor {
     /// The system's, those of earlier writes among them.
     pub fn sync(&self) -> Result<(), IoError> {
         // SAFETY: an open file.
-        match retry(|| unsafe { libc::fsync(self.fd.as_raw_fd()) } as isize) {
+        match retry(|| unsafe { libc::fsync(self.raw()) } as isize) {
             0 => Ok(()),
             _ => Err(IoError::last(Action::Sync, 0, 0)),
         }
@@ -314,13 +316,13 @@ impl Descriptor {
     pub unsafe fn read_at(
         &self, buffer: *mut u8, len: usize, offset: i64,
     ) -> Result<usize, IoError> {
-        let mut done = 0;
+        let (mut done, fd) = (0, self.raw());
         while done < len {
             let at = offset + done as i64;
             // SAFETY: an open file; the rest of the caller's buffer.
             let n = retry(|| unsafe {
                 let to = buffer.add(done).cast();
-                libc::pread(self.fd.as_raw_fd(), to, len - done, at)
+                libc::pread(fd, to, len - done, at)
             });
             self.count(Counter::Reads, 1);
             self.count(Counter::ReadBytes, n.max(0) as u64);
@@ -341,13 +343,13 @@ impl Descriptor {
     /// # Safety
     /// `data` is readable for `len` bytes.
     pub unsafe fn write_at(&self, data: *const u8, len: usize, offset: i64) -> Result<(), IoError> {
-        let mut done = 0;
+        let (mut done, fd) = (0, self.raw());
         while done < len {
             let at = offset + done as i64;
             // SAFETY: an open file; the rest of the caller's data.
             let n = retry(|| unsafe {
                 let from = data.add(done).cast();
-                libc::pwrite(self.fd.as_raw_fd(), from, len - done, at)
+                libc::pwrite(fd, from, len - done, at)
             });
             self.count(Counter::Writes, 1);
             self.count(Counter::WrittenBytes, n.max(0) as u64);
@@ -384,8 +386,8 @@ impl Descriptor {
         range.l_type = kind;
         range.l_whence = libc::SEEK_SET as i16;
         (range.l_start, range.l_len) = (offset, bytes);
-        let fd = self.fd.as_raw_fd();
-        // SAFETY: an open file and a range.
+        let fd = self.raw();
+        // SAFETY: a file, which the call checks, and a range.
         match retry(|| unsafe { libc::fcntl(fd, libc::F_OFD_SETLKW, &range) } as isize) {
             0 => Ok(()),
             _ => Err(IoError::last(Action::Lock, offset, bytes as u64)),
@@ -398,7 +400,8 @@ impl Descriptor {
     /// The system's: what a network file system says only now.
     pub fn close(self) -> Result<(), IoError> {
         use std::os::fd::IntoRawFd;
-        let fd = self.fd.into_raw_fd();
+        let lost = |_| IoError { action: Action::Close, errno: libc::EBADF, offset: 0, bytes: 0 };
+        let fd = self.fd.take().map_err(lost)?.into_raw_fd();
         // SAFETY: an open file that nobody else has; after EINTR it is closed too on Linux.
         let result = unsafe { libc::close(fd) };
         let error = std::io::Error::last_os_error().raw_os_error();

@@ -70,7 +70,13 @@ impl fmt::Display for IoError {
             Action::Resize | Action::Allocate => write!(f, " ({} bytes)", self.bytes)?,
             _ => {}
         }
-        write!(f, ": {why}")
+        write!(f, ": {why}")?;
+        match self.errno {
+            libc::EBADF => f.write_str(
+                "; the program closed the descriptor that the library uses for this file",
+            ),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -333,7 +333,8 @@ fn make_segment(
     }
     segment.back_pairs_ahead();
     // Few files may be allowed: then any number must do.
-    let keep = copy_above(segment.file(), SEGMENT_FD).or_else(|_| copy_above(segment.file(), 3));
+    let copy = |least| copy_above(segment.file()?, least);
+    let keep = copy(SEGMENT_FD).or_else(|_| copy(3));
     let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;
     Ok((segment, keep))
 }

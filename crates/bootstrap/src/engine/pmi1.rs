@@ -8,6 +8,7 @@ use super::{About, EngineError};
 use crate::control::Program;
 use crate::job::send_all;
 use fastpath_base::config::shorten;
+use fastpath_base::fd::Kept;
 use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, VALUE_MOST};
 use line::{join_value, read_first, split_value};
 use socket2::SockRef;
@@ -16,10 +17,13 @@ use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+/// Use of the connection's descriptor, for messages.
+const ENGINE: &str = "the connection to the launcher";
+
 /// A rank's connection.
 #[derive(Debug)]
 pub struct Pmi1 {
-    stream: File,
+    stream: Kept<File>,
     /// What was received and is not read yet.
     ahead: Vec<u8>,
     about: About,
@@ -78,7 +82,7 @@ impl Pmi1 {
 
     fn new(stream: OwnedFd) -> Pmi1 {
         Pmi1 {
-            stream: File::from(stream),
+            stream: Kept::keep(stream, ENGINE),
             ahead: Vec::new(),
             about: About { rank: 0, size: 1, job: String::new(), appnum: None, universe: None },
         }
@@ -276,9 +280,9 @@ impl Pmi1 {
     /// # Errors
     /// As there.
     pub fn aborter(&self) -> Result<Aborter, EngineError> {
-        let stream = self.stream.try_clone();
+        let stream = self.stream.get().map_err(io::Error::from).and_then(File::try_clone);
         let stream = stream.map_err(|cause| EngineError::System { step: "dup", cause })?;
-        Ok(Aborter { stream })
+        Ok(Aborter { stream: Kept::keep(stream, ENGINE) })
     }
 
     /// As [`super::Engine::finalize`].
@@ -305,7 +309,8 @@ impl Pmi1 {
             return Err(EngineError::TooLong { step, bytes });
         }
         let line = format!("{command}\n");
-        let written = send_all(self.stream.as_fd(), line.as_bytes());
+        let stream = self.stream.get().map_err(io::Error::from);
+        let written = stream.and_then(|stream| send_all(stream.as_fd(), line.as_bytes()));
         written.map_err(|cause| match cause.kind() {
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => EngineError::Closed(step),
             _ => EngineError::System { step, cause },
@@ -329,7 +334,8 @@ impl Pmi1 {
                 });
             }
             let mut part = [0; 2048];
-            match self.stream.read(&mut part) {
+            let stream = self.stream.get().map_err(io::Error::from);
+            match stream.and_then(|mut stream| stream.read(&mut part)) {
                 Ok(0) => return Err(EngineError::Closed(step)),
                 Ok(n) => self.ahead.extend_from_slice(&part[..n]),
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
@@ -345,7 +351,7 @@ impl Pmi1 {
 /// Ends the job by the same connection, from any thread.
 #[derive(Debug)]
 pub struct Aborter {
-    stream: File,
+    stream: Kept<File>,
 }
 
 impl Aborter {
@@ -354,7 +360,7 @@ impl Aborter {
         // One short line, in one piece: it does not mix with one that another thread writes. There is nobody to tell
         // when it fails.
         let line = format!("cmd=abort exitcode={code}\n");
-        let _ = send_all(self.stream.as_fd(), line.as_bytes());
+        let _ = self.stream.get().map(|stream| send_all(stream.as_fd(), line.as_bytes()));
     }
 }
 

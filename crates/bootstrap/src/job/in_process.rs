@@ -30,7 +30,8 @@ impl Job {
 
     /// A rank with a mapping of its own of a new memory.
     fn in_memory(first: &Segment, rank: usize) -> Result<Job, BootstrapError> {
-        let file = first.file().try_clone_to_owned();
+        let file = first.file().map_err(std::io::Error::from);
+        let file = file.and_then(|file| file.try_clone_to_owned());
         let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
         let segment = Segment::attach(file, first.header().job_id.load(Ordering::Relaxed))?;
         Ok(Job::without_launcher(segment, rank))

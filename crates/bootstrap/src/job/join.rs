@@ -138,8 +138,10 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
         members: members.len() + 1,
     };
     for member in &members {
-        let file = Some(segment.file());
-        let sent = send(&member.stream, FrameKind::Welcome, &welcome.encode(), file);
+        let sent = segment
+            .file()
+            .map_err(io::Error::from)
+            .and_then(|file| member.send(FrameKind::Welcome, &welcome.encode(), Some(file)));
         sent.map_err(|e| lost(member.rank, e))?;
     }
     let mut job = Job::of_node(segment, about, job_id)?;
@@ -148,7 +150,7 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
     if welcome.members != about.size {
         (job.job_id, neighbours) = meet_nodes(&mut engine, &job, &members, welcome.lowest)?;
         for member in &members {
-            let sent = send(&member.stream, FrameKind::Go, &job.job_id.to_le_bytes(), None);
+            let sent = member.send(FrameKind::Go, &job.job_id.to_le_bytes(), None);
             sent.map_err(|e| lost(member.rank, e))?;
         }
     }
@@ -185,14 +187,15 @@ fn meet_nodes(
     let config = job.open_to_other_nodes()?;
     let watched = ring::open(&config, members.len() + 1);
     for member in members {
-        expect(&member.stream, FrameKind::Card).map_err(|e| lost(member.rank, e))?;
+        let stream = member.stream.get().map_err(|e| lost(member.rank, e.into()))?;
+        expect(stream, FrameKind::Card).map_err(|e| lost(member.rank, e))?;
     }
     let leader = watched.as_ref().map(|(_, card)| card.encode());
     let own = describe_node(job, leader.unwrap_or_default(), number_choices(&config));
     let card = own.encode();
     match members.iter().find(|member| member.rank == lowest) {
         Some(member) => {
-            let sent = send(&member.stream, FrameKind::Node, &card, None);
+            let sent = member.send(FrameKind::Node, &card, None);
             sent.map_err(|e| lost(lowest, e))?;
         }
         None => engine.put(NODE_KEY, &card)?,

@@ -49,9 +49,10 @@ impl Job {
                         network"
                 .to_owned());
         }
-        let is_told = self.network_card(self.rank()).is_some();
+        let told = self.network_card(self.rank());
+        let is_told = told.is_some();
         let inherited = Some(&self.place.inherited[..]).filter(|fds| !fds.is_empty());
-        let inherited = inherited.map(Listener::inherit);
+        let inherited = inherited.map(|fds| Listener::inherit(fds, told.map(|card| card.port)));
         let (listener, card) = match inherited {
             Some(Ok(listener)) if is_told => (listener, None),
             Some(Ok(listener)) => {

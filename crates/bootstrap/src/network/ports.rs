@@ -1,6 +1,7 @@
 //! The socket that a rank listens on, and which ports it may have.
 #![allow(unsafe_code)]
 
+use fastpath_base::fd::{Kept, KeptFd};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,7 +38,7 @@ pub fn parse_ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
 #[derive(Debug)]
 pub struct Listener {
     /// At least one.
-    sockets: Vec<Socket>,
+    sockets: Vec<KeptFd>,
     port: u16,
 }
 
@@ -69,13 +70,13 @@ impl Listener {
         ))
     }
 
-    /// Takes over listening sockets by their numbers.
+    /// Takes over listening sockets by their numbers. `port`: their port, where it is known already.
     ///
     /// # Errors
-    /// There is none, one of them is not a listening socket, or they have different ports.
-    pub fn inherit(fds: &[RawFd]) -> io::Result<Listener> {
+    /// There is none, one of them is not a listening socket, or they have different ports or another one than `port`.
+    pub fn inherit(fds: &[RawFd], port: Option<u16>) -> io::Result<Listener> {
         let all: Vec<Listener> =
-            fds.iter().map(|&fd| Listener::inherit_one(fd)).collect::<io::Result<_>>()?;
+            fds.iter().map(|&fd| Listener::inherit_one(fd, port)).collect::<io::Result<_>>()?;
         Listener::join(all)
     }
 
@@ -90,7 +91,7 @@ impl Listener {
         Ok(Listener { sockets, port })
     }
 
-    fn inherit_one(fd: RawFd) -> io::Result<Listener> {
+    fn inherit_one(fd: RawFd, wanted: Option<u16>) -> io::Result<Listener> {
         let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         // SAFETY: plain fcntl; on a descriptor that is not open it fails.
         if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
@@ -104,18 +105,27 @@ impl Listener {
         }
         let port = match read_port(&socket) {
             Ok(0) | Err(_) => return wrong("it has no port"),
+            // The program's own, opened in the place of the one that was inherited.
+            Ok(port) if wanted.is_some_and(|wanted| wanted != port) => {
+                return wrong("it listens on another port");
+            }
             Ok(port) => port,
         };
         socket.set_cloexec(true)?;
         socket.set_nonblocking(true)?;
         // SAFETY: open, and given to this process for this purpose.
-        let sockets = vec![unsafe { Socket::from_raw_fd(fd) }];
+        let sockets = vec![keep(unsafe { OwnedFd::from_raw_fd(fd) })];
         Ok(Listener { sockets, port })
+    }
+
+    /// The sockets, at least one.
+    pub fn sockets(&self) -> &[KeptFd] {
+        &self.sockets
     }
 
     /// The numbers of the sockets, at least one.
     pub fn fds(&self) -> Vec<RawFd> {
-        self.sockets.iter().map(|one| one.as_raw_fd()).collect()
+        self.sockets.iter().map(Kept::number_unchecked).collect()
     }
 
     /// The port.
@@ -127,14 +137,14 @@ impl Listener {
     pub fn set_inherited(&self, stays: bool) {
         for socket in &self.sockets {
             // Of an open descriptor it does not fail.
-            let _ = socket.set_cloexec(!stays);
+            let _ = socket.get().map(|open| SockRef::from(open).set_cloexec(!stays));
         }
     }
 }
 
 impl From<Listener> for Vec<OwnedFd> {
     fn from(listener: Listener) -> Vec<OwnedFd> {
-        listener.sockets.into_iter().map(OwnedFd::from).collect()
+        listener.sockets.into_iter().filter_map(|one| one.take().ok()).collect()
     }
 }
 
@@ -186,7 +196,7 @@ fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
     socket.bind(&SocketAddr::new(address, port).into())?;
     socket.listen(BACKLOG)?;
     let port = read_port(&socket)?;
-    let sockets = vec![socket];
+    let sockets = vec![keep(socket.into())];
     Ok(Listener { sockets, port })
 }
 
@@ -234,6 +244,10 @@ pub fn check_refusal(socket: &impl AsFd, error: io::Error) -> io::Error {
         true => error,
         false => io::Error::other(format!("{error}, but not by that host itself")),
     }
+}
+
+fn keep(socket: OwnedFd) -> KeptFd {
+    KeptFd::keep(socket, "listening for other ranks")
 }
 
 fn make_socket(address: IpAddr) -> io::Result<Socket> {
@@ -301,13 +315,13 @@ mod tests {
         let port = listener.port();
         let fds = listener.fds();
         std::mem::forget(listener);
-        let again = Listener::inherit(&fds).unwrap();
+        let again = Listener::inherit(&fds, None).unwrap();
         assert_eq!(again.port(), port);
         let peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert!(Listener::inherit(&[peer.as_raw_fd()]).is_err());
-        assert!(Listener::inherit(&[0]).is_err());
-        assert!(Listener::inherit(&[1_000_000]).is_err());
-        assert!(Listener::inherit(&[]).is_err());
+        assert!(Listener::inherit(&[peer.as_raw_fd()], None).is_err());
+        assert!(Listener::inherit(&[0], None).is_err());
+        assert!(Listener::inherit(&[1_000_000], None).is_err());
+        assert!(Listener::inherit(&[], None).is_err());
     }
 
     #[test]
@@ -330,10 +344,11 @@ mod tests {
         let why = Listener::open(Some(port..=port), &[address(2), address(3)], 1).unwrap_err();
         assert!(why.contains("in use"), "{why}");
         std::mem::forget(listener);
-        assert_eq!(Listener::inherit(&fds).unwrap().fds(), fds);
+        assert!(Listener::inherit(&fds, Some(port ^ 1)).is_err(), "the port of another one");
+        assert_eq!(Listener::inherit(&fds, Some(port)).unwrap().fds(), fds);
         let two = [1, 2].map(|last| Listener::open(None, &[address(last)], 1).unwrap());
         let numbers: Vec<RawFd> = two.iter().flat_map(Listener::fds).collect();
         std::mem::forget(two);
-        assert!(Listener::inherit(&numbers).is_err(), "two ports");
+        assert!(Listener::inherit(&numbers, None).is_err(), "two ports");
     }
 }

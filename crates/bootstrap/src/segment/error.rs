@@ -1,5 +1,6 @@
 //! What can be wrong with a segment.
 
+use fastpath_base::fd::LostFd;
 use fastpath_base::refusal::{Bytes, describe_call};
 use std::io;
 
@@ -23,6 +24,14 @@ pub enum SegmentError {
     /// There is no address space for a piece of it.
     #[error("mapping it: {0}")]
     NoAddresses(io::Error),
+    /// The descriptor of the file was lost, and doing without it failed.
+    #[error("{lost}; going on without it: {cause}")]
+    Lost {
+        /// The descriptor.
+        lost: LostFd,
+        /// The kernel's answer to the way without it.
+        cause: io::Error,
+    },
     /// The file is no segment of this library, or of another version or size.
     #[error("not a segment of this library: {0}")]
     Foreign(String),

@@ -242,7 +242,7 @@ mod tests {
     fn unlinked_file__serves_as_a_segment() {
         let scratch = Scratch::new("segment-unlinked");
         let segment = begin_in(open_unlinked(&scratch.0).unwrap());
-        let again = segment.file().try_clone_to_owned().unwrap();
+        let again = segment.file().unwrap().try_clone_to_owned().unwrap();
         let other = Segment::attach(again, 5).unwrap();
         segment.back_pair(0, 1).unwrap();
         let [one, two] = [&segment, &other].map(|s| s.pair_region(0, 1).unwrap().as_ptr());
@@ -251,7 +251,7 @@ mod tests {
             one.write(7);
             assert_eq!(two.read(), 7);
         }
-        assert!(file_system_room(segment.file()).is_some());
+        assert!(file_system_room(segment.file().unwrap()).is_some());
     }
 
     /// Of tmpfs the kernel tells seals, of other file systems it does not.
@@ -261,7 +261,7 @@ mod tests {
         let files = folders().into_iter().flat_map(|folder| open.map(|open| open(&folder)));
         for file in files.filter_map(Result::ok) {
             let segment = begin_in(file);
-            let again = segment.file().try_clone_to_owned().unwrap();
+            let again = segment.file().unwrap().try_clone_to_owned().unwrap();
             Segment::attach(again, 5).unwrap();
         }
     }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(rc, 0);
         for file in [open_memory_file().unwrap(), unsealable, other_seals] {
             let segment = begin_in(file);
-            let again = segment.file().try_clone_to_owned().unwrap();
+            let again = segment.file().unwrap().try_clone_to_owned().unwrap();
             let refused = Segment::attach(again, 5).unwrap_err();
             assert!(matches!(refused, SegmentError::Foreign(_)), "{refused}");
             assert!(refused.to_string().contains("not sealed against shrinking"), "{refused}");

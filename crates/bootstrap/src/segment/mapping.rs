@@ -2,8 +2,10 @@
 //! A piece of the segment's file in the address space of this process.
 
 use super::error::{SegmentError, system};
+use super::layout::PAGE_BYTES;
 use fastpath_base::refusal::describe_mapping;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -41,6 +43,65 @@ impl Mapping {
             )
         };
         Mapping::of(base, bytes)
+    }
+
+    /// Maps a piece of the file once more, without its descriptor: `mremap` of no bytes copies a shared mapping, and
+    /// may make the copy longer. `self` begins at offset 0 of the file. Takes `offset + bytes` of address space for a
+    /// moment.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    #[cold]
+    pub(super) fn duplicate(&self, offset: u64, bytes: usize) -> io::Result<Mapping> {
+        let front = usize::try_from(offset).ok();
+        let all = front.and_then(|front| front.checked_add(bytes));
+        let (Some(front), Some(all)) = (front, all) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        };
+        let base = self.base.as_ptr().cast();
+        // SAFETY: the first page stays as it is; what is unmapped is a part of the copy just made.
+        let copy = unsafe {
+            // The copy of a locked page is locked: the kernel would allocate all of it.
+            libc::munlock(base, PAGE_BYTES);
+            let copy = libc::mremap(base, 0, all, libc::MREMAP_MAYMOVE);
+            if copy == libc::MAP_FAILED {
+                return Err(describe_mapping(all as u64, &io::Error::last_os_error()));
+            }
+            if front != 0 {
+                libc::munmap(copy, front);
+            }
+            let piece = copy.byte_add(front);
+            libc::madvise(piece, bytes, libc::MADV_DODUMP);
+            piece
+        };
+        let base = NonNull::new(copy.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Mapping { base, bytes })
+    }
+
+    /// As [`Mapping::fill`], without the file's descriptor.
+    ///
+    /// # Errors
+    /// As there.
+    #[cold]
+    pub(super) fn fill_by_duplicate(&self, part: Range<usize>) -> io::Result<()> {
+        let bytes = part.len();
+        if part.end > self.bytes {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        let piece = ManuallyDrop::new(self.duplicate(part.start as u64, bytes)?);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: the piece is this function's own, and so is its new place, as in `fill`.
+        unsafe {
+            let at = self.base.as_ptr().add(part.start).cast::<libc::c_void>();
+            let from = piece.base.as_ptr().cast();
+            if libc::mremap(from, bytes, bytes, flags, at) == libc::MAP_FAILED {
+                let cause = io::Error::last_os_error();
+                drop(ManuallyDrop::into_inner(piece));
+                return Err(cause);
+            }
+            libc::madvise(at, bytes, libc::MADV_DONTDUMP);
+        }
+        Ok(())
     }
 
     /// Addresses and nothing behind them, for [`Mapping::fill`].

@@ -8,6 +8,7 @@ use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{Layout, PAGE_BYTES};
 use super::mapping::Mapping;
 use crate::network::random::draw_random;
+use fastpath_base::fd::{KeptFd, LostFd};
 use fastpath_base::sync::{AtomicU64, AtomicUsize, Ordering};
 use fastpath_base::topology::available_memory;
 use std::fs::File;
@@ -38,7 +39,7 @@ fn margin(available: u64) -> u64 {
 /// The segment of one job, mapped into this process up to the end of the pair regions.
 #[derive(Debug)]
 pub struct Segment {
-    pub(super) file: OwnedFd,
+    pub(super) file: KeptFd,
     pub(super) layout: Layout,
     pub(super) front: Mapping,
     /// The first ranks, for whose pair regions there are addresses: all that there is room for, or those that are there
@@ -201,7 +202,7 @@ impl Segment {
             other => (layout.ranks(), other?),
         };
         let segment = Segment {
-            file,
+            file: KeptFd::keep(file, "the job's memory"),
             layout,
             front,
             reach,
@@ -222,7 +223,13 @@ impl Segment {
         };
         let part = first..end(ranks);
         if !part.is_empty() {
-            self.front.fill(self.file(), part, self.writable)?;
+            match self.file() {
+                Ok(file) => self.front.fill(file, part, self.writable)?,
+                Err(lost) => {
+                    let filled = self.front.fill_by_duplicate(part);
+                    filled.map_err(|cause| SegmentError::Lost { lost, cause })?;
+                }
+            }
         }
         // Two threads may have mapped the same.
         self.mapped.fetch_max(ranks, Ordering::Relaxed);
@@ -249,8 +256,11 @@ impl Segment {
     }
 
     /// The file.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    ///
+    /// # Errors
+    /// The program closed its descriptor.
+    pub fn file(&self) -> Result<BorrowedFd<'_>, LostFd> {
+        self.file.get().map(AsFd::as_fd)
     }
 
     /// The job's header.
@@ -281,7 +291,18 @@ impl Segment {
     /// `offset` is not on a page border, the piece leaves the file, or the kernel refuses.
     pub fn map_range(&self, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
         self.check_range(offset, bytes as u64)?;
-        Mapping::new(self.file(), offset, bytes, true)
+        self.map_piece(offset, bytes)
+    }
+
+    /// Maps a piece inside the file, without its descriptor if the program closed that.
+    fn map_piece(&self, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
+        match self.file() {
+            Ok(file) => Mapping::new(file, offset, bytes, true),
+            Err(lost) => {
+                let piece = self.front.duplicate(offset, bytes);
+                piece.map_err(|cause| SegmentError::Lost { lost, cause })
+            }
+        }
     }
 
     /// Has memory behind every byte of the range, so that touching it cannot fail later. What
@@ -306,7 +327,7 @@ impl Segment {
     pub(super) fn fill_with_zeros(&self, offset: u64, bytes: usize) -> Result<(), SegmentError> {
         self.check_range(offset, bytes as u64)?;
         let write = || {
-            let file = File::from(self.file.try_clone()?);
+            let file = File::from(self.file()?.try_clone_to_owned()?);
             let parts = (0..bytes).step_by(ZEROS.len());
             parts
                 .map(|at| (at as u64, ZEROS.len().min(bytes - at)))
@@ -356,7 +377,7 @@ impl Segment {
 
     /// Bytes that the file system of the file has left; None for a memory file, which only memory limits.
     pub fn file_system_room(&self) -> Option<u64> {
-        file_system_room(self.file())
+        file_system_room(self.file().ok()?)
     }
 
     /// Bytes of memory behind the segment now.
@@ -364,7 +385,7 @@ impl Segment {
     /// # Errors
     /// The kernel does not say.
     pub fn used_bytes(&self) -> io::Result<u64> {
-        let file = File::from(self.file.try_clone()?);
+        let file = File::from(self.file()?.try_clone_to_owned()?);
         Ok(file.metadata()?.blocks() * 512)
     }
 
@@ -385,9 +406,12 @@ impl Segment {
 
     /// None when it was done, else the kernel's answer.
     fn fallocate(&self, mode: libc::c_int, offset: u64, bytes: u64) -> Option<io::Error> {
+        let file = match self.file() {
+            Ok(file) => file.as_raw_fd(),
+            Err(lost) => return self.advise_slow(mode, offset, bytes, lost.into()),
+        };
         // SAFETY: plain fallocate on our own file, inside its length.
-        let rc =
-            unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes as i64) };
+        let rc = unsafe { libc::fallocate(file, mode, offset as i64, bytes as i64) };
         if rc == 0 {
             return None;
         }
@@ -400,7 +424,8 @@ impl Segment {
         }
     }
 
-    /// Does the work of a `fallocate` that a sandbox refuses, or that the file system lacks, by advice on a mapping:
+    /// Does the work of a `fallocate` that a sandbox refuses, that the file system lacks, or for which there is no
+    /// descriptor any more, by advice on a mapping:
     /// `MADV_POPULATE_WRITE` (Linux 5.14) or `MADV_REMOVE`. Neither changes what is backed and stays.
     #[cold]
     #[inline(never)]
@@ -413,7 +438,7 @@ impl Segment {
         };
         let first = offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         let end = (offset + bytes).next_multiple_of(PAGE_BYTES as u64);
-        let piece = match Mapping::new(self.file(), first, (end - first) as usize, true) {
+        let piece = match self.map_piece(first, (end - first) as usize) {
             Ok(piece) => piece,
             Err(_) => return Some(refused),
         };
@@ -436,7 +461,7 @@ impl Segment {
             return SegmentError::System { step, cause };
         }
         let memory = available_memory();
-        let room = file_system_room(self.file()).unwrap_or(u64::MAX);
+        let room = self.file_system_room().unwrap_or(u64::MAX);
         SegmentError::Shortage {
             needed,
             available: memory.min(room),
@@ -476,7 +501,35 @@ mod tests {
     use super::*;
 
     fn again(segment: &Segment) -> OwnedFd {
-        segment.file().try_clone_to_owned().unwrap()
+        segment.file().unwrap().try_clone_to_owned().unwrap()
+    }
+
+    #[test]
+    fn segment__without_its_descriptor__is_backed_and_mapped_by_its_mapping() {
+        let segment = Segment::create(2, 7).unwrap();
+        let own = File::options().read(true).write(true).open("/dev/zero").unwrap();
+        let number = segment.file.number_unchecked();
+        // SAFETY: puts another file in the descriptor's place, as a program would that closes and opens.
+        assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number);
+        assert!(segment.file().is_err());
+        let start = segment.arena(0).unwrap().start;
+        let piece = segment.map_range(start, 4 * PAGE_BYTES).unwrap();
+        segment.ensure_backed(start, 4 * PAGE_BYTES as u64).unwrap();
+        let again = segment.map_range(start, PAGE_BYTES).unwrap();
+        // SAFETY: both pieces are mapped and backed.
+        unsafe {
+            piece.base().write(5);
+            assert_eq!(again.base().read(), 5);
+            segment.give_back(start, PAGE_BYTES as u64).unwrap();
+            segment.ensure_backed(start, PAGE_BYTES as u64).unwrap();
+            assert_eq!(again.base().read(), 0);
+        }
+        let ranks = segment.mapped.swap(0, Ordering::Relaxed);
+        segment.map_pairs(ranks).unwrap();
+        assert_eq!(segment.header().magic.load(Ordering::Relaxed), MAGIC);
+        drop(segment);
+        // SAFETY: the copy that was made above, which the segment has left open.
+        assert_eq!(unsafe { libc::close(number) }, 0);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Scale {
 
 /// The parts of those ranks that have recorded.
 pub(super) fn read_ranks(segment: &Segment) -> io::Result<Vec<RankTrace>> {
-    let file = File::from(segment.file().try_clone_to_owned()?);
+    let file = File::from(segment.file()?.try_clone_to_owned()?);
     let mut ranks = Vec::new();
     for rank in segment.node_ranks() {
         let Some(start) = segment.trace_offset(rank) else {

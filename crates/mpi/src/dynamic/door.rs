@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::config::Config;
+use fastpath_base::fd::Kept;
 use fastpath_bootstrap::network::interfaces::list_addresses;
 use fastpath_bootstrap::network::ports::{dial, keep_alive};
 use fastpath_bootstrap::network::proof::{Pass, TAG};
@@ -184,7 +185,7 @@ impl Caller {
 
 /// Where processes of other jobs come to a port, as long as it is open.
 pub struct Door {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Kept<TcpListener>>,
     proof: Proof,
     callers: Vec<Caller>,
 }
@@ -203,7 +204,7 @@ impl Door {
         let (listener, card) = network::open(config, Reach::Network, 1)?;
         let listeners = Vec::<OwnedFd>::from(listener);
         let door = Door {
-            listeners: listeners.into_iter().map(TcpListener::from).collect(),
+            listeners: listeners.into_iter().map(|fd| Kept::keep(fd, "an open port")).collect(),
             proof: Proof::new(key, number),
             callers: Vec::new(),
         };
@@ -216,7 +217,9 @@ impl Door {
         let now_ns = clock::now_ns();
         for listener in &self.listeners {
             // What cannot be accepted now, for want of descriptors say, waits.
-            while let Ok((stream, _)) = listener.accept() {
+            while let Ok((stream, _)) =
+                listener.get().map_err(io::Error::from).and_then(TcpListener::accept)
+            {
                 if stream.set_nonblocking(true).is_err() {
                     continue;
                 }

@@ -80,7 +80,8 @@ pub(super) fn look_at_traffic(job: &RunningJob, facts: &[Facts]) -> Vec<Traffics
 
 /// Adds up the rings of all pairs of ranks that have connected.
 fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
-    let Ok(file) = segment.file().try_clone_to_owned().map(File::from) else {
+    let file = segment.file().map(|file| file.try_clone_to_owned());
+    let Ok(Ok(file)) = file.map(|copy| copy.map(File::from)) else {
         return;
     };
     let mut bytes = vec![0; SEEN_BYTES];

@@ -4,11 +4,13 @@ use super::connect::Action;
 use super::greeting::{CONFIRM, HELLO, Pass, WELCOME, draw_nonce};
 use super::iface::{CALLER, Core, Counters, LISTENER};
 use super::socket::{Moved, Socket};
+use fastpath_base::fd::KeptFd;
 use fastpath_base::{clock, tell};
+use fastpath_bootstrap::network::Listener;
 use fastpath_bootstrap::segment::Notice;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::AsFd;
 
 /// Connections at once whose maker has not said who it is; the oldest goes for the next one.
 const STRANGERS_MOST: usize = 64;
@@ -34,7 +36,8 @@ struct Caller {
 
 /// Those connections.
 pub(super) struct Callers {
-    listeners: Vec<RawFd>,
+    /// Sockets that accept; empty once this process accepts nobody any more.
+    listeners: &'static [KeptFd],
     all: BTreeMap<u64, Caller>,
     strangers: usize,
     next: u64,
@@ -43,7 +46,8 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    pub fn new(listeners: Vec<RawFd>) -> Self {
+    pub fn new(listener: &'static Listener) -> Self {
+        let listeners = listener.sockets();
         Callers { listeners, all: BTreeMap::new(), strangers: 0, next: 0, paused_ns: None }
     }
 
@@ -88,7 +92,7 @@ impl Callers {
 
     /// Nobody can connect any more, and who has not been answered is hung up on.
     pub fn stop(&mut self) {
-        self.listeners.drain(..).for_each(super::socket::stop_listening);
+        std::mem::take(&mut self.listeners).iter().for_each(super::socket::stop_listening);
         self.all.clear();
         (self.strangers, self.paused_ns) = (0, None);
     }
@@ -98,9 +102,11 @@ impl Core {
     /// Takes the connections that wait at the listening sockets.
     pub fn accept_callers(&mut self) -> bool {
         let mut any = false;
-        for listener in self.callers.listeners.clone() {
+        for listener in self.callers.listeners {
             for _ in 0..ACCEPTS_MOST {
-                match Socket::accept(listener) {
+                let accepted = listener.get().map_err(io::Error::from);
+                let accepted = accepted.and_then(|listener| Socket::accept(listener.as_fd()));
+                match accepted {
                     Ok(Some(socket)) => self.add_caller(socket),
                     Ok(None) => break,
                     Err(error) => {
@@ -134,9 +140,9 @@ impl Core {
     }
 
     fn watch_listeners(&self, read: bool) {
-        for &listener in &self.callers.listeners {
+        for listener in self.callers.listeners {
             // Where the kernel refuses, things stay as they are.
-            let _ = self.domain.epoll.set_reading(listener, LISTENER, read);
+            let _ = self.domain.epoll.set_reading(listener.number_unchecked(), LISTENER, read);
         }
     }
 

@@ -64,9 +64,8 @@ impl Link {
             Moved::Bytes(bytes) => bytes,
             Moved::Later => 0,
             // What the peer has sent before may still be read: that tells of its end.
-            Moved::Ended(_) => {
-                (self.broken, self.open) = (true, None);
-                self.outbox.clear();
+            Moved::Ended(error) => {
+                self.break_off(error);
                 return (Post::Done, len);
             }
         };

@@ -40,7 +40,7 @@ impl TcpEndpoint {
 
     /// Why nothing goes to the peer any more, for people.
     pub fn failure(&self) -> Option<String> {
-        self.link.borrow().failure.clone()
+        self.link.borrow().describe_failure()
     }
 }
 

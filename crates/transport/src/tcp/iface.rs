@@ -9,6 +9,7 @@ use super::link::{Link, Lists};
 use super::socket::Event;
 use super::watcher::Watcher;
 use fastpath_base::clock;
+use fastpath_base::fd::LostFd;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::{Phase, has_left};
 use std::cell::RefCell;
@@ -150,7 +151,9 @@ impl Core {
     fn progress(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
-        self.domain.epoll.poll(&mut events);
+        if let Err(lost) = self.domain.epoll.poll(&mut events) {
+            self.lose_all(lost);
+        }
         let mut moved = false;
         for event in &events {
             moved |= self.handle(*event);
@@ -167,6 +170,20 @@ impl Core {
             self.peers.values().for_each(|p| p.link.borrow_mut().flush());
         }
         moved
+    }
+
+    /// Nothing that happens to a connection is seen any more.
+    #[cold]
+    #[inline(never)]
+    fn lose_all(&mut self, lost: LostFd) {
+        for peer in self.peers.values() {
+            let mut link = peer.link.borrow_mut();
+            if link.is_up() {
+                let why = format!("{}: {lost}", link.name);
+                link.fail(why);
+                link.announce();
+            }
+        }
     }
 
     fn handle(&mut self, event: Event) -> bool {
@@ -272,15 +289,14 @@ impl TcpIface {
         let Some(listener) = domain.job.listener() else {
             return Err("this rank does not listen".to_owned());
         };
-        let listeners = listener.fds();
-        for &fd in &listeners {
-            let watched = domain.epoll.add(fd, LISTENER, false);
+        for one in listener.sockets() {
+            let watched = domain.epoll.add(one.number_unchecked(), LISTENER, false);
             watched.map_err(|e| format!("a listening socket cannot be watched: {e}"))?;
         }
         let core = Core {
             domain,
             peers: BTreeMap::new(),
-            callers: Callers::new(listeners),
+            callers: Callers::new(listener),
             unsettled: Vec::new(),
             lists: Rc::default(),
             phase: None,
@@ -312,12 +328,12 @@ impl TcpIface {
     /// To be called before a sleep that `wake` ends, and before the last look: from now on what comes wakes. Says how
     /// long the sleep may last at most; `None` where there is no limit.
     pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Option<Duration> {
-        let (epoll, nap) = {
-            let mut core = self.core.borrow_mut();
-            (core.domain.epoll.fd(), core.nap())
-        };
-        if self.watcher.is_none() {
-            self.watcher = Watcher::start(epoll, wake).ok();
+        let mut core = self.core.borrow_mut();
+        let nap = core.nap();
+        if self.watcher.is_none()
+            && let Ok(set) = core.domain.epoll.get()
+        {
+            self.watcher = Watcher::start(set, wake).ok();
         }
         match self.watcher.as_ref().map(Watcher::arm) {
             Some(Ok(())) => nap,

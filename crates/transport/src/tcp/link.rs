@@ -9,7 +9,7 @@ use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
 /// Peers that there is something to do for, so that nobody need look at all of them.
@@ -63,6 +63,8 @@ pub(super) struct Link {
     over: bool,
     /// The kernel takes nothing for the peer any more.
     pub(super) broken: bool,
+    /// Error of the write that `broken` comes from.
+    write_error: Option<io::Error>,
     pub(super) watches_room: bool,
     /// Messages of the wire-up that wait for the connection; of each step the last one.
     pub(super) unsent: Vec<(WireupHead, Address)>,
@@ -78,6 +80,21 @@ pub(super) struct Link {
     is_node_peer: bool,
     /// Who it is, for people.
     pub name: String,
+}
+
+/// How a connection has ended, for people.
+fn describe_end(error: Option<&io::Error>) -> String {
+    const PEER: &str = "its process has ended without MPI_Finalize, or its program closed the descriptor of the \
+         connection";
+    match error {
+        Some(error)
+            if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) =>
+        {
+            format!("the connection has ended ({error}): {PEER}")
+        }
+        Some(error) => format!("the connection has ended: {error}"),
+        None => PEER.to_owned(),
+    }
 }
 
 impl Link {
@@ -102,6 +119,7 @@ impl Link {
             rested: false,
             over: false,
             broken: false,
+            write_error: None,
             watches_room: false,
             unsent: Vec::new(),
             word: None,
@@ -194,10 +212,7 @@ impl Link {
         if said || self.is_told_gone() {
             return self.close();
         }
-        let why = match error {
-            Some(error) => format!("the connection has ended: {error}"),
-            None => "its process has ended without MPI_Finalize".to_owned(),
-        };
+        let why = describe_end(error.as_ref());
         self.fail(format!("{}: {why}", self.name));
     }
 
@@ -326,12 +341,23 @@ impl Link {
             }
             Moved::Later => {}
             // What it has sent before may still be read: that tells of its end.
-            Moved::Ended(_) => {
-                (self.broken, self.open) = (true, None);
-                self.outbox.clear();
-            }
+            Moved::Ended(error) => self.break_off(error),
         }
         self.watch_room();
+    }
+
+    /// The kernel takes nothing more for the peer.
+    #[cold]
+    pub(super) fn break_off(&mut self, error: Option<io::Error>) {
+        (self.broken, self.open, self.write_error) = (true, None, error);
+        self.outbox.clear();
+    }
+
+    /// Why the peer cannot be reached any more, for people; `None` if it can, or has finalized.
+    pub fn describe_failure(&self) -> Option<String> {
+        let broken = self.write_error.as_ref().filter(|_| self.phase != Some(Phase::Finalized));
+        let broken = broken.map(|error| format!("{}: {}", self.name, describe_end(Some(error))));
+        self.failure.clone().or(broken)
     }
 
     /// Has the kernel tell when it takes more, where there is more.

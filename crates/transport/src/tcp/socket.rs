@@ -1,11 +1,12 @@
 //! The system calls: sockets, and the set of those that are watched.
 #![allow(unsafe_code)]
 
+use fastpath_base::fd::{KeptFd, LostFd};
 use fastpath_bootstrap::network::ports::{check_refusal, dial, keep_alive};
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A connection that is no more (linux/tcp_states.h).
 const TCP_CLOSE: u8 = 7;
@@ -23,7 +24,7 @@ pub(super) enum Moved {
 
 /// One connection. It does not block, and closes on exec.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct Socket(KeptFd);
 
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
     match answer {
@@ -35,41 +36,41 @@ fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
 impl Socket {
     /// Begins to connect to an address.
     pub fn dial(to: SocketAddr) -> io::Result<Socket> {
-        let socket = Socket(dial(to, None)?);
-        socket.prepare()?;
-        Ok(socket)
+        Socket::prepare(dial(to, None)?)
     }
 
     /// Takes a connection from a listening socket; `None` where there is none now.
-    pub fn accept(listener: RawFd) -> io::Result<Option<Socket>> {
+    pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<Socket>> {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let null = std::ptr::null_mut();
         // SAFETY: no address is asked for.
-        let fd = unsafe { libc::accept4(listener, null, std::ptr::null_mut(), flags) };
+        let fd = unsafe { libc::accept4(listener.as_raw_fd(), null, std::ptr::null_mut(), flags) };
         match check(fd) {
             Ok(fd) => {
                 // SAFETY: new, and nobody else's.
-                let socket = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
-                Ok(socket.prepare().ok().map(|()| socket))
+                Ok(Socket::prepare(unsafe { OwnedFd::from_raw_fd(fd) }).ok())
             }
             Err(e) if is_later(&e) || e.kind() == ErrorKind::ConnectionAborted => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    fn prepare(&self) -> io::Result<()> {
-        SockRef::from(&self.0).set_tcp_nodelay(true)?;
-        keep_alive(&self.0)
+    fn prepare(fd: OwnedFd) -> io::Result<Socket> {
+        SockRef::from(&fd).set_tcp_nodelay(true)?;
+        keep_alive(&fd)?;
+        Ok(Socket(KeptFd::keep(fd, "a connection to another rank")))
     }
 
+    /// The number, unchecked: on another file than a socket the calls of a connection fail.
     pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.number_unchecked()
     }
 
     /// What has become of the connecting; for a refusal see [`check_refusal`].
     pub fn take_error(&self) -> io::Result<()> {
-        let error = SockRef::from(&self.0).take_error()?;
-        error.map_or(Ok(()), |error| Err(check_refusal(&self.0, error)))
+        let fd = self.0.get()?;
+        let error = SockRef::from(fd).take_error()?;
+        error.map_or(Ok(()), |error| Err(check_refusal(fd, error)))
     }
 
     /// Reads into the buffer, which is not empty.
@@ -89,7 +90,7 @@ impl Socket {
         match unsafe { libc::recv(self.fd(), to.cast(), room, 0) } {
             got @ 1.. => Moved::Bytes(got as usize),
             0 => Moved::Ended(None),
-            _ => Moved::of_error(io::Error::last_os_error()),
+            _ => self.explain_failure(io::Error::last_os_error()),
         }
     }
 
@@ -107,7 +108,7 @@ impl Socket {
         let sent = unsafe { libc::sendmsg(self.fd(), &message, libc::MSG_NOSIGNAL) };
         match sent {
             0.. => Moved::Bytes(sent as usize),
-            _ => Moved::of_error(io::Error::last_os_error()),
+            _ => self.explain_failure(io::Error::last_os_error()),
         }
     }
 
@@ -119,7 +120,16 @@ impl Socket {
         let sent = unsafe { libc::send(self.fd(), from.as_ptr().cast(), from.len(), flags) };
         match sent {
             0.. => Moved::Bytes(sent as usize),
-            _ => Moved::of_error(io::Error::last_os_error()),
+            _ => self.explain_failure(io::Error::last_os_error()),
+        }
+    }
+
+    /// Outcome of a call that failed.
+    #[cold]
+    fn explain_failure(&self, error: io::Error) -> Moved {
+        match is_later(&error) {
+            true => Moved::Later,
+            false => Moved::Ended(Some(self.0.explain(error))),
         }
     }
 
@@ -167,19 +177,10 @@ impl Socket {
 
     #[cfg(test)]
     pub fn limit_buffers(&self, bytes: usize) {
-        let socket = SockRef::from(&self.0);
+        let fd = self.0.get().unwrap();
+        let socket = SockRef::from(fd);
         socket.set_send_buffer_size(bytes).unwrap();
         socket.set_recv_buffer_size(bytes).unwrap();
-    }
-}
-
-impl Moved {
-    #[cold]
-    fn of_error(error: io::Error) -> Moved {
-        match is_later(&error) {
-            true => Moved::Later,
-            false => Moved::Ended(Some(error)),
-        }
     }
 }
 
@@ -199,27 +200,34 @@ pub(super) struct Event {
 
 /// Sockets that are watched.
 #[derive(Debug)]
-pub(super) struct Epoll(OwnedFd);
+pub(super) struct Epoll(KeptFd);
 
 /// Events taken at once.
 const EVENTS: usize = 64;
 
 impl Epoll {
     pub fn new() -> io::Result<Epoll> {
-        // SAFETY: plain call.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: new, and nobody else's.
-        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+        // SAFETY: plain call, which returns a new descriptor.
+        let kept = unsafe {
+            KeptFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), "watching its connections")
+        };
+        kept.map(Epoll)
     }
 
-    pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+    /// The set.
+    ///
+    /// # Errors
+    /// The program closed it.
+    pub fn get(&self) -> Result<BorrowedFd<'_>, LostFd> {
+        self.0.get().map(AsFd::as_fd)
     }
 
     fn control(&self, what: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: token };
+        let set = self.0.number_unchecked();
         // SAFETY: an event, which is read.
-        check(unsafe { libc::epoll_ctl(self.fd(), what, fd, &mut event) }).map(|_| ())
+        let done = check(unsafe { libc::epoll_ctl(set, what, fd, &mut event) });
+        done.map(|_| ()).map_err(|error| self.0.explain(error))
     }
 
     fn interest(write: bool) -> i32 {
@@ -231,6 +239,8 @@ impl Epoll {
 
     /// Watches a descriptor for what can be read, and also for room to write. Closing it ends that.
     pub fn add(&self, fd: RawFd, token: u64, write: bool) -> io::Result<()> {
+        // Another set would take it. What was not added to a set cannot be changed there.
+        self.0.get()?;
         self.control(libc::EPOLL_CTL_ADD, fd, token, Self::interest(write))
     }
 
@@ -245,21 +255,37 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, Self::interest(write))
     }
 
-    /// What has happened.
-    pub fn poll(&self, found: &mut Vec<Event>) {
+    /// Adds what has happened to `found`.
+    ///
+    /// # Errors
+    /// The program closed the set.
+    pub fn poll(&self, found: &mut Vec<Event>) -> Result<(), LostFd> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let set = self.0.number_unchecked();
         // SAFETY: room for so many events.
-        let count = unsafe { libc::epoll_wait(self.fd(), events.as_mut_ptr(), EVENTS as i32, 0) };
-        found.extend(events[..count.max(0) as usize].iter().map(|event| Event {
+        let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), EVENTS as i32, 0) };
+        if count < 0 {
+            return self.check_slow();
+        }
+        found.extend(events[..count as usize].iter().map(|event| Event {
             token: event.u64,
             readable: event.events as i32 & !libc::EPOLLOUT != 0,
             writable: event.events as i32 & !libc::EPOLLIN != 0,
         }));
+        Ok(())
+    }
+
+    /// After a poll that failed: it was interrupted, or the set is gone.
+    #[cold]
+    #[inline(never)]
+    fn check_slow(&self) -> Result<(), LostFd> {
+        self.0.get().map(|_| ())
     }
 }
 
 /// Nobody can connect to this socket any more, and who waits there is hung up on.
-pub(super) fn stop_listening(listener: RawFd) {
-    // SAFETY: plain call; on what is no such socket it fails.
-    unsafe { libc::shutdown(listener, libc::SHUT_RDWR) };
+pub(super) fn stop_listening(listener: &KeptFd) {
+    if let Ok(listener) = listener.get() {
+        let _ = SockRef::from(listener).shutdown(Shutdown::Both);
+    }
 }

@@ -5,30 +5,24 @@
 //! runs for a moment at the first event after each [`Watcher::arm`].
 #![allow(unsafe_code)]
 
+use fastpath_base::fd::{KeptFd, open_stop_pipe};
 use fastpath_base::thread::without_signals;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 const SOCKETS: u64 = 0;
 const STOP: u64 = 1;
+const PURPOSE: &str = "waking from a sleep when a connection has something";
 
 /// The thread; it ends when this is dropped.
 pub(super) struct Watcher {
     /// Two descriptors: the set of sockets, of which it tells once, and one that ends the thread.
-    gate: Arc<OwnedFd>,
-    stop: OwnedFd,
+    gate: Arc<KeptFd>,
+    stop: KeptFd,
     sockets: RawFd,
     thread: Option<JoinHandle<()>>,
-}
-
-fn own(fd: RawFd) -> io::Result<OwnedFd> {
-    match fd {
-        // SAFETY: new, and nobody else's.
-        0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 fn control(gate: RawFd, what: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
@@ -45,18 +39,21 @@ impl Watcher {
     ///
     /// # Errors
     /// The process has too many threads or open files.
-    pub fn start(sockets: RawFd, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        // SAFETY: plain call.
-        let gate = Arc::new(own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?);
-        // SAFETY: plain integers.
-        let stop = own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
-        let raw = gate.as_raw_fd();
+    pub fn start(sockets: BorrowedFd<'_>, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
+        // SAFETY: plain call, which returns a new descriptor.
+        let gate = unsafe { KeptFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), PURPOSE) };
+        let gate = Arc::new(gate?);
+        let (ends, stop) = open_stop_pipe(PURPOSE)?;
+        let (raw, sockets) = (gate.number_unchecked(), sockets.as_raw_fd());
         control(raw, libc::EPOLL_CTL_ADD, sockets, SOCKETS, libc::EPOLLONESHOT)?;
-        control(raw, libc::EPOLL_CTL_ADD, stop.as_raw_fd(), STOP, libc::EPOLLIN)?;
-        let ours = gate.clone();
+        control(raw, libc::EPOLL_CTL_ADD, ends.number_unchecked(), STOP, libc::EPOLLIN)?;
+        let ours = (gate.clone(), ends);
         let thread = without_signals(|| {
             let builder = Builder::new().name("fastpath-tcp".to_owned()).stack_size(1 << 17);
-            builder.spawn(move || watch(&ours, wake))
+            builder.spawn(move || {
+                let (gate, _ends) = ours;
+                watch(&gate, wake);
+            })
         })?;
         Ok(Watcher { gate, stop, sockets, thread: Some(thread) })
     }
@@ -64,27 +61,29 @@ impl Watcher {
     /// From now on the next event wakes, also one that is there already.
     pub fn arm(&self) -> io::Result<()> {
         let events = libc::EPOLLIN | libc::EPOLLONESHOT;
-        let gate = self.gate.as_raw_fd();
+        // In another set there is no such entry to change.
+        let gate = self.gate.number_unchecked();
         control(gate, libc::EPOLL_CTL_MOD, self.sockets, SOCKETS, events)
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        let one = 1_u64;
-        // SAFETY: eight readable bytes.
-        unsafe { libc::write(self.stop.as_raw_fd(), (&raw const one).cast(), 8) };
-        if let Some(thread) = self.thread.take() {
+        // A thread that cannot be told sleeps until the process ends.
+        if let Some(thread) = self.thread.take()
+            && self.gate.is_ours()
+            && self.stop.write_byte()
+        {
             let _ = thread.join();
         }
     }
 }
 
-fn watch(gate: &OwnedFd, wake: impl Fn()) {
+fn watch(gate: &KeptFd, wake: impl Fn()) {
     loop {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: room for one event.
-        let count = unsafe { libc::epoll_wait(gate.as_raw_fd(), &mut event, 1, -1) };
+        let count = unsafe { libc::epoll_wait(gate.number_unchecked(), &mut event, 1, -1) };
         match (count, event.u64) {
             (1, SOCKETS) => wake(),
             (1, _) => return,

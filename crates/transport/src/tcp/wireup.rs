@@ -125,6 +125,6 @@ impl TcpIface {
     /// Why nothing goes to a peer any more, for people.
     pub(crate) fn failure(&self, peer: u32) -> Option<String> {
         let core = self.core.borrow();
-        core.peers.get(&peer)?.link.borrow().failure.clone()
+        core.peers.get(&peer)?.link.borrow().describe_failure()
     }
 }

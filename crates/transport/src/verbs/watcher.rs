@@ -6,15 +6,15 @@
 #![allow(unsafe_code)]
 
 use super::queue::CompletionChannel;
+use fastpath_base::fd::{KeptFd, open_stop_pipe};
 use fastpath_base::thread::without_signals;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 /// The thread; it ends when this is dropped.
 pub struct Watcher {
-    stop: Arc<OwnedFd>,
+    stop: KeptFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -26,17 +26,10 @@ impl Watcher {
     pub fn start(
         channel: Arc<CompletionChannel>, wake: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        // SAFETY: plain integers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let stop = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
-        let ours = stop.clone();
+        let (ends, stop) = open_stop_pipe("waking from a sleep when an adapter has something")?;
         let thread = without_signals(|| {
             let builder = Builder::new().name("fastpath-rdma".to_owned()).stack_size(1 << 17);
-            builder.spawn(move || watch(&channel, &ours, wake))
+            builder.spawn(move || watch(&channel, &ends, wake))
         })?;
         Ok(Watcher { stop, thread: Some(thread) })
     }
@@ -44,18 +37,18 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        let one = 1_u64;
-        // SAFETY: eight readable bytes.
-        unsafe { libc::write(self.stop.as_raw_fd(), (&raw const one).cast(), 8) };
-        if let Some(thread) = self.thread.take() {
+        // A thread that cannot be told sleeps until the process ends.
+        if let Some(thread) = self.thread.take()
+            && self.stop.write_byte()
+        {
             let _ = thread.join();
         }
     }
 }
 
-fn watch(channel: &CompletionChannel, stop: &OwnedFd, wake: impl Fn()) {
+fn watch(channel: &CompletionChannel, stop: &KeptFd, wake: impl Fn()) {
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut entries = [entry(channel.fd()), entry(stop.as_raw_fd())];
+    let mut entries = [entry(channel.fd()), entry(stop.number_unchecked())];
     loop {
         // SAFETY: an array of two entries.
         unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };

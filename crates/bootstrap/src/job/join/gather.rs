@@ -2,12 +2,13 @@
 
 use super::card::Hello;
 use super::channel::{FrameKind, check_user, receive, send};
-use super::watch::{poll_entry, poll_for};
+use super::watch::{MEMBERS, poll_entry, poll_for};
 use crate::engine::About;
+use fastpath_base::fd::Kept;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::CpuSet;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -25,7 +26,19 @@ pub struct Member {
     /// The processors that it may use.
     pub processors: CpuSet,
     /// The connection to it.
-    pub stream: UnixStream,
+    pub stream: Kept<UnixStream>,
+}
+
+impl Member {
+    /// Sends a frame, with a file where there is one.
+    ///
+    /// # Errors
+    /// As [`send`], or the program closed the connection's descriptor.
+    pub fn send(
+        &self, kind: FrameKind, body: &[u8], file: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        send(self.stream.get()?, kind, body, file)
+    }
 }
 
 /// A thread that takes connections while the leader waits in the fence: more of them may come than the kernel keeps.
@@ -108,7 +121,7 @@ pub fn greet(streams: Vec<UnixStream>, about: &About) -> Vec<Member> {
                     rank: hello.rank,
                     process: hello.process,
                     processors: hello.processors,
-                    stream,
+                    stream: Kept::keep(stream, MEMBERS),
                 }),
                 Some(why) => refuse(&stream, &why),
             },

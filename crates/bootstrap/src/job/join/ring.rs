@@ -4,13 +4,14 @@
 
 mod closing;
 
-use super::watch::{end_job, wait_a_second};
+use super::watch::{end_job, note_lost, wait_a_second};
 use crate::engine::Aborter;
 use crate::job::Job;
 use crate::network::ports::keep_alive;
 use crate::network::{self, NetworkCard, Reach};
 use crate::segment::FailureKind;
 use fastpath_base::config::Config;
+use fastpath_base::fd::Kept;
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::tell;
 use std::io::{self, Read};
@@ -42,7 +43,7 @@ pub struct Neighbour {
 /// The connections to both neighbours, as far as they are there.
 #[derive(Debug, Default)]
 pub struct Ring {
-    streams: Mutex<Vec<Arc<TcpStream>>>,
+    streams: Mutex<Vec<Arc<Kept<TcpStream>>>>,
     left: StaticBool,
 }
 
@@ -63,7 +64,7 @@ impl Ring {
     }
 
     /// Keeps a connection, which shows the end of its peer.
-    fn keep(&self, stream: Arc<TcpStream>) {
+    fn keep(&self, stream: Arc<Kept<TcpStream>>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         match self.has_left() {
             true => say_bye(&stream),
@@ -72,8 +73,8 @@ impl Ring {
     }
 }
 
-fn say_bye(stream: &TcpStream) {
-    let _ = super::channel::send_all(stream.as_fd(), &[BYE]);
+fn say_bye(stream: &Kept<TcpStream>) {
+    let _ = stream.get().map(|stream| super::channel::send_all(stream.as_fd(), &[BYE]));
 }
 
 /// What runs in a thread of a leader.
@@ -95,17 +96,20 @@ fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour
     let Neighbour { stream, node } = neighbour;
     let _ = keep_alive(&stream);
     // Shared, not duplicated: no descriptor may be left, and the word at the end must go all the same.
-    let stream = Arc::new(stream);
+    let stream = Arc::new(Kept::<TcpStream>::keep(stream, "watching the next host"));
     ring.keep(stream.clone());
     let mut word = [0];
     let said = loop {
-        match (&*stream).read(&mut word) {
+        match stream.get().map_err(io::Error::from).and_then(|mut open| open.read(&mut word)) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             other => break other,
         }
     };
     if matches!(said, Ok(1)) && word == [BYE] || ring.has_left() {
         return;
+    }
+    if let Err(lost) = stream.get() {
+        return note_lost(job, lost);
     }
     // Where the engine ends the job, it comes here too in this time, and has said why.
     wait_a_second();
@@ -137,9 +141,9 @@ mod tests {
         let pair = || (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
         let ((early, mut far_early), (late, mut far_late)) = (pair(), pair());
         let ring = Ring::default();
-        ring.keep(Arc::new(early));
+        ring.keep(Arc::new(Kept::keep(early, "a test")));
         ring.leave();
-        ring.keep(Arc::new(late));
+        ring.keep(Arc::new(Kept::keep(late, "a test")));
         for far in [&mut far_early, &mut far_late] {
             let mut word = [0];
             far.read_exact(&mut word).unwrap();

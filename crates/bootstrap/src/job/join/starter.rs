@@ -5,15 +5,15 @@
 use super::watch::{poll_entry, poll_for, wait_a_second};
 use crate::job::{Job, find_engine_process};
 use crate::segment::{FailureKind, Phase};
+use fastpath_base::fd::KeptFd;
 use fastpath_base::topology;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// The process, as it is watched.
 #[derive(Debug)]
 pub struct Starter {
     process: u32,
-    descriptor: OwnedFd,
+    descriptor: KeptFd,
 }
 
 impl Starter {
@@ -22,15 +22,15 @@ impl Starter {
         let process = find_engine_process()?;
         // SAFETY: the call takes integers; it gives a descriptor that is closed on exec, or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
-        // SAFETY: a descriptor of our own.
-        let descriptor = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })?;
+        // SAFETY: a descriptor of our own, or -1.
+        let descriptor = unsafe { KeptFd::of_call(fd, "watching the launcher's process") }.ok()?;
         // While it was opened that process may have ended, and another one got its number.
         (find_engine_process() == Some(process)).then_some(Starter { process, descriptor })
     }
 
     /// What poll(2) is asked for: there is something once the process has ended.
     pub fn entry(&self) -> libc::pollfd {
-        poll_entry(self.descriptor.as_raw_fd(), libc::POLLIN)
+        poll_entry(self.descriptor.number_or_none(), libc::POLLIN)
     }
 
     /// It has ended, and so does this process, unless it has finalized MPI.

@@ -17,15 +17,19 @@ use super::starter::Starter;
 use crate::engine::{Aborter, Engine, EngineError};
 use crate::job::{Job, exit_code};
 use crate::segment::{FailureKind, Phase};
+use fastpath_base::fd::{Kept, LostFd};
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::thread::without_signals;
 use fastpath_base::{tell, topology};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
+
+/// Uses of descriptors, for messages.
+pub(super) const MEMBERS: &str = "watching the other ranks of this host";
 
 /// What connects a rank to its engine and to its node while it is in the job.
 #[derive(Debug)]
@@ -44,13 +48,13 @@ enum Side {
     /// Members that have not said that they are done, and when that changes; the connections to other nodes.
     Leader(Arc<(Mutex<usize>, Condvar)>, Arc<Ring>),
     /// The connection to the leader, and whether this rank has said that it is done.
-    Member(UnixStream, Arc<StaticBool>),
+    Member(Kept<UnixStream>, Arc<StaticBool>),
 }
 
 #[derive(Debug)]
 enum Watched {
-    Members(UnixListener, Vec<Member>, Vec<Neighbour>),
-    Leader(UnixStream),
+    Members(Kept<UnixListener>, Vec<Member>, Vec<Neighbour>),
+    Leader(Kept<UnixStream>),
     Nobody,
 }
 
@@ -74,6 +78,7 @@ impl Link {
         engine: Engine, listener: UnixListener, members: Vec<Member>, neighbours: Vec<Neighbour>,
     ) -> Result<Link, EngineError> {
         let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
+        let listener = Kept::keep(listener, "refusing strangers");
         let watched = Watched::Members(listener, members, neighbours);
         Link::new(engine, Side::Leader(left, Arc::default()), watched)
     }
@@ -82,8 +87,8 @@ impl Link {
     pub(super) fn member(engine: Engine, stream: UnixStream) -> Result<Link, EngineError> {
         let copy = stream.try_clone();
         let copy = copy.map_err(|cause| EngineError::System { step: "dup", cause })?;
-        let side = Side::Member(copy, Arc::default());
-        Link::new(engine, side, Watched::Leader(stream))
+        let side = Side::Member(Kept::keep(copy, MEMBERS), Arc::default());
+        Link::new(engine, side, Watched::Leader(Kept::keep(stream, MEMBERS)))
     }
 
     /// Starts the thread that sees ranks and the engine's process die. Once.
@@ -173,7 +178,8 @@ impl Link {
             Side::Member(stream, done) => {
                 // ORDERING: release; partner is the load of the thread that sees the connection's end.
                 done.store(true, Ordering::Release);
-                let _ = send(stream, FrameKind::Bye, &[], None);
+                // A leader that hears nothing sees the end of this process.
+                let _ = stream.get().map(|stream| send(stream, FrameKind::Bye, &[], None));
             }
         }
         // An engine that is gone needs no word.
@@ -201,17 +207,18 @@ pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
 
 /// Sees members finish or die, until none is left, and the engine's process end.
 fn watch_members(
-    job: &'static Job, aborter: &Aborter, (listener, mut members): (UnixListener, Vec<Member>),
-    left: &(Mutex<usize>, Condvar), mut starter: Option<Starter>,
+    job: &'static Job, aborter: &Aborter,
+    (listener, mut members): (Kept<UnixListener>, Vec<Member>), left: &(Mutex<usize>, Condvar),
+    mut starter: Option<Starter>,
 ) {
     let mut listener = Some(listener);
     let mut pause = None;
     while !members.is_empty() || starter.is_some() {
-        let streams = members.iter().map(|member| member.stream.as_raw_fd());
+        let streams = members.iter().map(|member| member.stream.number_unchecked());
         // Once all others have left the job, nobody is to be refused.
         listener = listener.filter(|_| !members.is_empty());
         let door = match (pause, &listener) {
-            (None, Some(listener)) => listener.as_raw_fd(),
+            (None, Some(listener)) => listener.number_or_none(),
             // poll(2) passes over it.
             _ => -1,
         };
@@ -222,7 +229,7 @@ fn watch_members(
         if entries[0].revents != 0
             && let Some(listener) = &listener
         {
-            match listener.accept() {
+            match listener.get().map_err(io::Error::from).and_then(UnixListener::accept) {
                 Ok((stream, _)) => refuse(&stream, "the job has begun: all its ranks are taken"),
                 Err(e) if is_for_now(&e) => {}
                 // No descriptor is left: who waits there is told later.
@@ -248,20 +255,35 @@ fn watch_members(
 
 /// Whether a member with something on its connection is still in the job.
 fn stays(job: &Job, aborter: &Aborter, member: &Member) -> bool {
-    if receive(&member.stream).is_ok_and(|frame| frame.kind == FrameKind::Bye) {
-        return false;
+    match member.stream.get() {
+        Ok(stream) if receive(stream).is_ok_and(|frame| frame.kind == FrameKind::Bye) => {
+            return false;
+        }
+        Ok(_) => {}
+        // Nothing is known of the rank.
+        Err(lost) => {
+            note_lost(job, lost);
+            return false;
+        }
     }
     tell_death(job, aborter, member.rank);
     false
 }
 
+/// From now on the end of a rank is not noticed by the connection that was lost.
+#[cold]
+pub fn note_lost(job: &Job, lost: LostFd) {
+    let rank = job.rank();
+    tell!("fastpath: rank {rank}: {lost}: what ends there is not noticed any more");
+}
+
 /// Sees the leader die.
 fn watch_leader(
-    job: &'static Job, aborter: &Aborter, stream: &UnixStream, done: &StaticBool,
+    job: &'static Job, aborter: &Aborter, stream: &Kept<UnixStream>, done: &StaticBool,
     starter: Option<Starter>,
 ) {
     let engine = starter.as_ref().map_or(poll_entry(-1, 0), Starter::entry);
-    let mut entries = [poll_entry(stream.as_raw_fd(), libc::POLLIN), engine];
+    let mut entries = [poll_entry(stream.number_unchecked(), libc::POLLIN), engine];
     while entries[0].revents == 0 {
         poll_for(&mut entries, None);
         if entries[1].revents != 0
@@ -272,10 +294,13 @@ fn watch_leader(
         }
     }
     // It says nothing more: whatever comes is its end.
-    let _ = receive(stream);
+    let _ = stream.get().map(receive);
     // ORDERING: acquire; partner is the store in `leave`.
     if done.load(Ordering::Acquire) {
         return;
+    }
+    if let Err(lost) = stream.get() {
+        return note_lost(job, lost);
     }
     let leader = job.segment().node_ranks().find(|&rank| {
         let page = job.rank_page(rank);

@@ -3,7 +3,7 @@ use crate::segment::{PAGE_BYTES, Phase};
 use std::os::fd::OwnedFd;
 
 fn again(segment: &Segment) -> OwnedFd {
-    segment.file().try_clone_to_owned().unwrap()
+    segment.file().unwrap().try_clone_to_owned().unwrap()
 }
 
 fn card(host: &str, port: u16) -> Vec<u8> {

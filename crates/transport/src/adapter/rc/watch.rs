@@ -20,13 +20,13 @@ pub(super) use changes::Changed;
 
 use changes::Changes;
 use children::ClosedInChild;
+use fastpath_base::fd::{Kept, KeptFd, open_stop_pipe};
 use fastpath_base::maps::{self, Mapping};
 use fastpath_base::sync::{AtomicBool, AtomicU64, Ordering};
 use fastpath_base::thread::without_signals;
 use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Barrier};
 use std::thread::{Builder, JoinHandle};
 use userfault::{Answer, Message, Userfault, is_one_mapping};
@@ -63,10 +63,10 @@ pub(super) struct Watch {
     /// Before the descriptors that it names: fields are dropped in this order.
     _held: ClosedInChild,
     shared: Arc<Shared>,
-    maps: File,
+    maps: Kept<File>,
     /// A child of the process has a copy of this, and no thread.
     process: libc::pid_t,
-    stop: Arc<OwnedFd>,
+    stop: KeptFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,15 +78,11 @@ impl Watch {
     /// The kernel has no such thing, or does not allow it; or the process has too many threads or open files.
     pub(super) fn start(free: u64) -> io::Result<Self> {
         let kernel = Userfault::open()?;
-        let maps = File::open("/proc/self/maps")?;
-        // SAFETY: plain integers.
-        let (fd, page) =
-            unsafe { (libc::eventfd(0, libc::EFD_CLOEXEC), libc::sysconf(libc::_SC_PAGESIZE)) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let stop = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        let maps = Kept::keep(File::open("/proc/self/maps")?, "reading its own memory map");
+        // SAFETY: a plain integer.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let (ends, stop) = open_stop_pipe("watching registered memory")?;
+        let ends = Arc::new(ends);
         let shared = Arc::new(Shared {
             kernel,
             changes: Changes::default(),
@@ -96,11 +92,11 @@ impl Watch {
             ended: AtomicBool::new(false),
             page: usize::try_from(page).unwrap_or(4096),
         });
-        let held = ClosedInChild::new(shared.kernel.fd(), stop.as_raw_fd())
+        let held = ClosedInChild::new(shared.kernel.fd(), ends.number_unchecked())
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
         // What a thread does before its first own instruction may allocate.
         let begun = Arc::new(Barrier::new(2));
-        let theirs = (shared.clone(), stop.clone(), begun.clone());
+        let theirs = (shared.clone(), ends, begun.clone());
         let thread = without_signals(|| {
             let builder = Builder::new().name("fastpath-memory".to_owned()).stack_size(1 << 17);
             builder.spawn(move || {
@@ -206,10 +202,10 @@ impl Drop for Watch {
         if !self.is_ours() {
             return std::mem::forget(thread); // the parent's
         }
-        let one = 1_u64;
-        // SAFETY: eight readable bytes.
-        unsafe { libc::write(self.stop.as_raw_fd(), (&raw const one).cast(), 8) };
-        let _ = thread.join();
+        // A thread that cannot be told sleeps until the process ends.
+        if self.stop.write_byte() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -220,22 +216,22 @@ impl Shared {
     }
 
     /// What the thread does: see the head of this file for what it must not.
-    fn run(&self, stop: &OwnedFd) {
+    fn run(&self, stop: &KeptFd) {
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut entries = [entry(self.kernel.fd()), entry(stop.as_raw_fd())];
+        let mut entries = [entry(self.kernel.fd()), entry(stop.number_unchecked())];
         loop {
             // SAFETY: an array of two entries.
             unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
             if entries[1].revents != 0 {
                 // Before the thread gives back its own memory.
-                return self.kernel.end(stop.as_raw_fd());
+                return self.kernel.end(stop.number_unchecked());
             }
             self.changes.set_busy(true);
             self.read_reports();
             let reports = self.reports.load(Ordering::Relaxed);
             let earned = self.uses.load(Ordering::Relaxed) + self.free;
             if reports > earned && !self.ended.swap(true, Ordering::Relaxed) {
-                self.kernel.end(stop.as_raw_fd());
+                self.kernel.end(stop.number_unchecked());
                 self.changes.lose();
             }
             self.changes.set_busy(false);

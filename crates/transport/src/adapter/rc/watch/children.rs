@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::userfault::replace;
+use fastpath_base::fd::FileIdentity;
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticU64};
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
@@ -14,6 +15,8 @@ const MOST: usize = 64;
 /// Two descriptors each, or 0: the second takes the place of the first in a child.
 static HELD: [StaticU64; MOST] = [const { StaticU64::new(0) }; MOST];
 static IS_TOLD: OnceLock<bool> = OnceLock::new();
+/// What a first descriptor leads to, as far as the kernel tells such files apart.
+static KIND: OnceLock<FileIdentity> = OnceLock::new();
 
 /// One of them, until it is dropped.
 pub(super) struct ClosedInChild(&'static StaticU64);
@@ -24,6 +27,7 @@ impl ClosedInChild {
         // SAFETY: the function does what may be done in a child, and is there as long as the process.
         let tell = || unsafe { libc::pthread_atfork(None, None, Some(leave)) } == 0;
         let told = *IS_TOLD.get_or_init(tell);
+        FileIdentity::of(fd).map(|kind| KIND.get_or_init(|| kind));
         let pair = (fd as u64) << 32 | other as u64;
         let take = |place: &&StaticU64| {
             let (done, missed) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -44,8 +48,10 @@ unsafe extern "C" fn leave() {
     for place in &HELD {
         // Once: a child of this child has given the numbers to files of its own.
         let pair = place.swap(0, Ordering::Relaxed);
-        if pair != 0 {
-            replace((pair >> 32) as RawFd, pair as u32 as RawFd);
+        let number = (pair >> 32) as RawFd;
+        // The program may have closed it and opened a file of its own.
+        if pair != 0 && FileIdentity::of(number).as_ref() == KIND.get() {
+            replace(number, pair as u32 as RawFd);
         }
     }
 }

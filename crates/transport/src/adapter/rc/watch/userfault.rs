@@ -3,11 +3,12 @@
 //! watched.
 #![allow(unsafe_code)]
 
+use fastpath_base::fd::{Kept, KeptFd};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 const USER_MODE_ONLY: libc::c_int = 1;
 const API: u64 = 0xAA;
@@ -109,7 +110,7 @@ pub(super) enum Answer {
 }
 
 /// A descriptor from which the kernel tells of changes of watched memory.
-pub(super) struct Userfault(OwnedFd);
+pub(super) struct Userfault(KeptFd);
 
 impl Userfault {
     /// # Errors
@@ -117,12 +118,9 @@ impl Userfault {
     pub(super) fn open() -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
         // SAFETY: plain integers.
-        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let this = Userfault(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as RawFd;
+        // SAFETY: a new descriptor that is nobody else's, or -1.
+        let this = Userfault(unsafe { KeptFd::of_call(fd, "watching registered memory") }?);
         let mut call =
             ApiCall { api: API, features: EVENT_UNMAP | EVENT_REMAP | EVENT_REMOVE, ioctls: 0 };
         this.call(UFFDIO_API, &mut call)?;
@@ -131,14 +129,14 @@ impl Userfault {
 
     fn call<T>(&self, number: u64, argument: &mut T) -> io::Result<()> {
         // SAFETY: every number here comes with the structure that belongs to it.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), number as _, &raw mut *argument) } {
+        match unsafe { libc::ioctl(self.fd(), number as _, &raw mut *argument) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
     pub(super) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.number_unchecked()
     }
 
     /// Watches whole pages. Nothing is write-protected, so that no access is ever held up.
@@ -163,7 +161,9 @@ impl Userfault {
     /// of
     /// `other`'s file, so that nobody else gets it meanwhile.
     pub(super) fn end(&self, other: RawFd) {
-        replace(self.fd(), other);
+        if self.0.is_ours() {
+            replace(self.fd(), other);
+        }
     }
 
     /// Asks of whole pages, which nobody else watches, by protecting none of them. It is also refused from before some
@@ -192,13 +192,13 @@ pub(super) fn replace(number: RawFd, other: RawFd) {
 }
 
 /// Whether all of a range lies in one mapping. False where the kernel does not say.
-pub(super) fn is_one_mapping(maps: &File, range: &Range<usize>) -> bool {
+pub(super) fn is_one_mapping(maps: &Kept<File>, range: &Range<usize>) -> bool {
     let mut call = ProcmapCall {
         size: size_of::<ProcmapCall>() as u64,
         query_addr: range.start as u64,
         ..ProcmapCall::default()
     };
     // SAFETY: the structure that belongs to the number, of the size that it says.
-    let answer = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut call) };
+    let answer = unsafe { libc::ioctl(maps.number_unchecked(), PROCMAP_QUERY as _, &raw mut call) };
     answer == 0 && call.vma_start <= range.start as u64 && range.end as u64 <= call.vma_end
 }

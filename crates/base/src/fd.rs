@@ -1,0 +1,268 @@
+//! Descriptors that the library keeps for longer than one call.
+//!
+//! A program may close descriptors that it does not know and open files of its own, which get the same numbers. A kept
+//! descriptor therefore carries the device and inode of what was opened, and is yielded only after a comparison
+//! ([`Kept::get`]). It also lies at a high number: the kernel gives new files the lowest free one. The rule and what
+//! each descriptor of the library does when it is lost are in docs/decisions/0077-kept-descriptors.md.
+#![allow(unsafe_code)]
+
+use crate::refusal::read_limit;
+use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Least number of a kept descriptor, where as many files may be open. Loops that close "all" descriptors commonly end
+/// below it, and a table of files of this size costs 16 KiB of kernel memory.
+const HIGH_NUMBER: u64 = 1024;
+
+/// Device and inode of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    /// Identity of the file behind a number; `None` if nothing is open there. No server is asked for it.
+    pub fn of(number: RawFd) -> Option<FileIdentity> {
+        // SAFETY: all zeros is a value of both structures; the calls fill them, and fail on a closed descriptor.
+        unsafe {
+            let mut about: libc::statx = std::mem::zeroed();
+            // A network file system would ask its server, or flush what was written, for other fields.
+            let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+            if libc::statx(number, c"".as_ptr(), flags, libc::STATX_INO, &mut about) == 0 {
+                let device = libc::makedev(about.stx_dev_major, about.stx_dev_minor);
+                return Some(FileIdentity { device, inode: about.stx_ino });
+            }
+            // Older kernels and sandboxes lack statx.
+            let mut about: libc::stat = std::mem::zeroed();
+            let is_open = libc::fstat(number, &mut about) == 0;
+            is_open.then_some(FileIdentity { device: about.st_dev, inode: about.st_ino })
+        }
+    }
+}
+
+/// The program closed a descriptor of the library, or put a file of its own in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostFd {
+    /// Number of the descriptor.
+    pub number: RawFd,
+    /// Use of the descriptor, as a noun.
+    pub purpose: &'static str,
+}
+
+impl fmt::Display for LostFd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LostFd { number, purpose } = self;
+        write!(f, "the program closed descriptor {number}, which the library uses for {purpose}")
+    }
+}
+
+impl std::error::Error for LostFd {}
+
+impl From<LostFd> for io::Error {
+    fn from(lost: LostFd) -> io::Error {
+        io::Error::other(lost)
+    }
+}
+
+/// Copies a descriptor to a number out of the way of the program's files; closes on exec. The descriptor stays where it
+/// is if the limit on open files leaves no such number.
+pub fn move_high(fd: OwnedFd) -> OwnedFd {
+    let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
+    let least = (limit / 2).min(HIGH_NUMBER) as RawFd;
+    if fd.as_raw_fd() >= least {
+        return fd;
+    }
+    // SAFETY: plain fcntl on an open descriptor.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) } {
+        -1 => fd,
+        // SAFETY: new, and owned by nothing else.
+        copy => unsafe { OwnedFd::from_raw_fd(copy) },
+    }
+}
+
+/// An owner of a descriptor that stays open, such as a socket, with the identity of its file. Closed when dropped, if it
+/// is still the library's.
+#[derive(Debug)]
+pub struct Kept<T: AsRawFd> {
+    owner: ManuallyDrop<T>,
+    /// `None` if the kernel gave none: then the descriptor counts as lost.
+    identity: Option<FileIdentity>,
+    purpose: &'static str,
+}
+
+/// A kept descriptor of any kind.
+pub type KeptFd = Kept<OwnedFd>;
+
+impl<T: AsRawFd + From<OwnedFd>> Kept<T> {
+    /// Keeps a descriptor, at a high number, for `purpose`: a noun that completes "uses for".
+    pub fn keep(fd: impl Into<OwnedFd>, purpose: &'static str) -> Kept<T> {
+        let owner = T::from(move_high(fd.into()));
+        let identity = FileIdentity::of(owner.as_raw_fd());
+        Kept { owner: ManuallyDrop::new(owner), identity, purpose }
+    }
+}
+
+impl<T: AsRawFd> Kept<T> {
+    /// The owner of the descriptor, if that is still the library's. One system call.
+    ///
+    /// # Errors
+    /// The program closed it, or its number has another file.
+    #[inline]
+    pub fn get(&self) -> Result<&T, LostFd> {
+        match self.is_ours() {
+            true => Ok(&self.owner),
+            false => Err(self.lost()),
+        }
+    }
+
+    /// Whether the number still has the library's file.
+    pub fn is_ours(&self) -> bool {
+        self.identity.is_some() && FileIdentity::of(self.number_unchecked()) == self.identity
+    }
+
+    /// The number without a comparison: for calls on the path of a message that fail on a file (`send`, `recv`,
+    /// `epoll_wait`), and for calls that only look (`poll`).
+    #[inline]
+    pub fn number_unchecked(&self) -> RawFd {
+        self.owner.as_raw_fd()
+    }
+
+    /// The number, or -1 if the descriptor was lost: `poll` passes over that.
+    pub fn number_or_none(&self) -> RawFd {
+        self.get().map_or(-1, T::as_raw_fd)
+    }
+
+    /// The error of a lost descriptor.
+    pub fn lost(&self) -> LostFd {
+        LostFd { number: self.number_unchecked(), purpose: self.purpose }
+    }
+
+    /// Returns the cause of an error that a call on the unchecked number gave: [`LostFd`] if the descriptor was lost.
+    #[cold]
+    pub fn explain(&self, error: io::Error) -> io::Error {
+        match self.is_ours() {
+            true => error,
+            false => self.lost().into(),
+        }
+    }
+
+    /// Writes a byte, and returns whether that was done: not if the descriptor was lost.
+    pub fn write_byte(&self) -> bool {
+        let (byte, number) = (1_u8, self.number_unchecked());
+        // SAFETY: one readable byte, to a descriptor that is the library's.
+        self.is_ours() && unsafe { libc::write(number, (&raw const byte).cast(), 1) } == 1
+    }
+
+    /// Takes the owner out, if the descriptor is still the library's.
+    ///
+    /// # Errors
+    /// As [`Kept::get`].
+    pub fn take(self) -> Result<T, LostFd> {
+        self.get()?;
+        let mut kept = ManuallyDrop::new(self);
+        // SAFETY: the owner is neither used nor dropped after this.
+        Ok(unsafe { ManuallyDrop::take(&mut kept.owner) })
+    }
+}
+
+impl Kept<OwnedFd> {
+    /// Keeps a new descriptor that a system call has returned, or returns the call's error.
+    ///
+    /// # Errors
+    /// `answer` is negative: the system's last error.
+    ///
+    /// # Safety
+    /// `answer` is negative or a new descriptor that nothing else owns.
+    pub unsafe fn of_call(answer: libc::c_int, purpose: &'static str) -> io::Result<KeptFd> {
+        match answer {
+            // SAFETY: by this function's contract.
+            0.. => Ok(KeptFd::keep(unsafe { OwnedFd::from_raw_fd(answer) }, purpose)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl<T: AsRawFd> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: dropped here alone; its descriptor is the library's own, as seen just now.
+            unsafe { ManuallyDrop::drop(&mut self.owner) };
+        }
+    }
+}
+
+/// Two ends of a pipe by which a thread of the library is told to end: the thread polls the first end, and
+/// [`Kept::write_byte`] on the second wakes it. Unlike an eventfd, a pipe has an inode of its own.
+///
+/// # Errors
+/// The process has too many open files.
+pub fn open_stop_pipe(purpose: &'static str) -> io::Result<(KeptFd, KeptFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors.
+    match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } {
+        // SAFETY: both are new, and owned by nothing else.
+        0 => Ok(ends.map(|end| KeptFd::keep(unsafe { OwnedFd::from_raw_fd(end) }, purpose)).into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
+
+    fn open_null() -> KeptFd {
+        KeptFd::keep(File::open("/dev/null").unwrap(), "a test")
+    }
+
+    #[test]
+    fn kept__open__is_high_and_yields_its_number() {
+        let kept = open_null();
+        let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
+        assert!(kept.number_unchecked() as u64 >= (limit / 2).min(HIGH_NUMBER));
+        assert_eq!(kept.get().unwrap().as_raw_fd(), kept.number_unchecked());
+        // SAFETY: plain fcntl.
+        let flags = unsafe { libc::fcntl(kept.number_unchecked(), libc::F_GETFD) };
+        assert_eq!(flags, libc::FD_CLOEXEC);
+    }
+
+    #[test]
+    fn kept__number_reused__is_lost_and_leaves_the_other_file_open() {
+        let (kept, other) = (open_null(), File::open("/dev/zero").unwrap());
+        let number = kept.number_unchecked();
+        // SAFETY: replaces the kept file, as a program would that closes and opens.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        let lost = kept.get().unwrap_err();
+        assert_eq!(lost, LostFd { number, purpose: "a test" });
+        let text = lost.to_string();
+        assert!(text.contains(&format!("closed descriptor {number}, which")), "{text}");
+        drop(kept);
+        assert_eq!(FileIdentity::of(number), FileIdentity::of(other.as_raw_fd()));
+        // SAFETY: the copy that was made above.
+        unsafe { libc::close(number) };
+    }
+
+    #[test]
+    fn kept__closed__is_lost_and_explains_errors() {
+        let kept = KeptFd::keep(UnixStream::pair().unwrap().0, "a test");
+        let error = || io::Error::from_raw_os_error(libc::EBADF);
+        assert_eq!(kept.explain(error()).raw_os_error(), Some(libc::EBADF));
+        // SAFETY: closes the kept file, as a program might.
+        unsafe { libc::close(kept.number_unchecked()) };
+        assert!(kept.explain(error()).to_string().contains("a test"));
+        assert!(kept.take().is_err());
+    }
+
+    #[test]
+    fn kept__dropped__closes() {
+        let (near, far) = UnixStream::pair().unwrap();
+        drop(KeptFd::keep(near, "a test"));
+        let mut byte = [0];
+        assert_eq!(std::io::Read::read(&mut &far, &mut byte).unwrap(), 0);
+    }
+}
