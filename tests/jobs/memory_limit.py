@@ -1,10 +1,11 @@
-"""All ranks take memory until there is none, in a control group of 600 MiB: an error, and nobody is killed."""
+"""Ranks take memory until there is none: an error with the cause, and nobody is killed."""
 
 import os
 
 from harness import job
 
-LIMIT = 600 << 20
+LIMIT = 600 << 20  # bytes of the control group
+NO_MEM = 39  # MPI_ERR_NO_MEM
 
 
 def _own_group():
@@ -40,3 +41,19 @@ def case_everything_is_taken(session):
         return job.run([*enter, session.mpiexec, "-n", "4", "--timeout", "60", *program]).problem()
     finally:
         os.rmdir(group)
+
+
+def _flood(session, env):
+    outcome = job.run([session.mpiexec, "-n", "2", "--timeout", "60", session.binary("memory_unexpected")], env=env)
+    problem = outcome.problem(code=NO_MEM, quiet=False)
+    texts = ["fatal error in MPI_Recv on rank 1", "MPI_ERR_NO_MEM", "unexpected messages of", "`ulimit -v`", "FASTPATH_UNEXPECTED_MAX"]
+    missing = [text for text in texts if text not in outcome.err]
+    return problem or (f"the report lacks {missing}: {outcome.err}" if missing else None)
+
+
+def case_unexpected_messages_take_it(session):
+    return _flood(session, None)
+
+
+def case_unexpected_messages_take_it_over_tcp(session):
+    return _flood(session, {"FASTPATH_TRANSPORTS": "tcp"})

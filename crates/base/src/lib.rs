@@ -9,6 +9,7 @@
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
 //! | [`fd`] | descriptors that are kept open, checked to be still the library's |
+//! | [`heap`] | the library's allocator, and who reports that there is no memory |
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`refusal`] | what to say where the kernel refuses a call or memory |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod config;
 pub mod copy;
 pub mod fd;
+pub mod heap;
 pub mod hint;
 pub mod layout;
 pub mod maps;

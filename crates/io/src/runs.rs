@@ -1,5 +1,6 @@
 //! Pieces of a file that lie at even distances, as ranks tell each other of them, and which bytes a set of them covers.
 
+use fastpath_base::heap::may_fail;
 use std::ops::Range;
 
 /// `count` pieces of `len` bytes, `stride` bytes apart, the first at byte `offset` of the file.
@@ -145,7 +146,8 @@ impl Coverage {
 
     /// Whether there is memory for that of a window of so many bytes.
     pub fn has_room(bytes: u64) -> bool {
-        Vec::<u64>::new().try_reserve_exact(bytes.div_ceil(64) as usize).is_ok()
+        let words = bytes.div_ceil(64) as usize;
+        may_fail(|| Vec::<u64>::new().try_reserve_exact(words)).is_ok()
     }
 
     /// Where the window begins.

@@ -181,6 +181,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     describe_job(p, job, level)?;
     crate::p2p_slow::install(p);
     crate::crash::install();
+    crate::exhausted::install();
     job.set_phase(RankPhase::Initialized);
     p.hot_named_set_all();
     if serves {

@@ -21,6 +21,7 @@ pub mod dynamic;
 pub mod environment;
 pub mod errhandler;
 pub mod error;
+mod exhausted;
 pub mod file;
 pub mod finalize;
 pub mod fortran;

@@ -52,6 +52,7 @@
 #![allow(clippy::too_many_arguments)]
 
 use core::ffi::{c_char, c_int};
+use fastpath_base::heap::may_fail;
 pub(crate) use fastpath_mpi::coll::Form;
 use fastpath_mpi::consts::{
     MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_INFO_NULL, MPI_UNDEFINED,
@@ -253,7 +254,7 @@ pub(crate) unsafe fn read_counts<C: Count>(
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
     }
     let mut values = Vec::new();
-    if values.try_reserve_exact(length).is_err() {
+    if may_fail(|| values.try_reserve_exact(length)).is_err() {
         return Err(Error::new(MPI_ERR_NO_MEM, format!("no memory for {count} entries of {name}")));
     }
     // SAFETY: the array has `count` entries by the contract of this function.

@@ -16,6 +16,7 @@ use crate::coll::fabric::{Batch, Fabric};
 use crate::coll::vector::Vector;
 use crate::consts::MPI_ERR_INTERN;
 use crate::error::{Error, Result};
+use fastpath_base::heap::may_fail;
 use fastpath_io::{Coverage, Plan, RUN_WORDS, Run, Share, View};
 use fastpath_protocol::layout::{Layout, Part};
 use std::ops::Range;
@@ -137,7 +138,7 @@ pub(super) fn buffer_bytes(plan: &Plan, rank: u32) -> usize {
 /// Whether there is memory for the windows of a rank: the buffer, which is there then, and the bits of a window.
 pub(super) fn reserve(plan: &Plan, rank: u32, buffer: &mut Vec<u8>) -> bool {
     let bytes = buffer_bytes(plan, rank);
-    buffer.try_reserve_exact(bytes).is_ok() && Coverage::has_room(bytes as u64)
+    may_fail(|| buffer.try_reserve_exact(bytes)).is_ok() && Coverage::has_room(bytes as u64)
 }
 
 /// Memory for packed bytes, and how many of them each aggregator has.

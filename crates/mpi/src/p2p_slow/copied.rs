@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
 use crate::places;
 use crate::process::{self, Engine, Process};
+use fastpath_base::heap::may_fail;
 use fastpath_base::sync::Ordering;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::request::RequestKind;
@@ -106,7 +107,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     }
     let length = bytes as usize + TRAILER;
     let mut copy: Vec<u8> = Vec::new();
-    if copy.try_reserve_exact(length).is_err() {
+    if may_fail(|| copy.try_reserve_exact(length)).is_err() {
         let text = format!("no memory for the copy of a message of {bytes} bytes");
         return Err(Error::new(MPI_ERR_NO_MEM, text));
     }

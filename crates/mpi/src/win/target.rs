@@ -13,6 +13,7 @@ use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::copy::copy;
+use fastpath_base::heap::may_fail;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
 use fastpath_protocol::rma::{AccessPath, Ask, Asking, Moved, RemoteKey, Slots, copy_mapped};
@@ -78,7 +79,7 @@ fn too_many() -> Error {
 /// Zeroed memory, or the error that there is too little.
 pub(super) fn room(bytes: u64) -> Result<Vec<u8>> {
     let (mut memory, len) = (Vec::new(), bytes as usize);
-    if memory.try_reserve_exact(len).is_err() {
+    if may_fail(|| memory.try_reserve_exact(len)).is_err() {
         let text = format!("there is no memory for {bytes} bytes on their way");
         return Err(Error::new(MPI_ERR_NO_MEM, text));
     }
