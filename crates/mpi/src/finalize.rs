@@ -15,7 +15,7 @@ use crate::hot;
 use crate::init::name_level;
 use crate::lock;
 use crate::places::{self, Mixed};
-use crate::process::{self, Phase, Process};
+use crate::process::{self, ForkedChild, Phase, Process};
 use crate::request::{self, Marked};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
@@ -41,6 +41,9 @@ const SLEEPS_LONG_NS: u64 = 1_000_000_000;
 /// what a user's attribute delete function returns.
 pub fn finalize(p: &Process) -> Result {
     if process::world_phase() != Phase::Running {
+        if let Some(child) = ForkedChild::find() {
+            return Err(child.refuse());
+        }
         let text = "called without MPI_Init: a session is ended by MPI_Session_finalize";
         return Err(Error::new(MPI_ERR_OTHER, text));
     }

@@ -8,10 +8,13 @@
 
 use crate::comm::Comm;
 pub use crate::comm::HotComm;
+use crate::consts::{MPI_COMM_SELF, MPI_COMM_WORLD};
 use crate::datatype::Basic;
 use crate::lock;
 use crate::places;
 pub use crate::places::hidden_worker;
+use crate::table::FIRST_USER;
+use fastpath_base::sync::{StaticOrdering, StaticUsize};
 use fastpath_protocol::Worker;
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -76,6 +79,8 @@ static TYPES: Table<[HotType; ENTRIES]> =
     Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
 static NAMED: Table<[NamedType; NAMED_TYPES]> = Table(UnsafeCell::new([NO_TYPE; NAMED_TYPES]));
 static WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
+/// End of the part of `COMMS` that has been used by communicators made at run time.
+static COMMS_END: StaticUsize = StaticUsize::new(FIRST_USER);
 
 /// The entry that a communicator's handle selects; its keys say whether it is that one's.
 #[inline]
@@ -307,7 +312,22 @@ pub(crate) fn set_comm(allowed: Allowed, handle: usize, comm: &Comm) {
     let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
     if slot.send_key == 0 && slot.recv_key == 0 {
         *slot = entry;
+        COMMS_END.fetch_max((handle & (ENTRIES - 1)) + 1, StaticOrdering::Relaxed);
     }
+}
+
+/// Empties all that calls read, in a forked child: takes no lock and no memory.
+pub(crate) fn clear_all() {
+    set_worker(ptr::null_mut(), false);
+    clear_named_all();
+    // SAFETY: the child has one thread.
+    let comms = unsafe { &mut *COMMS.0.get() };
+    let end = COMMS_END.load(StaticOrdering::Relaxed);
+    let (predefined, made) = comms[..end].split_at_mut(FIRST_USER);
+    for handle in [MPI_COMM_WORLD, MPI_COMM_SELF] {
+        predefined[handle] = EMPTY;
+    }
+    made.fill(EMPTY);
 }
 
 /// Takes a communicator out of the immediate path, before it is freed.

@@ -10,7 +10,7 @@ use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::places;
-use crate::process::{self, Engine, Finders, Phase, Process};
+use crate::process::{self, Engine, Finders, ForkedChild, Phase, Process};
 use crate::request;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::tell;
@@ -45,9 +45,12 @@ pub fn init(required: i32) -> Result<i32> {
             ));
         }
         Phase::Finalized => {
-            return Err(Error::new(
-                MPI_ERR_OTHER,
-                "MPI was finalized: it cannot be initialised again",
+            return Err(ForkedChild::find().map_or_else(
+                || {
+                    let text = "MPI was finalized: it cannot be initialised again";
+                    Error::new(MPI_ERR_OTHER, text)
+                },
+                ForkedChild::refuse,
             ));
         }
     }
@@ -69,6 +72,13 @@ pub fn init(required: i32) -> Result<i32> {
 pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     if p.engine().is_some() {
         return Ok(p.thread_level.get());
+    }
+    join_job(p, required)
+}
+
+fn join_job(p: &Process, required: i32) -> Result<i32> {
+    if let Some(child) = ForkedChild::find() {
+        return Err(child.refuse());
     }
     let levels =
         [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
@@ -182,6 +192,8 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     crate::p2p_slow::install(p);
     crate::crash::install();
     crate::exhausted::install();
+    process::watch_forks(job.rank(), crate::win::hot::clear_all)
+        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("pthread_atfork: {e}")))?;
     job.set_phase(RankPhase::Initialized);
     p.hot_named_set_all();
     if serves {

@@ -87,6 +87,11 @@ impl Lock {
         self.gate.load(Ordering::Relaxed) & LOCKS != 0
     }
 
+    /// Switches the lock off in a forked child, whose only thread cannot wait for a thread of the parent.
+    pub(crate) fn abandon(&self) {
+        self.gate.store(0, Ordering::Relaxed);
+    }
+
     /// Has calls recorded.
     pub fn record_calls(&self) {
         self.gate.fetch_or(RECORDS, Ordering::Relaxed);

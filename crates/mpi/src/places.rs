@@ -137,6 +137,14 @@ pub(crate) fn set_hidden_worker(worker: *mut Worker) {
     unsafe { *HIDDEN_WORKER.0.get() = worker };
 }
 
+/// Forgets all workers, in a forked child.
+pub(crate) fn abandon() {
+    MADE.store(0, Ordering::Relaxed);
+    for place in &PLACES {
+        place.worker.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
 /// The worker at a place; null if it was not made.
 #[inline]
 pub fn worker(place: u32) -> *mut Worker {

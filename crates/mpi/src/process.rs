@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod finders;
+mod forked;
 mod immediate;
 mod session;
 
@@ -40,6 +41,7 @@ use std::ptr;
 use std::rc::Rc;
 
 pub(crate) use finders::Finders;
+pub(crate) use forked::{ForkedChild, watch as watch_forks};
 pub use session::Session;
 pub(crate) use session::Use;
 
@@ -230,6 +232,9 @@ pub fn remove_datatype(handle: usize) {
 
 #[cold]
 pub(crate) fn refuse_phase() -> Error {
+    if let Some(child) = ForkedChild::find() {
+        return child.refuse();
+    }
     match phase() {
         Phase::Uninitialized => {
             Error::new(MPI_ERR_OTHER, "called before MPI_Init: call MPI_Init first")

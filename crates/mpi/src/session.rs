@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::info::{Info, MEMORY_KINDS};
 use crate::init;
 use crate::lock;
-use crate::process::{self, Phase, Process, Session};
+use crate::process::{self, ForkedChild, Phase, Process, Session};
 use fastpath_base::sync::Ordering;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -66,6 +66,9 @@ pub fn init(hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<u
 
 fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {
     let required = find_level(&hints?)?;
+    if let Some(child) = ForkedChild::find() {
+        return Err(child.refuse());
+    }
     if process::world_phase() == Phase::Finalized && !p.session_use.is_begun() {
         let text = "MPI was finalized, and this process has left its job: initialise the first \
             session before MPI_Finalize";

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::hot;
 use crate::p2p::{Args, Immediate, fill_status, find_source, try_send};
 use crate::p2p_slow;
+use crate::process::ForkedChild;
 use crate::status::Status;
 use crate::tool::event;
 use fastpath_base::config::{Config, Key, shorten};
@@ -61,7 +62,7 @@ fn name_file(job: &Job, path: &'static str) -> &'static str {
 }
 
 extern "C" fn write_alone() {
-    let Some((job, path)) = ALONE.get() else {
+    let Some((job, path)) = ALONE.get().filter(|_| ForkedChild::find().is_none()) else {
         return;
     };
     let outcome = write_file(job.segment(), path);

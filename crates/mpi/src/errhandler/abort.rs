@@ -6,7 +6,7 @@ use crate::comm::Comm;
 use crate::consts::{
     MPI_ERR_IN_STATUS, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
 };
-use crate::process::Process;
+use crate::process::{ForkedChild, Process};
 use fastpath_base::tell;
 use fastpath_bootstrap::engine;
 use fastpath_bootstrap::job::exit_code;
@@ -78,7 +78,10 @@ fn end_process(code: i32) -> ! {
     // Not `exit`: handlers that the program registered could call MPI again and wait for ever.
     // SAFETY: flushing all streams has no precondition.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    engine::abort_job(exit_code(code));
+    // The job goes on without a forked child.
+    if ForkedChild::find().is_none() {
+        engine::abort_job(exit_code(code));
+    }
     // SAFETY: ends the process.
     unsafe { libc::_exit(exit_code(code)) }
 }

@@ -3,7 +3,7 @@
 use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, classes};
-use crate::process::Process;
+use crate::process::{ForkedChild, Process};
 use fastpath_base::config::{Key, VARIABLES};
 use fastpath_base::tell::escape;
 use fastpath_bootstrap::job::detect::LaunchPlace;
@@ -87,9 +87,10 @@ fn place(p: &Process, world: &Comm) -> String {
 }
 
 fn whereabouts(p: &Process) -> String {
-    let who = match p.comms.get(MPI_COMM_WORLD) {
-        Some(world) => place(p, &world),
-        None => launched_as(),
+    let who = match (ForkedChild::find(), p.comms.get(MPI_COMM_WORLD)) {
+        (Some(child), _) => format!("a process forked by rank {}", child.rank),
+        (None, Some(world)) => place(p, &world),
+        (None, None) => launched_as(),
     };
     format!("{who}, host {}, process {}", host_name(), std::process::id())
 }

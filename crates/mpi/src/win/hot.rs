@@ -20,7 +20,7 @@ use crate::hot::{self, INSIDE, OPEN};
 use crate::lock;
 use crate::process::Process;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
-use fastpath_base::sync::{AtomicU64, Ordering, fence};
+use fastpath_base::sync::{AtomicU64, Ordering, StaticOrdering, StaticUsize, fence};
 use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -114,6 +114,9 @@ static WINDOWS: Table = Table(UnsafeCell::new(
         }
     }; ENTRIES],
 ));
+
+/// End of the part of the table that has been used.
+static WINDOWS_END: StaticUsize = StaticUsize::new(0);
 
 #[inline]
 fn window(handle: usize) -> &'static HotWin {
@@ -409,6 +412,14 @@ pub(super) fn find<const WAY: u8>(
     Some(TargetMemory { target, lock, counted: &entry.counted[kind as usize] })
 }
 
+/// Takes all windows out of the immediate path, in a forked child: takes no lock and no memory.
+pub(crate) fn clear_all() {
+    for index in 0..WINDOWS_END.load(StaticOrdering::Relaxed) {
+        window(index).key.set(0);
+        window(index).lock_key.set(0);
+    }
+}
+
 impl Process {
     /// Publishes a window to the immediate path.
     pub(super) fn hot_win_set(&self, handle: usize, shown: &Rc<Window>) {
@@ -424,6 +435,8 @@ impl Process {
             };
             entry.key.set(key);
             entry.lock_key.set(if shown.serves { 0 } else { key });
+            let end = (handle & (ENTRIES - 1)) + 1;
+            WINDOWS_END.fetch_max(end, StaticOrdering::Relaxed);
             entry.peers.set(shown.hot.as_ptr());
             entry.locks.set(shown.locks.as_ptr());
             entry.size.set(shown.size());
