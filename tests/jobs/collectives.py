@@ -71,6 +71,15 @@ for _name, _placing in PLACINGS.items():
     globals()[f"case_by_hosts_{_name}"] = _make(_name, _placing)
 
 
+def case_costs_leave_the_floating_point_environment(session):
+    """The choice of an algorithm between hosts, and a report, with every exception trapped."""
+    for env, quiet in (({}, True), ({"FASTPATH_REPORT": "1"}, False)):
+        outcome = _run(session, PLACINGS["blocks"], [session.binary("float_environment"), "trap"], env)
+        if problem := outcome.problem(quiet=quiet):
+            return problem, outcome.text()
+    return None
+
+
 def case_report_names_algorithms(session):
     """With a name and without one; what has no such algorithm takes the usual one."""
     for named, expected in (("allreduce:nodes", "allreduce of 4 ranks by nodes"),

@@ -10,6 +10,7 @@
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
 //! | [`fd`] | descriptors that are kept open, checked to be still the library's |
 //! | [`heap`] | the library's allocator, and who reports that there is no memory |
+//! | [`float`] | the program's floating-point environment, kept from the library's arithmetic |
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`refusal`] | what to say where the kernel refuses a call or memory |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
@@ -24,6 +25,7 @@ pub mod clock;
 pub mod config;
 pub mod copy;
 pub mod fd;
+pub mod float;
 pub mod heap;
 pub mod hint;
 pub mod layout;

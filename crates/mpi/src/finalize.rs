@@ -19,6 +19,7 @@ use crate::process::{self, ForkedChild, Phase, Process};
 use crate::request::{self, Marked};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
+use fastpath_base::float;
 use fastpath_base::tell;
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
 use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_AWAKE};
@@ -133,7 +134,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     // SAFETY: the workers live as long as the engine, this call holds their locks, and no reference is held.
     unsafe {
         p.workers().for_each(|(_, worker)| (*worker).leave());
-        print_counts(p, &*worker, engine.config);
+        float::isolated(|| print_counts(p, &*worker, engine.config));
         // The program may go on for hours: nothing of its memory stays locked or watched.
         (*worker).interfaces().keep_registrations(0);
         (*worker).tell_phase(RankPhase::Finalized);

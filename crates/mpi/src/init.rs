@@ -13,6 +13,7 @@ use crate::places;
 use crate::process::{self, Engine, Finders, ForkedChild, Phase, Process};
 use crate::request;
 use fastpath_base::config::{Config, Key};
+use fastpath_base::float;
 use fastpath_base::tell;
 use fastpath_base::topology;
 use fastpath_base::wait;
@@ -73,7 +74,8 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     if p.engine().is_some() {
         return Ok(p.thread_level.get());
     }
-    join_job(p, required)
+    // Selection computes with costs.
+    float::isolated(|| join_job(p, required))
 }
 
 fn join_job(p: &Process, required: i32) -> Result<i32> {

@@ -1,6 +1,7 @@
 //! From text to values: sizes, times, numbers, words. Errors say what would be right.
 
 use super::{Value, ValueKind};
+use crate::float;
 
 /// Reads one value as its kind wants it.
 pub(super) fn parse_value(kind: &ValueKind, text: &str) -> Result<Value, String> {
@@ -141,11 +142,11 @@ fn scale(number: &str, factor: f64) -> Option<u64> {
     let value = match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(factor as u64)?,
         Err(_) => {
-            let value = number.parse::<f64>().ok()? * factor;
-            if !(0.0..LIMIT as f64).contains(&value) {
-                return None;
-            }
-            value.round() as u64
+            // A tool reads settings while the program computes.
+            float::isolated(|| {
+                let value = number.parse::<f64>().ok()? * factor;
+                (0.0..LIMIT as f64).contains(&value).then(|| value.round() as u64)
+            })?
         }
     };
     (value <= LIMIT).then_some(value)

@@ -1,6 +1,7 @@
 //! Limits that a control group sets, in both versions of the interface.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::LazyLock;
 
 /// Reads a file of the control-group tree or of /proc; None when it is not there.
@@ -76,8 +77,8 @@ fn find_quota(read: Reader) -> Option<f64> {
         }
     }
     for folder in group_folders(read, "cpu") {
-        let quota = read_number(read, &format!("{folder}/cpu.cfs_quota_us"));
-        let period = read_number(read, &format!("{folder}/cpu.cfs_period_us"));
+        let quota = read_number::<f64>(read, &format!("{folder}/cpu.cfs_quota_us"));
+        let period = read_number::<f64>(read, &format!("{folder}/cpu.cfs_period_us"));
         if let (Some(quota), Some(period)) = (quota, period) {
             take(quota / period);
         }
@@ -124,15 +125,17 @@ fn find_memory(read: Reader, groups: &[MemoryGroup]) -> u64 {
 }
 
 /// What a group has left; its inactive page cache counts, the kernel gives it up first.
-fn memory_left(limit: Option<f64>, used: Option<f64>, inactive: Option<u64>) -> u64 {
+fn memory_left(limit: Option<u64>, used: Option<u64>, inactive: Option<u64>) -> u64 {
     match (limit, used) {
-        (Some(limit), Some(used)) => (limit - used + inactive.unwrap_or(0) as f64).max(0.0) as u64,
+        (Some(limit), Some(used)) => {
+            limit.saturating_add(inactive.unwrap_or(0)).saturating_sub(used)
+        }
         _ => u64::MAX,
     }
 }
 
-fn read_number(read: Reader, path: &str) -> Option<f64> {
-    read(path)?.trim().parse::<f64>().ok().filter(|n| n.is_finite())
+fn read_number<T: FromStr>(read: Reader, path: &str) -> Option<T> {
+    read(path)?.trim().parse().ok()
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {

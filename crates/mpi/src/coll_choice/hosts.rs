@@ -9,6 +9,7 @@
 use super::tree;
 use super::tree::Actors;
 use super::{Allgather, Allreduce, BCAST_LONG, Barrier, Bcast, Order, REDUCE_LONG, Reduce, Size};
+use fastpath_base::float;
 
 /// How the members of a call are spread over hosts. All of them find the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -440,14 +441,17 @@ impl Costs<'_> {
 
 /// The cheapest of those that may be used.
 fn cheapest<T: Copy>(candidates: &[(T, bool)], cost: impl Fn(T) -> f64) -> T {
-    let mut best = (candidates[0].0, f64::INFINITY);
-    for &(how, _) in candidates.iter().filter(|candidate| candidate.1) {
-        let cost = cost(how);
-        if cost < best.1 {
-            best = (how, cost);
+    // Every rank finds the same one, however its program has costs rounded.
+    float::isolated(|| {
+        let mut best = (candidates[0].0, f64::INFINITY);
+        for &(how, _) in candidates.iter().filter(|candidate| candidate.1) {
+            let cost = cost(how);
+            if cost < best.1 {
+                best = (how, cost);
+            }
         }
-    }
-    best.0
+        best.0
+    })
 }
 
 impl Spread {

@@ -101,8 +101,12 @@ fn find_borders(curves: &[Curve]) -> Vec<u64> {
 
 /// The sizes around the one at which two lines meet.
 fn cross(x: &Cost, y: &Cost) -> Vec<u64> {
-    let meet = (y.fixed_ns() - x.fixed_ns()) / (x.ns_per_byte - y.ns_per_byte);
-    if meet.is_finite() && (0.0..1e18).contains(&meet) {
+    let slope = x.ns_per_byte - y.ns_per_byte;
+    if slope == 0.0 {
+        return Vec::new(); // parallel
+    }
+    let meet = (y.fixed_ns() - x.fixed_ns()) / slope;
+    if (0.0..1e18).contains(&meet) {
         let meet = meet as u64;
         vec![meet, meet + 1, meet + 2]
     } else {
