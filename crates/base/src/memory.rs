@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::refusal::{describe_mapping, read_limit};
+use std::ffi::CStr;
 use std::io;
 
 /// Reserves `bytes` of private address space that reads as zero and is backed with memory only
@@ -25,6 +26,7 @@ pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
         let cause = io::Error::last_os_error();
         return Err(describe_mapping(bytes as u64, &cause));
     }
+    tell_leak_checker(c"__lsan_register_root_region", at, bytes);
     Ok(at.cast())
 }
 
@@ -33,9 +35,25 @@ pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
 /// # Safety
 /// `at` and `bytes` are those of one reservation, and nothing uses it any more.
 pub unsafe fn release(at: *mut u8, bytes: usize) {
+    tell_leak_checker(c"__lsan_unregister_root_region", at.cast(), bytes);
     // SAFETY: `at` and `bytes` are those of one reservation that nothing uses any more, by this function's contract.
     // Nothing can be done about a refusal, and nothing need be.
     unsafe { libc::munmap(at.cast(), bytes) };
+}
+
+/// Calls a function of LeakSanitizer's interface (`sanitizer/lsan_interface.h`), if the program has been built with it.
+/// Reservations hold pointers to allocated memory, and the sanitizer searches only those mappings that it knows.
+fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
+    // SAFETY: a lookup by a name that ends in 0.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
+    if found.is_null() {
+        return;
+    }
+    // SAFETY: the names given here are of functions of this type.
+    unsafe {
+        let call: extern "C" fn(*const libc::c_void, usize) = std::mem::transmute(found);
+        call(at, bytes);
+    }
 }
 
 /// Bytes of private address space that this process may have (`ulimit -v`, `ulimit -d`); None without a limit.

@@ -52,20 +52,21 @@ pub struct Snapshot {
 
 impl Worker {
     /// Says on the rank's page where others may look. The worker must not move any more.
-    pub fn show(&self) {
+    pub fn show(&mut self) {
         let (unexpected, (requests, first, fresh)) =
             (self.matcher.store.shown(), self.requests.shown());
-        let addresses = Box::leak(Box::new(Addresses {
+        let addresses = Box::new(Addresses {
             counters: (&raw const self.counters).addr() as u64,
             unexpected: unexpected.addr() as u64,
             requests: requests.addr() as u64,
             fresh: fresh.addr() as u64,
             first: u64::from(first),
-        }));
+        });
+        let addresses = self.shown.insert(addresses);
         let page = self.job.own_page();
         if let Some(shown) = page.snapshots.get(self.wait.place as usize) {
             // ORDERING: release, for who reads both by this memory: the addresses are there.
-            shown.store((&raw const *addresses).addr() as u64, Ordering::Release);
+            shown.store((&raw const **addresses).addr() as u64, Ordering::Release);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::request::{Fault, Request, RequestId, RequestPool, State};
 use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
+use crate::snapshot::Addresses;
 use crate::unexpected::Buffers;
 use crate::waiting::{Title, WaitPolicy};
 use crate::wire::CONTROL_MAX;
@@ -146,6 +147,8 @@ pub struct Worker {
     pub on_detached: Option<fn(&Request)>,
     /// Called where there is no memory to answer a peer, whose operation could never end.
     pub on_no_answer: Option<fn(u32)>,
+    /// What other processes read first. The rank's page has its address as a number, which no leak checker follows.
+    pub(crate) shown: Option<Box<Addresses>>,
 }
 
 impl Worker {
@@ -226,6 +229,7 @@ impl Worker {
             moved_by: |_| Awaited::UNKNOWN,
             on_detached: None,
             on_no_answer: None,
+            shown: None,
         })
     }
 

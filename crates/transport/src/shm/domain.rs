@@ -18,18 +18,31 @@ pub struct Domain {
     pub place: u32,
     /// Where the regions of further workers are mapped; none for the first one.
     further: Option<NonNull<u8>>,
+    /// Two random words by which peers recognise this process's memory. Peers have their address as a number, so that a
+    /// leak checker finds them here alone.
+    witness: &'static [u64; 2],
     /// To how many peers this process sends streams; see `grow`.
     pub(super) streams: &'static AtomicU32,
+}
+
+/// Two words that no other process has at one address.
+fn make_witness(job_id: u64, rank: u32) -> [u64; 2] {
+    [
+        fastpath_base::clock::now_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ job_id,
+        job_id.rotate_left(32) ^ u64::from(std::process::id()) ^ (u64::from(rank) << 32),
+    ]
 }
 
 impl Domain {
     /// The domain of a job.
     pub fn new(job: &'static Job) -> Self {
+        let me = job.rank() as u32;
         let domain = Domain {
             job,
-            me: job.rank() as u32,
+            me,
             place: 0,
             further: None,
+            witness: Box::leak(Box::new(make_witness(job.job_id(), me))),
             streams: Box::leak(Box::new(AtomicU32::new(0))),
         };
         domain.publish_witness();
@@ -72,14 +85,10 @@ impl Domain {
         self.job.segment().bytes_ahead(self.place as usize, (self.me as usize, to as usize))
     }
 
-    /// Puts two words that nobody guesses into this process's memory, and says on the rank's page where
-    /// and what they are, so that peers can make sure whose memory they reach (see `cma`).
+    /// Publishes on the rank's page where the witness is and what it is, so that peers can make sure whose memory they
+    /// reach (see `cma`).
     fn publish_witness(&self) {
-        let seed = self.job.job_id();
-        let words: &'static [u64; 2] = Box::leak(Box::new([
-            fastpath_base::clock::now_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed,
-            seed.rotate_left(32) ^ std::process::id() as u64 ^ ((self.me as u64) << 32),
-        ]));
+        let words = self.witness;
         let page = self.page(self.me);
         for (shared, own) in page.witness.iter().zip(words) {
             shared.store(*own, Ordering::Relaxed);

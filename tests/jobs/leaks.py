@@ -1,0 +1,65 @@
+"""LeakSanitizer finds nothing that the library has leaked: programs of tests/c built with `-fsanitize=leak`, and the
+smallest program with AddressSanitizer as well, which most people use."""
+
+import os
+
+from harness import program
+
+# Programs that use what most programs use, and their arguments.
+PROGRAMS = {
+    "pt2pt_modes": [], "pt2pt_middle": [], "coll_forms": [], "comm_create": [], "type_messages": [], "rma_move": [],
+    "file_basic": [], "partitioned": [], "sessions": [], "spawn_basic": [], "threads_workers": [], "forked": ["exit"],
+}
+SMALLEST = "#include <mpi.h>\nint main(int c, char **v)\n{\n    MPI_Init(&c, &v);\n    MPI_Finalize();\n    return 0;\n}\n"
+# Ends with another code than a failed check does.
+OPTIONS = {"LSAN_OPTIONS": "exitcode=23", "ASAN_OPTIONS": "exitcode=23"}
+# Said where a sanitizer may not look at the process (ptrace is refused), or the compiler lacks it.
+UNUSABLE = ("LeakSanitizer has encountered a fatal error", "LeakSanitizer: ptrace")
+
+
+def _build(session, name, source, flags):
+    """The program, or None where the compiler has no such sanitizer."""
+    binary = os.path.join(session.build, name)
+    command = [session.mpicc, *program.FLAGS, "-fno-omit-frame-pointer", *flags, "-o", binary, source]
+    complaint = program.build(binary, command, [source])
+    return None if complaint else binary
+
+
+def _judge(session, label, ranks, words, quiet=True):
+    outcome = session.mpirun(ranks, words, timeout=120, env=OPTIONS).finish()
+    if any(text in outcome.err for text in UNUSABLE):
+        session.skip(label, "the sanitizer may not look at processes here")
+        return None
+    problem = outcome.problem(quiet=quiet)
+    return (problem, outcome.text()) if problem else None
+
+
+def _make_program(name, args):
+    def case(session):
+        source = os.path.join(os.path.dirname(__file__), "..", "c", f"{name}.c")
+        binary = _build(session, f"leaks_{name}", source, ["-fsanitize=leak"])
+        if binary is None:
+            return session.skip(f"leaks.{name}", "the compiler has no -fsanitize=leak")
+        return _judge(session, f"leaks.{name}", 2, [binary, *args])
+
+    case.long = name not in ("pt2pt_middle", "coll_forms", "rma_move")
+    return case
+
+
+def _make_smallest(kind):
+    def case(session):
+        source = os.path.join(session.build, "leaks_smallest.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(SMALLEST)
+        binary = _build(session, f"leaks_smallest_{kind}", source, [f"-fsanitize={kind}"])
+        if binary is None:
+            return session.skip(f"leaks.{kind}", f"the compiler has no -fsanitize={kind}")
+        return _judge(session, f"leaks.{kind}", 2, [binary])
+
+    return case
+
+
+for _name, _args in PROGRAMS.items():
+    globals()[f"case_{_name}"] = _make_program(_name, _args)
+for _kind in ("address", "leak"):
+    globals()[f"case_smallest_{_kind}"] = _make_smallest(_kind)
