@@ -230,7 +230,10 @@ fn list_processes(
     let of_apps = join(&mut spec.apps.iter().map(|app| app.ranks));
     let counts = format!("{of_nodes}/{of_apps}");
     let agent = [agent.into(), AGENT.into(), counts.into()];
-    Ok(agent.into_iter().chain(write_agent_words(words)).collect())
+    // An agent reads no host file. What the user typed follows and counts.
+    let universe = spec.universe.map(|size| ["-usize".into(), size.to_string().into()]);
+    let own = agent.into_iter().chain(universe.into_iter().flatten());
+    Ok(own.chain(write_agent_words(words)).collect())
 }
 
 /// Without agents the engine handles standard input, and only the first rank gets it.

@@ -331,6 +331,9 @@ fn make_segment(
     if let Some(agent) = agent {
         agent.fill(segment).map_err(refuse)?;
     }
+    if let Some(size) = spec.universe {
+        header.universe.store(u32::try_from(size).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
     segment.back_pairs_ahead();
     // Few files may be allowed: then any number must do.
     let copy = |least| copy_above(segment.file()?, least);

@@ -357,6 +357,10 @@ impl<'a> Parser<'a> {
                 if total == 1 { "" } else { "s" }
             ));
         }
+        if self.has_slots {
+            let slots = self.nodes.iter().map(|node| node.ranks).sum();
+            self.spec.universe.get_or_insert(slots);
+        }
         self.spec.nodes = self.place(total)?;
         let most = match &self.spec.nodes {
             Nodes::Here => total,

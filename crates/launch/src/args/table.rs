@@ -8,8 +8,8 @@ use super::output::{check_display, prefix, read_pattern, take_directory, take_li
 use super::parse::{AGENT, Given, Parser, PerNode};
 use super::spec::{Bind, Inherit};
 use super::values::{
-    read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets, split_names,
-    split_pair,
+    read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets, read_universe,
+    split_names,     split_pair,
 };
 use super::{Request, UsageError, hosts, place, wrong};
 use fastpath_base::topology::Level;
@@ -161,6 +161,13 @@ const RANKS: &[Opt] = &[
         One("FILE"),
         hosts::take_hostfile,
         "the same from a file, a line each: NAME, NAME:N or NAME slots=N max_slots=N",
+    ),
+    opt(
+        "-usize",
+        One("N"),
+        |p, g| read_universe(g).map(|size| p.spec.universe = size),
+        "MPI_UNIVERSE_SIZE: N processes, SYSTEM (the slots of the hosts if they are given, otherwise the \
+         processors) or INFINITE (as many as can be spawned)",
     ),
     set(
         "--engine",

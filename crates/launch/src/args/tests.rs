@@ -420,6 +420,20 @@ fn every_option__is_accepted_with_one_dash_and_with_two() {
 }
 
 #[test]
+fn universe__is_what_usize_or_slots_give() {
+    let universe = |line: &str| spec(line).universe;
+    assert_eq!(universe("-n 2 a"), None);
+    assert_eq!(universe("-n 2 --host localhost a"), None);
+    assert_eq!(universe("-usize 12 -n 2 a"), Some(12));
+    assert_eq!(universe("--host localhost:12 -n 1 a"), Some(12));
+    assert_eq!(universe("--host localhost:3,localhost:4 -n 1 a : -n 1 b"), Some(7));
+    assert_eq!(universe("-usize 5 --host localhost:12 -n 1 a"), Some(5));
+    assert_eq!(universe("-usize SYSTEM --host localhost:12 -n 1 a"), Some(12));
+    assert_eq!(universe("-usize infinite -n 1 a"), Some(MAX_JOB_RANKS));
+    assert!(error("-usize many a").contains("-usize many: neither a number of processes"));
+}
+
+#[test]
 fn virtual_host__is_of_one_program() {
     let s = spec("--virtual-host x -n 2 a : b : --virtual-host=y c");
     let hosts: Vec<Option<&OsStr>> = s.apps.iter().map(|a| a.virtual_host.as_deref()).collect();

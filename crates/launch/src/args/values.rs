@@ -9,6 +9,22 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
+/// `-usize N`, `-usize SYSTEM` or `-usize INFINITE`: a number of processes, where one is given.
+///
+/// # Errors
+/// The value is something else.
+pub fn read_universe(given: &Given) -> Result<Option<usize>, UsageError> {
+    let text = given.text();
+    match (parse_ranks(&text), &*text.to_ascii_uppercase()) {
+        (Some(size), _) => Ok(Some(size)),
+        (None, "SYSTEM") => Ok(None),
+        (None, "INFINITE") => Ok(Some(MAX_JOB_RANKS)),
+        _ => {
+            wrong(format!("{}: neither a number of processes, SYSTEM nor INFINITE", given.typed()))
+        }
+    }
+}
+
 /// A number of ranks.
 ///
 /// # Errors

@@ -79,7 +79,7 @@ pub const IDLE: &[Opt] = &[
     ),
     idle("--rankfile -rf -cpu-bind", One("WORD"), BY_HAND),
     idle(
-        "--personality -tmpdir -usize -nameserver -demux -topolib -membind \
+        "--personality -tmpdir -nameserver -demux -topolib -membind \
          -memory-alloc-kinds -gpus-per-proc -gpu-subdevs-per-proc --gpu-support \
          --report-uri --stream-buffering --forward-signals --spawn-timeout --pset \
          --ompi-server --server-wait-time",

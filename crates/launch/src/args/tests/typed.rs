@@ -63,7 +63,7 @@ const TYPED: &[(&str, &[usize], &str, usize)] = &[
     ("-launcher ssh -iface eth0 -disable-auto-cleanup -n 2 ./app", &[2], "./app", 3),
     ("-bootstrap fork -rmk slurm -verbose -n 2 ./app", &[2], "./app", 1),
     ("-configfile programs", &[1, 3], "first a b", 0),
-    ("-usize INFINITE -n 1 ./spawner", &[1], "./spawner", 1),
+    ("-usize INFINITE -n 1 ./spawner", &[1], "./spawner", 0),
     ("-n 2 -host localhost -wdir /tmp -path /opt/bin:/bin prog : -n 1 other", &[2, 1], "prog", 0),
     ("-soft 1:8:2 -arch x86_64 -file info ./app", &[7], "./app", 1),
     // Intel MPI.
