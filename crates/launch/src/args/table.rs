@@ -9,7 +9,7 @@ use super::parse::{AGENT, Given, Parser, PerNode};
 use super::spec::{Bind, Inherit};
 use super::values::{
     read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets, read_universe,
-    split_names,     split_pair,
+    split_names, split_pair,
 };
 use super::{Request, UsageError, hosts, place, wrong};
 use fastpath_base::topology::Level;
