@@ -83,8 +83,8 @@ pub fn move_high(fd: OwnedFd) -> OwnedFd {
     }
 }
 
-/// An owner of a descriptor that stays open, such as a socket, with the identity of its file. Closed when dropped, if it
-/// is still the library's.
+/// An owner of a descriptor that stays open, such as a socket, with the identity of its file. A drop closes the
+/// descriptor, if it is still the library's.
 #[derive(Debug)]
 pub struct Kept<T: AsRawFd> {
     owner: ManuallyDrop<T>,

@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
 //! The floating-point environment of the calling thread: flags, traps, rounding mode.
 //!
-//! The environment belongs to the program. A program that traps a division by zero is ended by one of the library's, and
-//! one that tests for an exception blames its own arithmetic. Other rounding on one rank could also select another
-//! algorithm there than on its peers. [`isolated`] runs the library's own arithmetic in the default environment and then
-//! restores the program's. Arithmetic on the program's data, which is that of reductions, uses the program's environment.
+//! The environment belongs to the program. A program that traps a division by zero is ended by one in the library,
+//! and one that tests for an exception blames its own arithmetic. Other rounding on one rank could also select another
+//! algorithm there than on its peers. [`isolated`] runs the library's own arithmetic in the default environment and
+//! then restores the program's. Reductions are arithmetic on the program's data and use the program's environment.
 
 /// Runs `body` with no exception trapped, rounding to nearest, and subnormal numbers kept. Flags, traps and modes are
 /// afterwards what they were before. Costs about 20 ns, so it stands on no message path.
@@ -16,7 +16,8 @@ pub fn isolated<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A call that is not inlined: the compiler may not move the arithmetic of `body` across the changes of the environment.
+/// A call that is not inlined: the compiler may not move the arithmetic of `body` across the changes of the
+/// environment.
 #[inline(never)]
 fn call<R>(body: impl FnOnce() -> R) -> R {
     body()
@@ -60,7 +61,8 @@ fn read() -> Registers {
 fn write(value: Registers) {
     // SAFETY: the value is the default one or was read before, so that no reserved bit is set.
     unsafe {
-        core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags));
+        core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value,
+            options(nostack, preserves_flags));
     }
 }
 

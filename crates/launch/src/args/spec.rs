@@ -43,8 +43,8 @@ pub struct JobSpec {
     pub notices: Vec<String>,
     /// On which nodes the ranks run.
     pub nodes: Nodes,
-    /// Number of processes that can usefully run at once (`MPI_UNIVERSE_SIZE`), where the user gives it by `-usize` or by
-    /// slots of hosts.
+    /// Number of processes that can usefully run at once (`MPI_UNIVERSE_SIZE`), where the user gives it by `-usize` or
+    /// by slots of hosts.
     pub universe: Option<usize>,
     /// `--engine`: what starts the agents of several nodes.
     pub engine: Option<OsString>,

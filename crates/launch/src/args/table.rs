@@ -166,8 +166,8 @@ const RANKS: &[Opt] = &[
         "-usize",
         One("N"),
         |p, g| read_universe(g).map(|size| p.spec.universe = size),
-        "MPI_UNIVERSE_SIZE: N processes, SYSTEM (the slots of the hosts if they are given, otherwise the \
-         processors) or INFINITE (as many as can be spawned)",
+        "MPI_UNIVERSE_SIZE: N processes, SYSTEM (the slots of the hosts if they are given, \
+         otherwise the processors) or INFINITE (as many as can be spawned)",
     ),
     set(
         "--engine",

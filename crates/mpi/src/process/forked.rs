@@ -52,7 +52,8 @@ impl ForkedChild {
     pub(crate) fn refuse(self) -> Error {
         let ForkedChild { rank, parent } = self;
         let text = format!(
-            "called by a forked process, which is no rank: rank {rank} is its parent, process {parent}"
+            "called by a forked process, which is no rank: rank {rank} is its parent, \
+             process {parent}"
         );
         Error::new(MPI_ERR_OTHER, text).with_advice(Some(
             "call MPI in the rank alone; let the child end by _exit or execute another program",

@@ -84,8 +84,8 @@ pub(super) struct Link {
 
 /// How a connection has ended, for people.
 fn describe_end(error: Option<&io::Error>) -> String {
-    const PEER: &str = "its process has ended without MPI_Finalize, or its program closed the descriptor of the \
-         connection";
+    const PEER: &str = "its process has ended without MPI_Finalize, or its program closed the \
+         descriptor of the connection";
     match error {
         Some(error)
             if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) =>
