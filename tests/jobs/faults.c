@@ -24,7 +24,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { FILES = 1024 };
+enum { FILES = 4096 };
 enum call { READ, WRITE, SIZE, SYNC, CLOSE, CALLS };
 enum fault { SHORT, INTERRUPTED, FAILED, LIED, FAULTS };
 static const char *const names[CALLS] = {"read=", "write=", "size=", "sync=", "close="};
@@ -194,6 +194,14 @@ int fstatfs(int fd, struct statfs *facts)
     return is_faulty(fd) && interrupts(0) ? -1 : NEXT(fstatfs)(fd, facts);
 }
 
+/* Counts the calls on a new descriptor from zero. */
+static int begin_count(int fd)
+{
+    if (fd >= 0 && fd < FILES)
+        memset(seen[fd], 0, sizeof seen[fd]);
+    return fd;
+}
+
 int open(const char *path, int flags, ...)
 {
     va_list rest;
@@ -203,10 +211,7 @@ int open(const char *path, int flags, ...)
     /* Programs do not ask for that flag: their own files open at once. */
     if (flags & O_CLOEXEC && is_inside(path) && interrupts(0))
         return -1;
-    int fd = NEXT(open)(path, flags, mode);
-    if (fd >= 0 && fd < FILES)
-        memset(seen[fd], 0, sizeof seen[fd]);
-    return fd;
+    return begin_count(NEXT(open)(path, flags, mode));
 }
 
 int fcntl(int fd, int what, ...)
@@ -215,5 +220,8 @@ int fcntl(int fd, int what, ...)
     va_start(rest, what);
     void *argument = va_arg(rest, void *);
     va_end(rest);
-    return what == F_OFD_SETLKW && is_faulty(fd) && interrupts(0) ? -1 : NEXT(fcntl)(fd, what, argument);
+    if (what == F_OFD_SETLKW && is_faulty(fd) && interrupts(0))
+        return -1;
+    int result = NEXT(fcntl)(fd, what, argument);
+    return what == F_DUPFD_CLOEXEC ? begin_count(result) : result;
 }
