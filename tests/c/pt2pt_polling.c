@@ -1,14 +1,15 @@
-/* Calls that may answer "not yet" take part in waiting: on a node with more ranks than processors each miss yields the
- * processor, and otherwise a miss costs a yield only now and then. The count is of sched_yield itself, which this
- * program stands in for.
+/* Calls that may answer "not yet" yield the processor. On a node with more ranks than processors the first misses
+ * yield, at most one for each rank, and later ones at most once in 10 us. Elsewhere one miss in 256 yields. The program
+ * replaces sched_yield and counts its calls.
  * test: ranks=1,2,3,4,8 args=test;testall;testany;testsome;status;iprobe;improbe;any_source variants=none timeout=120 */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { STEPS = 200, MISSES = 2000, TAG = 3, NEVER = 4 };
+enum { STEPS = 200, MISSES = 2000, TAG = 3, NEVER = 4, HOLD_NS = 10000 };
 
 static long yields, misses;
 
@@ -16,6 +17,13 @@ int sched_yield(void)
 {
     yields++;
     return (int)syscall(SYS_sched_yield);
+}
+
+static long now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 /* Polls once in the named way for the message that `request` receives, or that a probe finds. */
@@ -77,21 +85,21 @@ int main(int argc, char **argv)
     /* Everybody is there and awake. */
     for (int i = 0; i < STEPS; i++)
         step(way);
-    yields = misses = 0;
-    for (int i = 0; i < STEPS; i++)
-        step(way);
-    /* Now nothing is there for this rank, as long as it polls; the others poll too. */
+    /* Now nothing is there for this rank, as long as it polls; the others poll too. After a yield in which a rank
+     * computed for a time slice, all polls of such a slice may pass without one. */
     int nothing;
     MPI_Request never;
     OK(MPI_Irecv(&nothing, 1, MPI_INT, rank, NEVER, MPI_COMM_WORLD, &never));
-    for (int i = 0; i < MISSES; i++)
+    yields = misses = 0;
+    long begun = now_ns();
+    for (int i = 0; i < MISSES || (crowded && yields == 0); i++)
         SAME(poll_once(way, &never, rank, NEVER), 0);
-    long yielded = yields, missed = misses;
+    long yielded = yields, missed = misses, most = 2 * ranks + (now_ns() - begun) / HOLD_NS;
     /* Nobody leaves, or sleeps, before all have polled so often. */
     for (int i = 0; i < STEPS; i++)
         step(way);
-    if (crowded && yielded < missed)
-        fail(__LINE__, "%ld calls of sched_yield in %ld misses on a crowded node", yielded, missed);
+    if (crowded && yielded > most)
+        fail(__LINE__, "%ld calls of sched_yield in %ld misses instead of at most %ld", yielded, missed, most);
     /* One rank always has a processor. */
     if (ranks == 1 && yielded > missed / 100)
         fail(__LINE__, "%ld calls of sched_yield in %ld misses of a rank alone", yielded, missed);

@@ -24,6 +24,11 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// Device and inode.
+    pub fn words(self) -> [u64; 2] {
+        [self.device, self.inode]
+    }
+
     /// Identity of the file behind a number; `None` if nothing is open there. No server is asked for it.
     pub fn of(number: RawFd) -> Option<FileIdentity> {
         // SAFETY: all zeros is a value of both structures; the calls fill them, and fail on a closed descriptor.

@@ -27,6 +27,7 @@ mod spread;
 pub use asleep::Census;
 use asleep::{Awaits, lock, sleep};
 pub use oversubscription::Oversubscription;
+pub use polling::PollYields;
 pub use spin::{spin, try_briefly};
 pub use spin_budget::SpinBudget;
 pub use spread::Seen;
@@ -148,6 +149,8 @@ pub struct WaitPolicy {
     pub drain_at: u32,
     /// Calls that have answered "not yet", modulo 256.
     pub misses: u8,
+    /// Which of them yield where ranks share processors.
+    pub poll_yields: PollYields,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
     /// When to look again where the other ranks are.
@@ -182,6 +185,7 @@ impl WaitPolicy {
                 false => 0,
             },
             misses: 0,
+            poll_yields: PollYields::default(),
             moved_ns: 0,
             spread_ns: 0,
             seen: Seen::default(),

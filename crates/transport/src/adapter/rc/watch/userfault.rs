@@ -157,9 +157,8 @@ impl Userfault {
         }
     }
 
-    /// Ends all of it, and lets those go on who wait for a report to be read. The descriptor's number becomes one more
-    /// of
-    /// `other`'s file, so that nobody else gets it meanwhile.
+    /// Ends the watch, and lets threads go on that wait for a report to be read. The descriptor's number becomes one
+    /// more of `other`'s file, so that no other file gets it meanwhile.
     pub(super) fn end(&self, other: RawFd) {
         if self.0.is_ours() {
             replace(self.fd(), other);
