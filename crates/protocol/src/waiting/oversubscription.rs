@@ -122,7 +122,7 @@ impl Oversubscription {
     }
 
     /// Whether a yield that took so long has let somebody run who does not yield.
-    pub(super) fn is_long(&self, took_ns: u64) -> bool {
+    fn is_long(&self, took_ns: u64) -> bool {
         took_ns > SLOW_YIELD_NS.max(self.round_ns())
     }
 

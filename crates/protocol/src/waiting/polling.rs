@@ -2,8 +2,8 @@
 //! a node with more ranks than processors they yield, since a peer may need this processor to answer.
 //!
 //! A program that only polls should yield at once, and a program that works between its polls should not. Time between
-//! two polls shows work of more than a microsecond. For shorter work, [`PollYields`] learns whether yields are followed
-//! by messages.
+//! two polls shows work of more than a microsecond. For shorter work, [`PollYields`] learns whether messages and requests
+//! go on without yields.
 #![allow(unsafe_code)]
 
 use crate::worker::Worker;
@@ -11,47 +11,52 @@ use fastpath_base::clock;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::Ordering;
 
-/// Nanoseconds between two yields of a program that works between its polls. A switch of processes takes 0.5 to 1 us.
+/// Least number of nanoseconds between two yields that are not free. A switch of processes takes 0.5 to 1 us.
 const HOLD_NS: u64 = 10_000;
 /// Time between two polls, in nanoseconds, above which the program works. A loop of polls takes a fifth of it.
 const WORK_NS: u64 = 1_000;
-/// Nanoseconds without a message or request, after a yield of a time slice, until the next yield.
+/// Misses without a yield at the end of a series, from which on the series ended by itself.
+const MISSES_BY_ITSELF: u32 = 16;
+/// Score from which on the program is taken to work between its polls.
+const SCORE_WORKS: u8 = 4;
+/// Largest score.
+const SCORE_MOST: u8 = 8;
+/// Nanoseconds without a message or request until a yield that was held is made.
 const PATIENCE_NS: u64 = 50_000;
-/// Series from one trial of all free yields to the next.
-const SERIES_PER_TRIAL: u32 = 16;
+/// Nanoseconds of a yield after which a series has no free ones. To hold it for [`PATIENCE_NS`] costs a tenth of that,
+/// and shows whether the program works.
+const LONG_NS: u64 = 10 * PATIENCE_NS;
 
 /// Decides which missed polls yield the processor on a node with more ranks than processors.
 ///
-/// A series of misses ends when a message arrives or the program makes a request. Each series has a number of free
-/// yields, which follow every miss. Later misses of the series yield once in [`HOLD_NS`]. A series that needs all its
-/// free yields halves their number for the next one, and a series that ends before doubles it. One series in
-/// [`SERIES_PER_TRIAL`] has as many as there are ranks, because ranks that hold the processor make all series long.
+/// A series of misses ends when a message arrives or the program makes a request. In a program that waits, the first
+/// misses of a series yield, at most one for each rank. Later misses, and those of a program that works, yield when the
+/// process has run for as long as the last yield took. They also yield when nothing has happened for [`PATIENCE_NS`].
+/// Each such yield that brings nothing doubles that time.
 ///
-/// After a yield in which another process had a time slice, the process runs as long before it yields again, if messages
-/// or requests go on meanwhile. If nothing happens for [`PATIENCE_NS`], the next miss yields: the program waits. Each
-/// such yield that brings nothing doubles that time.
+/// The score rises with each series that ends by itself, and falls with each that ends soon after a yield.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PollYields {
     /// Requests made and messages stored when the series began.
     series: (u64, u64),
-    /// Number of series so far.
-    count: u32,
-    /// Free yields of a series that is no trial.
+    /// How sure it is that the program works between its polls.
+    score: u8,
+    /// Free yields that the series has left.
     free: u32,
-    /// Free yields at the start of this series.
-    granted: u32,
-    /// Free yields that this series has left.
-    left: u32,
+    /// Yields in the series.
+    yielded: u32,
+    /// Whether the last yield took longer than [`LONG_NS`].
+    was_long: bool,
+    /// Misses since the series began or last yielded.
+    misses: u32,
     /// When the series began or last yielded, or the program last worked between two polls, in nanoseconds.
     since_ns: u64,
-    /// Nanoseconds from then to the next yield, after a long one.
+    /// Nanoseconds from then to the next yield.
     patience_ns: u64,
     /// When the last miss returned to the program, in nanoseconds.
     returned_ns: u64,
-    /// Time before which no yield is made that is not free, in nanoseconds.
+    /// When the process has run for as long as the last yield took, in nanoseconds.
     held_until_ns: u64,
-    /// Whether another process had a time slice in the last yield. Then no yield is free.
-    was_long: bool,
 }
 
 impl PollYields {
@@ -59,41 +64,38 @@ impl PollYields {
     /// this node.
     fn yields(&mut self, series: (u64, u64), ranks: u32, now_ns: u64) -> bool {
         if series != self.series {
-            if self.left > 0 {
-                self.free = (2 * self.granted).min(ranks);
-            }
-            let is_trial = self.count.is_multiple_of(SERIES_PER_TRIAL);
-            self.granted = if is_trial { ranks } else { self.free };
-            (self.series, self.left, self.count) =
-                (series, self.granted, self.count.wrapping_add(1));
-            (self.since_ns, self.patience_ns) = (now_ns, PATIENCE_NS);
-        }
-        if now_ns.saturating_sub(self.returned_ns) > WORK_NS {
-            (self.left, self.since_ns) = (0, now_ns);
+            self.begin_series(series, ranks, now_ns);
+        } else if now_ns.saturating_sub(self.returned_ns) > WORK_NS {
+            (self.free, self.since_ns) = (0, now_ns);
         }
         self.returned_ns = now_ns;
-        let is_due = now_ns >= self.held_until_ns;
-        if self.was_long {
-            return is_due || now_ns - self.since_ns >= self.patience_ns;
+        self.misses = self.misses.saturating_add(1);
+        if self.free > 0 {
+            self.free -= 1;
+            return true;
         }
-        if self.left == 0 {
-            return is_due;
-        }
-        self.left -= 1;
-        if self.left == 0 {
-            self.free = (self.free / 2).max(1);
-        }
-        true
+        now_ns >= self.held_until_ns || now_ns - self.since_ns >= self.patience_ns
     }
 
-    /// A yield ended at `ended_ns`, after `took_ns`. `is_long`: another process had a time slice.
-    fn note_yield(&mut self, ended_ns: u64, took_ns: u64, is_long: bool) {
-        (self.returned_ns, self.since_ns) = (ended_ns, ended_ns);
-        self.was_long = is_long;
-        self.held_until_ns = ended_ns + if is_long { took_ns } else { HOLD_NS };
-        if is_long {
-            self.patience_ns = (2 * self.patience_ns).min(took_ns);
+    fn begin_series(&mut self, series: (u64, u64), ranks: u32, now_ns: u64) {
+        if self.misses >= MISSES_BY_ITSELF {
+            self.score = (self.score + 2).min(SCORE_MOST);
+        } else if self.yielded > 0 {
+            self.score = self.score.saturating_sub(1);
         }
+        let works = self.score >= SCORE_WORKS || self.was_long;
+        self.free = if works { 0 } else { ranks };
+        (self.series, self.yielded, self.misses) = (series, 0, 0);
+        (self.since_ns, self.patience_ns) = (now_ns, PATIENCE_NS);
+    }
+
+    /// A yield ended at `ended_ns`, after `took_ns`.
+    fn note_yield(&mut self, ended_ns: u64, took_ns: u64) {
+        (self.returned_ns, self.since_ns) = (ended_ns, ended_ns);
+        self.held_until_ns = ended_ns + took_ns.max(HOLD_NS);
+        self.patience_ns = (2 * self.patience_ns).min(took_ns.max(PATIENCE_NS));
+        self.was_long = took_ns > LONG_NS;
+        (self.yielded, self.misses) = (self.yielded.saturating_add(1), 0);
     }
 }
 
@@ -152,8 +154,7 @@ unsafe fn yield_slow(worker: *mut Worker) {
     // SAFETY: NO REFERENCE (`waiting`): a new one, since other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
     this.note_yield(began, ended);
-    let is_long = this.wait.oversubscription.is_long(ended - began);
-    this.wait.poll_yields.note_yield(ended, ended - began, is_long);
+    this.wait.poll_yields.note_yield(ended, ended - began);
 }
 
 #[cfg(test)]
@@ -174,7 +175,7 @@ mod tests {
             now += gap_ns;
             if yields.yields(series, RANKS, now) {
                 now += yield_ns;
-                yields.note_yield(now, yield_ns, yield_ns > 1_000_000);
+                yields.note_yield(now, yield_ns);
                 count += 1;
             }
         }
@@ -184,27 +185,41 @@ mod tests {
     #[test]
     fn polls__answered_soon__all_yield() {
         let (mut yields, mut now) = (PollYields::default(), 1_000_000);
-        for step in 0..10 {
-            now = poll(&mut yields, (step, 0), 3, 100, 1_000, now).1;
-        }
-        for step in 10..100 {
+        for step in 1..100 {
             let (count, after) = poll(&mut yields, (step, 0), 3, 100, 1_000, now);
-            now = after;
             assert_eq!(count, 3);
+            now = after;
+        }
+    }
+
+    #[test]
+    fn polls__answered_after_a_time_slice__yield_after_the_patience() {
+        let (mut yields, mut now, slice) = (PollYields::default(), 1_000_000, 4_000_000);
+        for step in 1..100 {
+            // The first miss after the yield ends the series.
+            let most = if step == 1 { 1 } else { 1 + (PATIENCE_NS / 100) as u32 };
+            let (count, after) = poll(&mut yields, (step, 0), most, 100, slice, now);
+            assert_eq!(count, 1);
+            now = after;
         }
     }
 
     #[test]
     fn polls__of_a_program_that_works_between__seldom_yield() {
-        let (mut yields, mut now, mut count) = (PollYields::default(), 1_000_000, 0);
-        let begun = now;
-        for step in 0..100 {
-            let (more, after) = poll(&mut yields, (step, 0), 250, 60, 1_000, now);
-            (count, now) = (count + more, after);
+        for yield_ns in [1_000, 4_000_000] {
+            let (mut yields, mut now, begun) = (PollYields::default(), 1_000_000, 1_000_000);
+            let mut yielded = 0;
+            let mut step = 0;
+            while now - begun < 100 * yield_ns.max(HOLD_NS) {
+                step += 1;
+                let (more, after) = poll(&mut yields, (step, 0), 250, 60, yield_ns, now);
+                (yielded, now) = (yielded + u64::from(more), after);
+            }
+            let worked = now - begun - yielded * yield_ns;
+            let least = (yielded * yield_ns).max(yielded * HOLD_NS / 2);
+            assert!(worked >= least / 2, "worked {worked} ns beside {yielded} of {yield_ns} ns");
+            assert!(yielded >= 20, "{yielded} yields of {yield_ns} ns");
         }
-        let worked = now - begun - u64::from(count) * 1_000;
-        assert!(u64::from(count) * 1_000 < worked / 4, "{count} yields in {worked} ns");
-        assert!(count >= 100, "{count} yields");
     }
 
     #[test]
@@ -215,32 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn polls__of_a_program_that_works__after_a_long_yield__run_as_long() {
+    fn polls__without_an_answer__run_as_long_as_yields_take() {
         let (mut yields, slice) = (PollYields::default(), 4_000_000);
-        let mut now = poll(&mut yields, (0, 0), 1, 100, slice, 1_000_000).1;
-        let end = now + slice;
-        let mut series = 0;
-        while now + 250 * 60 < end {
-            series += 1;
-            let (count, after) = poll(&mut yields, (series, 0), 250, 60, slice, now);
-            assert_eq!(count, 0);
-            now = after;
-        }
-        assert_eq!(poll(&mut yields, (series, 0), 300, 60, slice, now).0, 1);
-    }
-
-    #[test]
-    fn polls__of_a_program_that_waits__yield_again_after_a_long_yield() {
-        let (mut yields, slice) = (PollYields::default(), 4_000_000);
-        let misses = (2 * PATIENCE_NS / 100) as u32;
-        let mut now = poll(&mut yields, (0, 0), 1, 100, slice, 1_000_000).1;
-        for step in 1..20 {
-            let (count, after) = poll(&mut yields, (step, 0), misses, 100, slice, now);
-            assert_eq!(count, 1);
-            now = after;
-        }
-        // Without an answer, the time doubles up to the time slice.
-        let (count, _) = poll(&mut yields, (20, 0), 100_000, 100, slice, now);
-        assert!((6..=8).contains(&count), "{count} yields");
+        let (count, _) = poll(&mut yields, (1, 0), 200_000, 100, slice, 1_000_000);
+        assert!((RANKS + 4..=RANKS + 6).contains(&count), "{count} yields");
     }
 }
