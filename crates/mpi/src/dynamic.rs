@@ -153,8 +153,8 @@ fn with_worker<T>(p: &Process, act: impl FnOnce(&mut Worker) -> T) -> Result<T> 
     Ok(act(unsafe { &mut *worker }))
 }
 
-/// Waits, with progress, until `done` says so; it may be asked once more then. A change of what it looks at need not
-/// wake this process.
+/// Waits, with progress, until `done` returns true, which is its last call. A change of what it looks at need not wake
+/// this process.
 fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
     let note = Note {
         call: p.call.get(),

@@ -285,6 +285,8 @@ struct Wait {
     place: NotePlace,
     /// When to ask whether the peers are still there; 0 before that is known, `u64::MAX` where nothing is to be asked.
     ask_ns: u64,
+    /// Whether the look before a sleep has found the end of the wait.
+    is_over: bool,
 }
 
 /// Where on the status page a thread says what it waits for.
@@ -328,8 +330,8 @@ impl Worker {
         self.job.header().awake.load(Ordering::Relaxed) > self.wait.processors
     }
 
-    /// Makes progress until `done` says so. `focus` is the one peer whose message is waited for, if
-    /// there is one: it is looked at first and, while nothing else is under way, mostly alone.
+    /// Makes progress until `done` returns true, which is its last call. `focus` is the one peer whose message is
+    /// waited for, if there is one: it is looked at first and, while nothing else is under way, mostly alone.
     ///
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.
@@ -382,7 +384,7 @@ impl Worker {
                 _ => this.progress(),
             };
             moved |= this.advance_operations();
-            let over = done(this);
+            let over = wait.is_over || done(this);
             if this.flood.held_back && !moved && !over {
                 moved = this.take_held_back(focus);
             }

@@ -19,22 +19,29 @@ use std::time::Duration;
 /// Sleeps of the wait that is looked at.
 const SLEEPS: u64 = 4;
 
-/// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer
-/// waits.
-fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote>>, bool) {
+const NOTE: Note = Note {
+    call: "MPI_Recv",
+    peer: 1,
+    tag: 7,
+    comm: 0,
+    bytes: 8,
+    awaited: Awaited::UNKNOWN,
+    naps: false,
+};
+
+/// A worker that sleeps in every wait, for at most `nap` at a time.
+fn worker(job: &'static Job, nap: Option<Duration>) -> Worker {
     let conditions = Conditions { nap, ..Conditions::default() };
     let interfaces = Interfaces::simulate(job, &Network::new(1, conditions));
     let sleeps = WaitPolicy { mode: WaitMode::Sleep, ..policy() };
-    let mut worker = Worker::with_interfaces(job, sleeps, interfaces).unwrap();
-    let note = Note {
-        call: "MPI_Recv",
-        peer: 1,
-        tag: 7,
-        comm: 0,
-        bytes: 8,
-        awaited: Awaited::of(&[0]),
-        naps: false,
-    };
+    Worker::with_interfaces(job, sleeps, interfaces).unwrap()
+}
+
+/// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer
+/// waits.
+fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote>>, bool) {
+    let mut worker = worker(job, nap);
+    let note = Note { awaited: Awaited::of(&[0]), ..NOTE };
     let page = job.own_page();
     let mut notes = Vec::new();
     let done = |worker: &mut Worker| {
@@ -63,6 +70,21 @@ fn note__stays_while_a_rank_is_awake_because_its_time_was_up() {
         assert_eq!(later.as_ref(), Some(&first));
     }
     assert!(!after, "the wait is over");
+}
+
+/// Its result may be kept by the first answer alone.
+#[test]
+fn done__after_it_has_returned_true__is_not_called_again() {
+    let mut worker = worker(job(), Some(Duration::from_millis(1)));
+    let mut answers = Vec::new();
+    // A sleep is counted before its own look.
+    let done = |worker: &mut Worker| {
+        answers.push(worker.counters.sleeps != 0);
+        worker.counters.sleeps != 0
+    };
+    // SAFETY: the worker is valid, and nothing else refers to it.
+    unsafe { Worker::wait_until(&raw mut worker, None, &NOTE, done) };
+    assert_eq!(answers.iter().filter(|over| **over).count(), 1);
 }
 
 /// It may have something to do by itself when its time is up: nobody may take it for one that only a peer can wake.

@@ -132,7 +132,9 @@ pub(super) unsafe fn sleep(
         this.wake_followers();
     }
     let (mut woken, mut naps) = (true, false);
-    if !moved && !this.flood.held_back && !done(this) {
+    let is_quiet = !moved && !this.flood.held_back;
+    wait.is_over = is_quiet && done(this);
+    if is_quiet && !wait.is_over {
         trace::record(Point::Sleep, 0, 0, 0);
         // Without the fence a wake-up can be missed: then it is looked for again and again.
         limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP)).min();
