@@ -15,8 +15,9 @@ ENDS = {
     "init": (8, ["MPI_Bcast_init", "the root 3 is no rank of the communicator (0 to 2)", "rank 1 of 3"]),
     "ready": (7, ["MPI_Pready", "not active: start it first", "rank 1 of 3"]),
     "range": (13, ["MPI_Pready_range", "begins at 5 and ends before it, at 2", "give the lower partition first"]),
-    "left": (16, ["MPI_Finalize", "MPI_Ibarrier is under way and can never complete: rank ", "rank 1 of 3",
-                  "to do:        complete each nonblocking collective call"]),
+    **{how: (16, ["MPI_Finalize", "MPI_Ibarrier is under way and can never complete: rank ", "rank 1 of 3",
+                  "to do:        complete each nonblocking collective call"])
+       for how in ("left", "left_seen")},
     **{f"unjoined{what}": (16, ["MPI_Finalize", f"{call} is under way and can never complete: rank ", " of 3, host",
                                " is in MPI_Finalize, too, and has not begun it", "communicator: "])
        for what, call in [("", "MPI_Ibarrier"), ("_send", "MPI_Ibcast"), ("_start", "")]},

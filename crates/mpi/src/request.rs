@@ -35,7 +35,7 @@ use operation::{free_operation, keep_polled, operation_has_result, poll_operatio
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
-use result::{read_result, status_of};
+use result::{read_result, read_status, status_of};
 pub use several::{
     CompletedCall, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
@@ -466,7 +466,7 @@ pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Re
     if !check_with_progress(p, places, &named)? {
         return Ok(false);
     }
-    let (result, _) = read_result(p, &named)?;
+    let result = read_status(p, &named)?;
     // SAFETY: VARIABLES.
     unsafe { write_status(status, result) };
     Ok(true)

@@ -56,7 +56,18 @@ pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     }
 }
 
-/// The result of a completed operation, without freeing it.
+/// The status of a completed operation, whose error stays for the call that completes the request.
+pub(super) fn read_status(p: &Process, named: &Named) -> Result<Status> {
+    let Named::Operation(index) = *named else {
+        return read_result(p, named).map(|(status, _)| status);
+    };
+    Ok(match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation { result: Some(Ok(status)), .. })) => *status,
+        _ => empty_status(),
+    })
+}
+
+/// Takes the result of a completed operation, without freeing its request.
 pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
     match *named {
         Named::Inactive => Ok((empty_status(), None)),

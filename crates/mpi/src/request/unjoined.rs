@@ -47,8 +47,9 @@ impl Question {
 /// Why the first of them that has failed meanwhile never ends.
 pub(crate) fn finish_collective(p: &Process) -> Result {
     let is_collective = |extra: &Option<Extra<Process>>| match extra {
-        Some(Extra::Operation { poll: Some(operation), result: None, started, .. }) => {
-            *started != Some(false) && operation.is_collective()
+        Some(Extra::Operation { poll: Some(operation), result, started, .. }) => {
+            let has_succeeded = matches!(result, Some(Ok(_)));
+            !has_succeeded && *started != Some(false) && operation.is_collective()
         }
         _ => false,
     };
@@ -149,6 +150,9 @@ impl<'a> Inquiry<'a> {
     fn look(&mut self) -> Result<bool> {
         for index in self.open().collect::<Vec<_>>() {
             poll_operation(self.p, index);
+        }
+        // Progress, or an earlier call of the program, may have found that one has failed.
+        for &index in &self.under_way {
             if let Some(Some(Extra::Operation { poll: Some(operation), result, .. })) =
                 self.p.extras.slots().get(index)
                 && let Some(Err(error)) = result
