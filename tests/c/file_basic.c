@@ -196,6 +196,31 @@ static void test_order(MPI_File file)
     OK(MPI_File_close(&reads));
 }
 
+/* A filetype is made of etypes (MPI 5.0, section 14.1.1); bytes stand for any type. */
+static void test_types(MPI_File file)
+{
+    MPI_Datatype mixed, bytes;
+    MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 4}, (MPI_Datatype[]){MPI_INT, MPI_FLOAT}, &mixed);
+    MPI_Type_contiguous(8, MPI_BYTE, &bytes);
+    MPI_Datatype floats, ints, many;
+    MPI_Type_contiguous(2, MPI_FLOAT, &floats);
+    MPI_Type_vector(4, 1, 3, MPI_INT32_T, &ints);
+    MPI_Type_contiguous(3, mixed, &many);
+    MPI_Datatype types[] = {MPI_INT, MPI_FLOAT, MPI_UNSIGNED, MPI_BYTE, mixed, floats, ints, many, bytes};
+    enum { INT, FLOAT, UNSIGNED, BYTE, MIXED, FLOATS, INTS, MANY, BYTES, TYPES };
+    for (int i = MIXED; i < TYPES; i++)
+        MPI_Type_commit(&types[i]);
+    static const int right[][2] = {{INT, INTS}, {FLOAT, FLOATS}, {MIXED, MANY}, {BYTE, MANY}, {INT, BYTES}, {FLOATS, BYTES}};
+    static const int wrong[][2] = {{INT, FLOAT}, {INT, UNSIGNED}, {INT, FLOATS}, {FLOATS, INTS}, {MIXED, INTS},
+                                   {FLOATS, MIXED}, {INT, MANY}, {MIXED, FLOATS}};
+    for (int i = 0; i < (int)(sizeof right / sizeof *right); i++)
+        OK(MPI_File_set_view(file, 0, types[right[i][0]], types[right[i][1]], "native", MPI_INFO_NULL));
+    for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++)
+        CLASS(MPI_File_set_view(file, 0, types[wrong[i][0]], types[wrong[i][1]], "native", MPI_INFO_NULL), MPI_ERR_ARG);
+    for (int i = MIXED; i < TYPES; i++)
+        MPI_Type_free(&types[i]);
+}
+
 static void test_view(void)
 {
     MPI_File file = open_file(MPI_MODE_RDWR);
@@ -255,6 +280,7 @@ static void test_view(void)
     CLASS(MPI_File_set_view(file, 0, MPI_DOUBLE, tile, "native", MPI_INFO_NULL), MPI_ERR_ARG);
     CLASS(MPI_File_set_view(file, 0, MPI_INT, tile, "mine", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
     test_order(file);
+    test_types(file);
     /* A view of 10^9 blocks. */
     MPI_Datatype many, eight;
     MPI_Type_create_resized(MPI_DOUBLE, 0, 32, &eight);

@@ -5,7 +5,7 @@ use super::hints::Hints;
 use super::representation::Representation;
 use super::{File, Refused, Shown, helper, report};
 use crate::consts::*;
-use crate::datatype::Datatype;
+use crate::datatype::{Basic, BasicKind, Datatype, Signature};
 use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::process::Process;
@@ -222,6 +222,7 @@ impl File {
         let unit = element.layout().size();
         let writes = !self.has_mode(MPI_MODE_RDONLY);
         check_view(element.layout(), there.layout(), writes)?;
+        check_basic_types(&etype, &filetype)?;
         let view = View::new(displacement, there.layout().clone());
         Ok(Shown { unit, is_ascending: view.is_ascending(), view, etype, filetype, representation })
     }
@@ -337,6 +338,30 @@ fn check_view(etype: &Layout, filetype: &Layout, writes: bool) -> Result {
         return wrong(format!("the filetype's extent is {}", filetype.extent()));
     }
     Ok(())
+}
+
+/// A filetype holds the basic types of a number of etypes, in their order (MPI 5.0, section 14.1.1). Bytes stand for
+/// any type (`docs/decisions/0081-bytes-in-a-view.md`).
+fn check_basic_types(etype: &Datatype, filetype: &Datatype) -> Result {
+    let (unit, all) = (etype.signature(), filetype.signature());
+    let has_bytes = |basic: &Basic| matches!(basic.kind, BasicKind::Byte | BasicKind::Packed);
+    let copies = all.bytes().checked_div(unit.bytes()).unwrap_or(0);
+    if unit.digest(copies) == all.digest(1)
+        || [unit, all].iter().any(|part| part.basics().iter().any(has_bytes))
+    {
+        return Ok(());
+    }
+    let list = |part: &Signature| {
+        let names = part.basics().iter().map(|basic| format!("{basic:?}")).collect::<Vec<_>>();
+        names.join(", ")
+    };
+    let text = format!(
+        "the filetype ({}) is not made of etypes ({}): make it of the etype, or use MPI_BYTE as \
+         the etype",
+        list(all),
+        list(unit)
+    );
+    Err(Error::new(MPI_ERR_ARG, text))
 }
 
 #[cfg(test)]
