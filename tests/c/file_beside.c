@@ -178,14 +178,15 @@ static void test_told_by_one(void)
 
 /* Two handles of one file, of which the first is in atomic mode: what one rank writes through it takes no byte from the
  * next rank, which writes between the pieces through the other. */
-static void test_handles(int both)
+static void test_handles(int both, const char *sieves)
 {
     enum { TURNS = 10 };
+    MPI_Info info = hints(sieves);
     MPI_File handles[2];
     MPI_Datatype type = tile(ranks * PIECE);
     int lost = 0, mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
     for (int i = 0; i < 2; i++) {
-        OK(MPI_File_open(MPI_COMM_WORLD, path, i ? MPI_MODE_RDWR : mode, MPI_INFO_NULL, &handles[i]));
+        OK(MPI_File_open(MPI_COMM_WORLD, path, i ? MPI_MODE_RDWR : mode, i ? MPI_INFO_NULL : info, &handles[i]));
         OK(MPI_File_set_view(handles[i], (MPI_Offset)rank * PIECE, MPI_BYTE, type, "native", MPI_INFO_NULL));
         OK(MPI_File_set_atomicity(handles[i], i == 0 || both));
     }
@@ -202,6 +203,7 @@ static void test_handles(int both)
     OK(MPI_File_close(&handles[1]));
     OK(MPI_File_close(&handles[0]));
     MPI_Type_free(&type);
+    MPI_Info_free(&info);
     meet();
 }
 
@@ -216,8 +218,10 @@ int main(int argc, char **argv)
     if (ranks > 1) {
         test_for_others();
         test_told_by_one();
-        test_handles(0);
-        test_handles(1);
+        for (int both = 0; both < 2; both++) {
+            test_handles(both, "automatic");
+            test_handles(both, "enable");
+        }
     }
     return finish();
 }

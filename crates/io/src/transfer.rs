@@ -47,8 +47,6 @@ pub enum Sieve {
     Never,
     /// Every writer locks: what it writes back against all others, other writes against those alone.
     Locked,
-    /// The caller holds a lock of the whole range against all others.
-    Held,
 }
 
 impl Descriptor {
@@ -170,7 +168,7 @@ impl Descriptor {
                 };
                 let (now, later) = rest.split_at(together);
                 match is_sieved(now, self.call_bytes()) {
-                    true => self.write_sieved(now, data, &mut room, sieve)?,
+                    true => self.write_sieved(now, data, &mut room)?,
                     false => self.write_pieces(now, data, sieve)?,
                 }
                 rest = later;
@@ -215,21 +213,19 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Reads the range of pieces in ascending order, changes them there, and writes it back.
+    /// Reads the range of pieces in ascending order, changes them there, and writes it back, under a lock against all
+    /// others.
     ///
     /// # Safety
     /// As [`Descriptor::write_batch`].
     unsafe fn write_sieved(
-        &self, pieces: &[Piece], data: *const u8, room: &mut Vec<u8>, sieve: Sieve,
+        &self, pieces: &[Piece], data: *const u8, room: &mut Vec<u8>,
     ) -> Result<(), IoError> {
         let Some(range) = range_of(pieces) else {
             return Ok(());
         };
         let span = (range.end - range.start) as usize;
-        let lock = match sieve {
-            Sieve::Locked => Some(self.lock(true, range.start, span as i64)?),
-            _ => None,
-        };
+        let lock = self.lock(true, range.start, span as i64)?;
         if room.len() < span {
             room.resize(span, 0);
         }
@@ -470,7 +466,7 @@ mod tests {
         fn transfer__agrees_with_a_map_of_bytes(
             displacement in 0i64..5000, len in 1u64..2000, wide in any::<bool>(), gap in 0u64..9000, from in 0u64..3000,
             bytes in 0usize..20000, size in 0i64..60000, maps in any::<bool>(), uncached in any::<bool>(),
-            sieve in prop::sample::select(vec![Sieve::Never, Sieve::Locked, Sieve::Held]),
+            sieve in prop::sample::select(vec![Sieve::Never, Sieve::Locked]),
         ) {
             let (len, gap) = if wide { (len, gap) } else { (1 + len % 20, gap % 60) };
             let (mut file, path) = scratch("transfer");

@@ -316,7 +316,6 @@ impl File {
     pub(super) fn sieve(&self) -> Sieve {
         let switch = self.hints.borrow().sieve();
         match (self.atomic.get(), switch) {
-            (true, Switch::Enabled) => Sieve::Held,
             // Another handle of the file, not in atomic mode, writes between the pieces without a lock.
             (true, _) => Sieve::Never,
             // A lock that keeps out writers alone needs a file that can be read.
