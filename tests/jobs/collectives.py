@@ -181,3 +181,27 @@ def case_names_that_differ(session):
     if outcome.code in (None, 0) or "different values of FASTPATH_COLL" not in outcome.err:
         return "no message that the names differ", outcome.text()
     return None
+
+
+def _make_lengths(words, placing, texts):
+    def case(session):
+        outcome = _run(session, placing, [session.binary("coll_lengths"), *words], {}, 60)
+        problem = outcome.problem(16 if texts else 0, quiet=not texts)
+        missing = [text for text in texts if text not in outcome.err]
+        return problem or (f"the report lacks {missing}" if missing else None), outcome.text()
+
+    case.needs = {"processors": 0}
+    return case
+
+
+# Ranks whose lengths differ choose different algorithms: a cycle of ranks waits, or one has finished the call. A rank that is
+# late ends nothing.
+LENGTHS = {
+    "cycle": (["allgather", "0", "32000", "28000"], "waits in it, in the end for this rank"),
+    "finished_reduce": (["reduce", "3", "1000", "300000"], "has finished it without this message"),
+    "finished_allreduce": (["allreduce", "1", "900000", "1000"], "has finished it without this message"),
+    "late": (["late", "3", "1000", "1000"], None),
+}
+for _name, (_words, _text) in LENGTHS.items():
+    _texts = ["the call can never complete: this rank waits for a message of rank ", _text, "FASTPATH_CHECK=1"] if _text else []
+    globals()[f"case_lengths_{_name}"] = _make_lengths(_words, PLACINGS["blocks"], _texts)

@@ -8,6 +8,8 @@
 
 #![allow(unsafe_code)]
 
+mod deadlock;
+
 use crate::comm::{Comm, FIRST_TAG};
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
@@ -387,7 +389,10 @@ impl<'a> Channel<'a> {
                     awaited: Awaited::UNKNOWN,
                     naps: false,
                 };
-                slow::wait_complete(worker, ticket.0, &note);
+                match deadlock::is_watched(self, worker) {
+                    true => deadlock::wait(self, worker, ticket.0, &note),
+                    false => slow::wait_complete(worker, ticket.0, &note),
+                }
             }
         }
         self.finish(ticket)

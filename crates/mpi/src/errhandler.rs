@@ -233,6 +233,12 @@ pub fn raise(process: Option<&Process>, scope: Scope, name: &'static str, error:
     }
 }
 
+/// Reports an error of the call `name` as a fatal one, whatever the error handlers are, and ends the job.
+pub fn end_job(p: &Process, name: &str, error: &Error, comm: &Comm) -> ! {
+    let report = report::describe(p, name, error, Some(comm));
+    abort::abort_after_error(p, error.code(), &report)
+}
+
 fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 {
     let code = error.code();
     let target = find_target(p, scope, &error);

@@ -238,6 +238,19 @@ impl<P> Extras<P> {
         self.slots.borrow_mut()
     }
 
+    /// Whether a collective call under way here may still send or take a message of that context, as a match key has
+    /// it, and of that tag.
+    pub(crate) fn carry(&self, context: u64, tag: i32) -> bool {
+        self.slots().iter().flatten().any(|extra| match extra {
+            Extra::Operation { poll, result: None, started, .. } => {
+                // Nothing is known of one that is being polled.
+                let carries = poll.as_ref().is_none_or(|operation| operation.carries(context, tag));
+                *started != Some(false) && carries
+            }
+            _ => false,
+        })
+    }
+
     /// Keeps one; returns its index.
     pub(crate) fn insert(&self, extra: Extra<P>) -> usize {
         let mut slots = self.slots_mut();

@@ -285,7 +285,9 @@ struct Wait {
     place: NotePlace,
     /// When to ask whether the peers are still there; 0 before that is known, `u64::MAX` where nothing is to be asked.
     ask_ns: u64,
-    /// Whether the look before a sleep has found the end of the wait.
+    /// When it ends at the latest; 0 if no time is set.
+    until_ns: u64,
+    /// Whether the poll before a sleep has found the end of the wait, or its time has passed.
     is_over: bool,
 }
 
@@ -349,6 +351,30 @@ impl Worker {
     /// As [`Worker::wait_until`].
     pub unsafe fn wait_for(
         worker: *mut Worker, focus: Option<u32>, note: &Note, request: RequestId,
+        done: impl FnMut(&mut Worker) -> bool,
+    ) {
+        // SAFETY: by this function's contract.
+        unsafe { Worker::carry_out(worker, focus, note, (request, 0, 0), done) };
+    }
+
+    /// Waits as [`Worker::wait_until`] does, but not much longer than `limit`. The wait began at `since_ns`.
+    ///
+    /// # Safety
+    /// As [`Worker::wait_until`].
+    pub unsafe fn wait_within(
+        worker: *mut Worker, focus: Option<u32>, note: &Note, since_ns: u64, limit: Duration,
+        done: impl FnMut(&mut Worker) -> bool,
+    ) {
+        let until_ns = clock::now_ns() + limit.as_nanos() as u64;
+        // SAFETY: by this function's contract.
+        unsafe { Worker::carry_out(worker, focus, note, (0, since_ns, until_ns), done) };
+    }
+
+    /// Carries out a wait with its request, its begin and its latest end, each 0 if there is none.
+    #[inline]
+    unsafe fn carry_out(
+        worker: *mut Worker, focus: Option<u32>, note: &Note,
+        (request, since_ns, until_ns): (RequestId, u64, u64),
         mut done: impl FnMut(&mut Worker) -> bool,
     ) {
         // SAFETY: valid by the contract.
@@ -356,7 +382,8 @@ impl Worker {
             let polls = (*worker).interfaces.polls(POLLS_PER_CLOCK);
             ((*worker).is_crowded(), polls)
         };
-        let mut wait = Wait { request, ..Wait::begin(per_clock, crowded, focus) };
+        let begun = Wait::begin(per_clock, crowded, focus);
+        let mut wait = Wait { request, since_ns, until_ns, ..begun };
         if crowded {
             // SAFETY: NO REFERENCE: this one ends with the call.
             unsafe { (*worker).note_waiting(&mut wait) };
@@ -475,6 +502,10 @@ unsafe fn pause_slow(
     if waited >= NOTED_NS && wait.place == NotePlace::Unset {
         this.write_note(wait, note);
     }
+    if wait.until_ns != 0 && now >= wait.until_ns {
+        wait.is_over = true;
+        return;
+    }
     if now >= wait.ask_ns {
         this.ask_after_peers(wait, note, now);
     }
@@ -537,25 +568,6 @@ unsafe fn pause_slow(
 }
 
 impl Worker {
-    /// A wait has lasted until `now`: where it is time, asks whether the peers that could end it are still there. They
-    /// may have left before they have exchanged a message with this rank, and nothing would tell it.
-    #[cold]
-    fn ask_after_peers(&mut self, wait: &mut Wait, note: &Note, now: u64) {
-        if !self.interfaces.has_outside() {
-            wait.ask_ns = u64::MAX;
-            return;
-        }
-        if wait.ask_ns == 0 {
-            wait.ask_ns = wait.since_ns + ASK_NS;
-            return;
-        }
-        let focus = wait.focus.as_slice();
-        let awaited = if focus.is_empty() { note.awaited.named() } else { focus };
-        let asked = awaited.iter().filter_map(|&peer| self.interfaces.ask_after(peer));
-        let again = asked.min().map(|nap| now + nap.as_nanos() as u64);
-        wait.ask_ns = again.unwrap_or(u64::MAX);
-    }
-
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn polls_on_for(&self) -> u64 {
         match self.interfaces.has_outside() {

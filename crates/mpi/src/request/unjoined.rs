@@ -165,9 +165,10 @@ impl<'a> Inquiry<'a> {
         }
         self.receive()?;
         self.ask();
-        let (ended, kept) = std::mem::take(&mut self.kept)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(_, question)| !self.may_join(question));
+        let (ended, kept) =
+            std::mem::take(&mut self.kept).into_iter().partition::<Vec<_>, _>(|(_, question)| {
+                !self.p.extras.carry(key_context(question.key), question.tag)
+            });
         self.kept = kept;
         for (asker, question) in ended {
             self.send(asker, DENIES, question);
@@ -213,20 +214,6 @@ impl<'a> Inquiry<'a> {
             // The ranks of another job call this one by another number.
             && !worker.job.is_foreign(request.peer as usize);
         is_alone.then(|| (request.peer, Question::of(request)))
-    }
-
-    /// Whether a call under way here may still send or take that message.
-    fn may_join(&self, question: &Question) -> bool {
-        self.p.extras.slots().iter().flatten().any(|extra| match extra {
-            Extra::Operation { poll, result: None, started, .. } => {
-                // Nothing is known of one that is being polled.
-                let carries = poll.as_ref().is_none_or(|operation| {
-                    operation.carries(key_context(question.key), question.tag)
-                });
-                *started != Some(false) && carries
-            }
-            _ => false,
-        })
     }
 
     /// Takes the questions and answers that have come.

@@ -127,6 +127,10 @@ pub(super) unsafe fn sleep(
         let nap = wait.ask_ns.saturating_sub(clock::now_ns());
         limit = limit.into_iter().chain([Duration::from_nanos(nap)]).min();
     }
+    if wait.until_ns != 0 {
+        let nap = wait.until_ns.saturating_sub(clock::now_ns());
+        limit = limit.into_iter().chain([Duration::from_nanos(nap)]).min();
+    }
     let moved = this.progress_all();
     if leads {
         this.wake_followers();

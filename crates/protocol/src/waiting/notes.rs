@@ -1,6 +1,6 @@
 //! What the threads of a rank that wait say on its status page.
 
-use super::{Note, NotePlace, Wait, lock};
+use super::{ASK_NS, Note, NotePlace, Wait, lock};
 use crate::tag::collective_key;
 use crate::worker::Worker;
 use fastpath_base::topology;
@@ -10,6 +10,25 @@ use fastpath_bootstrap::segment::{Awaited, NOTES, SHOWN_MOST, UnexpectedMessage,
 const UNEXPECTED_MOST: usize = 16;
 
 impl Worker {
+    /// A wait has lasted until `now`: where it is time, asks whether the peers that could end it are still there. They
+    /// may have left before they have exchanged a message with this rank, and nothing would tell it.
+    #[cold]
+    pub(super) fn ask_after_peers(&mut self, wait: &mut Wait, note: &Note, now: u64) {
+        if !self.interfaces.has_outside() {
+            wait.ask_ns = u64::MAX;
+            return;
+        }
+        if wait.ask_ns == 0 {
+            wait.ask_ns = wait.since_ns + ASK_NS;
+            return;
+        }
+        let focus = wait.focus.as_slice();
+        let awaited = if focus.is_empty() { note.awaited.named() } else { focus };
+        let asked = awaited.iter().filter_map(|&peer| self.interfaces.ask_after(peer));
+        let again = asked.min().map(|nap| now + nap.as_nanos() as u64);
+        wait.ask_ns = again.unwrap_or(u64::MAX);
+    }
+
     /// Says on the status page what the calling thread waits for, while there is a place for it.
     #[cold]
     pub(super) fn write_note(&mut self, wait: &mut Wait, note: &Note) {
