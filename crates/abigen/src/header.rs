@@ -12,11 +12,11 @@ const HEAD: &str = r#"/* mpi.h: the C interface of the MPI 5.0 standard ABI.
  *
  * Define before this header is included:
  *
- *   MPI_NO_DEPRECATION_WARNINGS   deprecated functions give no warning
+ *   MPI_NO_DEPRECATION_WARNINGS   deprecated and removed names give no warning
  *   MPI_NO_F2C                    no MPI_Fint, MPI_Comm_f2c and relatives (inline functions)
  *                                 here and no part of the ABI: a program may define its own
- *   MPI_NO_REMOVED_NAMES          no errors for names that MPI-3.0 removed (MPI_Address, MPI_UB):
- *                                 a program may define its own */
+ *   MPI_NO_REMOVED_NAMES          no names that MPI-3.0 removed (MPI_Address is an inline function
+ *                                 here, a use of MPI_UB an error) */
 #ifndef MPI_ABI_H_INCLUDED
 #define MPI_ABI_H_INCLUDED
 
