@@ -1,23 +1,39 @@
 #![allow(unsafe_code)]
-//! A small process that outlives the launcher by a moment.
+//! Two small processes that outlive the launcher by a moment.
 //!
 //! A rank asks the kernel to be killed when the launcher dies, but what a rank itself has
 //! started (a program below a shell script, say) would live on. The guard waits for the end
-//! of a pipe that only the launcher holds, and then kills the ranks' process groups.
+//! of a pipe that only the launcher holds, and then kills the ranks' process groups. Its
+//! deputy, a child of its own, does the same, so that killing the launcher and its guard
+//! together leaves nothing either. The launcher replaces the guard, and the guard its deputy.
 
 use crate::limits::{Need, describe_clone, describe_files};
 use crate::signals::signal_group;
-use fastpath_base::sync::Ordering;
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_bootstrap::inspect::ProcessEnd;
+use fastpath_bootstrap::inspect::describe::describe_end;
 use fastpath_bootstrap::segment::Segment;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr::null_mut;
 
-/// The guard's end in the launcher.
+/// Most guards, and most deputies of one guard, that are replaced: what ends more of them would end all.
+const MOST_REPLACED: u32 = 16;
+/// Name and command line of guard and deputy, so that `pkill -f mpiexec` passes them by.
+const NAME: &std::ffi::CStr = c"mpi-guard";
+
+/// The guard, as the launcher holds it.
 #[derive(Debug)]
 pub struct Guard {
+    /// Process number; 0 where there is none any more.
     pid: libc::pid_t,
-    /// Its closing, by whatever end of the launcher, sets the guard off.
-    _alive: OwnedFd,
+    replaced: u32,
+    /// Its closing, by whatever end of the launcher, sets guard and deputy off.
+    alive: OwnedFd,
+    /// What guards wait for.
+    ended: OwnedFd,
+    /// Memory shared by launcher, guard and deputy: process number of the deputy, or 0.
+    deputy: Option<&'static AtomicU32>,
 }
 
 impl Guard {
@@ -27,17 +43,25 @@ impl Guard {
     /// No pipe or no process to be had, and why.
     pub fn start(segment: &Segment, need: Need) -> Result<Guard, String> {
         let (reader, writer) = std::io::pipe().map_err(|e| describe_files("pipe2", &e, need))?;
-        let (reader, alive) = (OwnedFd::from(reader), OwnedFd::from(writer));
+        let deputy = share_number();
+        let mut guard =
+            Guard { pid: 0, replaced: 0, alive: writer.into(), ended: reader.into(), deputy };
+        guard.fork(segment).map_err(|e| describe_clone(&e))?;
+        Ok(guard)
+    }
+
+    fn fork(&mut self, segment: &Segment) -> io::Result<()> {
         // SAFETY: the launcher has one thread, so the child is a whole copy of it.
-        let pid = unsafe { libc::fork() };
-        if pid < 0 {
-            return Err(describe_clone(&io::Error::last_os_error()));
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                watch_launcher(self.ended.as_raw_fd(), self.alive.as_raw_fd(), self.deputy, segment)
+            }
+            pid => {
+                self.pid = pid;
+                Ok(())
+            }
         }
-        if pid == 0 {
-            drop(alive);
-            keep_watch(&reader, segment);
-        }
-        Ok(Guard { pid, _alive: alive })
     }
 
     /// Its process number.
@@ -45,38 +69,198 @@ impl Guard {
         self.pid
     }
 
-    /// The job has ended in good order: the guard is not needed any more.
+    /// Replaces the guard if it is `pid`, a child of the launcher that has ended and was waited for. Returns the notice
+    /// to print.
+    pub fn replace(
+        &mut self, pid: libc::pid_t, end: ProcessEnd, segment: &Segment,
+    ) -> Option<String> {
+        if pid != self.pid {
+            return None;
+        }
+        self.pid = 0;
+        self.replaced += 1;
+        let deputy = self.deputy.map_or(0, |number| number.swap(0, Ordering::Relaxed));
+        let outcome = match self.replaced {
+            0..=MOST_REPLACED => self.fork(segment).map_err(|e| describe_clone(&e)),
+            _ => Err(format!("{MOST_REPLACED} were replaced before")),
+        };
+        let end = describe_end(end);
+        Some(match outcome {
+            Ok(()) => {
+                end_deputy(deputy);
+                format!("mpiexec: the process that guards the job {end} and was replaced\n")
+            }
+            Err(why) => {
+                if let Some(number) = self.deputy {
+                    number.store(deputy, Ordering::Relaxed);
+                }
+                format!(
+                    "mpiexec: the process that guards the job {end} and is not replaced: {why}; \
+                     if mpiexec is killed, programs that ranks have started may stay\n"
+                )
+            }
+        })
+    }
+
+    /// The job has ended in good order, and no rank has a process group any more: the guard is not needed.
     pub fn dismiss(self) {
-        // SAFETY: our own child, not yet waited for, so the number is still its own.
+        let Guard { pid, alive, deputy, .. } = self;
+        drop(alive);
+        if pid == 0 {
+            return end_deputy(deputy.map_or(0, |number| number.load(Ordering::Relaxed)));
+        }
+        // SAFETY: our own child, not yet waited for, so the number is still its own. It ends with its deputy, unless
+        // somebody has stopped it.
         unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+            libc::kill(pid, libc::SIGCONT);
+            libc::waitpid(pid, null_mut(), 0);
         }
     }
 }
 
-/// The guard's whole life.
-fn keep_watch(alive: &OwnedFd, segment: &Segment) -> ! {
-    let fd = alive.as_raw_fd();
+/// A number that this process and those forked from it share; None where memory is refused.
+fn share_number() -> Option<&'static AtomicU32> {
+    let (bytes, access) = (size_of::<AtomicU32>(), libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a new mapping of zeros, which stays; it is aligned and large enough.
+    unsafe {
+        let place =
+            libc::mmap(null_mut(), bytes, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
+        (place != libc::MAP_FAILED).then(|| &*place.cast::<AtomicU32>())
+    }
+}
+
+/// Ends the deputy of a guard that has ended, which has become a child of the launcher.
+fn end_deputy(pid: u32) {
+    let pid = libc::pid_t::try_from(pid).unwrap_or(0);
+    // SAFETY: a child that still runs keeps its number until it is waited for; any other number is left alone.
+    unsafe {
+        if pid > 1 && libc::waitpid(pid, null_mut(), libc::WNOHANG) == 0 {
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, null_mut(), 0);
+        }
+    }
+}
+
+/// The guard's whole life. `ended` and `alive` are the ends of the launcher's pipe.
+fn watch_launcher(ended: RawFd, alive: RawFd, deputy: Option<&AtomicU32>, segment: &Segment) -> ! {
     // SAFETY: plain system calls. The guard leaves the launcher's session, so that signals
     // from the terminal pass it by, and closes all files but its pipe: nobody waits for the
     // end of an output because of it.
     unsafe {
         libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"mpi-guard".as_ptr());
-        libc::dup2(fd, 0);
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        libc::close(alive);
+        libc::dup2(ended, 0);
         close_from(1);
-        let mut byte = 0u8;
-        while libc::read(0, (&raw mut byte).cast(), 1) != 0 {
-            if *libc::__errno_location() != libc::EINTR {
+    }
+    hide_command_line();
+    let mut number = 0;
+    if let Some(cell) = deputy {
+        for _ in 0..=MOST_REPLACED {
+            let Some((pid, gone)) = start_deputy(cell, segment) else { break };
+            number = pid;
+            if !await_deputy(gone) {
                 break;
             }
+            cell.store(0, Ordering::Relaxed);
+            number = 0;
+            // SAFETY: our own child, which has ended.
+            unsafe {
+                libc::waitpid(pid, null_mut(), 0);
+                libc::close(gone);
+            }
         }
-        for page in segment.node_ranks().filter_map(|rank| segment.page(rank)) {
-            let group = page.launched_pid.load(Ordering::Relaxed);
-            signal_group(libc::pid_t::try_from(group).unwrap_or(0), libc::SIGKILL);
+    }
+    await_launcher();
+    kill_ranks(segment);
+    // SAFETY: our own child, not waited for. Nothing of the guard is left when the launcher has waited for it.
+    unsafe {
+        if number > 0 {
+            libc::kill(number, libc::SIGKILL);
+            libc::waitpid(number, null_mut(), 0);
         }
         libc::_exit(0)
+    }
+}
+
+/// Starts the deputy, which waits as the guard does; returns its process number, and a descriptor that shows its end.
+/// None where the system refuses it: then there is none.
+fn start_deputy(cell: &AtomicU32, segment: &Segment) -> Option<(libc::pid_t, RawFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both descriptors; the guard has one thread, so the child is a whole copy of it.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), 0) != 0 {
+            return None;
+        }
+        let pid = libc::fork();
+        if pid == 0 {
+            cell.store(libc::getpid() as u32, Ordering::Relaxed);
+            libc::close(ends[0]);
+            await_launcher();
+            kill_ranks(segment);
+            libc::_exit(0);
+        }
+        libc::close(ends[1]);
+        if pid < 0 {
+            libc::close(ends[0]);
+        }
+        (pid > 0).then_some((pid, ends[0]))
+    }
+}
+
+/// Waits for the end of launcher or deputy; whether it was the deputy's alone.
+fn await_deputy(gone: RawFd) -> bool {
+    let wait_for = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    loop {
+        let mut entries = [wait_for(0), wait_for(gone)];
+        // SAFETY: the array has the two entries that are stated.
+        let rc = unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
+        if rc > 0 {
+            return entries[0].revents == 0;
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            // Refused: the deputy is not looked after.
+            return false;
+        }
+    }
+}
+
+/// Waits for the end of the launcher's pipe, at descriptor 0.
+fn await_launcher() {
+    let mut byte = 0u8;
+    // SAFETY: the byte is writable.
+    while unsafe { libc::read(0, (&raw mut byte).cast(), 1) } != 0 {
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break;
+        }
+    }
+}
+
+fn kill_ranks(segment: &Segment) {
+    for page in segment.node_ranks().filter_map(|rank| segment.page(rank)) {
+        let group = page.launched_pid.load(Ordering::Relaxed);
+        signal_group(libc::pid_t::try_from(group).unwrap_or(0), libc::SIGKILL);
+    }
+}
+
+/// Overwrites this process's command line with [`NAME`]; it keeps that of the launcher where the kernel does not say
+/// where it stands.
+fn hide_command_line() {
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
+    // The command's name, which may contain blanks, ends with the last parenthesis and is the second field.
+    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+    let mut places =
+        after.split_whitespace().skip(45).map(|word| word.parse::<usize>().unwrap_or(0));
+    let (Some(start @ 1..), Some(end)) = (places.next(), places.next()) else { return };
+    let bytes = end.saturating_sub(start);
+    let name = NAME.to_bytes();
+    if bytes > name.len() {
+        // SAFETY: fields 48 and 49 bound the arguments on this process's stack, which is writable; this process uses
+        // them no more.
+        unsafe {
+            std::ptr::write_bytes(start as *mut u8, 0, bytes);
+            std::ptr::copy_nonoverlapping(name.as_ptr(), start as *mut u8, name.len());
+        }
     }
 }
 

@@ -163,11 +163,10 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     opened.map_err(|text| (2, text))?;
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need, agent.as_ref())?;
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
-    let mut spared = list_children();
+    let spared = list_children();
     adopt_orphans();
     let guard = Guard::start(segment, need)
         .map_err(|e| (1, format!("cannot start the process that guards the job: {e}")))?;
-    spared.push(guard.pid());
     let starter = Starter::new(inherited, segment, keep.as_raw_fd(), need)?;
     let job_id = segment.header().job_id.load(Ordering::Relaxed);
     let no_input = open_null().map_err(|e| (1, describe_files("open", &e, need)))?;

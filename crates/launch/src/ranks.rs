@@ -143,8 +143,11 @@ impl Ranks {
 
     /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their pages and wakes
     /// those who sleep. Returns the ranks, and those failures among them that do not follow from another one: an abort
-    /// before all else, then a signal, then the lowest rank.
-    pub fn reap(&mut self, segment: &Segment, scope: FailureScope) -> (Vec<usize>, Vec<Failure>) {
+    /// before all else, then a signal, then the lowest rank. `other` gets the ends of children that are no ranks.
+    pub fn reap(
+        &mut self, segment: &Segment, scope: FailureScope,
+        mut other: impl FnMut(libc::pid_t, ProcessEnd),
+    ) -> (Vec<usize>, Vec<Failure>) {
         let mut ended = Vec::new();
         loop {
             let mut status = 0;
@@ -153,11 +156,13 @@ impl Ranks {
             if pid <= 0 {
                 break;
             }
+            let end = read_status(status);
             let Some(rank) = self.by_pid.remove(&pid) else {
+                other(pid, end);
                 continue;
             };
             self.running -= 1;
-            self.list[rank].end = Some(read_status(status));
+            self.list[rank].end = Some(end);
             self.list[rank].last_notes = segment.page(rank).map_or(Vec::new(), |p| p.wait_notes());
             ended.push(rank);
         }

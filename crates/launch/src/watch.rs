@@ -119,8 +119,8 @@ pub struct Watch<'a> {
     pub signals: Signals,
     /// The guard.
     pub guard: Guard,
-    /// Children of the launcher that are no part of the job: the guard, and what a shell that
-    /// became the launcher by exec had started before.
+    /// Children of the launcher that are no part of the job: what a shell that became the launcher by exec had
+    /// started before. The guard is none of them.
     pub spared: Vec<libc::pid_t>,
     /// The file for a trace.
     pub trace: Option<PathBuf>,
@@ -195,13 +195,19 @@ impl Watch<'_> {
     /// The ranks could not all be started: ends those that were.
     pub fn abandon(mut self, code: i32, text: &str) -> i32 {
         self.ranks.kill_groups(self.segment);
-        kill_adopted(&self.spared);
+        self.kill_adopted();
         self.outputs.drain(&self.poller);
         self.outputs.say(text);
         let signals = &self.signals;
         self.outputs.flush(|| !wants_end(signals));
         self.guard.dismiss();
         code
+    }
+
+    fn kill_adopted(&self) {
+        let mut spared = self.spared.clone();
+        spared.push(self.guard.pid());
+        kill_adopted(&spared);
     }
 
     fn handle(&mut self, token: u64, is_ending: bool) {
@@ -265,7 +271,12 @@ impl Watch<'_> {
             Some(_) if self.segment.present() > self.began_with => FailureScope::NodeWorlds,
             Some(_) => FailureScope::Job,
         };
-        let (ended, failures) = self.ranks.reap(self.segment, scope);
+        let (guard, segment) = (&mut self.guard, self.segment);
+        let mut notices = Vec::new();
+        let (ended, failures) = self.ranks.reap(segment, scope, |pid, end| {
+            notices.extend(guard.replace(pid, end, segment));
+        });
+        notices.iter().for_each(|notice| self.outputs.say(notice));
         for rank in ended {
             self.control.names.forget(rank as u32);
             self.forget_elsewhere(rank as u32);
@@ -444,7 +455,7 @@ impl Watch<'_> {
             code = 0;
         }
         if first.is_some() {
-            kill_adopted(&self.spared);
+            self.kill_adopted();
         }
         self.outputs.drain(&self.poller);
         for ending in state.parts.iter().chain(&state.ending) {

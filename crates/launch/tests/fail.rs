@@ -313,11 +313,19 @@ fn killed_guard__does_not_disturb_the_job() {
     let mut running = job.start();
     running.read_until("ready");
     let launcher = running.child.id().to_string();
-    let found = marked(&running.mark);
-    let guard = found.iter().find(|p| p.contains("mpiexec") && !p.starts_with(&launcher)).unwrap();
-    let pid: i32 = guard.split(' ').next().unwrap().parse().unwrap();
+    let child = |pid: &str| {
+        let path = format!("/proc/{launcher}/task/{launcher}/children");
+        std::fs::read_to_string(path).unwrap().split(' ').any(|word| word == pid)
+    };
+    let pids: Vec<String> = marked(&running.mark)
+        .iter()
+        .filter(|p| p.contains("mpi-guard"))
+        .map(|p| p.split(' ').next().unwrap().to_owned())
+        .collect();
+    let guard = pids.iter().find(|pid| child(pid)).unwrap();
     // SAFETY: a process of our own job.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    assert_eq!(unsafe { libc::kill(guard.parse().unwrap(), libc::SIGKILL) }, 0);
+    running.await_error("the process that guards the job was ended by signal 9, SIGKILL");
     drop(running.child.stdin.take());
     assert_eq!(running.finish().expect_code(0).stdout, "done\n");
 }
