@@ -144,6 +144,8 @@ WRAPPERS = [
     (["env", "OMPI_COMM_WORLD_SIZE=1", "PMIX_SERVER_X=1"], True),
     (["bash", "-c", "for one in ${!PMI_*} ${!PMIX_*}; do export $one=${!one}; done;" + AND_START, "bash"], True),
     (["sh", "-c", "export PMI_SIZE=1;" + AND_START, "sh"], None),
+    # In the process itself.
+    (["env", "PMI_SIZE=1"], None),
     (["env", "-u", "PMI_FD", "-u", "PMI_PORT", "-u", "PMIX_NAMESPACE"], None),
     (["bash", "-c", "unset ${!PMI*} ${!OMPI_*} ${!MPI_LOCAL*};" + AND_START, "bash"], False),
     (["sh", "-c", 'env -i "$@"; exit $?', "sh"], False),
@@ -154,7 +156,8 @@ WRAPPERS = [
 
 def _wrapped(session, kind):
     for wrapper, joins in WRAPPERS:
-        if wrapper == ["env", "-i"] and issubclass(kind, engines.Pmi):
+        # Our own launcher starts one rank after the other, and the first may look for the second too early.
+        if wrapper in (["env", "-i"], ["env", "PMI_SIZE=1"]) and issubclass(kind, engines.Pmi):
             continue
         outcome = _run(session, kind, 2, [*wrapper, session.binary("world")])
         found = sorted(re.findall(r"^rank \d of \d$", outcome.out, re.M))
@@ -166,6 +169,46 @@ def _wrapped(session, kind):
     outcome = _run(session, kind, 2, ["env", "-i", "FASTPATH_SINGLETON=1", session.binary("world")])
     alone = outcome.out.count("rank 0 of 1\n") == 2
     return outcome.problem() or (None if alone else "it was asked for"), outcome.text()
+
+
+def _is_refused(outcome):
+    return outcome.code not in (None, 0) and "rank 0" not in outcome.out and "FASTPATH_SINGLETON=1" in outcome.err
+
+
+def _hidden(session, kind):
+    """Ranks without variables in a process namespace of their own see their parents where /proc shows these. Else a
+    socket of the launcher is a reason to warn."""
+    if os.geteuid() != 0:
+        return session.skip(f"engines.{kind.name}_hidden", "process namespaces need root")
+    namespace, world = ["unshare", "--pid", "--fork"], session.binary("world")
+    outcome = _run(session, kind, 2, [*namespace, "env", "-i", world])
+    if not _is_refused(outcome):
+        return f"with the parents in /proc: {outcome.problem()}", outcome.text()
+    # Nothing of PRRTE is left.
+    if kind is engines.Prrte:
+        return None
+    namespace.append("--mount-proc")
+    outcome = _run(session, kind, 2, [*namespace, "env", "-i", world])
+    warnings = outcome.err.count("of a process outside of this process namespace")
+    if problem := outcome.problem(quiet=False) or (None if warnings == 2 else f"{warnings} warnings"):
+        return f"without: {problem}", outcome.text()
+    outcome = _run(session, kind, 2, [*namespace, "env", "-i", "FASTPATH_SINGLETON=1", world])
+    return outcome.problem(), outcome.text()
+
+
+def case_hidden(session):
+    """The same of ranks that our mpiexec has started: they find the job's memory."""
+    if os.geteuid() != 0:
+        return session.skip("engines.hidden", "process namespaces need root")
+    namespace, world = ["unshare", "--pid", "--fork"], session.binary("world")
+    for more in ([], ["--mount-proc"]):
+        outcome = session.mpirun(2, [*namespace, *more, "env", "-i", world]).finish()
+        if not _is_refused(outcome):
+            return f"{more}: {outcome.problem()}", outcome.text()
+        outcome = session.mpirun(1, [*namespace, *more, "env", "-i", world]).finish()
+        if problem := outcome.problem():
+            return f"{more}, one rank: {problem}", outcome.text()
+    return None
 
 
 def case_wrapped(session):
@@ -317,6 +360,7 @@ for _kind in ENGINES:
         "nests": _make(_nests, _kind),
         "shows": _make(_shows, _kind),
         "wrapped": _make(_wrapped, _kind),
+        "hidden": _make(_hidden, _kind),
         "reports": _make(_reports, _kind),
         "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),

@@ -10,6 +10,7 @@ mod join;
 mod network;
 pub mod parent;
 mod parents;
+mod traces;
 
 use crate::engine::Engine;
 use crate::segment::{
@@ -70,10 +71,14 @@ impl Job {
         let started = place.to_string();
         let mut job = match place {
             LaunchPlace::Own => Job::attach_as(std::env::var_os(JOB_VARIABLE).unwrap_or_default()),
-            LaunchPlace::Alone(alone) => match parents::find_lost(&alone) {
-                Some(sign) => Err(BootstrapError::Lost(sign)),
-                None => Job::singleton(),
-            },
+            LaunchPlace::Alone(alone) => {
+                let sign = parents::find_lost(&alone).or_else(|| traces::find_others(&alone));
+                if let Some(sign) = sign {
+                    return Err(BootstrapError::Lost(sign));
+                }
+                traces::warn_of_hint(&alone);
+                Job::singleton()
+            }
             LaunchPlace::Several(claim) => match claim.protocol {
                 None => Err(BootstrapError::Launched(Box::new(claim))),
                 Some(protocol) => match Engine::connect(protocol) {

@@ -5,6 +5,7 @@ use crate::segment::Segment;
 use fastpath_base::sync::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -79,6 +80,12 @@ pub fn find_segments(pid: u32) -> Vec<Segment> {
     let paths = paths.map(|descriptor| descriptor.path());
     let memory = paths.filter(|path| is_memory(path));
     memory.filter_map(|path| open_segment(&path)).collect()
+}
+
+/// The memory of a job behind a descriptor of this process, read-only; None for anything else.
+pub fn find_memory(fd: RawFd) -> Option<Segment> {
+    let path = Path::new("/proc/self/fd").join(fd.to_string());
+    is_memory(&path).then(|| open_segment(&path))?
 }
 
 fn is_memory(descriptor: &Path) -> bool {

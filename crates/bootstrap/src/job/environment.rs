@@ -4,11 +4,12 @@
 use super::detect::{Alone, Claim, LaunchPlace, Launcher, detect};
 use super::identity::{JOB_VARIABLE, is_ancestor};
 use super::parents::has_rank_above;
+use super::traces::peer_of;
 use fastpath_base::config::{Key, VARIABLES};
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::Read;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -52,22 +53,8 @@ fn find_peer(fd: RawFd) -> Option<String> {
     if !kind.file_type().is_socket() {
         return None;
     }
-    let mut peer = MaybeUninit::<libc::ucred>::zeroed();
-    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes; a descriptor that is no socket is refused.
-    let rc = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            peer.as_mut_ptr().cast(),
-            &mut bytes,
-        )
-    };
-    // SAFETY: all zeros, or what the kernel has written, is a valid ucred.
-    let pid = unsafe { peer.assume_init() }.pid;
-    match u32::try_from(pid) {
-        Ok(pid) if rc == 0 && pid > 0 => is_ancestor(pid, std::process::id()).then(|| name(pid)),
+    match peer_of(fd).and_then(|pid| u32::try_from(pid).ok()) {
+        Some(pid) if pid > 0 => is_ancestor(pid, std::process::id()).then(|| name(pid)),
         _ => Some(String::new()),
     }
 }

@@ -16,7 +16,7 @@ use std::fs;
 const PARENTS_MOST: usize = 100;
 
 /// Variables by name.
-type Environment = BTreeMap<String, String>;
+pub(super) type Environment = BTreeMap<String, String>;
 
 /// The variables by which a launcher knows a process, as they are there.
 struct RankVariables(Vec<(&'static str, String)>);
@@ -44,10 +44,7 @@ impl RankVariables {
 /// Whether one of this process's parents is a rank, and none between has another place by that launcher: such a one was
 /// started by another launcher further down.
 pub(super) fn has_rank_above(claim: &Claim) -> bool {
-    has_rank_at(
-        &RankVariables::own(claim),
-        parents_of(std::process::id(), parent_of).map(Parent::look),
-    )
+    has_rank_at(&RankVariables::own(claim), parents_of(own_number(), parent_of).map(Parent::look))
 }
 
 /// The process of the engine that has started this one: the nearest parent without the variables that tell this one its
@@ -61,7 +58,7 @@ pub(crate) fn find_engine_process() -> Option<u32> {
     if own.0.is_empty() {
         return None;
     }
-    find_above(parents_of(std::process::id(), parent_of).map(Parent::look), &own)
+    find_above(parents_of(own_number(), parent_of).map(Parent::look), &own)
 }
 
 /// The nearest parent that has not these variables, or is a launcher's process: one that runs inside another launcher
@@ -140,7 +137,7 @@ impl Parent {
 /// Of a process that seems to be alone: what says that a launcher has started several, whose variables a program in
 /// between has removed or changed.
 pub(super) fn find_lost(alone: &Alone) -> Option<String> {
-    let parents = parents_of(std::process::id(), parent_of).map(Parent::look);
+    let parents = parents_of(own_number(), parent_of).map(Parent::look);
     match alone {
         Alone::Unlaunched => find_removed(parents),
         Alone::OfOne(claim) => find_changed(&RankVariables::own(claim), parents),
@@ -207,6 +204,13 @@ fn detect_in(environment: &Environment) -> LaunchPlace {
     detect(&|name| environment.get(name).filter(|value| !value.is_empty()).cloned(), None)
 }
 
+/// This process's number in the namespace that `/proc` shows, which may be one outside of its own.
+fn own_number() -> u32 {
+    let shown = fs::read_link("/proc/self").ok();
+    let number = shown.and_then(|path| path.to_str()?.parse().ok());
+    number.unwrap_or_else(std::process::id)
+}
+
 /// The parents of a process, the nearest first.
 fn parents_of(pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> impl Iterator<Item = u32> {
     // Process 1 is not the launcher's, or it is that of a container and ends all others with it.
@@ -226,7 +230,7 @@ fn launcher_of(job: &Segment) -> u32 {
     job.header().launcher.load(Ordering::Relaxed)
 }
 
-fn read_environment(pid: u32) -> Option<Environment> {
+pub(super) fn read_environment(pid: u32) -> Option<Environment> {
     fs::read(format!("/proc/{pid}/environ")).ok().map(|text| parse_environment(&text))
 }
 
