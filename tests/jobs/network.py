@@ -12,9 +12,9 @@ import tempfile
 import threading
 import time
 
+from harness.host_engines import AgentsHydra, Hydra, lacks_hosts
 from harness.hosts import Hosts
 from harness.job import await_word
-from jobs.hosts import AgentsHydra, Hydra, lacks_hosts
 
 TCP = {"FASTPATH_TRANSPORTS": "tcp"}
 

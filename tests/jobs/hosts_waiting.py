@@ -1,0 +1,184 @@
+"""Jobs on several virtual hosts of which one is silent, late, frozen or stopped, and what others do meanwhile. Needs root,
+for the hosts."""
+
+import contextlib
+import os
+import re
+import signal
+import threading
+import time
+
+from harness.host_engines import AgentsHydra, Hydra, lacks_hosts, run, three_hosts
+from harness.hosts import Hosts
+from harness.job import await_word
+
+
+def _allow(job, fifo):
+    """Lets go whoever reads a fifo to its end, once there is somebody or the job is over."""
+    while job.process.poll() is None:
+        try:
+            return os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            time.sleep(0.01)
+
+
+def _signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _has_caller(hosts, name):
+    """Whether a connection waits on a host that no process has accepted."""
+    rows = []
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{hosts.pids[name]}/net/{table}", encoding="ascii") as file:
+            rows += [line.split() for line in file.readlines()[1:]]
+    return any(row[3] == "01" and row[9] == "0" for row in rows)
+
+
+def case_silent_agent(session):
+    """The agent of one host is stopped while a rank spawns processes there: the first agent serves the others
+    meanwhile. When that one goes on, so does the spawn."""
+    if reason := lacks_hosts():
+        return session.skip("hosts_waiting.silent_agent", reason)
+    with Hosts(4) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        begun, may_spawn, may_ask, answered = fifos = [os.path.join(hosts.folder, what) for what in "abcd"]
+        for path in fifos:
+            os.mkfifo(path)
+        running = session.start(way.on_hosts(1, [session.binary("spawn_beside"), *fifos, "h2"]), timeout=60)
+        agents, said = [], ""
+        if await_word(running, begun):
+            agents = [pid for pid, command in running.processes() if hosts.has("h2", pid) and " --agent " in command]
+            # A job that fails does not end as long as they are stopped.
+            limit = threading.Timer(30, _signal_all, (agents, signal.SIGCONT))
+            limit.start()
+            _signal_all(agents, signal.SIGSTOP)
+            _allow(running, may_spawn)
+            # The first agent calls that one; the kernel has taken the call.
+            while running.process.poll() is None and not _has_caller(hosts, "h2"):
+                time.sleep(0.01)
+            _allow(running, may_ask)
+            said = await_word(running, answered)
+            limit.cancel()
+            _signal_all(agents, signal.SIGCONT)
+        running.await_end(10)
+        outcome = running.finish()
+    return outcome.problem() or (None if agents and said else f"agents {agents}, said {said!r}"), outcome.text()
+
+
+def case_input_that_pauses(session):
+    """A rank that fails while standard input is silent ends the job, on whichever host it is."""
+    if reason := lacks_hosts():
+        return session.skip("hosts_waiting.input_that_pauses", reason)
+    with three_hosts(session) as (_, way):
+        program = ["sh", "-c", "test $FASTPATH_RANK = 3 && sleep 1 && exit 3; cat > /dev/null"]
+        command = way.on_hosts(2, program)
+        at = command.index("--host")
+        command[at:at] = ["--stdin", "all"]
+        reader, writer = os.pipe()
+        running = session.start(command, stdin=reader, timeout=20)
+        # In pieces, as somebody types.
+        for _ in range(10):
+            os.write(writer, bytes(3000))
+            time.sleep(0.02)
+        running.await_end(10)
+        outcome = running.finish()
+        os.close(reader)
+        os.close(writer)
+    told = None if "rank 3 " in outcome.err else "rank 3 is not named"
+    return outcome.problem(3, quiet=False) or told, outcome.text()
+
+
+def case_frozen_host(session):
+    """Everything on a host is stopped, while its kernel answers, as when a job is suspended: who waits for its ranks goes
+    on waiting, until `--timeout` ends the job on the other hosts, and names the host of which nobody says anything. Once
+    it goes on, it ends too."""
+    if reason := lacks_hosts():
+        return session.skip("hosts_waiting.frozen_host", reason)
+    with three_hosts(session) as (hosts, way):
+        begun = os.path.join(hosts.folder, "begun")
+        os.mkfifo(begun)
+        command = way.on_hosts(1, [session.binary("waits"), begun])
+        at = command.index("--host")
+        command[at:at] = ["--timeout", "2"]
+        running = session.start(command, timeout=30)
+        if not await_word(running, begun):
+            return "it does not begin", running.finish().text()
+        frozen = [pid for pid, _ in running.processes() if hosts.has("h2", pid)]
+        if not frozen:
+            return "nothing runs on h2", running.finish().text()
+        _signal_all(frozen, signal.SIGSTOP)
+        # As long as it is frozen, nobody can end what is there.
+        is_over = running.wait_gone(30, lambda pid: hosts.has("h2", pid))
+        stays = sum(hosts.has("h2", pid) for pid, _ in running.processes())
+        _signal_all(frozen, signal.SIGCONT)
+        running.await_end(10)
+        outcome = running.finish()
+    told = "rank 0 (process" in outcome.err and "rank 1 is on another node, h2" in outcome.err
+    wrong = None if is_over and told and stays == len(frozen) else f"over: {is_over}, stopped {len(frozen)}, {stays} stay"
+    return outcome.problem(124, quiet=False) or wrong, outcome.text()
+
+
+def _silent_host(session, kind):
+    """A host from which nothing comes any more, as if it were frozen: who waits for one of its ranks gives it up, names
+    it, and the job ends on the other hosts."""
+    if reason := lacks_hosts():
+        return session.skip("hosts_waiting.silent_host", reason)
+    with Hosts(3) as hosts:
+        way = kind(hosts)
+        way.prefix = session.prefix
+        begun = os.path.join(hosts.folder, "begun")
+        os.mkfifo(begun)
+        running = session.start(way.on_hosts(1, [session.binary("waits"), begun]), timeout=90)
+        if not await_word(running, begun):
+            return "it does not begin", running.finish().text()
+        hosts.cut("h2")
+        running.await_end(0)
+        # What runs there cannot be told that the job is over. It takes a moment to end with its host.
+        is_over = running.wait_gone(60, lambda pid: hosts.has("h2", pid))
+        hosts.stop("h2")
+        running.wait_gone(20)
+        outcome = running.finish()
+        if not is_over or outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
+            return "a silent host", outcome.text()
+    return None
+
+
+def case_silent_host(session):
+    return _silent_host(session, AgentsHydra)
+
+
+def case_silent_host_directly(session):
+    return _silent_host(session, Hydra)
+
+
+case_silent_host_directly.long = True
+
+
+def case_timeout(session):
+    """`--timeout` says of the ranks of each host what they did when the time was up, before the end of others woke them:
+    also where the engine starts one host later."""
+    if reason := lacks_hosts():
+        return session.skip("hosts_waiting.timeout", reason)
+    with Hosts(3) as hosts:
+        late = os.path.join(hosts.folder, "late")
+        with open(late, "w", encoding="ascii") as file:
+            file.write(f'#!/bin/sh\ncase " $* " in *" h2 "*) sleep 1;; esac\nexec {hosts.rsh} "$@"\n')
+        os.chmod(late, 0o755)
+        hosts.rsh = late
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        outcome = run(session, way, 1, [session.binary("ends"), "0", "waits"], options=["--timeout", "6"])
+    found = re.findall(r"rank (\d) \(process \d+\) waits in MPI_Recv, peer (\d)", outcome.err)
+    if sorted(found) != [("0", "1"), ("1", "0")] or outcome.code != 124 or outcome.left:
+        return f"exit code {outcome.code}, ranks that wait: {found}", outcome.text()
+    return None
+
+
+# They wait: for a host that is silent, for a time limit.
+for _case in (case_silent_host, case_silent_host_directly, case_frozen_host, case_timeout, case_silent_agent,
+              case_input_that_pauses):
+    _case.needs = {"processors": 0}
