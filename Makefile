@@ -32,7 +32,7 @@ help:
 	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
 	@echo 'make vm-test-all            the same and its long cases; every program of tests/c, mpi4py and others over rc and ud, on one virtual host and on two'
 	@echo 'make test-loom              ring, sleep handshake, biased lock and records of the segment under the model checker'
-	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
+	@echo 'make test-miri              the ring between two threads and the matcher under miri; needs a nightly toolchain'
 	@echo 'make test-tsan              the programs with threads under ThreadSanitizer; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
 	@echo 'make test-suites            programs of others (tests/suites), built with our mpicc (SUITES=--quick: shorter)'

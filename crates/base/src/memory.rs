@@ -11,13 +11,15 @@ use std::io;
 /// # Errors
 /// The kernel refuses: the error states `bytes` and the limits of this process.
 pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
+    // miri knows no further flags.
+    let lazily = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
     let at = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | lazily,
             -1,
             0,
         )
@@ -44,6 +46,10 @@ pub unsafe fn release(at: *mut u8, bytes: usize) {
 /// Calls a function of LeakSanitizer's interface (`sanitizer/lsan_interface.h`), if the program has been built with it.
 /// Reservations hold pointers to allocated memory, and the sanitizer searches only those mappings that it knows.
 fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
+    // miri has no dynamic linker.
+    if cfg!(miri) {
+        return;
+    }
     // SAFETY: a lookup by a name that ends in 0.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     if found.is_null() {
@@ -58,6 +64,10 @@ fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
 
 /// Bytes of private address space that this process may have (`ulimit -v`, `ulimit -d`); None without a limit.
 pub fn address_limit() -> Option<u64> {
+    // miri cannot ask, and backs all of a reservation: the smallest ones will do.
+    if cfg!(miri) {
+        return Some(0);
+    }
     let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA].map(read_limit);
     limits.into_iter().flatten().min()
 }

@@ -201,15 +201,19 @@ impl Both {
     }
 }
 
+/// Random programs, and their steps; miri interprets them.
+const CASES: u32 = if cfg!(miri) { 5 } else { 300 };
+const STEPS: usize = if cfg!(miri) { 60 } else { 200 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Receives and messages in one list each, in the order in which they came, searched from its start. Lists of
     /// posted receives get an index after so many looks.
     #[test]
     fn matching__is_as_in_two_lists(
         polls_max in 0_u32..4,
-        steps in prop::collection::vec(step(), 0..200),
+        steps in prop::collection::vec(step(), 0..STEPS),
     ) {
         let mut both = Both::new(polls_max);
         for step in steps {
@@ -219,7 +223,7 @@ proptest! {
     }
 }
 
-const MANY: i32 = 10_000;
+const MANY: i32 = if cfg!(miri) { 60 } else { 10_000 };
 
 fn want(tag: i32) -> Want {
     Want { peer: 1, tag, key: key(0, 1) }
