@@ -1,9 +1,9 @@
-//! Polling: calls that may answer "not yet" (tests, probes). They never sleep, since the program may have other work. On
-//! a node with more ranks than processors they yield, since a peer may need this processor to answer.
+//! Polling: calls that may answer "not yet" (tests, probes). They never sleep, since the program may have other work.
+//! On a node with more ranks than processors they yield, since a peer may need this processor to answer.
 //!
 //! A program that only polls should yield at once, and a program that works between its polls should not. Time between
-//! two polls shows work of more than a microsecond. For shorter work, [`PollYields`] learns whether messages and requests
-//! go on without yields.
+//! two polls shows work of more than a microsecond. For shorter work, [`PollYields`] learns whether messages and
+//! requests go on without yields.
 #![allow(unsafe_code)]
 
 use crate::worker::Worker;
@@ -22,16 +22,16 @@ const SCORE_WORKS: u8 = 4;
 /// Largest score.
 const SCORE_MOST: u8 = 8;
 /// Nanoseconds without a message or request until a yield that was held is made.
-const PATIENCE_NS: u64 = 50_000;
-/// Nanoseconds of a yield after which a series has no free ones. To hold it for [`PATIENCE_NS`] costs a tenth of that,
+const IDLE_NS: u64 = 50_000;
+/// Nanoseconds of a yield after which a series has no free ones. To hold it for [`IDLE_NS`] costs a tenth of that,
 /// and shows whether the program works.
-const LONG_NS: u64 = 10 * PATIENCE_NS;
+const LONG_NS: u64 = 10 * IDLE_NS;
 
 /// Decides which missed polls yield the processor on a node with more ranks than processors.
 ///
 /// A series of misses ends when a message arrives or the program makes a request. In a program that waits, the first
 /// misses of a series yield, at most one for each rank. Later misses, and those of a program that works, yield when the
-/// process has run for as long as the last yield took. They also yield when nothing has happened for [`PATIENCE_NS`].
+/// process has run for as long as the last yield took. They also yield when nothing has happened for [`IDLE_NS`].
 /// Each such yield that brings nothing doubles that time.
 ///
 /// The score rises with each series that ends by itself, and falls with each that ends soon after a yield.
@@ -52,7 +52,7 @@ pub struct PollYields {
     /// When the series began or last yielded, or the program last worked between two polls, in nanoseconds.
     since_ns: u64,
     /// Nanoseconds from then to the next yield.
-    patience_ns: u64,
+    idle_limit_ns: u64,
     /// When the last miss returned to the program, in nanoseconds.
     returned_ns: u64,
     /// When the process has run for as long as the last yield took, in nanoseconds.
@@ -74,7 +74,7 @@ impl PollYields {
             self.free -= 1;
             return true;
         }
-        now_ns >= self.held_until_ns || now_ns - self.since_ns >= self.patience_ns
+        now_ns >= self.held_until_ns || now_ns - self.since_ns >= self.idle_limit_ns
     }
 
     fn begin_series(&mut self, series: (u64, u64), ranks: u32, now_ns: u64) {
@@ -86,14 +86,14 @@ impl PollYields {
         let works = self.score >= SCORE_WORKS || self.was_long;
         self.free = if works { 0 } else { ranks };
         (self.series, self.yielded, self.misses) = (series, 0, 0);
-        (self.since_ns, self.patience_ns) = (now_ns, PATIENCE_NS);
+        (self.since_ns, self.idle_limit_ns) = (now_ns, IDLE_NS);
     }
 
     /// A yield ended at `ended_ns`, after `took_ns`.
     fn note_yield(&mut self, ended_ns: u64, took_ns: u64) {
         (self.returned_ns, self.since_ns) = (ended_ns, ended_ns);
         self.held_until_ns = ended_ns + took_ns.max(HOLD_NS);
-        self.patience_ns = (2 * self.patience_ns).min(took_ns.max(PATIENCE_NS));
+        self.idle_limit_ns = (2 * self.idle_limit_ns).min(took_ns.max(IDLE_NS));
         self.was_long = took_ns > LONG_NS;
         (self.yielded, self.misses) = (self.yielded.saturating_add(1), 0);
     }
@@ -193,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn polls__answered_after_a_time_slice__yield_after_the_patience() {
+    fn polls__answered_after_a_time_slice__yield_when_idle() {
         let (mut yields, mut now, slice) = (PollYields::default(), 1_000_000, 4_000_000);
         for step in 1..100 {
             // The first miss after the yield ends the series.
-            let most = if step == 1 { 1 } else { 1 + (PATIENCE_NS / 100) as u32 };
+            let most = if step == 1 { 1 } else { 1 + (IDLE_NS / 100) as u32 };
             let (count, after) = poll(&mut yields, (step, 0), most, 100, slice, now);
             assert_eq!(count, 1);
             now = after;

@@ -11,27 +11,28 @@ use std::sync::OnceLock;
 
 /// Largest number of watches in a process.
 const MOST: usize = 64;
-/// Value of [`Place::pair`] while a thread fills the place.
+/// Value of [`ChildFd::pair`] while a thread fills the place.
 const CLAIMED: u64 = u64::MAX;
 
 /// A descriptor that a child replaces. Words alone, because a handler of `fork` reads them.
-struct Place {
+struct ChildFd {
     /// Two descriptors, of which the second takes the place of the first in a child; 0 for none.
     pair: StaticU64,
     /// Identity of the first one. Every userfaultfd has an inode of its own.
     identity: [StaticU64; 2],
 }
 
-static PLACES: [Place; MOST] =
-    [const { Place { pair: StaticU64::new(0), identity: [const { StaticU64::new(0) }; 2] } }; MOST];
+static PLACES: [ChildFd; MOST] =
+    [const { ChildFd { pair: StaticU64::new(0), identity: [const { StaticU64::new(0) }; 2] } };
+        MOST];
 static IS_TOLD: OnceLock<bool> = OnceLock::new();
 
 /// One of the places, free again when it is dropped.
-pub(super) struct ClosedInChild(&'static Place);
+pub(super) struct ClosedInChild(&'static ChildFd);
 
 impl ClosedInChild {
-    /// In a child, `other` takes the place of `fd`. `None` if all places are taken, if `fd` is closed, or if handlers of
-    /// `fork` cannot be registered.
+    /// In a child, `other` takes the place of `fd`. `None` if all places are taken, if `fd` is closed, or if handlers
+    /// of `fork` cannot be registered.
     pub(super) fn new(fd: RawFd, other: RawFd) -> Option<Self> {
         // SAFETY: the function does what may be done in a child, and is there as long as the process.
         let tell = || unsafe { libc::pthread_atfork(None, None, Some(leave)) } == 0;
@@ -39,7 +40,7 @@ impl ClosedInChild {
             return None;
         }
         let identity = FileIdentity::of(fd)?.words();
-        let claim = |place: &&Place| {
+        let claim = |place: &&ChildFd| {
             let (done, missed) = (Ordering::Relaxed, Ordering::Relaxed);
             place.pair.compare_exchange(0, CLAIMED, done, missed).is_ok()
         };
