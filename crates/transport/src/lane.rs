@@ -372,6 +372,14 @@ impl Lane {
         }
     }
 
+    /// Slots of shared memory that this side has filled and emptied so far, modulo 2^32. 0 for other transports.
+    pub fn slots_moved(&self) -> u32 {
+        match self {
+            Lane::Shm(endpoint) => endpoint.slots_moved(),
+            _ => 0,
+        }
+    }
+
     /// See [`Endpoint::put`].
     ///
     /// # Safety

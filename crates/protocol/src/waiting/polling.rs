@@ -26,19 +26,21 @@ const IDLE_NS: u64 = 50_000;
 /// Nanoseconds of a yield after which a series has no free ones. To hold it for [`IDLE_NS`] costs a tenth of that,
 /// and shows whether the program works.
 const LONG_NS: u64 = 10 * IDLE_NS;
+/// Peers whose messages are counted at each miss.
+const PEERS_COUNTED: usize = 32;
 
 /// Decides which missed polls yield the processor on a node with more ranks than processors.
 ///
 /// A series of misses ends when a message arrives or the program makes a request. In a program that waits, the first
 /// misses of a series yield, at most one for each rank. Later misses, and those of a program that works, yield when the
-/// process has run for as long as the last yield took. They also yield when nothing has happened for [`IDLE_NS`].
-/// Each such yield that brings nothing doubles that time.
+/// process has run for as long as the last yield took. In a program that waits, they also yield when nothing has happened
+/// for [`IDLE_NS`]. Each such yield that brings nothing doubles that time.
 ///
 /// The score rises with each series that ends by itself, and falls with each that ends soon after a yield.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PollYields {
-    /// Requests made and messages stored when the series began.
-    series: (u64, u64),
+    /// [`Worker::count_traffic`] when the series began.
+    series: u64,
     /// How sure it is that the program works between its polls.
     score: u8,
     /// Free yields that the series has left.
@@ -60,9 +62,8 @@ pub struct PollYields {
 }
 
 impl PollYields {
-    /// Whether a miss at `now_ns` yields. `series`: requests made and messages stored so far; `ranks`: ranks awake on
-    /// this node.
-    fn yields(&mut self, series: (u64, u64), ranks: u32, now_ns: u64) -> bool {
+    /// Whether a miss at `now_ns` yields. `series`: [`Worker::count_traffic`]; `ranks`: ranks awake on this node.
+    fn yields(&mut self, series: u64, ranks: u32, now_ns: u64) -> bool {
         if series != self.series {
             self.begin_series(series, ranks, now_ns);
         } else if now_ns.saturating_sub(self.returned_ns) > WORK_NS {
@@ -74,17 +75,21 @@ impl PollYields {
             self.free -= 1;
             return true;
         }
-        now_ns >= self.held_until_ns || now_ns - self.since_ns >= self.idle_limit_ns
+        let is_idle = !self.works() && now_ns - self.since_ns >= self.idle_limit_ns;
+        is_idle || now_ns >= self.held_until_ns
     }
 
-    fn begin_series(&mut self, series: (u64, u64), ranks: u32, now_ns: u64) {
+    fn works(&self) -> bool {
+        self.score >= SCORE_WORKS
+    }
+
+    fn begin_series(&mut self, series: u64, ranks: u32, now_ns: u64) {
         if self.misses >= MISSES_BY_ITSELF {
-            self.score = (self.score + 2).min(SCORE_MOST);
+            self.score = (self.score + 1).min(SCORE_MOST);
         } else if self.yielded > 0 {
             self.score = self.score.saturating_sub(1);
         }
-        let works = self.score >= SCORE_WORKS || self.was_long;
-        self.free = if works { 0 } else { ranks };
+        self.free = if self.works() || self.was_long { 0 } else { ranks };
         (self.series, self.yielded, self.misses) = (series, 0, 0);
         (self.since_ns, self.idle_limit_ns) = (now_ns, IDLE_NS);
     }
@@ -121,6 +126,14 @@ impl Worker {
         }
     }
 
+    /// A number that changes with each message sent or received and with each request. Peers beyond
+    /// [`PEERS_COUNTED`] do not count.
+    fn count_traffic(&self) -> u64 {
+        let peers = self.active.iter().take(PEERS_COUNTED);
+        let slots = peers.map(|&peer| u64::from(self.endpoints[peer].lane.slots_moved()));
+        self.counters.requests + self.counters.unexpected + slots.sum::<u64>()
+    }
+
     /// Whether a miss lets another process run.
     fn yields_after_miss(&mut self) -> bool {
         let now = clock::now_ns();
@@ -130,7 +143,7 @@ impl Worker {
             // A thread that never yields takes a whole slice each time: the kernel's own turns have to do then.
             _ if !self.is_crowded() => !self.wait.oversubscription.is_slow(now),
             _ => {
-                let series = (self.counters.requests, self.counters.unexpected);
+                let series = self.count_traffic();
                 let ranks = self.job.header().awake.load(Ordering::Relaxed);
                 self.wait.poll_yields.yields(series, ranks, now)
             }
@@ -167,8 +180,7 @@ mod tests {
     /// Polls `misses` times, `gap_ns` apart, of which each yield takes `yield_ns`. Returns the number of yields and the
     /// time afterwards.
     fn poll(
-        yields: &mut PollYields, series: (u64, u64), misses: u32, gap_ns: u64, yield_ns: u64,
-        mut now: u64,
+        yields: &mut PollYields, series: u64, misses: u32, gap_ns: u64, yield_ns: u64, mut now: u64,
     ) -> (u32, u64) {
         let mut count = 0;
         for _ in 0..misses {
@@ -186,7 +198,7 @@ mod tests {
     fn polls__answered_soon__all_yield() {
         let (mut yields, mut now) = (PollYields::default(), 1_000_000);
         for step in 1..100 {
-            let (count, after) = poll(&mut yields, (step, 0), 3, 100, 1_000, now);
+            let (count, after) = poll(&mut yields, step, 3, 100, 1_000, now);
             assert_eq!(count, 3);
             now = after;
         }
@@ -198,7 +210,7 @@ mod tests {
         for step in 1..100 {
             // The first miss after the yield ends the series.
             let most = if step == 1 { 1 } else { 1 + (IDLE_NS / 100) as u32 };
-            let (count, after) = poll(&mut yields, (step, 0), most, 100, slice, now);
+            let (count, after) = poll(&mut yields, step, most, 100, slice, now);
             assert_eq!(count, 1);
             now = after;
         }
@@ -212,7 +224,7 @@ mod tests {
             let mut step = 0;
             while now - begun < 100 * yield_ns.max(HOLD_NS) {
                 step += 1;
-                let (more, after) = poll(&mut yields, (step, 0), 250, 60, yield_ns, now);
+                let (more, after) = poll(&mut yields, step, 250, 60, yield_ns, now);
                 (yielded, now) = (yielded + u64::from(more), after);
             }
             let worked = now - begun - yielded * yield_ns;
@@ -225,14 +237,14 @@ mod tests {
     #[test]
     fn polls__far_apart__yield_once_in_the_hold_time() {
         let mut yields = PollYields::default();
-        let (count, _) = poll(&mut yields, (1, 0), 100, HOLD_NS / 5, 500, 1_000_000);
+        let (count, _) = poll(&mut yields, 1, 100, HOLD_NS / 5, 500, 1_000_000);
         assert!((17..=22).contains(&count), "{count} yields");
     }
 
     #[test]
     fn polls__without_an_answer__run_as_long_as_yields_take() {
         let (mut yields, slice) = (PollYields::default(), 4_000_000);
-        let (count, _) = poll(&mut yields, (1, 0), 200_000, 100, slice, 1_000_000);
+        let (count, _) = poll(&mut yields, 1, 200_000, 100, slice, 1_000_000);
         assert!((RANKS + 4..=RANKS + 6).contains(&count), "{count} yields");
     }
 }

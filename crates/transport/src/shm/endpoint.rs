@@ -98,6 +98,11 @@ impl ShmEndpoint {
         (u64::from(laps) << 32 | u64::from(said)) + u64::from(self.tx.tail.wrapping_sub(said))
     }
 
+    /// Slots of both rings that this side has filled and emptied so far, modulo 2^32.
+    pub fn slots_moved(&self) -> u32 {
+        self.tx.tail.wrapping_add(self.rx.head)
+    }
+
     /// The peer's world rank.
     pub fn peer(&self) -> u32 {
         self.tx.peer
