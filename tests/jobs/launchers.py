@@ -152,6 +152,16 @@ def case_inside(session):
     return outcome.problem(16, quiet=False) or wrong, outcome.text()
 
 
+def case_universe(session):
+    """MPI_UNIVERSE_SIZE is what -usize or the slots of hosts give."""
+    for options, size in ((["-usize", "12"], 12), (["--host", "localhost:7"], 7), (["-usize", "5", "--host", "localhost:7"], 5)):
+        outcome = session.mpirun(2, [session.binary("ends")], options=options).finish()
+        problem = outcome.problem()
+        if problem or outcome.out.count(f"universe {size}\n") != 2:
+            return problem or f"{' '.join(options)} gives another size than {size}", outcome.text()
+    return None
+
+
 def _library(session):
     return os.path.join(session.prefix, "lib", "libmpi_abi.so.1")
 

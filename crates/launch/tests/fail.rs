@@ -25,7 +25,7 @@ fn killed_rank__is_reported_with_the_call_it_was_in() {
     running.read_until("waiting");
     running.read_until("waiting");
     let ranks = marked(&running.mark);
-    let victim = ranks.iter().find(|p| !p.contains("mpiexec")).unwrap();
+    let victim = ranks.iter().find(|p| p.contains("probe") && !p.contains("mpiexec")).unwrap();
     let pid: i32 = victim.split(' ').next().unwrap().parse().unwrap();
     // SAFETY: a process of our own job.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
