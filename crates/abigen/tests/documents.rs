@@ -25,7 +25,7 @@ fn is_path(word: &str) -> bool {
     FOLDERS.iter().any(|folder| word.starts_with(folder)) && !word.contains(['*', '<', ' '])
 }
 
-/// ARCHITECTURE.md writes `mpi/src/p2p.rs` for a file of a crate.
+/// ARCHITECTURE.md and docs/map.md write `mpi/src/p2p.rs` for a file of a crate.
 fn of_crate(word: &str) -> Option<String> {
     (word.contains("/src/") && !word.starts_with("crates/") && !word.contains(['*', '<', ' ']))
         .then(|| format!("crates/{word}"))
@@ -63,6 +63,8 @@ fn pages__name_files_that_exist() {
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
+        "docs/map.md",
+        "docs/virtual-machine.md",
         "docs/requirements.md",
         "docs/performance.md",
         "docs/settings.md",
