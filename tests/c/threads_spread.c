@@ -370,7 +370,10 @@ int main(int argc, char **argv)
     const char *workers = getenv("FASTPATH_WORKERS");
     threads = argc > 1 ? atoi(argv[1]) : threads;
     rounds = argc > 2 ? atoi(argv[2]) : rounds;
-    several = workers && !strcmp(workers, "several") && !getenv("FASTPATH_CHECK"); /* which goes with one alone */
+    const char *transports = getenv("FASTPATH_TRANSPORTS");
+    /* Checks, the progress thread and transports other than shared memory go with one worker. */
+    several = workers && !strcmp(workers, "several") && !getenv("FASTPATH_CHECK") && !getenv("FASTPATH_PROGRESS")
+        && !(transports && strstr(transports, "tcp"));
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     SAME(provided, MPI_THREAD_MULTIPLE);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -13,7 +13,7 @@ PROTOTYPE = re.compile(r"^(.*?)\bPMPI_(\w+)\((.*)\)\s*(?:__attribute__.*)?;$", r
 
 def _prototypes(session):
     """Result type, name without its prefix, parameter list of every function of the ABI in mpi.h."""
-    command = [session.mpicc, "-DMPI_NO_F2C", "-E", "-P", "-x", "c", "-"]
+    command = [session.mpicc, "-DMPI_NO_F2C", "-DMPI_NO_REMOVED_NAMES", "-E", "-P", "-x", "c", "-"]
     text = subprocess.run(command, input="#include <mpi.h>\n", capture_output=True, text=True, check=True).stdout
     text = " ".join(text.split()).replace("; ", ";\n").replace("} ", "}\n")
     found = []

@@ -104,7 +104,12 @@ pub type KeptFd = Kept<OwnedFd>;
 impl<T: AsRawFd + From<OwnedFd>> Kept<T> {
     /// Keeps a descriptor, at a high number, for `purpose`: a noun that completes "uses for".
     pub fn keep(fd: impl Into<OwnedFd>, purpose: &'static str) -> Kept<T> {
-        let owner = T::from(move_high(fd.into()));
+        Kept::keep_in_place(move_high(fd.into()), purpose)
+    }
+
+    /// Keeps a descriptor at its number, which an environment variable names.
+    pub fn keep_in_place(fd: impl Into<OwnedFd>, purpose: &'static str) -> Kept<T> {
+        let owner = T::from(fd.into());
         let identity = FileIdentity::of(owner.as_raw_fd());
         Kept { owner: ManuallyDrop::new(owner), identity, purpose }
     }

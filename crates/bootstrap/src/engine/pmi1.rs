@@ -82,7 +82,8 @@ impl Pmi1 {
 
     fn new(stream: OwnedFd) -> Pmi1 {
         Pmi1 {
-            stream: Kept::keep(stream, ENGINE),
+            // PMI_FD names it, and tells which launcher has started the process.
+            stream: Kept::keep_in_place(stream, ENGINE),
             ahead: Vec::new(),
             about: About { rank: 0, size: 1, job: String::new(), appnum: None, universe: None },
         }
