@@ -56,7 +56,7 @@ static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
 /// How long a call waits for the other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    /// Its length, in nanoseconds.
+    /// Length of the timeout, in nanoseconds.
     length_ns: u64,
     /// When it ends, in nanoseconds of the clock.
     until_ns: u64,
@@ -83,11 +83,11 @@ impl Timeout {
         }
     }
 
-    /// As [`Timeout::read`], for `MPI_Comm_connect`: without the info key what `FASTPATH_CONNECT_TIMEOUT` says, because
-    /// an attempt to connect is to end at some time (MPI-5.0 section 11.9.3).
+    /// Timeout of `MPI_Comm_connect`: the info key `timeout`, or `FASTPATH_CONNECT_TIMEOUT` without it. An attempt to
+    /// connect ends at some time (MPI 5.0, section 11.9.3).
     ///
     /// # Errors
-    /// As there.
+    /// The info key is not a number of seconds.
     pub fn read_for_connect(p: &Process, hints: &[(String, String)]) -> Result<Timeout> {
         let given = Timeout::read(hints)?;
         let usual = p.running()?.config.number(Key::ConnectTimeout);

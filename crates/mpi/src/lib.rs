@@ -55,6 +55,7 @@ pub mod topology;
 pub mod topology_creation;
 pub mod traced;
 pub mod win;
+mod word_exchange;
 
 pub use error::{Error, Result};
 pub use process::Process;

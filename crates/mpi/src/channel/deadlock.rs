@@ -14,13 +14,11 @@ use crate::consts::{MPI_COMM_WORLD, MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
 use crate::errhandler;
 use crate::error::Error;
 use crate::process::Process;
+use crate::word_exchange::{Arrival, WordExchange};
 use fastpath_base::clock;
-use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::{ANY_PEER, Want};
-use fastpath_protocol::tag::{ANY_TAG, Context, key_context};
+use fastpath_protocol::tag::{Context, key_context};
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
-use std::cell::Cell;
+use fastpath_protocol::{RequestId, State, Worker};
 use std::time::Duration;
 
 /// How long a step lasts before its rank sends a probe. The next one follows after the same time, and each further one
@@ -81,7 +79,7 @@ pub(super) fn wait(channel: &Channel<'_>, worker: *mut Worker, id: RequestId, no
         // Probes stay with a rank that computes for hours.
         pause *= 2;
         while clock::now_ns() < until_ns {
-            if await_step(worker, (id, step.receive), since_ns, note) {
+            if await_step(worker, (id, step.exchange.receive()), since_ns, note) {
                 return;
             }
             step.take_words();
@@ -110,42 +108,15 @@ struct WaitingStep<'c> {
     worker: *mut Worker,
     /// The request that the step waits for.
     id: RequestId,
-    /// Receive of words; 0 if there is no request for it.
-    receive: RequestId,
-    arrived: Box<Cell<Word>>,
+    exchange: WordExchange<Word>,
     /// Probes of this step: each with the rank that sent it. Those of this rank itself name it.
     seen: Vec<(Word, u32)>,
-    unsent: Vec<(RequestId, Box<Cell<Word>>)>,
-}
-
-impl Drop for WaitingStep<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the worker lives while MPI runs, and this process is inside.
-        let worker = unsafe { &mut *self.worker };
-        if self.receive != 0 {
-            worker.cancel_recv(self.receive);
-            worker.drop_recv(self.receive);
-        }
-        for (id, data) in self.unsent.drain(..) {
-            worker.requests.get_mut(id).detached = true;
-            Box::leak(data);
-        }
-    }
 }
 
 impl<'c> WaitingStep<'c> {
     fn new(channel: &'c Channel<'c>, worker: *mut Worker, id: RequestId) -> Self {
-        let mut step = WaitingStep {
-            channel,
-            worker,
-            id,
-            receive: 0,
-            arrived: Box::default(),
-            seen: Vec::new(),
-            unsent: Vec::new(),
-        };
-        step.post();
-        step
+        let exchange = WordExchange::new(worker, Context::LEAVING);
+        WaitingStep { channel, worker, id, exchange, seen: Vec::new() }
     }
 
     /// The rank in the job that the step waits for, while its message is not under way.
@@ -175,7 +146,7 @@ impl<'c> WaitingStep<'c> {
             origin,
         };
         self.seen.push((word, origin));
-        self.send(peer, PROBE, word);
+        self.exchange.send(peer, PROBE, word);
     }
 
     fn context(&self) -> u64 {
@@ -184,31 +155,10 @@ impl<'c> WaitingStep<'c> {
 
     /// Takes the words that have come.
     fn take_words(&mut self) {
-        // SAFETY: the worker lives while MPI runs, and this process is inside.
-        let requests = unsafe { &mut (*self.worker).requests };
-        self.unsent.retain(|&(id, _)| {
-            let is_under_way = requests.get(id).state != State::Complete;
-            if !is_under_way {
-                requests.free(id);
-            }
-            is_under_way
-        });
-        while self.receive != 0 && requests.get(self.receive).state == State::Complete {
-            let request = requests.get(self.receive);
-            let (sender, kind, whole) = (
-                request.source as u32,
-                request.received_tag,
-                request.ended_well() && request.received == size_of::<Word>() as u64,
-            );
-            let word = self.arrived.get();
-            requests.free(self.receive);
-            self.post();
-            // SAFETY: as above.
-            let is_rank = (sender as usize) < unsafe { (*self.worker).job.present() };
-            match kind {
-                _ if !whole || !is_rank => {}
+        while let Some(Arrival { sender, tag, word }) = self.exchange.take() {
+            match tag {
                 PROBE => self.take_probe(word, sender),
-                _ => self.take_answer(word, sender, kind),
+                _ => self.take_answer(word, sender, tag),
             }
         }
     }
@@ -216,13 +166,13 @@ impl<'c> WaitingStep<'c> {
     fn take_probe(&mut self, word: Word, sender: u32) {
         if (word.context, word.tag) != (self.context(), self.channel.tag) {
             if has_finished(self.channel.process, &word) {
-                self.send(sender, FINISHED, word);
+                self.exchange.send(sender, FINISHED, word);
             }
             return;
         }
         if word.origin == self.rank() {
             if self.find(&word).is_some() {
-                self.send(sender, REPLY, word);
+                self.exchange.send(sender, REPLY, word);
             }
             return;
         }
@@ -230,7 +180,7 @@ impl<'c> WaitingStep<'c> {
             && self.find(&word).is_none()
         {
             self.seen.push((word, sender));
-            self.send(peer, PROBE, word);
+            self.exchange.send(peer, PROBE, word);
         }
     }
 
@@ -246,7 +196,7 @@ impl<'c> WaitingStep<'c> {
             REPLY if before == self.rank() => {
                 self.end_job(sender, "waits in it, in the end for this rank")
             }
-            REPLY => self.send(before, REPLY, word),
+            REPLY => self.exchange.send(before, REPLY, word),
             FINISHED => self.end_job(sender, "has finished it without this message"),
             _ => {}
         }
@@ -255,29 +205,6 @@ impl<'c> WaitingStep<'c> {
     /// The rank that sent a probe of this step.
     fn find(&self, word: &Word) -> Option<u32> {
         self.seen.iter().find(|(seen, _)| seen == word).map(|&(_, sender)| sender)
-    }
-
-    fn post(&mut self) {
-        let want = Want { peer: ANY_PEER, tag: ANY_TAG, key: Context::LEAVING.key(0) };
-        let buffer = Buffer::contiguous(self.arrived.as_ptr().cast(), size_of::<Word>() as u64);
-        // SAFETY: the worker lives while MPI runs, and this process is inside; the memory stays where it is until the
-        // receive has ended or was taken back.
-        self.receive = unsafe { (*self.worker).start_recv(want, buffer) }.unwrap_or(0);
-    }
-
-    fn send(&mut self, peer: u32, tag: i32, word: Word) {
-        let data = Box::new(Cell::new(word));
-        // SAFETY: the worker lives while MPI runs, and this process is inside; the memory is kept until the send has
-        // ended.
-        let started = unsafe {
-            let worker = &mut *self.worker;
-            let key = Context::LEAVING.key(worker.rank);
-            let buffer = Buffer::contiguous(data.as_ptr().cast(), size_of::<Word>() as u64);
-            worker.start_send(SendArgs { peer, key, tag, buffer, synchronous: false })
-        };
-        if let Ok(Started::Request(id)) = started {
-            self.unsent.push((id, data));
-        }
     }
 
     /// Reports that the call never ends, and ends the job: other steps of the call may still use the program's memory,

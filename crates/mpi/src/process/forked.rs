@@ -14,7 +14,7 @@ use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 
-/// What is known before the fork.
+/// Facts that the handler of `fork` needs, stored before any fork.
 struct Watched {
     child: ForkedChild,
     clear_windows: fn(),

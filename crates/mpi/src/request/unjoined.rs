@@ -11,12 +11,11 @@ use super::{Extra, Watch, active, operation_has_result, poll_operation};
 use crate::consts::MPI_ERR_OTHER;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::{ANY_PEER, Want};
-use fastpath_protocol::tag::{ANY_TAG, Context, key_context};
+use crate::word_exchange::{Arrival, WordExchange};
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::tag::{Context, key_context};
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Request, RequestId, SendArgs, Started, State, Worker};
-use std::cell::Cell;
+use fastpath_protocol::{Request, State, Worker};
 
 /// Tag of a question.
 const ASKS: i32 = 0;
@@ -95,47 +94,18 @@ struct Inquiry<'a> {
     worker: *mut Worker,
     /// The indices of the calls.
     under_way: Vec<usize>,
-    /// Waits for questions and answers; 0 where there was no request for it: then nothing is asked.
-    receive: RequestId,
-    /// Where they arrive.
-    arrived: Box<Cell<Question>>,
+    /// Questions and answers.
+    exchange: WordExchange<Question>,
     /// What was asked.
     asked: Vec<Question>,
     /// What ranks of the job have asked while the call was under way here: an earlier start of a persistent one may be.
     kept: Vec<(u32, Question)>,
-    /// What still has to leave.
-    unsent: Vec<(RequestId, Box<Cell<Question>>)>,
-}
-
-impl Drop for Inquiry<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the worker lives while MPI runs, and this process is inside.
-        let worker = unsafe { &mut *self.worker };
-        if self.receive != 0 {
-            worker.cancel_recv(self.receive);
-            worker.drop_recv(self.receive);
-        }
-        for (id, data) in self.unsent.drain(..) {
-            worker.requests.get_mut(id).detached = true;
-            Box::leak(data);
-        }
-    }
 }
 
 impl<'a> Inquiry<'a> {
     fn begin(p: &'a Process, worker: *mut Worker, under_way: Vec<usize>) -> Self {
-        let mut inquiry = Inquiry {
-            p,
-            worker,
-            under_way,
-            receive: 0,
-            arrived: Box::default(),
-            asked: Vec::new(),
-            kept: Vec::new(),
-            unsent: Vec::new(),
-        };
-        inquiry.post();
-        inquiry
+        let exchange = WordExchange::new(worker, Context::LEAVING.collective());
+        Inquiry { p, worker, under_way, exchange, asked: Vec::new(), kept: Vec::new() }
     }
 
     /// The calls that have not ended.
@@ -171,17 +141,8 @@ impl<'a> Inquiry<'a> {
             });
         self.kept = kept;
         for (asker, question) in ended {
-            self.send(asker, DENIES, question);
+            self.exchange.send(asker, DENIES, question);
         }
-        // SAFETY: the worker lives while MPI runs, and this process is inside.
-        let requests = unsafe { &mut (*self.worker).requests };
-        self.unsent.retain(|&(id, _)| {
-            let is_under_way = requests.get(id).state != State::Complete;
-            if !is_under_way {
-                requests.free(id);
-            }
-            is_under_way
-        });
         Ok(false)
     }
 
@@ -191,9 +152,10 @@ impl<'a> Inquiry<'a> {
             let Some((peer, question)) = self.awaited(index) else {
                 continue;
             };
-            if self.receive != 0 && !self.asked.contains(&question) {
+            // Without a receive no answer would come.
+            if self.exchange.receive() != 0 && !self.asked.contains(&question) {
                 self.asked.push(question);
-                self.send(peer, ASKS, question);
+                self.exchange.send(peer, ASKS, question);
             }
         }
     }
@@ -221,56 +183,20 @@ impl<'a> Inquiry<'a> {
     /// # Errors
     /// The answer to a question whose message is still waited for.
     fn receive(&mut self) -> Result {
-        while self.receive != 0 {
-            // SAFETY: the worker lives while MPI runs, and this process is inside.
-            let worker = unsafe { &mut *self.worker };
-            let request = worker.requests.get(self.receive);
-            if request.state != State::Complete {
-                break;
-            }
-            let (asker, tag, question) =
-                (request.source as u32, request.received_tag, self.arrived.get());
-            worker.requests.free(self.receive);
-            self.post();
+        while let Some(Arrival { sender, tag, word }) = self.exchange.take() {
             if tag == ASKS {
-                // An answer goes to a rank that there is, whatever the message says.
-                if (asker as usize) < worker.job.present() {
-                    self.kept.push((asker, question));
-                }
+                self.kept.push((sender, word));
                 continue;
             }
             // What the peer has sent before its answer is taken first.
-            worker.take_arrivals();
-            let waits = |index: &usize| self.awaited(*index) == Some((asker, question));
+            // SAFETY: the worker lives while MPI runs, and this process is inside.
+            unsafe { (*self.worker).take_arrivals() };
+            let waits = |index: &usize| self.awaited(*index) == Some((sender, word));
             if let Some(index) = self.open().find(waits) {
-                return Err(self.never_begun(index, asker));
+                return Err(self.never_begun(index, sender));
             }
         }
         Ok(())
-    }
-
-    fn post(&mut self) {
-        let want = Want { peer: ANY_PEER, tag: ANY_TAG, key: Context::LEAVING.collective().key(0) };
-        let buffer = Buffer::contiguous(self.arrived.as_ptr().cast(), size_of::<Question>() as u64);
-        // SAFETY: the worker lives while MPI runs, and this process is inside; the memory stays where it is until the
-        // receive has ended or was taken back.
-        self.receive = unsafe { (*self.worker).start_recv(want, buffer) }.unwrap_or(0);
-    }
-
-    fn send(&mut self, peer: u32, tag: i32, question: Question) {
-        let data = Box::new(Cell::new(question));
-        // SAFETY: the worker lives while MPI runs, and this process is inside; the memory is kept until the send has
-        // ended.
-        let started = unsafe {
-            let worker = &mut *self.worker;
-            let key = Context::LEAVING.collective().key(worker.rank);
-            let buffer = Buffer::contiguous(data.as_ptr().cast(), size_of::<Question>() as u64);
-            worker.start_send(SendArgs { peer, key, tag, buffer, synchronous: false })
-        };
-        // Who has left needs no word.
-        if let Ok(Started::Request(id)) = started {
-            self.unsent.push((id, data));
-        }
     }
 
     #[cold]

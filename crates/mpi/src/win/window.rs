@@ -74,7 +74,7 @@ pub(super) struct Part {
     pub memory: PackedKey,
     /// Its words for synchronisation.
     pub control: PackedKey,
-    /// Its slots for small operations on memory that is not mapped; zeros where there is no such memory.
+    /// Key of the rank's slots for small operations on memory that is not mapped; zeros if all of it is mapped.
     pub slots: PackedKey,
 }
 
