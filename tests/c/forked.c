@@ -67,7 +67,7 @@ static int call_all(void)
     return failures;
 }
 
-/* A child of a child, and one that crashes: what it was doing is nobody's concern but its parent's. */
+/* A child of a child, and a child that crashes: the job reports neither. */
 static int call_below(void)
 {
     int status;

@@ -1,5 +1,6 @@
 """Starting jobs under a watchdog, and finding what they leave behind."""
 
+import contextlib
 import itertools
 import os
 import select
@@ -173,6 +174,13 @@ def has_own_shm():
 
 def _shared_names():
     return set(os.listdir("/dev/shm")) if has_own_shm() else set()
+
+
+def signal_all(pids, number):
+    """Sends a signal to each process that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def await_word(job, path):

@@ -1,7 +1,6 @@
 """Jobs on several virtual hosts of which one is silent, late, frozen or stopped, and what others do meanwhile. Needs root,
 for the hosts."""
 
-import contextlib
 import os
 import re
 import signal
@@ -10,22 +9,16 @@ import time
 
 from harness.host_engines import AgentsHydra, Hydra, lacks_hosts, run, three_hosts
 from harness.hosts import Hosts
-from harness.job import await_word
+from harness.job import await_word, signal_all
 
 
 def _allow(job, fifo):
-    """Lets go whoever reads a fifo to its end, once there is somebody or the job is over."""
+    """Ends the read of a fifo by its reader, once there is one; returns when the job is over too."""
     while job.process.poll() is None:
         try:
             return os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
             time.sleep(0.01)
-
-
-def _signal_all(pids, number):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def _has_caller(hosts, name):
@@ -53,9 +46,9 @@ def case_silent_agent(session):
         if await_word(running, begun):
             agents = [pid for pid, command in running.processes() if hosts.has("h2", pid) and " --agent " in command]
             # A job that fails does not end as long as they are stopped.
-            limit = threading.Timer(30, _signal_all, (agents, signal.SIGCONT))
+            limit = threading.Timer(30, signal_all, (agents, signal.SIGCONT))
             limit.start()
-            _signal_all(agents, signal.SIGSTOP)
+            signal_all(agents, signal.SIGSTOP)
             _allow(running, may_spawn)
             # The first agent calls that one; the kernel has taken the call.
             while running.process.poll() is None and not _has_caller(hosts, "h2"):
@@ -63,7 +56,7 @@ def case_silent_agent(session):
             _allow(running, may_ask)
             said = await_word(running, answered)
             limit.cancel()
-            _signal_all(agents, signal.SIGCONT)
+            signal_all(agents, signal.SIGCONT)
         running.await_end(10)
         outcome = running.finish()
     return outcome.problem() or (None if agents and said else f"agents {agents}, said {said!r}"), outcome.text()
@@ -110,11 +103,11 @@ def case_frozen_host(session):
         frozen = [pid for pid, _ in running.processes() if hosts.has("h2", pid)]
         if not frozen:
             return "nothing runs on h2", running.finish().text()
-        _signal_all(frozen, signal.SIGSTOP)
+        signal_all(frozen, signal.SIGSTOP)
         # As long as it is frozen, nobody can end what is there.
         is_over = running.wait_gone(30, lambda pid: hosts.has("h2", pid))
         stays = sum(hosts.has("h2", pid) for pid, _ in running.processes())
-        _signal_all(frozen, signal.SIGCONT)
+        signal_all(frozen, signal.SIGCONT)
         running.await_end(10)
         outcome = running.finish()
     told = "rank 0 (process" in outcome.err and "rank 1 is on another node, h2" in outcome.err

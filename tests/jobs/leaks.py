@@ -2,6 +2,7 @@
 smallest program with AddressSanitizer as well, which most people use."""
 
 import os
+import subprocess
 
 from harness import program
 
@@ -18,11 +19,16 @@ UNUSABLE = ("LeakSanitizer has encountered a fatal error", "LeakSanitizer: ptrac
 
 
 def _build(session, name, source, flags):
-    """The program, or None where the compiler has no such sanitizer."""
+    """The program, or None if the compiler has no such sanitizer. Any other error of the compiler is a failure."""
     binary = os.path.join(session.build, name)
     command = [session.mpicc, *program.FLAGS, "-fno-omit-frame-pointer", *flags, "-o", binary, source]
     complaint = program.build(binary, command, [source])
-    return None if complaint else binary
+    if not complaint:
+        return binary
+    empty = ["cc", *flags, "-x", "c", "-o", binary + "_empty", "-"]
+    if subprocess.run(empty, input="int main(void) { return 0; }", text=True, capture_output=True).returncode == 0:
+        raise RuntimeError(f"{source} does not compile: {complaint}")
+    return None
 
 
 def _judge(session, label, ranks, words, quiet=True):

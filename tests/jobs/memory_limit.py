@@ -1,4 +1,4 @@
-"""Ranks take memory until there is none: an error with the cause, and nobody is killed."""
+"""Ranks take memory until there is none: an error with the cause, and no process is killed."""
 
 import os
 
