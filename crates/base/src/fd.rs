@@ -12,8 +12,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Least number of a kept descriptor, where as many files may be open. Loops that close "all" descriptors commonly end
-/// below it, and a table of files of this size costs 16 KiB of kernel memory.
+/// Least number of a kept descriptor, if the limit on open files allows it. Loops that close "all" descriptors
+/// commonly end below it, and a table of files of this size costs 16 KiB of kernel memory.
 const HIGH_NUMBER: u64 = 1024;
 
 /// Device and inode of an open file.
@@ -93,7 +93,7 @@ pub fn move_high(fd: OwnedFd) -> OwnedFd {
 #[derive(Debug)]
 pub struct Kept<T: AsRawFd> {
     owner: ManuallyDrop<T>,
-    /// `None` if the kernel gave none: then the descriptor counts as lost.
+    /// Identity of the file. `None` if the kernel gave none: then the descriptor counts as lost.
     identity: Option<FileIdentity>,
     purpose: &'static str,
 }
@@ -169,7 +169,7 @@ impl<T: AsRawFd> Kept<T> {
     /// Takes the owner out, if the descriptor is still the library's.
     ///
     /// # Errors
-    /// As [`Kept::get`].
+    /// The program closed the descriptor, or its number has another file.
     pub fn take(self) -> Result<T, LostFd> {
         self.get()?;
         let mut kept = ManuallyDrop::new(self);
@@ -204,8 +204,8 @@ impl<T: AsRawFd> Drop for Kept<T> {
     }
 }
 
-/// Two ends of a pipe by which a thread of the library is told to end: the thread polls the first end, and
-/// [`Kept::write_byte`] on the second wakes it. Unlike an eventfd, a pipe has an inode of its own.
+/// Opens a pipe that ends a thread of the library. The thread polls the first end, and [`Kept::write_byte`] on the
+/// second wakes it. Unlike an eventfd, a pipe has an inode of its own.
 ///
 /// # Errors
 /// The process has too many open files.

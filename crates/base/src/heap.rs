@@ -1,4 +1,4 @@
-//! The library's allocator: the system's, with a report where that has nothing left.
+//! The library's allocator: the system's allocator, with a report when it has no memory left.
 //!
 //! Rust ends a process whose allocation fails without saying which call needed the memory. [`Heap`] hands such a
 //! failure to a handler that reports it as a fatal error and does not return ([`set_handler`]). The handler may
@@ -9,10 +9,10 @@ use crate::sync::{StaticOrdering as Ordering, StaticUsize};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 
-/// Bytes for the thread that reports that there is no memory.
+/// Memory of the thread that reports an allocation failure, in bytes.
 const RESERVE_BYTES: usize = 256 << 10;
 
-/// What a thread does, as far as a failed allocation is concerned.
+/// Reaction of a thread to a failed allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// A failure ends the job.
@@ -47,7 +47,7 @@ pub fn set_handler(handler: Handler) {
     HANDLER.store(handler as usize, Ordering::Relaxed);
 }
 
-/// Calls `allocate`, which handles a failed allocation by itself (`try_reserve`).
+/// Calls `allocate`, which handles a failed allocation itself, for example by `try_reserve`.
 pub fn may_fail<T>(allocate: impl FnOnce() -> T) -> T {
     let before = MODE.replace(Mode::MayFail);
     let done = allocate();
@@ -60,7 +60,8 @@ pub fn may_fail<T>(allocate: impl FnOnce() -> T) -> T {
 pub struct Heap;
 
 impl Heap {
-    /// After the system had no memory: the reserve for the thread that reports, null for one that can do without.
+    /// Handles a failed allocation: memory of the reserve for the reporting thread, null inside [`may_fail`]. Does not
+    /// return otherwise.
     #[cold]
     #[inline(never)]
     fn allocate_slow(layout: Layout) -> *mut u8 {

@@ -8,8 +8,8 @@
 //! | [`sleepers`] | threads of one process that sleep in one place, and who is woken |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
-//! | [`fd`] | descriptors that are kept open, checked to be still the library's |
-//! | [`heap`] | the library's allocator, and who reports that there is no memory |
+//! | [`fd`] | descriptors that stay open, compared before use |
+//! | [`heap`] | the library's allocator, with a report of failed allocations |
 //! | [`float`] | the program's floating-point environment, kept from the library's arithmetic |
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`refusal`] | what to say where the kernel refuses a call or memory |

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Two small processes that outlive the launcher by a moment.
+//! The guard and its deputy: two small processes that end the ranks when the launcher dies.
 //!
 //! A rank asks the kernel to be killed when the launcher dies, but what a rank itself has
 //! started (a program below a shell script, say) would live on. The guard waits for the end
@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
-/// Most guards, and most deputies of one guard, that are replaced: what ends more of them would end all.
+/// Largest number of guards that the launcher replaces, and of deputies that one guard replaces.
 const MOST_REPLACED: u32 = 16;
 /// Name and command line of guard and deputy, so that `pkill -f mpiexec` passes them by.
 const NAME: &std::ffi::CStr = c"mpi-guard";
@@ -25,12 +25,13 @@ const NAME: &std::ffi::CStr = c"mpi-guard";
 /// The guard, as the launcher holds it.
 #[derive(Debug)]
 pub struct Guard {
-    /// Process number; 0 where there is none any more.
+    /// Process number of the guard; 0 if there is none.
     pid: libc::pid_t,
+    /// Number of guards replaced so far.
     replaced: u32,
-    /// Its closing, by whatever end of the launcher, sets guard and deputy off.
+    /// Write end of the pipe. The kernel closes it when the launcher dies, which starts guard and deputy.
     alive: OwnedFd,
-    /// What guards wait for.
+    /// Read end of the pipe, on which guard and deputy wait.
     ended: OwnedFd,
     /// Memory shared by launcher, guard and deputy: process number of the deputy, or 0.
     deputy: Option<&'static AtomicU32>,

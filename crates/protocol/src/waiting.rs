@@ -357,10 +357,10 @@ impl Worker {
         unsafe { Worker::carry_out(worker, focus, note, (request, 0, 0), done) };
     }
 
-    /// Waits as [`Worker::wait_until`] does, but not much longer than `limit`. The wait began at `since_ns`.
+    /// Makes progress until `done` returns true or `limit` has passed. The wait began at `since_ns`.
     ///
     /// # Safety
-    /// As [`Worker::wait_until`].
+    /// `worker` is valid, and no reference to it lives in the caller across this call.
     pub unsafe fn wait_within(
         worker: *mut Worker, focus: Option<u32>, note: &Note, since_ns: u64, limit: Duration,
         done: impl FnMut(&mut Worker) -> bool,

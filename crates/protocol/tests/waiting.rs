@@ -72,7 +72,7 @@ fn note__stays_while_a_rank_is_awake_because_its_time_was_up() {
     assert!(!after, "the wait is over");
 }
 
-/// Its result may be kept by the first answer alone.
+/// The first true answer may take the result out, so that a second call would find none.
 #[test]
 fn done__after_it_has_returned_true__is_not_called_again() {
     let mut worker = worker(job(), Some(Duration::from_millis(1)));

@@ -78,10 +78,10 @@ impl Mapping {
         Ok(Mapping { base, bytes })
     }
 
-    /// As [`Mapping::fill`], without the file's descriptor.
+    /// Maps a part of the file at its place in this mapping, without the file's descriptor; see [`Mapping::fill`].
     ///
     /// # Errors
-    /// As there.
+    /// The part leaves the mapping, or the kernel refuses.
     #[cold]
     pub(super) fn fill_by_duplicate(&self, part: Range<usize>) -> io::Result<()> {
         let bytes = part.len();

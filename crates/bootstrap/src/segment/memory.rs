@@ -424,8 +424,8 @@ impl Segment {
         }
     }
 
-    /// Does the work of a `fallocate` that a sandbox refuses, that the file system lacks, or for which there is no
-    /// descriptor any more, by advice on a mapping:
+    /// Does the work of `fallocate` by advice on a mapping, if a sandbox refuses it, the file system lacks it, or the
+    /// descriptor is lost:
     /// `MADV_POPULATE_WRITE` (Linux 5.14) or `MADV_REMOVE`. Neither changes what is backed and stays.
     #[cold]
     #[inline(never)]

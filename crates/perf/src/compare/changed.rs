@@ -23,13 +23,13 @@ pub struct ChangeReport {
     pub schema: String,
     /// Always [`VERSION`].
     pub version: u32,
-    /// What is compared of each run.
+    /// The statistic of each run that is compared.
     pub statistic: Statistic,
     /// A change counts when its interval excludes 1 and it is larger than this factor.
     pub threshold: f64,
     /// The cases of both results.
     pub changes: Vec<ChangeRow>,
-    /// What could not be compared.
+    /// Cases that could not be compared.
     pub refused: Vec<Refused>,
     /// Differences between the runs as a whole.
     pub notes: Vec<String>,

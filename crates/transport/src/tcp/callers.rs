@@ -36,7 +36,7 @@ struct Caller {
 
 /// Those connections.
 pub(super) struct Callers {
-    /// Sockets that accept; empty once this process accepts nobody any more.
+    /// Listening sockets; empty once this process accepts no connection any more.
     listeners: &'static [KeptFd],
     all: BTreeMap<u64, Caller>,
     strangers: usize,

@@ -30,10 +30,10 @@ pub struct Member {
 }
 
 impl Member {
-    /// Sends a frame, with a file where there is one.
+    /// Sends a frame, with a file if one is given.
     ///
     /// # Errors
-    /// As [`send`], or the program closed the connection's descriptor.
+    /// The connection is broken, or the program closed its descriptor.
     pub fn send(
         &self, kind: FrameKind, body: &[u8], file: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {

@@ -119,7 +119,7 @@ impl Userfault {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
         // SAFETY: plain integers.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as RawFd;
-        // SAFETY: a new descriptor that is nobody else's, or -1.
+        // SAFETY: a new descriptor without another owner, or -1.
         let this = Userfault(unsafe { KeptFd::of_call(fd, "watching registered memory") }?);
         let mut call =
             ApiCall { api: API, features: EVENT_UNMAP | EVENT_REMAP | EVENT_REMOVE, ioctls: 0 };
