@@ -12,6 +12,12 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 OUTPUT     = $(TARGET_DIR)/$(patsubst dev,debug,$(1))
 BUILD      = $(TARGET_DIR)/install/$(PROFILE)
 
+# A first build keeps nothing for incremental ones, which would take it a third longer. Where cargo was used by hand, and
+# does keep it, `make` goes on so: all would be built anew otherwise.
+ifeq ($(wildcard $(TARGET_DIR)/debug/incremental),)
+export CARGO_INCREMENTAL ?= 0
+endif
+
 .PHONY: help build build-library build-tools install prefix setup test test-all test-crates test-programs test-programs-all test-tcp \
 	test-tcp-all test-install \
 	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
