@@ -178,6 +178,10 @@ def _dynamic(session, engine):
     outcome = run(session, engine, 2, [session.binary("spawn_hosts")])
     if problem := outcome.problem():
         return problem, outcome.text()
+    # More are spawned one after another than each host has room for at a time.
+    outcome = run(session, engine, 1, [session.binary("spawn_bound"), "12", "well"], env={"FASTPATH_SPAWN_MAX": "3"})
+    if problem := outcome.problem():
+        return f"again: {problem}", outcome.text()
     return _programs(session, engine, DYNAMIC)
 
 

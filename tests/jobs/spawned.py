@@ -128,6 +128,38 @@ def case_missing(session):
     return _judge(job.finish(), 53, ["MPI_ERR_SPAWN", "2 more ranks are asked for", "room for 1", "FASTPATH_SPAWN_MAX"])
 
 
+def _bound(session, rounds, how, most="4"):
+    return session.mpirun(1, [session.binary("spawn_bound"), str(rounds), how], env={"FASTPATH_SPAWN_MAX": most}).finish()
+
+
+def case_full(session):
+    """The bound is on those that run at a time; once they have ended there is room again, for all of them at once too."""
+    outcome = _bound(session, 0, "full")
+    missing = [text for text in ("4 spawned ranks at a time, of which 4 run", "FASTPATH_SPAWN_MAX", "goes on") if text not in outcome.out]
+    return outcome.problem(0) or (f"the output lacks {missing}: {outcome.out}" if missing else None)
+
+
+def case_again(session):
+    """More processes are spawned one after another than the job has room for at a time."""
+    outcome = session.mpirun(2, [session.binary("spawn_again"), "200"]).finish()
+    return outcome.problem(0)
+
+
+def _make_reused(how, code, text):
+    """Children that fail after they have disconnected make room too."""
+
+    def case(session):
+        outcome = _bound(session, 12, how)
+        problem = _judge(outcome, code, [text, "ranks that are not connected with it continue"])
+        return problem or (None if outcome.out == "goes on\n" else f"the output is {outcome.out}")
+
+    return case
+
+
+case_reused_dies = _make_reused("dies", 137, "was ended by signal 9, SIGKILL")
+case_reused_exits = _make_reused("exits", 1, "without calling MPI_Finalize")
+
+
 for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts)
 for _how in APART:

@@ -221,6 +221,13 @@ impl Job {
         self.segment.capacity()
     }
 
+    /// Most ranks that the job can have at the same time, if those that are spawned run on this host.
+    fn most_ranks(&self) -> usize {
+        let places = self.segment.layout().ranks();
+        let first = self.segment.node_ranks().filter(|&rank| rank < self.began_with).count();
+        self.began_with + places.saturating_sub(first)
+    }
+
     /// The rank that spawned this process's world as root; None where the launcher's command line has started it.
     pub fn parent(&self) -> Option<usize> {
         let parent = self.own_page().parent.load(Ordering::Relaxed);
@@ -245,7 +252,7 @@ impl Job {
             Some(_) => {
                 let told = self.header().universe.load(Ordering::Relaxed) as usize;
                 let processors = if told == 0 { self.processors } else { told };
-                processors.clamp(self.began_with, self.capacity())
+                processors.clamp(self.began_with, self.most_ranks())
             }
         }
     }

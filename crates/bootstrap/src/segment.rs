@@ -3,7 +3,7 @@
 //! ```text
 //! 0              JobHeader                  4 KiB
 //! 4 KiB          RankPage[N]                4 KiB each, backed as far as ranks are there
-//!                RankPage[2]                which stand for ranks of other nodes, where the job has several
+//!                RankPage[4]                which stand for ranks without a place, where the job can have any
 //! bitmap_offset  incoming bitmaps[W][N]     one bit per sender, rows padded to a cache line, for each worker of a rank
 //! table_offset   Entry[J]                   16 bytes for each rank of the job, where it has several nodes
 //! cards_offset   Card[J]                    200 bytes, one for each node whose ranks share name and addresses, sparse
@@ -31,6 +31,7 @@ mod mapping;
 mod memory;
 mod page;
 mod ranks;
+mod reuse;
 mod table;
 mod text;
 mod unexpected;
@@ -54,6 +55,7 @@ pub use page::{
     STATE_FINALIZED, STATE_SLEEPING, Wakes, WindowLocks, has_left,
 };
 pub use ranks::{Elsewhere, FIRST_FOREIGN_HOST, Spare};
+pub use reuse::PlaceCounts;
 pub use text::SharedText;
 pub use unexpected::{SHOWN_MOST, Unexpected, UnexpectedMessage};
 pub use wait_note::{Awaited, WaitNote, WaitNoteRef};

@@ -1,5 +1,7 @@
 //! Ranks that a rank asks for (`MPI_Comm_spawn`): started as those of the command line are, and watched like them.
 
+use crate::agent::Agent;
+use crate::agent::peers::Peers;
 use crate::args::App;
 use crate::start::{NewRank, Prepared, StartContext, prepare_app};
 use crate::watch::Watch;
@@ -7,7 +9,7 @@ use fastpath_base::sync::Ordering;
 use fastpath_base::tell::escape;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
 use fastpath_bootstrap::network::Listener;
-use fastpath_bootstrap::segment::Elsewhere;
+use fastpath_bootstrap::segment::{Elsewhere, PlaceCounts};
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
@@ -19,8 +21,40 @@ pub fn name_program(program: &Program) -> String {
     name.map_or(String::new(), |name| escape(&String::from_utf8_lossy(name)).into_owned())
 }
 
-/// A program that cannot be started: its number, and why.
-pub type Refused = (usize, String);
+/// Why processes cannot be started.
+#[derive(Debug)]
+pub struct Refused {
+    /// The number of the program that cannot be started; `usize::MAX`: none of them can.
+    program: usize,
+    cause: Cause,
+    text: String,
+}
+
+impl Refused {
+    /// None of the programs can be started.
+    pub fn all(text: impl Into<String>) -> Refused {
+        Refused::one(usize::MAX, text)
+    }
+
+    /// A program cannot be started.
+    pub fn one(program: usize, text: impl Into<String>) -> Refused {
+        Refused { program, cause: Cause::Spawn, text: text.into() }
+    }
+
+    /// A refusal of another agent; none for another answer.
+    pub fn of_answer(answer: Answer) -> Option<Refused> {
+        let Answer::Refused { cause, program, text } = answer else {
+            return None;
+        };
+        let program = usize::try_from(program).unwrap_or(usize::MAX);
+        Some(Refused { program, cause, text })
+    }
+
+    /// With the name of the host where it happened.
+    pub fn on_host(self, host: &str) -> Refused {
+        Refused { text: format!("on host {host}: {}", self.text), ..self }
+    }
+}
 
 /// The number of the program that each of the new ranks runs.
 pub fn list_programs(counts: &[u32]) -> Vec<usize> {
@@ -74,11 +108,11 @@ impl Watch<'_> {
 
     fn spawn(&mut self, root: usize, programs: &[Program]) -> Result<Answer, Refused> {
         if root >= self.segment.present() {
-            return Err((usize::MAX, format!("there is no rank {root}")));
+            return Err(Refused::all(format!("there is no rank {root}")));
         }
         let prepared = programs.iter().enumerate();
         let prepared = prepared.map(|(number, program)| {
-            self.check_host(program).map_err(|text| (number, text))?;
+            self.check_host(program).map_err(|text| Refused::one(number, text))?;
             self.prepare(program, number)
         });
         let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
@@ -116,7 +150,7 @@ impl Watch<'_> {
             };
             if let Err((_, text)) = self.starter.start(&new, &mut at) {
                 self.ranks.give_up(first, self.segment);
-                return Err((number, text));
+                return Err(Refused::one(number, text));
             }
         }
         Ok(())
@@ -142,18 +176,23 @@ impl Watch<'_> {
             path: program.path.as_ref().map(own),
             ..App::default()
         };
-        prepare_app(&app, self.spec).map_err(|e| (number, e.text))
+        prepare_app(&app, self.spec).map_err(|e| Refused::one(number, e.text))
     }
 
     /// How many processes run each program: the best number that there is room for.
     pub fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, Refused> {
-        let mut left = self.segment.capacity() - self.segment.present();
+        let places = self.count_places();
+        let numbers = self.segment.capacity() - self.segment.present();
+        // On several hosts they are spread, and each host has the last word.
+        let peers = self.agent.as_ref().and_then(Agent::peers);
+        let hosts = peers.map_or(1, Peers::nodes);
+        let mut left = numbers.min(places.free.saturating_mul(hosts));
         let mut counts = Vec::new();
         for (number, program) in programs.iter().enumerate() {
             let fits = |count: &&u32| **count as usize <= left;
             let Some(&count) = program.counts.iter().find(fits) else {
                 let asked = program.counts.first().copied().unwrap_or_default();
-                return Err((number, self.describe_room(asked, left)));
+                return Err(self.refuse_room(number, asked as usize, left, places));
             };
             left -= count as usize;
             counts.push(count);
@@ -161,19 +200,62 @@ impl Watch<'_> {
         Ok(counts)
     }
 
-    fn describe_room(&self, asked: u32, left: usize) -> String {
-        let (capacity, began) = (self.segment.capacity(), self.began_with);
-        let most = capacity - began;
-        format!(
-            "{asked} more ranks are asked for, and there is room for {left}: this job can spawn \
-             {most} in all, those that have ended included; FASTPATH_SPAWN_MAX changes that, \
-             before mpiexec"
-        )
+    /// Whether the place of a rank can be another one's. A trace has the events of all ranks, in their places.
+    fn has_ended(&self, rank: usize) -> bool {
+        self.trace.is_none() && self.ranks.has_ended(rank, self.segment)
+    }
+
+    /// Places of this host for spawned ranks.
+    pub fn count_places(&self) -> PlaceCounts {
+        self.segment.count_places(|rank| self.has_ended(rank))
+    }
+
+    /// Why there is no room for `asked` spawned ranks, with the remedy.
+    pub fn refuse_room(
+        &self, program: usize, asked: usize, left: usize, places: PlaceCounts,
+    ) -> Refused {
+        let numbers = self.segment.capacity() - self.segment.present();
+        let PlaceCounts { running, held, .. } = places;
+        let why = match (asked > numbers, &self.trace) {
+            (true, _) => {
+                let most = self.segment.capacity() - self.began_with;
+                format!("this job can spawn {most} in all, those that have ended included")
+            }
+            (false, None) => format!(
+                "this host can have {} spawned ranks at a time, of which {running} run, and {held} \
+                 have ended that a running rank still has a communicator with",
+                places.all()
+            ),
+            (false, Some(_)) => format!(
+                "this host can have {} spawned ranks, those that have ended included, since a \
+                 trace is recorded (FASTPATH_TRACE)",
+                places.all()
+            ),
+        };
+        let text = format!(
+            "{asked} more ranks are asked for, and there is room for {left}: {why}; \
+             FASTPATH_SPAWN_MAX changes that, before mpiexec"
+        );
+        let is_leaving = asked <= numbers && self.is_any_leaving();
+        let cause = if is_leaving { Cause::Leaving } else { Cause::Spawn };
+        Refused { program, cause, text }
+    }
+
+    /// Whether a place may be free in a moment: a spawned rank of this host has ended, or has no communicator with
+    /// other worlds any more.
+    fn is_any_leaving(&self) -> bool {
+        let segment = self.segment;
+        let mut spawned = segment.node_ranks().filter(|&rank| segment.has_reusable_place(rank));
+        self.trace.is_none()
+            && spawned.any(|rank| {
+                let links = segment.page(rank).map_or(0, |page| page.links.load(Ordering::Relaxed));
+                links == 0 || !self.ranks.goes_on(rank)
+            })
     }
 
     /// Makes room for new ranks, whose programs are called so; returns the first.
     pub fn add_ranks(&mut self, new: &NewRanks<'_>, names: &[String]) -> Result<usize, Refused> {
-        let refuse = |text: String| (usize::MAX, text);
+        let refuse = Refused::all;
         let app_of = list_programs(new.counts);
         let first = self.segment.present();
         let here = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
@@ -185,7 +267,11 @@ impl Watch<'_> {
             let &(host, card) = place_of(rank).filter(|_| !is_local(rank))?;
             Some(Elsewhere { host, card })
         };
-        let added = self.segment.add_ranks(app_of.len(), elsewhere, |rank, page| {
+        let local = (first..first + app_of.len()).filter(|&rank| is_local(rank)).count();
+        let fresh = self.segment.layout().ranks() - self.segment.here();
+        let missing = local.saturating_sub(fresh);
+        let free = self.segment.reuse_places(missing, |rank| self.has_ended(rank));
+        let added = self.segment.add_ranks_at(app_of.len(), &free, elsewhere, |rank, page| {
             let app = app_of[rank - first];
             page.app.store(app as u32, Ordering::Relaxed);
             page.app_ranks.store(new.counts[app], Ordering::Relaxed);
@@ -208,8 +294,8 @@ impl Watch<'_> {
 
 /// The answer to the rank that has asked for processes.
 pub fn answer_for(done: Result<Answer, Refused>) -> Answer {
-    done.unwrap_or_else(|(program, text)| Answer::Refused {
-        cause: Cause::Spawn,
+    done.unwrap_or_else(|Refused { program, cause, text }| Answer::Refused {
+        cause,
         program: program as u32,
         text,
     })

@@ -67,11 +67,7 @@ impl Watch<'_> {
             })
         };
         self.outputs.open_files(first..first + new.len(), |_| false)?;
-        let added = self.segment.add_ranks(new.len(), elsewhere, |rank, page| {
-            if let Some(Elsewhere { host, card }) = elsewhere(rank) {
-                page.stand_for_foreign(host, card);
-            }
-        });
+        let added = self.segment.add_ranks(new.len(), elsewhere, |_, _| {});
         added.map_err(|e| format!("no memory for ranks of another job: {e}"))?;
         self.ranks.add_foreign(new.len(), PROGRAM);
         if let Some(agent) = &mut self.agent {

@@ -60,7 +60,7 @@ impl Plan {
         };
         if cards.len() != count {
             let host = peers.host(node);
-            return Err((usize::MAX, format!("host {host} has prepared something else")));
+            return Err(Refused::all(format!("host {host} has prepared something else")));
         }
         let here = self.nodes.iter().map(|&of| of as usize == node);
         let places = self.cards.iter_mut().zip(here).filter(|(_, is_here)| *is_here);
@@ -252,17 +252,17 @@ impl Watch<'_> {
         &mut self, root: usize, mut programs: Vec<Program>,
     ) -> Result<(Peers, Plan), Refused> {
         if root >= self.segment.present() {
-            return Err((usize::MAX, format!("there is no rank {root}")));
+            return Err(Refused::all(format!("there is no rank {root}")));
         }
         let agent = self.agent.as_ref();
         let root_node = agent.map_or(0, |agent| agent.node_of(root));
         let Some(peers) = agent.and_then(Agent::peers).cloned() else {
-            return Err((usize::MAX, "the other agents cannot be called".to_owned()));
+            return Err(Refused::all("the other agents cannot be called"));
         };
         let mut wanted = Vec::new();
         for (number, program) in programs.iter().enumerate() {
             let node = find_host(&peers, program, root_node);
-            wanted.push(node.map_err(|text| (number, text))?);
+            wanted.push(node.map_err(|text| Refused::one(number, text))?);
         }
         let counts = self.choose_counts(&programs)?;
         for (program, &count) in programs.iter_mut().zip(&counts) {
@@ -279,8 +279,7 @@ impl Watch<'_> {
 
     /// All hosts have looked the programs up: gives room to the new ranks on each, and has them started.
     fn add_everywhere(&mut self, client: Client, peers: Peers, mut plan: Plan, prepared: Answers) {
-        let on_host =
-            |node, (number, text)| (number, format!("on host {}: {text}", peers.host(node)));
+        let on_host = |node, refused: Refused| refused.on_host(peers.host(node));
         let first = self.segment.present();
         let taken = prepared.into_iter().try_for_each(|(node, answer)| {
             let is_ready = |answer: &Answer| matches!(answer, Answer::Ready { .. });
@@ -289,7 +288,7 @@ impl Watch<'_> {
         });
         let unheard = client.has_left().then_some(UNHEARD);
         let taken = taken.and_then(|()| match unheard.or_else(|| self.refuse_start(plan.root)) {
-            Some(text) => Err((usize::MAX, text.to_owned())),
+            Some(text) => Err(Refused::all(text)),
             None => {
                 let done = self.add_here(plan.root, first, &plan.counts, &plan.nodes, &plan.cards);
                 done.map(|_| ())
@@ -324,7 +323,7 @@ impl Watch<'_> {
         self.ask_beside(ask, move |watch, (counts, fault)| match fault {
             Some(refused) => watch.take_back(client, peers, first, refused),
             None if client.has_left() => {
-                watch.take_back(client, peers, first, (usize::MAX, UNHEARD.to_owned()));
+                watch.take_back(client, peers, first, Refused::all(UNHEARD));
             }
             None => client.reply(&Answer::Spawned { first: first as u32, counts }),
         });
@@ -354,11 +353,15 @@ impl Watch<'_> {
         let prepared = prepared.map(|(number, program)| self.prepare(program, number));
         let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
         let here: Vec<usize> = (0..nodes.len()).filter(|&new| nodes[new] == own).collect();
+        let places = self.count_places();
+        if here.len() > places.free {
+            return Err(self.refuse_room(usize::MAX, here.len(), places.free, places));
+        }
         let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
         let (mut listeners, mut cards) = (Vec::new(), Vec::new());
         for new in here {
             let opened = network::open(&config, Reach::Network, nodes.len());
-            let (listener, card) = opened.map_err(|text| (usize::MAX, text))?;
+            let (listener, card) = opened.map_err(Refused::all)?;
             listeners.push((new, listener));
             cards.push(card.encode());
         }
@@ -376,7 +379,7 @@ impl Watch<'_> {
         let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
         // What was prepared is of an earlier spawn, given up since, where this one has no ranks here.
         let pending = self.pending.take().filter(|_| nodes.contains(&own));
-        let refuse = |text: &str| Err((usize::MAX, text.to_owned()));
+        let refuse = |text: &str| Err(Refused::all(text));
         let ranks = counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
         let room = self.segment.capacity() - self.segment.present();
         if first != self.segment.present() || nodes.len() != ranks || cards.len() != ranks {
@@ -424,7 +427,7 @@ fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usi
 }
 
 fn unexpected() -> Refused {
-    (usize::MAX, "unexpected answer of an agent".to_owned())
+    Refused::all("unexpected answer of an agent")
 }
 
 /// An answer of another agent, if it is of that kind.
@@ -433,11 +436,8 @@ fn expect(
 ) -> Result<Answer, Refused> {
     match answer {
         Ok(answer) if is_it(&answer) => Ok(answer),
-        Ok(Answer::Refused { program, text, .. }) => {
-            Err((usize::try_from(program).unwrap_or(usize::MAX), text))
-        }
-        Ok(_) => Err(unexpected()),
-        Err(text) => Err((usize::MAX, text)),
+        Ok(answer) => Err(Refused::of_answer(answer).unwrap_or_else(unexpected)),
+        Err(text) => Err(Refused::all(text)),
     }
 }
 

@@ -26,7 +26,7 @@ use fastpath_base::sync::Ordering;
 use fastpath_base::tell;
 use fastpath_base::topology;
 use fastpath_bootstrap::job::{ForeignNumbers, describe_copies, random_job_id};
-use fastpath_bootstrap::segment::{MAX_RANKS, Segment};
+use fastpath_bootstrap::segment::{MAX_RANKS, Segment, Spare};
 use fastpath_bootstrap::trace::prepare_file;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -308,7 +308,11 @@ fn make_segment(
     let refuse = |e| (1, format!("cannot make the job's memory: {e}"));
     let segment = match agent {
         Some(agent) => agent.make_memory(count_spares(agent.most_ranks())),
-        None => Segment::create_with_room(ranks, count_spares(ranks), random_job_id()),
+        None => {
+            let spare = Spare { ranks: count_spares(ranks), foreign: 0 };
+            let here: Vec<usize> = (0..ranks).collect();
+            Segment::create_for_node(&here, ranks, spare, random_job_id())
+        }
     };
     let segment = segment.map_err(refuse)?;
     let segment: &'static Segment = Box::leak(Box::new(segment));

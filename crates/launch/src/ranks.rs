@@ -174,6 +174,7 @@ impl Ranks {
             segment.mark_dead(rank);
         }
         if !ended.is_empty() {
+            segment.signal_ends(&ended);
             segment.wake_all();
         }
         (ended, failures)
@@ -236,6 +237,19 @@ impl Ranks {
     pub fn goes_on(&self, rank: usize) -> bool {
         let rank = self.list.get(rank);
         rank.is_some_and(|r| r.pid != 0 && r.end.is_none() && !r.is_given_up)
+    }
+
+    /// Whether no process of a rank is left that could use its memory.
+    pub fn has_ended(&self, rank: usize, segment: &Segment) -> bool {
+        let is_over = |r: &Rank| r.end.is_some() && r.group_gone;
+        let owner = segment.page(rank).map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
+        self.list.get(rank).is_some_and(|r| {
+            // A descendant of the process that was started may have become the rank, and have left its group.
+            is_over(r)
+                && (owner == 0
+                    || owner as libc::pid_t == r.pid
+                    || !is_process(owner as libc::pid_t))
+        })
     }
 
     /// Notes which groups of ended ranks are empty. Members that outlive their rank are children of the launcher by
@@ -332,6 +346,13 @@ fn await_end(pid: libc::pid_t, limit_ms: i32) {
             libc::close(fd);
         }
     }
+}
+
+/// Whether there is a process of that number, of this user or another one.
+fn is_process(pid: libc::pid_t) -> bool {
+    // SAFETY: a plain call; signal 0 is none.
+    let answer = unsafe { libc::kill(pid, 0) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 fn pick_first(failures: &[Failure]) -> Option<Failure> {

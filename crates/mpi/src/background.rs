@@ -140,7 +140,7 @@ fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (Cpu
     (spare.iter().chain(others).collect(), false)
 }
 
-/// Whether there is a processor for the thread, and among how many ranks of this host the processors were shared out.
+/// Whether there is a processor for the thread, and how many ranks the job had when the processors were shared out.
 #[derive(Default)]
 struct Share {
     ranks: usize,
@@ -148,14 +148,14 @@ struct Share {
 }
 
 impl Share {
-    /// Shares them out, as [`spread`] does, where there are other ranks here by now: some may have been spawned. Again
+    /// Shares them out, as [`spread`] does, where there are other ranks by now: some may have been spawned. Again
     /// later where not all have told where they are.
-    fn update(&mut self, here: usize, share: impl FnOnce() -> (bool, bool)) {
-        if here == self.ranks {
+    fn update(&mut self, present: usize, share: impl FnOnce() -> (bool, bool)) {
+        if present == self.ranks {
             return;
         }
         let (is_complete, has_processor) = share();
-        self.ranks = if is_complete { here } else { 0 };
+        self.ranks = if is_complete { present } else { 0 };
         self.has_processor = has_processor;
     }
 }
@@ -192,7 +192,7 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
     let share_all = || (true, job.processors() >= 2 * pages_here(job).count());
     let mut share = Share::default();
     if !job.is_bound() {
-        share.update(job.segment().here(), share_all);
+        share.update(job.present(), share_all);
     }
     let mut awake = Awake::default();
     loop {
@@ -212,8 +212,8 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
         // Peers that call have joined the job; the first call is the thread's own.
         match job.is_bound() {
             true if turns == 0 => {}
-            true => share.update(job.segment().here(), || spread(job, &own)),
-            false => share.update(job.segment().here(), share_all),
+            true => share.update(job.present(), || spread(job, &own)),
+            false => share.update(job.present(), share_all),
         }
         turns += 1;
         // SAFETY: inside; `end` waits for this thread before the worker goes.

@@ -1,6 +1,7 @@
 //! How communicators are made, made known, and freed (MPI-5.0 sections 7.4 and 7.6).
 
 pub mod create;
+pub(crate) mod departed;
 pub mod inter;
 mod workers;
 
@@ -102,8 +103,12 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     drop_link(p, &comm);
     let spares = comm.spares.replace(Block::EMPTY);
     p.contexts.give_back(comm.my_world_rank(), spares);
+    let is_outside = outsiders(p, &comm).next().is_some();
     p.freed_comms.add(comm);
     request::release_unused(p);
+    if is_outside {
+        departed::release(p);
+    }
     Ok(())
 }
 

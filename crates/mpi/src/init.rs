@@ -136,6 +136,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     }
     worker.name_wait = request::name_wait;
     worker.moved_by = request::moved_by;
+    worker.on_ends = Some(crate::comm_creation::departed::release_after_ends);
     worker.rma.change = crate::win::change::make;
     p.finders
         .set(Finders { win: crate::win::window::find_handler, file: crate::file::find_handler });

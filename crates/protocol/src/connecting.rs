@@ -20,6 +20,10 @@ impl Worker {
             return Err(Fault::PeerGone);
         }
         if let Err(error) = self.interfaces.connect(lane) {
+            // It may have no place any more to which a ring could lead.
+            if self.interfaces.has_left(peer) {
+                return Err(Fault::PeerGone);
+            }
             self.job.own_page().message.store(&format!("connecting to rank {peer}: {error}"));
             return Err(Fault::NoMemory);
         }
@@ -48,7 +52,9 @@ impl Worker {
     #[inline(never)]
     pub(crate) fn progress_interfaces(&mut self) -> bool {
         let moved = self.interfaces.progress_while(self.is_connecting());
+        let is_signalled = self.interfaces.has_signal();
         let accepted = self.accept_peers();
+        let released = is_signalled && self.note_ends();
         while let Some(peer) = self.interfaces.take_without_adapter() {
             match self.is_wired(peer) {
                 true => self.refuse_peer(peer),
@@ -67,7 +73,7 @@ impl Worker {
         let wired =
             (self.is_connecting() || self.interfaces.wireup_signals() || !self.rma.gates_wireup)
                 && self.progress_wireup();
-        accepted | moved | wired
+        accepted | moved | wired | released
     }
 
     /// Whether anything is connecting.

@@ -5,6 +5,7 @@ use crate::matching::ANY_PEER;
 use crate::request::{Fault, Request, RequestId, RequestKind, State};
 use crate::tag::key_source;
 use crate::worker::Worker;
+use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_transport::Connection;
 
@@ -20,6 +21,50 @@ impl Worker {
         match lane.is_unconnected() {
             true => self.interfaces.has_left(peer),
             false => lane.peer_has_left(),
+        }
+    }
+
+    /// Has the layer above release what it can, if ranks have ended since the last call ([`Worker::on_ends`]). The
+    /// launcher signals those that have a ring with a rank that has ended. Returns whether messages may have been
+    /// taken.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_ends(&mut self) -> bool {
+        let events = self.job.header().events.load(Ordering::Relaxed);
+        let call = self.on_ends.filter(|_| events != self.seen_events);
+        self.seen_events = events;
+        if let Some(call) = call {
+            call(self);
+        }
+        call.is_some()
+    }
+
+    /// Spawned ranks of this host that have left and that this process has a lane to.
+    pub fn departed(&self) -> Vec<u32> {
+        let has_left = |peer: &u32| {
+            *peer != self.rank && self.endpoints[*peer].lane.is_ring() && self.peer_has_left(*peer)
+        };
+        let segment = self.job.segment();
+        let spawned = segment.node_ranks().filter(|&rank| segment.has_reusable_place(rank));
+        spawned.map(|rank| rank as u32).filter(has_left).collect()
+    }
+
+    /// Drops the lanes to ranks that have left and that no communicator of this process has, where nothing is under way
+    /// with them: their places in memory can be reused. An operation with such a rank fails from now on as it did
+    /// before.
+    pub fn release_departed(&mut self, departed: &[u32]) {
+        self.take_arrivals();
+        for &peer in departed {
+            let endpoint = &mut self.endpoints[peer];
+            let is_pending = endpoint.blocked != 0 || endpoint.lane.has_arrival();
+            if is_pending || self.requests.active().any(|request| request.peer == peer) {
+                continue;
+            }
+            self.active.retain(|&active| active != peer);
+            let endpoint = &mut self.endpoints[peer];
+            (endpoint.pending, endpoint.learnt) = (None, None);
+            self.interfaces.release(peer, &mut endpoint.lane);
+            self.note_lane_change();
         }
     }
 

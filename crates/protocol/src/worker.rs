@@ -145,6 +145,10 @@ pub struct Worker {
     pub moved_by: fn(&Worker) -> Awaited,
     /// Called with every completed detached request (buffered sends) before it is freed.
     pub on_detached: Option<fn(&Request)>,
+    /// Called in progress after ranks have ended that this process had rings with.
+    pub on_ends: Option<fn(&mut Worker)>,
+    /// Deaths and aborts of the job at the last look ([`Worker::note_ends`]).
+    pub(crate) seen_events: u32,
     /// Called where there is no memory to answer a peer, whose operation could never end.
     pub on_no_answer: Option<fn(u32)>,
     /// What other processes read first. The rank's page has its address as a number, which no leak checker follows.
@@ -229,6 +233,8 @@ impl Worker {
             moved_by: |_| Awaited::UNKNOWN,
             on_detached: None,
             on_no_answer: None,
+            on_ends: None,
+            seen_events: 0,
             shown: None,
         })
     }

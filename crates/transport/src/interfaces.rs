@@ -16,6 +16,7 @@ use crate::tcp::TcpIface;
 use crate::verbs::inline::Overrides;
 use crate::verbs::{PortCounter, open_device};
 use crate::wireup_mailbox::WireupMailbox;
+use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::FURTHER;
 use meeting::Meeting;
@@ -250,7 +251,10 @@ impl Interfaces {
             (Some((adapter, _)), tcp) if !self.without_adapter.has(peer) => {
                 let words = match tcp.as_ref().filter(|_| self.meets_by_network(peer)) {
                     Some(tcp) => PeerWords { state: Some(tcp.state_word(peer)), polls: None },
-                    None => PeerWords::on_page(self.domain.page(peer)),
+                    None => {
+                        self.domain.job.header().is_pinned.store(1, Ordering::Relaxed);
+                        PeerWords::on_page(self.domain.page(peer))
+                    }
                 };
                 adapter.make_lane(peer, words).unwrap_or(Lane::Unconnected)
             }
@@ -259,6 +263,15 @@ impl Interfaces {
             }
             // `connect` says why there is none.
             _ => Lane::Unconnected,
+        }
+    }
+
+    /// Drops the lane to a peer of this host that has left, if it is one of shared memory, with all that this process
+    /// has of that peer.
+    pub fn release(&mut self, peer: u32, lane: &mut Lane) {
+        if matches!(lane, Lane::Shm(_)) {
+            *lane = Lane::Unconnected;
+            self.shm.release(peer);
         }
     }
 

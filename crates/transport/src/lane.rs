@@ -76,6 +76,11 @@ impl Lane {
         matches!(self, Lane::Unconnected)
     }
 
+    /// Whether it leads through rings in the memory of the job.
+    pub fn is_ring(&self) -> bool {
+        matches!(self, Lane::Shm(_))
+    }
+
     /// Whether it leads from this process to itself without leaving it.
     #[inline]
     pub fn is_self(&self) -> bool {

@@ -153,6 +153,8 @@ pub enum Cause {
     Name = 3,
     /// The request makes no sense.
     Malformed = 4,
+    /// There is no room for further ranks, but some that have no communicator with others are about to end.
+    Leaving = 5,
 }
 
 /// What a caller does at a port.
@@ -496,6 +498,7 @@ impl Answer {
                     2 => Cause::Service,
                     3 => Cause::Name,
                     4 => Cause::Malformed,
+                    5 => Cause::Leaving,
                     _ => return None,
                 },
                 program: from.number()?,

@@ -2,7 +2,7 @@
 
 use super::layout::FURTHER;
 use super::memory::Segment;
-use super::page::{Phase, STATE_DEAD};
+use super::page::{Phase, STATE_AWAKE, STATE_DEAD};
 use fastpath_base::sync::Ordering;
 
 impl Segment {
@@ -12,6 +12,11 @@ impl Segment {
             return;
         }
         if let Some(page) = self.page(rank).filter(|p| p.phase() != Phase::Finalized) {
+            // It would count as a rank that wants a processor for ever.
+            let mut words = (0..=FURTHER).map(|place| page.state_of(place).load(Ordering::Relaxed));
+            if page.phase() >= Phase::Attached && words.all(|state| state == STATE_AWAKE) {
+                self.header().awake.fetch_sub(1, Ordering::Relaxed);
+            }
             page.set_left(STATE_DEAD);
         }
     }
@@ -30,16 +35,22 @@ impl Segment {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::segment::{STATE_AWAKE, STATE_FINALIZED, STATE_SLEEPING};
+    use crate::segment::{STATE_FINALIZED, STATE_SLEEPING};
 
     #[test]
     fn dead__is_who_had_not_finalized() {
         let segment = Segment::create(3, 1).unwrap();
         let state = |rank: usize| &segment.page(rank).unwrap().state;
+        segment.header().awake.store(1, Ordering::Relaxed);
+        segment.page(1).unwrap().set_phase(Phase::Initialized);
+        segment.page(2).unwrap().set_phase(Phase::Initialized);
         segment.page(0).unwrap().set_phase(Phase::Finalized);
         state(0).store(STATE_FINALIZED, Ordering::Relaxed);
         state(2).store(STATE_SLEEPING, Ordering::Relaxed);
         (0..4).for_each(|rank| segment.mark_dead(rank));
+        segment.mark_dead(1);
+        // Rank 1 was awake, rank 2 was asleep.
+        assert_eq!(segment.header().awake.load(Ordering::Relaxed), 0);
         segment.wake_all();
         let states = [0, 1, 2].map(|rank| state(rank).load(Ordering::Relaxed));
         assert_eq!(states, [STATE_FINALIZED, STATE_DEAD, STATE_DEAD]);

@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -75,6 +75,14 @@ pub struct JobHeader {
     pub adding: CacheLine<AtomicU32>,
     /// Notices that a rank of this node has printed: a bit for each [`Notice`].
     notices: CacheLine<AtomicU32>,
+    /// First places, which belong to the ranks that the node began with and are never reused. Written by the creator.
+    pub kept_places: CacheLine<AtomicU32>,
+    /// First ranks whose number is their place: all that the job began with, where it has one node. Written by the
+    /// creator.
+    pub ordered: AtomicU32,
+    /// 1 once a rank reaches another one of its node by an adapter, whose connections refer to its page for good: then
+    /// no place is reused.
+    pub is_pinned: AtomicU32,
 }
 
 /// Notices that every rank of a job may have a reason for.

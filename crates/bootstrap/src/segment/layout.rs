@@ -32,8 +32,17 @@ pub const ENTRY_BYTES: usize = 16;
 /// Bytes of the addresses that ranks of another node have in common.
 pub const CARD_BYTES: usize = 200;
 
-/// Pages that stand for all ranks of other nodes: of those that are there, and of those that are not wanted any more.
-const OTHER_PAGES: usize = 2;
+/// Pages that stand for ranks without a place in this memory: see `table::At`.
+const OTHER_PAGES: usize = 4;
+
+/// Rank numbers that a job has for `places` places of spawned ranks: places are reused, numbers are not.
+pub const fn numbers_for(places: usize) -> usize {
+    match places {
+        0 => 0,
+        1..128 => 128 * 256,
+        _ => places.saturating_mul(256),
+    }
+}
 
 /// Workers that a rank may have beside its first one (`MPI_THREAD_MULTIPLE`).
 pub const FURTHER: usize = 7;
@@ -122,7 +131,7 @@ impl Layout {
         }
     }
 
-    /// Number of pages: those of the ranks, then those that stand for ranks of other nodes.
+    /// Number of pages: those of the ranks, then those that stand for ranks without a place.
     const fn pages(self) -> usize {
         match self.job {
             0 => self.ranks,
@@ -281,7 +290,7 @@ mod tests {
         for job in [4, 100_000, MAX_JOB_RANKS] {
             let part = Layout::of_node(4, job).unwrap();
             assert_eq!((part.ranks(), part.job_ranks()), (4, job));
-            assert_eq!(part.bitmap_offset(0), part.page_offset(3) + 3 * PAGE_BYTES);
+            assert_eq!(part.bitmap_offset(0), part.page_offset(4 + OTHER_PAGES));
             assert_eq!(part.table_offset() % 64, 0);
             assert!(part.cards_offset() >= part.table_offset() + job * ENTRY_BYTES);
             assert!(part.front_bytes() >= part.cards_offset() + job * CARD_BYTES);

@@ -47,6 +47,8 @@ pub struct Segment {
     pub(super) reach: usize,
     /// Those of them whose regions are mapped: a process that locks all its memory locks no unused room.
     pub(super) mapped: AtomicUsize,
+    /// The first ranks, whose number is their place.
+    pub(super) ordered: usize,
     writable: bool,
     /// Bytes that may be backed before the system is asked again what is left.
     budget: AtomicU64,
@@ -92,7 +94,7 @@ impl Segment {
     pub(super) fn begin(
         file: OwnedFd, layout: Layout, ranks: usize, job_id: u64,
     ) -> Result<Segment, SegmentError> {
-        let segment = Segment::map(file, layout, ranks, true)?;
+        let mut segment = Segment::map(file, layout, ranks, true)?;
         // The header first: what is available is shared by as many as are present.
         segment.allocate(0, PAGE_BYTES as u64)?;
         let header = segment.header();
@@ -100,6 +102,7 @@ impl Segment {
         segment.back_front(0..ranks)?;
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
+        header.kept_places.store(ranks as u32, Ordering::Relaxed);
         if layout.has_others() {
             let all = layout.job_ranks() as u32;
             header.job_ranks.store(all, Ordering::Relaxed);
@@ -116,6 +119,7 @@ impl Segment {
         // ORDERING: none needed with other processes, they start later; the magic comes last
         // so that a half-made header is never taken for a whole one.
         header.magic.store(MAGIC, Ordering::Release);
+        segment.ordered = if layout.has_others() { 0 } else { layout.ranks() };
         Ok(segment)
     }
 
@@ -184,7 +188,9 @@ impl Segment {
         let budget = (header.budget_kib.load(Ordering::Relaxed) as u64) << 10;
         let taken = if all == 0 { &header.present } else { &header.here };
         let taken = (taken.load(Ordering::Relaxed) as usize).clamp(1, ranks);
-        let segment = Segment::map(file, layout, taken, writable)?;
+        let ordered = header.ordered.load(Ordering::Relaxed) as usize;
+        let mut segment = Segment::map(file, layout, taken, writable)?;
+        segment.ordered = if all == 0 { ranks } else { ordered.min(ranks) };
         segment.budget.store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
         Ok(segment)
     }
@@ -207,6 +213,7 @@ impl Segment {
             front,
             reach,
             mapped: AtomicUsize::new(0),
+            ordered: 0,
             writable,
             budget: AtomicU64::new(0),
         };

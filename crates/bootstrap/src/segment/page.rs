@@ -276,14 +276,6 @@ impl Deref for RankPage {
 }
 
 impl RankPage {
-    /// Makes this the page of a rank of another job: it is not written to any more.
-    pub fn stand_for_foreign(&self, host: u32, card: &[u8]) {
-        self.elsewhere.store(1, Ordering::Relaxed);
-        self.host.store(host, Ordering::Relaxed);
-        self.network.store(card);
-        self.set_left(STATE_ABSENT);
-    }
-
     /// Whether the rank waits for a message, awake, on a node with more ranks awake than processors.
     pub fn is_waiting(&self) -> bool {
         self.waits.load(Ordering::Relaxed) & 1 != 0

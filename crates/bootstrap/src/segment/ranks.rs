@@ -5,8 +5,8 @@
 use super::error::SegmentError;
 use super::file::create_file;
 use super::layout::{
-    AHEAD_BYTES, CARD_BYTES, ENTRY_BYTES, Layout, MAX_JOB_RANKS, MAX_RANKS, PAIR_AHEAD_BYTES,
-    PAIR_BYTES,
+    AHEAD_BYTES, CARD_BYTES, ENTRY_BYTES, Layout, MAX_JOB_RANKS, MAX_RANKS, PAGE_BYTES,
+    PAIR_AHEAD_BYTES, PAIR_BYTES, numbers_for,
 };
 use super::memory::Segment;
 use super::page::{RankPage, STATE_ABSENT, STATE_DEAD};
@@ -51,14 +51,12 @@ impl Segment {
         if !in_order || here.last().is_none_or(|&last| last >= ranks) {
             return Err(SegmentError::Ranks(ranks));
         }
-        if here.len() == ranks && spare.foreign == 0 {
-            return Segment::create_with_room(ranks, spare.ranks, job_id);
-        }
-        let segment = Segment::create_as_spare_fits(spare.ranks + spare.foreign, |room| {
+        let is_whole = here.len() == ranks;
+        let mut segment = Segment::create_as_spare_fits(spare.ranks + spare.foreign, |room| {
             // All or nothing.
             let [more, foreign] = [spare.ranks, spare.foreign].map(|wanted| wanted.min(room));
             let places = here.len().saturating_add(more).min(MAX_RANKS.max(here.len()));
-            let all = ranks.saturating_add(more).saturating_add(foreign);
+            let all = ranks.saturating_add(numbers_for(more)).saturating_add(foreign);
             let all = all.min(MAX_JOB_RANKS.max(ranks));
             let layout = match all == here.len() {
                 true => Layout::new(all),
@@ -73,23 +71,32 @@ impl Segment {
             for (place, &rank) in here.iter().enumerate() {
                 segment.settle(rank, place);
             }
+            if is_whole {
+                segment.ordered = ranks;
+                segment.header().ordered.store(ranks as u32, Ordering::Relaxed);
+            }
         }
         segment.header().present.store(ranks as u32, Ordering::Relaxed);
         Ok(segment)
     }
 
-    /// Makes what stands for the ranks of other nodes: pages that are not written any more.
+    /// Makes the pages that stand for ranks of other nodes. They are not written any more.
     pub(super) fn begin_others(&self) -> Result<(), SegmentError> {
-        let layout = self.layout;
-        let (first, end) = (layout.page_offset(layout.ranks()), layout.bitmap_offset(0));
-        self.ensure_backed(first as u64, (end - first) as u64)?;
         for (at, state) in [(At::Elsewhere, STATE_ABSENT), (At::Gone, STATE_DEAD)] {
-            if let Some(page) = self.page_at(at) {
-                page.elsewhere.store(1, Ordering::Relaxed);
-                page.set_left(state);
-            }
+            let page = self.begin_page(at)?;
+            page.elsewhere.store(1, Ordering::Relaxed);
+            page.set_left(state);
         }
         Ok(())
+    }
+
+    /// The page that stands for all ranks which are there, with memory behind it.
+    pub(super) fn begin_page(&self, at: At) -> Result<&RankPage, SegmentError> {
+        let none = SegmentError::Ranks(self.layout.ranks());
+        let page = self.page_at(at).ok_or(none)?;
+        let offset = std::ptr::from_ref(page).addr() - self.front.base.addr().get();
+        self.ensure_backed(offset as u64, PAGE_BYTES as u64)?;
+        Ok(page)
     }
 
     fn back_table(&self, ranks: Range<usize>) -> Result<(), SegmentError> {
@@ -98,7 +105,7 @@ impl Segment {
     }
 
     /// The entry of a rank of the job; None where there is no table, or beyond its end.
-    fn entry(&self, rank: usize) -> Option<&Entry> {
+    pub(super) fn entry(&self, rank: usize) -> Option<&Entry> {
         if !self.layout.has_others() || rank >= self.layout.job_ranks() {
             return None;
         }
@@ -108,7 +115,7 @@ impl Segment {
         Some(unsafe { self.front.base.byte_add(at).cast::<Entry>().as_ref() })
     }
 
-    fn set_place(&self, rank: usize, at: At) {
+    pub(super) fn set_place(&self, rank: usize, at: At) {
         if let Some(entry) = self.entry(rank) {
             entry.set_place(at);
         }
@@ -122,7 +129,7 @@ impl Segment {
         self.set_place(rank, At::Here(place));
     }
 
-    /// Where a rank is, in a job with others.
+    /// Where a rank is whose number may be another one than its place.
     #[cold]
     #[inline(never)]
     fn look_up(&self, rank: usize) -> At {
@@ -136,19 +143,19 @@ impl Segment {
     /// The place of a rank in this memory; None where it has none: it is on another node, or there is no such rank.
     #[inline]
     pub fn place(&self, rank: usize) -> Option<usize> {
-        if self.layout.has_others() {
-            return match self.look_up(rank) {
-                At::Here(place) => Some(place),
-                _ => None,
-            };
+        if rank < self.ordered {
+            return Some(rank);
         }
-        (rank < self.layout.ranks()).then_some(rank)
+        match self.look_up(rank) {
+            At::Here(place) => Some(place),
+            _ => None,
+        }
     }
 
     /// The rank at a place of this memory; None if the place is free.
     pub fn rank_at(&self, place: usize) -> Option<usize> {
-        if !self.layout.has_others() {
-            return (place < self.layout.ranks()).then_some(place);
+        if place < self.ordered {
+            return Some(place);
         }
         let page = self.page_at(At::Here(place))?;
         let rank = page.rank.load(Ordering::Relaxed) as usize;
@@ -206,14 +213,26 @@ impl Segment {
         added
     }
 
-    /// Makes room for further ranks. `elsewhere` returns, for a rank of another node, where it runs. The pages of the
+    /// As [`Segment::add_ranks_at`], with places that no rank has had before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_ranks<'a>(
+        &self, ranks: usize, elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
+        prepare: impl Fn(usize, &RankPage),
+    ) -> Result<usize, SegmentError> {
+        self.add_ranks_at(ranks, &[], elsewhere, prepare)
+    }
+
+    /// Makes room for further ranks: those of this node get the places `free` ([`Segment::reuse_places`]), then new
+    /// ones. `elsewhere` returns, for a rank of another node, where it runs. The pages of the
     /// other ranks get memory, and `prepare` fills each before the rank becomes visible. Returns the first. Only the
     /// launcher calls it.
     ///
     /// # Errors
     /// The segment has no room for that many, or there is no memory for their pages.
-    pub fn add_ranks<'a>(
-        &self, ranks: usize, elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
+    pub fn add_ranks_at<'a>(
+        &self, ranks: usize, free: &[usize], elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
         prepare: impl Fn(usize, &RankPage),
     ) -> Result<usize, SegmentError> {
         let (first, here) = (self.present(), self.here());
@@ -224,31 +243,31 @@ impl Segment {
             // All of them have a place here.
             false => ranks,
         };
-        if end > self.capacity() || here + new > self.layout.ranks() {
+        let fresh = new.saturating_sub(free.len());
+        if end > self.capacity() || here + fresh > self.layout.ranks() {
             return Err(SegmentError::Ranks(end));
         }
-        self.back_front(here..here + new)?;
+        self.back_front(here..here + fresh)?;
+        free.iter().try_for_each(|&place| self.back_front(place..place + 1))?;
         if self.layout.has_others() {
             self.back_table(first..end)?;
         }
-        let mut place = here;
+        let mut places = free.iter().copied().chain(here..);
         for rank in first..end {
-            match elsewhere(rank).filter(|_| self.layout.has_others()) {
-                Some(told) => {
-                    self.set_place(rank, At::Elsewhere);
-                    self.tell(rank, told)?;
-                    continue;
-                }
-                None => self.settle(rank, place),
+            if let Some(told) = elsewhere(rank).filter(|_| self.layout.has_others()) {
+                self.set_place(rank, At::Elsewhere);
+                self.tell(rank, told)?;
+                continue;
             }
+            let place = places.next().unwrap_or(self.layout.ranks());
+            self.settle(rank, place);
             if let Some(page) = self.page_at(At::Here(place)) {
                 prepare(rank, page);
             }
-            place += 1;
         }
         if self.layout.has_others() {
             // ORDERING: publishes the places; partner is the acquire load in `here`.
-            self.header().here.store(place as u32, Ordering::Release);
+            self.header().here.store((here + fresh) as u32, Ordering::Release);
         }
         // ORDERING: publishes pages and entries; partner is the acquire load in `present`.
         self.header().present.store(end as u32, Ordering::Release);
@@ -287,9 +306,14 @@ impl Segment {
         };
         let cards = &self.header().cards;
         let last = (cards.load(Ordering::Relaxed) as usize).checked_sub(1);
-        let last = last.filter(|&last| self.common(last).as_ref() == Some(&common));
-        if let Some(last) = last {
-            entry.set_card(last, port);
+        let has_it = |&card: &usize| self.common(card).as_ref() == Some(&common);
+        // Spawned ranks come to few hosts, again and again.
+        let earlier = || match rank < self.present() {
+            true => None,
+            false => (0..cards.load(Ordering::Relaxed) as usize).find(has_it),
+        };
+        if let Some(known) = last.filter(has_it).or_else(earlier) {
+            entry.set_card(known, port);
             return Ok(());
         }
         let next = cards.fetch_add(1, Ordering::Relaxed) as usize;
@@ -360,22 +384,24 @@ impl Segment {
     /// One page stands for all ranks of other nodes.
     #[inline]
     pub fn page(&self, rank: usize) -> Option<&RankPage> {
-        if self.layout.has_others() {
-            return match self.look_up(rank) {
-                At::Unknown => None,
-                at => self.page_at(at),
-            };
+        if rank < self.ordered {
+            return self.page_at(At::Here(rank));
         }
-        self.page_at(At::Here(rank))
+        match self.look_up(rank) {
+            At::Unknown => None,
+            at => self.page_at(at),
+        }
     }
 
     #[inline]
-    fn page_at(&self, at: At) -> Option<&RankPage> {
+    pub(super) fn page_at(&self, at: At) -> Option<&RankPage> {
         let ranks = self.layout.ranks();
         let index = match at {
             At::Here(place) if place < ranks => place,
             At::Elsewhere if self.layout.has_others() => ranks,
             At::Gone if self.layout.has_others() => ranks + 1,
+            At::Ended if self.layout.has_others() => ranks + 2,
+            At::Died if self.layout.has_others() => ranks + 3,
             _ => return None,
         };
         let at = self.layout.page_offset(index);

@@ -11,8 +11,12 @@ const PORT: std::ops::Range<usize> = 1..3;
 
 /// A rank of another node, in place of its place.
 const ELSEWHERE: u32 = u32::MAX;
-/// One of those that is not wanted any more.
+/// A rank of another node that is not wanted any more.
 const GONE: u32 = u32::MAX - 1;
+/// A rank that had finalized MPI when its place was taken from it.
+const ENDED: u32 = u32::MAX - 2;
+/// A rank that had died before its place was taken from it.
+const DIED: u32 = u32::MAX - 3;
 
 /// Where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,10 @@ pub enum At {
     Elsewhere,
     /// There, and it is not wanted any more.
     Gone,
+    /// Nowhere: it has finalized MPI and ended, and its place may be another rank's.
+    Ended,
+    /// Nowhere: it has died, and its place may be another rank's.
+    Died,
     /// That is not known: there is no such rank yet.
     Unknown,
 }
@@ -31,7 +39,7 @@ pub enum At {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Entry {
-    /// Its place plus 1, [`ELSEWHERE`] or [`GONE`]; 0 before it is there.
+    /// Its place plus 1, [`ELSEWHERE`], [`GONE`], [`ENDED`] or [`DIED`]; 0 before it is there.
     place: AtomicU32,
     /// Number of its host.
     host: AtomicU32,
@@ -53,9 +61,12 @@ const _: () = {
 impl Entry {
     /// Where the rank is. A value that is never written counts as unknown.
     pub fn place(&self) -> At {
-        match self.place.load(Ordering::Relaxed) {
+        // ORDERING: partner is the release store in `set_place`.
+        match self.place.load(Ordering::Acquire) {
             ELSEWHERE => At::Elsewhere,
             GONE => At::Gone,
+            ENDED => At::Ended,
+            DIED => At::Died,
             place if (1..=MAX_RANKS as u32).contains(&place) => At::Here(place as usize - 1),
             _ => At::Unknown,
         }
@@ -67,9 +78,12 @@ impl Entry {
             At::Here(place) => place as u32 + 1,
             At::Elsewhere => ELSEWHERE,
             At::Gone => GONE,
+            At::Ended => ENDED,
+            At::Died => DIED,
             At::Unknown => 0,
         };
-        self.place.store(place, Ordering::Relaxed);
+        // ORDERING: publishes the page that stands for the rank from now on; partner is the acquire load in `place`.
+        self.place.store(place, Ordering::Release);
     }
 
     /// Number of the host of a rank that is elsewhere.

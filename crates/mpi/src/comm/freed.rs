@@ -30,6 +30,11 @@ impl Freed {
         self.0.borrow_mut().retain(keep);
     }
 
+    /// Whether any of them is as asked for.
+    pub(crate) fn any(&self, is_it: impl Fn(&Comm) -> bool) -> bool {
+        self.0.borrow().iter().any(|comm| is_it(comm))
+    }
+
     /// The one that had this handle.
     pub fn find(&self, handle: usize) -> Option<Rc<Comm>> {
         let all = self.0.borrow();

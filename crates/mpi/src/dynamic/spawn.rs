@@ -4,22 +4,23 @@
 
 mod foreign;
 
-use super::ask;
 use super::soft::read_soft;
+use super::{ask, wait};
 use crate::channel::Channel;
 use crate::coll;
 use crate::coll::words::{self, Members};
 use crate::comm::Comm;
 use crate::comm::contexts::Block;
 use crate::comm_creation::inter::{self, Pact};
-use crate::comm_creation::publish;
+use crate::comm_creation::{departed, publish};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::find_info;
 use crate::meeting::{Meeting, Purpose};
 use crate::process::Process;
-use fastpath_bootstrap::control::{Answer, Program, Request};
+use fastpath_base::clock;
+use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -52,6 +53,11 @@ pub struct SpawnResult {
     pub codes: Vec<i32>,
 }
 
+/// Longest wait for processes that have disconnected to end, in nanoseconds.
+const LEAVING_NS: u64 = 2_000_000_000;
+/// Time between two requests meanwhile, in nanoseconds.
+const ASK_AGAIN_NS: u64 = 2_000_000;
+
 /// What the root has found out.
 struct Started {
     first: u32,
@@ -81,6 +87,7 @@ fn spawn_all(
         return Err(Error::new(MPI_ERR_COMM, text));
     }
     coll::compare_calls(p, comm)?;
+    departed::release(p);
     if job.launcher().is_none() {
         return foreign::spawn(p, comm, root, asked, codes);
     }
@@ -150,7 +157,7 @@ fn start(
     let of_program = list_codes(&asked, codes);
     let programs = read_programs(p, &asked)?;
     let request = Request::Spawn { root: comm.my_world_rank(), programs };
-    match ask(p, MPI_ERR_SPAWN, "start other processes", &request)? {
+    match ask_for_room(p, comm, &request)? {
         Answer::Spawned { first, counts } if counts.len() == asked.len() => {
             *codes = codes_of(&asked, &counts);
             let (ranks, codes) = (counts.iter().sum(), codes.clone());
@@ -173,6 +180,23 @@ fn start(
             Err(Error::new(MPI_ERR_SPAWN, text))
         }
         _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
+    }
+}
+
+/// Has the launcher start processes. Where there is no room before others that have disconnected have ended, as they do
+/// a moment later, this waits for them.
+fn ask_for_room(p: &Process, comm: &Comm, request: &Request) -> Result<Answer> {
+    let begun = clock::now_ns();
+    loop {
+        let asked = clock::now_ns();
+        let answer = ask(p, MPI_ERR_SPAWN, "start other processes", request)?;
+        let is_full = matches!(answer, Answer::Refused { cause: Cause::Leaving, .. });
+        if !is_full || asked - begun >= LEAVING_NS {
+            return Ok(answer);
+        }
+        let until = clock::now_ns() + ASK_AGAIN_NS;
+        wait(p, comm.handle.get(), |_| clock::now_ns() >= until)?;
+        departed::release(p);
     }
 }
 

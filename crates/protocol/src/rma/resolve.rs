@@ -186,7 +186,10 @@ impl Worker {
             if key.way == AccessPath::LoadStore && !self.map_key(key) {
                 key.way = choose_way(&self.endpoints[peer].lane, &described, false, key.refused);
             }
-            if matches!(key.way, AccessPath::Adapter | AccessPath::Messages) {
+            // A mapping counts like a ring: while this process has it, the place of its owner is not reused.
+            let holds = key.way == AccessPath::LoadStore
+                && self.job.segment().has_reusable_place(peer as usize);
+            if holds || matches!(key.way, AccessPath::Adapter | AccessPath::Messages) {
                 self.connect(peer).map_err(|_| RmaError::NoMemory)?;
             }
         }

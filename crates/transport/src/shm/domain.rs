@@ -55,13 +55,15 @@ impl Domain {
         Domain { place, further: Some(area), ..*self }
     }
 
-    /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
-    /// far as [`Domain::back_pair`] made it.
+    /// The region that carries messages from `from` to `to`; null where either has no place here. Mapped, but backed
+    /// with memory only as far as [`Domain::back_pair`] made it.
     pub fn pair(&self, from: u32, to: u32) -> *const PairRegion {
         if let Some(area) = self.further {
             let segment = self.job.segment();
             let at = segment.pair_offset(self.place as usize, from as usize, to as usize);
-            let at = at.expect("ranks of this node");
+            let Some(at) = at else {
+                return std::ptr::null();
+            };
             let skip = (at - segment.layout().further_offset()) as usize;
             // SAFETY: the area holds the regions of all pairs of ranks at all places, of which the place is one.
             return unsafe { area.byte_add(skip) }.as_ptr().cast();
@@ -124,12 +126,17 @@ impl Domain {
         self.page(rank).wake(self.place as usize);
     }
 
-    /// Sets the bit of this rank in the bitmap of those that have opened a ring to `rank`.
-    pub fn announce_ring(&self, rank: u32) {
-        let place = self.job.segment().place(self.me as usize);
-        let place = place.expect("own rank was checked when the job was attached");
-        // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
-        self.incoming_word(rank, place / 64).fetch_or(1 << (place % 64), Ordering::Release);
+    /// Sets the bit of this rank in the bitmap of those that have opened a ring to `rank`. Returns false where that
+    /// rank has ended and has no place any more.
+    pub fn announce_ring(&self, rank: u32) -> bool {
+        let (which, me) = (self.place as usize, self.me as usize);
+        self.job.segment().announce_ring(which, me, rank as usize)
+    }
+
+    /// Gives up the pair regions with a rank that has left, which nothing of this process uses any more.
+    pub fn release_pair(&self, left: u32) {
+        let (which, me) = (self.place as usize, self.me as usize);
+        self.job.segment().release_pair(which, me, left as usize);
     }
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`, each at its place.

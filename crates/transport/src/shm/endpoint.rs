@@ -115,10 +115,13 @@ impl ShmEndpoint {
         }
         let (domain, peer) = (self.domain, self.tx.peer);
         domain.back_pair(peer, 0, PAGE)?;
+        let pair = domain.pair(domain.me, peer);
+        if pair.is_null() || !domain.announce_ring(peer) {
+            return Err(SegmentError::Ranks(peer as usize + 1));
+        }
         self.tx.in_data = Box::into_raw(Box::new(DataQueue::new(ahead, 1)));
         self.tx.limit = slots_within(1);
-        self.tx.pair = domain.pair(domain.me, peer);
-        domain.announce_ring(peer);
+        self.tx.pair = pair;
         // ORDERING: release pairs with the acquire in `Iface::accept`: the bit is set.
         domain.incoming_generation(peer).fetch_add(1, Ordering::Release);
         Ok(())

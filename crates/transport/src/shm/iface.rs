@@ -29,6 +29,17 @@ impl Iface {
         generation.load(Ordering::Relaxed) != self.seen_generation
     }
 
+    /// Forgets a rank that has left: its place may be another one's, which opens a ring of its own.
+    pub fn release(&mut self, left: u32) {
+        let place = self.domain.job.segment().place(left as usize);
+        if let Some(place) = place
+            && let Some(seen) = self.seen.get_mut(place / 64)
+        {
+            *seen &= !(1 << (place % 64));
+            self.domain.release_pair(left);
+        }
+    }
+
     /// Calls `found` with the rank of each peer that has newly opened a ring to this one.
     #[cold]
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {

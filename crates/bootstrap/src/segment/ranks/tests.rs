@@ -48,10 +48,10 @@ fn ranks__of_a_node_have_places_and_others_do_not() {
 }
 
 #[test]
-fn node__that_has_all_ranks_needs_no_table() {
-    let all = Segment::create_for_node(&[0, 1, 2], 3, Spare { ranks: 2, foreign: 0 }, 7).unwrap();
-    assert_eq!(Some(all.layout()), Layout::new(5));
-    assert_eq!((all.present(), all.capacity()), (3, 5));
+fn node__that_has_all_ranks_for_good_needs_no_table() {
+    let all = Segment::create_for_node(&[0, 1, 2], 3, Spare::default(), 7).unwrap();
+    assert_eq!(Some(all.layout()), Layout::new(3));
+    assert_eq!((all.present(), all.capacity()), (3, 3));
     let told = Elsewhere { host: 3, card: &[] };
     all.tell(1, told).unwrap();
     assert_eq!((all.host(1), all.network(1)), (0, None));
@@ -97,7 +97,7 @@ fn others__that_are_given_up_are_found_dead() {
 fn ranks__are_added_here_and_elsewhere() {
     let a = Segment::create_for_node(&[1, 2], 4, Spare { ranks: 3, foreign: 0 }, 7).unwrap();
     let b = Segment::attach(again(&a), 7).unwrap();
-    assert_eq!((b.capacity(), b.layout().ranks()), (7, 5));
+    assert_eq!((b.capacity(), b.layout().ranks()), (4 + numbers_for(3), 5));
     let there = card("n3", 9);
     let elsewhere = |rank: usize| {
         let (host, card) = (8, &there[..]);
@@ -111,9 +111,10 @@ fn ranks__are_added_here_and_elsewhere() {
     assert_eq!((b.host(4), b.network(4)), (8, Some(there.clone())));
     a.back_pair(5, 1).unwrap();
     assert!(b.pair_region(5, 1).is_some());
-    assert!(a.add_ranks(2, elsewhere, name).is_err());
-    assert_eq!(a.add_ranks(1, elsewhere, name).unwrap(), 6);
-    assert_eq!(b.present(), 7);
+    assert!(a.add_ranks(numbers_for(3), elsewhere, name).is_err());
+    assert!(a.add_ranks(3, |_| None, name).is_err());
+    assert_eq!(a.add_ranks(2, |_| None, name).unwrap(), 6);
+    assert_eq!((b.present(), b.place(7)), (8, Some(4)));
 }
 
 #[test]

@@ -1,0 +1,347 @@
+#![allow(unsafe_code)]
+//! Places of spawned ranks that have ended, for ranks that are spawned later (docs/decisions/0087).
+//!
+//! Rank numbers are never reused: a number always names the same rank. Its place, that is its page, rows of bits, pair
+//! regions, arena and trace, goes to another rank once nothing can refer to it any more:
+//!
+//! - No process of the rank is left.
+//! - No living rank of the node has a pair of rings in use with it. A ring in use is a bit of the incoming bitmaps, set
+//!   by the rank that opened it. The surviving side clears the bits of both directions ([`Segment::release_pair`]) when
+//!   it has dropped its lane.
+//!
+//! **RETIRE.** The launcher changes the entry of the number first, so that the number leads to a page that stands for
+//! ranks without a place, and reads the bits after that. A rank that opens a ring sets its bit first and looks the
+//! number up after that ([`Segment::announce_ring`]). A sequentially consistent fence lies between on both sides: the
+//! launcher sees the bit, or the rank sees that the place is gone.
+
+use super::error::SegmentError;
+use super::layout::{PAGE_BYTES, PAIR_BYTES};
+use super::memory::Segment;
+use super::page::{Phase, STATE_DEAD, STATE_FINALIZED};
+use super::table::{At, Entry};
+use fastpath_base::sync::{AtomicU64, Ordering, fence};
+use fastpath_base::trace::AREA_BYTES;
+
+/// Places for spawned ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaceCounts {
+    /// Places that a rank can be given now.
+    pub free: usize,
+    /// Places of ranks that run.
+    pub running: usize,
+    /// Places of ranks that have ended, which another rank may still refer to.
+    pub held: usize,
+}
+
+impl PlaceCounts {
+    /// All places for spawned ranks.
+    pub fn all(self) -> usize {
+        self.free + self.running + self.held
+    }
+}
+
+impl Segment {
+    /// Whether the place of a rank may be another rank's once it has ended: it was spawned.
+    pub fn has_reusable_place(&self, rank: usize) -> bool {
+        rank >= self.ordered && self.place(rank).is_some_and(|place| place >= self.kept_places())
+    }
+
+    /// Whether a rank has ended and its place was taken from it.
+    pub fn has_lost_place(&self, rank: usize) -> bool {
+        let at = self.entry(rank).map(Entry::place);
+        matches!(at, Some(At::Ended | At::Died))
+    }
+
+    fn kept_places(&self) -> usize {
+        let kept = self.header().kept_places.load(Ordering::Relaxed) as usize;
+        kept.min(self.layout.ranks())
+    }
+
+    /// Whether places are reused in this job: numbers and places are counted apart, and no connection refers to a page.
+    fn reuses_places(&self) -> bool {
+        self.layout.has_others() && self.header().is_pinned.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts the places for spawned ranks. `has_ended` returns whether no process of a rank is left.
+    pub fn count_places(&self, has_ended: impl Fn(usize) -> bool) -> PlaceCounts {
+        let (ended, here) = (self.list_ended(has_ended), self.here());
+        let fresh = self.layout.ranks() - here;
+        let mut counts = PlaceCounts { free: fresh, ..PlaceCounts::default() };
+        for place in self.kept_places()..here {
+            match ended[place] {
+                false => counts.running += 1,
+                true if !self.reuses_places() || self.is_held(place, &ended) => counts.held += 1,
+                true => counts.free += 1,
+            }
+        }
+        counts
+    }
+
+    /// Takes `count` places from ranks that have ended. Returns fewer where there are not so many. Only the launcher
+    /// calls it. See [`Segment::count_places`].
+    pub fn reuse_places(&self, count: usize, has_ended: impl Fn(usize) -> bool) -> Vec<usize> {
+        if count == 0 || !self.reuses_places() {
+            return Vec::new();
+        }
+        let ended = self.list_ended(has_ended);
+        let places = self.kept_places()..self.here();
+        let taken = places.filter(|&place| ended[place] && self.retire(place, &ended));
+        taken.take(count).collect()
+    }
+
+    /// By place: whether no process of its rank is left, or no rank has the place.
+    fn list_ended(&self, has_ended: impl Fn(usize) -> bool) -> Vec<bool> {
+        let is_ended = |place: usize| self.rank_at(place).is_none_or(&has_ended);
+        (0..self.here()).map(is_ended).collect()
+    }
+
+    /// The row of bits for worker `which` of the rank at `place`.
+    fn row(&self, which: usize, place: usize) -> &[AtomicU64] {
+        let at = self.layout.worker_bitmap_offset(which, place);
+        // SAFETY: inside the mapping, and backed since a rank had the place; aligned to a cache line; atomics only.
+        unsafe {
+            let words = self.front.base.byte_add(at).cast::<AtomicU64>();
+            std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
+        }
+    }
+
+    /// Whether the workers `which` of two places have a ring in use, in either direction.
+    fn is_pair_used(&self, which: usize, one: usize, two: usize) -> bool {
+        // ORDERING: acquire pairs with the release in `release_pair`: the survivor no longer uses what it has released.
+        let has = |of: usize, bit: usize| {
+            self.row(which, of)[bit / 64].load(Ordering::Acquire) & 1 << (bit % 64) != 0
+        };
+        has(one, two) || has(two, one)
+    }
+
+    /// Whether a living rank may refer to the place of one that has ended.
+    fn is_held(&self, place: usize, ended: &[bool]) -> bool {
+        let mut living = (0..ended.len()).filter(|&other| !ended[other]);
+        living.any(|other| {
+            (0..=self.layout.further()).any(|which| self.is_pair_used(which, place, other))
+        })
+    }
+
+    /// Signals the ranks that have rings with spawned ranks that have ended: they release them in their next call.
+    pub fn signal_ends(&self, ended: &[usize]) {
+        // ORDERING: who sees a signal sees the count (`Iface::accept`).
+        self.header().events.fetch_add(1, Ordering::Release);
+        let spawned = ended.iter().filter(|&&rank| self.has_reusable_place(rank));
+        for page in spawned.flat_map(|&rank| self.holders(rank)).filter_map(|rank| self.page(rank))
+        {
+            // ORDERING: partner is the acquire in `Iface::accept`.
+            page.incoming_generation.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The ranks that may refer to a rank's place.
+    fn holders(&self, rank: usize) -> impl Iterator<Item = usize> {
+        let place = self.place(rank);
+        self.node_ranks().filter(move |&other| {
+            let both = place.zip(self.place(other)).filter(|_| other != rank);
+            let workers = 0..=self.layout.further();
+            both.is_some_and(|(one, two)| {
+                workers.into_iter().any(|which| self.is_pair_used(which, one, two))
+            })
+        })
+    }
+
+    /// Takes a place from a rank that has ended, and makes its memory as it was before any rank had it. Returns false
+    /// where a living rank refers to it, or the memory cannot be given back.
+    fn retire(&self, place: usize, ended: &[bool]) -> bool {
+        if self.is_held(place, ended) {
+            return false;
+        }
+        let Some(rank) = self.rank_at(place) else {
+            return self.clear_place(place).is_ok();
+        };
+        let (Some(entry), Some(page)) = (self.entry(rank), self.page_at(At::Here(place))) else {
+            return false;
+        };
+        let (at, state, phase) = match page.phase() {
+            Phase::Finalized => (At::Ended, STATE_FINALIZED, Phase::Finalized),
+            _ => (At::Died, STATE_DEAD, Phase::Initialized),
+        };
+        let Ok(common) = self.begin_page(at) else {
+            return false;
+        };
+        common.set_phase(phase);
+        common.set_left(state);
+        entry.set_host(page.host.load(Ordering::Relaxed));
+        entry.set_place(at);
+        // ORDERING: RETIRE.
+        fence(Ordering::SeqCst);
+        let is_free = !self.is_held(place, ended) && self.clear_place(place).is_ok();
+        if !is_free {
+            self.set_place(rank, At::Here(place));
+        }
+        is_free
+    }
+
+    fn clear_place(&self, place: usize) -> Result<(), SegmentError> {
+        let layout = self.layout;
+        for which in 0..=layout.further() {
+            for other in 0..self.here() {
+                if self.is_pair_used(which, place, other) {
+                    self.give_back_pair(which, place, other)?;
+                }
+                self.row(which, other)[place / 64]
+                    .fetch_and(!(1 << (place % 64)), Ordering::Relaxed);
+            }
+            self.row(which, place).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        self.give_back(layout.arena_offset(place), layout.arena_bytes())?;
+        self.give_back(layout.trace_offset(place), AREA_BYTES)?;
+        // Zeros again: the next rank finds it as the first one did.
+        self.give_back(layout.page_offset(place) as u64, PAGE_BYTES as u64)
+    }
+
+    /// Gives back the memory behind both directions of a pair, which lie side by side.
+    fn give_back_pair(&self, which: usize, one: usize, two: usize) -> Result<(), SegmentError> {
+        let offset = |from, to| self.layout.worker_pair_offset(which, from, to);
+        self.give_back(offset(one, two).min(offset(two, one)), 2 * PAIR_BYTES as u64)
+    }
+
+    /// Sets the bit of rank `me` in the row of worker `which` of `peer`: a ring is open. Returns false where the peer
+    /// has no place any more.
+    pub fn announce_ring(&self, which: usize, me: usize, peer: usize) -> bool {
+        let (Some(own), Some(place)) = (self.place(me), self.place(peer)) else {
+            return false;
+        };
+        let (word, bit) = (&self.row(which, place)[own / 64], 1 << (own % 64));
+        // ORDERING: release pairs with the acquire in the transport's `Iface::accept`: the region is backed.
+        word.fetch_or(bit, Ordering::Release);
+        // ORDERING: RETIRE.
+        fence(Ordering::SeqCst);
+        if self.place(peer) == Some(place) {
+            return true;
+        }
+        // A rank that has the place by now takes it for an empty ring.
+        word.fetch_and(!bit, Ordering::Relaxed);
+        false
+    }
+
+    /// This process, rank `me`, uses nothing of the pair with a rank that has left any more: gives its memory back.
+    pub fn release_pair(&self, which: usize, me: usize, left: usize) {
+        let (Some(own), Some(place)) = (self.place(me), self.place(left)) else {
+            return;
+        };
+        // Memory that stays costs nothing but itself: it is given back again with the place.
+        let is_back = self.give_back_pair(which, own, place).is_ok();
+        for (of, bit) in [(own, place), (place, own)] {
+            if is_back {
+                // ORDERING: release pairs with the acquire in `is_pair_used`.
+                self.row(which, of)[bit / 64].fetch_and(!(1 << (bit % 64)), Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::{RankPage, Spare};
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    /// A job of two ranks with room for two spawned ones.
+    fn job() -> (Segment, Segment) {
+        let spare = Spare { ranks: 2, foreign: 0 };
+        let a = Segment::create_for_node(&[0, 1], 2, spare, 7).unwrap();
+        let b = Segment::attach(a.file().unwrap().try_clone_to_owned().unwrap(), 7).unwrap();
+        (a, b)
+    }
+
+    fn nothing(_: usize, _: &RankPage) {}
+
+    fn add(segment: &Segment, ranks: usize, free: &[usize]) -> Result<usize, SegmentError> {
+        segment.add_ranks_at(ranks, free, |_| None, nothing)
+    }
+
+    #[test]
+    fn place__of_an_ended_rank_is_reused_and_its_number_is_not() {
+        let (a, b) = job();
+        let ended = RefCell::new(BTreeSet::new());
+        let has_ended = |rank: usize| ended.borrow().contains(&rank);
+        assert_eq!(add(&a, 2, &[]).unwrap(), 2);
+        assert!(add(&a, 1, &[]).is_err() && a.reuse_places(1, has_ended).is_empty());
+        a.page(2).unwrap().set_phase(Phase::Finalized);
+        a.page(2).unwrap().host.store(9, Ordering::Relaxed);
+        a.page(3).unwrap().exit_status.store(5, Ordering::Relaxed);
+        for rank in [2, 3] {
+            ended.borrow_mut().insert(rank);
+            let counts = PlaceCounts { free: rank - 1, running: 3 - rank, held: 0 };
+            assert_eq!(a.count_places(has_ended), counts);
+        }
+        let free = a.reuse_places(2, has_ended);
+        assert_eq!((&free[..], add(&a, 2, &free).unwrap()), (&[2, 3][..], 4));
+        assert_eq!((b.present(), b.here()), (6, 4));
+        assert_eq!([4, 5].map(|rank| b.place(rank)), [Some(2), Some(3)]);
+        assert_eq!(b.node_ranks().collect::<Vec<_>>(), [0, 1, 4, 5]);
+        assert_eq!(b.page(5).unwrap().exit_status.load(Ordering::Relaxed), 0);
+        // What the old numbers say of their ranks stays true.
+        let state = |rank: usize| b.page(rank).unwrap().state.load(Ordering::Relaxed);
+        assert_eq!([2, 3, 4].map(state), [STATE_FINALIZED, STATE_DEAD, 0]);
+        assert_eq!((b.host(2), b.is_elsewhere(2)), (9, false));
+        for rank in [2, 3] {
+            assert!(b.place(rank).is_none() && b.arena(rank).is_none());
+            assert!(b.pair_region(rank, 0).is_none() && b.back_pair(0, rank).is_err());
+            assert!(!b.announce_ring(0, 0, rank) && !b.has_reusable_place(rank));
+            assert!(b.has_lost_place(rank) && !b.has_lost_place(rank + 2));
+        }
+    }
+
+    #[test]
+    fn place__with_a_ring_of_a_living_rank_is_held_until_that_is_released() {
+        let (a, b) = job();
+        add(&a, 2, &[]).unwrap();
+        let has_ended = |rank: usize| rank == 2;
+        for (which, from, to) in [(0, 0, 2), (0, 2, 1), (1, 0, 2)] {
+            assert!(b.announce_ring(which, from, to));
+            let living = from.min(to).min(1);
+            assert_eq!(a.holders(2).collect::<Vec<_>>(), [living]);
+            assert_eq!(a.count_places(has_ended).held, 1);
+            assert!(a.reuse_places(1, has_ended).is_empty());
+            b.release_pair(which, living, 2);
+            assert_eq!(a.count_places(has_ended).free, 1);
+        }
+        // One that has ended too holds nothing.
+        assert!(b.announce_ring(0, 3, 2));
+        assert_eq!(a.reuse_places(1, |rank| rank >= 2), [2]);
+    }
+
+    #[test]
+    fn place__is_as_new_when_it_is_reused() {
+        let (a, b) = job();
+        let before = a.used_bytes().unwrap();
+        add(&a, 2, &[]).unwrap();
+        let new = a.used_bytes().unwrap();
+        b.back_pair(2, 3).unwrap();
+        assert!(b.announce_ring(0, 2, 3) && b.announce_ring(0, 2, 0));
+        b.back_pair(2, 0).unwrap();
+        let arena = b.arena(2).unwrap().start;
+        b.ensure_backed(arena, 1 << 20).unwrap();
+        b.release_pair(0, 0, 2);
+        let free = a.reuse_places(2, |rank| rank >= 2);
+        add(&a, 2, &free).unwrap();
+        assert!(new > before);
+        // One page more stands for all ranks that have died.
+        assert_eq!(a.used_bytes().unwrap(), new + PAGE_BYTES as u64);
+        for rank in [0, 1, 4, 5] {
+            let row = a.incoming_bitmap(rank).unwrap();
+            assert_eq!(row[0].load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn places__of_the_first_ranks_and_of_pinned_jobs_are_kept() {
+        let (a, _) = job();
+        add(&a, 1, &[]).unwrap();
+        assert_eq!(a.reuse_places(9, |_| true), [2]);
+        a.header().is_pinned.store(1, Ordering::Relaxed);
+        assert!(a.reuse_places(9, |_| true).is_empty());
+        assert_eq!(a.count_places(|_| true), PlaceCounts { free: 1, running: 0, held: 1 });
+        assert_eq!(a.count_places(|_| true).all(), 2);
+    }
+}
