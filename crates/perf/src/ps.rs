@@ -181,14 +181,16 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     };
     let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
     let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(ProcessEnd::Elsewhere));
-    let ranks: Vec<RankEntry> = members.map(rank).collect();
+    let mut ranks: Vec<RankEntry> = members.map(rank).collect();
+    let why = why.then(|| explain(job, &facts, &ranks, now_ns));
+    ranks.retain(|entry| !job.segment.has_lost_place(entry.rank));
     JobEntry {
         job: job.number,
         id: format!("{:016x}", job.segment.header().job_id.load(Ordering::Relaxed)),
         command: command_line(job.number),
         seconds: run_time(job.number),
         shared_bytes: job.segment.used_bytes().unwrap_or(0),
-        why: why.then(|| explain(job, &facts, &ranks, now_ns)),
+        why,
         ranks,
     }
 }

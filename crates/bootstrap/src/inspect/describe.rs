@@ -19,7 +19,10 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     let before = look_at_ranks(members, segment);
     let now_ns = now_ns();
     let mut text = String::new();
-    let other_host = |rank: usize| {
+    let absence = |rank: usize| {
+        if segment.has_lost_place(rank) {
+            return Some("no longer there: spawned, and ended".to_owned());
+        }
         let host = segment.other_host(rank)?;
         Some(match segment.is_foreign(rank) {
             true => format!("in another job, on {host}"),
@@ -28,15 +31,15 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     };
     let mut first = 0;
     for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
-        if let Some(host) = other_host(number) {
-            // One line for all that follow each other there.
-            if number == 0 || other_host(number - 1).as_ref() != Some(&host) {
+        if let Some(why) = absence(number) {
+            // One line for all that follow each other.
+            if number == 0 || absence(number - 1).as_ref() != Some(&why) {
                 first = number;
             }
-            if other_host(number + 1).as_ref() != Some(&host) {
+            if absence(number + 1).as_ref() != Some(&why) {
                 let _ = match number - first {
-                    0 => writeln!(text, "  rank {number} is {host}"),
-                    _ => writeln!(text, "  ranks {first} to {number} are {host}"),
+                    0 => writeln!(text, "  rank {number} is {why}"),
+                    _ => writeln!(text, "  ranks {first} to {number} are {why}"),
                 };
             }
             continue;
