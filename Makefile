@@ -68,11 +68,13 @@ install: build
 prefix: build
 	install/install.sh '$(BUILD)' build/prefix
 
-# One after the other but where ` & ` stands: most parts use all processors themselves. tests/parts prints what failed, and
-# the seconds of each part.
+# Parts that run beside each other once all is built, the longest ones first. tests/parts prints what failed, and the
+# seconds of each part.
+BESIDE = make test-programs & make vm-test & make test-suites-sample & make test-loom & make test-tcp & \
+    make test-install & make test-interchange & make test-budgets
+
 test: setup
-	@tests/parts 'make test-crates' 'make test-loom' 'make test-programs' 'make test-tcp' \
-	    'make test-install & make test-interchange' 'make test-budgets' 'make test-suites-sample' 'make vm-test'
+	@tests/parts 'make test-crates & make prefix' '$(BESIDE)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \

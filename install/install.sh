@@ -34,22 +34,27 @@ place() {
     fi
 }
 
+# `link TARGET LINK`: LINK is a symbolic link to TARGET, and stays if it is that already.
+link() {
+    [ "$(readlink "$2")" = "$1" ] || ln -sf "$1" "$2"
+}
+
 for name in mpiexec fastpath; do
     cp "$build/$name" "$new"
     place 755 "$root/bin/$name"
 done
-ln -sf mpiexec "$root/bin/mpirun"
+link mpiexec "$root/bin/mpirun"
 
 sed "s/@VERSION@/$version/" "$here/mpicc" > "$new"
 place 755 "$root/bin/mpicc"
 for name in mpicxx mpic++ mpiCC mpicc_abi mpicxx_abi mpic++_abi; do
-    ln -sf mpicc "$root/bin/$name"
+    link mpicc "$root/bin/$name"
 done
 
 cp "$build/libmpi_abi.so" "$new"
 place 755 "$root/lib/libmpi_abi.so.1"
-ln -sf libmpi_abi.so.1 "$root/lib/libmpi_abi.so"
-ln -sf libmpi_abi.so.1 "$root/lib/libmpi_abi.so.0"
+link libmpi_abi.so.1 "$root/lib/libmpi_abi.so"
+link libmpi_abi.so.1 "$root/lib/libmpi_abi.so.0"
 
 "$build/fastpath-abigen" header > "$new"
 place 644 "$root/include/mpi.h"
