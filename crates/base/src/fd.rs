@@ -2,8 +2,8 @@
 //!
 //! A program may close descriptors that it does not know and open files of its own, which get the same numbers. A kept
 //! descriptor therefore carries the device and inode of what was opened, and is yielded only after a comparison
-//! ([`Kept::get`]). It also lies at a high number: the kernel gives new files the lowest free one. The rule and what
-//! each descriptor of the library does when it is lost are in docs/decisions/0077-kept-descriptors.md.
+//! ([`CheckedHandle::get`]). It also lies at a high number: the kernel gives new files the lowest free one. The rule and
+//! what each descriptor of the library does when it is lost are in docs/decisions/0077-kept-descriptors.md.
 #![allow(unsafe_code)]
 
 use crate::refusal::read_limit;
@@ -91,7 +91,7 @@ pub fn move_high(fd: OwnedFd) -> OwnedFd {
 /// An owner of a descriptor that stays open, such as a socket, with the identity of its file. A drop closes the
 /// descriptor, if it is still the library's.
 #[derive(Debug)]
-pub struct Kept<T: AsRawFd> {
+pub struct CheckedHandle<T: AsRawFd> {
     owner: ManuallyDrop<T>,
     /// Identity of the file. `None` if the kernel gave none: then the descriptor counts as lost.
     identity: Option<FileIdentity>,
@@ -99,23 +99,23 @@ pub struct Kept<T: AsRawFd> {
 }
 
 /// A kept descriptor of any kind.
-pub type KeptFd = Kept<OwnedFd>;
+pub type CheckedFd = CheckedHandle<OwnedFd>;
 
-impl<T: AsRawFd + From<OwnedFd>> Kept<T> {
+impl<T: AsRawFd + From<OwnedFd>> CheckedHandle<T> {
     /// Keeps a descriptor, at a high number, for `purpose`: a noun that completes "uses for".
-    pub fn keep(fd: impl Into<OwnedFd>, purpose: &'static str) -> Kept<T> {
-        Kept::keep_in_place(move_high(fd.into()), purpose)
+    pub fn keep(fd: impl Into<OwnedFd>, purpose: &'static str) -> CheckedHandle<T> {
+        CheckedHandle::keep_in_place(move_high(fd.into()), purpose)
     }
 
     /// Keeps a descriptor at its number, which an environment variable names.
-    pub fn keep_in_place(fd: impl Into<OwnedFd>, purpose: &'static str) -> Kept<T> {
+    pub fn keep_in_place(fd: impl Into<OwnedFd>, purpose: &'static str) -> CheckedHandle<T> {
         let owner = T::from(fd.into());
         let identity = FileIdentity::of(owner.as_raw_fd());
-        Kept { owner: ManuallyDrop::new(owner), identity, purpose }
+        CheckedHandle { owner: ManuallyDrop::new(owner), identity, purpose }
     }
 }
 
-impl<T: AsRawFd> Kept<T> {
+impl<T: AsRawFd> CheckedHandle<T> {
     /// The owner of the descriptor, if that is still the library's. One system call.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl<T: AsRawFd> Kept<T> {
     }
 }
 
-impl Kept<OwnedFd> {
+impl CheckedHandle<OwnedFd> {
     /// Keeps a new descriptor that a system call has returned, or returns the call's error.
     ///
     /// # Errors
@@ -186,16 +186,16 @@ impl Kept<OwnedFd> {
     ///
     /// # Safety
     /// `answer` is negative or a new descriptor that nothing else owns.
-    pub unsafe fn of_call(answer: libc::c_int, purpose: &'static str) -> io::Result<KeptFd> {
+    pub unsafe fn of_call(answer: libc::c_int, purpose: &'static str) -> io::Result<CheckedFd> {
         match answer {
             // SAFETY: by this function's contract.
-            0.. => Ok(KeptFd::keep(unsafe { OwnedFd::from_raw_fd(answer) }, purpose)),
+            0.. => Ok(CheckedFd::keep(unsafe { OwnedFd::from_raw_fd(answer) }, purpose)),
             _ => Err(io::Error::last_os_error()),
         }
     }
 }
 
-impl<T: AsRawFd> Drop for Kept<T> {
+impl<T: AsRawFd> Drop for CheckedHandle<T> {
     fn drop(&mut self) {
         if self.is_ours() {
             // SAFETY: dropped here alone; its descriptor is the library's own, as seen just now.
@@ -204,17 +204,19 @@ impl<T: AsRawFd> Drop for Kept<T> {
     }
 }
 
-/// Opens a pipe that ends a thread of the library. The thread polls the first end, and [`Kept::write_byte`] on the
-/// second wakes it. Unlike an eventfd, a pipe has an inode of its own.
+/// Opens a pipe that ends a thread of the library. The thread polls the first end, and [`CheckedHandle::write_byte`] on
+/// the second wakes it. Unlike an eventfd, a pipe has an inode of its own.
 ///
 /// # Errors
 /// The process has too many open files.
-pub fn open_stop_pipe(purpose: &'static str) -> io::Result<(KeptFd, KeptFd)> {
+pub fn open_stop_pipe(purpose: &'static str) -> io::Result<(CheckedFd, CheckedFd)> {
     let mut ends = [-1; 2];
     // SAFETY: room for two descriptors.
     match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } {
         // SAFETY: both are new, and owned by nothing else.
-        0 => Ok(ends.map(|end| KeptFd::keep(unsafe { OwnedFd::from_raw_fd(end) }, purpose)).into()),
+        0 => Ok(ends
+            .map(|end| CheckedFd::keep(unsafe { OwnedFd::from_raw_fd(end) }, purpose))
+            .into()),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -226,8 +228,8 @@ mod tests {
     use std::fs::File;
     use std::os::unix::net::UnixStream;
 
-    fn open_null() -> KeptFd {
-        KeptFd::keep(File::open("/dev/null").unwrap(), "a test")
+    fn open_null() -> CheckedFd {
+        CheckedFd::keep(File::open("/dev/null").unwrap(), "a test")
     }
 
     #[test]
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn kept__closed__is_lost_and_explains_errors() {
-        let kept = KeptFd::keep(UnixStream::pair().unwrap().0, "a test");
+        let kept = CheckedFd::keep(UnixStream::pair().unwrap().0, "a test");
         let error = || io::Error::from_raw_os_error(libc::EBADF);
         assert_eq!(kept.explain(error()).raw_os_error(), Some(libc::EBADF));
         // SAFETY: closes the kept file, as a program might.
@@ -271,7 +273,7 @@ mod tests {
     #[test]
     fn kept__dropped__closes() {
         let (near, far) = UnixStream::pair().unwrap();
-        drop(KeptFd::keep(near, "a test"));
+        drop(CheckedFd::keep(near, "a test"));
         let mut byte = [0];
         assert_eq!(std::io::Read::read(&mut &far, &mut byte).unwrap(), 0);
     }

@@ -7,7 +7,7 @@ use crate::lustre::{self, Striping};
 use crate::system::{
     System, has_local_locks, is_deleted_at_server, look_at_folder, size_at_server,
 };
-use fastpath_base::fd::KeptFd;
+use fastpath_base::fd::CheckedFd;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -35,7 +35,7 @@ pub struct Opening {
 /// An open file.
 #[derive(Debug)]
 pub struct Descriptor {
-    fd: KeptFd,
+    fd: CheckedFd,
     pub(crate) system: System,
     readable: bool,
     /// Whether it may be mapped where its file system allows that.
@@ -153,7 +153,7 @@ impl Descriptor {
             }
         }
         Ok(Descriptor {
-            fd: KeptFd::keep(fd, "a file that MPI_File_open opened"),
+            fd: CheckedFd::keep(fd, "a file that MPI_File_open opened"),
             system,
             readable: how.read,
             maps: StaticBool::new(true),

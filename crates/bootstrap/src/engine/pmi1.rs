@@ -8,7 +8,7 @@ use super::{About, EngineError};
 use crate::control::Program;
 use crate::job::send_all;
 use fastpath_base::config::shorten;
-use fastpath_base::fd::Kept;
+use fastpath_base::fd::CheckedHandle;
 use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, VALUE_MOST};
 use line::{join_value, read_first, split_value};
 use socket2::SockRef;
@@ -23,7 +23,7 @@ const ENGINE: &str = "the connection to the launcher";
 /// A rank's connection.
 #[derive(Debug)]
 pub struct Pmi1 {
-    stream: Kept<File>,
+    stream: CheckedHandle<File>,
     /// What was received and is not read yet.
     ahead: Vec<u8>,
     about: About,
@@ -83,7 +83,7 @@ impl Pmi1 {
     fn new(stream: OwnedFd) -> Pmi1 {
         Pmi1 {
             // PMI_FD names it, and tells which launcher has started the process.
-            stream: Kept::keep_in_place(stream, ENGINE),
+            stream: CheckedHandle::keep_in_place(stream, ENGINE),
             ahead: Vec::new(),
             about: About { rank: 0, size: 1, job: String::new(), appnum: None, universe: None },
         }
@@ -283,7 +283,7 @@ impl Pmi1 {
     pub fn aborter(&self) -> Result<Aborter, EngineError> {
         let stream = self.stream.get().map_err(io::Error::from).and_then(File::try_clone);
         let stream = stream.map_err(|cause| EngineError::System { step: "dup", cause })?;
-        Ok(Aborter { stream: Kept::keep(stream, ENGINE) })
+        Ok(Aborter { stream: CheckedHandle::keep(stream, ENGINE) })
     }
 
     /// As [`super::Engine::finalize`].
@@ -352,7 +352,7 @@ impl Pmi1 {
 /// Ends the job by the same connection, from any thread.
 #[derive(Debug)]
 pub struct Aborter {
-    stream: Kept<File>,
+    stream: CheckedHandle<File>,
 }
 
 impl Aborter {

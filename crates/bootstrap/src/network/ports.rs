@@ -1,7 +1,7 @@
 //! The socket that a rank listens on, and which ports it may have.
 #![allow(unsafe_code)]
 
-use fastpath_base::fd::{Kept, KeptFd};
+use fastpath_base::fd::{CheckedFd, CheckedHandle};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -38,7 +38,7 @@ pub fn parse_ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
 #[derive(Debug)]
 pub struct Listener {
     /// At least one.
-    sockets: Vec<KeptFd>,
+    sockets: Vec<CheckedFd>,
     port: u16,
 }
 
@@ -119,13 +119,13 @@ impl Listener {
     }
 
     /// The sockets, at least one.
-    pub fn sockets(&self) -> &[KeptFd] {
+    pub fn sockets(&self) -> &[CheckedFd] {
         &self.sockets
     }
 
     /// The numbers of the sockets, at least one.
     pub fn fds(&self) -> Vec<RawFd> {
-        self.sockets.iter().map(Kept::number_unchecked).collect()
+        self.sockets.iter().map(CheckedHandle::number_unchecked).collect()
     }
 
     /// The port.
@@ -246,8 +246,8 @@ pub fn check_refusal(socket: &impl AsFd, error: io::Error) -> io::Error {
     }
 }
 
-fn keep(socket: OwnedFd) -> KeptFd {
-    KeptFd::keep(socket, "listening for other ranks")
+fn keep(socket: OwnedFd) -> CheckedFd {
+    CheckedFd::keep(socket, "listening for other ranks")
 }
 
 fn make_socket(address: IpAddr) -> io::Result<Socket> {

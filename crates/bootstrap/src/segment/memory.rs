@@ -8,7 +8,7 @@ use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{Layout, PAGE_BYTES};
 use super::mapping::Mapping;
 use crate::network::random::draw_random;
-use fastpath_base::fd::{KeptFd, LostFd};
+use fastpath_base::fd::{CheckedFd, LostFd};
 use fastpath_base::sync::{AtomicU64, AtomicUsize, Ordering};
 use fastpath_base::topology::available_memory;
 use std::fs::File;
@@ -39,7 +39,7 @@ fn margin(available: u64) -> u64 {
 /// The segment of one job, mapped into this process up to the end of the pair regions.
 #[derive(Debug)]
 pub struct Segment {
-    pub(super) file: KeptFd,
+    pub(super) file: CheckedFd,
     pub(super) layout: Layout,
     pub(super) front: Mapping,
     /// The first ranks, for whose pair regions there are addresses: all that there is room for, or those that are there
@@ -208,7 +208,7 @@ impl Segment {
             other => (layout.ranks(), other?),
         };
         let segment = Segment {
-            file: KeptFd::keep(file, "the job's memory"),
+            file: CheckedFd::keep(file, "the job's memory"),
             layout,
             front,
             reach,

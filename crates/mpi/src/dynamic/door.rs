@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::config::Config;
-use fastpath_base::fd::Kept;
+use fastpath_base::fd::CheckedHandle;
 use fastpath_bootstrap::network::interfaces::list_addresses;
 use fastpath_bootstrap::network::ports::{dial, keep_alive};
 use fastpath_bootstrap::network::proof::{Pass, TAG};
@@ -185,7 +185,7 @@ impl Caller {
 
 /// Where processes of other jobs come to a port, as long as it is open.
 pub struct Door {
-    listeners: Vec<Kept<TcpListener>>,
+    listeners: Vec<CheckedHandle<TcpListener>>,
     proof: Proof,
     callers: Vec<Caller>,
 }
@@ -204,7 +204,10 @@ impl Door {
         let (listener, card) = network::open(config, Reach::Network, 1)?;
         let listeners = Vec::<OwnedFd>::from(listener);
         let door = Door {
-            listeners: listeners.into_iter().map(|fd| Kept::keep(fd, "an open port")).collect(),
+            listeners: listeners
+                .into_iter()
+                .map(|fd| CheckedHandle::keep(fd, "an open port"))
+                .collect(),
             proof: Proof::new(key, number),
             callers: Vec::new(),
         };

@@ -4,7 +4,7 @@ use super::connect::Action;
 use super::greeting::{CONFIRM, HELLO, Pass, WELCOME, draw_nonce};
 use super::iface::{CALLER, Core, Counters, LISTENER};
 use super::socket::{Moved, Socket};
-use fastpath_base::fd::KeptFd;
+use fastpath_base::fd::CheckedFd;
 use fastpath_base::{clock, tell};
 use fastpath_bootstrap::network::Listener;
 use fastpath_bootstrap::segment::Notice;
@@ -37,7 +37,7 @@ struct Caller {
 /// Those connections.
 pub(super) struct Callers {
     /// Listening sockets; empty once this process accepts no connection any more.
-    listeners: &'static [KeptFd],
+    listeners: &'static [CheckedFd],
     all: BTreeMap<u64, Caller>,
     strangers: usize,
     next: u64,

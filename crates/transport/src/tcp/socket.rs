@@ -1,7 +1,7 @@
 //! The system calls: sockets, and the set of those that are watched.
 #![allow(unsafe_code)]
 
-use fastpath_base::fd::{KeptFd, LostFd};
+use fastpath_base::fd::{CheckedFd, LostFd};
 use fastpath_bootstrap::network::ports::{check_refusal, dial, keep_alive};
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ pub(super) enum Moved {
 
 /// One connection. It does not block, and closes on exec.
 #[derive(Debug)]
-pub(super) struct Socket(KeptFd);
+pub(super) struct Socket(CheckedFd);
 
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
     match answer {
@@ -58,7 +58,7 @@ impl Socket {
     fn prepare(fd: OwnedFd) -> io::Result<Socket> {
         SockRef::from(&fd).set_tcp_nodelay(true)?;
         keep_alive(&fd)?;
-        Ok(Socket(KeptFd::keep(fd, "a connection to another rank")))
+        Ok(Socket(CheckedFd::keep(fd, "a connection to another rank")))
     }
 
     /// The number, unchecked: on another file than a socket the calls of a connection fail.
@@ -200,7 +200,7 @@ pub(super) struct Event {
 
 /// Sockets that are watched.
 #[derive(Debug)]
-pub(super) struct Epoll(KeptFd);
+pub(super) struct Epoll(CheckedFd);
 
 /// Events taken at once.
 const EVENTS: usize = 64;
@@ -209,7 +209,7 @@ impl Epoll {
     pub fn new() -> io::Result<Epoll> {
         // SAFETY: plain call, which returns a new descriptor.
         let kept = unsafe {
-            KeptFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), "watching its connections")
+            CheckedFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), "watching its connections")
         };
         kept.map(Epoll)
     }
@@ -284,7 +284,7 @@ impl Epoll {
 }
 
 /// Nobody can connect to this socket any more, and who waits there is hung up on.
-pub(super) fn stop_listening(listener: &KeptFd) {
+pub(super) fn stop_listening(listener: &CheckedFd) {
     if let Ok(listener) = listener.get() {
         let _ = SockRef::from(listener).shutdown(Shutdown::Both);
     }

@@ -5,7 +5,7 @@
 //! runs for a moment at the first event after each [`Watcher::arm`].
 #![allow(unsafe_code)]
 
-use fastpath_base::fd::{KeptFd, open_stop_pipe};
+use fastpath_base::fd::{CheckedFd, open_stop_pipe};
 use fastpath_base::thread::without_signals;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -19,8 +19,8 @@ const PURPOSE: &str = "waking from a sleep when a connection has something";
 /// The thread; it ends when this is dropped.
 pub(super) struct Watcher {
     /// Two descriptors: the set of sockets, of which it tells once, and one that ends the thread.
-    gate: Arc<KeptFd>,
-    stop: KeptFd,
+    gate: Arc<CheckedFd>,
+    stop: CheckedFd,
     sockets: RawFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,7 +41,7 @@ impl Watcher {
     /// The process has too many threads or open files.
     pub fn start(sockets: BorrowedFd<'_>, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         // SAFETY: plain call, which returns a new descriptor.
-        let gate = unsafe { KeptFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), PURPOSE) };
+        let gate = unsafe { CheckedFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), PURPOSE) };
         let gate = Arc::new(gate?);
         let (ends, stop) = open_stop_pipe(PURPOSE)?;
         let (raw, sockets) = (gate.number_unchecked(), sockets.as_raw_fd());
@@ -79,7 +79,7 @@ impl Drop for Watcher {
     }
 }
 
-fn watch(gate: &KeptFd, wake: impl Fn()) {
+fn watch(gate: &CheckedFd, wake: impl Fn()) {
     loop {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: room for one event.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::queue::CompletionChannel;
-use fastpath_base::fd::{KeptFd, open_stop_pipe};
+use fastpath_base::fd::{CheckedFd, open_stop_pipe};
 use fastpath_base::thread::without_signals;
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::thread::{Builder, JoinHandle};
 
 /// The thread; it ends when this is dropped.
 pub struct Watcher {
-    stop: KeptFd,
+    stop: CheckedFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,7 +46,7 @@ impl Drop for Watcher {
     }
 }
 
-fn watch(channel: &CompletionChannel, stop: &KeptFd, wake: impl Fn()) {
+fn watch(channel: &CompletionChannel, stop: &CheckedFd, wake: impl Fn()) {
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut entries = [entry(channel.fd()), entry(stop.number_unchecked())];
     loop {

@@ -4,7 +4,7 @@ use super::card::Hello;
 use super::channel::{FrameKind, check_user, receive, send};
 use super::watch::{MEMBERS, poll_entry, poll_for};
 use crate::engine::About;
-use fastpath_base::fd::Kept;
+use fastpath_base::fd::CheckedHandle;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::CpuSet;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Member {
     /// The processors that it may use.
     pub processors: CpuSet,
     /// The connection to it.
-    pub stream: Kept<UnixStream>,
+    pub stream: CheckedHandle<UnixStream>,
 }
 
 impl Member {
@@ -121,7 +121,7 @@ pub fn greet(streams: Vec<UnixStream>, about: &About) -> Vec<Member> {
                     rank: hello.rank,
                     process: hello.process,
                     processors: hello.processors,
-                    stream: Kept::keep(stream, MEMBERS),
+                    stream: CheckedHandle::keep(stream, MEMBERS),
                 }),
                 Some(why) => refuse(&stream, &why),
             },

@@ -11,7 +11,7 @@ use crate::network::ports::keep_alive;
 use crate::network::{self, NetworkCard, Reach};
 use crate::segment::FailureKind;
 use fastpath_base::config::Config;
-use fastpath_base::fd::Kept;
+use fastpath_base::fd::CheckedHandle;
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::tell;
 use std::io::{self, Read};
@@ -43,7 +43,7 @@ pub struct Neighbour {
 /// The connections to both neighbours, as far as they are there.
 #[derive(Debug, Default)]
 pub struct Ring {
-    streams: Mutex<Vec<Arc<Kept<TcpStream>>>>,
+    streams: Mutex<Vec<Arc<CheckedHandle<TcpStream>>>>,
     left: StaticBool,
 }
 
@@ -64,7 +64,7 @@ impl Ring {
     }
 
     /// Keeps a connection, which shows the end of its peer.
-    fn keep(&self, stream: Arc<Kept<TcpStream>>) {
+    fn keep(&self, stream: Arc<CheckedHandle<TcpStream>>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         match self.has_left() {
             true => say_bye(&stream),
@@ -73,7 +73,7 @@ impl Ring {
     }
 }
 
-fn say_bye(stream: &Kept<TcpStream>) {
+fn say_bye(stream: &CheckedHandle<TcpStream>) {
     let _ = stream.get().map(|stream| super::channel::send_all(stream.as_fd(), &[BYE]));
 }
 
@@ -96,7 +96,7 @@ fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour
     let Neighbour { stream, node } = neighbour;
     let _ = keep_alive(&stream);
     // Shared, not duplicated: no descriptor may be left, and the word at the end must go all the same.
-    let stream = Arc::new(Kept::<TcpStream>::keep(stream, "watching the next host"));
+    let stream = Arc::new(CheckedHandle::<TcpStream>::keep(stream, "watching the next host"));
     ring.keep(stream.clone());
     let mut word = [0];
     let said = loop {
@@ -141,9 +141,9 @@ mod tests {
         let pair = || (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
         let ((early, mut far_early), (late, mut far_late)) = (pair(), pair());
         let ring = Ring::default();
-        ring.keep(Arc::new(Kept::keep(early, "a test")));
+        ring.keep(Arc::new(CheckedHandle::keep(early, "a test")));
         ring.leave();
-        ring.keep(Arc::new(Kept::keep(late, "a test")));
+        ring.keep(Arc::new(CheckedHandle::keep(late, "a test")));
         for far in [&mut far_early, &mut far_late] {
             let mut word = [0];
             far.read_exact(&mut word).unwrap();

@@ -5,7 +5,7 @@
 use super::watch::{poll_entry, poll_for, wait_a_second};
 use crate::job::{Job, find_engine_process};
 use crate::segment::{FailureKind, Phase};
-use fastpath_base::fd::KeptFd;
+use fastpath_base::fd::CheckedFd;
 use fastpath_base::topology;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Starter {
     process: u32,
-    descriptor: KeptFd,
+    descriptor: CheckedFd,
 }
 
 impl Starter {
@@ -23,7 +23,8 @@ impl Starter {
         // SAFETY: the call takes integers; it gives a descriptor that is closed on exec, or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
         // SAFETY: a descriptor of our own, or -1.
-        let descriptor = unsafe { KeptFd::of_call(fd, "watching the launcher's process") }.ok()?;
+        let descriptor =
+            unsafe { CheckedFd::of_call(fd, "watching the launcher's process") }.ok()?;
         // While it was opened that process may have ended, and another one got its number.
         (find_engine_process() == Some(process)).then_some(Starter { process, descriptor })
     }

@@ -17,7 +17,7 @@ use super::starter::Starter;
 use crate::engine::{Aborter, Engine, EngineError};
 use crate::job::{Job, exit_code};
 use crate::segment::{FailureKind, Phase};
-use fastpath_base::fd::{Kept, LostFd};
+use fastpath_base::fd::{CheckedHandle, LostFd};
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::thread::without_signals;
 use fastpath_base::{tell, topology};
@@ -48,13 +48,13 @@ enum Side {
     /// Members that have not said that they are done, and when that changes; the connections to other nodes.
     Leader(Arc<(Mutex<usize>, Condvar)>, Arc<Ring>),
     /// The connection to the leader, and whether this rank has said that it is done.
-    Member(Kept<UnixStream>, Arc<StaticBool>),
+    Member(CheckedHandle<UnixStream>, Arc<StaticBool>),
 }
 
 #[derive(Debug)]
 enum Watched {
-    Members(Kept<UnixListener>, Vec<Member>, Vec<Neighbour>),
-    Leader(Kept<UnixStream>),
+    Members(CheckedHandle<UnixListener>, Vec<Member>, Vec<Neighbour>),
+    Leader(CheckedHandle<UnixStream>),
     Nobody,
 }
 
@@ -78,7 +78,7 @@ impl Link {
         engine: Engine, listener: UnixListener, members: Vec<Member>, neighbours: Vec<Neighbour>,
     ) -> Result<Link, EngineError> {
         let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
-        let listener = Kept::keep(listener, "refusing strangers");
+        let listener = CheckedHandle::keep(listener, "refusing strangers");
         let watched = Watched::Members(listener, members, neighbours);
         Link::new(engine, Side::Leader(left, Arc::default()), watched)
     }
@@ -87,8 +87,8 @@ impl Link {
     pub(super) fn member(engine: Engine, stream: UnixStream) -> Result<Link, EngineError> {
         let copy = stream.try_clone();
         let copy = copy.map_err(|cause| EngineError::System { step: "dup", cause })?;
-        let side = Side::Member(Kept::keep(copy, MEMBERS), Arc::default());
-        Link::new(engine, side, Watched::Leader(Kept::keep(stream, MEMBERS)))
+        let side = Side::Member(CheckedHandle::keep(copy, MEMBERS), Arc::default());
+        Link::new(engine, side, Watched::Leader(CheckedHandle::keep(stream, MEMBERS)))
     }
 
     /// Starts the thread that sees ranks and the engine's process die. Once.
@@ -208,8 +208,8 @@ pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
 /// Sees members finish or die, until none is left, and the engine's process end.
 fn watch_members(
     job: &'static Job, aborter: &Aborter,
-    (listener, mut members): (Kept<UnixListener>, Vec<Member>), left: &(Mutex<usize>, Condvar),
-    mut starter: Option<Starter>,
+    (listener, mut members): (CheckedHandle<UnixListener>, Vec<Member>),
+    left: &(Mutex<usize>, Condvar), mut starter: Option<Starter>,
 ) {
     let mut listener = Some(listener);
     let mut pause = None;
@@ -279,7 +279,7 @@ pub fn note_lost(job: &Job, lost: LostFd) {
 
 /// Sees the leader die.
 fn watch_leader(
-    job: &'static Job, aborter: &Aborter, stream: &Kept<UnixStream>, done: &StaticBool,
+    job: &'static Job, aborter: &Aborter, stream: &CheckedHandle<UnixStream>, done: &StaticBool,
     starter: Option<Starter>,
 ) {
     let engine = starter.as_ref().map_or(poll_entry(-1, 0), Starter::entry);

@@ -20,7 +20,7 @@ pub(super) use changes::Changed;
 
 use changes::Changes;
 use children::ClosedInChild;
-use fastpath_base::fd::{Kept, KeptFd, open_stop_pipe};
+use fastpath_base::fd::{CheckedFd, CheckedHandle, open_stop_pipe};
 use fastpath_base::maps::{self, Mapping};
 use fastpath_base::sync::{AtomicBool, AtomicU64, Ordering};
 use fastpath_base::thread::without_signals;
@@ -63,10 +63,10 @@ pub(super) struct Watch {
     /// Before the descriptors that it names: fields are dropped in this order.
     _held: ClosedInChild,
     shared: Arc<Shared>,
-    maps: Kept<File>,
+    maps: CheckedHandle<File>,
     /// A child of the process has a copy of this, and no thread.
     process: libc::pid_t,
-    stop: KeptFd,
+    stop: CheckedFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,7 +78,8 @@ impl Watch {
     /// The kernel has no such thing, or does not allow it; or the process has too many threads or open files.
     pub(super) fn start(free: u64) -> io::Result<Self> {
         let kernel = Userfault::open()?;
-        let maps = Kept::keep(File::open("/proc/self/maps")?, "reading its own memory map");
+        let maps =
+            CheckedHandle::keep(File::open("/proc/self/maps")?, "reading its own memory map");
         // SAFETY: a plain integer.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let (ends, stop) = open_stop_pipe("watching registered memory")?;
@@ -216,7 +217,7 @@ impl Shared {
     }
 
     /// What the thread does: see the head of this file for what it must not.
-    fn run(&self, stop: &KeptFd) {
+    fn run(&self, stop: &CheckedFd) {
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut entries = [entry(self.kernel.fd()), entry(stop.number_unchecked())];
         loop {

@@ -3,7 +3,7 @@
 //! watched.
 #![allow(unsafe_code)]
 
-use fastpath_base::fd::{Kept, KeptFd};
+use fastpath_base::fd::{CheckedFd, CheckedHandle};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
@@ -110,7 +110,7 @@ pub(super) enum Answer {
 }
 
 /// A descriptor from which the kernel tells of changes of watched memory.
-pub(super) struct Userfault(KeptFd);
+pub(super) struct Userfault(CheckedFd);
 
 impl Userfault {
     /// # Errors
@@ -120,7 +120,7 @@ impl Userfault {
         // SAFETY: plain integers.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as RawFd;
         // SAFETY: a new descriptor without another owner, or -1.
-        let this = Userfault(unsafe { KeptFd::of_call(fd, "watching registered memory") }?);
+        let this = Userfault(unsafe { CheckedFd::of_call(fd, "watching registered memory") }?);
         let mut call =
             ApiCall { api: API, features: EVENT_UNMAP | EVENT_REMAP | EVENT_REMOVE, ioctls: 0 };
         this.call(UFFDIO_API, &mut call)?;
@@ -191,7 +191,7 @@ pub(super) fn replace(number: RawFd, other: RawFd) {
 }
 
 /// Whether all of a range lies in one mapping. False where the kernel does not say.
-pub(super) fn is_one_mapping(maps: &Kept<File>, range: &Range<usize>) -> bool {
+pub(super) fn is_one_mapping(maps: &CheckedHandle<File>, range: &Range<usize>) -> bool {
     let mut call = ProcmapCall {
         size: size_of::<ProcmapCall>() as u64,
         query_addr: range.start as u64,
