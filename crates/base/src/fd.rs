@@ -2,8 +2,8 @@
 //!
 //! A program may close descriptors that it does not know and open files of its own, which get the same numbers. A kept
 //! descriptor therefore carries the device and inode of what was opened, and is yielded only after a comparison
-//! ([`CheckedHandle::get`]). It also lies at a high number: the kernel gives new files the lowest free one. The rule and
-//! what each descriptor of the library does when it is lost are in docs/decisions/0077-kept-descriptors.md.
+//! ([`CheckedHandle::get`]). It also lies at a high number: the kernel gives new files the lowest free one. The rule,
+//! and what each descriptor of the library does when it is lost, are in docs/decisions/0077-kept-descriptors.md.
 #![allow(unsafe_code)]
 
 use crate::refusal::read_limit;
