@@ -256,15 +256,17 @@ mod tests {
         let [first, .., last] = allowed_processors()[..] else {
             return;
         };
+        // One length of chunk: few shapes, as each pair of loops is measured with all of them.
+        const BYTES: usize = 700;
         let pair = [first, last];
         let loops = Loop::all_available().len();
         for (all, expected) in [(false, loops), (true, loops * loops)] {
             let effort = Effort { all, ..SHORT };
-            let mut pipeline = Pipeline::new(pair, 1500).unwrap();
+            let mut pipeline = Pipeline::new(pair, BYTES).unwrap();
             let mut ticks = 0;
             let found = search(&mut pipeline, effort, &mut || ticks += 1).unwrap();
             assert_eq!(found.len(), expected);
-            assert_eq!(ticks, effort.count_plans(1500));
+            assert_eq!(ticks, effort.count_plans(BYTES));
         }
     }
 
