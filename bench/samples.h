@@ -18,7 +18,7 @@ static int compare_samples(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Thousandths of a nanosecond, of which 12 bits are kept: crates/perf/src/record/histogram.rs. */
+/* Thousandths of a nanosecond, of which 12 bits are kept: crates/report/src/record/histogram.rs. */
 static unsigned long bucket_of(double ns) {
     unsigned long value = (unsigned long)(ns * 1000 + 0.5);
     int dropped = 0;

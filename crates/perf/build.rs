@@ -1,12 +1,9 @@
-//! Compiles the measurement engine, and notes the commit that the toolbox is built from.
-
-#[path = "../commit.rs"]
-mod commit;
+//! Compiles the measurement engine.
 
 fn main() {
-    commit::note_version();
     let engine = ["engine.c", "clock.c", "histogram.c", "options.c", "floor.c", "wire.c"];
     let engine = engine.map(|name| format!("program/{name}"));
+    println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=program");
     cc::Build::new().files(engine).std("gnu11").opt_level(2).compile("engine");
 }

@@ -22,10 +22,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::document;
-use crate::files::read_input;
 use clocks::Explanation;
 use compare::{Comparison, compare_tables};
+use fastpath_report::document;
+use fastpath_report::files::read_input;
 use lattice::{Lattice, Rounding};
 use statistics::MEAN;
 use table::{Cell, Column, Role, Table, format_step};

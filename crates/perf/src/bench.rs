@@ -12,8 +12,6 @@ pub(crate) mod pipeline;
 pub(crate) mod startup;
 pub mod store;
 pub mod summary;
-pub mod surroundings;
-pub mod table;
 pub mod verbs;
 
 use std::path::{Path, PathBuf};
@@ -21,16 +19,17 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use fastpath_base::tell;
+use fastpath_report::catalogue::{self, Class, Group, Test};
+use fastpath_report::output::chart::Charset;
+use fastpath_report::output::table::describe_clock;
+use fastpath_report::output::{Printer, head, make_bar, print_line};
+use fastpath_report::record::{Case, Level, Missing, Mpi, Report};
 use indicatif::ProgressBar;
 
-use crate::catalogue::{self, Class, Group, Test};
 use crate::compare::peers::Peer;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
-use crate::output::chart::Charset;
-use crate::output::{Printer, head, make_bar, print_line};
 use crate::program::{Event, Job, Program, RunError, STALL, Settings};
-use crate::record::{Case, Level, Missing, Mpi, Report};
 use files::Floors;
 use options::BenchOptions;
 use pipeline::Pipelines;
@@ -167,7 +166,7 @@ impl Session {
         if clock.source.is_empty() {
             *clock = startup::observe_kernel_clock();
         }
-        let clock = format!("clock {}", table::describe_clock(clock));
+        let clock = format!("clock {}", describe_clock(clock));
         self.say(&clock);
         self.bar.set_length(jobs.iter().sum());
         self.bar.set_position(0);
@@ -243,7 +242,7 @@ impl Session {
         let (mut shown, mut stored) = (Floors::default(), Floors::default());
         let mut outcome = program.run(job, |event| {
             let lines = match event {
-                Event::Start(start) => printer.comment(&table::describe_start(start)),
+                Event::Start(start) => printer.comment(&start.describe()),
                 Event::Case(case) => {
                     let mut case = pipeline.attached(case).into_owned();
                     shown.attach(&mut case);

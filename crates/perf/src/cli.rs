@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
+use fastpath_report::html::PageOptions;
+use fastpath_report::{html, output};
 
 use crate::ablation::{self, AblationOptions};
 use crate::audit::AuditOptions;
@@ -12,16 +14,15 @@ use crate::bench::options::BenchOptions;
 use crate::compare::options::CompareOptions;
 use crate::doctor::DoctorOptions;
 use crate::explain::command::ExplainOptions;
-use crate::html::PageOptions;
 use crate::instructions::{self, InstructionOptions};
 use crate::levels;
 use crate::ps::PsOptions;
 use crate::tune::TuneOptions;
-use crate::{compare, doctor, explain, html, info, output, ps, tune};
+use crate::{compare, doctor, explain, info, ps, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
-#[command(name = "fastpath", version = env!("BUILD_VERSION"), about)]
+#[command(name = "fastpath", version = fastpath_report::surroundings::VERSION, about)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -171,17 +172,6 @@ pub fn run_info(options: &InfoOptions) -> Result<()> {
         None => info::print(&info::collect(), options.json)?,
     }
     Ok(())
-}
-
-/// Options of a command as its words make them.
-#[cfg(test)]
-pub fn parse_options<T: Args>(words: &[&str]) -> Result<T, clap::Error> {
-    #[derive(Parser)]
-    struct Line<T: Args> {
-        #[command(flatten)]
-        options: T,
-    }
-    Line::try_parse_from([&["fastpath"], words].concat()).map(|line| line.options)
 }
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ use std::path::Path;
 use clap::Args;
 use fastpath_base::config::Config;
 use fastpath_bootstrap::engine::abort_job;
+use fastpath_report::document;
 use serde::Serialize;
 
-use crate::document;
 use crate::info::transports;
 use crate::on_hosts::HostOptions;
 

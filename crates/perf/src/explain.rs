@@ -310,7 +310,7 @@ impl Waterfall {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::output::json::tests::{check_schema_file, pin_constant, validate};
+    use fastpath_report::testing::schema::{check_schema_file, pin_constant, validate};
 
     #[test]
     fn schema__is_that_of_the_types() {

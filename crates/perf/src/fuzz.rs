@@ -11,21 +11,7 @@ use crate::explain::command::{LinkOptions, What};
 use crate::explain::function::Function;
 use crate::explain::show::{Look, format_text};
 use crate::explain::{bandwidth, cliff, config_space, latency, lspci};
-use crate::output::json::format_report;
 use crate::program::parse_event;
-use crate::record::{Report, samples};
-
-#[test]
-fn fuzz__stored_results_are_read_or_refused() {
-    let text = format_report(&samples::make_report());
-    crate::mutate::run(&[text.as_bytes(), b"{\"schema\":1}"], |input| {
-        let text = String::from_utf8_lossy(input);
-        match Report::from_json(&text) {
-            Ok(report) => drop(format_report(&report)),
-            Err(error) => assert!(!error.to_string().is_empty()),
-        }
-    });
-}
 
 #[test]
 fn fuzz__lines_of_programs_are_read_or_refused() {

@@ -20,10 +20,10 @@ use fastpath_transport::setup::peers::{self, PeerClass};
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
+use fastpath_report::document::{self, Document, Table};
 use machine::Machine;
 use transports::{Facility, Transport};
 
-use crate::document::{self, Document, Table};
 use crate::library::{ask_version, find_library};
 
 /// Everything `fastpath info` knows.

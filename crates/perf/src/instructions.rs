@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use fastpath_report::record::{Breakdown, Level, Missing, Report};
 
 use crate::bench::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
 use crate::bench::store::{ResultOptions, Store};
 use crate::compare::peers::{Peer, PeerOptions};
-use crate::record::{Breakdown, Level, Missing, Report};
 use callgrind::Dump;
 use job::{Scratch, run_quietly, watch};
 use symbols::Symbols;

@@ -26,12 +26,12 @@ use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
 use fastpath_protocol::selection::report::{Class, Range};
+use fastpath_report::data::{Text, leak, table};
+use fastpath_report::record::{Case, Level, Of, TOUCHED};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::verbs::VerbsOptions;
-use crate::data::{Text, leak, table};
 use crate::program::{Program, Settings};
-use crate::record::{Case, Level, Of, TOUCHED};
 pub use board::SharedBoard;
 pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS};

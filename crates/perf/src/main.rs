@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use fastpath_base::tell;
 use fastpath_perf::cli::{Cli, Command};
-use fastpath_perf::{cli, interrupt, output};
+use fastpath_perf::{cli, interrupt};
+use fastpath_report::output;
 
 /// Of a comparison that fails; 1 says that something is worse.
 const NOT_COMPARED: u8 = 2;

@@ -7,7 +7,6 @@ mod pair;
 pub mod pipeline;
 pub mod placement;
 pub mod points;
-pub mod statistics;
 pub mod stream;
 pub mod transfer;
 

@@ -1,13 +1,13 @@
 //! One process of this program on each of several hosts: an engine starts them as `mpiexec` would do it, and they talk
 //! by it. What one puts before a fence, the others get after it.
 
-use crate::bench::surroundings::name_tool;
-use crate::output;
 use clap::Args;
 use fastpath_base::tell;
 use fastpath_bootstrap::engine::Engine;
 use fastpath_bootstrap::job::detect::{Alone, LaunchPlace};
 use fastpath_bootstrap::job::find_place;
+use fastpath_report::output;
+use fastpath_report::surroundings::name_tool;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, value_parser};
+use fastpath_report::record::{Case, Clock, Missing};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bench::options::{CaseOptions, parse_intervals, parse_timing};
-use crate::record::{Case, Clock, Missing};
 
 #[cfg(test)]
 pub use event::parse_event;

@@ -9,11 +9,6 @@ mod queues;
 mod stack;
 mod waiting;
 
-use crate::document::{self, Document};
-use crate::info::machine::page_bytes;
-use crate::on_hosts::HostOptions;
-use anyhow::{Error, Result, bail};
-use clap::Args;
 use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell::escape;
@@ -24,6 +19,12 @@ use fastpath_bootstrap::inspect::facts::{Activity, Facts, look_at_ranks};
 use fastpath_bootstrap::inspect::jobs::{RunningJob, find_jobs};
 use fastpath_bootstrap::inspect::{Member, ProcessEnd};
 use fastpath_bootstrap::segment::{Phase, WaitNote};
+use fastpath_report::document::{self, Document};
+
+use crate::info::machine::page_bytes;
+use crate::on_hosts::HostOptions;
+use anyhow::{Error, Result, bail};
+use clap::Args;
 use hosts::Hosts;
 use queues::{Traffics, look_at_traffic};
 use serde::{Deserialize, Serialize};

@@ -12,12 +12,12 @@ use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
 use fastpath_protocol::selection::tuning;
+use fastpath_report::output;
 use fastpath_transport::single_copy::Calibration;
 
 use crate::bench::floor::choose_processors;
 use crate::measure::floor::measure_lines;
 use crate::measure::pipeline::{Pipeline, Plan};
-use crate::output;
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]

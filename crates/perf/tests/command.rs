@@ -2,9 +2,6 @@
 
 #![allow(non_snake_case)]
 
-#[path = "common/schema.rs"]
-mod schema;
-
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -150,10 +147,11 @@ fn page__is_made_of_stored_results_and_names_a_file_that_is_none() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let [result, broken, page] =
         ["result.json", "broken.json", "page.html"].map(|n| folder.join(n));
-    let mut run_of = fastpath_perf::record::Run::default();
+    let mut run_of = fastpath_report::record::Run::default();
     run_of.mpi.name = "A library".into();
-    let report = fastpath_perf::record::Report::new(run_of);
-    std::fs::write(&result, fastpath_perf::output::json::format_report(&report)).expect("written");
+    let report = fastpath_report::record::Report::new(run_of);
+    std::fs::write(&result, fastpath_report::output::json::format_report(&report))
+        .expect("written");
     std::fs::write(&broken, "{\"schema\":\"other\",\"version\":1}").expect("written");
     let make = |from: &std::path::Path, to: &str| {
         run(&["page", from.to_str().expect("a path"), "-o", to], &[])
@@ -206,7 +204,8 @@ fn explain_lspci__answers_in_text_json_and_a_page() {
     assert!(output.status.success(), "{output:?}");
     let found = records(&output);
     assert_eq!(found.len(), 1);
-    schema::validate(fastpath_perf::explain::SCHEMA_TEXT, &found[0]).expect("it fits");
+    fastpath_report::testing::schema::validate(fastpath_perf::explain::SCHEMA_TEXT, &found[0])
+        .expect("it fits");
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("<svg") && page.contains("MT26428"));
 }

@@ -3,9 +3,6 @@
 
 #![allow(non_snake_case)]
 
-#[path = "common/schema.rs"]
-mod schema;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -83,7 +80,7 @@ fn stderr(output: &Output) -> String {
 
 fn assert_valid(value: &Value, schema: &str) {
     let path = format!("{}/../../docs/schema/{schema}", env!("CARGO_MANIFEST_DIR"));
-    schema::validate(&fs::read_to_string(path).unwrap(), value).unwrap();
+    fastpath_report::testing::schema::validate(&fs::read_to_string(path).unwrap(), value).unwrap();
 }
 
 #[test]

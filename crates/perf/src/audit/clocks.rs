@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::data::table;
+use fastpath_report::data::table;
 
 /// A clock of known rate.
 #[derive(Deserialize)]

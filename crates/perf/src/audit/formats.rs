@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use fastpath_report::data::table;
 use serde::Deserialize;
 
 use super::table::{Role, Unit};
-use crate::data::table;
 
 /// The tools whose version or title stands in the text, by name.
 pub const PERFTEST: &str = "perftest";

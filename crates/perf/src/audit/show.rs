@@ -1,10 +1,11 @@
 //! The findings of an audit as text.
 
+use fastpath_report::document::{Document, Table};
+use fastpath_report::output::format::behind;
+
 use super::lattice::Rounding;
 use super::units::{Base, UnitFinding};
 use super::{Audit, ClockStep, ColumnFindings, Comparison, TableFindings};
-use crate::document::{Document, Table};
-use crate::output::format::behind;
 
 /// Most rows whose worth is shown.
 const ROWS_MAX: usize = 40;

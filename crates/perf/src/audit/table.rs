@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use crate::data::Text;
+use fastpath_report::data::Text;
 
 /// One printed number.
 #[derive(Clone, Copy, Debug, PartialEq)]

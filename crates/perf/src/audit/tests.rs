@@ -3,8 +3,9 @@
 mod chance;
 mod genuine;
 
+use fastpath_report::files::read_whole;
+
 use super::*;
-use crate::files::read_whole;
 use proptest::prelude::*;
 
 /// `ib_read_lat`, ofw list, August 2009: size and t_typical.

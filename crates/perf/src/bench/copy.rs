@@ -6,18 +6,18 @@ use std::io;
 use anyhow::{Context, Result};
 use clap::Args;
 use fastpath_base::copy::engine::Loop;
+use fastpath_report::document::Table;
+use fastpath_report::output::table::describe_pair;
+use fastpath_report::statistics::Summary;
 use serde_json::json;
 
 use super::floor::{
     EMPTY, FAILED, Output, choose_processors, choose_sizes, parse_batch, parse_samples,
 };
 use super::options::parse_bytes;
-use super::table::describe_pair;
-use crate::document::Table;
 use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
 use crate::measure::pipeline::Pipeline;
 use crate::measure::pipeline::search::{BestPlan, Effort, compare, search};
-use crate::measure::statistics::Summary;
 use crate::measure::steps_of_four;
 
 /// Options of the copy loops.
@@ -263,7 +263,7 @@ fn make_pipeline() -> Table {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::cli::parse_options;
+    use fastpath_report::testing::parse_options;
 
     const TIME: Summary =
         Summary { min: 123_456.7, median: 234_567.8, p99: 99_345_678.9, samples: 1 };

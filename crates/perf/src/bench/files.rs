@@ -1,6 +1,6 @@
 //! What the system's own calls take as the floor of accesses to files: the same bytes by the same processes.
 
-use crate::record::Case;
+use fastpath_report::record::Case;
 
 /// How results call it.
 const NAME: &str = "the same bytes by pwrite or pread";
@@ -38,7 +38,7 @@ impl Floors {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::samples::make_case;
+    use fastpath_report::testing::samples::make_case;
 
     #[test]
     fn floor__of_a_file_is_what_the_system_takes_for_as_many_bytes() {

@@ -5,20 +5,20 @@ use std::io;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fastpath_base::config::parse_duration_ns;
+use fastpath_report::document::Table;
+use fastpath_report::output::table::describe_pair;
+use fastpath_report::output::{make_bar, print_line};
+use fastpath_report::statistics::{Summary, summarize};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::options::parse_bytes;
-use super::table::describe_pair;
-use crate::document::Table;
 use crate::measure::floor::{CopyFloor, measure_lines};
 use crate::measure::pipeline::search::find_best;
 use crate::measure::points::measure_points;
-use crate::measure::statistics::{Summary, summarize};
 use crate::measure::stream::measure_stream;
 use crate::measure::transfer::{CopyMethod, measure_transfer};
 use crate::measure::{observe_clock_step_ns, placement, steps_of_four};
-use crate::output::{make_bar, print_line};
 
 /// Options of the floor.
 #[derive(Args, Debug)]

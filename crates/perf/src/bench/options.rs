@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, value_parser};
 use fastpath_base::config::{parse_duration_ns, parse_size};
+use fastpath_report::catalogue::{self, Test};
+use fastpath_report::output::Style;
+use fastpath_report::output::file::is_standard;
+use fastpath_report::record::Level;
 use serde::{Deserialize, Serialize};
 
 use super::store::ResultOptions;
 use super::verbs::{Connection, VerbsOptions};
-use crate::catalogue::{self, Test};
-use crate::output::Style;
-use crate::output::file::is_standard;
 use crate::program::{Settings, list_options};
-use crate::record::Level;
 
 /// Options of the tests.
 #[derive(Args, Clone, Debug)]
@@ -397,7 +397,7 @@ impl BenchOptions {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::cli::parse_options;
+    use fastpath_report::testing::parse_options;
 
     fn parse(words: &[&str]) -> Result<BenchOptions, clap::Error> {
         parse_options(words)
@@ -413,8 +413,10 @@ mod tests {
         ] {
             assert_eq!(name_host_option(version), option);
         }
-        let options: BenchOptions =
-            crate::cli::parse_options(&["latency", "--host", "a,b", "--level", "all"]).unwrap();
+        let options: BenchOptions = fastpath_report::testing::parse_options(&[
+            "latency", "--host", "a,b", "--level", "all",
+        ])
+        .unwrap();
         assert_eq!(options.mpi.hosts, ["a", "b"]);
         assert!(options.check_buffers().unwrap_err().to_string().contains("--host"));
     }

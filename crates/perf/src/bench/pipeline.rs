@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use fastpath_report::catalogue::Test;
+use fastpath_report::document::{Document, Table};
+use fastpath_report::output::table::describe_pair;
+use fastpath_report::record::{Case, Level, Of};
+use fastpath_report::statistics::is_same_line;
+use fastpath_report::statistics::summarize;
+
 use super::options::BenchOptions;
-use super::table::describe_pair;
-use crate::catalogue::Test;
-use crate::document::{Document, Table};
 use crate::measure::floor::measure_lines;
 use crate::measure::pipeline::beside::{Beside, Best, SIZES, When, is_floor_of};
-use crate::measure::pipeline::is_same_line;
 use crate::measure::placement::allowed_processors;
-use crate::measure::statistics::summarize;
 use crate::measure::steps_of_four;
 use crate::program::Settings;
-use crate::record::{Case, Level, Of};
 
 /// Default sizes of the ping-pong whose floor is the pipeline.
 const OWN_SIZES: [u64; 6] = steps_of_four(4 << 10);
@@ -33,7 +34,7 @@ pub fn list_sizes(tests: &[&'static Test], options: &BenchOptions, ranks: u32) -
 /// The same for the settings of the program in C.
 pub fn list_sizes_of(settings: &Settings, ranks: u32) -> Vec<u64> {
     let names = settings.tests.iter();
-    let tests: Vec<_> = names.filter_map(|t| crate::catalogue::find(t)).collect();
+    let tests: Vec<_> = names.filter_map(|t| fastpath_report::catalogue::find(t)).collect();
     match ranks == 2 && !settings.no_floor {
         true => list_large(&tests, &settings.case.sizes),
         false => Vec::new(),
@@ -210,8 +211,8 @@ fn add_best(best: &Best, case: &Case, table: &mut Table) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::catalogue::find;
-    use crate::cli::parse_options;
+    use fastpath_report::catalogue::find;
+    use fastpath_report::testing::parse_options;
 
     const NONE: [u64; 0] = [];
 

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use fastpath_base::clock;
+use fastpath_report::catalogue::Test;
+use fastpath_report::record::{Case, Clock, Histogram, Timing};
+use fastpath_report::statistics::summarize;
 
-use crate::catalogue::Test;
-use crate::measure::statistics::summarize;
 use crate::measure::{observe_clock_step_ns, time_calls};
 use crate::program::RunError;
-use crate::record::{Case, Clock, Histogram, Timing};
 
 /// Jobs that are not counted, and those that are, when no number is asked for.
 pub(crate) const JOBS: [u64; 2] = [1, 10];

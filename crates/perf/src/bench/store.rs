@@ -6,10 +6,10 @@ use anyhow::Result;
 use clap::Args;
 use fastpath_base::tell;
 
-use crate::html;
-use crate::output::file::{Target, is_standard};
-use crate::output::{self, csv, json};
-use crate::record::Report;
+use fastpath_report::html;
+use fastpath_report::output::file::{Target, is_standard};
+use fastpath_report::output::{self, csv, json};
+use fastpath_report::record::Report;
 
 /// Where a result goes, besides the table.
 #[derive(Args, Clone, Debug, Default)]
@@ -83,7 +83,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::record::Run;
+    use fastpath_report::record::Run;
 
     fn open(path: &str) -> Result<Store> {
         let options = ResultOptions { json: Some(path.into()), html: None };

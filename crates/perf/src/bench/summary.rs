@@ -1,14 +1,14 @@
 //! `--summary`: the result of a ping-pong on one screen. Latency, its floor, a verdict, a chart.
 
 use anyhow::{Result, bail, ensure};
+use fastpath_report::document::wrap;
+use fastpath_report::html::svg::{size, time};
+use fastpath_report::output::chart::{COLUMNS, Charset, Curve, draw};
+use fastpath_report::output::file::is_standard;
+use fastpath_report::output::format::format_number;
+use fastpath_report::record::{Case, Of};
 
 use super::options::{BenchOptions, CaseOptions};
-use crate::explain::show::wrap;
-use crate::html::svg::{size, time};
-use crate::output::chart::{COLUMNS, Charset, Curve, draw};
-use crate::output::file::is_standard;
-use crate::output::format::format_number;
-use crate::record::{Case, Of};
 
 /// Message sizes, in bytes, where none are given.
 const SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -148,8 +148,8 @@ pub fn describe_ratio(case: &Case) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::cli::parse_options;
-    use crate::record::samples::make_case;
+    use fastpath_report::testing::parse_options;
+    use fastpath_report::testing::samples::make_case;
 
     /// A ping-pong whose rank had this share of a processor.
     fn make(bytes: u64, ns: f64, percent: f64) -> Case {

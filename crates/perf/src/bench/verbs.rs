@@ -111,8 +111,8 @@ fn parse_mtu(text: &str) -> Result<u32, String> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::cli::parse_options;
     use crate::program::list_options;
+    use fastpath_report::testing::parse_options;
 
     fn parse(words: &[&str]) -> Result<VerbsOptions, clap::Error> {
         parse_options(words)

@@ -12,13 +12,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
+use fastpath_report::record::Run;
+use fastpath_report::surroundings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::peers::Peer;
 use super::rounds::{Measured, Plan, Turn};
-use crate::bench::surroundings;
-use crate::record::Run;
 
 /// The name that every such file carries, with its version.
 const SCHEMA: &str = "fastpath.compare.kept 2";
@@ -189,7 +189,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::program::Settings;
-    use crate::record::samples::make_case;
+    use fastpath_report::testing::samples::make_case;
 
     struct Scratch(PathBuf);
 

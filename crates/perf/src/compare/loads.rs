@@ -5,11 +5,11 @@
 //! windows, halos, memory of `MPI_Alloc_mem`, odd addresses, large collectives, and the first messages after
 //! `MPI_Init`.
 
+use fastpath_report::data::table;
 use serde::Deserialize;
 
 use super::rounds::Plan;
 use crate::bench::options::CaseOptions;
-use crate::data::table;
 use crate::program::Settings;
 
 /// A test as a program would run it.
@@ -71,7 +71,7 @@ pub fn list_plans(processors: usize, settings: impl Fn(&str, bool) -> Settings) 
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::catalogue::find;
+    use fastpath_report::catalogue::find;
 
     #[test]
     fn loads__are_known_tests_and_each_plan_is_another() {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use fastpath_base::topology;
+use fastpath_report::catalogue::{self, Class, Group};
+use fastpath_report::compare::Statistic;
 
+use super::loads;
 use super::peers::PeerOptions;
 use super::rounds::Plan;
-use super::{Statistic, loads};
 use crate::bench::options::{CaseOptions, MpiOptions, RANKS_MAX, parse_bytes, parse_time};
-use crate::catalogue::{self, Class, Group};
 use crate::program::Settings;
 
 /// Options of the comparison.
@@ -171,7 +172,7 @@ impl MeasureOptions {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::cli::parse_options;
+    use fastpath_report::testing::parse_options;
 
     fn parse(words: &[&str]) -> Result<CompareOptions, clap::Error> {
         parse_options(words)

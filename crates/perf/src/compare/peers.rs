@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use fastpath_base::topology;
+use fastpath_report::record::Report;
+use fastpath_report::surroundings;
 
+use crate::bench::find_command;
 use crate::bench::options::MpiOptions;
-use crate::bench::{find_command, surroundings};
 use crate::program::{Job, STALL, Settings};
-use crate::record::Report;
 
 /// One MPI, ours or another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The rounds of a comparison: in each, this MPI and a peer run one after the other, and the order alternates, so that
 //! drift of the machine favours neither.
 
+use fastpath_report::compare::Statistic;
+use fastpath_report::compare::comparison::{Beside, NotCompared, Row};
+use fastpath_report::compare::stored::describe_key;
+use fastpath_report::record::{Case, Clock, Key, Missing, Report};
 use serde::{Deserialize, Serialize};
 
-use super::Statistic;
-use super::comparison::{Beside, NotCompared, Row};
-use super::stored::describe_key;
 use super::turns::describe_plan;
 use crate::program::{JobResult, Settings};
-use crate::record::{Case, Clock, Key, Missing, Report};
 
 /// One start of the benchmark program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -290,8 +290,8 @@ impl Rounds {
 mod tests {
     use super::*;
     use crate::program::{Progress, RunError};
-    use crate::record::Run;
-    use crate::record::samples::make_case;
+    use fastpath_report::record::Run;
+    use fastpath_report::testing::samples::make_case;
 
     fn make_rounds(peers: usize) -> Rounds {
         let reports = (0..=peers).map(|i| {

@@ -7,23 +7,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fastpath_base::tell;
+use fastpath_report::catalogue::{self, Class};
+use fastpath_report::compare::changed::ChangeReport;
+use fastpath_report::compare::comparison::{self, Comparison};
+use fastpath_report::compare::stored::{self, Rule};
+use fastpath_report::compare::{markdown, show};
+use fastpath_report::output;
+use fastpath_report::output::file::{Target, is_standard};
+use fastpath_report::record::Report;
+use fastpath_report::surroundings;
 
-use super::changed::ChangeReport;
-use super::comparison::{self, Comparison};
 use super::kept::{Identity, Kept, hash_library};
 use super::options::CompareOptions;
 use super::peers::{Peer, find_remedy};
 use super::rounds::{Measured, Plan, Rounds};
-use super::stored::{self, Rule};
 use super::turns::{Stop, Turns};
-use super::{markdown, show};
 use crate::bench::pipeline::{self, Pipelines};
-use crate::bench::{startup, surroundings};
-use crate::catalogue::{self, Class};
-use crate::output;
-use crate::output::file::{Target, is_standard};
+use crate::bench::startup;
 use crate::program::{JobResult, Program};
-use crate::record::Report;
 
 /// Exit code where something was refused or could not be compared.
 const REFUSED: u8 = 2;

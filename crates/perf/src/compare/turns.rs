@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use fastpath_base::tell;
+use fastpath_report::output::{LEFT, make_bar};
 use indicatif::ProgressBar;
 
 use super::kept::Kept;
 use super::rounds::{Measured, Plan, Rounds, Turn};
-use crate::output::{LEFT, make_bar};
 
 /// Why the turns are not complete.
 #[derive(Debug)]

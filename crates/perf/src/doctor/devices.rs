@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use fastpath_report::files::{list_names, list_numbers, read_text};
 use serde::Serialize;
 
 use crate::explain::advice::links;
 use crate::explain::sysfs;
-use crate::files::{list_names, list_numbers, read_text};
 
 /// An RDMA device.
 #[derive(Debug, Serialize, PartialEq)]

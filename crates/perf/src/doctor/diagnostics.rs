@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use fastpath_base::config::shorten;
 use fastpath_pcie::link::{Generation, Lanes, Link};
+use fastpath_report::data::{Values, fill, table, values};
 use fastpath_transport::verbs::split_port;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,6 @@ use super::Facts;
 use super::devices::{Device, Interface, Pcie, Port, Slot, Undriven, Uverbs};
 use super::library::{Driver, Libraries};
 use super::limits::Limits;
-use crate::data::{Values, fill, table, values};
 
 /// Something to know.
 #[derive(Debug, Serialize, PartialEq)]

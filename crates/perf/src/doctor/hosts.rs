@@ -12,10 +12,10 @@ mod verdict;
 use std::io;
 use std::net::IpAddr;
 
+use fastpath_report::document;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostics::{Severity, Trouble};
-use crate::document;
 use crate::on_hosts::HostOptions;
 
 /// An address of a host.

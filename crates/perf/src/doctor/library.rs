@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fastpath_report::files::{list_names, read_text};
 use fastpath_transport::verbs::{DeviceContext, Library, list_devices};
 use serde::Serialize;
 
 use super::devices::Device;
-use crate::files::{list_names, read_text};
 
 /// The verbs library as this process has it.
 #[derive(Debug, Default, Serialize)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::files;
+use fastpath_report::files;
 
 /// Limits that RDMA meets.
 #[derive(Debug, Serialize, PartialEq)]

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use fastpath_report::document::Document;
+
 use super::Examination;
 use super::devices::{Device, Interface, Pcie, Port};
 use super::diagnostics::{Severity, Trouble};
 use super::engines::{Engine, Network};
 use super::library::Libraries;
 use super::limits::Limits;
-use crate::document::Document;
 
 /// The whole examination; what is wrong stands last, where one looks.
 pub(super) fn describe(examination: &Examination) -> Document {

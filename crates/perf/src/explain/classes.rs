@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::data::table;
+use fastpath_report::data::table;
 
 #[derive(Deserialize)]
 struct Classes {

@@ -262,7 +262,7 @@ fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
 mod tests {
     use super::super::FindingKind;
     use super::*;
-    use crate::cli::parse_options;
+    use fastpath_report::testing::parse_options;
 
     fn explain_line(line: &str) -> Result<Explanation, String> {
         let words: Vec<&str> = line.split_whitespace().collect();

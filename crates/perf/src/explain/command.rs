@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{Arg, Args, Subcommand};
 use fastpath_pcie::{Bytes, Link, StatedRate};
+use fastpath_report::files::read_input;
+use fastpath_report::output;
+use fastpath_report::output::file::Target;
+use fastpath_report::output::json::to_json;
 
 use super::advice::{self, Subject};
 use super::bandwidth::{self, BandwidthOptions};
@@ -17,10 +21,6 @@ use super::probe::{self, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
 use super::sysfs;
 use super::{Explanation, page};
-use crate::files::read_input;
-use crate::output;
-use crate::output::file::Target;
-use crate::output::json::to_json;
 
 /// Most bytes of a text that are read.
 const TEXT_MAX: u64 = 64 << 20;
@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn text__of_more_than_64_mib_is_refused_and_none_is_cut() {
-        let read = |len| crate::files::read_whole(std::io::repeat(b'x').take(len), TEXT_MAX);
+        let read =
+            |len| fastpath_report::files::read_whole(std::io::repeat(b'x').take(len), TEXT_MAX);
         let whole = read(TEXT_MAX).unwrap();
         assert_eq!(whole.len() as u64, TEXT_MAX);
         for len in [TEXT_MAX + 1, TEXT_MAX + 4096] {

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use fastpath_report::data::{Values, fill, table};
 use serde::Deserialize;
 
 use super::{Experiment, Finding, FindingKind, PossibleResult};
-use crate::data::{Values, fill, table};
 
 #[derive(Deserialize)]
 struct Saying {
@@ -71,14 +71,17 @@ macro_rules! said {
         $crate::explain::findings::finding(
             stringify!($subject),
             $name,
-            $crate::data::values!($($($values)*)?),
+            fastpath_report::data::values!($($($values)*)?),
         )
     };
 }
 /// The same for an experiment.
 macro_rules! to_try {
     ($name:expr $(, $($values:tt)*)?) => {
-        $crate::explain::findings::experiment($name, $crate::data::values!($($($values)*)?))
+        $crate::explain::findings::experiment(
+            $name,
+            fastpath_report::data::values!($($($values)*)?),
+        )
     };
 }
 pub(crate) use {said, to_try};

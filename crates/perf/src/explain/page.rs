@@ -1,11 +1,11 @@
 //! An explanation as a page.
 
+use fastpath_report::document::Table;
+use fastpath_report::document::html::{page, text};
+use fastpath_report::html::svg::{at, shorten, three_digits};
 use maud::{Markup, html};
 
 use super::{Explanation, Finding, FindingKind, StepKind, Waterfall, WaterfallStep};
-use crate::document::Table;
-use crate::document::html::{page, text};
-use crate::html::svg::{at, shorten, three_digits};
 
 /// Width of a drawing, and of a row: a line of text and a bar below it.
 const WIDE: f64 = 380.0;
@@ -167,7 +167,7 @@ fn tabulate(waterfall: &Waterfall) -> Table {
 mod tests {
     use super::super::samples::make_explanation;
     use super::*;
-    use crate::html::tests::{check_ids, check_labels, check_loads_nothing, parse};
+    use fastpath_report::testing::pages::{check_ids, check_labels, check_loads_nothing, parse};
 
     #[test]
     fn page__is_well_formed_and_has_a_drawing_for_each_waterfall() {

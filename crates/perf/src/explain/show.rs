@@ -2,8 +2,11 @@
 
 use std::io::IsTerminal;
 
+use fastpath_report::document::wrap;
+use fastpath_report::lists::unique;
+use fastpath_report::output::chart::has_utf8_locale;
+
 use super::{Explanation, FindingKind, Input, StepKind, Waterfall, WaterfallStep};
-use crate::lists::unique;
 
 /// Columns where nothing says how many there are.
 const COLUMNS: usize = 80;
@@ -53,16 +56,6 @@ impl Look {
             text.to_owned()
         }
     }
-}
-
-/// Whether the locale of these variables encodes text as UTF-8.
-pub fn has_utf8_locale(variable: impl Fn(&str) -> String) -> bool {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(variable);
-    let locale = locale.iter().find(|value| !value.is_empty());
-    locale.is_some_and(|locale| {
-        let lower = locale.to_lowercase();
-        lower.contains("utf-8") || lower.contains("utf8")
-    })
 }
 
 const BOLD: &str = "1";
@@ -286,32 +279,6 @@ fn draw_signs(low: usize, high: usize, change: bool) -> (usize, String) {
     (start, if change { "-" } else { "#" }.repeat(count))
 }
 
-/// Text in lines of at most `columns`, the first behind `first` spaces, the others behind `indent`; each with its end.
-pub fn wrap(text: &str, columns: usize, first: usize, indent: usize) -> String {
-    let columns = columns.max(indent + 20);
-    let mut out = " ".repeat(first);
-    let mut used = first;
-    let mut is_start = true;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if !is_start && used + 1 + length > columns {
-            out.push('\n');
-            out += &" ".repeat(indent);
-            used = indent;
-            is_start = true;
-        }
-        if !is_start {
-            out.push(' ');
-            used += 1;
-        }
-        out += word;
-        used += length;
-        is_start = false;
-    }
-    out.push('\n');
-    out
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -426,14 +393,5 @@ mod tests {
                 assert!(!format_waterfall(&waterfall, look).is_empty());
             }
         }
-    }
-
-    #[test]
-    fn wrap__breaks_between_words_and_keeps_long_ones() {
-        assert_eq!(wrap("one two three", 24, 0, 4), "one two three\n");
-        let text = wrap("one two three four five six seven", 24, 2, 4);
-        assert_eq!(text, "  one two three four\n    five six seven\n");
-        let long = "x".repeat(50);
-        assert_eq!(wrap(&long, 24, 0, 4), format!("{long}\n"));
     }
 }

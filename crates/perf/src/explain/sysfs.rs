@@ -8,12 +8,12 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use fastpath_report::files::{self, read_text};
 
 use super::advice::Subject;
 use super::classes::{class_name, virtio_name};
 use super::config_space;
 use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};
-use crate::files::{self, read_text};
 
 /// Classes whose devices have a `device` that leads to the PCI function.
 const CLASSES: [&str; 4] = ["infiniband", "net", "nvme", "drm"];

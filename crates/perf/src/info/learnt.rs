@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, ensure};
+use fastpath_report::record::Level;
 
 use crate::bench::options::{CaseOptions, MpiOptions};
 use crate::compare::peers::Peer;
 use crate::levels::{LevelPlan, SharedBoard};
 use crate::program::{Job, Learnt, Settings};
-use crate::record::Level;
 
 /// A size of each octave up to 4 MiB, each for [`SECONDS`].
 const SIZES: std::ops::RangeInclusive<u32> = 12..=22;

@@ -8,8 +8,8 @@ use fastpath_base::clock;
 use fastpath_base::topology::{self, Core, CpuSet};
 use serde::Serialize;
 
-use crate::bench::surroundings::find_field;
-use crate::files::read_text;
+use fastpath_report::files::read_text;
+use fastpath_report::surroundings::{Cache, find_field, list_caches};
 
 /// Processors, caches, memory, limits.
 #[derive(Debug, Serialize)]
@@ -34,15 +34,6 @@ struct CoreLine {
     node: usize,
     package: usize,
     threads: Vec<usize>,
-}
-
-/// One level of cache of the first processor.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Cache {
-    pub level: u32,
-    pub kind: String,
-    pub size: String,
-    shared_by: String,
 }
 
 /// Reads it all from the kernel.
@@ -105,21 +96,6 @@ impl Machine {
     }
 }
 
-pub fn list_caches(processor: usize) -> Vec<Cache> {
-    let folder = format!("/sys/devices/system/cpu/cpu{processor}/cache");
-    let read = |index: usize, file: &str| read_text(format!("{folder}/index{index}/{file}"));
-    (0..8)
-        .map_while(|index| {
-            Some(Cache {
-                level: read(index, "level")?.parse().ok()?,
-                kind: read(index, "type")?.to_lowercase(),
-                size: read(index, "size")?,
-                shared_by: read(index, "shared_cpu_list")?,
-            })
-        })
-        .collect()
-}
-
 /// Bytes of a page of memory.
 pub fn page_bytes() -> usize {
     // SAFETY: asks for a constant of the system; touches no memory of ours.
@@ -131,14 +107,6 @@ pub fn page_bytes() -> usize {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn model__is_the_first_named() {
-        let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
-        let found = find_field(text, "model name");
-        assert_eq!(found, Some("Some CPU @ 2 GHz"));
-        assert_eq!(find_field("Features: fp", "model name"), None);
-    }
 
     #[test]
     fn machine__has_at_least_one_core_and_some_memory() {

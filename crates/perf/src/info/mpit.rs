@@ -1,7 +1,8 @@
 //! `fastpath info --mpit`: what the installed library's tool interface lists (MPI 5.0, chapter 15).
 #![allow(unsafe_code)]
 
-use crate::document::{self, Document, Table};
+use fastpath_report::document::{self, Document, Table};
+
 use crate::library::{find, find_library, open_library};
 use anyhow::Result;
 use libloading::os::unix::Library;

@@ -1,8 +1,9 @@
 //! What threads of a program may do, and what its calls pay for them.
 
-use super::transports::Facility;
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::FURTHER;
+
+use super::transports::Facility;
 
 /// The levels, and how the lock of the highest works on this machine.
 pub fn list_threads() -> Vec<Facility> {

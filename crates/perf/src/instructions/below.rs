@@ -2,6 +2,7 @@
 //! distinguished from those that only measure by their source files.
 
 use anyhow::{Context, Result, bail};
+use fastpath_report::record::{Breakdown, Level, Missing};
 
 use super::callgrind::Dump;
 use super::job::{Scratch, watch};
@@ -11,7 +12,6 @@ use crate::bench::options::{CaseOptions, PathOptions, TransportName};
 use crate::bench::verbs::VerbsOptions;
 use crate::levels::{LevelPlan, RECEIVES, SENDS, SharedBoard};
 use crate::program::Settings;
-use crate::record::{Breakdown, Level, Missing};
 
 /// What is counted at these levels between ranks that share memory, besides the messages.
 const WAYS: [&str; 6] = [

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Error, Result, bail, ensure};
 
-use crate::output::print_line;
-use crate::record::Breakdown;
+use fastpath_report::output::print_line;
+use fastpath_report::record::Breakdown;
 
 /// The payload for which limits stand.
 const BYTES: u64 = 8;

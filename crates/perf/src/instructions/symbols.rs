@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::record::Part;
+use fastpath_report::record::Part;
 
 use super::callgrind::Dump;
 

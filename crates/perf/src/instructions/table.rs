@@ -1,9 +1,10 @@
 //! The counts as tables for people.
 
+use fastpath_report::document::{Document, Table};
+use fastpath_report::record::{Breakdown, Report};
+
 use super::{CALLS, SIDE_MESSAGES};
-use crate::document::{Document, Table};
 use crate::levels::{RECEIVES, SENDS};
-use crate::record::{Breakdown, Report};
 
 /// Levels from the program down.
 const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other"];
@@ -93,7 +94,7 @@ fn list_functions(b: &Breakdown, functions: usize) -> Table {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::Level;
+    use fastpath_report::record::Level;
 
     fn count(operation: &str, level: Level, bytes: u64, total: f64) -> Breakdown {
         Breakdown {

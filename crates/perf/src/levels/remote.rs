@@ -8,8 +8,9 @@ mod protocol;
 mod seen;
 mod transport;
 
+use fastpath_report::record::{Case, Of};
+
 use super::{LevelTest, engine, fill_pattern, has_pattern};
-use crate::record::{Case, Of};
 use atomics::Atomic;
 use transport::make_slice;
 

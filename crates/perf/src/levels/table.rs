@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::document::{Document, Table};
-use crate::lists::unique;
-use crate::record::{Case, Level, Report};
+use fastpath_report::document::{Document, Table};
+use fastpath_report::lists::unique;
+use fastpath_report::record::{Case, Level, Report};
 
 /// From the lowest up.
 const LEVELS: [Level; 4] = [Level::Verbs, Level::Transport, Level::Protocol, Level::Mpi];
@@ -97,8 +97,8 @@ fn tabulate(levels: &[Level], rows: &BTreeMap<u64, BTreeMap<Level, (f64, &Case)>
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::Run;
-    use crate::record::samples::make_case;
+    use fastpath_report::record::Run;
+    use fastpath_report::testing::samples::make_case;
 
     fn columns(levels: &[(Level, f64)]) -> Vec<String> {
         let mut report = Report::new(Run::default());

@@ -4,11 +4,12 @@
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
+use fastpath_report::catalogue;
+use fastpath_report::record::{Case, Missing};
+
 use super::*;
 use crate::bench::options::CaseOptions;
-use crate::catalogue;
 use crate::program::{Event, parse_event};
-use crate::record::{Case, Missing};
 
 fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Missing>) {
     run_as(level, tests, sizes, false)

@@ -11,11 +11,11 @@ use std::io;
 
 use fastpath_base::config::Config;
 use fastpath_bootstrap::Job;
+use fastpath_report::record::Case;
 
 use super::board::SharedBoard;
 use super::{LevelPlan, LevelTest, alternate, engine, fill_pattern, has_pattern, visit_sizes};
 use crate::bench::verbs::{Connection, VerbsOptions};
-use crate::record::Case;
 use bare::{Bare, Pace};
 use wire::{DEPTHS, Wire};
 

@@ -6,8 +6,8 @@ use std::io;
 use std::thread;
 
 use fastpath_base::copy::engine::Loop;
+use fastpath_report::statistics::{Summary, summarize};
 
-use super::statistics::{Summary, summarize};
 use super::{calibrate_calls, placement, time_calls};
 
 /// Where source and target begin in their pages, in bytes.

@@ -18,6 +18,7 @@ use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::open_nameless;
+use fastpath_report::statistics::is_same_line;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::floor::Lines;
@@ -288,15 +289,6 @@ impl Taken {
     }
 }
 
-/// Lines that differ by less than this factor are of one state of the machine. Between threads of
-/// a core, cores of a cache, and caches it is 2 and more.
-const SAME_LINE: f64 = 1.5;
-
-/// Whether two times of a line are of one state of the machine.
-pub fn is_same_line(one: f64, two: f64) -> bool {
-    one < two * SAME_LINE && two < one * SAME_LINE
-}
-
 /// Round trips of a line that are timed together, and how often.
 const LINE_TRIPS: u64 = 24;
 const LINE_MEANS: usize = 3;
@@ -345,12 +337,6 @@ mod tests {
             assert!(taken.times.len() == 3 && taken.times.iter().all(|&s| s > 0.0));
             assert!(taken.lines.iter().all(|&l| l > 0.0 && l.is_finite()));
         }
-    }
-
-    #[test]
-    fn lines__are_of_one_state_where_they_differ_by_little() {
-        assert!(is_same_line(60.0, 70.0) && is_same_line(70.0, 60.0));
-        assert!(!is_same_line(60.0, 110.0) && !is_same_line(110.0, 60.0));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What the program prints: one JSON object a line, read with suspicion.
 
 use anyhow::{Result, anyhow};
+use fastpath_report::output::table::{count_ranks, describe_clock, describe_pair};
+use fastpath_report::record::{Case, Clock, Missing};
 use serde::{Deserialize, Serialize};
 
 use super::selection::{Learnt, Selection};
-use crate::record::{Case, Clock, Missing};
 
 /// The version of these lines.
 pub const VERSION: u32 = 1;
@@ -59,6 +60,27 @@ pub struct Start {
     pub adapter: Vec<String>,
 }
 
+impl Start {
+    /// Who is measured, by which clock, for people.
+    pub fn describe(&self) -> String {
+        let ranks = self.ranks;
+        let on = match self.processors.as_slice() {
+            &[first, last] if ranks > 1 => {
+                format!(", the first and the last on {}", describe_pair(first, last))
+            }
+            _ => String::new(),
+        };
+        let adapter: String = self.adapter.iter().map(|l| format!("\n{l}")).collect();
+        format!(
+            "{}; {}{on}\nclock {}; timing each operation would add {:.1} ns to it{adapter}",
+            self.library,
+            count_ranks(ranks),
+            describe_clock(&self.clock),
+            self.overhead_ns_each
+        )
+    }
+}
+
 /// A case begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -102,7 +124,7 @@ pub fn parse_event(line: &str) -> Result<Event> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::Of;
+    use fastpath_report::record::Of;
 
     const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"timing":{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4},"checked":null,"processors":[0,1],"samples":{"count":3,"min":100,"mean":200,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]]},"floor_of":"memory copy","floor":{"count":1,"min":5,"mean":5,"max":5,"buckets":[[5000,1]]}}"#;
 

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::{self, Group};
-use crate::record::{Case, Level};
+use fastpath_report::catalogue::{self, Group};
+use fastpath_report::record::{Case, Level};
 
 /// By which a job of our library is asked to say it; others do not know it.
 pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "selection");
@@ -95,10 +95,10 @@ impl Learnt {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::samples::make_case;
     use fastpath_base::config::Config;
     use fastpath_protocol::selection::Selection as Selected;
     use fastpath_protocol::selection::report::Report;
+    use fastpath_report::testing::samples::make_case;
     use fastpath_transport::PeerClass;
 
     /// What a job with the default settings prints.

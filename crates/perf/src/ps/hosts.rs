@@ -1,8 +1,9 @@
 //! The jobs of several hosts, put together: each host lists its own, and the waits are followed over all of them.
 
+use fastpath_report::document::Document;
+
 use super::waiting::{Waits, find_cause, name_ranks};
 use super::{JobEntry, Listing, RankEntry, find_place};
-use crate::document::Document;
 use crate::on_hosts::Group;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,6 @@
 //! Rings lie in the job's memory. What the rank's workers have counted, and their requests, is read out of its process,
 //! which goes on meanwhile.
 
-use super::memory::read_memory;
-use super::size;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect::facts::Facts;
 use fastpath_bootstrap::inspect::jobs::RunningJob;
@@ -12,6 +10,9 @@ use fastpath_bootstrap::segment::{FURTHER, Phase, Segment};
 use fastpath_protocol::snapshot::{Snapshot, look};
 use fastpath_protocol::worker::Traffic;
 use fastpath_transport::shm::outside::{RingSeen, SEEN_BYTES, see_ring};
+
+use super::memory::read_memory;
+use super::size;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -20,6 +20,7 @@ use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_pcie::crossover::{Crossover, choose};
 use fastpath_pcie::profile::{adapter, host};
 use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
+use fastpath_report::document;
 use fastpath_transport::setup::inline as stored;
 use fastpath_transport::verbs::echo::Verb;
 use fastpath_transport::verbs::{DeviceContext, Identity, Loop, open_device};
@@ -27,7 +28,6 @@ use serde::Serialize;
 
 use super::no_place;
 use crate::bench::options::parse_bytes;
-use crate::document;
 use crossover::Finding;
 use queue::Cost;
 use sweep::{Case, Plan};

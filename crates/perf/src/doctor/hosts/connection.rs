@@ -11,9 +11,9 @@ use fastpath_bootstrap::network::Listener;
 use fastpath_bootstrap::network::ports::dial;
 use fastpath_bootstrap::network::proof::{Pass, TAG};
 use fastpath_bootstrap::network::random::draw_random;
+use fastpath_report::statistics::{Summary, summarize};
 
 use super::CallResult;
-use crate::measure::statistics::{Summary, summarize};
 
 /// For what the proofs of this file are.
 const PURPOSE: &[u8] = b"doctor";

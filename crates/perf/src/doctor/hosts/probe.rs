@@ -9,12 +9,12 @@ use fastpath_bootstrap::network::interfaces::list_addresses;
 use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
 use fastpath_bootstrap::network::{self, Listener, Reach};
+use fastpath_report::files;
+use fastpath_report::surroundings::name_tool;
 use serde::{Deserialize, Serialize};
 
 use super::connection::{self, call};
 use super::{Attempt, Host, Interface, Report, Speed, Used, verdict};
-use crate::bench::surroundings::name_tool;
-use crate::files;
 use crate::on_hosts::Group;
 
 /// Calls at once.

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use fastpath_report::document::{Document, Table};
+
 use super::super::show::describe_diagnostics;
 use super::verdict::describe_outcome;
 use super::{Examination, Host, Report, Speed, Used};
-use crate::document::{Document, Table};
 
 /// The whole examination; what is wrong stands last, where one looks.
 pub(super) fn describe(examination: &Examination) -> Document {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use fastpath_report::data::values;
+
 use super::super::diagnostics::{Diagnostics, Trouble};
 use super::{Attempt, CallResult, Host, Report, Used};
-use crate::data::values;
 
 /// Seconds after which a rank calls the next address, where one does not answer.
 const APART_S: f64 = 0.25;

@@ -1,6 +1,7 @@
+use fastpath_report::testing::parse_options;
+
 use super::super::StepKind;
 use super::*;
-use crate::cli::parse_options;
 use crate::explain::{Finding, FindingKind, WaterfallStep};
 
 fn explain_line(line: &str) -> Result<Explanation, String> {

@@ -1,6 +1,7 @@
+use fastpath_report::testing::parse_options;
+
 use super::super::FindingKind;
 use super::*;
-use crate::cli::parse_options;
 use crate::explain::{Finding, StepKind};
 
 fn explain_line(line: &str) -> Result<Explanation, String> {

@@ -2,9 +2,10 @@
 //! whatever the lane: this one where the memory is mapped, at the level of a transport too; elsewhere the owner's,
 //! which the protocol asks by messages.
 
+use fastpath_report::record::Case;
+
 use super::super::{LevelTest, engine, protocol};
 use super::{Memory, RemoteLink, reach};
-use crate::record::Case;
 
 /// What is done to the word.
 #[derive(Clone, Copy, Debug, PartialEq)]

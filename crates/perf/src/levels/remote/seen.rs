@@ -2,10 +2,11 @@
 //! ping-pong of perftest's `ib_write_lat`, at levels above verbs.
 #![allow(unsafe_code)]
 
+use fastpath_report::record::{Case, Of};
+
 use super::{RemoteLink, Target, complete, engine, post, serve_until};
 use crate::levels::protocol::end_without_peer;
 use crate::levels::{LevelTest, alternate};
-use crate::record::{Case, Of};
 
 /// Looks at memory between two at the transport: bytes that come as messages are written only there.
 const POLLS: u32 = 16;

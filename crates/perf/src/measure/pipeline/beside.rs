@@ -6,10 +6,11 @@
 
 use std::io;
 
+use fastpath_report::record::{Case, Histogram, Of};
+use fastpath_report::statistics::summarize;
+
 use super::search::{BestPlan, find_best};
 use super::{Pipeline, Taken};
-use crate::measure::statistics::summarize;
-use crate::record::{Case, Histogram, Of};
 
 /// Sizes from which the pipeline is the floor, up to which there is memory for it.
 pub const SIZES: std::ops::RangeInclusive<u64> = 4096..=16 << 20;
@@ -162,7 +163,7 @@ impl Beside {
 mod tests {
     use super::*;
     use crate::measure::placement::allowed_processors;
-    use crate::record::samples::make_case;
+    use fastpath_report::testing::samples::make_case;
 
     #[test]
     fn pipeline__is_the_floor_of_a_large_message_between_the_same_processors() {

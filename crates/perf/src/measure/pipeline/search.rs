@@ -5,10 +5,10 @@ use std::io;
 
 use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
+use fastpath_report::lists::unique;
+use fastpath_report::statistics::{Summary, summarize};
 
 use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken};
-use crate::lists::unique;
-use crate::measure::statistics::{Summary, summarize};
 
 /// A plan and what it took: half a round trip in nanoseconds.
 #[derive(Clone, Copy, Debug)]

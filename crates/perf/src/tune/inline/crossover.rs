@@ -7,7 +7,7 @@
 use fastpath_base::random::Random;
 use serde::Serialize;
 
-use crate::compare::interval::{Ratio, of_pairs};
+use fastpath_report::compare::interval::{Ratio, of_pairs};
 
 /// Times the rounds are drawn again for the interval.
 const RESAMPLES: usize = 2000;

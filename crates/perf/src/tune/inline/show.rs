@@ -1,9 +1,10 @@
 //! The report as text.
 
+use fastpath_report::compare::interval::{Ratio, Verdict};
+use fastpath_report::document::{Document, Table};
+
 use super::crossover::Finding;
 use super::{Model, Report, VerbName};
-use crate::compare::interval::{Ratio, Verdict};
-use crate::document::{Document, Table};
 
 pub(super) fn describe(report: &Report) -> Document {
     let mut said = Document::default();

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use fastpath_base::clock;
 use fastpath_base::random::Random;
+use fastpath_report::compare::interval::{Ratio, of_pairs};
+use fastpath_report::statistics::find_median;
 use fastpath_transport::verbs::echo::Verb;
 use fastpath_transport::verbs::{Echo, EchoError, InlineChoice, Loop, VerbsError};
 use serde::Serialize;
 
 use super::crossover::Times;
-use crate::compare::interval::{Ratio, of_pairs};
 use crate::measure::find_batch;
-use crate::measure::statistics::find_median;
 
 /// Least time of a batch.
 const BATCH_NS: u64 = 1_000_000;

@@ -1,6 +1,7 @@
+use fastpath_report::compare::interval::Ratio;
+use fastpath_report::testing::parse_options;
+
 use super::*;
-use crate::cli::parse_options;
-use crate::compare::interval::Ratio;
 use queue::{KnownBy, Queue};
 
 fn identity(driver: &str, part: &str) -> Identity {

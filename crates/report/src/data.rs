@@ -1,0 +1,81 @@
+//! Tables that are compiled in from `data/`: what is known of tests, tools, devices and texts is no code.
+
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+
+/// Declares a table that is read from a file of `data/` when it is first needed.
+#[macro_export]
+macro_rules! table {
+    ($(#[$note:meta])* $seen:vis $name:ident: $type:ty = $file:literal) => {
+        $(#[$note])*
+        $seen static $name: std::sync::LazyLock<$type> = std::sync::LazyLock::new(|| {
+            $crate::data::read($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/",
+                $file)))
+        });
+    };
+}
+/// Values of a text by their names: expressions, or the variables of these names.
+#[macro_export]
+macro_rules! values {
+    ($($key:ident $(= $value:expr)?),* $(,)?) => {
+        &[$((stringify!($key), &$crate::data::value!($key $(= $value)?) as &dyn
+            std::fmt::Display)),*]
+    };
+}
+/// One value of [`values!`].
+#[macro_export]
+#[doc(hidden)]
+macro_rules! value {
+    ($key:ident) => {
+        $key
+    };
+    ($key:ident = $value:expr) => {
+        $value
+    };
+}
+pub use crate::{table, value, values};
+
+/// What the text of a file says.
+///
+/// # Panics
+///
+/// If it does not fit the type. The files are part of the program, and a test reads each of them.
+pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> T {
+    toml::from_str(text).unwrap_or_else(|e| panic!("data/{file}: {e}"))
+}
+
+/// A text that lives as long as the program. (Under its own name serde would take the reference for borrowed.)
+pub type Text = &'static str;
+
+/// Reads a text that lives as long as the program, as everything in these tables does.
+pub fn leak<'de, D: Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
+    Ok(String::deserialize(from)?.leak())
+}
+
+/// The same for a list.
+pub fn leak_all<'de, D, T>(from: D) -> Result<&'static [T], D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    Ok(Vec::deserialize(from)?.leak())
+}
+
+/// Names and what replaces them in a text.
+pub type Values<'a> = &'a [(&'a str, &'a dyn Display)];
+
+/// A text with its values.
+pub fn fill(text: &str, values: Values) -> String {
+    let mut parts = text.split('{');
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('}').unwrap_or((part, ""));
+        let value = values.iter().find(|(known, _)| *known == name);
+        debug_assert!(value.is_some(), "`{text}` needs {name}");
+        filled += &value.map_or_else(String::new, |(_, value)| value.to_string());
+        filled += rest;
+    }
+    filled
+}

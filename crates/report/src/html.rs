@@ -1,0 +1,191 @@
+//! `--html FILE` and `fastpath page`: one page that shows reports, whole in one file.
+//!
+//! The page has no script and asks no host for anything; its policy forbids both. Every curve has
+//! its numbers in a table below it.
+
+mod charts;
+mod curves;
+mod heat;
+pub mod scale;
+pub mod svg;
+mod tables;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use maud::{Markup, html};
+
+use crate::document::html::{page, text};
+use crate::output::file::Target;
+use crate::output::head::list_facts;
+use crate::record::{Case, Level, Report};
+use charts::Figure;
+use svg::{decimal, size, three_digits, time};
+
+/// Colours of curves.
+const COLORS: usize = 8;
+
+/// Options of `fastpath page`.
+#[derive(clap::Args, Debug)]
+pub struct PageOptions {
+    /// Stored results (of --json)
+    #[arg(required = true)]
+    pub results: Vec<PathBuf>,
+    /// The page to write; `-`: to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Its title
+    #[arg(long)]
+    pub title: Option<String>,
+}
+
+/// Does what `fastpath page` was asked for.
+///
+/// # Errors
+/// A result cannot be read or the page not be written; the message names the file.
+pub fn run(options: &PageOptions) -> io::Result<()> {
+    let place = std::fs::canonicalize(&options.output).ok();
+    let is_place = |p: &&PathBuf| place.is_some() && std::fs::canonicalize(p).ok() == place;
+    if let Some(result) = options.results.iter().find(is_place) {
+        let why = format!("{} is a result: name another file", result.display());
+        return Err(io::Error::other(why));
+    }
+    let reports: Vec<Report> =
+        options.results.iter().map(|p| read_report(p)).collect::<io::Result<_>>()?;
+    let page = write_page(&reports, options.title.as_deref());
+    let written = Target::open(&options.output).and_then(|file| file.finish(&page));
+    written.map_err(|e| io::Error::other(format!("{e:#}")))
+}
+
+fn read_report(path: &Path) -> io::Result<Report> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(named)?;
+    Report::from_json(&text).map_err(|e| named(io::Error::other(e)))
+}
+
+const FOOTER: &str =
+    "Every sample counts; percentiles are nearest rank. Point at a mark for its statistics.";
+
+/// The page of some results.
+pub fn write_page(reports: &[Report], title: Option<&str>) -> String {
+    let title = title.map_or_else(|| make_title(reports), str::to_owned);
+    let figures = charts::make_figures(reports);
+    let main = html! {
+        @if !figures.is_empty() {
+            section { h2 { "Curves" } div class="charts" {
+                @for (id, figure) in figures.iter().enumerate() {
+                    @match figure {
+                        Figure::Curves(chart) => (chart.show(id)),
+                        Figure::Map(map) => (map.show(id)),
+                    }
+                }
+            } }
+        }
+        (tables::show_singles(reports))
+        (tables::show_ablation(reports))
+        (tables::show_breakdowns(reports))
+        (tables::show_missing(reports))
+        section { h2 { "How it was measured" } div class="charts" {
+            @for (index, report) in reports.iter().enumerate() { (show_run(index, report)) }
+        } }
+    };
+    let footer = html! {
+        "MB is 10" sup { "6" } " bytes; K, M and G of sizes are powers of 1024. " (FOOTER)
+    };
+    page(&title, show_summary(reports), main, footer)
+}
+
+fn make_title(reports: &[Report]) -> String {
+    let mut names: Vec<&str> = reports.iter().map(|r| r.run.mpi.name.as_str()).collect();
+    names.retain(|n| !n.is_empty());
+    names.dedup();
+    match names.as_slice() {
+        [] => "Message passing, measured".to_owned(),
+        [one] => format!("{one}, measured"),
+        [first, rest @ ..] => format!("{first} beside {}", rest.join(", ")),
+    }
+}
+
+/// The machine, and the figures that most people look for.
+fn show_summary(reports: &[Report]) -> Markup {
+    let Some(report) = reports.first() else {
+        return html! { p { "No results." } };
+    };
+    let m = &report.run.machine;
+    let mut facts = vec![m.host.clone(), m.processor.clone()];
+    if m.processors > 0 {
+        facts.push(format!("{} processors", m.processors));
+    }
+    facts.push(m.kernel.clone());
+    facts.retain(|f| !f.is_empty());
+    let of_test = |test: &'static str| {
+        report.cases.iter().filter(move |c| c.test == test && c.variant.is_empty())
+    };
+    let small = |c: &&Case| (c.level, c.bytes != 8, c.bytes);
+    let speed = |c: &&Case| {
+        let per_s = |ns| c.bytes as f64 / ns * 1e9;
+        c.samples.quantile(0.5).map_or(0, |ns| per_s(ns) as u64)
+    };
+    let best = of_test("bandwidth").max_by_key(speed);
+    let bytes = best.map_or(0.0, |c| c.bytes as f64);
+    html! {
+        p { (text(&facts.join(" \u{b7} "))) }
+        div class="tiles" {
+            (show_tile(of_test("latency").min_by_key(small), "latency", time))
+            (show_tile(of_test("rate").min_by_key(small), "message rate", |ns| decimal(1e9 / ns,
+                "/s")))
+            (show_tile(best, "bandwidth", |ns| decimal(bytes / ns * 1e9, "B/s")))
+            (show_tile(of_test("barrier").min_by_key(|c| c.ranks), "barrier", time))
+        }
+    }
+}
+
+fn show_tile(case: Option<&Case>, what: &str, show: impl Fn(f64) -> String) -> Markup {
+    let Some((case, s)) = case.and_then(|c| Some((c, c.samples.summarize()?))) else {
+        return html! {};
+    };
+    let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5)).filter(|f| *f > 0.0);
+    let floor = floor.map_or(String::new(), |f| format!("; {:.2} times its floor", s.median / f));
+    let size = match case.bytes {
+        0 if what == "barrier" => String::new(),
+        bytes => format!("{}, ", size(bytes)),
+    };
+    let level = match case.level {
+        Level::Mpi => String::new(),
+        level => format!(", level of the {}", level.name()),
+    };
+    html! { @if s.median > 0.0 {
+        div class="card" {
+            span class="what" { (what) }
+            b { (text(&show(s.median))) }
+            span {
+                "median of " (s.count) " samples, " (size) (case.of.text()) ", " (case.ranks)
+                    " ranks" (level) (floor)
+            }
+        }
+    } }
+}
+
+/// What was run where.
+fn show_run(index: usize, report: &Report) -> Markup {
+    let run = &report.run;
+    let name = match run.mpi.name.as_str() {
+        "" => format!("run {}", index + 1),
+        name => name.to_owned(),
+    };
+    let mut facts = list_facts(run);
+    let most = report.cases.iter().map(|c| c.timing.overhead_ns);
+    if let Some(ns) = most.reduce(f64::max) {
+        let adds = format!("at most {} ns an operation", three_digits(ns));
+        facts.push(("measuring adds", adds));
+    }
+    html! { div class="card" { h3 { (text(&name)) } dl {
+        @for (name, value) in facts.iter().filter(|(_, v)| !v.is_empty()) {
+            dt { (name) } dd { (text(value)) }
+        }
+    } } }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Results of the toolbox: records, tables, documents, charts, HTML pages, JSON, and comparisons of stored results. The
+//! products of the toolbox share this crate and nothing else of each other.
+
+pub mod ablation;
+pub mod catalogue;
+mod cliffs;
+pub mod compare;
+pub mod data;
+pub mod document;
+pub mod files;
+#[cfg(test)]
+mod fuzz;
+pub mod html;
+pub mod lists;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
+pub mod output;
+pub mod record;
+pub mod statistics;
+pub mod surroundings;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

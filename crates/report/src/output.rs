@@ -1,0 +1,183 @@
+//! How a result leaves the tool: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
+//!
+//! A table grows line by line while the run goes on, so that what was measured is seen even where
+//! the run, or the writing of its result, fails.
+
+pub mod chart;
+pub mod csv;
+pub mod file;
+pub mod format;
+pub mod head;
+pub mod json;
+pub mod paths;
+pub mod style;
+pub mod table;
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use fastpath_base::tell;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cliffs;
+use crate::record::{Case, Report};
+use file::Awaited;
+use style::Styled;
+use table::Table;
+
+/// Whose columns a table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Style {
+    /// This tool's own: every statistic, and the floor
+    #[default]
+    Fastpath,
+    /// OSU micro-benchmarks: us, MB/s of 10^6 bytes
+    Osu,
+    /// perftest: us, MiB/s
+    Perftest,
+}
+
+/// A table that grows with each case.
+pub enum Printer {
+    /// Our own.
+    Table(Table),
+    /// In another tool's columns.
+    Styled(Styled),
+}
+
+impl Printer {
+    /// An empty table.
+    pub fn new(style: Style) -> Printer {
+        match style {
+            Style::Fastpath => Printer::Table(Table::default()),
+            other => Printer::Styled(Styled::new(other)),
+        }
+    }
+
+    /// Lines about the run, as the table has them.
+    pub fn comment(&self, text: &str) -> Vec<String> {
+        let mark = match self {
+            Printer::Table(_) => "",
+            Printer::Styled(_) => "# ",
+        };
+        text.lines().map(|line| format!("{mark}{line}")).collect()
+    }
+
+    /// The lines for one more case.
+    pub fn add(&mut self, case: &Case) -> Vec<String> {
+        match self {
+            Printer::Table(table) => table.add(case),
+            Printer::Styled(styled) => styled.add(case).lines().map(str::to_owned).collect(),
+        }
+    }
+
+    /// What stands below the last table: what its columns mean, and steps in the sweeps.
+    pub fn describe_end(&self, report: &Report) -> String {
+        let boundaries = cliffs::list_cache_boundaries();
+        let steps = cliffs::describe(&report.cases, &boundaries);
+        match self {
+            Printer::Table(_) => {
+                let overhead = table::describe_overhead(&report.cases);
+                let ways = paths::describe(&report.cases);
+                format!("\n{}\n{overhead}\n{ways}{}", table::LEGEND, steps.trim_end())
+            }
+            Printer::Styled(_) => steps.lines().map(|l| format!("# {l}\n")).collect(),
+        }
+    }
+}
+
+/// Whole tables of a result, for where they were not printed as it grew.
+pub fn format_tables(report: &Report) -> String {
+    let mut table = Table::default();
+    let lines = report.cases.iter().flat_map(|case| table.add(case));
+    lines.map(|line| line + "\n").collect()
+}
+
+/// Prints; a reader that has seen enough is no failure.
+///
+/// # Errors
+/// The standard output takes no more.
+pub fn print(text: &str) -> Result<()> {
+    write(text).or_else(|e| if is_closed_pipe(&e) { Ok(()) } else { Err(e) })
+}
+
+/// Writes to the standard output at once.
+fn write(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context("cannot write to the standard output")
+}
+
+/// Whether the reader of the output has closed it, which is no failure.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Why the standard output was given up.
+static GIVEN_UP: OnceLock<String> = OnceLock::new();
+
+/// Prints a line on the standard output. A reader that closed it wants no more: the program ends, unless a file waits
+/// for the result; then it goes on in silence. Where it cannot be written (a full disk), this line and those after it
+/// go to the standard error.
+pub fn print_line(line: &str) {
+    if GIVEN_UP.get().is_none() {
+        match write(&format!("{line}\n")) {
+            Ok(()) => return,
+            Err(e) if is_closed_pipe(&e) => match Awaited::any() {
+                true => return,
+                false => std::process::exit(0),
+            },
+            Err(e) => {
+                let why = GIVEN_UP.get_or_init(|| format!("{e:#}"));
+                tell!("fastpath: {why}");
+            }
+        }
+    }
+    tell!("{line}");
+}
+
+/// Why [`print_line`] gave up the standard output; None where it did not.
+pub fn find_failure() -> Option<&'static str> {
+    GIVEN_UP.get().map(String::as_str)
+}
+
+/// What a bar says at its end where the steps take alike.
+pub const LEFT: &str = ", {eta} left";
+
+/// A bar, which goes to the standard error where that is a terminal, and hides elsewhere.
+pub fn make_bar(length: u64, wanted: bool, left: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if !wanted {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = format!("{{bar:30}} {{pos}}/{{len}} {{msg}} {{elapsed}}{left}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::testing::samples::make_report;
+
+    #[test]
+    fn printers__show_every_case_and_its_steps() {
+        let mut report = make_report();
+        report.cases[1].bytes = 1;
+        report.cases[1].samples = [1500.0; 3].into_iter().collect();
+        for style in [Style::Fastpath, Style::Osu, Style::Perftest] {
+            let mut printer = Printer::new(style);
+            let lines: Vec<String> = report.cases.iter().flat_map(|c| printer.add(c)).collect();
+            assert!(lines.len() > 2 * report.cases.len() - 1, "{lines:?}");
+            let end = printer.describe_end(&report);
+            assert!(end.contains("0 to 1 B"), "{end}");
+        }
+        assert!(format_tables(&report).contains("latency"));
+    }
+}
