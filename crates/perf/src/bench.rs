@@ -9,6 +9,7 @@ mod files;
 pub mod floor;
 pub mod options;
 pub(crate) mod pipeline;
+mod points;
 pub(crate) mod startup;
 pub mod store;
 pub mod summary;

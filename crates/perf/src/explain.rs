@@ -6,21 +6,16 @@
 pub mod advice;
 pub mod bandwidth;
 pub mod bus;
-pub mod classes;
 pub mod cliff;
 pub mod command;
-pub mod config_space;
 pub(crate) mod findings;
-pub mod function;
 pub mod latency;
-pub mod lspci;
 pub mod moves;
 pub mod page;
 pub mod probe;
 #[cfg(test)]
 pub mod samples;
 pub mod show;
-pub mod sysfs;
 
 use fastpath_pcie::LinkError;
 use serde::{Deserialize, Serialize};

@@ -3,14 +3,15 @@
 #![allow(non_snake_case)]
 
 use clap::Parser;
+use fastpath_machine::pci::function::Function;
+use fastpath_machine::pci::{Subject, config_space, lspci};
 
 use crate::audit::audit;
 use crate::cli::{Cli, Command};
-use crate::explain::advice::{Subject, explain};
+use crate::explain::advice::explain;
 use crate::explain::command::{LinkOptions, What};
-use crate::explain::function::Function;
 use crate::explain::show::{Look, format_text};
-use crate::explain::{bandwidth, cliff, config_space, latency, lspci};
+use crate::explain::{bandwidth, cliff, latency};
 use crate::program::parse_event;
 
 #[test]
@@ -41,9 +42,9 @@ fn fuzz__pasted_tables_are_audited() {
 #[test]
 fn fuzz__text_of_lspci_is_explained_or_refused() {
     let corpus: &[&[u8]] = &[
-        include_bytes!("explain/samples/connectx2-2012.txt"),
-        include_bytes!("explain/samples/gpu.txt"),
-        include_bytes!("explain/samples/root.txt"),
+        include_bytes!("../../machine/src/pci/samples/connectx2-2012.txt"),
+        include_bytes!("../../machine/src/pci/samples/gpu.txt"),
+        include_bytes!("../../machine/src/pci/samples/root.txt"),
         b"41:00.0 A\n\tLatency: 0, Cache Line Size: 32 bytes\n\tCapabilities: <access denied>\n",
         b"LnkSta: Speed 8GT/s (ok), Width x8 (downgraded)\n",
     ];
@@ -63,11 +64,11 @@ fn fuzz__text_of_lspci_is_explained_or_refused() {
 
 #[test]
 fn fuzz__configuration_space_is_read() {
-    let dump = |text| config_space::parse_dump(text);
+    let dump = |text| fastpath_report::testing::parse_dump(text);
     let corpus = [
-        dump(include_str!("explain/samples/gpu.hex")),
-        dump(include_str!("explain/samples/root.hex"))[..256].to_vec(),
-        dump(include_str!("explain/samples/nvme.hex"))[..64].to_vec(),
+        dump(include_str!("../../machine/src/pci/samples/gpu.hex")),
+        dump(include_str!("../../machine/src/pci/samples/root.hex"))[..256].to_vec(),
+        dump(include_str!("../../machine/src/pci/samples/nvme.hex"))[..64].to_vec(),
     ];
     let corpus: Vec<&[u8]> = corpus.iter().map(Vec::as_slice).collect();
     let mut round = 0;

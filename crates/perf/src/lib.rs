@@ -14,7 +14,6 @@ mod instructions;
 pub mod interrupt;
 mod levels;
 mod library;
-mod measure;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]

@@ -10,14 +10,14 @@ use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, TuningSource};
+use fastpath_machine::measure::floor::measure_lines;
+use fastpath_machine::measure::pipeline::{Pipeline, Plan};
 use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
 use fastpath_protocol::selection::tuning;
 use fastpath_report::output;
 use fastpath_transport::single_copy::Calibration;
 
 use crate::bench::floor::choose_processors;
-use crate::measure::floor::measure_lines;
-use crate::measure::pipeline::{Pipeline, Plan};
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]

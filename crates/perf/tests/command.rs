@@ -174,7 +174,7 @@ fn page__is_made_of_stored_results_and_names_a_file_that_is_none() {
 }
 
 fn sample(name: &str) -> String {
-    format!("{}/src/explain/samples/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../machine/src/pci/samples/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 fn text_of(output: &Output) -> String {

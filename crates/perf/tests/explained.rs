@@ -134,7 +134,7 @@ fn devices__are_answered_as_the_page_says() {
 }
 
 fn sample(name: &str) -> String {
-    let path = format!("{}/src/explain/samples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../machine/src/pci/samples/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).expect("a sample")
 }
 

@@ -112,48 +112,12 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Name and `of` of each test in the program's tables, which give them in this order.
-    fn read_program() -> Vec<(String, String)> {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("program");
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            // What the tables abbreviate.
-            let text = text.replace("OF_ALL", ".of = \"call\"");
-            for part in text.split("{.name = \"").skip(1) {
-                let end = part.find("},\n").unwrap();
-                let field = |name: &str| {
-                    let at = part[..end].find(name).unwrap() + name.len();
-                    part[at..].split('"').next().unwrap().to_owned()
-                };
-                let name = part.split('"').next().unwrap().to_owned();
-                found.push((name, field(".of = \"")));
-            }
-        }
-        found
-    }
-
     #[test]
     fn names__are_distinct_and_no_group_is_called_like_a_test() {
         let names: BTreeSet<_> = list().iter().map(|t| t.name).collect();
         assert_eq!(names.len(), list().len());
         assert!(Group::ALL.iter().all(|(_, g)| !names.contains(g)));
         assert!(!names.contains("all"));
-    }
-
-    #[test]
-    fn tests_of_the_program__are_the_tests_of_the_table() {
-        let program = read_program();
-        assert!(program.len() > 5);
-        let known: BTreeSet<_> = program.iter().map(|p| p.0.as_str()).collect();
-        for test in list() {
-            assert!(known.contains(test.name), "{} is not in C", test.name);
-        }
-        for (name, of) in &program {
-            let test = find(name).unwrap_or_else(|| panic!("{name} is not in the table"));
-            let said = serde_json::to_string(&test.of).unwrap();
-            assert_eq!(said.trim_matches('"'), of, "{name}");
-        }
     }
 
     #[test]

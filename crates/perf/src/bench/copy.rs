@@ -6,6 +6,10 @@ use std::io;
 use anyhow::{Context, Result};
 use clap::Args;
 use fastpath_base::copy::engine::Loop;
+use fastpath_machine::measure::copies::{Copies, Offsets, PIECE, RING, Target};
+use fastpath_machine::measure::pipeline::Pipeline;
+use fastpath_machine::measure::pipeline::search::{BestPlan, Effort, compare, search};
+use fastpath_machine::measure::steps_of_four;
 use fastpath_report::document::Table;
 use fastpath_report::output::table::describe_pair;
 use fastpath_report::statistics::Summary;
@@ -15,10 +19,6 @@ use super::floor::{
     EMPTY, FAILED, Output, choose_processors, choose_sizes, parse_batch, parse_samples,
 };
 use super::options::parse_bytes;
-use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
-use crate::measure::pipeline::Pipeline;
-use crate::measure::pipeline::search::{BestPlan, Effort, compare, search};
-use crate::measure::steps_of_four;
 
 /// Options of the copy loops.
 #[derive(Args, Debug)]

@@ -5,6 +5,11 @@ use std::io;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fastpath_base::config::parse_duration_ns;
+use fastpath_machine::measure::floor::{CopyFloor, measure_lines};
+use fastpath_machine::measure::pipeline::search::find_best;
+use fastpath_machine::measure::stream::measure_stream;
+use fastpath_machine::measure::transfer::{CopyMethod, measure_transfer};
+use fastpath_machine::measure::{observe_clock_step_ns, placement, steps_of_four};
 use fastpath_report::document::Table;
 use fastpath_report::output::table::describe_pair;
 use fastpath_report::output::{make_bar, print_line};
@@ -13,12 +18,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::options::parse_bytes;
-use crate::measure::floor::{CopyFloor, measure_lines};
-use crate::measure::pipeline::search::find_best;
-use crate::measure::points::measure_points;
-use crate::measure::stream::measure_stream;
-use crate::measure::transfer::{CopyMethod, measure_transfer};
-use crate::measure::{observe_clock_step_ns, placement, steps_of_four};
+use super::points::measure_points;
 
 /// Options of the floor.
 #[derive(Args, Debug)]

@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use fastpath_machine::measure::floor::measure_lines;
+use fastpath_machine::measure::pipeline::beside::{Beside, Best, SIZES, When, is_floor_of};
+use fastpath_machine::measure::placement::allowed_processors;
+use fastpath_machine::measure::steps_of_four;
 use fastpath_report::catalogue::Test;
 use fastpath_report::document::{Document, Table};
 use fastpath_report::output::table::describe_pair;
@@ -11,10 +15,6 @@ use fastpath_report::statistics::is_same_line;
 use fastpath_report::statistics::summarize;
 
 use super::options::BenchOptions;
-use crate::measure::floor::measure_lines;
-use crate::measure::pipeline::beside::{Beside, Best, SIZES, When, is_floor_of};
-use crate::measure::placement::allowed_processors;
-use crate::measure::steps_of_four;
 use crate::program::Settings;
 
 /// Default sizes of the ping-pong whose floor is the pipeline.

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use fastpath_base::clock;
+use fastpath_machine::measure::{observe_clock_step_ns, time_calls};
 use fastpath_report::catalogue::Test;
 use fastpath_report::record::{Case, Clock, Histogram, Timing};
 use fastpath_report::statistics::summarize;
 
-use crate::measure::{observe_clock_step_ns, time_calls};
 use crate::program::RunError;
 
 /// Jobs that are not counted, and those that are, when no number is asked for.

@@ -6,8 +6,7 @@ use std::path::Path;
 use fastpath_report::files::{list_names, list_numbers, read_text};
 use serde::Serialize;
 
-use crate::explain::advice::links;
-use crate::explain::sysfs;
+use fastpath_machine::pci::sysfs;
 
 /// An RDMA device.
 #[derive(Debug, Serialize, PartialEq)]
@@ -165,8 +164,8 @@ fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
         slot: above.and_then(|port| {
             Some(Slot {
                 address: port.address.clone(),
-                most: links::say(port.link_can),
-                rate: links::make(port.link_can)?.raw().bytes_per_s() / 1e9,
+                most: port.link_can.describe(),
+                rate: port.link_can.link()?.raw().bytes_per_s() / 1e9,
             })
         }),
         payload: device.and_then(|d| Some([d.payload_is?, d.payload_can?])),

@@ -4,8 +4,10 @@
 
 mod causes;
 mod fields;
-pub(crate) mod links;
+mod links;
 
+use fastpath_machine::pci::Subject;
+use fastpath_machine::pci::function::{Function, LinkShape, Shown};
 use fastpath_pcie::formulas::DataLink;
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit};
@@ -13,26 +15,8 @@ use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit};
 use super::bus::{self, Load};
 use super::command::LinkOptions;
 use super::findings::said;
-use super::function::{Function, LinkShape, Shown};
 use super::moves::{Moves, Ratio};
 use super::{Explanation, Finding, Waterfall};
-
-/// A device and what lies between it and the processor.
-#[derive(Clone, Debug, Default)]
-pub struct Subject {
-    /// The device.
-    pub device: Function,
-    /// Addresses of the other functions of the same card, which share its link.
-    pub siblings: Vec<String>,
-    /// Ports above it, nearest first, as far as they are known.
-    pub above: Vec<Function>,
-    /// The network's own rate where the device has one, in Gb/s of data, and its name.
-    pub network: Option<(f64, String)>,
-    /// The source of the facts: `lspci`, `sysfs`.
-    pub source: &'static str,
-    /// The bandwidth is that of copies between memory and the device, measured here: no network, no other host.
-    pub copies: bool,
-}
 
 /// The whole explanation of a device.
 ///
@@ -87,7 +71,7 @@ fn collect(
         None if device.link_is != LinkShape::default() => (device.link_is, source("LnkSta")),
         None => (device.link_by_name(), "its name".to_owned()),
     };
-    let link = asked.pcie.or_else(|| links::make(shape));
+    let link = asked.pcie.or_else(|| shape.link());
     match (&link, device.shown) {
         (Some(link), _) => made.input("link", describe_link(link), from),
         (None, Shown::Absent) => {
@@ -96,7 +80,7 @@ fn collect(
         (None, _) => made.input("link", "not shown", ""),
     }
     if device.link_can != LinkShape::default() {
-        made.input("could be", links::say(device.link_can), source("LnkCap"));
+        made.input("could be", device.link_can.describe(), source("LnkCap"));
     }
     let Some(link) = link else {
         return Ok(None);
@@ -164,7 +148,7 @@ fn draw_waterfall(
     let figure = |rate: Rate| rate.in_unit(unit);
     let could = match asked.pcie {
         Some(_) => None,
-        None => links::make(subject.device.link_can),
+        None => subject.device.link_can.link(),
     };
     let could = could.filter(|c| c.raw() > link.raw());
     let over = moves.over_one();

@@ -4,22 +4,23 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Arg, Args, Subcommand};
+use fastpath_machine::pci::Subject;
+use fastpath_machine::pci::function::{Function, Port, Shown};
+use fastpath_machine::pci::lspci;
+use fastpath_machine::pci::sysfs;
 use fastpath_pcie::{Bytes, Link, StatedRate};
 use fastpath_report::files::read_input;
 use fastpath_report::output;
 use fastpath_report::output::file::Target;
 use fastpath_report::output::json::to_json;
 
-use super::advice::{self, Subject};
+use super::advice;
 use super::bandwidth::{self, BandwidthOptions};
 use super::cliff::{self, CliffOptions};
-use super::function::{Function, Port, Shown};
 use super::latency::{self, LatencyOptions};
-use super::lspci;
 use super::moves::{Direction, Ratio};
 use super::probe::{self, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
-use super::sysfs;
 use super::{Explanation, page};
 
 /// Most bytes of a text that are read.
@@ -283,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    const HOST: &str = include_str!("samples/host.txt");
+    const HOST: &str = include_str!("../../../machine/src/pci/samples/host.txt");
 
     #[test]
     fn devices__with_a_link_are_chosen_where_none_is_named() {

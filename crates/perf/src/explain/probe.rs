@@ -6,15 +6,16 @@
 mod cuda;
 
 use anyhow::{Context, Result};
+use fastpath_machine::pci::Subject;
+use fastpath_machine::pci::function::Function;
+use fastpath_machine::pci::sysfs;
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
 use super::Explanation;
-use super::advice::{self, Subject};
+use super::advice;
 use super::command::{HereOptions, LinkOptions, write};
 use super::findings::said;
-use super::function::Function;
 use super::moves::{Direction, Moves};
-use super::sysfs;
 use cuda::{CopyWay, Cuda};
 
 /// Options of `fastpath explain probe`.
@@ -179,7 +180,10 @@ mod tests {
 
     #[test]
     fn probe__is_held_against_the_link() {
-        let device = super::super::lspci::parse(include_str!("samples/gpu.txt")).unwrap();
+        let device = fastpath_machine::pci::lspci::parse(include_str!(
+            "../../../machine/src/pci/samples/gpu.txt"
+        ))
+        .unwrap();
         let subject = Subject { device: device[0].clone(), source: "sysfs", ..Subject::default() };
         let one = Measured {
             bytes: 1 << 20,
@@ -199,7 +203,10 @@ mod tests {
 
     #[test]
     fn probe__names_no_cause_of_a_network() {
-        let device = super::super::lspci::parse(include_str!("samples/gpu.txt")).unwrap();
+        let device = fastpath_machine::pci::lspci::parse(include_str!(
+            "../../../machine/src/pci/samples/gpu.txt"
+        ))
+        .unwrap();
         let device = device[0].clone();
         let subject = Subject { device, source: "sysfs", copies: true, ..Subject::default() };
         let one = Measured { bytes: 1 << 20, copies: 256, quickest: 79_000.0, median: 79_000.0 };

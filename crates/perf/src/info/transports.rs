@@ -8,6 +8,7 @@ use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::random_job_id;
 use fastpath_bootstrap::network::{self, Reach};
 use fastpath_bootstrap::segment::Segment;
+use fastpath_machine::measure::time_calls;
 use fastpath_transport::adapter::{self, AdapterTransport};
 use fastpath_transport::setup;
 use fastpath_transport::setup::allowed::{Allowed, is_listed};
@@ -16,7 +17,6 @@ use fastpath_transport::single_copy;
 use serde::Serialize;
 
 use super::cma;
-use crate::measure::time_calls;
 
 /// One way of moving a message.
 #[derive(Debug, Serialize)]

@@ -14,12 +14,12 @@ use std::ffi::{CStr, CString, c_char, c_double, c_int, c_long, c_void};
 use std::io;
 
 use fastpath_bootstrap::Job;
+use fastpath_machine::measure::placement::current_processor;
 use fastpath_report::record::{Case, Clock, Histogram, Level, Missing, Timing};
 
 use super::LevelPlan;
 use super::board::{SharedBoard, WORDS};
 use super::remote::RemoteLink;
-use crate::measure::placement::current_processor;
 use crate::program::{EVENTS_VERSION, Event, Progress, Start};
 
 /// `struct bench_clock`.

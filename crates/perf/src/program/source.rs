@@ -223,6 +223,46 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<()> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    use fastpath_report::catalogue;
+
+    /// Name and `of` of each test in the program's tables, which give them in this order.
+    fn read_program() -> Vec<(String, String)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("program");
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            // What the tables abbreviate.
+            let text = text.replace("OF_ALL", ".of = \"call\"");
+            for part in text.split("{.name = \"").skip(1) {
+                let end = part.find("},\n").unwrap();
+                let field = |name: &str| {
+                    let at = part[..end].find(name).unwrap() + name.len();
+                    part[at..].split('"').next().unwrap().to_owned()
+                };
+                let name = part.split('"').next().unwrap().to_owned();
+                found.push((name, field(".of = \"")));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn tests_of_the_program__are_the_tests_of_the_table() {
+        let program = read_program();
+        assert!(program.len() > 5);
+        let known: BTreeSet<_> = program.iter().map(|p| p.0.as_str()).collect();
+        for test in catalogue::list() {
+            assert!(known.contains(test.name), "{} is not in C", test.name);
+        }
+        for (name, of) in &program {
+            let test =
+                catalogue::find(name).unwrap_or_else(|| panic!("{name} is not in the table"));
+            let said = serde_json::to_string(&test.of).unwrap();
+            assert_eq!(said.trim_matches('"'), of, "{name}");
+        }
+    }
 
     #[test]
     fn sources__are_all_that_lie_in_the_folder() {

@@ -1,11 +1,11 @@
 //! A measured bandwidth against what the link carries: nothing left, too much, or why less was reached.
 
+use fastpath_machine::pci::function::Function;
 use fastpath_pcie::{Link, Rate, RateUnit, StatedRate};
 
 use super::fields::READ_NS;
-use super::{Moves, Ratio, Subject, ceiling, expected, format_rate, links};
+use super::{Moves, Ratio, Subject, ceiling, expected, format_rate};
 use crate::explain::findings::{said, to_try};
-use crate::explain::function::Function;
 use crate::explain::{AGREES, Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
 
 /// Something that would allow so much and no more.
@@ -28,7 +28,7 @@ pub(super) fn judge(
     let (shares, each): (Vec<f64>, Vec<String>) = directions.iter().map(share_of).unzip();
     let each = each.join(" and ");
     let is_above = shares.iter().all(|share| *share > 1.0);
-    let could = links::make(subject.device.link_can);
+    let could = subject.device.link_can.link();
     let says = match narrowest.is_some() || could.is_some_and(|c| c.raw() > link.raw()) {
         true => "the bus explains it, and the bus is less than it could be",
         false => "the bus explains it, nothing is left to look for",

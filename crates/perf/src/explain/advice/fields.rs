@@ -1,10 +1,10 @@
 //! What the fields of `lspci` mean: those that matter, and those that only look as if they did.
 
+use fastpath_machine::pci::function::{Aspm, Function, Shown};
 use fastpath_pcie::Link;
 
 use super::{Moves, Subject, ceiling};
 use crate::explain::findings::said;
-use crate::explain::function::{Aspm, Function, Shown};
 use crate::explain::{Finding, FindingKind, percent};
 
 /// Everything that the fields of a device say besides its link's width and speed.

@@ -1,34 +1,17 @@
 //! The state of a link: what it is, what it could be, and whose fault the difference is.
 
-use fastpath_pcie::{Generation, Lanes, Link, RateUnit};
+use fastpath_machine::pci::function::{Function, LinkShape, Port, Shown, rate_text};
+use fastpath_pcie::{Link, RateUnit};
 
 use super::{Moves, Subject, ceiling, format_rate};
 use crate::explain::Finding;
 use crate::explain::findings::said;
-use crate::explain::function::{Function, LinkShape, Port, Shown, rate_text};
-
-/// A link of a shape, where both of its parts are known and something is connected.
-pub fn make(shape: LinkShape) -> Option<Link> {
-    let generation = Generation::try_from(u32::from(shape.generation?)).ok()?;
-    let lanes = Lanes::try_from(shape.lanes?).ok()?;
-    Some(Link::new(generation, lanes))
-}
-
-/// A shape in words, as far as it is known.
-pub fn say(shape: LinkShape) -> String {
-    match (shape.generation, shape.lanes) {
-        (Some(g), Some(lanes)) => format!("PCIe {g}.0 x{lanes} ({})", rate_text(g)),
-        (Some(g), None) => format!("PCIe {g}.0 ({}), lanes unknown", rate_text(g)),
-        (None, Some(lanes)) => format!("x{lanes}, speed unknown"),
-        (None, None) => "unknown".to_owned(),
-    }
-}
 
 /// The narrowest link of the switches above that is narrower than the device's own.
 pub fn narrowest_above<'a>(above: &'a [Function], own: &Link) -> Option<(&'a Function, Link)> {
     let switches = above.iter().filter(|f| f.port.is_some_and(Port::faces_up));
     let links = switches.filter_map(|f| {
-        let mut link = make(f.link_is)?;
+        let mut link = f.link_is.link()?;
         // A packet keeps its size on the way.
         link = link.with_max_payload(own.max_payload().into()).ok()?;
         Some((f, link.with_address(own.address()).with_ecrc(own.has_ecrc())))
@@ -67,7 +50,7 @@ pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
 fn list_widths(generation: u8) -> Option<Finding> {
     let widths = [1, 4, 8, 16].map(|lanes| {
         let shape = LinkShape { generation: Some(generation), lanes: Some(lanes) };
-        let rate = ceiling(&make(shape)?, Moves::Write);
+        let rate = ceiling(&shape.link()?, Moves::Write);
         Some(format!("x{lanes}: {}", format_rate(rate, RateUnit::MbPerS)))
     });
     let widths = widths.into_iter().collect::<Option<Vec<String>>>()?.join(", ");
@@ -94,9 +77,9 @@ pub fn explain_state(subject: &Subject, is_given: bool, findings: &mut Vec<Findi
         findings.push(less_speed(device, could, generation, port));
     }
     if can.lanes.is_some() && can == is {
-        findings.push(said!(device "link-full", link = say(is)));
+        findings.push(said!(device "link-full", link = is.describe()));
     }
-    if !subject.siblings.is_empty() && make(is).is_some() {
+    if !subject.siblings.is_empty() && is.link().is_some() {
         findings.push(said!(device "shared-link", siblings = list_some(&subject.siblings)));
     }
     let retrained =

@@ -1,16 +1,17 @@
 //! Devices as `lspci` shows them, and what is said of them.
 
+use fastpath_machine::pci::lspci;
+
 use super::super::FindingKind;
 use super::*;
-use crate::explain::lspci;
 use crate::explain::moves::Direction;
 
 fn subject(text: &str) -> Subject {
     Subject { device: lspci::parse(text).unwrap().remove(0), source: "lspci", ..Subject::default() }
 }
 
-const CONNECTX: &str = include_str!("../samples/connectx2-2012.txt");
-const GPU: &str = include_str!("../samples/gpu.txt");
+const CONNECTX: &str = include_str!("../../../../machine/src/pci/samples/connectx2-2012.txt");
+const GPU: &str = include_str!("../../../../machine/src/pci/samples/gpu.txt");
 
 fn measured(text: &str) -> LinkOptions {
     LinkOptions { measured: Some(text.parse().unwrap()), ..LinkOptions::default() }
@@ -113,8 +114,8 @@ fn old_registers__are_said_to_have_no_effect() {
     let linked = virtio.replace("Kernel", "LnkSta: Speed 2.5GT/s, Width x1\n\tKernel");
     let made = explain(&subject(&linked), &LinkOptions::default()).unwrap();
     assert_eq!(find(&made, "played").kind, FindingKind::Caution);
-    let legacy =
-        include_str!("../samples/legacy.txt").to_owned() + "\tKernel driver in use: mgag200\n";
+    let legacy = include_str!("../../../../machine/src/pci/samples/legacy.txt").to_owned()
+        + "\tKernel driver in use: mgag200\n";
     let made = explain(&subject(&legacy), &LinkOptions::default()).unwrap();
     assert!(find(&made, "latency-timer").text.contains("`Latency: 64`"));
     assert!(find(&made, "no-express").why.contains("133 MB/s"));
@@ -129,7 +130,7 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     assert_eq!(steps[..3], ["signalling", "encoding", "what its link is"]);
     assert!(find(&made, "fewer-lanes").text.contains("8 of the 16 lanes"));
     assert!(find(&made, "fewer-lanes").why.contains("was not shown"));
-    gpu.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
+    gpu.above = lspci::parse(include_str!("../../../../machine/src/pci/samples/root.txt")).unwrap();
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let why = &find(&made, "fewer-lanes").why;
     assert!(why.contains("16:00.0, could be x16"), "{why}");
@@ -192,7 +193,7 @@ fn switch__with_a_narrower_link_is_the_limit() {
     let mut gpu = subject(GPU);
     let mut switch = gpu.device.clone();
     switch.address = "15:00.0".to_owned();
-    switch.port = Some(crate::explain::function::Port::Upstream);
+    switch.port = Some(fastpath_machine::pci::function::Port::Upstream);
     switch.link_is = LinkShape { generation: Some(3), lanes: Some(8) };
     gpu.above = vec![switch];
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
@@ -241,7 +242,7 @@ fn network__that_fits_is_named() {
 
 #[test]
 fn states__without_a_link_have_their_answer() {
-    let all = lspci::parse(include_str!("../samples/host.txt")).unwrap();
+    let all = lspci::parse(include_str!("../../../../machine/src/pci/samples/host.txt")).unwrap();
     let answer = |address: &str| {
         let device = all.iter().find(|f| f.address.ends_with(address)).unwrap();
         let one = Subject { device: device.clone(), source: "lspci", ..Subject::default() };
@@ -260,7 +261,7 @@ fn states__without_a_link_have_their_answer() {
 
 #[test]
 fn fields__that_cost_bandwidth_say_how_much() {
-    let nvme = subject(include_str!("../samples/nvme.txt"));
+    let nvme = subject(include_str!("../../../../machine/src/pci/samples/nvme.txt"));
     let made = explain(&nvme, &LinkOptions::default()).unwrap();
     // 4 of 284 B.
     assert!(find(&made, "ecrc").text.contains("1.4 %"), "{made:?}");
@@ -272,7 +273,8 @@ fn fields__that_cost_bandwidth_say_how_much() {
     assert!(!ids(&made).contains(&"tags"));
     // A port above that takes no more, and one that takes as much.
     let mut below = subject(&small);
-    below.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
+    below.above =
+        lspci::parse(include_str!("../../../../machine/src/pci/samples/root.txt")).unwrap();
     for (bytes, said) in [(128, "no more is possible"), (256, "pci=pcie_bus_perf")] {
         below.above[0].payload_can = Some(bytes);
         let made = explain(&below, &LinkOptions::default()).unwrap();
@@ -280,9 +282,10 @@ fn fields__that_cost_bandwidth_say_how_much() {
         assert!(why.contains(said), "{bytes}: {why}");
     }
     // 32 reads of 128 B last 568 ns at 7.2 GB/s, and half as long on twice the lanes.
-    for (text, kind) in
-        [(include_str!("../samples/nvme.txt"), FindingKind::Note), (GPU, FindingKind::Caution)]
-    {
+    for (text, kind) in [
+        (include_str!("../../../../machine/src/pci/samples/nvme.txt"), FindingKind::Note),
+        (GPU, FindingKind::Caution),
+    ] {
         let mut few = subject(text);
         few.device.tags_is = Some(32);
         few.device.read_request = Some(128);
@@ -314,4 +317,16 @@ fn ratio__without_both_directions_is_refused_even_where_no_link_is_shown() {
     for text in [CONNECTX, cut] {
         assert!(explain(&subject(text), &asked).is_err(), "{text}");
     }
+}
+
+#[test]
+fn virtio__is_named_and_has_no_link() {
+    let device = Function {
+        shown: Shown::Absent,
+        ..Function::new("0000:00:03.0", "virtio network device [0200] [1af4:1041]")
+    };
+    let made = explain(&Subject { device, ..Subject::default() }, &LinkOptions::default()).unwrap();
+    assert!(made.title.contains("virtio network device"), "{}", made.title);
+    let answer = &made.findings[0].text;
+    assert!(answer.contains("no PCI Express function: it is a virtio device"), "{answer}");
 }

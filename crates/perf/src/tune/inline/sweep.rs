@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastpath_base::clock;
 use fastpath_base::random::Random;
+use fastpath_machine::measure::find_batch;
 use fastpath_report::compare::interval::{Ratio, of_pairs};
 use fastpath_report::statistics::find_median;
 use fastpath_transport::verbs::echo::Verb;
@@ -11,7 +12,6 @@ use fastpath_transport::verbs::{Echo, EchoError, InlineChoice, Loop, VerbsError}
 use serde::Serialize;
 
 use super::crossover::Times;
-use crate::measure::find_batch;
 
 /// Least time of a batch.
 const BATCH_NS: u64 = 1_000_000;

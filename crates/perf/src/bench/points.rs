@@ -8,13 +8,13 @@ use fastpath_base::config::Config;
 use fastpath_base::trace::{Point, count_recorded, read_ticks, record, record_call, set_recording};
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Awaited;
+use fastpath_machine::measure::{calibrate_calls, time_calls};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{SendArgs, Started, State, Worker};
 
-use super::{calibrate_calls, time_calls};
 use crate::levels::open_worker;
 
 /// Points of the ring that is written to, as many as a job's by default.

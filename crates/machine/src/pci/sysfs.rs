@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use fastpath_report::files::{self, read_text};
 
-use super::advice::Subject;
+use super::Subject;
 use super::classes::{class_name, virtio_name};
 use super::config_space;
 use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};

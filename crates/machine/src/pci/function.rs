@@ -2,7 +2,7 @@
 //!
 //! A field that the source did not show is None: nothing here is a default.
 
-use fastpath_pcie::Generation;
+use fastpath_pcie::{Generation, Lanes, Link};
 
 /// Generation and lanes of a link, each where it was shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,25 @@ pub struct LinkShape {
     pub generation: Option<u8>,
     /// Lanes; 0 where nothing is connected.
     pub lanes: Option<u32>,
+}
+
+impl LinkShape {
+    /// The link, where both of its parts are known and something is connected.
+    pub fn link(self) -> Option<Link> {
+        let generation = Generation::try_from(u32::from(self.generation?)).ok()?;
+        let lanes = Lanes::try_from(self.lanes?).ok()?;
+        Some(Link::new(generation, lanes))
+    }
+
+    /// The shape in words, as far as it is known.
+    pub fn describe(self) -> String {
+        match (self.generation, self.lanes) {
+            (Some(g), Some(lanes)) => format!("PCIe {g}.0 x{lanes} ({})", rate_text(g)),
+            (Some(g), None) => format!("PCIe {g}.0 ({}), lanes unknown", rate_text(g)),
+            (None, Some(lanes)) => format!("x{lanes}, speed unknown"),
+            (None, None) => "unknown".to_owned(),
+        }
+    }
 }
 
 /// What a function is on the bus (PCI Express Base Specification, device/port type).

@@ -193,25 +193,12 @@ fn read_advanced_errors(space: &Bytes, at: usize, function: &mut Function) -> Op
     Some(())
 }
 
-/// The bytes of a dump as `lspci -xxxx` prints them, from the first line that has an offset.
-#[cfg(test)]
-pub fn parse_dump(text: &str) -> Vec<u8> {
-    let mut bytes = vec![0; 4096];
-    let rows = text.lines().filter_map(|l| l.split_once(": "));
-    for (offset, row) in rows {
-        let offset = usize::from_str_radix(offset, 16).unwrap();
-        for (i, byte) in row.split_whitespace().enumerate() {
-            bytes[offset + i] = u8::from_str_radix(byte, 16).unwrap();
-        }
-    }
-    bytes
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::explain::lspci;
+    use crate::pci::lspci;
+    use fastpath_report::testing::parse_dump;
 
     fn read_new(bytes: &[u8]) -> Function {
         let mut function = Function::new("", "");

@@ -6,7 +6,6 @@ pub mod floor;
 mod pair;
 pub mod pipeline;
 pub mod placement;
-pub mod points;
 pub mod stream;
 pub mod transfer;
 
