@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
+use fastpath_audit::AuditOptions;
 use fastpath_report::html::PageOptions;
 use fastpath_report::{html, output};
 
 use crate::ablation::{self, AblationOptions};
-use crate::audit::AuditOptions;
 use crate::bench;
 use crate::bench::copy::CopyOptions;
 use crate::bench::floor::FloorOptions;
@@ -123,7 +123,7 @@ pub fn run(command: Command) -> Result<u8> {
     let mut code = 0;
     match command {
         Command::Bench(what) => run_bench(*what)?,
-        Command::Audit(options) => crate::audit::run(&options)?,
+        Command::Audit(options) => fastpath_audit::run(&options)?,
         Command::Explain(options) => explain::command::run(&options)?,
         Command::Page(options) => html::run(&options)?,
         Command::Info(options) => run_info(&options)?,

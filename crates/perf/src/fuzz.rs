@@ -6,7 +6,6 @@ use clap::Parser;
 use fastpath_machine::pci::function::Function;
 use fastpath_machine::pci::{Subject, config_space, lspci};
 
-use crate::audit::audit;
 use crate::cli::{Cli, Command};
 use crate::explain::advice::explain;
 use crate::explain::command::{LinkOptions, What};
@@ -23,19 +22,6 @@ fn fuzz__lines_of_programs_are_read_or_refused() {
     ];
     crate::mutate::run(corpus, |input| {
         let _ = parse_event(&String::from_utf8_lossy(input));
-    });
-}
-
-#[test]
-fn fuzz__pasted_tables_are_audited() {
-    let corpus: &[&[u8]] = &[
-        b"# OSU MPI Latency Test\n# Size Latency (us)\n0 0.25\n1 0.26\n2 0.26\n",
-        b"#bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n65536 257237 \
-            3216.14 3217.8 0.051458\n",
-        b"np min avg max\n2 2.688 2.719 2.750\n40 4.062 6.753 10.187\n",
-    ];
-    crate::mutate::run(corpus, |input| {
-        audit(&String::from_utf8_lossy(input));
     });
 }
 

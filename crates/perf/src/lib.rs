@@ -1,7 +1,6 @@
 //! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
 
 mod ablation;
-mod audit;
 mod bench;
 pub mod cli;
 mod compare;

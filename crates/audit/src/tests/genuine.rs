@@ -1,5 +1,5 @@
 //! Outputs of perftest, OSU, IMB, HPCC, NetPIPE, iperf3, qperf and mpi4py as they were printed, in
-//! `tests/data/audit`. What is to be found in each stands in `expected` beside them: for every table the tool, the test
+//! `tests/data`. What is to be found in each stands in `expected` beside them: for every table the tool, the test
 //! and the number of rows, for every column unit, statistic and resolution.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const TOOLS: [(&str, &str); 9] = [
 ];
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/audit")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
 /// The outputs by name, without `.txt`.

@@ -301,3 +301,16 @@ fn acpi_timer__is_seen_through_a_conversion() {
     assert!(clock_of(step).0.contains("ACPI"), "{step:?}");
     assert_eq!(found.tables[0].rounded.len(), 1);
 }
+
+#[test]
+fn fuzz__pasted_tables_are_audited() {
+    let corpus: &[&[u8]] = &[
+        b"# OSU MPI Latency Test\n# Size Latency (us)\n0 0.25\n1 0.26\n2 0.26\n",
+        b"#bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n65536 257237 \
+            3216.14 3217.8 0.051458\n",
+        b"np min avg max\n2 2.688 2.719 2.750\n40 4.062 6.753 10.187\n",
+    ];
+    crate::mutate::run(corpus, |input| {
+        audit(&String::from_utf8_lossy(input));
+    });
+}

@@ -6,16 +6,20 @@
 //! a search is reported only where the chance that it is an accident, of all that was tried, is
 //! below [`CHANCE_MAX`].
 
-pub mod clocks;
+mod clocks;
 mod compare;
 mod formats;
-pub mod lattice;
+mod lattice;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 mod parse;
 mod recognise;
 mod show;
 mod statistics;
-pub mod table;
-pub mod units;
+mod table;
+mod units;
 
 use std::io;
 use std::path::PathBuf;
@@ -44,7 +48,7 @@ pub struct AuditOptions {
 
 /// The greatest chance of an accident at which something is reported. It is the chance that any of all steps, columns
 /// and factors that were tried in the text fits by accident.
-pub const CHANCE_MAX: f64 = 1e-3;
+pub(crate) const CHANCE_MAX: f64 = 1e-3;
 
 /// A longer input is refused.
 const BYTES_MAX: u64 = 64 << 20;
@@ -54,7 +58,7 @@ const ROWS_BESIDE: usize = 3;
 
 /// What was found in a text.
 #[derive(Debug, Serialize)]
-pub struct Audit {
+pub(crate) struct Audit {
     /// Always `fastpath.audit`.
     pub schema: &'static str,
     /// Version of the JSON form.
@@ -67,7 +71,7 @@ pub struct Audit {
 
 /// What was found in one table.
 #[derive(Debug, Serialize)]
-pub struct TableFindings {
+pub(crate) struct TableFindings {
     /// First and last line, from 1.
     pub lines: (usize, usize),
     /// Number of rows.
@@ -102,7 +106,7 @@ pub struct TableFindings {
 
 /// What is known of one column.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct ColumnFindings {
+pub(crate) struct ColumnFindings {
     /// Its heading, or `column 1` without one.
     pub name: String,
     /// Whether it holds sizes, counts or ranks.
@@ -119,7 +123,7 @@ pub struct ColumnFindings {
 
 /// The step of a clock in some columns of a table.
 #[derive(Clone, Debug, Serialize)]
-pub struct ClockStep {
+pub(crate) struct ClockStep {
     /// The columns, from 0.
     pub columns: Vec<usize>,
     /// The step, in `unit`.
@@ -150,7 +154,7 @@ struct Candidate {
 }
 
 /// Finds all that the text says and its numbers betray.
-pub fn audit(text: &str) -> Audit {
+pub(crate) fn audit(text: &str) -> Audit {
     audit_at(text, CHANCE_MAX)
 }
 
