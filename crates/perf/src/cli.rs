@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use fastpath_audit::AuditOptions;
+use fastpath_explain::command::ExplainOptions;
 use fastpath_report::html::PageOptions;
 use fastpath_report::{html, output};
 
@@ -13,12 +14,11 @@ use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::compare::options::CompareOptions;
 use crate::doctor::DoctorOptions;
-use crate::explain::command::ExplainOptions;
 use crate::instructions::{self, InstructionOptions};
 use crate::levels;
 use crate::ps::PsOptions;
 use crate::tune::TuneOptions;
-use crate::{compare, doctor, explain, info, ps, tune};
+use crate::{compare, doctor, info, ps, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -124,7 +124,7 @@ pub fn run(command: Command) -> Result<u8> {
     match command {
         Command::Bench(what) => run_bench(*what)?,
         Command::Audit(options) => fastpath_audit::run(&options)?,
-        Command::Explain(options) => explain::command::run(&options)?,
+        Command::Explain(options) => fastpath_explain::command::run(&options)?,
         Command::Page(options) => html::run(&options)?,
         Command::Info(options) => run_info(&options)?,
         Command::Compare(options) => code = compare::run::run(&options)?,

@@ -5,7 +5,6 @@ mod bench;
 pub mod cli;
 mod compare;
 mod doctor;
-pub mod explain;
 #[cfg(test)]
 mod fuzz;
 mod info;

@@ -204,7 +204,7 @@ fn explain_lspci__answers_in_text_json_and_a_page() {
     assert!(output.status.success(), "{output:?}");
     let found = records(&output);
     assert_eq!(found.len(), 1);
-    fastpath_report::testing::schema::validate(fastpath_perf::explain::SCHEMA_TEXT, &found[0])
+    fastpath_report::testing::schema::validate(fastpath_explain::SCHEMA_TEXT, &found[0])
         .expect("it fits");
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("<svg") && page.contains("MT26428"));

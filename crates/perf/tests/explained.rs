@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as ProcessCommand, Stdio};
 
 use clap::Parser;
+use fastpath_explain::command::What;
+use fastpath_explain::{AGREES, Explanation, StepKind, bandwidth, cliff, latency, page, percent};
 use fastpath_pcie::formulas::{DataLink, read_rate, write_rate};
 use fastpath_pcie::wire::{Transport, Verb};
 use fastpath_pcie::{Bytes, Link, MibPerS, Rate, RateUnit, descriptor, profile};
 use fastpath_perf::cli::{Cli, Command};
-use fastpath_perf::explain::command::What;
-use fastpath_perf::explain::{
-    AGREES, Explanation, StepKind, bandwidth, cliff, latency, page, percent,
-};
 
 const PAGE: &str = include_str!("../../../docs/explained.md");
 
@@ -68,7 +66,7 @@ fn examples__say_what_the_commands_answer() {
         } else if line.starts_with("## ") {
             answer = None;
         } else if let (Some(made), Some(text)) = (&answer, line.strip_prefix("> ")) {
-            let said = |f: &fastpath_perf::explain::Finding| f.text == text;
+            let said = |f: &fastpath_explain::Finding| f.text == text;
             assert!(made.findings.iter().any(said), "not said: {text}\n{:#?}", made.findings);
             sentences += 1;
         }

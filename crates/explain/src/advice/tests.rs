@@ -4,14 +4,14 @@ use fastpath_machine::pci::lspci;
 
 use super::super::FindingKind;
 use super::*;
-use crate::explain::moves::Direction;
+use crate::moves::Direction;
 
 fn subject(text: &str) -> Subject {
     Subject { device: lspci::parse(text).unwrap().remove(0), source: "lspci", ..Subject::default() }
 }
 
-const CONNECTX: &str = include_str!("../../../../machine/src/pci/samples/connectx2-2012.txt");
-const GPU: &str = include_str!("../../../../machine/src/pci/samples/gpu.txt");
+const CONNECTX: &str = include_str!("../../../machine/src/pci/samples/connectx2-2012.txt");
+const GPU: &str = include_str!("../../../machine/src/pci/samples/gpu.txt");
 
 fn measured(text: &str) -> LinkOptions {
     LinkOptions { measured: Some(text.parse().unwrap()), ..LinkOptions::default() }
@@ -114,7 +114,7 @@ fn old_registers__are_said_to_have_no_effect() {
     let linked = virtio.replace("Kernel", "LnkSta: Speed 2.5GT/s, Width x1\n\tKernel");
     let made = explain(&subject(&linked), &LinkOptions::default()).unwrap();
     assert_eq!(find(&made, "played").kind, FindingKind::Caution);
-    let legacy = include_str!("../../../../machine/src/pci/samples/legacy.txt").to_owned()
+    let legacy = include_str!("../../../machine/src/pci/samples/legacy.txt").to_owned()
         + "\tKernel driver in use: mgag200\n";
     let made = explain(&subject(&legacy), &LinkOptions::default()).unwrap();
     assert!(find(&made, "latency-timer").text.contains("`Latency: 64`"));
@@ -130,7 +130,7 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     assert_eq!(steps[..3], ["signalling", "encoding", "what its link is"]);
     assert!(find(&made, "fewer-lanes").text.contains("8 of the 16 lanes"));
     assert!(find(&made, "fewer-lanes").why.contains("was not shown"));
-    gpu.above = lspci::parse(include_str!("../../../../machine/src/pci/samples/root.txt")).unwrap();
+    gpu.above = lspci::parse(include_str!("../../../machine/src/pci/samples/root.txt")).unwrap();
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let why = &find(&made, "fewer-lanes").why;
     assert!(why.contains("16:00.0, could be x16"), "{why}");
@@ -242,7 +242,7 @@ fn network__that_fits_is_named() {
 
 #[test]
 fn states__without_a_link_have_their_answer() {
-    let all = lspci::parse(include_str!("../../../../machine/src/pci/samples/host.txt")).unwrap();
+    let all = lspci::parse(include_str!("../../../machine/src/pci/samples/host.txt")).unwrap();
     let answer = |address: &str| {
         let device = all.iter().find(|f| f.address.ends_with(address)).unwrap();
         let one = Subject { device: device.clone(), source: "lspci", ..Subject::default() };
@@ -261,7 +261,7 @@ fn states__without_a_link_have_their_answer() {
 
 #[test]
 fn fields__that_cost_bandwidth_say_how_much() {
-    let nvme = subject(include_str!("../../../../machine/src/pci/samples/nvme.txt"));
+    let nvme = subject(include_str!("../../../machine/src/pci/samples/nvme.txt"));
     let made = explain(&nvme, &LinkOptions::default()).unwrap();
     // 4 of 284 B.
     assert!(find(&made, "ecrc").text.contains("1.4 %"), "{made:?}");
@@ -273,8 +273,7 @@ fn fields__that_cost_bandwidth_say_how_much() {
     assert!(!ids(&made).contains(&"tags"));
     // A port above that takes no more, and one that takes as much.
     let mut below = subject(&small);
-    below.above =
-        lspci::parse(include_str!("../../../../machine/src/pci/samples/root.txt")).unwrap();
+    below.above = lspci::parse(include_str!("../../../machine/src/pci/samples/root.txt")).unwrap();
     for (bytes, said) in [(128, "no more is possible"), (256, "pci=pcie_bus_perf")] {
         below.above[0].payload_can = Some(bytes);
         let made = explain(&below, &LinkOptions::default()).unwrap();
@@ -283,7 +282,7 @@ fn fields__that_cost_bandwidth_say_how_much() {
     }
     // 32 reads of 128 B last 568 ns at 7.2 GB/s, and half as long on twice the lanes.
     for (text, kind) in [
-        (include_str!("../../../../machine/src/pci/samples/nvme.txt"), FindingKind::Note),
+        (include_str!("../../../machine/src/pci/samples/nvme.txt"), FindingKind::Note),
         (GPU, FindingKind::Caution),
     ] {
         let mut few = subject(text);

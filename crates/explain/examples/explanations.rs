@@ -1,7 +1,6 @@
 //! How long a full explanation takes, from the start of the process to its end: each command of docs/explained.md that
-//! needs no device, as text and with a page. `cargo build --profile quick -p fastpath-perf --bin fastpath --example
-//! explanations`, then
-//! `target/quick/examples/explanations target/quick/fastpath`.
+//! needs no device, as text and with a page. `cargo build --profile quick -p fastpath-perf -p fastpath-explain --bin
+//! fastpath --example explanations`, then `target/quick/examples/explanations target/quick/fastpath`.
 
 use std::error::Error;
 use std::process::{Command, Stdio};

@@ -3,19 +3,25 @@
 //! Each subcommand makes an [`Explanation`]: its input, waterfalls from a starting figure to a prediction, the gap to
 //! the measured figure, findings, experiments. All are shown in the same way.
 
-pub mod advice;
+mod advice;
 pub mod bandwidth;
-pub mod bus;
+mod bus;
 pub mod cliff;
 pub mod command;
-pub(crate) mod findings;
-pub mod latency;
-pub mod moves;
-pub mod page;
-pub mod probe;
+mod findings;
 #[cfg(test)]
-pub mod samples;
-pub mod show;
+mod fuzz;
+pub mod latency;
+mod moves;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
+pub mod page;
+mod probe;
+#[cfg(test)]
+mod samples;
+mod show;
 
 use fastpath_pcie::LinkError;
 use serde::{Deserialize, Serialize};

@@ -5,8 +5,8 @@ use fastpath_pcie::{Link, Rate, RateUnit, StatedRate};
 
 use super::fields::READ_NS;
 use super::{Moves, Ratio, Subject, ceiling, expected, format_rate};
-use crate::explain::findings::{said, to_try};
-use crate::explain::{AGREES, Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
+use crate::findings::{said, to_try};
+use crate::{AGREES, Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
 
 /// Something that would allow so much and no more.
 struct Hypothesis {

@@ -4,8 +4,8 @@ use fastpath_machine::pci::function::{Aspm, Function, Shown};
 use fastpath_pcie::Link;
 
 use super::{Moves, Subject, ceiling};
-use crate::explain::findings::said;
-use crate::explain::{Finding, FindingKind, percent};
+use crate::findings::said;
+use crate::{Finding, FindingKind, percent};
 
 /// Everything that the fields of a device say besides its link's width and speed.
 pub fn explain_fields(subject: &Subject, link: Option<&Link>, findings: &mut Vec<Finding>) {

@@ -68,7 +68,7 @@ impl Finding {
 /// `said!(device "payload", is, gain = percent(gain))`: a finding with values by their names.
 macro_rules! said {
     ($subject:ident $name:expr $(, $($values:tt)*)?) => {
-        $crate::explain::findings::finding(
+        $crate::findings::finding(
             stringify!($subject),
             $name,
             fastpath_report::data::values!($($($values)*)?),
@@ -78,7 +78,7 @@ macro_rules! said {
 /// The same for an experiment.
 macro_rules! to_try {
     ($name:expr $(, $($values:tt)*)?) => {
-        $crate::explain::findings::experiment(
+        $crate::findings::experiment(
             $name,
             fastpath_report::data::values!($($($values)*)?),
         )

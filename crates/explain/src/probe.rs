@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn probe__is_held_against_the_link() {
         let device = fastpath_machine::pci::lspci::parse(include_str!(
-            "../../../machine/src/pci/samples/gpu.txt"
+            "../../machine/src/pci/samples/gpu.txt"
         ))
         .unwrap();
         let subject = Subject { device: device[0].clone(), source: "sysfs", ..Subject::default() };
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn probe__names_no_cause_of_a_network() {
         let device = fastpath_machine::pci::lspci::parse(include_str!(
-            "../../../machine/src/pci/samples/gpu.txt"
+            "../../machine/src/pci/samples/gpu.txt"
         ))
         .unwrap();
         let device = device[0].clone();

@@ -44,7 +44,7 @@ fn read_sources(folder: &Path, into: &mut Vec<String>) {
 /// What a use of `said!` or `to_try!` names, and its values; a name that is computed is left out.
 fn list_uses(mark: &str) -> Vec<(String, BTreeSet<String>)> {
     let mut sources = Vec::new();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/explain");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     read_sources(&folder, &mut sources);
     let mut uses = Vec::new();
     for text in &sources {

@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    const HOST: &str = include_str!("../../../machine/src/pci/samples/host.txt");
+    const HOST: &str = include_str!("../../machine/src/pci/samples/host.txt");
 
     #[test]
     fn devices__with_a_link_are_chosen_where_none_is_named() {

@@ -347,7 +347,7 @@ impl<'a> Chain<'a> {
 
 /// The kernel: thread `i` begins at `start + 8 i`, reads `count` times where it is sent, and writes where it came to
 /// behind the lines. With the zero that the driver wants at its end.
-const CHASE: &str = concat!(include_str!("../../../data/chase.ptx"), "\0");
+const CHASE: &str = concat!(include_str!("../../data/chase.ptx"), "\0");
 const _: () = assert!(LINES * STRIDE == 4_194_304, "the kernel writes behind the lines");
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use fastpath_machine::pci::function::{Function, LinkShape, Port, Shown, rate_tex
 use fastpath_pcie::{Link, RateUnit};
 
 use super::{Moves, Subject, ceiling, format_rate};
-use crate::explain::Finding;
-use crate::explain::findings::said;
+use crate::Finding;
+use crate::findings::said;
 
 /// The narrowest link of the switches above that is narrower than the device's own.
 pub fn narrowest_above<'a>(above: &'a [Function], own: &Link) -> Option<(&'a Function, Link)> {

@@ -2,7 +2,7 @@ use fastpath_report::testing::parse_options;
 
 use super::super::StepKind;
 use super::*;
-use crate::explain::{Finding, FindingKind, WaterfallStep};
+use crate::{Finding, FindingKind, WaterfallStep};
 
 fn explain_line(line: &str) -> Result<Explanation, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -79,7 +79,7 @@ fn ramcloud__one_client_fits_the_senders_reads() {
         first.what.starts_with("Two client hosts") && second.what.starts_with("One client host")
     );
     // The two hypotheses predict the opposite of each other.
-    let seen = |e: &crate::explain::Experiment, means: &str| {
+    let seen = |e: &crate::Experiment, means: &str| {
         e.outcomes.iter().find(|o| o.means.contains(means)).unwrap().seen.clone()
     };
     assert!(

@@ -2,7 +2,7 @@ use fastpath_report::testing::parse_options;
 
 use super::super::FindingKind;
 use super::*;
-use crate::explain::{Finding, StepKind};
+use crate::{Finding, StepKind};
 
 fn explain_line(line: &str) -> Result<Explanation, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
