@@ -7,6 +7,7 @@
 pub mod copy;
 mod files;
 pub mod floor;
+pub mod learnt;
 pub mod options;
 pub(crate) mod pipeline;
 mod points;

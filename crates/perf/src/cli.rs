@@ -3,6 +3,9 @@
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use fastpath_audit::AuditOptions;
+use fastpath_diagnose::doctor::DoctorOptions;
+use fastpath_diagnose::ps::PsOptions;
+use fastpath_diagnose::{doctor, info, ps};
 use fastpath_explain::command::ExplainOptions;
 use fastpath_report::html::PageOptions;
 use fastpath_report::{html, output};
@@ -13,12 +16,10 @@ use crate::bench::copy::CopyOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::compare::options::CompareOptions;
-use crate::doctor::DoctorOptions;
 use crate::instructions::{self, InstructionOptions};
 use crate::levels;
-use crate::ps::PsOptions;
 use crate::tune::TuneOptions;
-use crate::{compare, doctor, info, ps, tune};
+use crate::{compare, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -166,7 +167,7 @@ pub fn run_info(options: &InfoOptions) -> Result<()> {
         None if options.protocols => {
             info::print_protocols(options.json)?;
             if options.learn {
-                info::learnt::print(options.json)?;
+                bench::learnt::print(options.json)?;
             }
         }
         None => info::print(&info::collect(), options.json)?,

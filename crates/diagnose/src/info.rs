@@ -2,7 +2,6 @@
 //! which ways of moving a message are open, with the reason.
 
 mod cma;
-pub mod learnt;
 pub(crate) mod machine;
 pub mod mpit;
 mod threads;
