@@ -1,17 +1,17 @@
-//! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
+//! Measurements: `fastpath bench`, `compare` and `tune`, the programs in C that they run, and the levels of the library
+//! below MPI.
 
-mod ablation;
-mod bench;
-pub mod cli;
-mod compare;
+pub mod ablation;
+pub mod bench;
+pub mod compare;
 #[cfg(test)]
 mod fuzz;
-mod instructions;
+pub mod instructions;
 pub mod interrupt;
-mod levels;
+pub mod levels;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 mod program;
-mod tune;
+pub mod tune;

@@ -1,4 +1,4 @@
-//! The command line: commands, and which module does each.
+//! The command line: commands, and which crate does each.
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
@@ -10,16 +10,16 @@ use fastpath_explain::command::ExplainOptions;
 use fastpath_report::html::PageOptions;
 use fastpath_report::{html, output};
 
-use crate::ablation::{self, AblationOptions};
-use crate::bench;
-use crate::bench::copy::CopyOptions;
-use crate::bench::floor::FloorOptions;
-use crate::bench::options::BenchOptions;
-use crate::compare::options::CompareOptions;
-use crate::instructions::{self, InstructionOptions};
-use crate::levels;
-use crate::tune::TuneOptions;
-use crate::{compare, tune};
+use fastpath_perf::ablation::{self, AblationOptions};
+use fastpath_perf::bench;
+use fastpath_perf::bench::copy::CopyOptions;
+use fastpath_perf::bench::floor::FloorOptions;
+use fastpath_perf::bench::options::BenchOptions;
+use fastpath_perf::compare::options::CompareOptions;
+use fastpath_perf::instructions::{self, InstructionOptions};
+use fastpath_perf::levels;
+use fastpath_perf::tune::TuneOptions;
+use fastpath_perf::{compare, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]

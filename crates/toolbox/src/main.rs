@@ -1,13 +1,16 @@
 //! `fastpath`: measures, explains and diagnoses.
 
+mod cli;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use fastpath_base::tell;
-use fastpath_perf::cli::{Cli, Command};
-use fastpath_perf::{cli, interrupt};
+use fastpath_perf::interrupt;
 use fastpath_report::output;
+
+use cli::{Cli, Command};
 
 /// Of a comparison that fails; 1 says that something is worse.
 const NOT_COMPARED: u8 = 2;

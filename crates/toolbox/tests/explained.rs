@@ -3,26 +3,26 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command as ProcessCommand, Stdio};
+use std::process::{Command, Stdio};
 
-use clap::Parser;
-use fastpath_explain::command::What;
+use fastpath_explain::command::{ExplainOptions, What};
 use fastpath_explain::{AGREES, Explanation, StepKind, bandwidth, cliff, latency, page, percent};
 use fastpath_pcie::formulas::{DataLink, read_rate, write_rate};
 use fastpath_pcie::wire::{Transport, Verb};
 use fastpath_pcie::{Bytes, Link, MibPerS, Rate, RateUnit, descriptor, profile};
-use fastpath_perf::cli::{Cli, Command};
+use fastpath_report::testing::parse_options;
 
 const PAGE: &str = include_str!("../../../docs/explained.md");
 
 /// What a command of the page answers; none where it needs a device or a file.
 fn run(line: &str) -> Option<Explanation> {
-    let command = match Cli::try_parse_from(line.split_whitespace()) {
-        Ok(cli) => cli.command,
-        Err(e) => panic!("{line}: {e}"),
-    };
-    let Command::Explain(options) = command else {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let Some(words) = words.strip_prefix(&["fastpath", "explain"]) else {
         panic!("{line}: no explanation");
+    };
+    let options = match parse_options::<ExplainOptions>(words) {
+        Ok(options) => options,
+        Err(e) => panic!("{line}: {e}"),
     };
     let made = match &options.what {
         What::Bandwidth(options) => bandwidth::explain(options),
@@ -138,7 +138,7 @@ fn sample(name: &str) -> String {
 
 /// What the tool says, with each finding whole.
 fn ask(command: &str, input: &str, tree: &Path) -> String {
-    let mut tool = ProcessCommand::new(env!("CARGO_BIN_EXE_fastpath"));
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fastpath"));
     tool.arg("explain").args(command.split_whitespace());
     if command.starts_with("device") {
         tool.arg("--sysfs").arg(tree);
