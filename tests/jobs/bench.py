@@ -185,7 +185,7 @@ def case_damaged_contents_are_found(session):
 
 def _program(session):
     """The benchmark program alone, compiled."""
-    folder = os.path.join(ROOT, "crates", "perf", "program")
+    folder = os.path.join(ROOT, "crates", "bench", "program")
     binary = os.path.join(session.build, "bench-program")
     sources = sorted(glob.glob(os.path.join(folder, "*.c")))
     headers = glob.glob(os.path.join(folder, "*.h"))

@@ -192,7 +192,7 @@ def compile_program(name, prefix, build):
 
 
 def _compile_bench(prefix, build):
-    folder = os.path.join(ROOT, "crates", "perf", "program")
+    folder = os.path.join(ROOT, "crates", "bench", "program")
     sources = sorted(glob.glob(os.path.join(folder, "*.c")))
     binary = os.path.join(build, BENCH)
     words = [os.path.join(prefix, "bin", "mpicc"), "-std=gnu11", "-O2", "-o", binary, *sources, "-lm"]

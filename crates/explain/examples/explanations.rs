@@ -1,5 +1,5 @@
 //! How long a full explanation takes, from the start of the process to its end: each command of docs/explained.md that
-//! needs no device, as text and with a page. `cargo build --profile quick -p fastpath-perf -p fastpath-explain --bin
+//! needs no device, as text and with a page. `cargo build --profile quick -p fastpath-toolbox -p fastpath-explain --bin
 //! fastpath --example explanations`, then `target/quick/examples/explanations target/quick/fastpath`.
 
 use std::error::Error;

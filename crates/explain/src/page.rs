@@ -235,7 +235,7 @@ mod tests {
         parse(&page);
     }
 
-    /// For looking at: `FASTPATH_TEST_PAGE=FILE cargo test -p fastpath-perf explanation_page`.
+    /// For looking at: `FASTPATH_TEST_PAGE=FILE cargo test -p fastpath-explain explanation_page`.
     #[test]
     fn explanation_page__is_written_where_asked() {
         if let Some(path) = std::env::var_os("FASTPATH_TEST_PAGE") {

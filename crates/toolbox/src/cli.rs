@@ -10,16 +10,16 @@ use fastpath_explain::command::ExplainOptions;
 use fastpath_report::html::PageOptions;
 use fastpath_report::{html, output};
 
-use fastpath_perf::ablation::{self, AblationOptions};
-use fastpath_perf::bench;
-use fastpath_perf::bench::copy::CopyOptions;
-use fastpath_perf::bench::floor::FloorOptions;
-use fastpath_perf::bench::options::BenchOptions;
-use fastpath_perf::compare::options::CompareOptions;
-use fastpath_perf::instructions::{self, InstructionOptions};
-use fastpath_perf::levels;
-use fastpath_perf::tune::TuneOptions;
-use fastpath_perf::{compare, tune};
+use fastpath_bench::ablation::{self, AblationOptions};
+use fastpath_bench::bench;
+use fastpath_bench::bench::copy::CopyOptions;
+use fastpath_bench::bench::floor::FloorOptions;
+use fastpath_bench::bench::options::BenchOptions;
+use fastpath_bench::compare::options::CompareOptions;
+use fastpath_bench::instructions::{self, InstructionOptions};
+use fastpath_bench::levels;
+use fastpath_bench::tune::TuneOptions;
+use fastpath_bench::{compare, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use fastpath_base::tell;
-use fastpath_perf::interrupt;
+use fastpath_bench::interrupt;
 use fastpath_report::output;
 
 use cli::{Cli, Command};

@@ -28,7 +28,7 @@ fn level_of_file(file: &str) -> Option<&'static str> {
         "protocol" => "protocol",
         "transport" => "transport",
         "base" | "bootstrap" => "base",
-        "perf" => PROGRAM,
+        "bench" | "machine" | "report" | "toolbox" => PROGRAM,
         _ => "other",
     })
 }
@@ -139,7 +139,8 @@ mod tests {
     fn files__have_a_level() {
         assert_eq!(level_of_file("/x/crates/mpi/src/p2p.rs"), Some("mpi"));
         assert_eq!(level_of_file("crates/transport/src/shm/wire.rs"), Some("transport"));
-        assert_eq!(level_of_file("crates/perf/src/levels.rs"), Some(PROGRAM));
+        assert_eq!(level_of_file("crates/bench/src/levels.rs"), Some(PROGRAM));
+        assert_eq!(level_of_file("crates/report/src/record.rs"), Some(PROGRAM));
         assert_eq!(level_of_file("/rustc/1/library/core/src/ptr/mod.rs"), None);
         assert!(is_entry_point("/t/build/fastpath-abi-60f7/out/exports.rs"));
     }

@@ -1,4 +1,4 @@
-//! The benchmark program: one source in C (`crates/perf/program/`) for every MPI library.
+//! The benchmark program: one source in C (`crates/bench/program/`) for every MPI library.
 //!
 //! It is part of this binary. [`Program::compile`] builds it with a given compiler wrapper, once
 //! for each wrapper; [`Program::run`] starts it under a launcher and turns what it prints into

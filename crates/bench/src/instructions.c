@@ -8,7 +8,7 @@
  * agree through a page of a file in DIR, not through MPI, so that nothing but the named call touches the library and
  * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. What this program itself
  * executes while collection is on, to set up the call, is left out by whoever reads the dumps.
- * Each case ends with a dump named after it and its bytes, which crates/perf/src/instructions.rs reads. Puts need windows: a library
+ * Each case ends with a dump named after it and its bytes, which crates/bench/src/instructions.rs reads. Puts need windows: a library
  * without them has no dump of those.
  */
 #define _GNU_SOURCE
