@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastpath_base::topology;
@@ -14,12 +15,17 @@ use crate::record::{Machine, Run};
 const PREFIXES: &str =
     "FASTPATH_ OMPI_ PMIX_ PRTE_ UCX_ I_MPI_ MPICH_ MPIR_ FI_ HYDRA_ PSM2_ HWLOC_";
 
-/// The version of the tool, with its commit where that is known.
-pub const VERSION: &str = env!("BUILD_VERSION");
+static VERSION: OnceLock<&str> = OnceLock::new();
+
+/// Sets the version in the name of the tool, with the commit. The binary calls it once, at its start: a commit then
+/// rebuilds the binary alone.
+pub fn set_version(version: &'static str) {
+    VERSION.get_or_init(|| version);
+}
 
 /// The tool as results name it: version, and commit where it is known.
 pub fn name_tool() -> String {
-    format!("fastpath {VERSION}")
+    format!("fastpath {}", VERSION.get().unwrap_or(&env!("CARGO_PKG_VERSION")))
 }
 
 /// A run that begins now; library and clock are filled in when they are known.

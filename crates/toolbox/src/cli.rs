@@ -23,7 +23,7 @@ use fastpath_bench::{compare, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
-#[command(name = "fastpath", version = fastpath_report::surroundings::VERSION, about)]
+#[command(name = "fastpath", version = env!("BUILD_VERSION"), about)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use fastpath_base::tell;
 use fastpath_bench::interrupt;
-use fastpath_report::output;
+use fastpath_report::{output, surroundings};
 
 use cli::{Cli, Command};
 
@@ -29,6 +29,7 @@ fn print_usage(usage: &clap::Error) -> ExitCode {
 }
 
 fn main() -> ExitCode {
+    surroundings::set_version(env!("BUILD_VERSION"));
     let command = match Cli::try_parse() {
         Ok(line) => line.command,
         Err(e) => return print_usage(&e),
