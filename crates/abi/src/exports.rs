@@ -14,10 +14,10 @@
 use crate::entry::{self, clear};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::Error;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::{HandlerKind, Scope, raise as fail};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::status::Status;
 use fastpath_mpi::process::enter;
-use fastpath_mpi::status::Status;
+use fastpath_mpi::process::errhandler::{HandlerKind, Scope, raise as fail};
 
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));
 

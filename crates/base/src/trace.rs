@@ -2,7 +2,7 @@
 //!
 //! The rings lie in memory that outlives the process (`fastpath_bootstrap::trace` gives it, and merges the ranks'
 //! rings into one file), so that the trace of a killed rank is there up to its last point. While no ring is set
-//! a point is one load and one comparison, and the immediate paths have none at all (`fastpath_mpi::hot`).
+//! a point is one load and one comparison, and the immediate paths have none at all (`fastpath_mpi::objects::hot`).
 #![allow(unsafe_code)]
 
 mod area;

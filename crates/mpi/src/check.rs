@@ -5,19 +5,20 @@
 //!   its own (`message`).
 //! - The ranks of a collective call exchange such records before it begins (`coll/agreement.rs`).
 //! - `MPI_Finalize` lists requests that were never completed, messages that were never received (`left`), windows that
-//!   were never freed (`win/left.rs`), and files that were never closed.
+//!   were never freed (`rma/left.rs`), and files that were never closed.
 //! - Below `MPI_THREAD_MULTIPLE` each call says which thread is inside, so that a second one is seen (`threads`).
 //!
 //! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.
 #![allow(unsafe_code)]
 
+pub(crate) mod caller;
 mod message;
 mod record;
 pub(crate) mod threads;
 
 pub(crate) use record::{RECORD_BYTES, Record};
 
-use crate::caller::{Call, CallSite};
+use crate::check::caller::{Call, CallSite};
 use fastpath_base::tell;
 use fastpath_protocol::RequestId;
 pub(crate) use message::Watched;

@@ -3,23 +3,25 @@
 pub mod create;
 pub(crate) mod departed;
 pub mod inter;
+pub(crate) mod meeting;
+pub mod topology;
 mod workers;
 
 pub(crate) use workers::settle;
 
-use crate::attribute;
-use crate::buffered;
-use crate::channel::Channel;
 use crate::coll::shared::mapped;
 use crate::coll::{self, words};
-use crate::comm::Comm;
-use crate::comm::contexts::Block;
-use crate::consts::*;
-use crate::errhandler;
-use crate::error::{Error, NOT_TO_BE_FREED, Result};
-use crate::group::Group;
+use crate::common::consts::*;
+use crate::common::error::{Error, NOT_TO_BE_FREED, Result};
+use crate::objects::attribute;
+use crate::objects::comm::Comm;
+use crate::objects::comm::contexts::Block;
+use crate::objects::group::Group;
+use crate::p2p::buffered;
+use crate::p2p::channel::Channel;
+use crate::p2p::request;
 use crate::process::Process;
-use crate::request;
+use crate::process::errhandler;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 

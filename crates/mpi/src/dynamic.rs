@@ -4,8 +4,8 @@
 //! What is spawned are ranks of one job, whose memory has room for more ranks than it begins with; so are, to each
 //! other, those of two jobs that are connected ([`foreign`]). The launcher starts processes and keeps the names of
 //! services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a spawned world is a range of them.
-//! Two sides meet at their roots, in a context of their own ([`Meeting`](crate::meeting::Meeting)), and agree on an
-//! intercommunicator as `MPI_Intercomm_create` does.
+//! Two sides meet at their roots, in a context of their own ([`Meeting`](crate::comm_creation::meeting::Meeting)), and
+//! agree on an intercommunicator as `MPI_Intercomm_create` does.
 
 mod door;
 mod foreign;
@@ -22,8 +22,8 @@ pub use port::{accept, close, connect, open};
 pub(crate) use spawn::meet_parent;
 pub use spawn::{Asked, SpawnResult, get_parent, spawn};
 
-use crate::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
-use crate::error::{Error, Result};
+use crate::common::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
+use crate::common::error::{Error, Result};
 use crate::process::{self, Process, ProcessPart};
 use fastpath_base::clock;
 use fastpath_base::config::Key;

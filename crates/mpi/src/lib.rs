@@ -2,60 +2,44 @@
 //!
 //! Functions take Rust types and return [`Result`]; error classes are assigned only here. The C entry points of crate
 //! `abi` decode handles and call in; nothing here knows a transport.
+//!
+//! Each folder uses itself and the folders before it:
+//!
+//! | folder | content |
+//! |---|---|
+//! | [`common`] | constants, errors, statuses, handles, locks and workers |
+//! | `coll_choice` | selection of collective algorithms: a cost model without state |
+//! | [`objects`] | groups, datatypes, operations, communicators and their tables of the immediate path |
+//! | [`check`] | `FASTPATH_CHECK=1`, and where the program made a call |
+//! | [`process`] | the static that holds every table, error handlers, crash reports |
+//! | [`p2p`] | messages: the immediate path, the full path, requests, probes, channels of collective calls |
+//! | [`coll`] | collective calls |
+//! | [`comm_creation`] | creation of communicators, which is collective |
+//! | [`rma`] | windows |
+//! | [`io`] | files |
+//! | [`dynamic`] | spawn, ports, connected jobs |
+//! | [`tool`] | the tool interface, and traces |
+//! | [`lifecycle`] | `MPI_Init`, `MPI_Finalize`, sessions |
+//!
+//! `scripts/lint` checks this order, and that the files of a folder name each other without a circle.
 
-mod attached;
-pub mod attribute;
-mod background;
-pub mod buffered;
-mod caller;
-pub mod channel;
 pub mod check;
 pub mod coll;
 mod coll_choice;
-pub mod comm;
 pub mod comm_creation;
-pub mod consts;
-pub mod crash;
-pub mod datatype;
+pub mod common;
 pub mod dynamic;
-pub mod environment;
-pub mod errhandler;
-pub mod error;
-mod exhausted;
-pub mod file;
-pub mod finalize;
-pub mod fortran;
-pub mod group;
-pub mod hot;
-pub mod info;
-pub mod init;
-pub mod lock;
-mod meeting;
-pub mod memory;
+pub mod io;
+pub mod lifecycle;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
-pub mod op;
-pub mod operation;
+pub mod objects;
 pub mod p2p;
-pub mod p2p_slow;
-pub mod partitioned;
-pub mod places;
-pub mod probe;
 pub mod process;
-pub mod request;
-pub mod session;
-mod shared_buffers;
-mod spare_blocks;
-pub mod status;
-pub mod table;
+pub mod rma;
 pub mod tool;
-pub mod topology;
-pub mod topology_creation;
-pub mod traced;
-pub mod win;
-mod word_exchange;
 
-pub use error::{Error, Result};
+pub use common::error::{Error, Result};
 pub use process::Process;

@@ -1,7 +1,7 @@
 //! Point-to-point communication: the immediate path of send, receive and sendrecv.
 //!
 //! Each function first tries the whole operation with nothing but the hot tables, one endpoint and
-//! the matcher's counters (see `hot`); whatever does not fit goes to `p2p_slow`, which checks every
+//! the matcher's counters (see `hot`); whatever does not fit goes to `slow`, which checks every
 //! argument and explains what is wrong.
 //!
 //! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, as count and datatype say, until the
@@ -9,54 +9,30 @@
 //! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
 #![allow(unsafe_code)]
 
-use crate::comm::Comm;
-use crate::consts::*;
-use crate::datatype::{Datatype, is_memory};
-use crate::hot;
-use crate::status::Status;
+pub mod buffered;
+pub mod channel;
+pub mod partitioned;
+pub mod probe;
+pub mod request;
+pub mod slow;
+pub(crate) mod word_exchange;
+
+use crate::common::consts::*;
+use crate::common::status::Status;
+use crate::objects::arguments::Args;
+use crate::objects::datatype::is_memory;
+use crate::objects::hot;
 use fastpath_base::hint::hide;
-use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, Fault, Request};
 use fastpath_transport::Post;
-use std::rc::Rc;
 
 const _: () = assert!(ANY_TAG == MPI_ANY_TAG);
 
 /// Handle of the request of every send that was done at once: the first of the pool, never freed.
 pub const DONE_HANDLE: usize = 1 << 30 | 4096;
-
-/// How a send completes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// When the buffer may be reused.
-    Standard,
-    /// When the receive has matched.
-    Synchronous,
-    /// As standard; the program promises that the receive is posted.
-    Ready,
-    /// At once: the library copies the message into the attached buffer.
-    Buffered,
-}
-
-/// The arguments of a send or a receive as the program gave them. `peer` is destination or source.
-#[derive(Debug, Clone, Copy)]
-pub struct Args {
-    /// First element's address.
-    pub buf: *mut u8,
-    /// Number of elements.
-    pub count: i64,
-    /// Handle of the datatype.
-    pub datatype: usize,
-    /// Rank of the other side.
-    pub peer: i32,
-    /// Tag.
-    pub tag: i32,
-    /// Handle of the communicator.
-    pub comm: usize,
-}
 
 /// What an immediate operation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -377,16 +353,4 @@ pub(crate) fn source_of(request: &Request) -> i32 {
         ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
         _ => request.source,
     }
-}
-
-/// A checked send or receive.
-pub(crate) struct Checked {
-    /// The communicator.
-    pub comm: Rc<Comm>,
-    /// Which worker carries the message ([`crate::places`]).
-    pub place: u32,
-    /// The buffer.
-    pub buffer: Buffer,
-    /// What it holds; none of a message to or from `MPI_PROC_NULL` without a datatype.
-    pub datatype: Option<Rc<Datatype>>,
 }

@@ -12,9 +12,10 @@
 pub mod cvar;
 pub mod event;
 pub mod pvar;
+pub mod traced;
 
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The first handle of each kind: smaller ones are the ABI's constants.

@@ -5,9 +5,9 @@
 
 use super::{null_result, store};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::consts::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
-use fastpath_mpi::fortran::{Logical, MAX_LOGICAL, check_logical_size};
-use fastpath_mpi::info::{Info, find_info};
+use fastpath_mpi::common::consts::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
+use fastpath_mpi::objects::fortran::{Logical, MAX_LOGICAL, check_logical_size};
+use fastpath_mpi::objects::info::{Info, find_info};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Abi_get_version`

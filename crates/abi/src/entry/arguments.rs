@@ -11,8 +11,8 @@ use super::coll::{read_block, read_blocks, read_typed_blocks};
 use super::p2p::args;
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::{Block, Blocks, Operands, Side, TypedBlocks};
-use fastpath_mpi::p2p::Args;
-use fastpath_mpi::win::transfer::Sides;
+use fastpath_mpi::objects::arguments::Args;
+use fastpath_mpi::rma::transfer::Sides;
 use fastpath_mpi::{Process, Result};
 
 /// A message to another rank.

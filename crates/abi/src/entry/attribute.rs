@@ -6,10 +6,10 @@
 
 use super::{load, store};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::attribute::{
+use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_KEYVAL_INVALID};
+use fastpath_mpi::objects::attribute::{
     Holder, KeyvalKind, create_keyval, delete_attribute, free_keyval, get_attribute, set_attribute,
 };
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_KEYVAL_INVALID};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Comm_create_keyval`

@@ -5,7 +5,7 @@
 
 use super::{Count, store};
 use core::ffi::c_void;
-use fastpath_mpi::buffered::{Owner, attach, detach, flush, iflush};
+use fastpath_mpi::p2p::buffered::{Owner, attach, detach, flush, iflush};
 use fastpath_mpi::{Process, Result};
 
 /// Detaches a buffer and stores where it lies, and its size.

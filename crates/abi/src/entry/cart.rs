@@ -5,10 +5,10 @@
 
 use super::{read_array, store};
 use core::ffi::c_int;
-use fastpath_mpi::comm::Comm;
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_DIMS, MPI_ERR_RANK};
-use fastpath_mpi::topology::create_dims;
-use fastpath_mpi::topology_creation::{create_cart, create_sub, map_cart};
+use fastpath_mpi::comm_creation::topology::{create_cart, create_sub, map_cart};
+use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_ERR_DIMS, MPI_ERR_RANK};
+use fastpath_mpi::objects::comm::Comm;
+use fastpath_mpi::objects::topology::create_dims;
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Topo_test`

@@ -9,10 +9,11 @@ use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::pair::{self, PairCall};
 use fastpath_mpi::coll::{self, Block, Blocks, TypedBlocks};
-use fastpath_mpi::comm::Comm;
-use fastpath_mpi::consts::{MPI_BYTE, MPI_ERR_ARG, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
-use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::{Error, Process, Result, lock, process};
+use fastpath_mpi::common::consts::{MPI_BYTE, MPI_ERR_ARG, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
+use fastpath_mpi::common::lock;
+use fastpath_mpi::objects::comm::Comm;
+use fastpath_mpi::process::errhandler::{Scope, raise};
+use fastpath_mpi::{Error, Process, Result, process};
 
 /// A buffer that always counts.
 pub(crate) fn read_block(

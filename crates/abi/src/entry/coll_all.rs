@@ -7,7 +7,7 @@ use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange
 use super::{Count, Form};
 use core::ffi::c_void;
 use fastpath_mpi::coll::{self, Block, Collective, Side};
-use fastpath_mpi::consts::MPI_IN_PLACE;
+use fastpath_mpi::common::consts::MPI_IN_PLACE;
 use fastpath_mpi::{Process, Result};
 
 /// What is sent, where it does not lie where it is received.

@@ -6,7 +6,7 @@
 use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange};
 use super::{Count, Form};
 use fastpath_mpi::coll::{self, Block, Collective};
-use fastpath_mpi::comm::Neighborhood;
+use fastpath_mpi::objects::comm::Neighborhood;
 use fastpath_mpi::{Process, Result};
 use std::rc::Rc;
 

@@ -8,7 +8,7 @@ use super::coll::{finish, used_type};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::{self, Operands};
-use fastpath_mpi::consts::{MPI_PROC_NULL, MPI_SUCCESS, MPI_SUM};
+use fastpath_mpi::common::consts::{MPI_PROC_NULL, MPI_SUCCESS, MPI_SUM};
 use fastpath_mpi::{Process, Result, process};
 
 /// `MPI_Reduce` in its three forms.

@@ -7,12 +7,12 @@ use super::group::insert_group;
 use super::info::insert_info;
 use super::{answer, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::comm::hints;
 use fastpath_mpi::comm_creation::{create, disconnect_comm, free_comm, inter};
-use fastpath_mpi::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
-use fastpath_mpi::hot;
-use fastpath_mpi::info::find_hints;
-use fastpath_mpi::request::completed_request;
+use fastpath_mpi::common::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
+use fastpath_mpi::objects::comm::hints;
+use fastpath_mpi::objects::hot;
+use fastpath_mpi::objects::info::find_hints;
+use fastpath_mpi::p2p::request::completed_request;
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Comm_size` of a communicator that the immediate path knows.

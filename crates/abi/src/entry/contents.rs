@@ -6,8 +6,8 @@
 use super::datatype::{insert, remove};
 use super::{Count, store};
 use core::ffi::c_int;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::datatype::{Combiner, Contents, Datatype};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::objects::datatype::{Combiner, Contents, Datatype};
 use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 

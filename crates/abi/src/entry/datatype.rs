@@ -5,10 +5,11 @@
 
 use super::{Count, Width, load, read_counts, store};
 use core::ffi::c_int;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::datatype::{self, Datatype, DistributedArray};
-use fastpath_mpi::error::NOT_TO_BE_FREED;
-use fastpath_mpi::{Error, Process, Result, attribute, process};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::error::NOT_TO_BE_FREED;
+use fastpath_mpi::objects::attribute;
+use fastpath_mpi::objects::datatype::{self, Datatype, DistributedArray};
+use fastpath_mpi::{Error, Process, Result, process};
 use std::rc::Rc;
 
 /// The form of a function by the width of its counts.

@@ -5,9 +5,9 @@
 
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::*;
+use fastpath_mpi::common::consts::*;
 use fastpath_mpi::dynamic::{self, Asked, SpawnResult, Timeout};
-use fastpath_mpi::info::find_hints;
+use fastpath_mpi::objects::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
 
 /// The strings of an array that ends in null; none for a null pointer (`MPI_ARGV_NULL`).

@@ -7,11 +7,11 @@ use super::{store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_base::clock;
 use fastpath_mpi::comm_creation::create::SHARED_MEMORY_URI;
-use fastpath_mpi::consts::{
+use fastpath_mpi::common::consts::{
     MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_OTHER, MPI_INFO_NULL,
     MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION,
 };
-use fastpath_mpi::info::Info;
+use fastpath_mpi::objects::info::Info;
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Get_version`

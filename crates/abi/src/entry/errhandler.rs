@@ -5,8 +5,8 @@
 
 use super::{load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::{MPI_ERRHANDLER_NULL, MPI_MAX_ERROR_STRING};
-use fastpath_mpi::errhandler::{
+use fastpath_mpi::common::consts::{MPI_ERRHANDLER_NULL, MPI_MAX_ERROR_STRING};
+use fastpath_mpi::process::errhandler::{
     HandlerKind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler,
     note_set, set_errhandler,
 };

@@ -8,16 +8,16 @@ use super::group::insert_group;
 use super::info::insert_info;
 use super::{Count, load, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
-use fastpath_mpi::datatype::Datatype;
-use fastpath_mpi::errhandler::{
-    HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
-};
-use fastpath_mpi::file::representation::{
+use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
+use fastpath_mpi::io::representation::{
     self, Conversion, Convert, ExtentFunction, LargeConversion, Registered,
 };
-use fastpath_mpi::file::{find, open};
-use fastpath_mpi::info::find_hints;
+use fastpath_mpi::io::{find, open};
+use fastpath_mpi::objects::datatype::Datatype;
+use fastpath_mpi::objects::info::find_hints;
+use fastpath_mpi::process::errhandler::{
+    HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
+};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_File_open`

@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use super::{Access, Which};
-use fastpath_mpi::file;
-use fastpath_mpi::request::write_status;
-use fastpath_mpi::status::Status;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::io;
+use fastpath_mpi::p2p::request::write_status;
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_File_read` and all that block.
@@ -16,7 +16,7 @@ use fastpath_mpi::{Process, Result};
 pub unsafe fn file_read(p: &Process, access: Access, fh: usize, status: *mut Status) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
+        let done = io::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
     }
     Ok(())
@@ -28,7 +28,7 @@ pub unsafe fn file_read(p: &Process, access: Access, fh: usize, status: *mut Sta
 /// The buffer is as count and datatype say.
 pub unsafe fn file_iread(p: &Process, access: Access, fh: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe { file::find(p, fh)?.start(p, &access) }
+    unsafe { io::find(p, fh)?.start(p, &access) }
 }
 
 /// `MPI_File_read_all_begin` and all that begin a split collective access (section 14.4.5).
@@ -37,7 +37,7 @@ pub unsafe fn file_iread(p: &Process, access: Access, fh: usize) -> Result<usize
 /// The buffer is as count and datatype say.
 pub unsafe fn file_read_all_begin(p: &Process, access: Access, fh: usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { file::find(p, fh)?.begin(p, &access) }
+    unsafe { io::find(p, fh)?.begin(p, &access) }
 }
 
 /// `MPI_File_read_all_end` and all that end one.
@@ -47,7 +47,7 @@ pub unsafe fn file_read_all_begin(p: &Process, access: Access, fh: usize) -> Res
 pub unsafe fn file_read_all_end(
     p: &Process, which: Which, fh: usize, status: *mut Status,
 ) -> Result<()> {
-    let ended = file::find(p, fh)?.end(which)?;
+    let ended = io::find(p, fh)?.end(which)?;
     // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())

@@ -6,11 +6,11 @@
 use super::cart::{check_rank, write_array};
 use super::{read_array, store};
 use core::ffi::c_int;
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
-use fastpath_mpi::topology::{DistGraph, Edge};
-use fastpath_mpi::topology_creation::{
+use fastpath_mpi::comm_creation::topology::{
     create_adjacent, create_dist_graph, create_graph, map_graph,
 };
+use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
+use fastpath_mpi::objects::topology::{DistGraph, Edge};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Graph_create`

@@ -5,7 +5,7 @@
 
 use super::store;
 use core::ffi::c_void;
-use fastpath_mpi::request::generalized;
+use fastpath_mpi::p2p::request::generalized;
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Grequest_start`

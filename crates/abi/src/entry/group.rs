@@ -5,8 +5,8 @@
 
 use super::{load, read_array, store};
 use core::ffi::c_int;
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_GROUP_NULL};
-use fastpath_mpi::group::{Group, free_group, publish_group};
+use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_GROUP_NULL};
+use fastpath_mpi::objects::group::{Group, free_group, publish_group};
 use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 
@@ -143,8 +143,8 @@ pub(crate) fn insert_group(p: &Process, group: impl Into<Rc<Group>>) -> Result<u
 mod tests {
     use super::*;
     use core::ptr::{null, null_mut};
-    use fastpath_mpi::consts::{MPI_ERR_GROUP, MPI_ERR_RANK, MPI_GROUP_EMPTY};
-    use fastpath_mpi::group::register_predefined;
+    use fastpath_mpi::common::consts::{MPI_ERR_GROUP, MPI_ERR_RANK, MPI_GROUP_EMPTY};
+    use fastpath_mpi::objects::group::register_predefined;
 
     fn process() -> (Process, usize) {
         let p = Process::new();

@@ -5,10 +5,12 @@
 
 use super::{load, read_array, read_bytes, store};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::{
+use fastpath_mpi::common::consts::{
     MPI_ERR_ARG, MPI_ERR_INFO_KEY, MPI_ERR_INFO_VALUE, MPI_INFO_NULL, MPI_MAX_INFO_KEY,
 };
-use fastpath_mpi::info::{Info, describe_environment, find_info, find_mutable_info, free_info};
+use fastpath_mpi::objects::info::{
+    Info, describe_environment, find_info, find_mutable_info, free_info,
+};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Info_create`

@@ -6,15 +6,16 @@
 use super::p2p_immediate::choose_bodies;
 use super::store;
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::abort;
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::lifecycle::finalize;
+use fastpath_mpi::process::errhandler::abort;
 use fastpath_mpi::process::{self, Phase};
-use fastpath_mpi::{Process, Result, finalize};
+use fastpath_mpi::{Process, Result};
 
 /// # Safety
 /// The standard's: the arguments are not looked at.
 pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
-    fastpath_mpi::init::init(MPI_THREAD_SINGLE)?;
+    fastpath_mpi::lifecycle::init::init(MPI_THREAD_SINGLE)?;
     choose_bodies();
     Ok(())
 }
@@ -24,7 +25,7 @@ pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()
 pub unsafe fn init_thread(
     _argc: *mut c_int, _argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
 ) -> Result<()> {
-    let level = fastpath_mpi::init::init(required)?;
+    let level = fastpath_mpi::lifecycle::init::init(required)?;
     choose_bodies();
     // SAFETY: ARGUMENTS.
     unsafe { store(provided, level) }

@@ -5,7 +5,8 @@
 
 use super::store;
 use core::ffi::c_void;
-use fastpath_mpi::{Process, Result, memory};
+use fastpath_mpi::process::memory;
+use fastpath_mpi::{Process, Result};
 
 /// `MPI_Alloc_mem`
 ///

@@ -54,13 +54,13 @@
 use core::ffi::{c_char, c_int};
 use fastpath_base::heap::may_fail;
 pub(crate) use fastpath_mpi::coll::Form;
-use fastpath_mpi::consts::{
+use fastpath_mpi::common::consts::{
     MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_INFO_NULL, MPI_UNDEFINED,
 };
-pub(crate) use fastpath_mpi::datatype::Form as Width;
-pub(crate) use fastpath_mpi::file::access::{Access, FilePlace};
-pub(crate) use fastpath_mpi::file::split::Which;
-use fastpath_mpi::info::find_info;
+pub(crate) use fastpath_mpi::io::access::{Access, FilePlace};
+pub(crate) use fastpath_mpi::io::split::Which;
+pub(crate) use fastpath_mpi::objects::datatype::Form as Width;
+use fastpath_mpi::objects::info::find_info;
 use fastpath_mpi::{Error, Process, Result};
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));

@@ -5,9 +5,9 @@
 
 use super::{load, store};
 use core::ffi::c_int;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::error::NOT_TO_BE_FREED;
-use fastpath_mpi::op::{Function, Op, UserFunction, UserFunctionLarge};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::error::NOT_TO_BE_FREED;
+use fastpath_mpi::objects::op::{Function, Op, UserFunction, UserFunctionLarge};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Op_create`

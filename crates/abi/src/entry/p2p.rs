@@ -6,12 +6,14 @@
 use super::arguments::Sent;
 use super::{clear, store};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::buffered::{Owner, attach, flush};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::p2p::{Args, Mode};
-use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::objects::arguments::{Args, Mode};
+use fastpath_mpi::p2p::buffered::{Owner, attach, flush};
+use fastpath_mpi::p2p::request;
+use fastpath_mpi::p2p::slow;
+use fastpath_mpi::process::errhandler::{Scope, raise};
+use fastpath_mpi::{Process, Result};
 
 #[inline]
 pub(super) fn args(

@@ -8,9 +8,13 @@
 use super::p2p::{finish, finish_request};
 use core::convert::Infallible;
 use core::ffi::c_int;
-use fastpath_mpi::p2p::{self, Args, Immediate, ImmediateRecv, Mode, Posting};
-use fastpath_mpi::status::Status;
-use fastpath_mpi::{Result, p2p_slow as slow, request, traced};
+use fastpath_mpi::Result;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::objects::arguments::{Args, Mode};
+use fastpath_mpi::p2p::request;
+use fastpath_mpi::p2p::slow;
+use fastpath_mpi::p2p::{self, Immediate, ImmediateRecv, Posting};
+use fastpath_mpi::tool::traced;
 
 /// The last argument of `MPI_Send`.
 #[derive(Clone, Copy)]

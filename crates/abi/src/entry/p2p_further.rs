@@ -1,4 +1,4 @@
-//! The immediate path of sends and receives inside the lock of a further worker (`fastpath_mpi::places`).
+//! The immediate path of sends and receives inside the lock of a further worker (`fastpath_mpi::common::places`).
 //!
 //! The functions of `p2p_inside` jump here where the hot tables do not show the communicator as one of the first
 //! worker.
@@ -10,10 +10,13 @@ use super::p2p::args;
 use super::p2p_calls::{RecvCall, SendCall};
 use super::p2p_immediate::{recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::hot::{self, FURTHER, SPREAD};
-use fastpath_mpi::p2p::{Args, Immediate};
-use fastpath_mpi::{Result, p2p_slow as slow, places, process};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::places;
+use fastpath_mpi::objects::arguments::Args;
+use fastpath_mpi::objects::hot::{self, FURTHER, SPREAD};
+use fastpath_mpi::p2p::Immediate;
+use fastpath_mpi::p2p::slow;
+use fastpath_mpi::{Result, process};
 
 /// What became of an immediate send.
 enum Sent {

@@ -14,11 +14,13 @@ use super::p2p_inside::{recv_inside, send_inside};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::hot::OPEN;
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::lock;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::objects::hot::OPEN;
+use fastpath_mpi::p2p::slow;
 use fastpath_mpi::p2p::{Copied, Immediate, ImmediateRecv};
-use fastpath_mpi::status::Status;
-use fastpath_mpi::{lock, p2p_slow as slow, traced};
+use fastpath_mpi::tool::traced;
 use std::sync::{Mutex, PoisonError};
 
 pub(super) type SendBody<C> =

@@ -11,11 +11,11 @@ use super::p2p_further::{recv_elsewhere, send_elsewhere};
 use super::p2p_immediate::{RecvBody, SendBody, recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::hot::{self, INSIDE, SEEN};
-use fastpath_mpi::lock::{self, BY_WORD, FIRST_SEAT, SECOND_SEAT};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::lock::{self, BY_WORD, FIRST_SEAT, SECOND_SEAT};
+use fastpath_mpi::objects::hot::{self, INSIDE, SEEN};
+use fastpath_mpi::p2p::slow;
 use fastpath_mpi::p2p::{Copied, Immediate, ImmediateRecv};
-use fastpath_mpi::p2p_slow as slow;
 
 // Why a call takes the lock after all.
 /// The bias is not the calling thread's.

@@ -7,8 +7,9 @@ use super::arguments::Sent;
 use super::p2p::args;
 use super::store;
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::p2p::{Args, Mode};
-use fastpath_mpi::{Process, Result, request};
+use fastpath_mpi::objects::arguments::{Args, Mode};
+use fastpath_mpi::p2p::request;
+use fastpath_mpi::{Process, Result};
 
 /// Makes a persistent send, or a receive where there is no mode.
 ///

@@ -5,8 +5,8 @@
 
 use super::{Count, load, read_text, store};
 use core::ffi::{c_char, c_void};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::datatype::TypeError;
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::objects::datatype::TypeError;
 use fastpath_mpi::{Error, Process, Result};
 
 /// Moves the caller's position to where `step` says that it is afterwards.

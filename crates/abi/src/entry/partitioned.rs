@@ -6,8 +6,8 @@
 use super::arguments::Sent;
 use super::read_array;
 use core::ffi::c_int;
-use fastpath_mpi::info::find_hints;
-use fastpath_mpi::partitioned::{has_arrived, make_recv, make_send, mark_ready};
+use fastpath_mpi::objects::info::find_hints;
+use fastpath_mpi::p2p::partitioned::{has_arrived, make_recv, make_send, mark_ready};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Psend_init`

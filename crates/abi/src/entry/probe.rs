@@ -5,9 +5,11 @@
 
 use super::{load, store};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, probe, request};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::p2p::probe;
+use fastpath_mpi::p2p::request;
+use fastpath_mpi::{Process, Result};
 
 /// # Safety
 /// The standard's.

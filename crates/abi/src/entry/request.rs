@@ -5,12 +5,14 @@
 
 use super::store;
 use core::ffi::c_int;
-use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::hot::{self, FURTHER, INSIDE, OPEN};
-use fastpath_mpi::request::{self, try_arrival, try_collect};
-use fastpath_mpi::status::Status;
-use fastpath_mpi::{Error, Process, Result, lock, places, process};
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::lock;
+use fastpath_mpi::common::places;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::objects::hot::{self, FURTHER, INSIDE, OPEN};
+use fastpath_mpi::p2p::request::{self, try_arrival, try_collect};
+use fastpath_mpi::process::errhandler::{Scope, raise};
+use fastpath_mpi::{Error, Process, Result, process};
 
 /// Looks for a message, at most, before a wait for a request of a further worker goes the long way: a few microseconds.
 const POLLS: u32 = 512;

@@ -5,11 +5,11 @@
 
 use super::arguments::{Fetched, OneSided};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
-use fastpath_mpi::win::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
-use fastpath_mpi::win::transfer::{self, Sides};
-use fastpath_mpi::win::{hot, hot_atomics};
-use fastpath_mpi::win::{rget as begin_get, rput as begin_put, rupdate};
+use fastpath_mpi::objects::hot::{INSIDE, OPEN, is_hidden};
+use fastpath_mpi::rma::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
+use fastpath_mpi::rma::transfer::{self, Sides};
+use fastpath_mpi::rma::{hot, hot_atomics};
+use fastpath_mpi::rma::{rget as begin_get, rput as begin_put, rupdate};
 use fastpath_mpi::{Process, Result};
 
 fn side(buffer: *const c_void, count: i64, datatype: usize) -> Side {

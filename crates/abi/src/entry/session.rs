@@ -8,12 +8,13 @@ use super::info::insert_info;
 use super::p2p_immediate::choose_bodies;
 use super::{load, read_bytes, read_text, store};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::{
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::lifecycle::session;
+use fastpath_mpi::objects::info::find_hints;
+use fastpath_mpi::process::errhandler::{
     HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
 };
-use fastpath_mpi::info::find_hints;
-use fastpath_mpi::{Error, Process, Result, process, session};
+use fastpath_mpi::{Error, Process, Result, process};
 
 /// `MPI_Session_init`
 pub fn session_init(info: usize, errhandler: usize) -> Result<usize> {

@@ -7,7 +7,7 @@
 
 use super::{load, read_bytes};
 use core::ffi::{c_char, c_int, c_void};
-use fastpath_mpi::consts::*;
+use fastpath_mpi::common::consts::*;
 use fastpath_mpi::tool::cvar::{self, Content, Shape};
 use fastpath_mpi::tool::{self, event, find_category, pvar};
 use fastpath_mpi::{Error, Result};

@@ -6,7 +6,7 @@
 use super::load;
 use super::tool::{tell, tell_text, text_of};
 use core::ffi::{c_char, c_int, c_void};
-use fastpath_mpi::consts::*;
+use fastpath_mpi::common::consts::*;
 use fastpath_mpi::tool::pvar;
 use fastpath_mpi::{Error, Process, Result};
 

@@ -5,7 +5,8 @@
 
 use super::store;
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::{Process, Result, attribute};
+use fastpath_mpi::objects::attribute;
+use fastpath_mpi::{Process, Result};
 
 /// `MPI_Type_set_attr`
 pub fn type_set_attr(

@@ -5,10 +5,10 @@
 
 use super::{Count, answer, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::*;
-use fastpath_mpi::datatype::{self, Basic, TypeClass};
-use fastpath_mpi::hot::{self, NamedType};
-use fastpath_mpi::status::Status;
+use fastpath_mpi::common::consts::*;
+use fastpath_mpi::common::status::Status;
+use fastpath_mpi::objects::datatype::{self, Basic, TypeClass};
+use fastpath_mpi::objects::hot::{self, NamedType};
 use fastpath_mpi::{Error, Process, Result};
 
 /// A length of a predefined type in the caller's width.

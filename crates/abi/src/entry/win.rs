@@ -8,15 +8,15 @@ use super::group::insert_group;
 use super::info::insert_info;
 use super::{Count, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
-use fastpath_mpi::attribute::{delete_attribute, set_attribute};
-use fastpath_mpi::consts::{MPI_ERR_OTHER, MPI_MAX_OBJECT_NAME, MPI_WIN_NULL};
-use fastpath_mpi::errhandler::{
+use fastpath_mpi::common::consts::{MPI_ERR_OTHER, MPI_MAX_OBJECT_NAME, MPI_WIN_NULL};
+use fastpath_mpi::objects::attribute::{delete_attribute, set_attribute};
+use fastpath_mpi::objects::info::find_hints;
+use fastpath_mpi::process::errhandler::{
     HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
 };
-use fastpath_mpi::info::find_hints;
-use fastpath_mpi::win::create::{Wanted, free, make, query_shared};
-use fastpath_mpi::win::window::Flavor;
-use fastpath_mpi::win::{dynamic, hints};
+use fastpath_mpi::rma::create::{Wanted, free, make, query_shared};
+use fastpath_mpi::rma::window::Flavor;
+use fastpath_mpi::rma::{dynamic, hints};
 use fastpath_mpi::{Error, Process, Result};
 
 fn wanted(

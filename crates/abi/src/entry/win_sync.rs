@@ -5,8 +5,8 @@
 
 use super::store;
 use core::ffi::c_int;
-use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
-use fastpath_mpi::win::{exposure, fence, hot, hot_lock, lock, lock_all};
+use fastpath_mpi::objects::hot::{INSIDE, OPEN, is_hidden};
+use fastpath_mpi::rma::{exposure, fence, hot, hot_lock, lock, lock_all};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Win_fence`

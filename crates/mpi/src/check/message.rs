@@ -3,8 +3,8 @@
 
 use super::record::{RECORD_BYTES, Record, describe_data};
 use super::{Checks, name_call};
-use crate::datatype::Datatype;
-use crate::error::{Error, Result};
+use crate::common::error::{Error, Result};
+use crate::objects::datatype::Datatype;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::{Layout, LayoutError, Part};
 use fastpath_protocol::request::RequestKind;
@@ -51,7 +51,7 @@ impl Checks {
         };
         let buffer = prepend(watched.record, buffer).map_err(|LayoutError::Overflow| {
             let text = "the message and the record of FASTPATH_CHECK do not fit 64 bits";
-            Error::new(crate::consts::MPI_ERR_COUNT, text)
+            Error::new(crate::common::consts::MPI_ERR_COUNT, text)
         })?;
         Ok((watched, buffer))
     }
@@ -108,7 +108,7 @@ impl Checks {
         let signature = datatype.signature();
         let basic = signature.uniform();
         let is_packed =
-            basic.is_some_and(|basic| basic.handle as usize == crate::consts::MPI_PACKED);
+            basic.is_some_and(|basic| basic.handle as usize == crate::common::consts::MPI_PACKED);
         let expected = signature.digest_first(sent.elements());
         if is_packed || expected.is_some_and(|expected| sent.agrees_with(expected)) {
             return;

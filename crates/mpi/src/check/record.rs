@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::name_call;
-use crate::consts::MPI_PACKED;
-use crate::datatype::{Basic, Datatype, Digest};
+use crate::common::consts::MPI_PACKED;
+use crate::objects::datatype::{Basic, Datatype, Digest};
 use fastpath_base::tell::escape;
 
 /// Bytes of a record.

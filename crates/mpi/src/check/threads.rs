@@ -2,9 +2,9 @@
 //!
 //! Below `MPI_THREAD_MULTIPLE` there is no lock, and nothing of the process may be touched here that a call uses.
 
-use crate::caller::Call;
-use crate::consts::*;
-use crate::lock::thread_token;
+use crate::check::caller::Call;
+use crate::common::consts::*;
+use crate::common::lock::thread_token;
 use fastpath_base::tell;
 use fastpath_base::topology;
 use std::sync::{Mutex, PoisonError};

@@ -8,13 +8,13 @@
 use super::fabric::{Call, Fabric, checked, drive};
 use super::vector::Vector;
 use super::{alltoall, choose};
-use crate::channel::Channel;
 use crate::check::{Checks, RECORD_BYTES, Record};
-use crate::comm::Comm;
-use crate::consts::*;
-use crate::datatype::Datatype;
-use crate::error::{Error, Result};
-use crate::op::Op;
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::comm::Comm;
+use crate::objects::datatype::Datatype;
+use crate::objects::op::Op;
+use crate::p2p::channel::Channel;
 use crate::process::Process;
 
 /// Elements of a datatype; none where nothing is sent or received.
@@ -201,8 +201,8 @@ fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {
     if own.op != theirs.op {
         let text = format!(
             "rank {rank} passes {} to {their_title}, this rank {} to {own_title}",
-            crate::op::describe_handle(theirs.op),
-            crate::op::describe_handle(own.op)
+            crate::objects::op::describe_handle(theirs.op),
+            crate::objects::op::describe_handle(own.op)
         );
         let advice = "pass the same operation on all ranks";
         return refuse(MPI_ERR_OP, text).map_err(|error| error.with_advice(Some(advice)));

@@ -9,7 +9,7 @@ use super::fabric::{Call, Fabric, place, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
 use super::{choose, inter, nodes, shared};
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// `MPI_Allgather`
 pub struct Allgather {

@@ -10,7 +10,7 @@ use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{allgather, bcast, choose, halving, inter, nodes, reduce, shared};
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// `MPI_Allreduce`
 pub struct Allreduce {

@@ -8,7 +8,7 @@ use super::fabric::{Batch, Call, Fabric, trade};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
 use super::{choose, inter};
-use crate::error::Result;
+use crate::common::error::Result;
 use fastpath_base::copy::copy;
 
 /// Pairs of messages under way at the same time.

@@ -1,9 +1,9 @@
 //! Send and receive buffers that share memory without `MPI_IN_PLACE`: an error (MPI-5.0 section 2.5).
 
 use super::vector::Vector;
-use crate::channel::Channel;
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::p2p::channel::Channel;
 
 const ADVICE: &str = "pass MPI_IN_PLACE for the rank's own data, or two buffers";
 

@@ -9,10 +9,10 @@ use super::fabric::Call;
 use super::is_in_place;
 use super::local::Reduction;
 use super::vector::{Vector, offset};
-use crate::channel::Channel;
-use crate::datatype::{Datatype, Kept};
-use crate::error::Result;
-use crate::op::Op;
+use crate::common::error::Result;
+use crate::objects::datatype::{Datatype, Kept};
+use crate::objects::op::Op;
+use crate::p2p::channel::Channel;
 use crate::process::Process;
 use std::rc::Rc;
 

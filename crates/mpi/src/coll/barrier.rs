@@ -6,7 +6,7 @@ use super::arguments::Collective;
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
 use super::{choose, inter, nodes};
-use crate::error::Result;
+use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
 /// `MPI_Barrier`

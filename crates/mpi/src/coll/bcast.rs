@@ -7,7 +7,7 @@ use super::fabric::{Call, Fabric, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{choose, inter, nodes, tree};
-use crate::error::Result;
+use crate::common::error::Result;
 use std::ops::Range;
 
 /// `MPI_Bcast`

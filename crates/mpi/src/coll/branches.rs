@@ -15,7 +15,7 @@ use super::reduce;
 use super::scratch::Scratch;
 use super::vector::Vector;
 use crate::coll_choice::tree::{Actors, Branch, branches, count, those_of};
-use crate::error::Result;
+use crate::common::error::Result;
 use std::ops::Range;
 
 /// What branches give, in order, and memory for others.

@@ -8,9 +8,9 @@ use super::arguments::Collective;
 use super::fabric::drive;
 use super::inter::Between;
 use super::{nonblocking, open};
-use crate::comm::Comm;
-use crate::consts::MPI_ERR_ARG;
-use crate::error::{Error, Result};
+use crate::common::consts::MPI_ERR_ARG;
+use crate::common::error::{Error, Result};
+use crate::objects::comm::Comm;
 use crate::process::Process;
 use std::rc::Rc;
 

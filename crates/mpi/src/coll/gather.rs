@@ -9,7 +9,7 @@ use super::scratch::Scratch;
 use super::tree::{absolute, packed, pass_up, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
 use super::{check_root, choose, inter};
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// `MPI_Gather`
 pub struct Gather {

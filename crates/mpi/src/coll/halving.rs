@@ -11,7 +11,7 @@ use super::fabric::{Fabric, trade};
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// Elements `start..end`.
 #[derive(Debug, Clone, Copy)]

@@ -19,9 +19,9 @@ use super::scatter::{Scatter, Scatterv};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
 use super::{barrier, bcast, choose, reduce};
-use crate::comm::Comm;
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::comm::Comm;
 use fastpath_protocol::buffer::Buffer;
 
 /// A call on an intercommunicator.

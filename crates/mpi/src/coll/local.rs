@@ -4,10 +4,10 @@
 use super::choose::{self, Order, Room, Size};
 use super::halving::Actors;
 use super::vector::Vector;
-use crate::consts::MPI_ERR_BUFFER;
-use crate::datatype::Datatype;
-use crate::error::{Error, Result};
-use crate::op::{Op, Reducer};
+use crate::common::consts::MPI_ERR_BUFFER;
+use crate::common::error::{Error, Result};
+use crate::objects::datatype::Datatype;
+use crate::objects::op::{Op, Reducer};
 use fastpath_protocol::layout::Layout;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl<'a> Reduction<'a> {
     /// The same as if the order of operands did not matter.
     #[cfg(test)]
     pub(super) fn in_any_order(self) -> Self {
-        let op = Op::builtin(crate::op::Builtin::Bor);
+        let op = Op::builtin(crate::objects::op::Builtin::Bor);
         Reduction { op, ..self }
     }
 
@@ -297,6 +297,6 @@ pub unsafe fn reduce_local(
 
 /// Whether the memory of two vectors of one type has a byte in common.
 fn overlap(a: Vector<'_>, b: Vector<'_>) -> Result<bool> {
-    let (_, bytes) = a.layout.span(a.count).map_err(crate::datatype::TypeError::from)?;
+    let (_, bytes) = a.layout.span(a.count).map_err(crate::objects::datatype::TypeError::from)?;
     Ok((a.ptr as u64).abs_diff(b.ptr as u64) < bytes as u64)
 }

@@ -10,8 +10,8 @@ use super::arguments::{Block, BlockArray, Blocks, Collective, TypedBlocks};
 use super::choose;
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::vector::{Vector, even_blocks};
-use crate::comm::Neighborhood;
-use crate::error::Result;
+use crate::common::error::Result;
+use crate::objects::comm::Neighborhood;
 use std::rc::Rc;
 
 /// `out` is the block for the neighbour at a place, `into` that from one.

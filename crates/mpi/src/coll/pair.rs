@@ -9,14 +9,14 @@
 mod nonblocking;
 
 use super::skip_empty;
-use crate::channel::Channel;
-use crate::comm::Comm;
-use crate::consts::MPI_IN_PLACE;
-use crate::datatype::is_memory;
-use crate::error::Result;
-use crate::hot::{self, HotComm, INSIDE, OPEN};
-use crate::lock;
-use crate::op::{Kernel, cache};
+use crate::common::consts::MPI_IN_PLACE;
+use crate::common::error::Result;
+use crate::common::lock;
+use crate::objects::comm::Comm;
+use crate::objects::datatype::is_memory;
+use crate::objects::hot::{self, HotComm, INSIDE, OPEN};
+use crate::objects::op::{Kernel, cache};
+use crate::p2p::channel::Channel;
 use crate::process::{self, Process};
 use fastpath_base::copy::copy_small;
 use fastpath_protocol::buffer::Buffer;

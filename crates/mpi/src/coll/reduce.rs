@@ -9,7 +9,7 @@ use super::local::{Reduction, Stack, Value};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{check_root, choose, inter, nodes};
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// `MPI_Reduce`
 pub struct Reduce {

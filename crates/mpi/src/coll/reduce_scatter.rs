@@ -10,8 +10,8 @@ use super::ring::{self, Deal};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{allreduce, choose, inter, is_in_place};
-use crate::consts::MPI_ERR_COUNT;
-use crate::error::{Error, Result};
+use crate::common::consts::MPI_ERR_COUNT;
+use crate::common::error::{Error, Result};
 use std::cell::OnceCell;
 
 /// `MPI_Reduce_scatter`

@@ -6,7 +6,7 @@ use super::fabric::{Fabric, trade};
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// A vector that is dealt out to the ranks: where each rank's block starts, in elements, and its length.
 pub(super) trait Deal {

@@ -8,7 +8,7 @@ use super::fabric::{Call, Fabric};
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::error::Result;
+use crate::common::error::Result;
 
 /// What a prefix covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use super::fabric::Fabric;
 use super::vector::Vector;
-use crate::consts::MPI_ERR_NO_MEM;
-use crate::error::{Error, Result};
+use crate::common::consts::MPI_ERR_NO_MEM;
+use crate::common::error::{Error, Result};
 use fastpath_protocol::layout::Layout;
 use std::alloc;
 use std::mem::MaybeUninit;
@@ -84,7 +84,7 @@ impl<'f, F: Fabric> Scratch<'f, F> {
         if layout.is_contiguous() {
             return Ok(Vector::at(self.room(layout.size() * count)?, count, layout));
         }
-        let (low, bytes) = layout.span(count).map_err(crate::datatype::TypeError::from)?;
+        let (low, bytes) = layout.span(count).map_err(crate::objects::datatype::TypeError::from)?;
         let base = self.room(bytes as u64)?;
         Ok(Vector::at(base.wrapping_offset(low.wrapping_neg() as isize), count, layout))
     }

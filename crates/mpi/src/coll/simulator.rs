@@ -11,7 +11,7 @@ use super::choose::Room;
 use super::fabric::Fabric;
 use super::scratch::OnStack;
 use super::shared::SharedBuffers;
-use crate::error::Result;
+use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::collections::{HashSet, VecDeque};
 use std::ptr::with_exposed_provenance_mut;

@@ -4,7 +4,7 @@
 
 use super::fabric::Fabric;
 use super::vector::Vector;
-use crate::error::Result;
+use crate::common::error::Result;
 use std::ops::Range;
 
 /// The rank counted from the root.

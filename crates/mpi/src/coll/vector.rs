@@ -1,9 +1,9 @@
 //! Elements of a datatype in memory, as the algorithms see them.
 #![allow(unsafe_code)]
 
-use crate::consts::*;
-use crate::datatype::{Datatype, is_memory, name_special};
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::datatype::{Datatype, is_memory, name_special};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::Layout;
 use std::sync::{Arc, LazyLock};

@@ -7,8 +7,8 @@ use super::fabric::{Fabric, drive};
 use super::nodes::Part;
 use super::vector::Vector;
 use super::{allgather, barrier, bcast};
-use crate::channel::Channel;
-use crate::error::Result;
+use crate::common::error::Result;
+use crate::p2p::channel::Channel;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -190,8 +190,8 @@ mod tests {
     use super::super::scratch::OnStack;
     use super::super::simulator::{Mode, run};
     use super::*;
-    use crate::consts::MPI_ERR_TRUNCATE;
-    use crate::error::Error;
+    use crate::common::consts::MPI_ERR_TRUNCATE;
+    use crate::common::error::Error;
     use std::cell::Cell;
 
     /// Rank 4 of 8, to whom others send too little; it puts the errors off.

@@ -1,19 +1,20 @@
 //! Communicators from communicators (MPI-5.0 section 7.4.2).
 //!
-//! The context of a new communicator comes from its leader, its rank 0 (see [`contexts`](crate::comm::contexts)). No
-//! member waits for more than that: it may send on the new communicator before another one has it.
+//! The context of a new communicator comes from its leader, its rank 0 (see
+//! [`contexts`](crate::objects::comm::contexts)). No member waits for more than that: it may send on the new
+//! communicator before another one has it.
 
 use super::workers::{settle, settle_spread};
 use super::{inter, publish};
-use crate::attribute;
-use crate::channel::Channel;
 use crate::coll::words::Members;
 use crate::coll::{self, words};
-use crate::comm::contexts::Block;
-use crate::comm::{Comm, hints};
-use crate::consts::*;
-use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::attribute;
+use crate::objects::comm::contexts::Block;
+use crate::objects::comm::{Comm, hints};
+use crate::objects::group::Group;
+use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_bootstrap::job::Job;
 use fastpath_protocol::tag::Context;

@@ -2,10 +2,10 @@
 //! job can be other ranks' (docs/decisions/0087).
 #![allow(unsafe_code)]
 
-use crate::comm::Comm;
-use crate::places;
+use crate::common::places;
+use crate::objects::comm::Comm;
+use crate::p2p::request;
 use crate::process::{self, Process};
-use crate::request;
 use fastpath_bootstrap::job::Job;
 use fastpath_protocol::Worker;
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::*;
-use crate::consts::MPI_ERRORS_RETURN;
+use crate::common::consts::MPI_ERRORS_RETURN;
 use std::ffi::{c_int, c_void};
 
 /// A process of rank 1 in a world of 3 with the predefined communicators.

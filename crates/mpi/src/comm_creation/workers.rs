@@ -1,11 +1,11 @@
 //! Which of the process's workers carry the messages of a new communicator.
 
-use crate::channel::Channel;
 use crate::coll::words;
-use crate::comm::Comm;
-use crate::comm::spread::{self, Spread};
-use crate::error::Result;
-use crate::places;
+use crate::common::error::Result;
+use crate::common::places;
+use crate::objects::comm::Comm;
+use crate::objects::comm::spread::{self, Spread};
+use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_bootstrap::segment::FURTHER;
 use fastpath_protocol::Endpoint;

@@ -6,8 +6,8 @@
 
 use super::line::move_bytes;
 use super::{Timeout, wait};
-use crate::consts::MPI_ERR_PORT;
-use crate::error::{Error, Result};
+use crate::common::consts::MPI_ERR_PORT;
+use crate::common::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::config::Config;

@@ -6,14 +6,14 @@
 
 use super::line::swap;
 use super::{ask, with_worker};
-use crate::channel::Channel;
 use crate::coll::fabric::Fabric;
 use crate::coll::words;
-use crate::comm::contexts::Block;
 use crate::comm_creation::inter;
-use crate::consts::*;
-use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::comm::contexts::Block;
+use crate::objects::group::Group;
+use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_bootstrap::control::{Answer, Foreign, Request};
 use fastpath_bootstrap::job::{Job, Origin};

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::wait;
-use crate::error::Result;
+use crate::common::error::Result;
 use crate::process::Process;
 use std::io;
 use std::os::fd::RawFd;

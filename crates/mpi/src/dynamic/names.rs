@@ -3,8 +3,8 @@
 //! jobs on this host.
 
 use super::ask;
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
 use crate::process::{self, Process};
 use fastpath_bootstrap::control::{Answer, Cause, Names, Request, client};
 use fastpath_bootstrap::engine::{Engine, EngineError};

@@ -6,15 +6,15 @@
 
 use super::door::{self, Door, DoorAddress};
 use super::{CALLS, Timeout, ask, foreign, wait};
-use crate::channel::Channel;
 use crate::coll;
 use crate::coll::words;
-use crate::comm::Comm;
 use crate::comm_creation::inter::{self, Bridge, Pact};
+use crate::comm_creation::meeting::{Meeting, Purpose};
 use crate::comm_creation::publish;
-use crate::consts::*;
-use crate::error::{Error, Result};
-use crate::meeting::{Meeting, Purpose};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::comm::Comm;
+use crate::p2p::channel::Channel;
 use crate::process::{Process, ProcessPart};
 use fastpath_base::clock;
 use fastpath_base::config::{Key, Origin};

@@ -6,18 +6,18 @@ mod foreign;
 
 use super::soft::read_soft;
 use super::{ask, wait};
-use crate::channel::Channel;
 use crate::coll;
 use crate::coll::words::{self, Members};
-use crate::comm::Comm;
-use crate::comm::contexts::Block;
 use crate::comm_creation::inter::{self, Pact};
+use crate::comm_creation::meeting::{Meeting, Purpose};
 use crate::comm_creation::{departed, publish};
-use crate::consts::*;
-use crate::error::{Error, Result};
-use crate::group::Group;
-use crate::info::find_info;
-use crate::meeting::{Meeting, Purpose};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::objects::comm::Comm;
+use crate::objects::comm::contexts::Block;
+use crate::objects::group::Group;
+use crate::objects::info::find_info;
+use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
@@ -257,7 +257,7 @@ fn find_folder(hint: Option<Vec<u8>>) -> Option<Vec<u8>> {
 
 /// What an info object says of a program, and the file that it may name.
 struct Hints {
-    info: Option<Rc<crate::info::Info>>,
+    info: Option<Rc<crate::objects::info::Info>>,
     file: Vec<(String, Vec<u8>)>,
 }
 

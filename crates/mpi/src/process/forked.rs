@@ -7,9 +7,11 @@
 #![allow(unsafe_code)]
 
 use super::{Engine, PROCESS, Phase};
-use crate::consts::MPI_ERR_OTHER;
-use crate::error::Error;
-use crate::{hot, lock, places};
+use crate::common::consts::MPI_ERR_OTHER;
+use crate::common::error::Error;
+use crate::common::lock;
+use crate::common::places;
+use crate::objects::hot;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::Process;
-use crate::comm::Comm;
-use crate::consts::{MPI_COMM_SELF, MPI_COMM_WORLD};
-use crate::error::Result;
-use crate::{hot, places};
+use crate::common::consts::{MPI_COMM_SELF, MPI_COMM_WORLD};
+use crate::common::error::Result;
+use crate::common::places;
+use crate::objects::comm::Comm;
+use crate::objects::hot;
 use fastpath_protocol::{Endpoint, Worker};
 
 impl Process {

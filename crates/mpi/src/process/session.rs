@@ -1,9 +1,9 @@
 //! Sessions as the process keeps them.
 
-use crate::attached::BufferCell;
-use crate::comm::Comm;
-use crate::consts::{MPI_ERR_SESSION, MPI_SESSION_NULL};
-use crate::table::Handled;
+use crate::common::consts::{MPI_ERR_SESSION, MPI_SESSION_NULL};
+use crate::common::table::Handled;
+use crate::objects::attached::BufferCell;
+use crate::objects::comm::Comm;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

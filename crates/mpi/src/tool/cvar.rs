@@ -2,8 +2,8 @@
 //! `MPI_Init`, which reads them as it reads the environment; later they can be read.
 
 use super::{enter, no_index, no_name};
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
 use crate::process::{self, Phase};
 use fastpath_base::config::{self, Config, Setting, VARIABLES, Value, ValueKind, Variable};
 

@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use super::{FIRST_HANDLE, Slots, no_index, no_name};
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
 use crate::process::{self, Phase};
 use fastpath_base::clock::now_ns;
 use fastpath_base::trace::{self, Point};

@@ -6,10 +6,10 @@
 #![allow(unsafe_code)]
 
 use super::{enter, no_index, no_name};
-use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
 use crate::process::Process;
-use crate::win::counts::{self, Counted};
+use crate::rma::counts::{self, Counted};
 use fastpath_io::Counter;
 use fastpath_protocol::Worker;
 

@@ -9,12 +9,12 @@ use super::{
 use crate::coll::Form;
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::nonblocking::{Outstanding, go_on, prepare_checked};
-use crate::error::Result;
-use crate::hot::{INSIDE, OPEN};
-use crate::lock;
-use crate::op;
+use crate::common::error::Result;
+use crate::common::lock;
+use crate::objects::hot::{INSIDE, OPEN};
+use crate::objects::op;
+use crate::p2p::request::completed_request;
 use crate::process::Process;
-use crate::request::completed_request;
 use fastpath_protocol::buffer::Buffer;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;

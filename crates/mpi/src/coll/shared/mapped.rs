@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::super::words::{gather_all, synchronize};
-use crate::channel::Channel;
-use crate::comm::Comm;
-use crate::error::Result;
+use crate::common::error::Result;
+use crate::objects::comm::Comm;
+use crate::objects::shared_buffers::{BUFFER_BYTES, BYTES, Mapped, Own, SharedBuffers};
+use crate::p2p::channel::Channel;
 use crate::process::Process;
-use crate::shared_buffers::{BUFFER_BYTES, BYTES, Mapped, Own, SharedBuffers};
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{KEY_WORDS, RemoteKey, key_of_words, words_of_key};
 

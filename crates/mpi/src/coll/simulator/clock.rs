@@ -10,7 +10,7 @@ use super::super::choose::{Network, Room};
 use super::super::fabric::Fabric;
 use super::super::scratch::OnStack;
 use crate::coll_choice::Nodes;
-use crate::error::Result;
+use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};

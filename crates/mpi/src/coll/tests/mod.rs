@@ -7,8 +7,8 @@ mod scale;
 
 use super::simulator::Mode;
 use super::vector::Vector;
-use crate::consts::MPI_UINT32_T;
-use crate::datatype::{Basic, Datatype, Form};
+use crate::common::consts::MPI_UINT32_T;
+use crate::objects::datatype::{Basic, Datatype, Form};
 use proptest::prelude::*;
 use std::rc::Rc;
 

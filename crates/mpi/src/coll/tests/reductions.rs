@@ -8,7 +8,7 @@ use crate::coll::scan::Prefix;
 use crate::coll::simulator::{Rank, run, run_on};
 use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
 use crate::coll_choice::{ALLREDUCE, Nodes, REDUCE, REDUCE_SCATTER};
-use crate::op::{Function, Op};
+use crate::objects::op::{Function, Op};
 use std::ffi::c_void;
 
 /// An element: a matrix of two rows.
@@ -61,7 +61,7 @@ unsafe extern "C" fn sum(left: *mut c_void, inout: *mut c_void, len: *mut i32, h
 #[derive(Clone, Copy)]
 struct Operation {
     naive: fn(Matrix, Matrix) -> Matrix,
-    function: crate::op::UserFunction,
+    function: crate::objects::op::UserFunction,
     commutes: bool,
 }
 
@@ -319,13 +319,18 @@ fn tree_sum(values: &[f64], ranks: u32) -> Vec<f64> {
 /// The result of each rank.
 fn sum_floats(
     hosts: &[u32], mode: Mode, values: &[f64], in_place: bool,
-    sum: impl for<'a> Fn(&Rank<'_>, &'a Reduction<'a>, Vector<'a>, Vector<'a>) -> crate::error::Result
+    sum: impl for<'a> Fn(
+        &Rank<'_>,
+        &'a Reduction<'a>,
+        Vector<'a>,
+        Vector<'a>,
+    ) -> crate::common::error::Result
     + Sync,
 ) -> Vec<Vec<f64>> {
-    use crate::consts::{MPI_DOUBLE, MPI_SUM};
+    use crate::common::consts::{MPI_DOUBLE, MPI_SUM};
     run_on(hosts, mode, |f| {
         let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
-        let builtins = crate::op::Builtin::ALL.into_iter();
+        let builtins = crate::objects::op::Builtin::ALL.into_iter();
         let op = builtins.map(Op::builtin).find(|op| op.predefined_handle() == MPI_SUM as u32);
         let red = &Reduction::new(&op.unwrap(), &double, MPI_DOUBLE).unwrap();
         let own = floats(values, f.rank());

@@ -7,9 +7,9 @@ use super::super::simulator::clock::{self, Hosts};
 use super::super::vector::{self, Vector};
 use super::super::{allgather, allreduce, barrier, bcast, reduce};
 use crate::coll_choice::hosts::Spread;
-use crate::consts::MPI_BYTE;
-use crate::datatype::{Basic, Datatype};
-use crate::op::{Function, Op};
+use crate::common::consts::MPI_BYTE;
+use crate::objects::datatype::{Basic, Datatype};
+use crate::objects::op::{Function, Op};
 use std::fmt::Write;
 
 /// How ranks lie on hosts.

@@ -2,12 +2,12 @@
 //! `mpiexec` that this process calls, and connected with through a port of the root (docs/decisions/0071).
 
 use super::{Asked, Hints, codes_of, list_codes, read_programs};
-use crate::channel::Channel;
 use crate::coll::words;
-use crate::comm::Comm;
-use crate::consts::*;
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
 use crate::dynamic::{Timeout, port};
-use crate::error::{Error, Result};
+use crate::objects::comm::Comm;
+use crate::p2p::channel::Channel;
 use crate::process::{self, Process, ProcessPart};
 use fastpath_base::{clock, topology};
 use fastpath_bootstrap::control::Program;

@@ -1,0 +1,262 @@
+//! Tables of MPI objects, and the encoding of their handles.
+//!
+//! A predefined handle is an integer from 1 to 4095 fixed by the standard ABI. A handle made at run
+//! time is `1 << 30 | generation << 22 | index`: it fits a positive C `int` (so `MPI_X_toint` is the
+//! value itself), is never an address, and a stale or garbage one is recognised.
+
+use crate::common::consts::MPI_ERR_OTHER;
+use crate::common::error::{Error, Result};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Bit that marks a handle made at run time.
+pub const USER_BIT: usize = 1 << 30;
+/// Number of bits of the index part.
+pub const INDEX_BITS: u32 = 22;
+/// Mask of the index part.
+pub const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
+/// Generations before a slot's handles repeat.
+const GENERATIONS: u32 = 256;
+/// Handles below this are predefined by the ABI; run-time indices start here.
+pub const FIRST_USER: usize = 4096;
+
+struct Slot<T> {
+    generation: u32,
+    object: Option<Rc<T>>,
+}
+
+struct Inner<T> {
+    predefined: Vec<Option<Rc<T>>>,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+/// A table of objects of one kind. No call runs code of others while it borrows what is inside.
+pub struct Table<T> {
+    inner: RefCell<Inner<T>>,
+}
+
+/// A kind of object that programs know by handles: what errors say of it.
+pub trait Handled {
+    /// What it is called.
+    const NOUN: &'static str;
+    /// Its null handle, and the name of that.
+    const NULL: (usize, &'static str);
+    /// The class of an error about its handle.
+    const CLASS: i32;
+}
+
+impl<T: Handled> Table<T> {
+    /// The object behind `handle`.
+    ///
+    /// # Errors
+    /// Of the object's class, for a handle that is null, stale or garbage.
+    #[inline]
+    pub fn find(&self, handle: usize) -> Result<Rc<T>> {
+        match self.get(handle) {
+            Some(object) => Ok(object),
+            None => Err(refuse_handle::<T>(handle)),
+        }
+    }
+
+    /// Stores an object that an MPI call returns; its handle.
+    ///
+    /// # Errors
+    /// `MPI_ERR_OTHER` when no handle is free.
+    pub fn publish(&self, object: impl Into<Rc<T>>) -> Result<usize> {
+        self.insert_rc(object.into()).ok_or_else(|| {
+            let noun = T::NOUN;
+            let text = format!("no free handle left for another {noun}: free some");
+            Error::new(MPI_ERR_OTHER, text)
+        })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_handle<T: Handled>(handle: usize) -> Error {
+    let (noun, (null, name)) = (T::NOUN, T::NULL);
+    let text = match handle == null {
+        true => format!("the {noun} is {name}"),
+        false => format!("invalid {noun} handle {handle:#x}: never made, or freed already"),
+    };
+    Error::new(T::CLASS, text)
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Table<T> {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Table {
+            inner: RefCell::new(Inner {
+                predefined: Vec::new(),
+                slots: Vec::new(),
+                free: Vec::new(),
+            }),
+        }
+    }
+
+    /// Stores `object` and returns its handle, or `None` when all indices are in use.
+    pub fn insert(&self, object: T) -> Option<usize> {
+        self.insert_rc(Rc::new(object))
+    }
+
+    /// Stores a shared object and returns its handle, or `None` when all indices are in use.
+    pub fn insert_rc(&self, object: Rc<T>) -> Option<usize> {
+        let inner = &mut *self.inner.borrow_mut();
+        let index = match inner.free.pop() {
+            Some(index) => index as usize,
+            None => {
+                if inner.slots.len() + FIRST_USER > INDEX_MASK {
+                    return None;
+                }
+                inner.slots.push(Slot { generation: 0, object: None });
+                inner.slots.len() - 1
+            }
+        };
+        let slot = &mut inner.slots[index];
+        slot.object = Some(object);
+        Some(encode(slot.generation, index))
+    }
+
+    /// Stores an object at a handle that the ABI predefines (1 to 4095).
+    pub fn insert_predefined(&self, handle: usize, object: T) {
+        debug_assert!((1..FIRST_USER).contains(&handle));
+        let mut inner = self.inner.borrow_mut();
+        if inner.predefined.len() <= handle {
+            inner.predefined.resize_with(handle + 1, || None);
+        }
+        inner.predefined[handle] = Some(Rc::new(object));
+    }
+
+    /// Takes out the object at a predefined handle.
+    pub fn remove_predefined(&self, handle: usize) -> Option<Rc<T>> {
+        let mut inner = self.inner.borrow_mut();
+        inner.predefined.get_mut(handle)?.take()
+    }
+
+    /// The object behind `handle`, or `None` where the handle is null, stale or garbage.
+    pub fn get(&self, handle: usize) -> Option<Rc<T>> {
+        let inner = self.inner.borrow();
+        if handle < FIRST_USER {
+            return inner.predefined.get(handle)?.clone();
+        }
+        let slot = inner.slots.get(slot_index(handle)?)?;
+        if encode(slot.generation, slot_index(handle)?) != handle {
+            return None;
+        }
+        slot.object.clone()
+    }
+
+    /// Removes the object behind a run-time handle and returns it; the handle is stale from now on.
+    pub fn remove(&self, handle: usize) -> Option<Rc<T>> {
+        let object = self.withdraw(handle)?;
+        self.reuse(handle);
+        Some(object)
+    }
+
+    /// As [`Table::remove`], but that no other object gets the handle before [`Table::reuse`].
+    pub fn withdraw(&self, handle: usize) -> Option<Rc<T>> {
+        let index = slot_index(handle)?;
+        let mut inner = self.inner.borrow_mut();
+        let slot = inner.slots.get_mut(index)?;
+        if encode(slot.generation, index) != handle {
+            return None;
+        }
+        slot.object.take()
+    }
+
+    /// The handle of an object that was withdrawn may come round again.
+    pub fn reuse(&self, handle: usize) {
+        let Some(index) = slot_index(handle) else {
+            return;
+        };
+        let inner = &mut *self.inner.borrow_mut();
+        let Some(slot) = inner.slots.get_mut(index) else {
+            return;
+        };
+        if encode(slot.generation, index) == handle && slot.object.is_none() {
+            slot.generation = (slot.generation + 1) % GENERATIONS;
+            inner.free.push(index as u32);
+        }
+    }
+
+    /// Handles of all living run-time objects.
+    pub fn handles(&self) -> Vec<usize> {
+        let inner = self.inner.borrow();
+        let slots = inner.slots.iter().enumerate();
+        slots.filter(|(_, s)| s.object.is_some()).map(|(i, s)| encode(s.generation, i)).collect()
+    }
+
+    /// Forgets everything, predefined objects included.
+    pub fn clear(&self) {
+        // Taken out first: an object's drop may come back to this table.
+        let old = self.inner.replace(Inner {
+            predefined: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        });
+        drop(old);
+    }
+}
+
+fn encode(generation: u32, slot: usize) -> usize {
+    USER_BIT | (generation as usize) << INDEX_BITS | (slot + FIRST_USER)
+}
+
+fn slot_index(handle: usize) -> Option<usize> {
+    if handle & !(USER_BIT | (USER_BIT - 1)) != 0 || handle & USER_BIT == 0 {
+        return None;
+    }
+    (handle & INDEX_MASK).checked_sub(FIRST_USER)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handle__fits_a_positive_int_and_is_not_predefined() {
+        let table = Table::new();
+        for _ in 0..10 {
+            let handle = table.insert(1).unwrap();
+            assert!(handle > FIRST_USER && handle <= i32::MAX as usize);
+        }
+    }
+
+    #[test]
+    fn handle__of_a_withdrawn_object_is_no_others_until_it_may_be() {
+        let table = Table::new();
+        let kept = table.insert(0).unwrap();
+        assert_eq!(table.withdraw(kept).as_deref(), Some(&0));
+        assert!(table.get(kept).is_none() && table.withdraw(kept).is_none());
+        for round in 0..2 * GENERATIONS {
+            let other = table.insert(round).unwrap();
+            assert_ne!(other, kept);
+            table.remove(other).unwrap();
+        }
+        table.reuse(kept);
+        table.reuse(kept);
+        let (a, b) = (table.insert(1).unwrap(), table.insert(2).unwrap());
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn handle__stale_and_garbage_are_refused() {
+        let table = Table::new();
+        let first = table.insert("a").unwrap();
+        assert_eq!(*table.remove(first).unwrap(), "a");
+        let second = table.insert("b").unwrap();
+        assert_ne!(first, second);
+        assert!(table.get(first).is_none() && table.remove(first).is_none());
+        for garbage in [0, 1, 4095, 4096, usize::MAX, second | 1 << 40, 0x7fff_0000_1234] {
+            assert!(table.get(garbage).is_none(), "{garbage:#x}");
+        }
+    }
+}

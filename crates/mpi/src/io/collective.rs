@@ -1,0 +1,408 @@
+//! Collective accesses: what ranks exchange first, which rank moves whose bytes, and one outcome for all.
+//!
+//! Written once, for calls that block and for those with a request. Nothing is read or written where a rank refuses its
+//! arguments. Ranks whose shares do not interleave, or have large pieces, move their own bytes; otherwise all follow a
+//! plan ([`fastpath_io::Plan`]), which [`super::two_phase`] carries out.
+//!
+//! **ELEMENTS.** As in `access`: the elements in memory are readable or writable as the access says; and what lies in
+//! an aggregator's buffer is valid for the window that it is given with.
+#![allow(unsafe_code)]
+
+use super::access::{Access, Located};
+use super::failure::{conclude, tell, to_words};
+use super::hints::DEFAULT_BUFFER;
+use super::two_phase::{self, Store, Task};
+use super::{File, Refused, helper};
+use crate::coll;
+use crate::coll::fabric::{Call, Fabric};
+use crate::coll::vector::Vector;
+use crate::coll::words;
+use crate::common::consts::{MPI_ERR_INTERN, MPI_ERR_OTHER};
+use crate::common::error::{Error, Result};
+use crate::process::Process;
+use fastpath_base::trace::{self, Point};
+use fastpath_io::{
+    Action, Counter, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning,
+};
+
+/// Words of an outcome.
+const OUTCOME: usize = 4;
+/// Words that a rank sends before an access: outcome, share, size of the file, flags, tuning.
+const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
+
+/// Bytes of a piece from which ranks of one host read and write at least as well by themselves. Measured; see
+/// docs/decisions/0052-large-pieces-alone.md.
+const PIECE_OF_HOST: u64 = 4096;
+/// The same where ranks are on several hosts, or calls go to a server: that may find a block that another host holds.
+const PIECE_OF_SERVER: u64 = 1 << 18;
+
+/// Bytes of an aggregator's buffer, at most, whatever another rank says.
+const MOST_BUFFER: u64 = 1 << 31;
+
+/// What a rank sends before an access.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    share: Share,
+    /// Bytes of the file, where it is read.
+    size: i64,
+    /// Whether its bytes can go by way of another rank.
+    is_able: bool,
+    writes: bool,
+    tuning: Tuning,
+}
+
+impl Told {
+    fn to_words(self, outcome: [u64; OUTCOME]) -> [u64; TOLD] {
+        let (share, tuning) = (self.share, self.tuning);
+        let mut words = [0; TOLD];
+        words[..OUTCOME].copy_from_slice(&outcome);
+        words[OUTCOME..].copy_from_slice(&[
+            share.low as u64,
+            share.high as u64,
+            share.bytes,
+            share.piece,
+            self.size as u64,
+            u64::from(self.is_able) | u64::from(self.writes) << 1,
+            tuning.switch as u64,
+            tuning.buffer,
+            tuning.aggregators,
+            tuning.align,
+            tuning.worthwhile,
+        ]);
+        words
+    }
+
+    fn from_words(words: &[u64; TOLD], node: u32) -> Told {
+        let at = |index: usize| words[OUTCOME + index];
+        let offset = |index: usize| i64::try_from(at(index)).unwrap_or(i64::MAX);
+        let high = offset(1);
+        Told {
+            share: Share { low: offset(0).min(high), high, bytes: at(2), piece: at(3), node },
+            size: offset(4),
+            is_able: at(5) & 1 != 0,
+            writes: at(5) & 2 != 0,
+            tuning: Tuning {
+                switch: match at(6) {
+                    1 => Switch::Enabled,
+                    2 => Switch::Disabled,
+                    _ => Switch::Automatic,
+                },
+                buffer: at(7).min(MOST_BUFFER),
+                aggregators: at(8),
+                align: at(9),
+                worthwhile: at(10),
+            },
+        }
+    }
+}
+
+/// Makes a collective access; how many bytes of the file this rank has moved.
+///
+/// # Errors
+/// The same on all ranks; those of communication.
+///
+/// # Safety
+/// The memory is as the access says until the future is ready.
+pub(super) async unsafe fn run<C: Call>(
+    f: &C, file: &File, access: &Access, located: Result<Located>,
+) -> Result<u64> {
+    coll::compare_call(f).await?;
+    let p = f.channel().process;
+    let (located, told) = tell(located.map_err(Refused::Other));
+    let own = file.tell_share(p, access, located.as_ref());
+    let words = words::gather(f, own.to_words(to_words(&told))).await?;
+    let outcomes: Vec<[u64; OUTCOME]> = words.iter().map(outcome_of).collect();
+    conclude(f.rank(), &file.name, told, outcomes.iter())?;
+    let located = located.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))?;
+    let all: Vec<Told> = (0..f.size())
+        .zip(&words)
+        .map(|(rank, words)| Told::from_words(words, host_of(p, file, rank)))
+        .collect();
+    check_direction(&file.name, &all)?;
+    let mut buffer = file.buffer.take();
+    let planned = file.plan_within_memory(f, access, &all, &mut buffer).await?;
+    let own = match planned {
+        // SAFETY: ELEMENTS.
+        Some((plan, shares)) => unsafe {
+            let size = size_of(&all);
+            let planned = file.follow(f, access, &located, (&plan, &shares), size, &mut buffer);
+            f.apart(planned).await?
+        },
+        // SAFETY: ELEMENTS.
+        None => unsafe { file.transfer(access, &located) },
+    };
+    file.buffer.replace(buffer);
+    let (bytes, told) = tell(own);
+    let outcomes = words::gather(f, to_words(&told)).await?;
+    conclude(f.rank(), &file.name, told, outcomes.iter())?;
+    bytes.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
+}
+
+/// Whether all ranks write, or all read.
+///
+/// # Errors
+/// The same on all ranks.
+fn check_direction(name: &str, all: &[Told]) -> Result {
+    let is_first = |told: &Told| told.writes == all[0].writes;
+    let Some(other) = all.iter().position(|told| !is_first(told)) else {
+        return Ok(());
+    };
+    let (first, second) = match all[0].writes {
+        true => ("writes", "reads"),
+        false => ("reads", "writes"),
+    };
+    let text = format!(
+        "file \"{name}\": rank 0 {first} and rank {other} {second} in the same collective call: \
+         all ranks make the same collective calls on a file, in the same order"
+    );
+    Err(Error::new(MPI_ERR_OTHER, text))
+}
+
+fn outcome_of(words: &[u64; TOLD]) -> [u64; OUTCOME] {
+    std::array::from_fn(|index| words[index])
+}
+
+/// Bytes of the file as the rank sees it that sees most: attributes may be cached on the host of another one.
+fn size_of(all: &[Told]) -> i64 {
+    all.iter().map(|told| told.size).max().unwrap_or(0)
+}
+
+fn host_of(p: &Process, file: &File, rank: u32) -> u32 {
+    let world = file.comm.group.world_ranks().get(rank as usize).copied();
+    match (p.engine(), world) {
+        (Some(engine), Some(world)) => engine.job.host(world as usize),
+        _ => 0,
+    }
+}
+
+impl File {
+    /// What this rank has to say of its part.
+    fn tell_share(&self, p: &Process, access: &Access, located: Option<&Located>) -> Told {
+        let shown = self.shown();
+        let mut share = Share::default();
+        let mut is_able =
+            !self.atomic.get() && shown.representation.is_native() && shown.is_ascending;
+        if let Some(Located { checked, start }) = located
+            && checked.bytes > 0
+        {
+            let low = shown.view.offset_of(*start);
+            let last = shown.view.offset_of(start + checked.bytes - 1);
+            is_able &= low.is_some() && last.is_some();
+            share = Share {
+                low: low.unwrap_or(0),
+                high: last.map_or(0, |last| last.saturating_add(1)),
+                bytes: checked.bytes,
+                piece: shown.view.piece_bytes(*start, checked.bytes),
+                node: 0,
+            };
+        }
+        let size = match access.writes {
+            true => Ok(0),
+            false => self.with_descriptor(|file| Ok(file.size()?)),
+        };
+        Told {
+            share,
+            // Where it cannot be asked for, each rank finds out by itself why.
+            is_able: is_able && size.is_ok(),
+            writes: access.writes,
+            size: size.unwrap_or(0),
+            tuning: self.tuning(p, access.writes),
+        }
+    }
+
+    /// Hosts that ranks are on.
+    pub(super) fn hosts(&self, p: &Process) -> u64 {
+        *self.hosts.get_or_init(|| {
+            let ranks = 0..self.comm.size();
+            let mut hosts: Vec<u32> = ranks.map(|rank| host_of(p, self, rank)).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            hosts.len() as u64
+        })
+    }
+
+    /// Aggregators, where no hint says how many: one on each host, or on a single one as many as can run at once.
+    pub(super) fn aggregators(&self, p: &Process) -> u64 {
+        let processors = p.engine().map_or(1, |engine| engine.job.processors() as u64);
+        match self.hosts(p) {
+            1 => processors.clamp(1, self.comm.size().into()),
+            hosts => hosts,
+        }
+    }
+
+    /// What this rank would plan by; rank 0's counts.
+    fn tuning(&self, p: &Process, writes: bool) -> Tuning {
+        let hints = self.hints.borrow();
+        let descriptor = self.descriptor.borrow();
+        let is_uncached = descriptor.as_ref().is_some_and(|file| file.is_uncached());
+        Tuning {
+            switch: hints.exchange(writes),
+            buffer: hints.buffer(),
+            aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
+            align: hints.align(),
+            worthwhile: match self.hosts(p) {
+                1 if !is_uncached => PIECE_OF_HOST,
+                _ => PIECE_OF_SERVER,
+            },
+        }
+    }
+
+    /// As [`File::plan`], by smaller buffers where an aggregator has no memory for those that hints ask for.
+    ///
+    /// # Errors
+    /// Those of communication.
+    async fn plan_within_memory<F: Fabric>(
+        &self, f: &F, access: &Access, all: &[Told], buffer: &mut Vec<u8>,
+    ) -> Result<Option<(Plan, Vec<Share>)>> {
+        let Some(mut tuning) = all.first().map(|told| told.tuning) else {
+            return Ok(None);
+        };
+        let planned = self.plan(access, all, &tuning);
+        let Some((plan, _)) = &planned else {
+            return Ok(None);
+        };
+        let needs = (0..plan.aggregators().len()).map(|index| plan.buffer_bytes(index));
+        if needs.max().unwrap_or(0) <= DEFAULT_BUFFER {
+            return Ok(planned);
+        }
+        let has_room = two_phase::reserve(plan, f.rank(), buffer);
+        let rooms = words::gather(f, [u64::from(has_room)]).await?;
+        if rooms.iter().all(|room| *room != [0]) {
+            return Ok(planned);
+        }
+        *buffer = Vec::new();
+        tuning.buffer = DEFAULT_BUFFER;
+        Ok(self.plan(access, all, &tuning))
+    }
+
+    /// The plan, if ranks exchange their bytes, and the share of each up to the end of a file that is read.
+    fn plan(&self, access: &Access, all: &[Told], tuning: &Tuning) -> Option<(Plan, Vec<Share>)> {
+        if !all.iter().all(|told| told.is_able || told.share.bytes == 0) {
+            return None;
+        }
+        let mut shares: Vec<Share> = all.iter().map(|told| told.share).collect();
+        if !access.writes {
+            let size = size_of(all);
+            for share in &mut shares {
+                match share.low < size {
+                    true => share.high = share.high.min(size),
+                    false => share.bytes = 0,
+                }
+            }
+        }
+        Some((Plan::make(&shares, tuning)?, shares))
+    }
+
+    /// Moves the bytes of an access by a plan.
+    ///
+    /// # Errors
+    /// Those of communication.
+    ///
+    /// # Safety
+    /// As [`run`].
+    async unsafe fn follow<C: Call>(
+        &self, f: &C, access: &Access, located: &Located, (plan, shares): (&Plan, &[Share]),
+        size: i64, buffer: &mut Vec<u8>,
+    ) -> Result<std::result::Result<u64, Refused>> {
+        let shown = self.shown();
+        let (checked, start) = (&located.checked, located.start);
+        let mut range = start..start + checked.bytes;
+        if !access.writes {
+            range = shown.view.positions_in(&(0..size), range);
+        }
+        let bytes = range.end - range.start;
+        let layout = checked.datatype().layout();
+        let task = Task {
+            writes: access.writes,
+            view: &shown.view,
+            range,
+            memory: Vector::at(access.buf, checked.count, layout),
+        };
+        let store = FileStore { file: self, sieve: self.sieve() };
+        // SAFETY: ELEMENTS; all ranks have made the plan of the same words.
+        let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, buffer).await? };
+        self.aggregated.replace(plan.aggregators().to_vec());
+        let counted = self.with_descriptor(|file| {
+            file.count(Counter::Exchanges, 1);
+            file.count(Counter::ExchangedBytes, bytes);
+            Ok(bytes)
+        });
+        Ok(moved.and(counted))
+    }
+}
+
+/// The file as this rank reads and writes it for others.
+struct FileStore<'a> {
+    file: &'a File,
+    sieve: Sieve,
+}
+
+impl FileStore<'_> {
+    fn with<T>(
+        &self, body: impl FnOnce(&Descriptor) -> std::result::Result<T, IoError>,
+    ) -> std::result::Result<T, Refused> {
+        self.file.with_descriptor(|file| Ok(body(file)?))
+    }
+}
+
+impl Store for FileStore<'_> {
+    unsafe fn write(
+        &self, covered: &Coverage, from: *const u8,
+    ) -> std::result::Result<(), Refused> {
+        if self.sieve != Sieve::Never {
+            helper::finish();
+        }
+        trace::record(Point::FileWrite, 0, 0, covered.bytes());
+        // SAFETY: ELEMENTS.
+        let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });
+        trace::record(Point::FileWriteDone, 0, 0, 0);
+        written
+    }
+
+    unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
+        trace::record(Point::FileRead, 0, 0, covered.bytes());
+        // SAFETY: ELEMENTS.
+        let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) });
+        trace::record(Point::FileReadDone, 0, 0, 0);
+        match is_whole? {
+            true => Ok(()),
+            // All have agreed on its size.
+            false => Err(Refused::System(IoError {
+                action: Action::Read,
+                errno: libc::ENODATA,
+                offset: covered.start(),
+                bytes: 0,
+            })),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fuzz__told_words_are_understood_within_bounds(
+            words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..100_000], TOLD), node in 0u32..3,
+        ) {
+            let words: [u64; TOLD] = words.try_into().unwrap();
+            let told = Told::from_words(&words, node);
+            prop_assert!(told.share.low <= told.share.high && told.share.low >= 0 && told.size >= 0);
+            prop_assert!(told.tuning.buffer <= MOST_BUFFER);
+            let again = Told::from_words(&told.to_words([0; OUTCOME]), node);
+            prop_assert_eq!(again.share, told.share);
+            prop_assert_eq!((again.size, again.is_able), (told.size, told.is_able));
+            let other = Share { low: 5, high: 5000, bytes: 100, piece: 1, node: 0 };
+            if let Some(plan) = Plan::make(&[told.share, other], &told.tuning) {
+                for index in 0..plan.aggregators().len() {
+                    let window = plan.window(index, 0);
+                    prop_assert!((window.end - window.start) as u64 <= MOST_BUFFER);
+                    prop_assert!(plan.window(index, plan.rounds()).is_empty());
+                }
+            }
+        }
+    }
+}

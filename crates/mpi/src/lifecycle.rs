@@ -1,0 +1,5 @@
+//! Start and end of MPI in a process: `MPI_Init`, `MPI_Finalize`, sessions.
+
+pub mod finalize;
+pub mod init;
+pub mod session;

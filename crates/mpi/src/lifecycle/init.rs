@@ -1,0 +1,315 @@
+//! Initialisation and finalisation: the job, the worker and the predefined objects.
+#![allow(unsafe_code)]
+
+use crate::check::Checks;
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::common::lock;
+use crate::common::places;
+use crate::objects::comm::Comm;
+use crate::objects::group::Group;
+use crate::objects::hot::{self, Allowed};
+use crate::p2p::request;
+use crate::process::background::ProgressThread;
+use crate::process::{self, Engine, Finders, ForkedChild, Phase, Process};
+use fastpath_base::config::{Config, Key};
+use fastpath_base::float;
+use fastpath_base::tell;
+use fastpath_base::topology;
+use fastpath_base::wait;
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::{Notice, Phase as RankPhase};
+use fastpath_protocol::Worker;
+use fastpath_protocol::flood::Reached;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::{ReleaseLock, WaitPolicy};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// How long a report waits for another rank to start, so that a copy from its memory can be tried.
+const REPORT_TIMEOUT_NS: u64 = 1_000_000_000;
+
+/// Initialises the world model at the thread level `required` and returns the level provided: where a session was
+/// first, that one's.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when called a second time, or when the job cannot be joined.
+pub fn init(required: i32) -> Result<i32> {
+    // SAFETY: the standard allows one thread to initialise; no other is inside MPI yet, or it is in a session.
+    let p = unsafe { process::get_unlocked() };
+    match process::world_phase() {
+        Phase::Uninitialized => {}
+        Phase::Running => {
+            return Err(Error::new(
+                MPI_ERR_OTHER,
+                "MPI is initialised already: call MPI_Init once",
+            ));
+        }
+        Phase::Finalized => {
+            return Err(ForkedChild::find().map_or_else(
+                || {
+                    let text = "MPI was finalized: it cannot be initialised again";
+                    Error::new(MPI_ERR_OTHER, text)
+                },
+                ForkedChild::refuse,
+            ));
+        }
+    }
+    let level = start(p, required)?;
+    let _inside = process::enter(p.call.get(), true)?;
+    p.main_thread.set(lock::thread_token());
+    let job = p.running()?.job;
+    make_world(p, job);
+    p.set_world_phase(Phase::Running);
+    p.set_phase(Phase::Running);
+    crate::dynamic::meet_parent(p)?;
+    Ok(level)
+}
+
+/// Joins the job at the thread level `required`, if this process has not done so yet; returns the level provided.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when the job cannot be joined.
+pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
+    if p.engine().is_some() {
+        return Ok(p.thread_level.get());
+    }
+    // Selection computes with costs.
+    float::isolated(|| join_job(p, required))
+}
+
+fn join_job(p: &Process, required: i32) -> Result<i32> {
+    if let Some(child) = ForkedChild::find() {
+        return Err(child.refuse());
+    }
+    let levels =
+        [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
+    let level = levels.into_iter().find(|&level| required <= level).unwrap_or(MPI_THREAD_MULTIPLE);
+    let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
+    let config: &'static Config = Box::leak(Box::new(config));
+    let job = Job::attach().map_err(|e| {
+        Error::new(MPI_ERR_OTHER, e.to_string())
+            .with_advice(e.advice())
+            .told_elsewhere(e.is_told_elsewhere())
+    })?;
+    let job: &'static Job = Box::leak(Box::new(job));
+    if job.rank() == 0 {
+        config.warnings().iter().for_each(|warning| tell!("fastpath: {warning}"));
+    }
+    wait::register_membarrier();
+    let serves = config.choice(Key::Progress) == "thread";
+    let threads = level == MPI_THREAD_MULTIPLE || serves;
+    let release_lock = threads.then_some(release_lock as ReleaseLock);
+    if config.is_disabled("bias") {
+        wait::refuse_own_membarrier();
+    }
+    job.watch().map_err(|e| {
+        let text = format!("no thread that watches the ranks of this node: {e}");
+        Error::new(MPI_ERR_OTHER, text)
+    })?;
+    let (ranks_here, before) = job.node_place();
+    if ranks_here > job.processors() && !job.is_bound() {
+        // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
+        // are.
+        topology::start_on(before);
+    }
+    let mut policy = WaitPolicy::of(config, job.processors() as u32, release_lock);
+    policy.wanted = places::is_wanted;
+    policy.multiple = level == MPI_THREAD_MULTIPLE;
+    let mut worker = Worker::new(job, policy)
+        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
+    worker.configure(config).map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
+    let (warnings, choice) = crate::coll::ask(config, job.rank());
+    job.agree_on_collectives(choice).map_err(|other| {
+        let rank = job.rank();
+        let text = format!(
+            "rank {rank} and rank {other} have different values of FASTPATH_COLL: they would wait \
+             for each other for ever"
+        );
+        Error::new(MPI_ERR_OTHER, text).with_advice(Some("give all ranks of a job the same"))
+    })?;
+    if job.rank() == 0 {
+        for warning in warnings {
+            tell!("fastpath: FASTPATH_COLL: {warning}");
+        }
+        print_selection(&mut worker, config, job);
+    }
+    worker.name_wait = request::name_wait;
+    worker.moved_by = request::moved_by;
+    worker.on_ends = Some(crate::comm_creation::departed::release_after_ends);
+    worker.rma.change = crate::rma::change::make;
+    p.finders.set(Finders { win: crate::rma::window::find_handler, file: crate::io::find_handler });
+    worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
+    worker.flood.on_reached = Some(tell_flood);
+    worker.on_no_answer = Some(crate::p2p::slow::end_without_answer);
+    let worker = Box::into_raw(Box::new(worker));
+    let check = config.flag(Key::Check);
+    let allowed = Allowed {
+        send: !check && !config.is_disabled("sendi"),
+        recv: !check && !config.is_disabled("recvi"),
+        datatype: !check && !config.is_disabled("immediate-datatype"),
+        collective: !crate::coll::counts(),
+        traced: crate::tool::traced::start(config, job, threads),
+    };
+    if allowed.traced {
+        // SAFETY: just made, and nobody else knows it.
+        unsafe { (*worker).record_arrivals() };
+        lock::first().record_calls();
+    }
+    // SAFETY: just made; it stays where it is.
+    unsafe { (*worker).show() };
+    // SAFETY: just made, and nobody else knows it.
+    crate::p2p::request::make_done_request(unsafe { &mut *worker });
+    // SAFETY: nobody else is inside MPI.
+    unsafe {
+        *p.engine.get() = Some(Engine {
+            job,
+            config,
+            worker,
+            allowed,
+            checks: check.then(|| Box::new(Checks::new(job.rank()))),
+            progress: Cell::default(),
+        })
+    };
+    let known = match check || (threads && allowed.traced) {
+        true => std::ptr::null_mut(),
+        false => worker,
+    };
+    hot::set_worker(known, threads || allowed.traced);
+    p.thread_level.set(level);
+    p.main_thread.set(lock::thread_token());
+    if threads {
+        lock::first().enable();
+    } else if check {
+        lock::first().watch_threads();
+    }
+    // What the progress thread, points and checks need goes through the first worker.
+    let may = p.has_threads() && !serves && !check && !allowed.traced;
+    // SAFETY: no other thread is in MPI.
+    places::offer(job, unsafe { &mut *worker }, config, may);
+    p.environment.appnum.set(job.appnum().map(|number| number as i32));
+    p.environment.universe_size.set(Some(job.universe_size() as i32));
+    register_predefined(p);
+    describe_job(p, job, level)?;
+    crate::p2p::slow::install(p);
+    crate::process::crash::install();
+    crate::process::exhausted::install();
+    process::watch_forks(job.rank(), crate::rma::hot::clear_all)
+        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("pthread_atfork: {e}")))?;
+    job.set_phase(RankPhase::Initialized);
+    p.hot_named_set_all();
+    if serves {
+        start_progress(p, job, worker);
+    }
+    Ok(level)
+}
+
+/// Starts the progress thread. If that fails, a line says so, and the program runs without.
+#[cold]
+fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
+    let Some(engine) = p.engine() else { return };
+    match ProgressThread::start(job, worker) {
+        Ok(thread) => engine.progress.set(Some(thread)),
+        Err(e) if job.header().is_first_notice(Notice::ProgressThread) => tell!(
+            "fastpath: FASTPATH_PROGRESS=thread: rank {} has no progress thread: {e}",
+            job.rank()
+        ),
+        Err(_) => {}
+    }
+}
+
+/// Says what is wrong with stored constants, and, where it is asked for, by whom the job was started, what was selected
+/// and why.
+fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
+    for warning in worker.selection_warnings() {
+        tell!("fastpath: FASTPATH_TUNING: {warning}");
+    }
+    let json = matches!(config.choice(Key::Report), "json" | "selection");
+    if !json && !config.flag(Key::Report) {
+        return;
+    }
+    let mut report = worker.report(REPORT_TIMEOUT_NS);
+    report.started = job.started().to_owned();
+    match json {
+        true => tell!("{}", report.to_json()),
+        false => {
+            let text = report.to_string();
+            let lines: Vec<String> = text.lines().map(|l| format!("fastpath: {l}\n")).collect();
+            tell::lines(&lines.concat());
+        }
+    }
+}
+
+/// Reports, once on a node, that unexpected messages have reached the limit, so that their senders wait from now on.
+#[cold]
+fn tell_flood(worker: &Worker, reached: &Reached) {
+    if !worker.job.header().is_first_notice(Notice::Flood) {
+        return;
+    }
+    let (rank, host) = (worker.rank, topology::host_name());
+    let Reached { peer, messages, bytes, bound } = reached;
+    tell!(
+        "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take \
+         {bytes} bytes, which \
+         is all that FASTPATH_UNEXPECTED_MAX={bound} allows: rank {peer} and others wait with \
+         theirs until some are \
+         received. Nothing is lost; receive earlier, or raise the bound"
+    );
+}
+
+/// Everything with a handle fixed by the ABI.
+fn register_predefined(p: &Process) {
+    for (handle, datatype) in crate::objects::datatype::Datatype::all_named() {
+        if datatype.is_supported() && datatype.layout().is_contiguous() {
+            p.hot_type_set(handle, datatype.layout().size());
+        }
+        p.types.insert_predefined(handle, datatype);
+    }
+    crate::objects::op::register_predefined(&p.ops);
+    crate::process::errhandler::register_predefined(p);
+    crate::objects::info::register_predefined(&p.infos);
+    crate::objects::group::register_predefined(&p.groups);
+}
+
+/// What the standard calls a thread level.
+pub(crate) fn name_level(level: i32) -> &'static str {
+    match level {
+        MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
+        MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
+        MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
+        _ => "MPI_THREAD_MULTIPLE",
+    }
+}
+
+/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
+fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
+    crate::objects::info::extend_environment(&p.infos, "thread_level", name_level(level))?;
+    crate::objects::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
+}
+
+fn make_world(p: &Process, job: &Job) {
+    let (me, ranks) = (job.rank() as u32, job.world());
+    let (first, end) = (ranks.start as u32, ranks.end as u32);
+    let world = Rc::new(Group::new((first..end).collect(), me));
+    let own = Rc::new(Group::new(vec![me], me));
+    add_predefined_comm(p, MPI_COMM_WORLD, Context::WORLD, world, me - first, "MPI_COMM_WORLD");
+    add_predefined_comm(p, MPI_COMM_SELF, Context::SELF, own, 0, "MPI_COMM_SELF");
+}
+
+fn add_predefined_comm(
+    p: &Process, handle: usize, context: Context, group: Rc<Group>, rank: u32, name: &str,
+) {
+    let comm = Comm::new(p, context, group, None, rank);
+    comm.handle.set(handle);
+    *comm.name.borrow_mut() = name.to_string();
+    comm.errhandler.set(MPI_ERRORS_ARE_FATAL);
+    p.comms.insert_predefined(handle, comm);
+    if let Some(comm) = p.comms.get(handle) {
+        p.hot_comm_set(handle, &comm);
+    }
+}
+
+/// Lets other threads into MPI while `pause` runs.
+fn release_lock(_place: u32, pause: &mut dyn FnMut()) {
+    places::release_lock(pause);
+}

@@ -1,0 +1,230 @@
+//! Sessions (MPI-5.0 section 11.3): MPI without `MPI_COMM_WORLD`, as often as the program likes.
+//!
+//! The first session or `MPI_Init` joins the job; the process stays in it until it ends, since another session may
+//! come. Groups come from process sets by name, and communicators from groups: their members share no communicator yet,
+//! so they meet in a context of their own ([`Context::SESSIONS`]), under a tag made of the string that the program
+//! gives and of the group.
+#![allow(unsafe_code)]
+
+pub use crate::comm_creation::meeting::{create_from_group, create_inter_from_groups};
+
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::common::lock;
+use crate::lifecycle::finalize;
+use crate::lifecycle::init;
+use crate::objects::group::Group;
+use crate::objects::info::{Info, MEMORY_KINDS};
+use crate::p2p::buffered;
+use crate::process::errhandler::{self, HandlerKind, check_errhandler};
+use crate::process::{self, ForkedChild, Phase, Process, Session};
+use fastpath_base::sync::Ordering;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The process sets that there always are, by name.
+const PROCESS_SETS: [&str; 3] = ["mpi://WORLD", "mpi://SELF", "mpi://SHARED"];
+
+/// The sets that the engine that has started this job knows, with their ranks in its world.
+static ENGINE_SETS: OnceLock<Vec<(String, Vec<usize>)>> = OnceLock::new();
+
+/// Asks the engine once: the number of a set stays what it is.
+fn engine_sets(p: &Process) -> Result<&'static [(String, Vec<usize>)]> {
+    let job = p.running()?.job;
+    let ask = || {
+        let sets = job.ask_engine(|engine| engine.process_sets()).unwrap_or_default();
+        let is_other = |name: &str| PROCESS_SETS.iter().all(|set| !set.eq_ignore_ascii_case(name));
+        let fits = |name: &str| name.len() < MPI_MAX_PSET_NAME_LEN as usize;
+        sets.into_iter().filter(|(name, _)| is_other(name) && fits(name)).collect()
+    };
+    Ok(ENGINE_SETS.get_or_init(ask))
+}
+
+const LEVELS: [(&str, i32); 4] = [
+    ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
+    ("MPI_THREAD_FUNNELED", MPI_THREAD_FUNNELED),
+    ("MPI_THREAD_SERIALIZED", MPI_THREAD_SERIALIZED),
+    ("MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE),
+];
+
+/// Sessions may be initialised and finalised by several threads at once, at every thread level.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// `MPI_Session_init`; returns the session's handle.
+///
+/// # Errors
+/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_INFO`, `MPI_ERR_ARG` for a thread level of another name, `MPI_ERR_OTHER` when the
+/// job cannot be joined any more.
+pub fn init(hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the process's own tables; whoever is inside MPI beside this thread holds the lock that is taken below.
+    let p = unsafe { process::get_unlocked() };
+    check_errhandler(p, HandlerKind::Session, errhandler)?;
+    begin(p, hints, errhandler)
+}
+
+fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {
+    let required = find_level(&hints?)?;
+    if let Some(child) = ForkedChild::find() {
+        return Err(child.refuse());
+    }
+    if process::world_phase() == Phase::Finalized && !p.session_use.is_begun() {
+        let text = "MPI was finalized, and this process has left its job: initialise the first \
+            session before MPI_Finalize";
+        return Err(Error::new(MPI_ERR_OTHER, text));
+    }
+    let is_first = p.engine().is_none();
+    let level = init::start(p, required)?;
+    let _inside = process::enter("MPI_Session_init", true)?;
+    if is_first {
+        p.main_thread.set(lock::thread_token());
+    }
+    if !p.session_use.is_begun() {
+        // SAFETY: a function of this type that stays as long as the library, and no argument else.
+        unsafe { libc::atexit(leave_at_exit) };
+        let own = std::process::id();
+        p.session_use.begun_by.store(own, Ordering::Relaxed);
+    }
+    let session = Session { errhandler: Cell::new(errhandler), level, buffer: Cell::new(None) };
+    let handle = p.sessions.publish(session)?;
+    errhandler::attach(p, errhandler);
+    p.session_use.open.fetch_add(1, Ordering::Relaxed);
+    p.set_phase(Phase::Running);
+    Ok(handle)
+}
+
+fn find_level(hints: &[(String, String)]) -> Result<i32> {
+    let Some((_, wanted)) = hints.iter().find(|(key, _)| key == "thread_level") else {
+        return Ok(MPI_THREAD_SINGLE);
+    };
+    let found = LEVELS.iter().find(|(name, _)| name == wanted);
+    found.map(|&(_, level)| level).ok_or_else(|| {
+        let text = format!("thread_level is {wanted:?}: give the name of a level");
+        Error::new(MPI_ERR_ARG, text)
+    })
+}
+
+/// `MPI_Session_finalize`: what was sent in the session has left.
+///
+/// # Errors
+/// `MPI_ERR_SESSION` for a handle that is no session.
+pub fn finalize(p: &Process, handle: usize) -> Result {
+    let session = p.sessions.find(handle)?;
+    buffered::drain_place(p, &session.buffer)?;
+    let is_last = p.session_use.open() == 1 && process::world_phase() != Phase::Running;
+    if is_last {
+        finalize::deliver(p, true)?;
+    }
+    p.spare_buffers.put(&session.buffer);
+    errhandler::detach(p, session.errhandler.get());
+    p.sessions.remove(handle);
+    p.session_use.open.fetch_sub(1, Ordering::Relaxed);
+    if is_last {
+        p.set_phase(process::world_phase());
+    }
+    Ok(())
+}
+
+/// Leaves the job when a process ends that has finalised its sessions, and its world model if it had one. A process
+/// that has not leaves nothing undone: its launcher says what it did not finalise.
+extern "C" fn leave_at_exit() {
+    // SAFETY: only atomics are used: another thread may be inside MPI, and stay there.
+    let p = unsafe { process::get_unlocked() };
+    let used = &p.session_use;
+    let is_own = used.begun_by.load(Ordering::Relaxed) == std::process::id();
+    if !is_own || process::world_phase() == Phase::Running {
+        return;
+    }
+    if used.open() != 0 {
+        if let Some(engine) = p.engine() {
+            let text =
+                format!("MPI_Session_finalize was not called for {} session(s)", used.open());
+            engine.job.own_page().message.store(&text);
+        }
+        return;
+    }
+    if let Ok(p) = process::enter("exit", true) {
+        // Nobody is left to tell when this fails.
+        let _ = finalize::leave(&p);
+    }
+}
+
+/// `MPI_Session_get_num_psets`.
+///
+/// # Errors
+/// `MPI_ERR_SESSION` for a handle that is no session.
+pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
+    p.sessions.find(session)?;
+    Ok((PROCESS_SETS.len() + engine_sets(p)?.len()) as i32)
+}
+
+/// `MPI_Session_get_nth_pset`: the name.
+///
+/// # Errors
+/// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a number of none.
+pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> {
+    p.sessions.find(session)?;
+    let further = engine_sets(p)?;
+    let mut names = PROCESS_SETS.into_iter().chain(further.iter().map(|(name, _)| name.as_str()));
+    usize::try_from(n).ok().and_then(|n| names.nth(n)).ok_or_else(|| {
+        let last = PROCESS_SETS.len() + further.len() - 1;
+        Error::new(MPI_ERR_ARG, format!("there is no process set of number {n} (0 to {last})"))
+    })
+}
+
+/// The world ranks of a process set.
+fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
+    let job = p.running()?.job;
+    let world = job.world();
+    let all = world.start as u32..world.end as u32;
+    let own_host = job.host(job.rank());
+    match PROCESS_SETS.iter().position(|set| set.eq_ignore_ascii_case(name)) {
+        Some(0) => Ok(all.collect()),
+        Some(1) => Ok(vec![job.rank() as u32]),
+        Some(_) => Ok(all.filter(|&rank| job.host(rank as usize) == own_host).collect()),
+        None => {
+            let further = engine_sets(p)?;
+            if let Some((_, ranks)) = further.iter().find(|(set, _)| set == name) {
+                return Ok(ranks.iter().map(|&rank| (world.start + rank) as u32).collect());
+            }
+            let names = further.iter().map(|(name, _)| name.as_str());
+            let known: Vec<_> = PROCESS_SETS.into_iter().chain(names).collect();
+            let known = known.join(", ");
+            let text = format!("there is no process set {name:?}: there are {known}");
+            Err(Error::new(MPI_ERR_ARG, text))
+        }
+    }
+}
+
+/// `MPI_Session_get_pset_info`.
+///
+/// # Errors
+/// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
+pub fn describe_set(p: &Process, session: usize, name: &str) -> Result<Info> {
+    p.sessions.find(session)?;
+    let size = members_of(p, name)?.len().to_string();
+    Ok(Info::from_pairs([("mpi_size", size)]))
+}
+
+/// `MPI_Session_get_info`.
+///
+/// # Errors
+/// `MPI_ERR_SESSION` for a handle that is no session.
+pub fn describe(p: &Process, session: usize) -> Result<Info> {
+    let level = p.sessions.find(session)?.level;
+    let name = LEVELS.iter().find(|&&(_, number)| number == level);
+    let name = name.map_or("MPI_THREAD_SINGLE", |&(name, _)| name);
+    Ok(Info::from_pairs([("thread_level", name), ("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
+}
+
+/// `MPI_Group_from_session_pset`.
+///
+/// # Errors
+/// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
+pub fn group_of_set(p: &Process, session: usize, name: &str) -> Result<Rc<Group>> {
+    p.sessions.find(session)?;
+    let me = p.running()?.job.rank() as u32;
+    let group = Rc::new(Group::new(members_of(p, name)?, me));
+    Ok(group.of_session(session))
+}

@@ -1,0 +1,15 @@
+//! The objects of MPI that stand alone: groups, datatypes, operations, communicators, info, attributes.
+
+pub mod arguments;
+pub(crate) mod attached;
+pub mod attribute;
+pub mod comm;
+pub mod datatype;
+pub mod fortran;
+pub mod group;
+pub mod hot;
+pub mod info;
+pub mod op;
+pub mod operation;
+pub(crate) mod shared_buffers;
+pub mod topology;

@@ -1,0 +1,287 @@
+//! Datatypes (MPI 5.0, chapter 5): the named ones, and those made from others.
+//!
+//! A datatype is a layout (where the bytes lie), a signature (what they are) and the arguments it was made from.
+//! Objects share what they are made from, so a type freed while another or an operation uses it stays alive.
+
+mod address;
+mod array;
+mod construct;
+mod contents;
+mod external;
+mod fortran;
+mod keepers;
+mod packing;
+mod predefined;
+mod rebuild;
+#[cfg(test)]
+mod recreate;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+pub use address::{is_memory, name_special};
+pub use array::DistributedArray;
+pub use contents::{Combiner, Contents, Form};
+pub use keepers::Kept;
+pub use predefined::{Basic, BasicKind};
+pub use signature::{Digest, Signature};
+
+use crate::common::consts::*;
+use crate::common::error::Error;
+use crate::common::table::Handled;
+use crate::objects::attribute::{Attributes, Holder, KeyvalKind};
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::layout::{Layout, LayoutError};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Why an operation on a datatype is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TypeError {
+    /// A count below 0.
+    #[error("the count {0} is negative")]
+    NegativeCount(i64),
+    /// A block length below 0, with its index.
+    #[error("the block length {1} at index {0} is negative")]
+    NegativeLength(usize, i64),
+    /// A size, displacement or extent beyond 64 bits.
+    #[error("the datatype's size or extent does not fit 64 bits")]
+    Overflow,
+    /// An optional datatype that this library does not have.
+    #[error("{0} is not supported by this library")]
+    NotSupported(&'static str),
+    /// A wrong argument, with its name and what is wrong with it.
+    #[error("{0} {1}")]
+    Argument(&'static str, String),
+    /// A special address of a buffer that may not have it: its name, and the bytes of data.
+    #[error("the buffer is {0}, and {1} bytes are asked for")]
+    Address(&'static str, u64),
+    /// A datatype that was not committed.
+    #[error("the datatype is not committed: call MPI_Type_commit first")]
+    NotCommitted,
+    /// A value that the portable form has no room for: the value and the bytes it has.
+    #[error("the value {0} does not fit the {1} bytes that external32 has for it")]
+    NotPortable(String, usize),
+    /// A buffer too short for the data: bytes needed, bytes there.
+    #[error("{0} bytes are needed, {1} are there")]
+    Truncated(u64, u64),
+}
+
+impl From<LayoutError> for TypeError {
+    fn from(LayoutError::Overflow: LayoutError) -> TypeError {
+        TypeError::Overflow
+    }
+}
+
+impl From<TypeError> for Error {
+    fn from(error: TypeError) -> Error {
+        let class = match error {
+            TypeError::NegativeCount(_) | TypeError::Overflow => MPI_ERR_COUNT,
+            TypeError::NotSupported(_) | TypeError::NotCommitted => MPI_ERR_TYPE,
+            TypeError::Address(..) => MPI_ERR_BUFFER,
+            TypeError::NotPortable(..) => MPI_ERR_CONVERSION,
+            TypeError::NegativeLength(..) | TypeError::Argument(..) => MPI_ERR_ARG,
+            TypeError::Truncated(..) => MPI_ERR_TRUNCATE,
+        };
+        Error::new(class, error.to_string())
+    }
+}
+
+/// Result of an operation on datatypes.
+pub type Result<T> = std::result::Result<T, TypeError>;
+
+/// A datatype. A clone is an object of its own, with its own name, committed state and (no) attributes.
+#[derive(Debug, Clone)]
+pub struct Datatype {
+    layout: Arc<Layout>,
+    signature: Arc<Signature>,
+    contents: Rc<Contents>,
+    basic: Option<Basic>,
+    committed: Cell<bool>,
+    name: RefCell<String>,
+    attributes: Attributes,
+    keepers: keepers::Keepers,
+}
+
+impl Handled for Datatype {
+    const NOUN: &'static str = "datatype";
+    const NULL: (usize, &'static str) = (MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL");
+    const CLASS: i32 = MPI_ERR_TYPE;
+}
+
+impl Datatype {
+    /// A named datatype. One that is not supported has no bytes and is refused where it is used.
+    pub fn named(basic: Basic) -> Datatype {
+        let layout = basic.layout().unwrap_or_else(|_| Layout::empty());
+        let mut datatype = Datatype::assemble(
+            layout,
+            Signature::basic(basic),
+            Contents::without_arguments(Combiner::Named),
+        );
+        datatype.basic = Some(basic);
+        datatype.committed = Cell::new(true);
+        datatype.name = RefCell::new(basic.name.to_string());
+        datatype
+    }
+
+    /// The handle and the object of every named datatype of the ABI, without MPI_DATATYPE_NULL.
+    pub fn all_named() -> impl Iterator<Item = (usize, Datatype)> {
+        Basic::all().map(|basic| (basic.handle.into(), Datatype::named(basic)))
+    }
+
+    fn assemble(layout: Layout, signature: Signature, contents: Contents) -> Datatype {
+        debug_assert_eq!(layout.size(), signature.bytes());
+        Datatype {
+            layout: Arc::new(layout),
+            signature: Arc::new(signature),
+            contents: Rc::new(contents),
+            basic: None,
+            committed: Cell::new(false),
+            name: RefCell::default(),
+            attributes: Attributes::default(),
+            keepers: keepers::Keepers::default(),
+        }
+    }
+
+    /// Where the bytes of one element lie.
+    #[inline]
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// The basic types in it.
+    pub fn signature(&self) -> &Arc<Signature> {
+        &self.signature
+    }
+
+    /// What it was made from.
+    pub fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// The named datatype that this is. For a type of MPI_Type_create_f90_real and its like, the named one that it
+    /// equals.
+    #[inline]
+    pub fn basic(&self) -> Option<Basic> {
+        self.basic
+    }
+
+    /// Whether it is predefined, and so cannot be freed.
+    pub fn is_predefined(&self) -> bool {
+        self.basic.is_some()
+    }
+
+    /// Whether data of it can be moved: false for an optional named type that this library does not have.
+    #[inline]
+    pub fn is_supported(&self) -> bool {
+        self.basic.is_none_or(Basic::is_supported)
+    }
+
+    /// Whether it was committed, and so may be used in communication.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.committed.get()
+    }
+
+    /// Makes it ready for communication. The layout is in its final form since the type was made.
+    pub fn commit(&self) {
+        self.committed.set(true);
+    }
+
+    /// `count` elements at `ptr` as the protocol layer takes them; contiguous where they are. None if their bytes
+    /// or their span do not fit 64 bits.
+    pub fn buffer(&self, ptr: *mut u8, count: u64) -> Option<Buffer> {
+        let bytes = self.layout.total_bytes(count)?;
+        if let Some(offset) = self.layout.dense_offset(count) {
+            return Some(Buffer::contiguous(ptr.wrapping_offset(offset as isize), bytes));
+        }
+        self.layout.span(count).ok()?;
+        Some(Buffer { ptr, bytes, layout: Some(self.layout.clone()), count })
+    }
+
+    /// The size by which the immediate path may know it: committed, contiguous, at least one byte.
+    pub fn immediate_size(&self) -> Option<u64> {
+        let size = self.layout.size();
+        (self.is_committed() && self.layout.is_contiguous() && size > 0).then_some(size)
+    }
+
+    /// Data bytes of one element; none (MPI_UNDEFINED) for a type that is not supported.
+    pub fn size(&self) -> Option<i64> {
+        self.is_supported().then(|| i64::try_from(self.layout.size()).ok()).flatten()
+    }
+
+    /// Lower bound and extent in bytes.
+    pub fn extent(&self) -> (i64, i64) {
+        (self.layout.lb(), self.layout.extent())
+    }
+
+    /// Lower bound and extent of only the data, in bytes.
+    pub fn true_extent(&self) -> (i64, i64) {
+        (self.layout.true_lb(), self.layout.true_extent())
+    }
+
+    /// The name: at first that of a predefined type, or none.
+    pub fn name(&self) -> String {
+        self.name.borrow().clone()
+    }
+
+    /// Gives it a name.
+    pub fn set_name(&self, name: &str) {
+        self.name.replace(name.to_string());
+    }
+
+    /// It as the holder of attributes, under the handle that the user knows it by.
+    pub fn holder(&self, handle: usize) -> Holder<'_> {
+        Holder { kind: KeyvalKind::Type, handle, attributes: &self.attributes }
+    }
+
+    /// Elements that `bytes` received bytes are (MPI_Get_count); none (MPI_UNDEFINED) if they are no whole number.
+    #[inline]
+    pub fn count_from_bytes(&self, bytes: u64) -> Option<i64> {
+        match self.layout.size() {
+            0 => (bytes == 0).then_some(0),
+            size => bytes.is_multiple_of(size).then(|| i64::try_from(bytes / size).ok()).flatten(),
+        }
+    }
+
+    /// Basic elements that `bytes` received bytes are (MPI_Get_elements); none (MPI_UNDEFINED) if they end within one.
+    pub fn elements_from_bytes(&self, bytes: u64) -> Option<i64> {
+        self.signature.elements_in(bytes).and_then(|n| i64::try_from(n).ok())
+    }
+
+    /// Bytes that the first `elements` basic elements take (MPI_Status_set_elements).
+    pub fn bytes_from_elements(&self, elements: u64) -> Option<u64> {
+        self.signature.bytes_of(elements).filter(|bytes| *bytes <= i64::MAX as u64)
+    }
+}
+
+/// The predefined type of MPI_Type_match_size; the one of the class with that size.
+pub fn match_size(class: TypeClass, size: i64) -> Option<Basic> {
+    let name = match class {
+        TypeClass::Real => "MPI_REAL",
+        TypeClass::Integer => "MPI_INTEGER",
+        TypeClass::Complex => "MPI_COMPLEX",
+        TypeClass::Logical => "MPI_LOGICAL",
+    };
+    let name = format!("{name}{size}");
+    Basic::all().find(|basic| basic.is_supported() && basic.name == name)
+}
+
+/// Classes of MPI_Type_match_size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TypeClass {
+    /// MPI_TYPECLASS_REAL.
+    Real,
+    /// MPI_TYPECLASS_INTEGER.
+    Integer,
+    /// MPI_TYPECLASS_COMPLEX.
+    Complex,
+    /// MPIX_TYPECLASS_LOGICAL.
+    Logical,
+}
+
+/// The pair type of two basic types (MPI_Type_get_value_index); none if there is no such predefined type.
+pub fn value_index_pair(value: Basic, index: Basic) -> Option<Basic> {
+    Basic::all().find(|basic| basic.pair_parts() == Some((value, index)))
+}

@@ -1,0 +1,258 @@
+//! Reduction operations (MPI 5.0, section 6.9): the predefined ones on the types that they are defined for, and
+//! those of users.
+#![allow(unsafe_code)]
+
+mod builtin;
+pub(crate) mod cache;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+mod kernel;
+mod lookup;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+mod pair;
+#[cfg(target_arch = "x86_64")]
+mod quad;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x87;
+
+pub use builtin::Builtin;
+pub use kernel::Kernel;
+
+use crate::common::consts::{MPI_ERR_OP, MPI_OP_NULL};
+use crate::common::error::{Error, Result};
+use crate::common::table::{Handled, Table};
+use crate::objects::datatype::{Basic, Datatype};
+use std::ffi::c_void;
+
+/// `MPI_User_function`.
+pub type UserFunction = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut usize);
+/// `MPI_User_function_c`.
+pub type UserFunctionLarge = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize);
+
+/// What an operation runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Function {
+    /// One of the standard's.
+    Builtin(Builtin),
+    /// Made by `MPI_Op_create`.
+    User(UserFunction),
+    /// Made by `MPI_Op_create_c`.
+    UserLarge(UserFunctionLarge),
+}
+
+/// A reduction operation.
+#[derive(Debug, Clone, Copy)]
+pub struct Op {
+    function: Function,
+    commutes: bool,
+}
+
+impl Handled for Op {
+    const NOUN: &'static str = "operation";
+    const NULL: (usize, &'static str) = (MPI_OP_NULL, "MPI_OP_NULL");
+    const CLASS: i32 = MPI_ERR_OP;
+}
+
+impl Op {
+    /// A predefined operation.
+    pub fn builtin(builtin: Builtin) -> Op {
+        Op { function: Function::Builtin(builtin), commutes: builtin.commutes() }
+    }
+
+    /// A user's operation. One that does not commute is applied in the order of the ranks.
+    pub fn user(function: Function, commutes: bool) -> Op {
+        Op { function, commutes }
+    }
+
+    /// Whether the operands may be exchanged.
+    pub fn commutes(&self) -> bool {
+        self.commutes
+    }
+
+    /// Whether the result has the same bits in whatever order operands are combined: not where they are rounded. What a
+    /// program's own operation does is not known.
+    pub fn is_exact(&self, datatype: &Datatype) -> bool {
+        use crate::objects::datatype::BasicKind::{
+            Address, Byte, Character, Logical, Signed, Unsigned,
+        };
+        let kind = datatype.basic().map(|basic| basic.kind);
+        self.is_predefined()
+            && matches!(kind, Some(Signed | Unsigned | Address | Logical | Byte | Character))
+    }
+
+    /// The ABI's handle of a predefined operation; 0 of the program's own.
+    pub fn predefined_handle(&self) -> u32 {
+        match self.function {
+            Function::Builtin(builtin) => builtin.handle() as u32,
+            Function::User(_) | Function::UserLarge(_) => 0,
+        }
+    }
+
+    /// Whether it is predefined, and so cannot be freed.
+    pub fn is_predefined(&self) -> bool {
+        matches!(self.function, Function::Builtin(_))
+    }
+
+    /// What runs it on elements of `datatype`, whose handle a user's function is given. Fails with `MPI_ERR_OP`
+    /// where the operation is not defined for the type.
+    #[inline]
+    pub fn reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
+        let run = match self.function {
+            Function::Builtin(builtin) => {
+                let known = cache::find_any(builtin.handle(), handle);
+                Run::Kernel(known.map_or_else(|| find_kernel(builtin, datatype, handle), Ok)?)
+            }
+            Function::User(f) => Run::User(f),
+            Function::UserLarge(f) => Run::UserLarge(f),
+        };
+        Ok(Reducer { run, commutes: self.commutes, extent: datatype.layout().extent(), handle })
+    }
+
+    /// As [`Op::reducer`], for a collective call: `MPI_REPLACE` and `MPI_NO_OP` are only for one-sided communication
+    /// and are refused (MPI 5.0, section 12.3.4).
+    #[inline]
+    pub fn collective_reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
+        match self.function {
+            Function::Builtin(b @ (Builtin::Replace | Builtin::NoOp)) => Err(refuse_collective(b)),
+            _ => self.reducer(datatype, handle),
+        }
+    }
+}
+
+/// The kernel of a predefined operation on elements of a predefined datatype, where there is one.
+pub(crate) fn find_predefined(handle: usize, basic: Basic) -> Option<Kernel> {
+    if let Some(known) = cache::find_any(handle, basic.handle.into()) {
+        return Some(known);
+    }
+    let builtin = Builtin::ALL.into_iter().find(|b| b.handle() == handle)?;
+    let kernel = lookup::find_kernel(builtin, basic)?;
+    cache::remember(builtin, basic.handle.into(), kernel);
+    Some(kernel)
+}
+
+/// The name of the predefined operation with a handle, or what another one is.
+pub(crate) fn describe_handle(handle: u32) -> &'static str {
+    let known = Builtin::ALL.into_iter().find(|b| b.handle() == handle as usize);
+    known.map_or("an operation of its own", Builtin::name)
+}
+
+/// The kernel, remembered for the next time.
+#[inline(never)]
+fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<Kernel> {
+    let kernel = datatype.basic().and_then(|basic| lookup::find_kernel(builtin, basic));
+    let kernel = kernel.ok_or_else(|| refuse_type(builtin, datatype))?;
+    cache::remember(builtin, handle, kernel);
+    Ok(kernel)
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_collective(builtin: Builtin) -> Error {
+    Error::new(
+        MPI_ERR_OP,
+        format!("{} is for one-sided communication, not for reductions", builtin.name()),
+    )
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_type(builtin: Builtin, datatype: &Datatype) -> Error {
+    let name = builtin.name();
+    let text = match datatype.basic() {
+        None => format!(
+            "{name} is not defined for derived datatypes: reduce elements of a predefined \
+             datatype, or make an \
+             operation with MPI_Op_create"
+        ),
+        Some(basic) if lookup::is_defined(builtin, basic) => {
+            format!("{name} on {} is not implemented for this processor", basic.name)
+        }
+        Some(basic) => format!("{name} is not defined for {}: {}", basic.name, builtin.types()),
+    };
+    Error::new(MPI_ERR_OP, text)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Kernel(Kernel),
+    User(UserFunction),
+    UserLarge(UserFunctionLarge),
+}
+
+/// An operation made ready for the elements of one datatype.
+#[derive(Debug, Clone, Copy)]
+pub struct Reducer {
+    run: Run,
+    commutes: bool,
+    extent: i64,
+    handle: usize,
+}
+
+impl Reducer {
+    /// Whether the operands may be exchanged.
+    #[inline]
+    pub fn commutes(&self) -> bool {
+        self.commutes
+    }
+
+    /// Bytes from one element to the next.
+    pub fn extent(&self) -> i64 {
+        self.extent
+    }
+
+    /// For each of `count` elements: `inout = left op inout`.
+    ///
+    /// # Safety
+    /// Both hold `count` elements of the datatype at its extent, `left` readable and `inout` writable; they do not
+    /// overlap. No `RefCell` of the process is borrowed: a user's function may call MPI.
+    #[inline]
+    pub unsafe fn apply(&self, left: *const u8, inout: *mut u8, count: u64) {
+        if count == 0 {
+            return;
+        }
+        match self.run {
+            // SAFETY: both hold `count` elements, by this function's contract; the kernel was found for this datatype.
+            Run::Kernel(kernel) => unsafe { kernel(left, inout, count as usize) },
+            // SAFETY: both hold `count` elements, by this function's contract.
+            Run::User(f) => unsafe { self.call_in_pieces(f, left, inout, count) },
+            Run::UserLarge(f) => {
+                let (mut count, mut handle) = (count as i64, self.handle);
+                // SAFETY: both hold `count` elements, by this function's contract; the function is the user's, made for
+                // this call.
+                unsafe { f(left as *mut c_void, inout.cast(), &mut count, &mut handle) }
+            }
+        }
+    }
+
+    /// Calls a function that takes an `int` as often as the count asks for.
+    ///
+    /// # Safety
+    /// As [`Reducer::apply`].
+    unsafe fn call_in_pieces(&self, f: UserFunction, left: *const u8, inout: *mut u8, count: u64) {
+        let mut done = 0u64;
+        while done < count {
+            let mut piece = (count - done).min(i32::MAX as u64) as i32;
+            let at = (done as i64).wrapping_mul(self.extent) as isize;
+            let mut handle = self.handle;
+            done += piece as u64;
+            // SAFETY: elements `done..done + piece` lie `extent` apart inside both buffers; the function is the
+            // user's, made for this call.
+            unsafe {
+                f(
+                    left.wrapping_offset(at) as *mut c_void,
+                    inout.wrapping_offset(at).cast(),
+                    &mut piece,
+                    &mut handle,
+                )
+            };
+        }
+    }
+}
+
+/// Puts the predefined operations at the handles that the ABI gives them.
+pub fn register_predefined(ops: &Table<Op>) {
+    for builtin in Builtin::ALL {
+        ops.insert_predefined(builtin.handle(), Op::builtin(builtin));
+    }
+}

@@ -1,0 +1,559 @@
+//! Messages that a collective call or the creation of a communicator sends among its members.
+//!
+//! They travel in the communicator's collective context, never match a user's receive, and do not
+//! appear in the profiling interface.
+//!
+//! **BUFFERS.** What is sent is readable and what is received writable as its layout says: until the call returns, or
+//! of what is started until its ticket has been waited for. What goes out and what comes in do not overlap.
+
+#![allow(unsafe_code)]
+
+mod deadlock;
+
+use crate::common::consts::MPI_ERR_TRUNCATE;
+use crate::common::error::{Error, Result};
+use crate::common::lock;
+use crate::objects::arguments::Args;
+use crate::objects::comm::{Comm, FIRST_TAG};
+use crate::p2p::slow;
+use crate::process::Process;
+use fastpath_base::trace::{self, Point};
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::endpoint::Taken;
+use fastpath_protocol::matching::Want;
+use fastpath_protocol::request::RequestKind;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::{Note, spin};
+use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State};
+use fastpath_transport::Post;
+use std::cell::Cell;
+
+/// A started send or receive. Must be waited for.
+#[must_use]
+#[derive(Debug)]
+pub struct Ticket(u32);
+
+impl Ticket {
+    /// Whether the operation had ended when it was started.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Frees an operation that has ended without fault, a receive with all its bytes; says whether it has. Then the
+    /// ticket is not used any more.
+    #[inline]
+    pub(crate) fn finish_whole(&mut self, p: &Process) -> bool {
+        if self.0 == 0 {
+            return true;
+        }
+        let Ok(worker) = p.worker() else { return false };
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        let requests = unsafe { &mut (*worker).requests };
+        let request = requests.get(self.0);
+        let is_whole = request.kind == RequestKind::Send || request.received == request.bytes;
+        if !request.ended_well() || !is_whole {
+            return false;
+        }
+        requests.free(self.0);
+        self.0 = 0;
+        true
+    }
+
+    /// The request; 0 where the operation has ended already.
+    pub(crate) fn id(&self) -> RequestId {
+        self.0
+    }
+}
+
+/// Calls before their tags come round.
+const TAGS: u32 = 1 << 24;
+/// The internal tag of the first persistent collective call; those of later ones are below, and below those of calls
+/// that are made once.
+const FIRST_PERSISTENT_TAG: i32 = FIRST_TAG - TAGS as i32;
+
+/// The way from this process to the other members of one communicator, for one collective call.
+pub struct Channel<'a> {
+    /// The process.
+    pub process: &'a Process,
+    /// The communicator.
+    pub comm: &'a Comm,
+    /// The internal tag, below 0, that this call's messages carry.
+    pub tag: i32,
+    /// The context that they carry.
+    context: Context,
+    /// The first error of lengths that do not agree; see [`Channel::put_off`].
+    disagreement: Cell<Option<Error>>,
+    /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: the function
+    /// that tells them that this one has refused its own, or, while they compare, one that does nothing.
+    pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
+}
+
+impl Drop for Channel<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(refuse) = self.refuse.get() {
+            refuse(self);
+        }
+    }
+}
+
+impl<'a> Channel<'a> {
+    /// The channel of the next collective call on `comm`; all members make them in the same order.
+    #[inline]
+    pub fn next(process: &'a Process, comm: &'a Comm) -> Self {
+        Channel::tagged(process, comm, Channel::take_tag(comm))
+    }
+
+    /// The tag of the next collective call on `comm`, and counts it.
+    #[inline]
+    pub(crate) fn take_tag(comm: &Comm) -> i32 {
+        let tag = Channel::next_tag(comm);
+        Channel::advance(comm);
+        tag
+    }
+
+    /// The tag of the next persistent collective call on `comm`: each has one for all its starts, since the members may
+    /// start them in any order.
+    pub(crate) fn take_persistent_tag(comm: &Comm) -> i32 {
+        let number = comm.persistent_sequence.get();
+        comm.persistent_sequence.set(number.wrapping_add(1));
+        FIRST_PERSISTENT_TAG - (number % TAGS) as i32
+    }
+
+    /// The tag of the next collective call on `comm`, which [`Channel::advance`] takes.
+    #[inline]
+    pub(crate) fn next_tag(comm: &Comm) -> i32 {
+        FIRST_TAG - (comm.collective_sequence.get() % TAGS) as i32
+    }
+
+    /// Counts a collective call on `comm`.
+    #[inline]
+    pub(crate) fn advance(comm: &Comm) {
+        comm.collective_sequence.set(comm.collective_sequence.get().wrapping_add(1));
+    }
+
+    /// Takes the call back before anything was sent: it does not count among the collective calls on the communicator.
+    pub(crate) fn take_back(&self) {
+        // A persistent call checks its arguments when it is made, so that no start refuses them.
+        let sequence = match self.tag > FIRST_PERSISTENT_TAG {
+            true => &self.comm.collective_sequence,
+            false => &self.comm.persistent_sequence,
+        };
+        sequence.set(sequence.get().wrapping_sub(1));
+        self.refuse.set(None);
+    }
+
+    /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
+    /// make (`MPI_Comm_create_group`).
+    #[inline]
+    pub fn tagged(process: &'a Process, comm: &'a Comm, tag: i32) -> Self {
+        Channel::in_context(process, comm, comm.context.collective(), tag)
+    }
+
+    /// As [`Channel::tagged`], in either context of the communicator.
+    #[inline]
+    pub(crate) fn in_context(
+        process: &'a Process, comm: &'a Comm, context: Context, tag: i32,
+    ) -> Self {
+        Channel {
+            process,
+            comm,
+            tag,
+            context,
+            disagreement: Cell::new(None),
+            refuse: Cell::new(None),
+        }
+    }
+
+    /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
+    /// its messages.
+    #[inline]
+    pub(crate) fn put_off(&self, result: Result) -> Result {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.put_off_slow(error),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_off_slow(&self, error: Error) -> Result {
+        if error.code() != MPI_ERR_TRUNCATE {
+            return Err(error);
+        }
+        let first = self.disagreement.take().unwrap_or(error);
+        self.disagreement.set(Some(first));
+        Ok(())
+    }
+
+    /// The result of a call whose messages have ended with `result`.
+    #[inline]
+    pub(crate) fn conclude(&self, result: Result) -> Result {
+        match self.disagreement.take() {
+            None => result,
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Sends and returns when the buffer may be reused.
+    ///
+    /// # Safety
+    /// The buffer is readable as its layout says.
+    #[inline]
+    pub unsafe fn send(&self, to: u32, data: Buffer) -> Result {
+        // SAFETY: BUFFERS.
+        unsafe {
+            if self.try_send(to, &data) {
+                return Ok(());
+            }
+            let ticket = self.start_send(to, data)?;
+            self.wait(ticket)
+        }
+    }
+
+    /// Receives and returns when the data is there. A message of another length is an error.
+    ///
+    /// # Safety
+    /// The buffer is writable as its layout says.
+    #[inline]
+    pub unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
+        // SAFETY: BUFFERS.
+        unsafe {
+            if let Some(taken) = self.spin_recv(from, &data) {
+                return self.check_taken(from, &data, taken);
+            }
+            let ticket = self.start_recv(from, data)?;
+            self.wait(ticket)
+        }
+    }
+
+    /// Sends to one member and receives from another at the same time; cannot deadlock.
+    ///
+    /// # Safety
+    /// As [`Channel::send`] and [`Channel::recv`]; the buffers do not overlap.
+    #[inline]
+    pub unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
+        // SAFETY: BUFFERS.
+        unsafe {
+            if self.try_send(to, &out) {
+                return self.recv(from, into);
+            }
+            let receiving = self.start_recv(from, into)?;
+            let sending = self.start_send(to, out)?;
+            let sent = self.wait(sending);
+            self.wait(receiving).and(sent)
+        }
+    }
+
+    /// Starts a send.
+    ///
+    /// # Safety
+    /// As [`Channel::send`], until the ticket has been waited for.
+    pub unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
+        let args = self.args(to, &data);
+        let bytes = data.bytes;
+        let send = SendArgs {
+            peer: self.world_rank(to),
+            key: self.context().key(self.comm.rank),
+            tag: self.tag,
+            buffer: data,
+            synchronous: false,
+        };
+        // SAFETY: BUFFERS; the worker lives while MPI runs.
+        match unsafe { (*self.process.worker()?).start_send(send) } {
+            Ok(Started::Done) => Ok(Ticket(0)),
+            Ok(Started::Request(id)) => Ok(Ticket(id)),
+            Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
+        }
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// As [`Channel::recv`], until the ticket has been waited for.
+    pub unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        let args = self.args(from, &data);
+        let bytes = data.bytes;
+        let want = self.want(from);
+        // SAFETY: BUFFERS; the worker lives while MPI runs.
+        match unsafe { (*self.process.worker()?).start_recv(want, data) } {
+            Ok(id) => Ok(Ticket(id)),
+            Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
+        }
+    }
+
+    /// Whether an operation has ended; it must still be waited for.
+    pub fn is_done(&self, ticket: &Ticket) -> Result<bool> {
+        // SAFETY: the worker lives while MPI runs.
+        Ok(ticket.0 == 0
+            || unsafe { (*self.process.worker()?).requests.get(ticket.0).state == State::Complete })
+    }
+
+    /// As [`Channel::is_done`]; a receive ends too when its sender has left the job.
+    pub(crate) fn has_ended(&self, ticket: &Ticket) -> Result<bool> {
+        if self.is_done(ticket)? {
+            return Ok(true);
+        }
+        // SAFETY: the worker lives while MPI runs.
+        let worker = unsafe { &mut *self.process.worker()? };
+        let peer = worker.requests.get(ticket.0).peer;
+        Ok(worker.give_up(ticket.0, peer))
+    }
+
+    /// Sends at once or starts a send; the peer's progress thread learns of it.
+    ///
+    /// # Safety
+    /// As [`Channel::start_send`].
+    pub(crate) unsafe fn post_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: BUFFERS.
+        let started = unsafe {
+            match self.try_send(to, &data) {
+                true => Ok(Ticket(0)),
+                false => self.start_send(to, data),
+            }
+        };
+        // SAFETY: the worker lives while MPI runs.
+        unsafe { (*self.process.worker()?).call_peer(self.world_rank(to)) };
+        started
+    }
+
+    /// Takes a message that is there, or starts a receive.
+    ///
+    /// # Safety
+    /// As [`Channel::start_recv`].
+    pub(crate) unsafe fn post_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: BUFFERS.
+        unsafe {
+            match self.try_recv(from, &data) {
+                Some(taken) => self.check_taken(from, &data, taken).map(|()| Ticket(0)),
+                None => self.queue_recv(from, data),
+            }
+        }
+    }
+
+    /// Starts a receive whose message was not there.
+    ///
+    /// # Safety
+    /// As [`Channel::start_recv`].
+    #[inline]
+    unsafe fn queue_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        let worker = self.process.worker()?;
+        let want = self.want(from);
+        // SAFETY: BUFFERS; the worker lives while MPI runs.
+        unsafe {
+            if data.layout.is_none() && (*worker).must_post(&want) {
+                let request = (*worker).post_plain(want, data.ptr, data.bytes);
+                return Ok(Ticket((*request).id()));
+            }
+            self.start_recv(from, data)
+        }
+    }
+
+    /// Starts a receive and a send: those two.
+    ///
+    /// # Safety
+    /// As [`Channel::exchange`], until both tickets have been waited for.
+    pub(crate) unsafe fn post_exchange(
+        &self, to: u32, out: Buffer, from: u32, into: Buffer,
+    ) -> (Result<Ticket>, Result<Ticket>) {
+        // SAFETY: BUFFERS.
+        unsafe {
+            if out.bytes <= SHORT_LIMIT as u64 {
+                let sent = self.post_send(to, out);
+                return (self.post_recv(from, into), sent);
+            }
+            // The receive comes first, so that the message finds it.
+            let received = self.post_recv(from, into);
+            (received, self.post_send(to, out))
+        }
+    }
+
+    /// Waits for one operation.
+    pub fn wait(&self, ticket: Ticket) -> Result {
+        if ticket.0 == 0 {
+            return Ok(());
+        }
+        let worker = self.process.worker()?;
+        // SAFETY: the worker lives while MPI runs.
+        unsafe {
+            let request = (*worker).requests.get(ticket.0);
+            if request.state != State::Complete {
+                let note = Note {
+                    call: self.process.call.get(),
+                    peer: self.comm.peer_rank(request.peer),
+                    tag: -1,
+                    comm: self.comm.handle.get(),
+                    bytes: self.user_bytes(request.bytes),
+                    awaited: Awaited::UNKNOWN,
+                    naps: false,
+                };
+                match deadlock::is_watched(self, worker) {
+                    true => deadlock::wait(self, worker, ticket.0, &note),
+                    false => slow::wait_complete(worker, ticket.0, &note),
+                }
+            }
+        }
+        self.finish(ticket)
+    }
+
+    /// Bytes that a wait for a message of so many tells of: not those of the comparison of the ranks' arguments.
+    fn user_bytes(&self, bytes: u64) -> u64 {
+        match (self.process.checks(), self.refuse.get()) {
+            (Some(checks), Some(_)) => checks.compared_bytes.get(),
+            _ => bytes,
+        }
+    }
+
+    /// Frees an operation that has ended; returns its result.
+    pub(crate) fn finish(&self, ticket: Ticket) -> Result {
+        if ticket.0 == 0 {
+            return Ok(());
+        }
+        let worker = self.process.worker()?;
+        // SAFETY: the worker lives while MPI runs.
+        unsafe {
+            let request = (*worker).requests.get(ticket.0);
+            let (fault, bytes, sent, peer) =
+                (request.fault, request.bytes, request.limit, request.peer);
+            let short = (request.kind == RequestKind::Recv && request.received < bytes)
+                .then_some(request.received);
+            (*worker).requests.free(ticket.0);
+            match fault {
+                Fault::None if short.is_none() => Ok(()),
+                Fault::None => Err(self.refuse_length(
+                    self.comm.peer_rank(peer) as u32,
+                    bytes,
+                    short.unwrap_or(0),
+                )),
+                fault => {
+                    let args =
+                        Args { peer: self.comm.peer_rank(peer), ..self.args(0, &Buffer::empty()) };
+                    Err(slow::explain(fault, &args, bytes, sent))
+                }
+            }
+        }
+    }
+
+    /// Sends a contiguous message at once, or does nothing.
+    #[inline]
+    unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
+        let Some(&endpoint) = self.comm.endpoints.get(to as usize) else {
+            return false;
+        };
+        if data.layout.is_some() {
+            return false;
+        }
+        let key = self.context().key(self.comm.rank);
+        if data.bytes > SHORT_LIMIT as u64 {
+            // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
+            return unsafe { self.try_send_eager(endpoint, key, to, data) };
+        }
+        // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
+        unsafe {
+            let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
+            if lock::first().records() && matches!(post, Post::Done | Post::Wake) {
+                trace::record(Point::PostShort, self.world_rank(to), self.tag, data.bytes);
+            }
+            match post {
+                Post::Wake => (*endpoint).wake() == Post::Done,
+                post => post == Post::Done,
+            }
+        }
+    }
+
+    /// The same of a longer message to a member of this host: an adapter may bring another message while this one is
+    /// sent, before it is asked for.
+    unsafe fn try_send_eager(
+        &self, endpoint: *mut Endpoint, key: u64, to: u32, data: &Buffer,
+    ) -> bool {
+        let Ok(worker) = self.process.worker() else {
+            return false;
+        };
+        // SAFETY: BUFFERS; worker and endpoint live while MPI runs.
+        unsafe {
+            if !(*endpoint).is_same_host() || lock::first().records() {
+                return false;
+            }
+            let peer = self.world_rank(to);
+            (*worker).send_now(peer, key, self.tag, data.ptr, data.bytes) == Post::Done
+        }
+    }
+
+    #[inline]
+    fn check_taken(&self, from: u32, data: &Buffer, taken: Taken) -> Result {
+        match taken.len as u64 == data.bytes {
+            true => Ok(()),
+            false => Err(self.refuse_length(from, data.bytes, taken.len as u64)),
+        }
+    }
+
+    /// The error of a message that is not as long as this rank expects; one that is longer than its place is found
+    /// by the layer below.
+    #[cold]
+    #[inline(never)]
+    fn refuse_length(&self, from: u32, expected: u64, sent: u64) -> Error {
+        let args = self.args(from, &Buffer::empty());
+        slow::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
+    }
+
+    /// Polls only the peer for a while; `None` leaves everything as it was.
+    #[inline]
+    unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
+        let &endpoint = self.comm.endpoints.get(from as usize)?;
+        let worker = self.process.worker().ok()?;
+        if data.layout.is_some() || lock::first().records() {
+            return None;
+        }
+        let peer = self.world_rank(from);
+        let key = self.context().key(from);
+        // SAFETY: as in `try_send`.
+        unsafe {
+            if !(*worker).may_watch(peer) || !(*worker).wait.directed {
+                return None;
+            }
+            let has_arrival = |_| (*endpoint).has_arrival().then_some(());
+            let is_needed = || lock::first().is_wanted() || (*worker).wants_attention(peer);
+            spin((*endpoint).spin_polls(), has_arrival, is_needed)?;
+            (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
+        }
+    }
+
+    /// Takes the message if it is the next of that peer; `None` leaves everything as it was.
+    #[inline]
+    unsafe fn try_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
+        let &endpoint = self.comm.endpoints.get(from as usize)?;
+        let worker = self.process.worker().ok()?;
+        if data.layout.is_some() || lock::first().records() {
+            return None;
+        }
+        // SAFETY: as in `try_send`.
+        unsafe {
+            if !(*worker).may_watch(self.world_rank(from)) || !(*endpoint).has_arrival() {
+                return None;
+            }
+            let key = self.context().key(from);
+            (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
+        }
+    }
+
+    #[inline]
+    fn context(&self) -> Context {
+        self.context
+    }
+
+    #[inline]
+    fn world_rank(&self, rank: u32) -> u32 {
+        self.comm.peer_group().world_ranks()[rank as usize]
+    }
+
+    fn want(&self, from: u32) -> Want {
+        Want { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) }
+    }
+
+    fn args(&self, peer: u32, data: &Buffer) -> Args {
+        let comm = self.comm.handle.get();
+        Args { buf: data.ptr, count: 0, datatype: 0, peer: peer as i32, tag: self.tag, comm }
+    }
+}

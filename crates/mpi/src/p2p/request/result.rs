@@ -1,0 +1,96 @@
+//! What a request that has ended says: its status, or its error.
+#![allow(unsafe_code)]
+
+use super::{Extra, Named, pool_of};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::common::status::Status;
+use crate::objects::arguments::Args;
+use crate::p2p::slow;
+use crate::p2p::source_of;
+use crate::process::Process;
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::request::RequestKind;
+use fastpath_protocol::tag::key_source;
+use fastpath_protocol::{Fault, Request};
+
+/// The status that means "nothing was received".
+pub fn empty_status() -> Status {
+    Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0)
+}
+
+pub(super) fn status_of(request: &Request) -> Status {
+    if request.kind == RequestKind::Send {
+        let mut status = empty_status();
+        status.set_cancelled(request.cancelled);
+        return status;
+    }
+    if request.cancelled {
+        let mut status = empty_status();
+        status.set_cancelled(true);
+        return status;
+    }
+    Status::new(request.source, request.received_tag, MPI_SUCCESS, request.received as i64)
+}
+
+fn error_of(p: &Process, request: &Request) -> Option<Error> {
+    (request.fault != Fault::None).then(|| {
+        let (peer, tag) = match request.kind {
+            RequestKind::Recv => (source_of(request), request.received_tag),
+            _ => (peer_of(p, request), request.tag),
+        };
+        let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
+        slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
+    })
+}
+
+/// The other side of a request that is under way, as a rank of its communicator; `MPI_ANY_SOURCE` for any.
+pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
+    match request.kind {
+        _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
+        RequestKind::Recv if request.is_posted() => key_source(request.key) as i32,
+        RequestKind::Recv => request.source,
+        _ => match p.comm_of_request(request.user) {
+            Some(comm) => comm.peer_rank(request.peer),
+            None => request.peer as i32,
+        },
+    }
+}
+
+/// The status of a completed operation, whose error stays for the call that completes the request.
+pub(super) fn read_status(p: &Process, named: &Named) -> Result<Status> {
+    let Named::Operation(index) = *named else {
+        return read_result(p, named).map(|(status, _)| status);
+    };
+    Ok(match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation { result: Some(Ok(status)), .. })) => *status,
+        _ => empty_status(),
+    })
+}
+
+/// Takes the result of a completed operation, without freeing its request.
+pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
+    match *named {
+        Named::Inactive => Ok((empty_status(), None)),
+        Named::Plain(id) => {
+            slow::settle(p, id);
+            // SAFETY: INSIDE (`workers`): what looks up the source's rank and the error's text reads the same.
+            let request = unsafe { (*pool_of(p, id)?).get(id) };
+            Ok((status_of(request), error_of(p, request)))
+        }
+        Named::Operation(index) => {
+            if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots_mut().get_mut(index)
+            {
+                return match result.take() {
+                    Some(Ok(status)) => {
+                        *result = Some(Ok(status));
+                        Ok((status, None))
+                    }
+                    Some(Err(error)) => Ok((empty_status(), Some(error))),
+                    None => Ok((empty_status(), None)),
+                };
+            }
+            Ok((empty_status(), None))
+        }
+    }
+}

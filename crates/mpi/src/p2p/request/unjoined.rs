@@ -1,0 +1,234 @@
+//! Collective calls under way in `MPI_Finalize` that the program has not completed.
+//!
+//! Other members may need them, so a rank waits for them. A call never ends once a member has left without joining it;
+//! nor do two calls of which two ranks in `MPI_Finalize` have each begun one. So a rank asks the peer of each step that
+//! it waits for whether the call is under way there, too. The peer reads that when it is in `MPI_Finalize` and begins
+//! no call any more: its "no" is true for ever, and comes behind all that it has sent. Nobody who is only late answers.
+#![allow(unsafe_code)]
+
+use super::steps::OPERATION;
+use super::{Extra, Watch, active, operation_has_result, poll_operation};
+use crate::common::consts::MPI_ERR_OTHER;
+use crate::common::error::{Error, Result};
+use crate::p2p::word_exchange::{Arrival, WordExchange};
+use crate::process::Process;
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::tag::{Context, key_context};
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{Request, State, Worker};
+
+/// Tag of a question.
+const ASKS: i32 = 0;
+/// Tag of an answer: the call is not under way.
+const DENIES: i32 = 1;
+
+/// What is asked, and answered: of which message.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Question {
+    /// Match key of the message.
+    key: u64,
+    /// Its tag.
+    tag: i32,
+    /// The request of the rank that asks.
+    handle: u32,
+}
+
+impl Question {
+    fn of(request: &Request) -> Question {
+        Question { key: request.key, tag: request.tag, handle: request.handle }
+    }
+}
+
+/// Waits in `MPI_Finalize` for the collective calls under way, which the program has not completed.
+///
+/// # Errors
+/// Why the first of them that has failed meanwhile never ends.
+pub(crate) fn finish_collective(p: &Process) -> Result {
+    let is_collective = |extra: &Option<Extra<Process>>| match extra {
+        Some(Extra::Operation { poll: Some(operation), result, started, .. }) => {
+            let has_succeeded = matches!(result, Some(Ok(_)));
+            !has_succeeded && *started != Some(false) && operation.is_collective()
+        }
+        _ => false,
+    };
+    let under_way: Vec<usize> = {
+        let slots = p.extras.slots();
+        let places = slots.iter().enumerate();
+        places.filter(|(_, extra)| is_collective(extra)).map(|(index, _)| index).collect()
+    };
+    if under_way.is_empty() {
+        return Ok(());
+    }
+    let worker = p.worker()?;
+    let mut inquiry = Inquiry::begin(p, worker, under_way);
+    let mut result = Ok(false);
+    while matches!(result, Ok(false)) {
+        // SAFETY: the worker lives while MPI runs, and this call holds its lock.
+        let awaited = active::moved_by(unsafe { &*worker });
+        let first = inquiry.open().next().unwrap_or(0);
+        let note = Note {
+            call: p.call.get(),
+            peer: -1,
+            tag: -1,
+            comm: OPERATION | first,
+            bytes: 0,
+            awaited,
+            naps: false,
+        };
+        // SAFETY: the worker lives while MPI runs; `look` makes its own short references.
+        unsafe {
+            Worker::wait_until(worker, None, &note, |_| {
+                result = inquiry.look();
+                // Whom it waits for is said anew when that has changed.
+                !matches!(result, Ok(false)) || active::moved_by(&*worker) != awaited
+            });
+        }
+    }
+    result.map(|_| ())
+}
+
+/// What this rank asks and is asked while it waits for its calls.
+struct Inquiry<'a> {
+    p: &'a Process,
+    worker: *mut Worker,
+    /// The indices of the calls.
+    under_way: Vec<usize>,
+    /// Questions and answers.
+    exchange: WordExchange<Question>,
+    /// What was asked.
+    asked: Vec<Question>,
+    /// What ranks of the job have asked while the call was under way here: an earlier start of a persistent one may be.
+    kept: Vec<(u32, Question)>,
+}
+
+impl<'a> Inquiry<'a> {
+    fn begin(p: &'a Process, worker: *mut Worker, under_way: Vec<usize>) -> Self {
+        let exchange = WordExchange::new(worker, Context::LEAVING.collective());
+        Inquiry { p, worker, under_way, exchange, asked: Vec::new(), kept: Vec::new() }
+    }
+
+    /// The calls that have not ended.
+    fn open(&self) -> impl Iterator<Item = usize> {
+        self.under_way.iter().copied().filter(|&index| !operation_has_result(self.p, index))
+    }
+
+    /// Goes on with the calls; says whether all have ended.
+    ///
+    /// # Errors
+    /// One has failed, or is known never to end.
+    fn look(&mut self) -> Result<bool> {
+        for index in self.open().collect::<Vec<_>>() {
+            poll_operation(self.p, index);
+        }
+        // Progress, or an earlier call of the program, may have found that one has failed.
+        for &index in &self.under_way {
+            if let Some(Some(Extra::Operation { poll: Some(operation), result, .. })) =
+                self.p.extras.slots().get(index)
+                && let Some(Err(error)) = result
+            {
+                return Err(not_joined(operation.began(), error));
+            }
+        }
+        if self.open().next().is_none() {
+            return Ok(true);
+        }
+        self.receive()?;
+        self.ask();
+        let (ended, kept) =
+            std::mem::take(&mut self.kept).into_iter().partition::<Vec<_>, _>(|(_, question)| {
+                !self.p.extras.carry(key_context(question.key), question.tag)
+            });
+        self.kept = kept;
+        for (asker, question) in ended {
+            self.exchange.send(asker, DENIES, question);
+        }
+        Ok(false)
+    }
+
+    /// Asks the peers of the steps that the calls wait for, each once.
+    fn ask(&mut self) {
+        for index in self.open().collect::<Vec<_>>() {
+            let Some((peer, question)) = self.awaited(index) else {
+                continue;
+            };
+            // Without a receive no answer would come.
+            if self.exchange.receive() != 0 && !self.asked.contains(&question) {
+                self.asked.push(question);
+                self.exchange.send(peer, ASKS, question);
+            }
+        }
+    }
+
+    /// The message that a call waits for, and the rank of the job that has to send it or to take it, while it has not
+    /// found the other side.
+    fn awaited(&self, index: usize) -> Option<(u32, Question)> {
+        let id = match self.p.extras.slots().get(index) {
+            Some(Some(Extra::Operation { watch: Watch::Request(id), .. })) => *id,
+            _ => return None,
+        };
+        // SAFETY: the worker lives while MPI runs, and this process is inside.
+        let worker = unsafe { &*self.worker };
+        let request = worker.requests.get(id);
+        let is_alone = request.state == State::Active
+            && (request.is_posted() || request.is_unmatched_send())
+            && request.peer != ANY_PEER
+            // The ranks of another job call this one by another number.
+            && !worker.job.is_foreign(request.peer as usize);
+        is_alone.then(|| (request.peer, Question::of(request)))
+    }
+
+    /// Takes the questions and answers that have come.
+    ///
+    /// # Errors
+    /// The answer to a question whose message is still waited for.
+    fn receive(&mut self) -> Result {
+        while let Some(Arrival { sender, tag, word }) = self.exchange.take() {
+            if tag == ASKS {
+                self.kept.push((sender, word));
+                continue;
+            }
+            // What the peer has sent before its answer is taken first.
+            // SAFETY: the worker lives while MPI runs, and this process is inside.
+            unsafe { (*self.worker).take_arrivals() };
+            let waits = |index: &usize| self.awaited(*index) == Some((sender, word));
+            if let Some(index) = self.open().find(waits) {
+                return Err(self.never_begun(index, sender));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn never_begun(&self, index: usize, peer: u32) -> Error {
+        let text = |peer: i32| {
+            format!(
+                "rank {peer} is in MPI_Finalize, too, and has not begun it: all ranks make the \
+                 same collective calls, in the same order"
+            )
+        };
+        let slots = self.p.extras.slots();
+        let operation = match slots.get(index) {
+            Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation,
+            _ => return Error::new(MPI_ERR_OTHER, text(peer as i32)),
+        };
+        let comm = operation.comm().and_then(|comm| self.p.comm_of_request(comm));
+        let rank = comm.as_ref().map_or(peer as i32, |comm| comm.peer_rank(peer));
+        let mut error = Error::new(MPI_ERR_OTHER, text(rank));
+        if let Some(comm) = operation.comm() {
+            error = error.on_comm(comm);
+        }
+        not_joined(operation.began(), &error)
+    }
+}
+
+#[cold]
+fn not_joined(call: &str, error: &Error) -> Error {
+    let text = format!("{call} is under way and can never complete: {error}");
+    let advice = "complete each nonblocking collective call, by MPI_Wait or MPI_Test, on all ranks";
+    let told = Error::new(error.code(), text).with_advice(Some(advice)).on_object_of(error);
+    match error.about() {
+        Some((peer, tag, bytes)) => told.about_message(peer, tag, bytes),
+        None => told,
+    }
+}

@@ -1,0 +1,185 @@
+//! Send and receive in one call: `MPI_Sendrecv` and the forms that replace the buffer.
+//!
+//! **USER'S BUFFER.** As in `slow`; the two buffers of a call do not overlap, unless one is sent from a copy.
+#![allow(unsafe_code)]
+
+use super::*;
+
+/// `MPI_Sendrecv` in full: the receive is posted, the send started, then both are waited for.
+///
+/// # Safety
+/// As [`send`] and [`recv`]; the buffers do not overlap.
+#[inline(never)]
+pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
+    if out.buf == into.buf {
+        let p = process::enter(name, false)?;
+        refuse_alias(&p, &out, &into)?;
+    }
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        if into.comm == out.comm && is_plain_recv(&into) {
+            match try_send::<false, { hot::OPEN }>(out) {
+                Immediate::Done => return recv(name, into, status),
+                Immediate::Wake(bytes) => {
+                    wake(out.comm, out.peer, out.tag, bytes)?;
+                    return recv(name, into, status);
+                }
+                Immediate::Declined => {}
+            }
+            // An adapter may bring the other message while this one is sent, before it is asked for.
+            if is_near(&out) && try_send_eager::<{ hot::OPEN }>(out) {
+                return recv(name, into, status);
+            }
+            if lock::is_enabled()
+                && hot::sends_inside(out.comm)
+                && let Some(sent) = send_with_lock::<false>(out, is_near(&out))
+            {
+                sent?;
+                return recv(name, into, status);
+            }
+        }
+    }
+    let p = process::enter(name, false)?;
+    let receive = check_recv(&p, &into)?;
+    let send = check_send(&p, &out)?;
+    let both = receive.iter().chain(&send);
+    let places = both.fold(0, |mask, checked| mask | 1 << checked.place);
+    let _within = places::within_all(places);
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        let receiving = match &receive {
+            Some(checked) => Some(start_recv(&p, checked, &into)?),
+            None => None,
+        };
+        let (mut result, mut hopeless) = (Ok(()), false);
+        if let Some(checked) = &send {
+            match start_send(&p, checked, &out, Mode::Standard) {
+                Ok(Started::Done) => {}
+                Ok(Started::Request(id)) => {
+                    let worker = p.worker_at(checked.place)?;
+                    wait_complete(
+                        worker,
+                        id,
+                        &note(name, &checked.comm, &out, checked.buffer.bytes),
+                    );
+                    settle(&p, id);
+                    let fault = (*worker).requests.get(id).fault;
+                    (*worker).requests.free(id);
+                    if fault != Fault::None {
+                        result = Err(explain(fault, &out, checked.buffer.bytes, 0));
+                        hopeless = fault == Fault::NoMemory;
+                    }
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        match (receive, receiving) {
+            (Some(checked), Some(id)) => {
+                let worker = p.worker_at(checked.place)?;
+                if result.is_err() {
+                    (*worker).cancel_recv(id);
+                }
+                if hopeless {
+                    // The other side may want for memory too, and send nothing any more.
+                    (*worker).drop_recv(id);
+                    return result;
+                }
+                wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
+                settle(&p, id);
+                let received = finish_recv(worker, id, &into, status);
+                result.and(received)
+            }
+            _ => {
+                fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+                result
+            }
+        }
+    }
+}
+
+/// An immediate send inside the lock of the first worker; none where it is declined. `eager`: also of what takes
+/// several parts.
+///
+/// # Safety
+/// As [`try_send`].
+pub unsafe fn send_with_lock<const MORE: bool>(args: Args, eager: bool) -> Option<Result> {
+    let mut result = Ok(());
+    let sent = lock::with_lock(|| {
+        // SAFETY: USER'S BUFFER.
+        match unsafe { try_send::<MORE, { hot::INSIDE }>(args) } {
+            Immediate::Done => true,
+            // SAFETY: USER'S BUFFER.
+            Immediate::Declined => eager && unsafe { try_send_eager::<{ hot::INSIDE }>(args) },
+            Immediate::Wake(bytes) => {
+                result = wake(args.comm, args.peer, args.tag, bytes);
+                true
+            }
+        }
+    });
+    sent.then_some(result)
+}
+
+/// Whether the immediate path knows the peer, as one of this host.
+fn is_near(args: &Args) -> bool {
+    let comm = hot::comm(args.comm);
+    // SAFETY: a key that matches says that the entry is a communicator of so many endpoints, which live as long.
+    (hot::sends_openly(args.comm) || hot::sends_inside(args.comm))
+        && (args.peer as u32) < comm.size
+        && unsafe { (**comm.endpoints.add(args.peer as usize)).is_same_host() }
+}
+
+/// Refuses, where mistakes are looked for, a send and a receive of one buffer, unless one of them moves nothing
+/// (MPI-5.0 section 3.10). Without that it is let pass: many a program has it, and it works for what leaves at once.
+#[cold]
+#[inline(never)]
+pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
+    if p.checks().is_none() {
+        return Ok(());
+    }
+    let (Some(send), Some(receive)) = (check_send(p, out)?, check_recv(p, into)?) else {
+        return Ok(());
+    };
+    let (from, to) = (&send.buffer, &receive.buffer);
+    if from.bytes == 0 || to.bytes == 0 || !from.is_same(to) {
+        return Ok(());
+    }
+    let text = format!("send and receive buffer are the same, at {:p}", from.ptr);
+    let advice = "call MPI_Sendrecv_replace, or pass two buffers";
+    Err(Error::new(MPI_ERR_BUFFER, text).with_advice(Some(advice)))
+}
+
+/// The packed contents of a send buffer, at least one byte long.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say.
+pub(crate) unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
+    let checked = checked::check(p, args)?;
+    let bytes = checked.buffer.bytes as usize;
+    let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
+    // SAFETY: USER'S BUFFER; the copy has the message's length.
+    unsafe {
+        match &checked.buffer.layout {
+            None if bytes > 0 => {
+                fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes)
+            }
+            None => {}
+            Some(layout) => {
+                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, &mut copy[..bytes]);
+            }
+        }
+    }
+    Ok((copy, bytes as i64))
+}
+
+/// `MPI_Sendrecv_replace`: sends from a copy of the buffer.
+///
+/// # Safety
+/// The buffer is readable and writable as count and datatype say.
+pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        let (mut copy, bytes) = pack_copy(p, &out)?;
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };
+        sendrecv("MPI_Sendrecv_replace", out, into, status)
+    }
+}

@@ -1,0 +1,452 @@
+//! Making and freeing windows (MPI 5.0, sections 12.2.1 to 12.2.5).
+//!
+//! **WINDOW'S MEMORY.** Memory that the user gives stays until the window is freed: [`make`] asks it of its caller.
+#![allow(unsafe_code)]
+
+use super::control;
+use super::counts::Counts;
+use super::dynamic::{LIST_BYTES, LIST_HEAD, Longer, Pieces};
+use super::epoch::Epoch;
+use super::hot::HotPeer;
+use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window};
+use super::{counts, error, fence, hints, lock, report};
+use crate::coll;
+use crate::coll::words::gather_all;
+use crate::comm_creation::{create as comms, free_comm, publish};
+use crate::common::consts::*;
+use crate::common::error::classes;
+use crate::common::error::{Error, Result};
+use crate::objects::attribute::{self, Attributes};
+use crate::objects::comm::Comm;
+use crate::objects::datatype::{is_memory, name_special};
+use crate::p2p::channel::Channel;
+use crate::process::Process;
+use crate::process::errhandler;
+use crate::process::memory::find_alignment;
+use fastpath_bootstrap::segment::SegmentError;
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::{KEY_WORDS, PackedKey, SLOTS_BYTES, key_of_words, words_of_key};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+/// What a rank asks for.
+pub struct Wanted {
+    /// How the window is made.
+    pub flavor: Flavor,
+    /// The memory, of `MPI_Win_create`.
+    pub base: *mut u8,
+    /// Bytes.
+    pub size: i64,
+    /// Bytes that a displacement of 1 is.
+    pub unit: i64,
+    /// Hints.
+    pub hints: Vec<(String, String)>,
+}
+
+/// Makes a window; all ranks of the communicator call this. Where one of them fails, all do.
+///
+/// # Errors
+/// `MPI_ERR_SIZE`, `MPI_ERR_DISP`, `MPI_ERR_BASE`, `MPI_ERR_RMA_SHARED` where ranks of several hosts are to share
+/// memory, `MPI_ERR_NO_MEM`; of another rank the class that it found.
+///
+/// # Safety
+/// The memory stays until the window is freed.
+pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Window>> {
+    parent.require_intra()?;
+    coll::compare_calls(p, parent)?;
+    let context = comms::take_spare(p, parent)?;
+    let comm = Comm::new(p, context, parent.group.clone(), None, parent.rank);
+    comm.name.replace(format!("of the window made by {}", p.call.get()));
+    let handle = publish(p, comm)?;
+    let made = p
+        .comm(handle)
+        // SAFETY: WINDOW'S MEMORY.
+        .and_then(|comm| unsafe { make_over(p, comm, wanted) });
+    if made.is_err() {
+        free_comm(p, handle)?;
+    }
+    made
+}
+
+/// What all ranks say, unless one of them has failed: then all fail. The first word says so, and is 0 in `mine`.
+fn agree<const N: usize>(
+    p: &Process, comm: &Comm, mine: Result<[u64; N]>,
+) -> Result<Vec<[u64; N]>> {
+    let (words, own) = match mine {
+        Ok(words) => (words, None),
+        Err(error) => {
+            let mut words = [0; N];
+            words[0] = u64::from(error.code() as u32);
+            (words, Some(error))
+        }
+    };
+    let all = gather_all(&Channel::next(p, comm), words)?;
+    if let Some(error) = own {
+        return Err(error);
+    }
+    match all.iter().position(|words| words[0] != 0) {
+        None => Ok(all),
+        Some(rank) => {
+            let code = all[rank][0] as u32 as i32;
+            let meaning = classes::meaning_of(code);
+            let text = format!(
+                "rank {rank} of the communicator could not make its part of the window: {meaning}"
+            );
+            Err(Error::new(code, text).with_advice(Some("see the message of that rank")))
+        }
+    }
+}
+
+fn check(p: &Process, comm: &Comm, wanted: &Wanted) -> Result<[u64; 3]> {
+    let refuse = |class, text: String| Err(Error::new(class, text));
+    if wanted.size < 0 {
+        return refuse(MPI_ERR_SIZE, format!("the size {} is negative", wanted.size));
+    }
+    if wanted.unit <= 0 {
+        let text = format!("the displacement unit is {}: it must be 1 or more", wanted.unit);
+        return refuse(MPI_ERR_DISP, text);
+    }
+    if wanted.flavor == Flavor::Create && !is_memory(wanted.base) && wanted.size != 0 {
+        let text =
+            format!("{} bytes at an address that is {}", wanted.size, name_special(wanted.base));
+        return refuse(MPI_ERR_BASE, text);
+    }
+    if wanted.flavor == Flavor::Shared {
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        let worker = unsafe { &*p.worker()? };
+        let mut ranks = comm.group.world_ranks().iter();
+        if let Some(rank) = ranks.position(|&world| worker.is_elsewhere(world)) {
+            let text = format!("rank {rank} of the communicator is on another host");
+            return Err(Error::new(MPI_ERR_RMA_SHARED, text).with_advice(Some(
+                "split the communicator with MPI_Comm_split_type and MPI_COMM_TYPE_SHARED first",
+            )));
+        }
+    }
+    Ok([0, wanted.size as u64, wanted.unit as u64])
+}
+
+/// # Safety
+/// As [`make`].
+unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<Window>> {
+    let sizes = agree(p, &comm, check(p, &comm, wanted))?;
+    let layout = Layout::of(&comm, wanted, &sizes);
+    let mut own = Own::default();
+    // SAFETY: WINDOW'S MEMORY.
+    let taken =
+        layout.and_then(|layout| unsafe { take_memory(p, &comm, wanted, layout, &mut own) });
+    let mut base = std::ptr::null_mut();
+    let words = taken.map(|taken| {
+        base = taken.base;
+        taken.to_words()
+    });
+    let all = match agree(p, &comm, words) {
+        Ok(all) => all,
+        Err(error) => {
+            give_back(p, &mut own)?;
+            return Err(error);
+        }
+    };
+    let parts = sizes.iter().zip(&all).map(|(size, words)| {
+        // Of a shared window the memory is its owner's, which that one has told.
+        all.get(words[1] as usize)
+            .map_or_else(|| Err(wrong_part()), |owner| part_of(size, words, owner))
+    });
+    let peers: Box<[Peer]> = parts.map(|part| part.map(Peer::new)).collect::<Result<_>>()?;
+    let window = assemble(p, comm, wanted, peers, base, own)?;
+    if wanted.flavor == Flavor::Shared {
+        let reached = window.reach(p, window.rank)?;
+        // SAFETY: lives as long as the window.
+        window.base.set(unsafe { (*reached).base });
+    }
+    let window = Rc::new(window);
+    let handle = WINDOWS.of(p).publish(window.clone())?;
+    window.handle.set(handle);
+    errhandler::attach(p, window.errhandler.get());
+    window.tell_title(p);
+    p.hot_win_set(handle, &window);
+    // Nobody accesses a rank's words before they are there, since each has its key from their owner.
+    Ok(window)
+}
+
+fn assemble(
+    p: &Process, comm: Rc<Comm>, wanted: &Wanted, peers: Box<[Peer]>, base: *mut u8, own: Own,
+) -> Result<Window> {
+    let ranks = comm.size();
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    let worker = unsafe { &mut *p.worker()? };
+    let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
+    let dynamic = wanted.flavor == Flavor::Dynamic;
+    // What holds of one other rank of this host holds of all.
+    let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
+    let memory = &peers[comm.rank as usize].part.memory;
+    let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
+    let serves = ranks > 1 && !(is_local && worker.is_reached_alone(other, is_shared));
+    let given = hints::select(wanted.hints.clone());
+    Ok(Window {
+        handle: Cell::new(MPI_WIN_NULL),
+        flavor: wanted.flavor,
+        group: comm.group.clone(),
+        rank: comm.rank,
+        name: RefCell::default(),
+        made_by: p.call.get(),
+        errhandler: Cell::new(MPI_ERRORS_ARE_FATAL),
+        attributes: Attributes::default(),
+        hints: RefCell::new(given),
+        base: Cell::new(if dynamic { std::ptr::null_mut() } else { base }),
+        list: if dynamic { base } else { std::ptr::null_mut() },
+        described: Described {
+            size: wanted.size as isize,
+            unit: wanted.unit as i32,
+            flavor: wanted.flavor.code(),
+            model: MPI_WIN_UNIFIED,
+        },
+        peers,
+        hot: (0..ranks).map(|_| Cell::new(HotPeer::CLOSED)).collect(),
+        locks: (0..ranks).map(|_| Cell::new(std::ptr::null())).collect(),
+        epoch: RefCell::new(Epoch::new(ranks)),
+        counts: Counts::new(),
+        subject: Cell::new(None),
+        is_local,
+        serves,
+        announced: Cell::new(false),
+        contested: Cell::new(false),
+        home: OnceCell::new(),
+        kept: Cell::new(0),
+        opened: RefCell::default(),
+        opened_before: RefCell::default(),
+        pending: RefCell::default(),
+        exposure: RefCell::default(),
+        own: RefCell::new(own),
+        uses: RefCell::default(),
+        accesses: RefCell::default(),
+        pieces: Pieces::default(),
+        longer: Cell::new(Longer::NONE),
+        comm,
+    })
+}
+
+/// Which memory a rank takes, and where its part lies.
+struct Layout {
+    /// Bytes to take.
+    bytes: u64,
+    /// The rank whose memory the part lies in.
+    owner: u32,
+    /// Where it begins there.
+    start: u64,
+}
+
+impl Layout {
+    fn of(comm: &Comm, wanted: &Wanted, sizes: &[[u64; 3]]) -> Result<Layout> {
+        let alone = Layout { bytes: wanted.size as u64, owner: comm.rank, start: 0 };
+        if wanted.flavor != Flavor::Shared || hints::says(&wanted.hints, hints::NONCONTIG) {
+            return Ok(alone);
+        }
+        // The parts follow each other in the memory of rank 0.
+        let sum = |sizes: &[[u64; 3]]| {
+            let mut sizes = sizes.iter().map(|words| words[1]);
+            sizes.try_fold(0_u64, u64::checked_add)
+        };
+        let (all, before) = (sum(sizes), sum(&sizes[..comm.rank as usize]));
+        match (all, before) {
+            (Some(all), Some(start)) if all <= isize::MAX as u64 => {
+                Ok(Layout { bytes: if comm.rank == 0 { all } else { 0 }, owner: 0, start })
+            }
+            _ => Err(Error::new(
+                MPI_ERR_NO_MEM,
+                "the sizes of all ranks together are more than an address space",
+            )),
+        }
+    }
+}
+
+/// What a rank has taken.
+struct Taken {
+    base: *mut u8,
+    owner: u32,
+    start: u64,
+    memory: PackedKey,
+    control: PackedKey,
+    slots: PackedKey,
+}
+
+const WORDS: usize = 3 + 3 * KEY_WORDS;
+
+impl Taken {
+    fn to_words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        (words[1], words[2]) = (self.owner.into(), self.start);
+        let keys = [&self.memory, &self.control, &self.slots];
+        for (to, key) in words[3..].chunks_exact_mut(KEY_WORDS).zip(keys) {
+            to.copy_from_slice(&words_of_key(key));
+        }
+        words
+    }
+}
+
+/// What a rank says of its part. Nothing of it is trusted before a key of it is unpacked.
+fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Result<Part> {
+    let (control, slots) = words[3 + KEY_WORDS..].split_at(KEY_WORDS);
+    let memory = &owner[3..3 + KEY_WORDS];
+    match u32::try_from(words[1]) {
+        Ok(owner) if size[2] != 0 => Ok(Part {
+            size: size[1],
+            unit: size[2],
+            limit: size[1] / size[2],
+            owner,
+            start: words[2],
+            memory: key_of_words(memory),
+            control: key_of_words(control),
+            slots: key_of_words(slots),
+        }),
+        _ => Err(wrong_part()),
+    }
+}
+
+#[cold]
+fn wrong_part() -> Error {
+    let text = "a rank describes its part of the window wrongly";
+    Error::new(MPI_ERR_INTERN, text)
+}
+
+/// # Safety
+/// As [`make`].
+unsafe fn take_memory(
+    p: &Process, comm: &Comm, wanted: &Wanted, layout: Layout, own: &mut Own,
+) -> Result<Taken> {
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    let worker = unsafe { &mut *p.worker()? };
+    let bytes = control::bytes(comm.size());
+    let control = allocate(worker, own, bytes, 64)?;
+    // SAFETY: just taken.
+    unsafe { control.write_bytes(0, bytes) };
+    let slots = match wanted.flavor {
+        Flavor::Allocate | Flavor::Shared => NO_KEY,
+        Flavor::Create | Flavor::Dynamic => {
+            worker.expose_slots().map_err(|cause| refuse_memory(SLOTS_BYTES, &cause))?
+        }
+    };
+    let (base, len) = match wanted.flavor {
+        Flavor::Create => (wanted.base, wanted.size as usize),
+        Flavor::Dynamic => {
+            let list = allocate(worker, own, LIST_BYTES, 64)?;
+            // SAFETY: just taken: the head of a list that is empty.
+            unsafe { list.write_bytes(0, LIST_HEAD) };
+            (list, LIST_BYTES)
+        }
+        Flavor::Allocate | Flavor::Shared if layout.bytes == 0 => (std::ptr::null_mut(), 0),
+        Flavor::Allocate | Flavor::Shared => {
+            let align = find_alignment(&crate::objects::info::Info::from_pairs(
+                wanted.hints.iter().cloned(),
+            ))?;
+            (allocate(worker, own, layout.bytes as usize, align)?, layout.bytes as usize)
+        }
+    };
+    let mut expose = |at: *mut u8, len: usize| {
+        // SAFETY: WINDOW'S MEMORY, and what was just taken.
+        let exposed = unsafe { worker.expose_memory(at, len) };
+        own.exposed.push(exposed.id);
+        exposed.key
+    };
+    Ok(Taken {
+        base,
+        owner: layout.owner,
+        start: layout.start,
+        memory: if len == 0 { NO_KEY } else { expose(base, len) },
+        control: expose(control, bytes),
+        slots,
+    })
+}
+
+/// Memory below this is taken from that of small objects, with others in a page.
+const RESERVED_FROM: usize = 1 << 16;
+
+fn refuse_memory(bytes: usize, cause: &SegmentError) -> Error {
+    Error::new(MPI_ERR_NO_MEM, format!("{bytes} bytes of memory for the window: {cause}"))
+}
+
+/// Takes memory that peers reach, and notes it to be freed with the window.
+///
+/// # Errors
+/// `MPI_ERR_NO_MEM`
+pub(super) fn allocate(
+    worker: &mut Worker, own: &mut Own, bytes: usize, align: usize,
+) -> Result<*mut u8> {
+    let made = match bytes < RESERVED_FROM {
+        true => worker.allocate_memory(bytes, align),
+        false => worker.reserve_memory(bytes, align),
+    };
+    let memory = made.map_err(|cause| refuse_memory(bytes, &cause))?;
+    own.allocated.push(memory.addr().get());
+    Ok(memory.as_ptr())
+}
+
+fn give_back(p: &Process, own: &mut Own) -> Result {
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    let worker = unsafe { &mut *p.worker()? };
+    for id in own.exposed.drain(..) {
+        worker.withdraw_memory(id);
+    }
+    for address in own.allocated.drain(..) {
+        worker.free_memory(address);
+    }
+    Ok(())
+}
+
+/// `MPI_Win_free`: after all ranks have called it.
+///
+/// # Errors
+/// `MPI_ERR_RMA_SYNC` where an epoch is open that has to be ended, and then the window stays; what a user's attribute
+/// delete function returns; those of operations that are under way.
+pub fn free(p: &Process, handle: usize) -> Result {
+    let window = p.win(handle)?;
+    let may = window.epoch.borrow().may_free();
+    may.map_err(|refusal| error::refuse_free(&window, refusal))?;
+    attribute::delete_attributes(p, window.holder())?;
+    lock::complete_all(p, &window)?;
+    fence::meet(p, &window)?;
+    report::print(p, &window)?;
+    counts::keep(p, &window);
+    p.hot_win_clear(handle);
+    WINDOWS.of(p).remove(handle);
+    window.forget_all();
+    for (_, _, id) in window.pieces.borrow_mut().drain(..) {
+        window.own.borrow_mut().exposed.extend(id);
+    }
+    give_back(p, &mut window.own.borrow_mut())?;
+    errhandler::detach(p, window.errhandler.get());
+    free_comm(p, window.comm.handle.get())
+}
+
+/// `MPI_Win_shared_query`: size, displacement unit and, in this process, the first byte of a rank's part; of
+/// `MPI_PROC_NULL` those of the first rank that has any bytes. A part that this process does not reach by load and
+/// store has size 0 (MPI 5.0, section 12.2.3).
+///
+/// # Errors
+/// `MPI_ERR_RMA_FLAVOR` for a dynamic window, `MPI_ERR_RANK`.
+pub fn query_shared(p: &Process, window: &Window, rank: i32) -> Result<(i64, i64, *mut u8)> {
+    if window.flavor == Flavor::Dynamic {
+        let text =
+            format!("the window ({}) is dynamic: it has no memory of its own", window.title());
+        return Err(Error::new(MPI_ERR_RMA_FLAVOR, text)
+            .with_advice(Some("pass a window of MPI_Win_allocate_shared")));
+    }
+    let rank = match rank {
+        MPI_PROC_NULL => {
+            let mut peers = window.peers.iter();
+            peers.position(|peer| peer.part.size != 0).map_or(0, |rank| rank as u32)
+        }
+        rank => window.check_rank(rank)?,
+    };
+    let part = window.peers[rank as usize].part;
+    let reached = window.reach(p, rank)?;
+    // SAFETY: lives as long as the window.
+    let base = unsafe { (*reached).base };
+    let own = rank == window.rank && window.flavor == Flavor::Create;
+    match base.is_null() {
+        true if own && part.size != 0 => {
+            Ok((part.size as i64, part.unit as i64, window.base.get()))
+        }
+        true => Ok((0, part.unit as i64, base)),
+        false => Ok((part.size as i64, part.unit as i64, base)),
+    }
+}

@@ -1,0 +1,257 @@
+//! The accumulate family on memory that is reached by load and store, for predefined operations and datatypes that were
+//! used before: one compare and swap for the lock of accumulates, the work, one store.
+#![allow(unsafe_code)]
+
+use super::hot::{CountedKind, Sides, TargetMemory, find};
+use crate::common::consts::MPI_NO_OP;
+use crate::objects::datatype::is_memory;
+use crate::objects::hot;
+use crate::objects::op::cache;
+use fastpath_base::copy::copy;
+use fastpath_base::sync::{AtomicU8, AtomicU64, Ordering};
+
+/// The lock of accumulates, held.
+struct AccumulateGuard(&'static AtomicU64);
+
+impl AccumulateGuard {
+    /// That of a place, for an operation that counts; None if another thread or rank has it.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
+    fn take(place: &TargetMemory) -> Option<AccumulateGuard> {
+        let lock = place.lock();
+        // ORDERING: acquire: the partner is the release of whoever had it before.
+        let taken = lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        // Not made before it is taken: its end gives the lock back.
+        match taken {
+            Ok(_) => {
+                place.count();
+                Some(AccumulateGuard(lock))
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl Drop for AccumulateGuard {
+    #[inline(always)] // as `take`
+    fn drop(&mut self) {
+        // ORDERING: release: the partner is the acquire in `take`, here or in another rank.
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Bytes of an element of a datatype that the immediate path knows, 8 at most. Those of predefined datatypes, the only
+/// ones with a kernel, are 1, 2, 4 or 8.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
+fn word_of(datatype: usize) -> Option<u64> {
+    let hot_type = hot::datatype(datatype);
+    let known = hot_type.key == datatype as u64 && hot_type.size <= 8;
+    known.then_some(hot_type.size)
+}
+
+/// `MPI_Fetch_and_op`, or nothing.
+///
+/// # Safety
+/// The buffers have an element of the datatype each; the origin's need not be there with `MPI_NO_OP`.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
+pub unsafe fn try_fetch_and_op<const WAY: u8>(
+    (origin, result): (*const u8, *mut u8), datatype: usize, (rank, disp): (i32, isize), op: usize,
+    win: usize,
+) -> bool {
+    let Some(bytes) = word_of(datatype) else {
+        return false;
+    };
+    if !is_memory(result) {
+        return false;
+    }
+    if !is_memory(origin) {
+        is_rare();
+        if op != MPI_NO_OP {
+            return false;
+        }
+    }
+    let Some(place) = find::<WAY>(CountedKind::Atomic, win, (rank, disp), bytes) else {
+        return false;
+    };
+    let Some(kernel) = cache::find_any(op, datatype) else {
+        return false;
+    };
+    let Some(_held) = AccumulateGuard::take(&place) else {
+        return false;
+    };
+    let target = place.target;
+    // SAFETY: the target was just found inside the mapped part; the buffers have an element each, by this function's
+    // contract; the kernel is that of operation and datatype.
+    unsafe {
+        if bytes == 8 {
+            fetch::<u64>(target, origin, result, kernel);
+            return true;
+        }
+        is_rare(); // 4 instructions less for 8 B
+        match bytes {
+            4 => fetch::<u32>(target, origin, result, kernel),
+            2 => fetch::<u16>(target, origin, result, kernel),
+            _ => fetch::<u8>(target, origin, result, kernel),
+        }
+    }
+    true
+}
+
+/// Called where the compiler shall not expect a branch to go.
+#[cold]
+#[inline]
+fn is_rare() {}
+
+/// # Safety
+/// All are valid for a `T`, which is as long as the kernel's elements.
+#[inline(always)] // as `try_fetch_and_op`
+unsafe fn fetch<T: Copy>(
+    target: *mut u8, origin: *const u8, result: *mut u8, kernel: cache::Kernel,
+) {
+    // SAFETY: all are valid for a `T`, by this function's contract.
+    unsafe {
+        let before = target.cast::<T>().read_unaligned();
+        kernel(origin, target, 1);
+        result.cast::<T>().write_unaligned(before);
+    }
+}
+
+/// Contiguous elements of one predefined datatype and the same of the target, ready to be combined.
+struct Elements {
+    target: *mut u8,
+    bytes: usize,
+    kernel: cache::Kernel,
+    _held: AccumulateGuard,
+}
+
+/// Those of an accumulate, with the window's lock held, or nothing.
+#[inline(always)] // as `try_accumulate`
+fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
+    let datatype = hot::datatype(sides.datatype);
+    let plain = datatype.key == sides.datatype as u64
+        && sides.datatype == sides.target_datatype
+        && sides.count == sides.target_count
+        && (1..=i64::from(u32::MAX)).contains(&sides.count)
+        && is_memory(sides.origin);
+    if !plain {
+        return None;
+    }
+    let bytes = sides.count as u64 * datatype.size;
+    let at = (sides.rank, sides.disp);
+    let place = find::<WAY>(CountedKind::Accumulate, sides.win, at, bytes)?;
+    let kernel = cache::find_any(op, sides.datatype)?;
+    let _held = AccumulateGuard::take(&place)?;
+    let (target, bytes) = (place.target, bytes as usize);
+    Some(Elements { target, bytes, kernel, _held })
+}
+
+/// `MPI_Accumulate` of contiguous elements of one predefined datatype, or nothing.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say.
+#[inline(always)] // `fastpath bench atomics --level mpi` measures it
+pub unsafe fn try_accumulate<const WAY: u8>(sides: &Sides, op: usize) -> bool {
+    let Some(elements) = find_elements::<WAY>(sides, op) else {
+        return false;
+    };
+    // SAFETY: as in `try_fetch_and_op`.
+    unsafe { (elements.kernel)(sides.origin, elements.target, sides.count as usize) };
+    true
+}
+
+/// `MPI_Get_accumulate` of the same, or nothing.
+///
+/// # Safety
+/// As [`try_accumulate`]; the result is writable for as many elements.
+#[inline(always)] // as `try_accumulate`
+pub unsafe fn try_get_accumulate<const WAY: u8>(
+    sides: &Sides, (result, result_count, result_datatype): (*mut u8, i64, usize), op: usize,
+) -> bool {
+    let plain = sides.datatype == result_datatype && sides.count == result_count;
+    if !plain || !is_memory(result) {
+        return false;
+    }
+    let Some(elements) = find_elements::<WAY>(sides, op) else {
+        return false;
+    };
+    // SAFETY: as in `try_fetch_and_op`.
+    unsafe {
+        copy(result, elements.target, elements.bytes);
+        (elements.kernel)(sides.origin, elements.target, sides.count as usize);
+    }
+    true
+}
+
+/// Predefined datatypes have the handles 512 to 767.
+const FIRST_TYPE: usize = 512;
+
+/// Whether `MPI_Compare_and_swap` has accepted a predefined datatype.
+static COMPARED: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
+
+/// A datatype may be compared.
+pub(super) fn note_compared(datatype: usize) {
+    if let Some(known) = COMPARED.get(datatype.wrapping_sub(FIRST_TYPE)) {
+        known.store(1, Ordering::Relaxed);
+    }
+}
+
+/// `MPI_Compare_and_swap` of a word, or nothing.
+///
+/// # Safety
+/// The buffers have an element of the datatype each.
+#[inline(always)] // `fastpath bench atomics --level mpi` measures it
+pub unsafe fn try_compare_and_swap<const WAY: u8>(
+    (origin, compare, result): (*const u8, *const u8, *mut u8), datatype: usize,
+    (rank, disp): (i32, isize), win: usize,
+) -> bool {
+    let Some(known) = COMPARED.get(datatype.wrapping_sub(FIRST_TYPE)) else {
+        return false;
+    };
+    let Some(bytes) = word_of(datatype) else {
+        return false;
+    };
+    if known.load(Ordering::Relaxed) == 0
+        || !is_memory(origin)
+        || !is_memory(compare)
+        || !is_memory(result)
+    {
+        return false;
+    }
+    let Some(place) = find::<WAY>(CountedKind::Atomic, win, (rank, disp), bytes) else {
+        return false;
+    };
+    let Some(_held) = AccumulateGuard::take(&place) else {
+        return false;
+    };
+    let target = place.target;
+    // SAFETY: as in `try_fetch_and_op`.
+    unsafe {
+        if bytes == 8 {
+            swap::<u64>(target, origin, compare, result);
+            return true;
+        }
+        is_rare(); // as there
+        match bytes {
+            4 => swap::<u32>(target, origin, compare, result),
+            2 => swap::<u16>(target, origin, compare, result),
+            _ => swap::<u8>(target, origin, compare, result),
+        }
+    }
+    true
+}
+
+/// # Safety
+/// All are valid for a `T`.
+#[inline(always)] // as `try_compare_and_swap`
+unsafe fn swap<T: Copy + PartialEq>(
+    target: *mut u8, origin: *const u8, compare: *const u8, result: *mut u8,
+) {
+    // SAFETY: all are valid for a `T`, by this function's contract.
+    unsafe {
+        let found = target.cast::<T>().read_unaligned();
+        if found == compare.cast::<T>().read_unaligned() {
+            let new = origin.cast::<T>().read_unaligned();
+            target.cast::<T>().write_unaligned(new);
+        }
+        result.cast::<T>().write_unaligned(found);
+    }
+}

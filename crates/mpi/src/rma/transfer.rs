@@ -1,0 +1,208 @@
+//! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
+//!
+//! **ORIGIN AND RESULT.** The origin's buffer is readable for a put and writable for a get as count and datatype say,
+//! until the operation is completed: the user promises it, and each function here asks it of its caller.
+#![allow(unsafe_code)]
+
+use super::check::{Access, Buffer};
+use super::conflicts::AccessKind;
+pub use super::hot::Sides;
+use super::lock;
+use super::target::{self, Elements, Target};
+use super::window::Window;
+use super::{error, hot};
+use crate::common::consts::*;
+use crate::common::error::{Error, Result};
+use crate::process::Process;
+use fastpath_base::trace::Point;
+use std::rc::Rc;
+
+/// Bytes that are packed at a time where the data is in pieces on both sides.
+const CHUNK: usize = 1 << 14;
+
+/// Where an operation went, for its completion; None if it is complete.
+pub(super) type Begun = Option<(Rc<Window>, u32)>;
+
+/// `MPI_Put`
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_COUNT`, `MPI_ERR_TYPE`, `MPI_ERR_DISP`; `MPI_ERR_RMA_SYNC` outside of an
+/// epoch, `MPI_ERR_RMA_RANGE` outside of the window, `MPI_ERR_TRUNCATE` where the two sides differ in bytes.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say until the operation is completed.
+pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
+    // SAFETY: ORIGIN AND RESULT.
+    unsafe {
+        match hot::try_move_long::<true>(p, sides) {
+            Some(done) => done,
+            None => transfer::<true>(p, sides, false).map(drop),
+        }
+    }
+}
+
+/// `MPI_Get`
+///
+/// # Errors
+/// As [`put`].
+///
+/// # Safety
+/// The buffer is writable as count and datatype say, and it is not used until the operation is completed.
+pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
+    // SAFETY: ORIGIN AND RESULT.
+    unsafe {
+        match hot::try_move_long::<false>(p, sides) {
+            Some(done) => done,
+            None => transfer::<false>(p, sides, false).map(drop),
+        }
+    }
+}
+
+/// A put or a get; what it needs for its completion.
+///
+/// # Safety
+/// As [`put`] or [`get`].
+pub(super) unsafe fn transfer<const PUTS: bool>(
+    p: &Process, sides: &Sides, has_request: bool,
+) -> Result<Begun> {
+    let window = p.win(sides.win)?;
+    let origin = Elements::new(p, sides.count, sides.datatype)?;
+    let there = Elements::new(p, sides.target_count, sides.target_datatype)?;
+    if sides.rank == MPI_PROC_NULL {
+        return Ok(None);
+    }
+    let rank = window.check_rank(sides.rank)?;
+    if origin.bytes != there.bytes {
+        return Err(refuse_lengths(PUTS, &origin, &there));
+    }
+    target::enter(&window, rank)?;
+    if origin.bytes == 0 {
+        return Ok(None);
+    }
+    origin.datatype.check_address(sides.origin, origin.bytes)?;
+    let found = target::find(p, &window, rank, sides.disp, &there)?;
+    let (kind, point) = match PUTS {
+        true => (AccessKind::Put, Point::Put),
+        false => (AccessKind::Get, Point::Get),
+    };
+    window.record(point, window.world(rank), there.bytes);
+    window.counts.add_move::<PUTS>(there.bytes);
+    let buffer = Buffer { at: sides.origin, elements: &origin, is_written: !PUTS };
+    let target = (&found, &there);
+    Access { window: &window, target, kind, has_request, buffers: &[buffer] }.check(p);
+    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
+    unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
+    window.show(p, rank)?;
+    Ok(window.peers[rank as usize].pending.get().then_some((window, rank)))
+}
+
+/// A put or a get of 1 to 2^62 contiguous bytes, `start` bytes into the part of a rank that an epoch gives access to
+/// and that is not reached by load and store; none where they are not inside.
+///
+/// # Safety
+/// As [`put`] or [`get`].
+#[inline]
+pub(super) unsafe fn move_far<const PUTS: bool>(
+    p: &Process, window: &Window, sides: &Sides, start: u64, bytes: u64,
+) -> Option<Result> {
+    let found = target::find_far(p, window, sides.rank as u32, start, bytes)?;
+    window.counts.add_move::<PUTS>(bytes);
+    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
+    unsafe {
+        Some(match PUTS {
+            true => found.put(p, window, 0, sides.origin, bytes as usize),
+            false => found.get(p, window, 0, sides.origin, bytes as usize),
+        })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_lengths(puts: bool, origin: &Elements, there: &Elements) -> Error {
+    let what = if puts { "put" } else { "get" };
+    let text = format!(
+        "a {what} of {} bytes at the origin and {} bytes at the target: count and datatype of \
+         both sides must describe \
+         the same data",
+        origin.bytes, there.bytes
+    );
+    Error::new(MPI_ERR_TRUNCATE, text)
+}
+
+/// # Safety
+/// As [`put`] or [`get`]; the target was found with the span of `there`.
+unsafe fn move_data<const PUTS: bool>(
+    p: &Process, window: &Window, found: &Target, (buffer, origin): (*mut u8, &Elements),
+    there: &Elements,
+) -> Result {
+    // SAFETY: ORIGIN AND RESULT, in every call.
+    unsafe {
+        if let Some(at) = origin.piece() {
+            let first = buffer.wrapping_offset(at as isize);
+            let near = !found.near.is_null() && there.piece().is_none();
+            if near {
+                let bytes = std::slice::from_raw_parts_mut(first, origin.bytes as usize);
+                return match PUTS {
+                    true => found.scatter(p, window, there, bytes),
+                    false => found.gather(p, window, there, bytes),
+                };
+            }
+            // Nothing is waited for: the pieces lie in the program's own buffer.
+            return found.each(there, |at, done, len| {
+                let here = first.wrapping_add(done);
+                match PUTS {
+                    true => found.put(p, window, at, here, len),
+                    false => found.get(p, window, at, here, len),
+                }
+            });
+        }
+        if !found.near.is_null() {
+            move_in_chunks::<PUTS>(found, (buffer, origin), there);
+            return Ok(());
+        }
+        if PUTS {
+            let packed = origin.pack(buffer)?;
+            return found.scatter(p, window, there, &packed);
+        }
+        let mut packed = target::room(origin.bytes)?;
+        found.gather(p, window, there, &mut packed)?;
+        origin.layout().unpack(buffer, origin.count, 0, &packed);
+        Ok(())
+    }
+}
+
+/// Moves data that is in pieces on the origin's side, and that is reached by load and store.
+///
+/// # Safety
+/// As [`move_data`].
+unsafe fn move_in_chunks<const PUTS: bool>(
+    found: &Target, (buffer, origin): (*mut u8, &Elements), there: &Elements,
+) {
+    let (from, to) = match PUTS {
+        true => ((buffer, origin), (found.near, there)),
+        false => ((found.near, there), (buffer, origin)),
+    };
+    let mut chunk = [0; CHUNK];
+    let mut done = 0;
+    while done < origin.bytes {
+        let len = (origin.bytes - done).min(CHUNK as u64) as usize;
+        // SAFETY: ORIGIN AND RESULT.
+        unsafe {
+            from.1.layout().pack(from.0, from.1.count, done, &mut chunk[..len]);
+            to.1.layout().unpack(to.0, to.1.count, done, &chunk[..len]);
+        }
+        done += len as u64;
+    }
+}
+
+/// Whether an operation is complete.
+pub(super) fn is_over(p: &Process, window: &Window, rank: u32) -> Result<bool> {
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    let over = unsafe { (*worker).progress_flush(window.world(rank)) };
+    let over = over.map_err(|e| error::explain(window, rank, e))?;
+    if over {
+        lock::note_complete(window, rank);
+    }
+    Ok(over)
+}
