@@ -85,7 +85,7 @@ def _lacks(session, engine):
 
 
 def _programs(session, engine, names, each=2, without=()):
-    for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
+    for one in program.find():
         if one.name not in names:
             continue
         session.binary(one.name)
