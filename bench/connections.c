@@ -1,7 +1,7 @@
 /* What connections cost without MPI: one process calls others that sleep, each of which accepts, and they greet and
  * answer as ranks do over TCP (64 bytes, 64, 32 and a message; a message). Prints microseconds for each connection.
  *     cc -O2 -o connections bench/connections.c && ./connections 1000
- * Beside it: tests/c/many_connections.c, `figures`. */
+ * Beside it: tests/c/pt2pt/many_connections.c, `figures`. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import time
 
+from harness import processes
+
 # Each process of a job carries this variable, so that stray ones are found.
 MARK = "MPI_TEST_MARK"
 
@@ -106,24 +108,14 @@ class Running:
 
     def processes(self):
         """Live processes of this job, without the one that was started: pid and command."""
-        wanted = f"{MARK}={self.mark}".encode()
-        found = []
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or int(name) == self.process.pid:
-                continue
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if wanted not in file.read().split(b"\0"):
-                        continue
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    state = file.read().rsplit(b")", 1)[1].split()[0]
-                if state in (b"Z", b"X"):
-                    continue
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    found.append((int(name), file.read().replace(b"\0", b" ").decode(errors="replace").strip()))
-            except OSError:
-                continue  # it has just ended
-        return found
+        return list(processes.find(self._has_started).items())
+
+    def _has_started(self, pid):
+        return pid != self.process.pid and processes.variable(pid, MARK) == self.mark
+
+    def rank_process(self, rank):
+        """The process of a rank, or None."""
+        return next((pid for pid, _ in self.processes() if processes.rank(pid) == rank), None)
 
     def leftovers(self):
         left = [f"process {pid} ({command})" for pid, command in self.processes()]

@@ -1,4 +1,5 @@
-"""C programs that are tests, and the line of data at the head of each.
+"""C programs of tests/c, by name, and the line of data at the head of each. A folder is a chapter of the standard or a
+subject; tests/c/fixtures has the programs that other tests compile. A name is unique over all folders.
 
     test: ranks=1,2,3,4,8 timeout=60 env=NAME=VALUE args=WORDS link=-lm
 
@@ -20,10 +21,12 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import subprocess
 
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "c")
 KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes", "within", "needs"}
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
@@ -206,5 +209,27 @@ class Program:
         return [(" ".join([self.name, *args, f"n={n}", transports]), n, args, env) for args in self.args for n in self.ranks]
 
 
-def find(folder):
-    return [Program(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".c")]
+@functools.cache
+def _sources(folder):
+    """The source file of each program below a folder, by the program's name, in the order of names."""
+    found = {}
+    for place, _, files in os.walk(folder):
+        for name in (name.removesuffix(".c") for name in files if name.endswith(".c")):
+            path = os.path.join(place, name + ".c")
+            if name in found:
+                raise ValueError(f"{found[name]} and {path}: two programs of one name")
+            found[name] = path
+    return dict(sorted(found.items()))
+
+
+def find(folder=FOLDER):
+    """All programs below a folder, in the order of their names."""
+    return [Program(path) for path in _sources(folder).values()]
+
+
+def source(name):
+    """The source file of a program of tests/c."""
+    try:
+        return _sources(FOLDER)[name]
+    except KeyError:
+        raise ValueError(f"tests/c has no program {name}") from None

@@ -5,6 +5,7 @@ import sys
 import time
 
 from harness import records
+from harness.counts import Counts
 
 # Seconds between two lines of progress where the output is no terminal.
 PAUSE = 10
@@ -15,7 +16,7 @@ class Report:
 
     def __init__(self, logs, repeat, verbose=False):
         self.logs, self.repeat, self.verbose = logs, repeat, verbose
-        self.passed = self.failed = self.skipped = 0
+        self.counts = Counts()
         self.processor_seconds = 0
         self.own_shm = True
         self.failures = []
@@ -25,7 +26,7 @@ class Report:
     def show(self, names):
         """Shows progress: on a terminal in one line that changes, elsewhere in a line now and then."""
         now = time.monotonic()
-        done = f"{self.passed} passed, {self.failed} failed, {now - self.started:.0f} s: {', '.join(names)}"
+        done = f"{self.counts['passed']} passed, {self.counts['failed']} failed, {now - self.started:.0f} s: {', '.join(names)}"
         if sys.stdout.isatty():
             print(f"\r\033[K{done[:100]}", end="", flush=True)
         elif now - self.shown >= PAUSE:
@@ -43,12 +44,11 @@ class Report:
         self.own_shm &= outcome.get("own_shm", True)
         self.processor_seconds += ended.processor_seconds
         if outcome["problem"] is not None:
-            result, self.failed = "failed", self.failed + 1
+            result = "failed"
             self._note_failure(name, outcome["problem"], f"{outcome['log']}\n{ended.said}")
-        elif outcome["skipped"]:
-            result, self.skipped = "skipped", self.skipped + 1
         else:
-            result, self.passed = "passed", self.passed + 1
+            result = "skipped" if outcome["skipped"] else "passed"
+        self.counts.add(result)
         for reason in outcome["skipped"]:
             self._print(f"SKIP {reason}")
         if self.verbose:
@@ -77,5 +77,5 @@ class Report:
         if not self.own_shm:
             print("note: no test could have a /dev/shm of its own, so that nothing was checked for leftovers there")
         print(f"in {time.monotonic() - self.started:.0f} s, of processors {self.processor_seconds:.0f} s")
-        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
-        return 1 if self.failed or not self.passed else 0
+        print(self.counts, flush=True)
+        return self.counts.exit_code()

@@ -41,7 +41,7 @@ class Session:
 
     def binary(self, name):
         """A program of tests/c, compiled."""
-        made = program.Program(os.path.join(HERE, "c", name + ".c"))
+        made = program.Program(program.source(name))
         complaint = made.compile(self.mpicc, self.build)
         if complaint:
             raise RuntimeError(f"{name}.c does not compile: {complaint}")

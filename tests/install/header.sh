@@ -36,7 +36,7 @@ for compiler in gcc clang g++ clang++; do
         build $compiler $standard f2c.c f2c
         printed=$(timeout 60 "$prefix/bin/mpiexec" -n 2 ./f2c 2>&1) || fail "f2c of $compiler: $printed"
         [ "$printed" = "f2c: 107 checks passed" ] || fail "f2c of $compiler -std=$standard: $printed"
-        build $compiler $standard ../c/removed_names.c removed_names
+        build $compiler $standard ../c/environment/removed_names.c removed_names
         timeout 60 "$prefix/bin/mpiexec" -n 2 ./removed_names || fail "removed_names of $compiler -std=$standard"
         for name in own_names own_macros own_removed; do
             build $compiler $standard $name.c $name

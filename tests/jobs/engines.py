@@ -16,7 +16,7 @@ SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_probe", "coll_move", 
           "comm_create", "rma_move", "rma_locks", "sessions", "file_basic", "threads_brief", "topology", "pair_memory"]
 FIRST = ["world", "pt2pt_order", "coll_move", "sessions"]
 
-# How a rank ends (tests/c/ends.c), and what must be said of it, where the engine leaves the time for that.
+# How a rank ends (tests/c/fixtures/ends.c), and what must be said of it, where the engine leaves the time for that.
 ENDS = {
     "kill": "has ended without calling MPI_Finalize",
     "exit": "left with exit code 7",
@@ -68,7 +68,7 @@ def _run(session, kind, ranks, words, timeout=60, **more):
 
 
 def _programs(session, kind, names, ranks):
-    for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
+    for one in program.find():
         if one.name not in names:
             continue
         session.binary(one.name)

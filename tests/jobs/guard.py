@@ -5,6 +5,8 @@ import os
 import signal
 import time
 
+from harness import processes
+
 # Its jobs only wait.
 NEEDS = {"processors": 0}
 
@@ -27,13 +29,8 @@ def _find_guards(job):
     """The guard and its deputy, or None: the launcher's child of that name, and the child of that."""
     guards = {}
     for pid, _ in job.processes():
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                name, rest = file.read().partition("(")[2].rsplit(")", 1)
-        except OSError:
-            continue
-        if name == "mpi-guard":
-            guards[int(rest.split()[1])] = pid
+        if processes.name(pid) == "mpi-guard":
+            guards[processes.parent(pid)] = pid
     guard = guards.get(job.process.pid)
     return (guard, guards[guard]) if guard in guards else None
 

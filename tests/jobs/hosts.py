@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import engines, program
+from harness import engines, processes, program
 from harness.host_engines import (ENGINES, Agents, AgentsHydra, AgentsPrrte, AgentsSlurm, Hydra, Prrte, SlurmPmi2,
                                   SlurmPmix, lacks_hosts, run, run_words)
 from harness.hosts import Hosts, missing
@@ -85,7 +85,7 @@ def _lacks(session, engine):
 
 
 def _programs(session, engine, names, each=2, without=()):
-    for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
+    for one in program.find():
         if one.name not in names:
             continue
         session.binary(one.name)
@@ -268,11 +268,6 @@ def _engine_killed(session, engine):
     return None if daemons and is_gone else (f"daemons {daemons}, left: {outcome.left}", outcome.text())
 
 
-def _parent(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return int(file.read().rsplit(")", 1)[1].split()[1])
-
-
 def _starter_killed(session, engine):
     """The same of ranks that an engine has started directly: they end with the processes that have started them. A shell
     that sets variables like theirs may stand in between."""
@@ -283,23 +278,15 @@ def _starter_killed(session, engine):
     if not await_word(running, begun):
         return "it does not begin", running.finish().text()
     shells = [pid for pid, command in running.processes() if re.match(r"(/\S*/)?sh -c .*/waits ", command)]
-    starters = {_parent(pid) for pid in shells if _parent(pid) not in shells}
+    starters = {processes.parent(pid) for pid in shells if processes.parent(pid) not in shells}
     for pid in starters:
         os.kill(pid, signal.SIGKILL)
     running.process.kill()
     running.process.wait()
     # What is left of the engine itself is its own affair.
-    is_gone = running.wait_gone(20, lambda pid: not _runs(pid, session.binary("waits")))
+    is_gone = running.wait_gone(20, lambda pid: processes.words(pid)[0] != session.binary("waits"))
     outcome = running.finish()
     return None if len(starters) == 2 and is_gone else (f"starters {starters}, left: {outcome.left}", outcome.text())
-
-
-def _runs(pid, program):
-    try:
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-            return file.read().split("\0")[0] == program
-    except OSError:
-        return False  # it has just ended
 
 
 def case_two_jobs(session):

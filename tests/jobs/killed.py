@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from harness import processes
 from harness.seeds import repeat
 
 # Its jobs have several ranks, which compute or spin.
@@ -16,18 +17,6 @@ WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_D
         {"FASTPATH_TRANSPORTS": "tcp", "FASTPATH_WAIT": "sleep"}]
 
 
-def _rank_of(pid):
-    """The rank that a process is, or None: a process has its rank in its environment from exec on."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            for word in file.read().split(b"\0"):
-                if word.startswith(b"FASTPATH_RANK="):
-                    return int(word.partition(b"=")[2])
-    except (OSError, ValueError):
-        pass
-    return None
-
-
 def _start(session, chance, seed):
     """A job with traffic, at some moment of its life: the job, and its ranks that live: number and process."""
     ranks = chance.choice([2, 3, 4, 4, 7])
@@ -35,7 +24,7 @@ def _start(session, chance, seed):
     time.sleep(chance.choice([0, 0.02, 0.1, 0.4]) * chance.random())  # a moment, not a state
     found = []
     while not found and job.process.poll() is None:
-        numbers = [(_rank_of(pid), pid) for pid, _ in job.processes()]
+        numbers = [(processes.rank(pid), pid) for pid, _ in job.processes()]
         found = [(rank, pid) for rank, pid in numbers if rank is not None]
     return job, found
 

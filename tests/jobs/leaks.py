@@ -42,8 +42,7 @@ def _judge(session, label, ranks, words, quiet=True):
 
 def _make_program(name, args):
     def case(session):
-        source = os.path.join(os.path.dirname(__file__), "..", "c", f"{name}.c")
-        binary = _build(session, f"leaks_{name}", source, ["-fsanitize=leak"])
+        binary = _build(session, f"leaks_{name}", program.source(name), ["-fsanitize=leak"])
         if binary is None:
             return session.skip(f"leaks.{name}", "the compiler has no -fsanitize=leak")
         return _judge(session, f"leaks.{name}", 2, [binary, *args])

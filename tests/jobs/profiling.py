@@ -92,12 +92,11 @@ def case_preloaded(session):
 
 def case_linked(session):
     folder, _ = _build(session)
-    program = os.path.join(folder, "profiled")
-    source = os.path.join(os.path.dirname(__file__), "..", "c", "profiled.c")
-    command = [session.mpicc, "-std=gnu11", "-g", "-o", program, source, f"-L{folder}", "-lprofile",
+    binary = os.path.join(folder, "profiled")
+    command = [session.mpicc, "-std=gnu11", "-g", "-o", binary, program.source("profiled"), f"-L{folder}", "-lprofile",
                f"-Wl,-rpath,{folder}"]
     subprocess.run(command, check=True, capture_output=True)
-    return _run(session, [program])
+    return _run(session, [binary])
 
 
 def case_example(session):

@@ -3,6 +3,8 @@
 import os
 import signal
 
+from harness import processes
+
 
 def _run(session, value, ranks=2, words=("multiple",), **env):
     program = [session.binary("progress_random"), "7", *words]
@@ -59,7 +61,7 @@ def case_a_killed_peer_ends_the_job(session):
         running = session.mpirun(2, program, env={"FASTPATH_PROGRESS": "thread"})
         victim = None
         while victim is None and running.process.poll() is None:
-            victim = _rank_process(running, turn % 2)
+            victim = running.rank_process(turn % 2)
         if victim is None:
             return "it was over before anybody could be killed"
         _await_ticks(victim, 2 * turn)
@@ -73,25 +75,12 @@ def case_a_killed_peer_ends_the_job(session):
     return None
 
 
-def _rank_process(running, rank):
-    for pid, _ in running.processes():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if f"FASTPATH_RANK={rank}".encode() in file.read().split(b"\0"):
-                    return pid
-        except OSError:
-            pass
-    return None
-
-
 def _await_ticks(pid, ticks):
     """Returns when a process has used so much processor time, or is gone."""
     used = 0
     while used < ticks:
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-        except OSError:
+        fields = processes.stat(pid)
+        if not fields:
             return
         used = int(fields[11]) + int(fields[12])
 

@@ -1,4 +1,4 @@
-"""The random programs of tests/c/*_soak.c with drawn seeds, ranks and settings, on one host and on two virtual ones.
+"""The random programs of tests/c/*/*_soak.c with drawn seeds, ranks and settings, on one host and on two virtual ones.
 MPI_TEST_SEED=N begins with another seed; a failure names its own, and the program is started with it."""
 
 from harness.seeds import repeat

@@ -4,12 +4,12 @@ wait. MPI_TEST_SEED=N begins with another seed; a failure names its own."""
 import errno
 import json
 import os
-import random
 import signal
 import time
 
+from harness import processes
 from harness.seeds import repeat
-from jobs.killed import WAYS, _kill, _rank_of
+from jobs.killed import WAYS, _kill
 from jobs.seccomp import Matrix
 
 # Its jobs have several ranks, which compute or spin.
@@ -42,14 +42,8 @@ def case_stress(session):
 
 def _threads_of(pid):
     """State of each thread of a process."""
-    states = []
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        try:
-            with open(f"/proc/{pid}/task/{tid}/stat", encoding="utf-8") as file:
-                states.append(file.read().rpartition(")")[2].split()[0])
-        except OSError:
-            pass  # it has just ended
-    return states
+    fields = [processes.stat(pid, thread) for thread in os.listdir(f"/proc/{pid}/task")]
+    return [one[0] for one in fields if one]
 
 
 def case_killed(session):
@@ -63,7 +57,7 @@ def case_killed(session):
         time.sleep(chance.choice([0, 0.05, 0.3]) * chance.random())  # a moment, not a state
         found, threads = [], chance.choice([1, 2])
         while job.process.poll() is None:
-            numbers = [(_rank_of(pid), pid) for pid, _ in job.processes()]
+            numbers = [(processes.rank(pid), pid) for pid, _ in job.processes()]
             found = [(rank, pid) for rank, pid in numbers if rank is not None]
             try:
                 if found and all(len(_threads_of(pid)) >= threads for _, pid in found):

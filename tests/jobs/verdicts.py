@@ -6,6 +6,8 @@ import signal
 import struct
 import time
 
+from harness import processes
+
 # How the ranks wait for each other, how many they are, and what is said of it.
 DEADLOCKS = [
     ("ring", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Recv, tag 10, \d\.\d s\), "
@@ -48,14 +50,10 @@ def _await_ready(job, ranks):
 
 
 def _pid_of(job, rank):
-    for pid, _ in job.processes():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if f"FASTPATH_RANK={rank}".encode() in file.read().split(b"\0"):
-                    return pid
-        except OSError:
-            pass
-    raise RuntimeError(f"rank {rank} has no process")
+    pid = job.rank_process(rank)
+    if pid is None:
+        raise RuntimeError(f"rank {rank} has no process")
+    return pid
 
 
 class _Page:
@@ -65,9 +63,8 @@ class _Page:
     SLEEPING = 1
 
     def __init__(self, job, rank):
-        with open(f"/proc/{_pid_of(job, rank)}/environ", "rb") as file:
-            job_text = re.search(rb"FASTPATH_INTERNAL_JOB=1,(\d+),", file.read())
-        path = f"/proc/{job.process.pid}/fd/{int(job_text[1])}"
+        known = processes.variable(_pid_of(job, rank), "FASTPATH_INTERNAL_JOB")
+        path = f"/proc/{job.process.pid}/fd/{int(known.split(',')[1])}"
         fd = os.open(path, os.O_RDONLY)
         try:
             page = os.pread(fd, self.BYTES, (1 + rank) * self.BYTES)

@@ -16,6 +16,7 @@ import tempfile
 from over import ROOT, places
 
 from harness import cache, packages
+from harness.counts import Counts
 
 SCRATCH = os.path.join(ROOT, "target", "suites")
 # Links to mpicc, which behave by their name.
@@ -48,7 +49,7 @@ class Suite:
         self.needed = []
         if not options.prefix:
             self.must(["make", "-C", ROOT, "install", f"PREFIX={self.prefix}"], "the library cannot be built")
-        self.passed = self.failed = self.skipped = 0
+        self.counts = Counts()
         self.place, self.is_elsewhere_missing = None, False
 
     def environment(self, **more):
@@ -155,19 +156,18 @@ class Suite:
         """Counts a result; a failure shows the end of what was printed."""
         where = f", {self.place.name}" if self.place and self.place.name else ""
         print(f"{'ok' if good else 'FAILED'}: {what}{where}", flush=True)
-        if good:
-            self.passed += tests
-        else:
-            self.failed += tests
+        self.counts.add("passed" if good else "failed", tests)
+        if not good:
             print(printed[-3000:], flush=True)
 
     def close(self):
-        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
-        if self.failed:
+        print(self.counts)
+        if self.counts["failed"]:
             print(f"files of this run: {self.work}")
         else:
             shutil.rmtree(self.work, ignore_errors=True)
-        sys.exit(1 if self.failed or not (self.passed or self.is_elsewhere_missing) else 0)
+        has_nothing_to_do = self.is_elsewhere_missing and not self.counts["failed"]
+        sys.exit(0 if has_nothing_to_do else self.counts.exit_code())
 
     def fetch_git(self, name, address, commit):
         """The folder of a commit of a git repository.

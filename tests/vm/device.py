@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 import time
 
+from harness import processes
+
 from . import suite
 from .contents import GUEST, ROOT
 from .trouble import Trouble
@@ -83,22 +85,9 @@ def _run_case(case, env, prefix):
 def _left_behind(session):
     """Processes of a session whose leader has ended; those that are ending get a moment, the others are ended."""
     end = time.monotonic() + 1
-    while (found := _processes(session)) and time.monotonic() < end:
+    while (found := processes.find(lambda pid: processes.stat(pid)[3:4] == [str(session)])) and time.monotonic() < end:
         time.sleep(0.01)
     for process in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     return " ".join(f"{process} ({command})" for process, command in found.items())
-
-
-def _processes(session):
-    """The live processes of a session, each with its command."""
-    found = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has just ended
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
-                state, _, _, own = file.read().rpartition(")")[2].split()[:4]
-            if int(own) == session and state not in "ZX":
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    found[int(entry)] = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-    return found

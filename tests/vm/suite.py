@@ -120,7 +120,7 @@ def program_cases(patterns, transports, hosts, hydra):
     hosts share no memory of a job."""
     found = []
     for transport in transports:
-        for one in program.find(os.path.join(ROOT, "tests", "c")):
+        for one in program.find():
             if one.only or one.link or 2 not in one.ranks:
                 continue
             for arguments in one.args:
@@ -184,7 +184,7 @@ def compile_program(name, prefix, build):
     """The binary of a program of tests/c, or of the benchmark program."""
     if name == BENCH:
         return _compile_bench(prefix, build)
-    one = program.Program(os.path.join(ROOT, "tests", "c", name + ".c"))
+    one = program.Program(program.source(name))
     complaint = one.compile(os.path.join(prefix, "bin", "mpicc"), build)
     if complaint:
         raise Trouble(f"{name}.c does not compile: {complaint}", "see the compiler's words")

@@ -17,6 +17,14 @@ def read(name, words):
         return program.Program(path)
 
 
+def write(folder, path):
+    """Writes an empty test program."""
+    path = os.path.join(folder, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(SOURCE.format(words="ranks=1"))
+
+
 class Nothing:
     """A slice without tests."""
 
@@ -74,6 +82,25 @@ class Variants(unittest.TestCase):
     def test_unknown_variant__is_refused(self):
         with self.assertRaises(ValueError):
             read("x", "variants=nonsense")
+
+
+class Folders(unittest.TestCase):
+    def test_find__walks_folders_in_the_order_of_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("b/x.c", "a/y.c", "a/y.h"):
+                write(folder, path)
+            self.assertEqual([one.name for one in program.find(folder)], ["x", "y"])
+
+    def test_find__two_files_of_one_name__is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("a/x.c", "b/x.c"):
+                write(folder, path)
+            with self.assertRaisesRegex(ValueError, "two programs of one name"):
+                program.find(folder)
+
+    def test_source__of_an_unknown_program__is_refused(self):
+        with self.assertRaisesRegex(ValueError, "no program nonsense"):
+            program.source("nonsense")
 
 
 class Records(unittest.TestCase):

@@ -1,0 +1,16 @@
+/* What tests of files share. */
+#ifndef FILE_CHECK_H
+#define FILE_CHECK_H
+#include "../check.h"
+#include <unistd.h>
+
+/* The name of a file of this job, the same on all ranks. */
+static void name_file(char *path, size_t size, const char *name)
+{
+    int job = rank == 0 ? getpid() : 0;
+    const char *folder = getenv("TMPDIR");
+    MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    snprintf(path, size, "%s/%s.%d", folder ? folder : "/tmp", name, job);
+}
+
+#endif
