@@ -28,6 +28,18 @@ impl Job {
         (0..hosts.len()).map(|rank| Job::in_memory(&first, rank)).collect()
     }
 
+    /// As [`Job::in_process`], of a job that has spawned `spawned` more ranks, whose places can be reused.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_spawned(ranks: usize, spawned: usize) -> Result<Vec<Job>, BootstrapError> {
+        let (here, spare) = ((0..ranks).collect::<Vec<_>>(), Spare { ranks: spawned, foreign: 0 });
+        let first = Segment::create_for_node(&here, ranks, spare, random_job_id())?;
+        first.header().began_with.store(ranks as u32, Ordering::Relaxed);
+        first.add_ranks(spawned, |_| None, |_, _| {})?;
+        (0..ranks + spawned).map(|rank| Job::in_memory(&first, rank)).collect()
+    }
+
     /// A rank with a mapping of its own of a new memory.
     fn in_memory(first: &Segment, rank: usize) -> Result<Job, BootstrapError> {
         let file = first.file().map_err(std::io::Error::from);

@@ -80,13 +80,9 @@ impl Core {
     pub fn peer(&mut self, peer: u32) -> &mut Peer {
         let (domain, lists) = (&self.domain, &self.lists);
         self.peers.entry(peer).or_insert_with(|| {
-            let rank = peer as usize;
-            let Some(page) = domain.job.rank_page(rank) else {
-                unreachable!("rank {peer} is not of this job")
-            };
             let link = Link::new(
                 (peer, LINK | peer as u64),
-                (page, domain.job.is_node_peer(rank)),
+                domain.job,
                 (domain.epoll.clone(), lists.clone()),
                 (domain.settings.outbox, domain.settings.gather),
             );

@@ -6,6 +6,7 @@ use super::wire::{Frame, WireupHead};
 use super::wireup::Received;
 use crate::contract::{Address, Header};
 use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -75,8 +76,8 @@ pub(super) struct Link {
     token: u64,
     epoll: Rc<Epoll>,
     pub(super) lists: Rc<RefCell<Lists>>,
-    page: &'static RankPage,
-    /// Whether the page is the peer's own.
+    job: &'static Job,
+    /// Whether the peer is on this node: its page is its own.
     is_node_peer: bool,
     /// Who it is, for people.
     pub name: String,
@@ -99,7 +100,7 @@ fn describe_end(error: Option<&io::Error>) -> String {
 
 impl Link {
     pub fn new(
-        (peer, token): (u32, u64), (page, is_node_peer): (&'static RankPage, bool),
+        (peer, token): (u32, u64), job: &'static Job,
         (epoll, lists): (Rc<Epoll>, Rc<RefCell<Lists>>), (limit, gather): (usize, bool),
     ) -> Self {
         Link {
@@ -127,8 +128,8 @@ impl Link {
             token,
             epoll,
             lists,
-            page,
-            is_node_peer,
+            job,
+            is_node_peer: job.is_node_peer(peer as usize),
             name: format!("rank {peer}"),
         }
     }
@@ -197,19 +198,28 @@ impl Link {
         self.tell_state();
     }
 
-    /// Whether the peer's page, where that is its own or somebody has told of it there, says that it has left.
+    /// The page that stands for the peer now. It is looked up each time: no ring holds the place of a spawned peer,
+    /// whose page is another rank's some time after the peer has ended.
+    #[inline]
+    fn page(&self) -> Option<&'static RankPage> {
+        self.job.rank_page(self.peer as usize)
+    }
+
+    /// Whether the peer's page reports that the peer has left.
     #[inline]
     fn is_told_gone(&self) -> bool {
         // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
         // launcher that marks it dead.
-        has_left(self.page.state.load(Ordering::Acquire))
+        self.page().is_none_or(|page| has_left(page.state.load(Ordering::Acquire)))
     }
 
     /// The peer has closed the connection.
     #[cold]
     pub(super) fn end(&mut self, error: Option<io::Error>) {
         let said = self.phase == Some(Phase::Finalized);
-        if said || self.is_told_gone() {
+        // The place may be taken from the peer between the look-up and the load.
+        let has_lost_place = || self.job.segment().has_lost_place(self.peer as usize);
+        if said || self.is_told_gone() || has_lost_place() {
             return self.close();
         }
         let why = describe_end(error.as_ref());
@@ -300,7 +310,7 @@ impl Link {
     pub fn heard_phase(&mut self) -> Option<Phase> {
         self.advance();
         match self.is_node_peer {
-            true => Some(self.page.phase()),
+            true => self.page().map(RankPage::phase),
             false => self.phase,
         }
     }

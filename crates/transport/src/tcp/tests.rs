@@ -7,6 +7,7 @@ use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};
 use super::testing::{TcpPair, make_iface, make_jobs};
 use super::*;
 use crate::contract::{Connection, Endpoint, Header, Post};
+use fastpath_base::config::Config;
 use fastpath_base::sync::{AtomicBool, Ordering};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Phase, STATE_DEAD, STATE_FINALIZED};
@@ -279,6 +280,37 @@ fn peer__that_has_finalized_has_left_without_failure() {
         assert!(pair.ends[0].peer_has_left());
         assert_eq!(send(&mut pair.ends[0], 2, b"never"), Post::PeerGone);
         assert_eq!(pair.ends[0].failure(), None);
+    }
+}
+
+#[test]
+fn spawned_peer__whose_place_is_another_ranks__has_left() {
+    for is_dead in [false, true] {
+        let jobs: &'static [Job] = Job::with_spawned(1, 1).unwrap().leak();
+        jobs.iter().for_each(|job| _ = job.open_network(&Config::defaults()).unwrap());
+        let make = |rank: usize| make_iface(&jobs[rank], Settings::default());
+        let [mut first, mut second, other] = [make(0), make(1), make(0)];
+        let mut ends = [first.endpoint(1), second.endpoint(0)];
+        let unconnected = other.endpoint(1);
+        ends[0].connect();
+        until(&mut [&mut first, &mut second], "a connection", || {
+            ends.iter().all(|end| end.link().is_up())
+        });
+        let segment = jobs[0].segment();
+        match is_dead {
+            true => segment.mark_dead(1),
+            false => jobs[1].set_phase(Phase::Finalized),
+        }
+        let free = segment.reuse_places(1, |rank| rank == 1);
+        let added = segment.add_ranks_at(1, &free, |_| None, |_, _| {});
+        assert_eq!((&free[..], added.unwrap()), (&[1][..], 2));
+        let [end, gone] = ends;
+        drop((gone, second));
+        until(&mut [&mut first], "the end of the connection", || !end.link().is_up());
+        assert!(end.peer_has_left() && end.failure().is_none());
+        assert!(other.has_left(1) && unconnected.peer_has_left());
+        assert!(other.has_come(1, Phase::Finalized));
+        assert!(!other.has_left(2));
     }
 }
 
