@@ -105,6 +105,9 @@ impl Job {
         let segment = id.open_segment()?;
         let page = segment.page(id.rank).filter(|_| id.rank < segment.present());
         let page = page.ok_or_else(malformed)?;
+        if segment.place(id.rank).is_none() {
+            return Err(BootstrapError::RankEnded(id.rank));
+        }
         match identity::claim_rank(page) {
             identity::Claim::Ours => {}
             // A rank has started another MPI program by itself: that one is on its own.
@@ -161,7 +164,7 @@ impl Job {
             app_ranks: ranks,
             universe: None,
             world: 0..ranks,
-            began_with: ranks,
+            began_with: count_first(&segment),
             processors,
             bound: false,
             launcher: None,
@@ -181,7 +184,7 @@ impl Job {
         let page = self.own_page();
         page.owner_pid.store(std::process::id(), Ordering::Relaxed);
         page.set_phase(Phase::Attached);
-        self.header().awake.fetch_add(1, Ordering::Relaxed);
+        self.segment.count_awake(page);
         wait::register_membarrier();
     }
 
@@ -433,7 +436,7 @@ impl Job {
         self.own_page().set_phase(phase);
         if phase == Phase::Finalized {
             self.own_page().set_left(STATE_FINALIZED);
-            self.header().awake.fetch_sub(1, Ordering::Relaxed);
+            self.segment.uncount_awake(self.own_page());
         }
     }
 
@@ -532,7 +535,7 @@ pub fn exit_code(abort_code: i32) -> i32 {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::segment::Awaited;
+    use crate::segment::{Awaited, Spare};
     use std::os::fd::AsRawFd;
 
     fn variable(segment: &Segment, rank: usize, job_id: u64) -> OsString {
@@ -619,6 +622,17 @@ mod tests {
         assert_eq!(segment.page(3).unwrap().wait_notes().pop(), None);
         job.set_phase(Phase::Finalized);
         assert_eq!(segment.page(3).unwrap().state.load(Ordering::Relaxed), STATE_FINALIZED);
+    }
+
+    #[test]
+    fn attach__of_a_rank_whose_place_is_gone__is_refused() {
+        let spare = Spare { ranks: 1, foreign: 0 };
+        let segment = Segment::create_for_node(&[0], 1, spare, 9).unwrap();
+        segment.add_ranks(1, |_| None, |_, _| {}).unwrap();
+        assert_eq!(segment.reuse_places(1, |rank| rank == 1), [1]);
+        let e = Job::attach_as(variable(&segment, 1, 9)).unwrap_err();
+        assert!(matches!(e, BootstrapError::RankEnded(1)), "{e}");
+        assert!(e.to_string().contains("setsid"), "{e}");
     }
 
     #[test]

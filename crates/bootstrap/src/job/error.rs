@@ -32,6 +32,12 @@ pub enum BootstrapError {
         /// The process that took it.
         owner: u32,
     },
+    /// The processes that the launcher had started for the rank have ended, and its place is another rank's.
+    #[error(
+        "rank {0} of this job has ended: the process that mpiexec started for it, and its process \
+         group, are gone, and this one has left that group (setsid) and initializes MPI too late"
+    )]
+    RankEnded(usize),
     /// Another launcher has started several processes, which would each be alone.
     #[error("{}", describe_launched(.0))]
     Launched(Box<Claim>),

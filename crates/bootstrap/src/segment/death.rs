@@ -2,7 +2,7 @@
 
 use super::layout::FURTHER;
 use super::memory::Segment;
-use super::page::{Phase, STATE_AWAKE, STATE_DEAD};
+use super::page::{Phase, RankPage, STATE_DEAD};
 use fastpath_base::sync::Ordering;
 
 impl Segment {
@@ -12,12 +12,26 @@ impl Segment {
             return;
         }
         if let Some(page) = self.page(rank).filter(|p| p.phase() != Phase::Finalized) {
-            // It would count as a rank that wants a processor for ever.
-            let mut words = (0..=FURTHER).map(|place| page.state_of(place).load(Ordering::Relaxed));
-            if page.phase() >= Phase::Attached && words.all(|state| state == STATE_AWAKE) {
-                self.header().awake.fetch_sub(1, Ordering::Relaxed);
-            }
+            // A dead rank must not stay counted in `awake`.
+            self.uncount_awake(page);
             page.set_left(STATE_DEAD);
+        }
+    }
+
+    /// Counts a rank among those awake, unless it is counted. Its owner calls it when it attaches, and when it wakes
+    /// up. A rank that is killed on the way stays counted, and is never subtracted twice.
+    pub fn count_awake(&self, page: &RankPage) {
+        if page.is_counted.load(Ordering::Relaxed) == 0 {
+            self.header().awake.fetch_add(1, Ordering::Relaxed);
+            page.is_counted.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reverses [`Segment::count_awake`] if the rank is counted. Its owner calls it before it sleeps and when it
+    /// finalizes MPI. See [`Segment::mark_dead`].
+    pub fn uncount_awake(&self, page: &RankPage) {
+        if page.is_counted.swap(0, Ordering::Relaxed) != 0 {
+            self.header().awake.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -35,13 +49,13 @@ impl Segment {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::segment::{STATE_FINALIZED, STATE_SLEEPING};
+    use crate::segment::{STATE_AWAKE, STATE_FINALIZED, STATE_SLEEPING};
 
     #[test]
     fn dead__is_who_had_not_finalized() {
         let segment = Segment::create(3, 1).unwrap();
         let state = |rank: usize| &segment.page(rank).unwrap().state;
-        segment.header().awake.store(1, Ordering::Relaxed);
+        segment.count_awake(segment.page(1).unwrap());
         segment.page(1).unwrap().set_phase(Phase::Initialized);
         segment.page(2).unwrap().set_phase(Phase::Initialized);
         segment.page(0).unwrap().set_phase(Phase::Finalized);
@@ -58,5 +72,23 @@ mod tests {
         segment.wake_all();
         assert_eq!(state(1).load(Ordering::Relaxed), STATE_AWAKE);
         assert_eq!(segment.header().events.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn sleeper__that_is_woken_and_dies__is_not_subtracted_twice() {
+        let segment = Segment::create(2, 1).unwrap();
+        let page = segment.page(1).unwrap();
+        (0..2).for_each(|rank| segment.count_awake(segment.page(rank).unwrap()));
+        page.set_phase(Phase::Initialized);
+        // It sleeps, and is killed after its state word says that it is awake.
+        segment.uncount_awake(page);
+        page.state.store(STATE_SLEEPING, Ordering::Relaxed);
+        segment.wake_all();
+        segment.mark_dead(1);
+        assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
+        segment.count_awake(page);
+        segment.uncount_awake(page);
+        segment.uncount_awake(page);
+        assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
     }
 }

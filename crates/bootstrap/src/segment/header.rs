@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 19;
+pub const VERSION: u32 = 20;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]

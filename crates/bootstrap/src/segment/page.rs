@@ -206,7 +206,9 @@ pub struct RankPage {
     pub links: AtomicU32,
     /// 1 where the launcher ends the rank, though not the whole job, since another one has failed.
     pub is_ended: AtomicU32,
-    /// Messages of the first worker that nobody has asked for.
+    /// 1 while the rank is counted in [`super::JobHeader::awake`]. See [`super::Segment::count_awake`].
+    pub(super) is_counted: AtomicU32,
+    /// Unexpected messages of the first worker.
     pub(super) unexpected: Shown,
 }
 
@@ -360,6 +362,7 @@ impl RankPage {
             snapshots: std::array::from_fn(|_| long()),
             links: word(),
             is_ended: word(),
+            is_counted: word(),
             unexpected: Shown::default(),
         }
     }

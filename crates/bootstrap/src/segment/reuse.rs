@@ -40,6 +40,19 @@ impl PlaceCounts {
     }
 }
 
+/// A set of places, as bits.
+struct PlaceSet(Vec<u64>);
+
+impl PlaceSet {
+    fn has(&self, place: usize) -> bool {
+        self.0[place / 64] & 1 << (place % 64) != 0
+    }
+
+    fn add(&mut self, place: usize) {
+        self.0[place / 64] |= 1 << (place % 64);
+    }
+}
+
 impl Segment {
     /// Whether the place of a rank may be another rank's once it has ended: it was spawned.
     pub fn has_reusable_place(&self, rank: usize) -> bool {
@@ -59,37 +72,45 @@ impl Segment {
 
     /// Whether places are reused in this job: numbers and places are counted apart, and no connection refers to a page.
     fn reuses_places(&self) -> bool {
-        self.layout.has_others() && self.header().is_pinned.load(Ordering::Relaxed) == 0
+        self.layout.has_others() && !self.is_pinned()
+    }
+
+    /// Returns whether ranks of this host use an adapter: its connections refer to pages for the life of a process.
+    pub fn is_pinned(&self) -> bool {
+        self.header().is_pinned.load(Ordering::Relaxed) != 0
     }
 
     /// Counts the places for spawned ranks. `has_ended` returns whether no process of a rank is left.
     pub fn count_places(&self, has_ended: impl Fn(usize) -> bool) -> PlaceCounts {
-        let (ended, here) = (self.list_ended(has_ended), self.here());
-        let fresh = self.layout.ranks() - here;
+        let ended = self.list_ended(has_ended);
+        let held = self.list_held(&ended);
+        let fresh = self.layout.ranks() - ended.len();
         let mut counts = PlaceCounts { free: fresh, ..PlaceCounts::default() };
-        for place in self.kept_places()..here {
+        for place in self.kept_places()..ended.len() {
             match ended[place] {
                 false => counts.running += 1,
-                true if !self.reuses_places() || self.is_held(place, &ended) => counts.held += 1,
+                true if !self.reuses_places() || held.has(place) => counts.held += 1,
                 true => counts.free += 1,
             }
         }
         counts
     }
 
-    /// Takes `count` places from ranks that have ended. Returns fewer where there are not so many. Only the launcher
-    /// calls it. See [`Segment::count_places`].
+    /// Takes `count` places from ranks that have ended. Returns fewer if fewer can be reused. Only the launcher calls
+    /// it. See [`Segment::count_places`].
     pub fn reuse_places(&self, count: usize, has_ended: impl Fn(usize) -> bool) -> Vec<usize> {
         if count == 0 || !self.reuses_places() {
             return Vec::new();
         }
         let ended = self.list_ended(has_ended);
-        let places = self.kept_places()..self.here();
-        let taken = places.filter(|&place| ended[place] && self.retire(place, &ended));
-        taken.take(count).collect()
+        let held = self.list_held(&ended);
+        let places = self.kept_places()..ended.len();
+        let free = places.filter(|&place| ended[place] && !held.has(place));
+        free.filter(|&place| self.retire(place, &ended)).take(count).collect()
     }
 
-    /// By place: whether no process of its rank is left, or no rank has the place.
+    /// By place: whether no process of its rank is left, or no rank has the place. Its length is the number of places
+    /// in use: a rank may change [`Segment::here`] at any time.
     fn list_ended(&self, has_ended: impl Fn(usize) -> bool) -> Vec<bool> {
         let is_ended = |place: usize| self.rank_at(place).is_none_or(&has_ended);
         (0..self.here()).map(is_ended).collect()
@@ -112,6 +133,27 @@ impl Segment {
             self.row(which, of)[bit / 64].load(Ordering::Acquire) & 1 << (bit % 64) != 0
         };
         has(one, two) || has(two, one)
+    }
+
+    /// Places of ended ranks that a living rank may refer to. Compares whole words: a rank that waits for a place has
+    /// this done every few milliseconds.
+    fn list_held(&self, ended: &[bool]) -> PlaceSet {
+        let words = self.layout.bitmap_words();
+        let (mut living, mut held) = (PlaceSet(vec![0; words]), PlaceSet(vec![0; words]));
+        (0..ended.len()).filter(|&place| !ended[place]).for_each(|place| living.add(place));
+        for which in 0..=self.layout.further() {
+            for (place, &has_ended) in ended.iter().enumerate() {
+                // ORDERING: see `is_pair_used`.
+                let mut row =
+                    self.row(which, place).iter().map(|word| word.load(Ordering::Acquire));
+                if !has_ended {
+                    held.0.iter_mut().zip(row).for_each(|(held, word)| *held |= word);
+                } else if living.0.iter().any(|living| row.next().unwrap_or(0) & living != 0) {
+                    held.add(place);
+                }
+            }
+        }
+        held
     }
 
     /// Whether a living rank may refer to the place of one that has ended.
@@ -147,11 +189,8 @@ impl Segment {
     }
 
     /// Takes a place from a rank that has ended, and makes its memory as it was before any rank had it. Returns false
-    /// where a living rank refers to it, or the memory cannot be given back.
+    /// if a living rank refers to it by now, or the memory cannot be given back.
     fn retire(&self, place: usize, ended: &[bool]) -> bool {
-        if self.is_held(place, ended) {
-            return false;
-        }
         let Some(rank) = self.rank_at(place) else {
             return self.clear_place(place).is_ok();
         };
@@ -221,19 +260,21 @@ impl Segment {
         false
     }
 
-    /// This process, rank `me`, uses nothing of the pair with a rank that has left any more: gives its memory back.
-    pub fn release_pair(&self, which: usize, me: usize, left: usize) {
+    /// Gives back the memory of the pair with a rank that has left, of which this process, rank `me`, uses nothing any
+    /// more. Returns false if the rank has no place any more, or the kernel keeps the memory: the place stays held
+    /// then, as the pair is not empty.
+    pub fn release_pair(&self, which: usize, me: usize, left: usize) -> bool {
         let (Some(own), Some(place)) = (self.place(me), self.place(left)) else {
-            return;
+            return false;
         };
-        // Memory that stays costs nothing but itself: it is given back again with the place.
-        let is_back = self.give_back_pair(which, own, place).is_ok();
-        for (of, bit) in [(own, place), (place, own)] {
-            if is_back {
-                // ORDERING: release pairs with the acquire in `is_pair_used`.
-                self.row(which, of)[bit / 64].fetch_and(!(1 << (bit % 64)), Ordering::Release);
-            }
+        if self.give_back_pair(which, own, place).is_err() {
+            return false;
         }
+        for (of, bit) in [(own, place), (place, own)] {
+            // ORDERING: release pairs with the acquires in `is_pair_used` and `list_held`.
+            self.row(which, of)[bit / 64].fetch_and(!(1 << (bit % 64)), Ordering::Release);
+        }
+        true
     }
 }
 
@@ -289,6 +330,7 @@ mod tests {
             assert!(b.pair_region(rank, 0).is_none() && b.back_pair(0, rank).is_err());
             assert!(!b.announce_ring(0, 0, rank) && !b.has_reusable_place(rank));
             assert!(b.has_lost_place(rank) && !b.has_lost_place(rank + 2));
+            assert!(!b.release_pair(0, 0, rank));
         }
     }
 
@@ -303,7 +345,7 @@ mod tests {
             assert_eq!(a.holders(2).collect::<Vec<_>>(), [living]);
             assert_eq!(a.count_places(has_ended).held, 1);
             assert!(a.reuse_places(1, has_ended).is_empty());
-            b.release_pair(which, living, 2);
+            assert!(b.release_pair(which, living, 2));
             assert_eq!(a.count_places(has_ended).free, 1);
         }
         // One that has ended too holds nothing.
@@ -312,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn place__is_as_new_when_it_is_reused() {
+    fn place__when_reused__is_zeroed() {
         let (a, b) = job();
         let before = a.used_bytes().unwrap();
         add(&a, 2, &[]).unwrap();
@@ -322,7 +364,7 @@ mod tests {
         b.back_pair(2, 0).unwrap();
         let arena = b.arena(2).unwrap().start;
         b.ensure_backed(arena, 1 << 20).unwrap();
-        b.release_pair(0, 0, 2);
+        assert!(b.release_pair(0, 0, 2));
         let free = a.reuse_places(2, |rank| rank >= 2);
         add(&a, 2, &free).unwrap();
         assert!(new > before);
@@ -332,6 +374,39 @@ mod tests {
             let row = a.incoming_bitmap(rank).unwrap();
             assert_eq!(row[0].load(Ordering::Relaxed), 0);
         }
+    }
+
+    #[test]
+    fn here__raised_meanwhile__is_not_read_twice() {
+        let (a, _) = job();
+        add(&a, 1, &[]).unwrap();
+        let has_ended = |_: usize| {
+            a.header().here.store(4, Ordering::Relaxed);
+            true
+        };
+        let lower = || a.header().here.store(3, Ordering::Relaxed);
+        assert_eq!(a.count_places(has_ended), PlaceCounts { free: 2, running: 0, held: 0 });
+        lower();
+        assert_eq!(a.reuse_places(9, has_ended), [2]);
+        lower();
+    }
+
+    #[test]
+    fn held_places__by_words__are_those_by_pairs() {
+        let spare = Spare { ranks: 198, foreign: 0 };
+        let a = Segment::create_for_node(&[0, 1], 2, spare, 7).unwrap();
+        add(&a, 198, &[]).unwrap();
+        let has_ended = |rank: usize| rank % 3 == 2;
+        // One that has ended, and a living one of another word, in either direction; two of a kind.
+        for (from, to) in [(2, 64), (130, 5), (65, 197), (66, 128), (12, 13)] {
+            assert!(a.announce_ring(0, from, to));
+        }
+        let ended: Vec<bool> = (0..200).map(has_ended).collect();
+        let held = a.list_held(&ended);
+        for place in (0..200).filter(|&place| ended[place]) {
+            assert_eq!(held.has(place), a.is_held(place, &ended), "place {place}");
+        }
+        assert_eq!(a.count_places(has_ended).held, 3);
     }
 
     #[test]

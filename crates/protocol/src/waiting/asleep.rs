@@ -43,7 +43,7 @@ impl Census {
     fn begin_sleep(&mut self, job: &Job, leads: Option<u32>) {
         self.sleepers += 1;
         if self.sleepers == 1 {
-            job.header().awake.fetch_sub(1, Ordering::Relaxed);
+            job.segment().uncount_awake(job.own_page());
         }
         self.lead(job, leads, true);
     }
@@ -55,7 +55,7 @@ impl Census {
         job.own_page().set_asleep(self.asleep());
         self.lead(job, leads, false);
         if self.sleepers == 0 {
-            job.header().awake.fetch_add(1, Ordering::Relaxed);
+            job.segment().count_awake(job.own_page());
         }
     }
 

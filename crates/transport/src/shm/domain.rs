@@ -133,10 +133,10 @@ impl Domain {
         self.job.segment().announce_ring(which, me, rank as usize)
     }
 
-    /// Gives up the pair regions with a rank that has left, which nothing of this process uses any more.
-    pub fn release_pair(&self, left: u32) {
+    /// See [`Segment::release_pair`](fastpath_bootstrap::segment::Segment::release_pair).
+    pub fn release_pair(&self, left: u32) -> bool {
         let (which, me) = (self.place as usize, self.me as usize);
-        self.job.segment().release_pair(which, me, left as usize);
+        self.job.segment().release_pair(which, me, left as usize)
     }
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`, each at its place.

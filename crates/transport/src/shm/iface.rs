@@ -29,14 +29,15 @@ impl Iface {
         generation.load(Ordering::Relaxed) != self.seen_generation
     }
 
-    /// Forgets a rank that has left: its place may be another one's, which opens a ring of its own.
+    /// Forgets a rank that has left: its place may be another one's, which opens a ring of its own. If the pair cannot
+    /// be released, the bit of the rank stays, and is not taken for a new ring.
     pub fn release(&mut self, left: u32) {
         let place = self.domain.job.segment().place(left as usize);
         if let Some(place) = place
             && let Some(seen) = self.seen.get_mut(place / 64)
+            && self.domain.release_pair(left)
         {
             *seen &= !(1 << (place % 64));
-            self.domain.release_pair(left);
         }
     }
 
@@ -50,7 +51,9 @@ impl Iface {
             // ORDERING: acquire pairs with the release in `ShmEndpoint::connect`.
             let now = self.domain.incoming_word(me, index).load(Ordering::Acquire);
             let mut fresh = now & !*seen;
-            *seen |= fresh;
+            // A bit that has gone was of a rank that found this one's place taken (`Segment::announce_ring`). The rank
+            // that has its place later may open a ring.
+            *seen = now;
             while fresh != 0 {
                 let place = index * 64 + fresh.trailing_zeros() as usize;
                 fresh &= fresh - 1;
@@ -97,5 +100,31 @@ pub(super) fn wake_producer(control: &Control, producer: &Wakes, place: usize) {
     if control.producer_waits.swap(0, Ordering::Relaxed) != 0 {
         producer.wake(place);
         producer.call.ring();
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use fastpath_bootstrap::job::Job;
+
+    #[test]
+    fn ring__of_a_bit_that_went_and_came_again__is_found_again() {
+        let jobs: &'static [Job] = Job::in_process(2).unwrap().leak();
+        let domain: &'static Domain = Box::leak(Box::new(Domain::new(&jobs[1])));
+        let mut iface = Iface::new(domain);
+        let mut accept = || {
+            let mut found = Vec::new();
+            iface.accept(|peer| found.push(peer));
+            found
+        };
+        let word = domain.incoming_word(1, 0);
+        for _ in 0..2 {
+            word.fetch_or(1, Ordering::Relaxed);
+            assert_eq!((accept(), accept()), (vec![0], vec![]));
+            word.fetch_and(!1, Ordering::Relaxed);
+            assert_eq!(accept(), []);
+        }
     }
 }
