@@ -182,6 +182,9 @@ def _dynamic(session, engine):
     outcome = run(session, engine, 1, [session.binary("spawn_bound"), "12", "well"], env={"FASTPATH_SPAWN_MAX": "3"})
     if problem := outcome.problem():
         return f"again: {problem}", outcome.text()
+    outcome = run(session, engine, 1, [session.binary("spawn_bound"), "0", "each"], env={"FASTPATH_SPAWN_MAX": "1"})
+    if problem := outcome.problem():
+        return f"each: {problem}", outcome.text()
     return _programs(session, engine, DYNAMIC)
 
 

@@ -1,7 +1,6 @@
 //! Ranks that a rank asks for (`MPI_Comm_spawn`): started as those of the command line are, and watched like them.
 
 use crate::agent::Agent;
-use crate::agent::peers::Peers;
 use crate::args::App;
 use crate::start::{NewRank, Prepared, StartContext, prepare_app};
 use crate::watch::Watch;
@@ -23,36 +22,36 @@ pub fn name_program(program: &Program) -> String {
 
 /// Why processes cannot be started.
 #[derive(Debug)]
-pub struct Refused {
+pub struct SpawnRefusal {
     /// The number of the program that cannot be started; `usize::MAX`: none of them can.
     program: usize,
     cause: Cause,
     text: String,
 }
 
-impl Refused {
+impl SpawnRefusal {
     /// None of the programs can be started.
-    pub fn all(text: impl Into<String>) -> Refused {
-        Refused::one(usize::MAX, text)
+    pub fn all(text: impl Into<String>) -> SpawnRefusal {
+        SpawnRefusal::one(usize::MAX, text)
     }
 
     /// A program cannot be started.
-    pub fn one(program: usize, text: impl Into<String>) -> Refused {
-        Refused { program, cause: Cause::Spawn, text: text.into() }
+    pub fn one(program: usize, text: impl Into<String>) -> SpawnRefusal {
+        SpawnRefusal { program, cause: Cause::Spawn, text: text.into() }
     }
 
     /// A refusal of another agent; none for another answer.
-    pub fn of_answer(answer: Answer) -> Option<Refused> {
+    pub fn of_answer(answer: Answer) -> Option<SpawnRefusal> {
         let Answer::Refused { cause, program, text } = answer else {
             return None;
         };
         let program = usize::try_from(program).unwrap_or(usize::MAX);
-        Some(Refused { program, cause, text })
+        Some(SpawnRefusal { program, cause, text })
     }
 
     /// With the name of the host where it happened.
-    pub fn on_host(self, host: &str) -> Refused {
-        Refused { text: format!("on host {host}: {}", self.text), ..self }
+    pub fn on_host(self, host: &str) -> SpawnRefusal {
+        SpawnRefusal { text: format!("on host {host}: {}", self.text), ..self }
     }
 }
 
@@ -106,20 +105,21 @@ impl Watch<'_> {
         }
     }
 
-    fn spawn(&mut self, root: usize, programs: &[Program]) -> Result<Answer, Refused> {
+    fn spawn(&mut self, root: usize, programs: &[Program]) -> Result<Answer, SpawnRefusal> {
         if root >= self.segment.present() {
-            return Err(Refused::all(format!("there is no rank {root}")));
+            return Err(SpawnRefusal::all(format!("there is no rank {root}")));
         }
         let prepared = programs.iter().enumerate();
         let prepared = prepared.map(|(number, program)| {
-            self.check_host(program).map_err(|text| Refused::one(number, text))?;
+            self.check_host(program).map_err(|text| SpawnRefusal::one(number, text))?;
             self.prepare(program, number)
         });
         let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
         let counts = self.choose_counts(programs)?;
         let new = NewRanks { root, counts: &counts, places: Vec::new() };
         let names = programs.iter().map(name_program).collect::<Vec<_>>();
-        let first = self.add_ranks(&new, &names)?;
+        let taken = self.take_places(list_programs(&counts).len())?;
+        let first = self.add_ranks(&new, &names, &taken)?;
         let starting = (0..list_programs(&counts).len()).map(|own| (own, None));
         self.start_added(first, &new, &prepared, starting.collect())?;
         let first = first as u32;
@@ -130,7 +130,7 @@ impl Watch<'_> {
     pub fn start_added(
         &mut self, first: usize, new: &NewRanks<'_>, prepared: &[Prepared],
         starting: Vec<(usize, Option<Listener>)>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SpawnRefusal> {
         let app_of = list_programs(new.counts);
         for (own, listener) in starting {
             let number = app_of[own];
@@ -150,7 +150,7 @@ impl Watch<'_> {
             };
             if let Err((_, text)) = self.starter.start(&new, &mut at) {
                 self.ranks.give_up(first, self.segment);
-                return Err(Refused::one(number, text));
+                return Err(SpawnRefusal::one(number, text));
             }
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Watch<'_> {
     }
 
     /// Looks everything up that a program is started with.
-    pub fn prepare(&self, program: &Program, number: usize) -> Result<Prepared, Refused> {
+    pub fn prepare(&self, program: &Program, number: usize) -> Result<Prepared, SpawnRefusal> {
         let own = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let app = App {
             argv: program.argv.iter().map(own).collect(),
@@ -176,17 +176,16 @@ impl Watch<'_> {
             path: program.path.as_ref().map(own),
             ..App::default()
         };
-        prepare_app(&app, self.spec).map_err(|e| Refused::one(number, e.text))
+        prepare_app(&app, self.spec).map_err(|e| SpawnRefusal::one(number, e.text))
     }
 
     /// How many processes run each program: the best number that there is room for.
-    pub fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, Refused> {
+    pub fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, SpawnRefusal> {
         let places = self.count_places();
         let numbers = self.segment.capacity() - self.segment.present();
-        // On several hosts they are spread, and each host has the last word.
-        let peers = self.agent.as_ref().and_then(Agent::peers);
-        let hosts = peers.map_or(1, Peers::nodes);
-        let mut left = numbers.min(places.free.saturating_mul(hosts));
+        // Of several hosts each counts its own places (`Request::Prepare`).
+        let has_peers = self.agent.as_ref().and_then(Agent::peers).is_some();
+        let mut left = if has_peers { numbers } else { numbers.min(places.free) };
         let mut counts = Vec::new();
         for (number, program) in programs.iter().enumerate() {
             let fits = |count: &&u32| **count as usize <= left;
@@ -200,9 +199,19 @@ impl Watch<'_> {
         Ok(counts)
     }
 
-    /// Whether the place of a rank can be another one's. A trace has the events of all ranks, in their places.
+    /// Why places of ended ranks are not reused, if they are not.
+    fn find_keeper(&self) -> Option<&'static str> {
+        match (&self.trace, self.segment.is_pinned()) {
+            // A trace has the events of all ranks, in their places.
+            (Some(_), _) => Some("a trace is recorded (FASTPATH_TRACE)"),
+            (None, true) => Some("ranks of this host reach each other by an adapter"),
+            (None, false) => None,
+        }
+    }
+
+    /// Whether the place of a rank can be another one's.
     fn has_ended(&self, rank: usize) -> bool {
-        self.trace.is_none() && self.ranks.has_ended(rank, self.segment)
+        self.find_keeper().is_none() && self.ranks.has_ended(rank, self.segment)
     }
 
     /// Places of this host for spawned ranks.
@@ -213,32 +222,22 @@ impl Watch<'_> {
     /// Why there is no room for `asked` spawned ranks, with the remedy.
     pub fn refuse_room(
         &self, program: usize, asked: usize, left: usize, places: PlaceCounts,
-    ) -> Refused {
+    ) -> SpawnRefusal {
         let numbers = self.segment.capacity() - self.segment.present();
-        let PlaceCounts { running, held, .. } = places;
-        let why = match (asked > numbers, &self.trace) {
-            (true, _) => {
+        let why = match asked > numbers {
+            true => {
                 let most = self.segment.capacity() - self.began_with;
                 format!("this job can spawn {most} in all, those that have ended included")
             }
-            (false, None) => format!(
-                "this host can have {} spawned ranks at a time, of which {running} run, and {held} \
-                 have ended that a running rank still has a communicator with",
-                places.all()
-            ),
-            (false, Some(_)) => format!(
-                "this host can have {} spawned ranks, those that have ended included, since a \
-                 trace is recorded (FASTPATH_TRACE)",
-                places.all()
-            ),
+            false => describe_places(places, self.find_keeper()),
         };
         let text = format!(
             "{asked} more ranks are asked for, and there is room for {left}: {why}; \
              FASTPATH_SPAWN_MAX changes that, before mpiexec"
         );
         let is_leaving = asked <= numbers && self.is_any_leaving();
-        let cause = if is_leaving { Cause::Leaving } else { Cause::Spawn };
-        Refused { program, cause, text }
+        let cause = if is_leaving { Cause::PlacesBusy } else { Cause::Spawn };
+        SpawnRefusal { program, cause, text }
     }
 
     /// Whether a place may be free in a moment: a spawned rank of this host has ended, or has no communicator with
@@ -246,16 +245,32 @@ impl Watch<'_> {
     fn is_any_leaving(&self) -> bool {
         let segment = self.segment;
         let mut spawned = segment.node_ranks().filter(|&rank| segment.has_reusable_place(rank));
-        self.trace.is_none()
+        self.find_keeper().is_none()
             && spawned.any(|rank| {
                 let links = segment.page(rank).map_or(0, |page| page.links.load(Ordering::Relaxed));
                 links == 0 || !self.ranks.goes_on(rank)
             })
     }
 
-    /// Makes room for new ranks, whose programs are called so; returns the first.
-    pub fn add_ranks(&mut self, new: &NewRanks<'_>, names: &[String]) -> Result<usize, Refused> {
-        let refuse = Refused::all;
+    /// Takes the places of ended ranks that `count` new ranks of this host need besides the unused ones. Other ranks
+    /// cannot come to refer to them any more. Places that get no rank after all can be taken again.
+    pub fn take_places(&self, count: usize) -> Result<Vec<usize>, SpawnRefusal> {
+        let unused = self.segment.layout().ranks() - self.segment.here();
+        let missing = count.saturating_sub(unused);
+        let taken = self.segment.reuse_places(missing, |rank| self.has_ended(rank));
+        if taken.len() == missing {
+            return Ok(taken);
+        }
+        let places = self.count_places();
+        Err(self.refuse_room(usize::MAX, count, places.free.min(count - 1), places))
+    }
+
+    /// Adds new ranks, whose programs have these names. Those of this host get the places `taken`
+    /// ([`Watch::take_places`]), then unused ones. Returns the first rank.
+    pub fn add_ranks(
+        &mut self, new: &NewRanks<'_>, names: &[String], taken: &[usize],
+    ) -> Result<usize, SpawnRefusal> {
+        let refuse = SpawnRefusal::all;
         let app_of = list_programs(new.counts);
         let first = self.segment.present();
         let here = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
@@ -267,11 +282,7 @@ impl Watch<'_> {
             let &(host, card) = place_of(rank).filter(|_| !is_local(rank))?;
             Some(Elsewhere { host, card })
         };
-        let local = (first..first + app_of.len()).filter(|&rank| is_local(rank)).count();
-        let fresh = self.segment.layout().ranks() - self.segment.here();
-        let missing = local.saturating_sub(fresh);
-        let free = self.segment.reuse_places(missing, |rank| self.has_ended(rank));
-        let added = self.segment.add_ranks_at(app_of.len(), &free, elsewhere, |rank, page| {
+        let added = self.segment.add_ranks_at(app_of.len(), taken, elsewhere, |rank, page| {
             let app = app_of[rank - first];
             page.app.store(app as u32, Ordering::Relaxed);
             page.app_ranks.store(new.counts[app], Ordering::Relaxed);
@@ -292,9 +303,24 @@ impl Watch<'_> {
     }
 }
 
+/// How many spawned ranks this host can have, and how many it has. `keeper`: why places of ended ranks are not reused.
+fn describe_places(places: PlaceCounts, keeper: Option<&str>) -> String {
+    let PlaceCounts { running, held, .. } = places;
+    let all = places.all();
+    match keeper {
+        None => format!(
+            "this host can have {all} spawned ranks at a time, of which {running} run, and {held} \
+             ended but still in a communicator of a running rank"
+        ),
+        Some(keeper) => format!(
+            "this host can have {all} spawned ranks, those that have ended included, since {keeper}"
+        ),
+    }
+}
+
 /// The answer to the rank that has asked for processes.
-pub fn answer_for(done: Result<Answer, Refused>) -> Answer {
-    done.unwrap_or_else(|Refused { program, cause, text }| Answer::Refused {
+pub fn answer_for(done: Result<Answer, SpawnRefusal>) -> Answer {
+    done.unwrap_or_else(|SpawnRefusal { program, cause, text }| Answer::Refused {
         cause,
         program: program as u32,
         text,
@@ -304,4 +330,22 @@ pub fn answer_for(done: Result<Answer, Refused>) -> Answer {
 /// Whether a name means the host that is called `own`.
 pub fn is_this_host(name: &str, own: &str) -> bool {
     [own, "localhost", "127.0.0.1", "::1"].contains(&name)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places__that_are_kept__are_not_explained_by_communicators() {
+        let places = PlaceCounts { free: 0, running: 3, held: 1 };
+        let text = describe_places(places, None);
+        assert!(
+            text.contains("4 spawned ranks at a time, of which 3 run, and 1 ended but"),
+            "{text}"
+        );
+        let text = describe_places(places, Some("ranks use an adapter"));
+        assert!(text.ends_with("ended included, since ranks use an adapter"), "{text}");
+    }
 }

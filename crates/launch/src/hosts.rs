@@ -12,7 +12,9 @@ pub mod rounds;
 use crate::agent::Agent;
 use crate::agent::peers::Peers;
 use crate::control::Client;
-use crate::dynamic::{NewRanks, Refused, answer_for, is_this_host, list_programs, name_program};
+use crate::dynamic::{
+    NewRanks, SpawnRefusal, answer_for, is_this_host, list_programs, name_program,
+};
 use crate::start::Prepared;
 use crate::watch::Watch;
 use crate::worlds::NodeWorlds;
@@ -31,6 +33,8 @@ pub struct Pending {
     names: Vec<String>,
     /// For each its number among all that are new.
     listeners: Vec<(usize, Listener)>,
+    /// Places of ended ranks for those of this node.
+    places: Vec<usize>,
 }
 
 /// Processes that are to be spawned.
@@ -53,14 +57,16 @@ impl Plan {
     }
 
     /// Notes how those of a node are reached.
-    fn take_cards(&mut self, peers: &Peers, node: usize, answer: Answer) -> Result<(), Refused> {
+    fn take_cards(
+        &mut self, peers: &Peers, node: usize, answer: Answer,
+    ) -> Result<(), SpawnRefusal> {
         let count = self.counts_on(node);
         let Answer::Ready { cards } = answer else {
             return Err(unexpected());
         };
         if cards.len() != count {
             let host = peers.host(node);
-            return Err(Refused::all(format!("host {host} has prepared something else")));
+            return Err(SpawnRefusal::all(format!("host {host} has prepared something else")));
         }
         let here = self.nodes.iter().map(|&of| of as usize == node);
         let places = self.cards.iter_mut().zip(here).filter(|(_, is_here)| *is_here);
@@ -250,19 +256,19 @@ impl Watch<'_> {
     /// Where the new ranks run. Those of this node are prepared.
     fn plan_spawn(
         &mut self, root: usize, mut programs: Vec<Program>,
-    ) -> Result<(Peers, Plan), Refused> {
+    ) -> Result<(Peers, Plan), SpawnRefusal> {
         if root >= self.segment.present() {
-            return Err(Refused::all(format!("there is no rank {root}")));
+            return Err(SpawnRefusal::all(format!("there is no rank {root}")));
         }
         let agent = self.agent.as_ref();
         let root_node = agent.map_or(0, |agent| agent.node_of(root));
         let Some(peers) = agent.and_then(Agent::peers).cloned() else {
-            return Err(Refused::all("the other agents cannot be called"));
+            return Err(SpawnRefusal::all("the other agents cannot be called"));
         };
         let mut wanted = Vec::new();
         for (number, program) in programs.iter().enumerate() {
             let node = find_host(&peers, program, root_node);
-            wanted.push(node.map_err(|text| Refused::one(number, text))?);
+            wanted.push(node.map_err(|text| SpawnRefusal::one(number, text))?);
         }
         let counts = self.choose_counts(&programs)?;
         for (program, &count) in programs.iter_mut().zip(&counts) {
@@ -279,7 +285,7 @@ impl Watch<'_> {
 
     /// All hosts have looked the programs up: gives room to the new ranks on each, and has them started.
     fn add_everywhere(&mut self, client: Client, peers: Peers, mut plan: Plan, prepared: Answers) {
-        let on_host = |node, refused: Refused| refused.on_host(peers.host(node));
+        let on_host = |node, refused: SpawnRefusal| refused.on_host(peers.host(node));
         let first = self.segment.present();
         let taken = prepared.into_iter().try_for_each(|(node, answer)| {
             let is_ready = |answer: &Answer| matches!(answer, Answer::Ready { .. });
@@ -288,7 +294,7 @@ impl Watch<'_> {
         });
         let unheard = client.has_left().then_some(UNHEARD);
         let taken = taken.and_then(|()| match unheard.or_else(|| self.refuse_start(plan.root)) {
-            Some(text) => Err(Refused::all(text)),
+            Some(text) => Err(SpawnRefusal::all(text)),
             None => {
                 let done = self.add_here(plan.root, first, &plan.counts, &plan.nodes, &plan.cards);
                 done.map(|_| ())
@@ -323,14 +329,14 @@ impl Watch<'_> {
         self.ask_beside(ask, move |watch, (counts, fault)| match fault {
             Some(refused) => watch.take_back(client, peers, first, refused),
             None if client.has_left() => {
-                watch.take_back(client, peers, first, Refused::all(UNHEARD));
+                watch.take_back(client, peers, first, SpawnRefusal::all(UNHEARD));
             }
             None => client.reply(&Answer::Spawned { first: first as u32, counts }),
         });
     }
 
     /// New ranks from this one on cannot be started everywhere, or nobody waits for them: ends those that were.
-    fn take_back(&mut self, client: Client, peers: Peers, first: usize, refused: Refused) {
+    fn take_back(&mut self, client: Client, peers: Peers, first: usize, refused: SpawnRefusal) {
         self.pending = None;
         if self.segment.present() == first {
             return client.reply(&answer_for(Err(refused)));
@@ -345,7 +351,9 @@ impl Watch<'_> {
         self.ask_beside(tell, move |_, ()| client.reply(&answer_for(Err(refused))));
     }
 
-    fn prepare_here(&mut self, nodes: &[u32], programs: &[Program]) -> Result<Answer, Refused> {
+    fn prepare_here(
+        &mut self, nodes: &[u32], programs: &[Program],
+    ) -> Result<Answer, SpawnRefusal> {
         // One that is refused leaves nothing of an earlier one.
         self.pending = None;
         let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
@@ -353,15 +361,12 @@ impl Watch<'_> {
         let prepared = prepared.map(|(number, program)| self.prepare(program, number));
         let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
         let here: Vec<usize> = (0..nodes.len()).filter(|&new| nodes[new] == own).collect();
-        let places = self.count_places();
-        if here.len() > places.free {
-            return Err(self.refuse_room(usize::MAX, here.len(), places.free, places));
-        }
+        let taken = self.take_places(here.len())?;
         let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
         let (mut listeners, mut cards) = (Vec::new(), Vec::new());
         for new in here {
             let opened = network::open(&config, Reach::Network, nodes.len());
-            let (listener, card) = opened.map_err(Refused::all)?;
+            let (listener, card) = opened.map_err(SpawnRefusal::all)?;
             listeners.push((new, listener));
             cards.push(card.encode());
         }
@@ -369,17 +374,18 @@ impl Watch<'_> {
             prepared,
             names: programs.iter().map(name_program).collect(),
             listeners,
+            places: taken,
         });
         Ok(Answer::Ready { cards })
     }
 
     fn add_here(
         &mut self, root: usize, first: usize, counts: &[u32], nodes: &[u32], cards: &[Vec<u8>],
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, SpawnRefusal> {
         let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
         // What was prepared is of an earlier spawn, given up since, where this one has no ranks here.
         let pending = self.pending.take().filter(|_| nodes.contains(&own));
-        let refuse = |text: &str| Err(Refused::all(text));
+        let refuse = |text: &str| Err(SpawnRefusal::all(text));
         let ranks = counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
         let room = self.segment.capacity() - self.segment.present();
         if first != self.segment.present() || nodes.len() != ranks || cards.len() != ranks {
@@ -394,7 +400,8 @@ impl Watch<'_> {
         let cards = cards.iter().map(Vec::as_slice);
         let new = NewRanks { root, counts, places: nodes.iter().copied().zip(cards).collect() };
         let names = pending.as_ref().map_or(&[][..], |pending| &pending.names);
-        let first = self.add_ranks(&new, names)?;
+        let taken = pending.as_ref().map_or(&[][..], |pending| &pending.places);
+        let first = self.add_ranks(&new, names, taken)?;
         if let Some(agent) = &mut self.agent {
             agent.add(nodes);
         }
@@ -426,18 +433,18 @@ fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usi
     })
 }
 
-fn unexpected() -> Refused {
-    Refused::all("unexpected answer of an agent")
+fn unexpected() -> SpawnRefusal {
+    SpawnRefusal::all("unexpected answer of an agent")
 }
 
 /// An answer of another agent, if it is of that kind.
 fn expect(
     answer: Result<Answer, String>, is_it: impl FnOnce(&Answer) -> bool,
-) -> Result<Answer, Refused> {
+) -> Result<Answer, SpawnRefusal> {
     match answer {
         Ok(answer) if is_it(&answer) => Ok(answer),
-        Ok(answer) => Err(Refused::of_answer(answer).unwrap_or_else(unexpected)),
-        Err(text) => Err(Refused::all(text)),
+        Ok(answer) => Err(SpawnRefusal::of_answer(answer).unwrap_or_else(unexpected)),
+        Err(text) => Err(SpawnRefusal::all(text)),
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::request::Fault;
 use crate::wireup::{Action, Stage, WireupMessage};
 use crate::worker::Worker;
-use fastpath_transport::{Address, Connection};
+use fastpath_transport::{Address, Connection, Lane};
 
 /// Marks the steps of connections that take the place of datagrams.
 const RISE: u8 = 0x10;
@@ -20,7 +20,11 @@ impl Worker {
             return Err(Fault::PeerGone);
         }
         if let Err(error) = self.interfaces.connect(lane) {
-            // It may have no place any more to which a ring could lead.
+            // A lane to a place that was taken from the peer refers to another rank's words.
+            if self.job.segment().has_lost_place(peer as usize) {
+                self.endpoints[peer].lane = Lane::Unconnected;
+                self.note_lane_change();
+            }
             if self.interfaces.has_left(peer) {
                 return Err(Fault::PeerGone);
             }
@@ -29,6 +33,18 @@ impl Worker {
         }
         match self.endpoints[peer].lane.wants_wireup() {
             true => self.start_wireup(peer),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Worker::prepare_lane`]. A lane in shared memory to a spawned rank is opened, too: it refers to the peer's
+    /// page, and memory of the peer is mapped by it, and only a ring keeps the peer's place from being reused
+    /// (docs/decisions/0087).
+    pub(crate) fn hold_lane(&mut self, peer: u32) -> Result<(), Fault> {
+        self.prepare_lane(peer);
+        let is_spawned = peer as usize >= self.job.began_with();
+        match is_spawned && self.endpoints[peer].lane.is_ring() {
+            true => self.connect(peer),
             false => Ok(()),
         }
     }

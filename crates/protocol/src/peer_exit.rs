@@ -24,9 +24,8 @@ impl Worker {
         }
     }
 
-    /// Has the layer above release what it can, if ranks have ended since the last call ([`Worker::on_ends`]). The
-    /// launcher signals those that have a ring with a rank that has ended. Returns whether messages may have been
-    /// taken.
+    /// Calls `on_ends` if ranks ended since the last call. The launcher signals ranks that have a ring with an ended
+    /// rank. Returns whether messages may have been taken.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_ends(&mut self) -> bool {

@@ -77,10 +77,11 @@ impl Worker {
     #[cold]
     fn flush_waiting(&mut self) -> bool {
         let mut moved = false;
-        for peer in 0..self.present() {
-            if self.endpoints[peer].blocked != 0 {
-                moved |= self.flush_pending(peer);
-            }
+        let mut next = 0;
+        while let Some(&peer) = self.blocked.get(next) {
+            moved |= self.flush_pending(peer);
+            // A peer that is not blocked any more has left the list.
+            next += usize::from(self.blocked.get(next) == Some(&peer));
         }
         if self.rma.queues != 0 {
             moved |= self.progress_remote();

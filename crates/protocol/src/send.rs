@@ -209,8 +209,7 @@ impl Worker {
                 return moved;
             };
             let Some(next) = queue.front() else {
-                endpoint.blocked = 0;
-                self.blocked_peers -= 1;
+                self.unblock(peer);
                 return moved;
             };
             let sent = match next {
@@ -254,8 +253,7 @@ impl Worker {
             return;
         };
         if self.endpoints[peer].blocked != 0 {
-            self.endpoints[peer].blocked = 0;
-            self.blocked_peers -= 1;
+            self.unblock(peer);
         }
         for pending in *queue {
             match pending {

@@ -112,7 +112,9 @@ pub struct Worker {
     pub(crate) probed: u32,
     /// Cancelled sends whose messages their receivers may still have.
     pub(crate) recalled: Vec<Recalled>,
-    /// Number of endpoints that have something pending.
+    /// Peers with pending messages, in the order in which they found no room.
+    pub(crate) blocked: Vec<u32>,
+    /// Number of those peers, and of peers with queued one-sided operations.
     pub(crate) blocked_peers: u32,
     /// Connections that need messages before they carry data.
     pub wireup: Wireup,
@@ -216,6 +218,7 @@ impl Worker {
             pushing: Vec::new(),
             probed: 0,
             recalled: Vec::new(),
+            blocked: Vec::new(),
             blocked_peers: 0,
             wireup: Wireup::default(),
             rma: Rma::default(),
@@ -324,6 +327,7 @@ impl Worker {
     /// Queues something that found no room.
     pub(crate) fn enqueue(&mut self, peer: u32, pending: Pending) {
         if self.endpoints[peer].blocked == 0 {
+            self.blocked.push(peer);
             self.blocked_peers += 1;
         }
         let endpoint = &mut self.endpoints[peer];
@@ -332,6 +336,13 @@ impl Worker {
         // Its progress thread makes room, and ours goes on then.
         self.ring(peer);
         self.ring_own();
+    }
+
+    /// Nothing is pending for a blocked peer any more.
+    pub(crate) fn unblock(&mut self, peer: u32) {
+        self.endpoints[peer].blocked = 0;
+        self.blocked.retain(|&blocked| blocked != peer);
+        self.blocked_peers -= 1;
     }
 
     /// Marks a request complete; a detached one is freed.

@@ -1,13 +1,15 @@
 //! Requests without an owner, and peers that have left the job.
-#![allow(non_snake_case)]
+#![allow(unsafe_code, non_snake_case)]
 
 mod common;
 
 use common::*;
+use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Fault;
-use fastpath_protocol::{Started, State};
+use fastpath_protocol::{Started, State, Worker};
+use fastpath_transport::Interfaces;
 use fastpath_transport::sim::Conditions;
 
 #[test]
@@ -130,4 +132,33 @@ fn detached__end_when_what_could_match_them_has_gone_by() {
     world.rank(1).tell_phase(Phase::Settled);
     assert!(!world.rank(0).end_detached(|_, _| false));
     assert_eq!(world.rank(0).requests.alive(), 0);
+}
+
+#[test]
+fn place__of_a_spawned_rank_with_a_lane__is_held_until_the_lane_is_dropped() {
+    for by_key in [false, true] {
+        let jobs: &'static [Job] = Job::with_spawned(1, 1).unwrap().leak();
+        let make = |job| Worker::with_interfaces(job, policy(), Interfaces::open(job)).unwrap();
+        let [mut worker, mut spawned] = [make(&jobs[0]), make(&jobs[1])];
+        // The kernel's copy is to reach the key's memory: nothing but the lane refers to the place.
+        worker.thresholds.direct = u64::MAX;
+        let mut bytes = [0_u8; 8];
+        // SAFETY: the memory outlives the workers.
+        let exposed = unsafe { spawned.expose_memory(bytes.as_mut_ptr(), bytes.len()) };
+        match by_key {
+            true => assert!(worker.unpack_key(1, &exposed.key).is_ok()),
+            false => assert!(worker.shares_memory(1)),
+        }
+        let segment = jobs[0].segment();
+        let has_ended = |rank: usize| rank == 1;
+        assert_eq!(segment.count_places(has_ended).held, 1);
+        jobs[1].set_phase(Phase::Finalized);
+        assert_eq!(worker.departed(), [1]);
+        worker.release_departed(&[1]);
+        assert_eq!(segment.reuse_places(1, has_ended), [1]);
+        let added = segment.add_ranks_at(1, &[1], |_| None, |_, _| {});
+        assert_eq!(added.unwrap(), 2);
+        assert!(!worker.shares_memory(1) && worker.peer_has_left(1));
+        assert!(worker.unpack_key(1, &exposed.key).is_err());
+    }
 }

@@ -76,7 +76,7 @@ impl Lane {
         matches!(self, Lane::Unconnected)
     }
 
-    /// Whether it leads through rings in the memory of the job.
+    /// Returns whether the lane uses shared memory.
     pub fn is_ring(&self) -> bool {
         matches!(self, Lane::Shm(_))
     }

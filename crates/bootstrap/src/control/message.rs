@@ -153,8 +153,8 @@ pub enum Cause {
     Name = 3,
     /// The request makes no sense.
     Malformed = 4,
-    /// There is no room for further ranks, but some that have no communicator with others are about to end.
-    Leaving = 5,
+    /// No place is free, but ranks that have no communicator with other worlds are about to end.
+    PlacesBusy = 5,
 }
 
 /// What a caller does at a port.
@@ -498,7 +498,7 @@ impl Answer {
                     2 => Cause::Service,
                     3 => Cause::Name,
                     4 => Cause::Malformed,
-                    5 => Cause::Leaving,
+                    5 => Cause::PlacesBusy,
                     _ => return None,
                 },
                 program: from.number()?,

@@ -213,7 +213,7 @@ impl Segment {
         added
     }
 
-    /// As [`Segment::add_ranks_at`], with places that no rank has had before.
+    /// Adds ranks at unused places. See [`Segment::add_ranks_at`].
     ///
     /// # Errors
     /// As there.

@@ -16,7 +16,7 @@ fn refuse(cause: Cause, text: String) -> Error {
     let class = match cause {
         Cause::Name => MPI_ERR_NAME,
         Cause::Service => MPI_ERR_SERVICE,
-        Cause::Spawn | Cause::Malformed | Cause::Leaving => MPI_ERR_OTHER,
+        Cause::Spawn | Cause::Malformed | Cause::PlacesBusy => MPI_ERR_OTHER,
     };
     Error::new(class, text)
 }

@@ -54,9 +54,9 @@ pub struct SpawnResult {
 }
 
 /// Longest wait for processes that have disconnected to end, in nanoseconds.
-const LEAVING_NS: u64 = 2_000_000_000;
+const EXIT_WAIT_NS: u64 = 2_000_000_000;
 /// Time between two requests meanwhile, in nanoseconds.
-const ASK_AGAIN_NS: u64 = 2_000_000;
+const RETRY_PAUSE_NS: u64 = 2_000_000;
 
 /// What the root has found out.
 struct Started {
@@ -190,11 +190,11 @@ fn ask_for_room(p: &Process, comm: &Comm, request: &Request) -> Result<Answer> {
     loop {
         let asked = clock::now_ns();
         let answer = ask(p, MPI_ERR_SPAWN, "start other processes", request)?;
-        let is_full = matches!(answer, Answer::Refused { cause: Cause::Leaving, .. });
-        if !is_full || asked - begun >= LEAVING_NS {
+        let is_full = matches!(answer, Answer::Refused { cause: Cause::PlacesBusy, .. });
+        if !is_full || asked - begun >= EXIT_WAIT_NS {
             return Ok(answer);
         }
-        let until = clock::now_ns() + ASK_AGAIN_NS;
+        let until = clock::now_ns() + RETRY_PAUSE_NS;
         wait(p, comm.handle.get(), |_| clock::now_ns() >= until)?;
         departed::release(p);
     }

@@ -3,6 +3,7 @@
 use super::ask::Asked;
 use super::error::RmaError;
 use super::key::Described;
+use crate::request::Fault;
 use crate::worker::Worker;
 use fastpath_transport::remote::MappedMemory;
 use fastpath_transport::{Lane, Remote};
@@ -179,17 +180,17 @@ impl Worker {
             key.base = self.locate_own(&described)?;
             key.way = AccessPath::LoadStore;
         } else {
-            self.prepare_lane(peer);
+            self.hold_lane(peer).map_err(|fault| match fault {
+                Fault::NoMemory => RmaError::NoMemory,
+                _ => RmaError::PeerGone,
+            })?;
             let direct = self.thresholds.direct != u64::MAX;
             let lane = &self.endpoints[peer].lane;
             key.way = choose_way(lane, &described, direct, key.refused);
             if key.way == AccessPath::LoadStore && !self.map_key(key) {
                 key.way = choose_way(&self.endpoints[peer].lane, &described, false, key.refused);
             }
-            // A mapping counts like a ring: while this process has it, the place of its owner is not reused.
-            let holds = key.way == AccessPath::LoadStore
-                && self.job.segment().has_reusable_place(peer as usize);
-            if holds || matches!(key.way, AccessPath::Adapter | AccessPath::Messages) {
+            if matches!(key.way, AccessPath::Adapter | AccessPath::Messages) {
                 self.connect(peer).map_err(|_| RmaError::NoMemory)?;
             }
         }
@@ -202,8 +203,7 @@ impl Worker {
 
     /// Whether memory of [`Worker::allocate_memory`] is reached by load and store between this rank and `peer`.
     pub fn shares_memory(&mut self, peer: u32) -> bool {
-        self.prepare_lane(peer);
-        self.endpoints[peer].lane.can_load_store()
+        self.hold_lane(peer).is_ok() && self.endpoints[peer].lane.can_load_store()
     }
 
     /// How a put or a get of so many bytes goes: the way, or, where an adapter chooses by size, its method.

@@ -292,12 +292,8 @@ impl Worker {
     /// Peers learn that this rank waits for room; says whether it does. Only when the sleep has been announced: one
     /// that gives room, but not enough, would take the wish back and wake nobody.
     pub(crate) fn await_all_room(&mut self) -> bool {
-        if self.blocked_peers != 0 {
-            for peer in 0..self.present() {
-                if self.endpoints[peer].blocked != 0 {
-                    self.endpoints[peer].lane.await_room();
-                }
-            }
+        for &peer in &self.blocked {
+            self.endpoints[peer].lane.await_room();
         }
         let waiting = self.rma.waiting_peers();
         for &peer in &waiting {

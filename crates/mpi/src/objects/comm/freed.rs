@@ -30,7 +30,7 @@ impl Freed {
         self.0.borrow_mut().retain(keep);
     }
 
-    /// Whether any of them is as asked for.
+    /// Returns whether `is_it` holds for a kept communicator.
     pub(crate) fn any(&self, is_it: impl Fn(&Comm) -> bool) -> bool {
         self.0.borrow().iter().any(|comm| is_it(comm))
     }
