@@ -6,7 +6,7 @@
 use crate::request::Fault;
 use crate::wireup::{Action, Stage, WireupMessage};
 use crate::worker::Worker;
-use fastpath_transport::{Address, Connection, Lane};
+use fastpath_transport::{Address, Connection};
 
 /// Marks the steps of connections that take the place of datagrams.
 const RISE: u8 = 0x10;
@@ -22,7 +22,7 @@ impl Worker {
         if let Err(error) = self.interfaces.connect(lane) {
             // A lane to a place that was taken from the peer refers to another rank's words.
             if self.job.segment().has_lost_place(peer as usize) {
-                self.endpoints[peer].lane = Lane::Unconnected;
+                self.interfaces.release(peer, &mut self.endpoints[peer].lane);
                 self.note_lane_change();
             }
             if self.interfaces.has_left(peer) {

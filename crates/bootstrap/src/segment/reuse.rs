@@ -86,8 +86,8 @@ impl Segment {
         let held = self.list_held(&ended);
         let fresh = self.layout.ranks() - ended.len();
         let mut counts = PlaceCounts { free: fresh, ..PlaceCounts::default() };
-        for place in self.kept_places()..ended.len() {
-            match ended[place] {
+        for (place, &has_ended) in ended.iter().enumerate().skip(self.kept_places()) {
+            match has_ended {
                 false => counts.running += 1,
                 true if !self.reuses_places() || held.has(place) => counts.held += 1,
                 true => counts.free += 1,
