@@ -119,7 +119,17 @@ def case_limited(session):
     """Where address space is limited there is no room."""
     words = [session.mpiexec, "-n", "1", session.binary("spawn_ends"), "leaves"]
     job = session.start(["sh", "-c", 'ulimit -v 8000000; exec "$@"', "sh", *words])
-    return _judge(job.finish(), 53, ["MPI_ERR_SPAWN", "2 more ranks are asked for", "room for 0"])
+    return _judge(job.finish(), 53, ["MPI_ERR_SPAWN", "2 more ranks are asked for", "room for 0", "ulimit -v"])
+
+
+def case_terminated(session):
+    """A rank that handles SIGTERM is started no other one, which would not get the signal."""
+    job = session.mpirun(1, [session.binary("spawn_late")])
+    while b"ready" not in os.pread(job.out.fileno(), 100, 0) and job.process.poll() is None:
+        time.sleep(0.01)
+    job.process.send_signal(signal.SIGTERM)
+    outcome = job.finish()
+    return outcome.problem(128 + signal.SIGTERM, quiet=False) or (None if "refused" in outcome.out else f"output is {outcome.out!r}")
 
 
 def case_missing(session):

@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::args::App;
 use crate::start::{NewRank, Prepared, StartContext, prepare_app};
 use crate::watch::Watch;
+use fastpath_base::refusal::read_limit;
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell::escape;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
@@ -224,16 +225,18 @@ impl Watch<'_> {
         &self, program: usize, asked: usize, left: usize, places: PlaceCounts,
     ) -> SpawnRefusal {
         let numbers = self.segment.capacity() - self.segment.present();
-        let why = match asked > numbers {
-            true => {
-                let most = self.segment.capacity() - self.began_with;
-                format!("this job can spawn {most} in all, those that have ended included")
-            }
-            false => describe_places(places, self.find_keeper()),
+        let most = self.segment.capacity() - self.began_with;
+        let more = "FASTPATH_SPAWN_MAX changes that, before mpiexec";
+        let (why, remedy) = if most == 0 && read_limit(libc::RLIMIT_AS).is_some() {
+            let why = "no address space is reserved for spawned ranks where it is limited";
+            (why.to_owned(), "`ulimit -v unlimited` changes that, before mpiexec")
+        } else if asked > numbers {
+            (format!("this job can spawn {most} in all, those that have ended included"), more)
+        } else {
+            (describe_places(places, self.find_keeper()), more)
         };
         let text = format!(
-            "{asked} more ranks are asked for, and there is room for {left}: {why}; \
-             FASTPATH_SPAWN_MAX changes that, before mpiexec"
+            "{asked} more ranks are asked for, and there is room for {left}: {why}; {remedy}"
         );
         let is_leaving = asked <= numbers && self.is_any_leaving();
         let cause = if is_leaving { Cause::PlacesBusy } else { Cause::Spawn };

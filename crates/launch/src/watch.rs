@@ -166,7 +166,8 @@ impl Watch<'_> {
         while self.ranks.running() > 0 || self.is_needed(&state) {
             let limit = earliest_ms(&state).into_iter().chain(prompt).chain(look).min();
             for token in self.poller.wait(limit) {
-                self.handle(token, state.ending.is_some());
+                // A rank that is started after SIGTERM would not get it, and end with the grace period only.
+                self.handle(token, state.ending.is_some() || state.grace_ends_at.is_some());
             }
             self.obey(&mut state);
             while let Some(signal) = self.signals.next() {

@@ -114,14 +114,16 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     Ok(())
 }
 
-/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it. If it connects worlds, no member returns
-/// before all of them have counted it off: a later failure ends no other world by it.
+/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it and all communication of each is
+/// complete. If it connects worlds, no member returns before all of them have counted it off: a later failure ends no
+/// other world by it.
 ///
 /// # Errors
 /// As [`free_comm`], and those of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
     buffered::drain_place(p, &comm.buffer)?;
+    request::complete_communication(p, &comm)?;
     synchronize(p, &comm)?;
     let is_link = comm.is_link.get();
     // Members of several jobs know of no worlds but their own: this is the same for all of them.

@@ -143,14 +143,21 @@ impl Worker {
         self.has_come(peer, Phase::Silent)
     }
 
+    /// Whether the peer of an active request, which is not any peer, can do nothing for it any more.
+    pub fn is_hopeless(&self, request: &Request) -> bool {
+        match request.peer {
+            peer if request.is_posted() => self.has_come(peer, Phase::Silent),
+            peer if request.is_unmatched_send() => self.has_come(peer, Phase::Settled),
+            peer => self.peer_has_left(peer),
+        }
+    }
+
     /// Ends the requests without an owner that nothing can end any more; says whether there are others, for which this
     /// process must stay. `is_unanswered`: whether nobody can send what a receive from any source waits for.
     pub fn end_detached(&mut self, is_unanswered: impl Fn(&Worker, &Request) -> bool) -> bool {
         let is_hopeless = |worker: &Worker, request: &Request| match request.peer {
             ANY_PEER => is_unanswered(worker, request),
-            peer if request.is_posted() => worker.has_come(peer, Phase::Silent),
-            peer if request.is_unmatched_send() => worker.has_come(peer, Phase::Settled),
-            peer => worker.peer_has_left(peer),
+            _ => worker.is_hopeless(request),
         };
         let detached = self.requests.active().filter(|request| request.detached);
         let (hopeless, others): (Vec<_>, Vec<_>) = detached

@@ -26,7 +26,7 @@ pub(crate) use crate::objects::operation::not_of_kind;
 pub use crate::objects::operation::{Notice, Operation, Watch};
 pub use crate::p2p::DONE_HANDLE;
 pub(crate) use active::moved_by;
-pub(crate) use comms::release_unused;
+pub(crate) use comms::{complete_communication, release_unused};
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};

@@ -1,11 +1,17 @@
-//! The communicators that requests need.
+//! The communicators that requests need, and the requests that communicators need.
 #![allow(unsafe_code)]
 
-use super::Extra;
-use crate::common::places;
+use super::{Extra, poll_operation};
+use crate::common::error::Result;
+use crate::common::places::{self, Mixed};
+use crate::objects::comm::Comm;
 use crate::process::Process;
 use crate::process::errhandler;
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::RequestKind;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{Request, Worker};
 use std::collections::HashSet;
 
 /// Gives back what no request needs any more. Walks all requests, but where there is nothing to give back.
@@ -45,4 +51,76 @@ fn comms_in_use(p: &Process) -> HashSet<usize> {
         comms.extend(plain.map(|request| request.user));
     }
     comms
+}
+
+/// Waits until all communication of this process on a communicator is complete (`MPI_Comm_disconnect`, MPI-5.0 section
+/// 11.10.4), without what a rank that has left would have to do for it.
+///
+/// # Errors
+/// MPI is not initialized.
+pub(crate) fn complete_communication(p: &Process, comm: &Comm) -> Result {
+    if !is_pending(p, comm) {
+        return Ok(());
+    }
+    let worker = p.worker()?;
+    let places = places::made();
+    let _within = places::within_all(places);
+    let _mixed = Mixed::begin(places);
+    let note = Note {
+        call: p.call.get(),
+        peer: -1,
+        tag: -1,
+        comm: comm.handle.get(),
+        bytes: 0,
+        awaited: Awaited::UNKNOWN,
+        naps: true,
+    };
+    // SAFETY: the worker lives while MPI runs; the closure makes its own short references.
+    unsafe {
+        Worker::wait_until(worker, None, &note, |_| {
+            for (_, other) in p.workers().filter(|&(place, _)| place != 0) {
+                (*other).progress_all();
+            }
+            for index in pending_operations(p, comm) {
+                poll_operation(p, index);
+            }
+            !is_pending(p, comm)
+        });
+    }
+    Ok(())
+}
+
+fn is_pending(p: &Process, comm: &Comm) -> bool {
+    let handle = comm.handle.get();
+    let members = comm.remote_group.as_ref().unwrap_or(&comm.group).world_ranks();
+    p.workers().any(|(place, worker)| {
+        let _within = places::within(place);
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        let worker = unsafe { &*worker };
+        let can_end = |request: &Request| match request.peer {
+            // `MPI_Comm_disconnect` fails where a member has left.
+            ANY_PEER => !members.iter().any(|&rank| worker.peer_has_left(rank)),
+            _ => !worker.is_hopeless(request),
+        };
+        let mut own = worker.requests.active().filter(|request| {
+            request.user == handle && request.kind != RequestKind::Foreign
+            // What comes for it is dropped.
+            && !(request.detached && request.bytes == 0)
+        });
+        own.any(can_end)
+    }) || !pending_operations(p, comm).is_empty()
+}
+
+/// The indices of the operations on a communicator that are under way.
+fn pending_operations(p: &Process, comm: &Comm) -> Vec<usize> {
+    let handle = comm.handle.get();
+    let is_pending = |extra: &Option<Extra<Process>>| match extra {
+        Some(Extra::Operation { poll: Some(operation), result: None, started, .. }) => {
+            *started != Some(false) && operation.comm() == Some(handle) && !operation.is_over()
+        }
+        _ => false,
+    };
+    let slots = p.extras.slots();
+    let places = slots.iter().enumerate();
+    places.filter(|(_, extra)| is_pending(extra)).map(|(index, _)| index).collect()
 }
