@@ -74,7 +74,7 @@ BESIDE = make test-programs & make vm-test & make test-suites-sample & make test
     make test-install & make test-interchange & make test-budgets
 
 test: setup
-	@tests/parts 'make test-crates & make prefix' '$(BESIDE)'
+	@tests/parts 'make test-crates' 'make prefix' '$(BESIDE)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \

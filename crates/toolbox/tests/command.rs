@@ -311,9 +311,10 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
     for words in printing {
         let output = command(words).stdout(full()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
-        // On a machine with one processor `tune` ends before it prints.
+        // Where there is one processor, or others use both, `tune` ends before it prints.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("No space left") || said.contains("one processor"), "{said}");
+        let causes = ["No space left", "one processor", "something else runs there"];
+        assert!(causes.iter().any(|cause| said.contains(cause)), "{said}");
     }
 }
 
