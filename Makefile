@@ -68,13 +68,13 @@ install: build
 prefix: build
 	install/install.sh '$(BUILD)' build/prefix
 
-# Parts that run beside each other once all is built, the longest ones first. tests/parts prints what failed, and the
-# seconds of each part.
-BESIDE = make test-programs & make vm-test & make test-suites-sample & make test-loom & make test-tcp & \
-    make test-install & make test-interchange & make test-budgets
+# Parts that run beside each other, the longest ones first: the virtual machine takes one processor. tests/parts prints what
+# failed, and the seconds of each part.
+BESIDE = make vm-test & make test-suites-sample & make test-loom & make test-tcp & make test-install & \
+    make test-interchange & make test-budgets
 
 test: setup
-	@tests/parts 'make test-crates' 'make prefix' '$(BESIDE)'
+	@tests/parts 'make test-crates' 'make test-programs' '$(BESIDE)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \
