@@ -70,11 +70,11 @@ prefix: build
 
 # Parts that run beside each other, the longest ones first: the virtual machine takes one processor. tests/parts prints what
 # failed, and the seconds of each part.
-BESIDE = make vm-test & make test-suites-sample & make test-loom & make test-tcp & make test-install & \
-    make test-interchange & make test-budgets
+BESIDE = make vm-test & make test-suites-sample & make test-loom & make test-install & make test-interchange & \
+    make test-budgets
 
 test: setup
-	@tests/parts 'make test-crates' 'make test-programs' '$(BESIDE)'
+	@tests/parts 'make test-crates' 'make test-programs' 'make test-tcp' '$(BESIDE)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \
