@@ -12,8 +12,8 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 OUTPUT     = $(TARGET_DIR)/$(patsubst dev,debug,$(1))
 BUILD      = $(TARGET_DIR)/install/$(PROFILE)
 
-# A first build keeps nothing for incremental ones, which would take it a third longer. Where cargo was used by hand, and
-# does keep it, `make` goes on so: all would be built anew otherwise.
+# A first build is a third faster without incremental compilation. If cargo was used by hand before, `make` leaves it on:
+# a change of it builds all crates anew.
 ifeq ($(wildcard $(TARGET_DIR)/debug/incremental),)
 export CARGO_INCREMENTAL ?= 0
 endif
@@ -70,11 +70,11 @@ prefix: build
 
 # Parts that run beside each other, the longest ones first: the virtual machine takes one processor. tests/parts prints what
 # failed, and the seconds of each part.
-BESIDE = make vm-test & make test-suites-sample & make test-loom & make test-install & make test-interchange & \
+PARALLEL = make vm-test & make test-suites-sample & make test-loom & make test-install & make test-interchange & \
     make test-budgets
 
 test: setup
-	@tests/parts 'make test-crates' 'make test-programs' 'make test-tcp' '$(BESIDE)'
+	@tests/parts 'make test-crates' 'make test-programs' 'make test-tcp' '$(PARALLEL)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \

@@ -1,4 +1,4 @@
-//! What is installed and works here (`fastpath info`), what running jobs do (`fastpath ps`), and what is wrong with
+//! Reports what is installed and works (`fastpath info`), what running jobs do (`fastpath ps`), and what is wrong with
 //! adapters, libraries, limits and hosts (`fastpath doctor`).
 
 pub mod doctor;

@@ -166,7 +166,7 @@ impl Watch<'_> {
         while self.ranks.running() > 0 || self.is_needed(&state) {
             let limit = earliest_ms(&state).into_iter().chain(prompt).chain(look).min();
             for token in self.poller.wait(limit) {
-                // A rank that is started after SIGTERM would not get it, and end with the grace period only.
+                // A rank that is spawned after SIGTERM would not get the signal, and would only end by SIGKILL.
                 self.handle(token, state.ending.is_some() || state.grace_ends_at.is_some());
             }
             self.obey(&mut state);

@@ -1,4 +1,4 @@
-//! This machine: what its hardware takes, measured ([`measure`]), and what its PCI devices say of themselves ([`pci`]).
+//! The machine: times of its hardware, measured ([`measure`]), and attributes of its PCI devices, read ([`pci`]).
 
 pub mod measure;
 pub mod pci;

@@ -37,8 +37,8 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::prepare_lane`]. A lane in shared memory to a spawned rank is opened, too: it refers to the peer's
-    /// page, and memory of the peer is mapped by it, and only a ring keeps the peer's place from being reused
+    /// Makes a lane, as [`Worker::prepare_lane`] does, and connects a lane in shared memory to a spawned rank. Such a
+    /// lane refers to the peer's page and maps memory of the peer. Only a ring keeps the peer's place from being reused
     /// (docs/decisions/0087).
     pub(crate) fn hold_lane(&mut self, peer: u32) -> Result<(), Fault> {
         self.prepare_lane(peer);

@@ -143,7 +143,8 @@ impl Worker {
         self.has_come(peer, Phase::Silent)
     }
 
-    /// Whether the peer of an active request, which is not any peer, can do nothing for it any more.
+    /// Whether the peer of an active request has left, or is too far in `MPI_Finalize` to complete the request. The
+    /// request's peer is not [`ANY_PEER`].
     pub fn is_hopeless(&self, request: &Request) -> bool {
         match request.peer {
             peer if request.is_posted() => self.has_come(peer, Phase::Silent),

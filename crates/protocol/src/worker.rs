@@ -338,7 +338,7 @@ impl Worker {
         self.ring_own();
     }
 
-    /// Nothing is pending for a blocked peer any more.
+    /// Takes a peer out of the blocked ones: nothing is pending for it any more.
     pub(crate) fn unblock(&mut self, peer: u32) {
         self.endpoints[peer].blocked = 0;
         self.blocked.retain(|&blocked| blocked != peer);

@@ -1,5 +1,5 @@
-//! Results of the toolbox: records, tables, documents, charts, HTML pages, JSON, and comparisons of stored results. The
-//! products of the toolbox share this crate and nothing else of each other.
+//! Results of the toolbox: records, tables, documents, charts, HTML pages, JSON, and comparisons of stored results. All
+//! products of the toolbox use this crate.
 
 pub mod ablation;
 pub mod catalogue;

@@ -179,9 +179,9 @@ variables! {
     TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
         "how many points of each thread are kept, the last ones; 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
-        "most processes of MPI_Comm_spawn that a host of the job has at a time, where those that \
-         have ended make room; in all a job can spawn and connect with 32768, or 256 times as \
-         many where that is more; room for each takes address space and almost no memory";
+        "most spawned processes that a host of the job has at a time; the place of one that has \
+         ended is reused. A job can spawn, and connect with, 32768 processes in all, or 256 times \
+         this number if that is more. A place takes address space and almost no memory";
     ConnectTimeout "FASTPATH_CONNECT_TIMEOUT" ValueKind::DurationOrAuto, "180s", false,
         "how long MPI_Comm_connect waits at an open port until a process accepts; auto: without \
          end; the info key timeout, in seconds, replaces it";

@@ -191,7 +191,7 @@ mod tests {
         let library = folder.join("libtwice.so");
         std::fs::create_dir_all(source.parent().unwrap()).unwrap();
         std::fs::write(&source, LIBRARY).unwrap();
-        let built = std::process::Command::new(option_env!("RUSTC").unwrap_or("rustc"))
+        let built = std::process::Command::new("rustc")
             .args(["-g", "-O", "-Cpanic=abort", "-Clink-arg=-nostdlib", "--crate-type=cdylib"])
             .arg("-o")
             .args([&library, &source])

@@ -61,7 +61,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Who is measured, by which clock, for people.
+    /// The library that is measured and the clock, as text.
     pub fn describe(&self) -> String {
         let ranks = self.ranks;
         let on = match self.processors.as_slice() {

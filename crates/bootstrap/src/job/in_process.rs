@@ -28,10 +28,11 @@ impl Job {
         (0..hosts.len()).map(|rank| Job::in_memory(&first, rank)).collect()
     }
 
-    /// As [`Job::in_process`], of a job that has spawned `spawned` more ranks, whose places can be reused.
+    /// Makes a job of `ranks` ranks in this process, as [`Job::in_process`] does, and adds `spawned` ranks, whose places
+    /// can be reused.
     ///
     /// # Errors
-    /// As there.
+    /// The memory of the job cannot be made.
     pub fn with_spawned(ranks: usize, spawned: usize) -> Result<Vec<Job>, BootstrapError> {
         let (here, spare) = ((0..ranks).collect::<Vec<_>>(), Spare { ranks: spawned, foreign: 0 });
         let first = Segment::create_for_node(&here, ranks, spare, random_job_id())?;

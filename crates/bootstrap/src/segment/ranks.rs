@@ -216,7 +216,7 @@ impl Segment {
     /// Adds ranks at unused places. See [`Segment::add_ranks_at`].
     ///
     /// # Errors
-    /// As there.
+    /// There is no room for so many ranks, or no memory.
     pub fn add_ranks<'a>(
         &self, ranks: usize, elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
         prepare: impl Fn(usize, &RankPage),

@@ -39,7 +39,7 @@ pub enum At {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Entry {
-    /// Its place plus 1, [`ELSEWHERE`], [`GONE`], [`ENDED`] or [`DIED`]; 0 before it is there.
+    /// Place of the rank plus 1, [`ELSEWHERE`], [`GONE`], [`ENDED`] or [`DIED`]; 0 until the rank is added.
     place: AtomicU32,
     /// Number of its host.
     host: AtomicU32,

@@ -3,16 +3,14 @@
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::places::{self, Mixed};
+use crate::common::places;
 use crate::common::status::Status;
 use crate::objects::attached::{Attached, BufferCell};
 use crate::objects::datatype::name_special;
 use crate::p2p::request::{self, Operation};
-use crate::p2p::slow::charged_to;
+use crate::p2p::slow::{self, charged_to};
 use crate::process::Process;
-use fastpath_bootstrap::segment::Awaited;
-use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{RequestId, Worker};
+use fastpath_protocol::RequestId;
 use std::cell::Cell;
 
 /// Which buffer a call is about.
@@ -107,38 +105,18 @@ pub(crate) fn drain_place(p: &Process, place: &BufferCell) -> Result {
 }
 
 fn drain(p: &Process, attached: &Attached) -> Result {
-    if attached.used() <= 0 {
+    let is_empty = || attached.used() <= 0;
+    if is_empty() {
         return Ok(());
     }
-    let worker = p.worker()?;
-    let places = places::made();
-    let _within = places::within_all(places);
-    let _mixed = Mixed::begin(places);
-    let note = Note {
-        call: p.call.get(),
-        peer: -1,
-        tag: -1,
-        comm: 0,
-        bytes: attached.used() as u64,
-        awaited: Awaited::UNKNOWN,
-        naps: places != 1,
-    };
-    // SAFETY: the worker lives while MPI runs.
-    unsafe {
-        Worker::wait_until(worker, None, &note, |_| {
-            for (place, worker) in p.workers() {
-                if place != 0 {
-                    (*worker).progress_all();
-                }
-                if attached.used() > 0 {
-                    // The receiver may have left.
-                    (*worker).end_detached(|_, _| false);
-                }
-            }
-            attached.used() <= 0
-        })
-    };
-    Ok(())
+    slow::wait_on_workers(p, (0, attached.used() as u64), || {
+        for (_, worker) in p.workers().filter(|_| !is_empty()) {
+            // The receiver may have left.
+            // SAFETY: the worker lives while MPI runs, and no reference to it is held.
+            unsafe { (*worker).end_detached(|_, _| false) };
+        }
+        is_empty()
+    })
 }
 
 /// The messages of a buffer that had not left when a call asked for them: place of the worker, request, handle.

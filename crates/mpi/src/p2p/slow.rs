@@ -31,7 +31,7 @@ use watched::{record_bytes, start_watched_recv, start_watched_send};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
-use crate::common::places;
+use crate::common::places::{self, Mixed};
 use crate::common::status::Status;
 use crate::objects::arguments::{Args, Checked, Mode};
 use crate::objects::comm::Comm;
@@ -164,6 +164,39 @@ unsafe fn post_recv<const LATER: bool>(
         (*worker).requests.get_mut(id).user = args.comm;
         Ok(id)
     }
+}
+
+/// Waits, with progress of all workers, until `done` returns true, which is its last call. `comm` and `bytes` are
+/// reported meanwhile.
+///
+/// # Errors
+/// MPI is not initialized.
+pub(crate) fn wait_on_workers(
+    p: &Process, (comm, bytes): (usize, u64), mut done: impl FnMut() -> bool,
+) -> Result {
+    let worker = p.worker()?;
+    let places = places::made();
+    let _within = places::within_all(places);
+    let _mixed = Mixed::begin(places);
+    let note = Note {
+        call: p.call.get(),
+        peer: -1,
+        tag: -1,
+        comm,
+        bytes,
+        awaited: Awaited::UNKNOWN,
+        naps: places != 1,
+    };
+    // SAFETY: the workers live while MPI runs, and no reference to one is held.
+    unsafe {
+        Worker::wait_until(worker, None, &note, |_| {
+            for (_, other) in p.workers().filter(|&(place, _)| place != 0) {
+                (*other).progress_all();
+            }
+            done()
+        });
+    }
+    Ok(())
 }
 
 /// Waits until a request is complete. The calling thread is inside MPI and the worker; for a further worker it waits

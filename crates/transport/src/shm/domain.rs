@@ -126,8 +126,8 @@ impl Domain {
         self.page(rank).wake(self.place as usize);
     }
 
-    /// Sets the bit of this rank in the bitmap of those that have opened a ring to `rank`. Returns false where that
-    /// rank has ended and has no place any more.
+    /// Sets the bit of this rank in the bitmap of those that have opened a ring to `rank`. Returns false if
+    /// `rank` has ended and lost its place.
     pub fn announce_ring(&self, rank: u32) -> bool {
         let (which, me) = (self.place as usize, self.me as usize);
         self.job.segment().announce_ring(which, me, rank as usize)

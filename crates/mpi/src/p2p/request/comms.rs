@@ -3,15 +3,14 @@
 
 use super::{Extra, poll_operation};
 use crate::common::error::Result;
-use crate::common::places::{self, Mixed};
+use crate::common::places;
 use crate::objects::comm::Comm;
+use crate::p2p::slow;
 use crate::process::Process;
 use crate::process::errhandler;
-use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::Request;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::RequestKind;
-use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Request, Worker};
 use std::collections::HashSet;
 
 /// Gives back what no request needs any more. Walks all requests, but where there is nothing to give back.
@@ -54,7 +53,7 @@ fn comms_in_use(p: &Process) -> HashSet<usize> {
 }
 
 /// Waits until all communication of this process on a communicator is complete (`MPI_Comm_disconnect`, MPI-5.0 section
-/// 11.10.4), without what a rank that has left would have to do for it.
+/// 11.10.4). Communication that only a rank which has left could complete is not waited for.
 ///
 /// # Errors
 /// MPI is not initialized.
@@ -62,34 +61,15 @@ pub(crate) fn complete_communication(p: &Process, comm: &Comm) -> Result {
     if !is_pending(p, comm) {
         return Ok(());
     }
-    let worker = p.worker()?;
-    let places = places::made();
-    let _within = places::within_all(places);
-    let _mixed = Mixed::begin(places);
-    let note = Note {
-        call: p.call.get(),
-        peer: -1,
-        tag: -1,
-        comm: comm.handle.get(),
-        bytes: 0,
-        awaited: Awaited::UNKNOWN,
-        naps: true,
-    };
-    // SAFETY: the worker lives while MPI runs; the closure makes its own short references.
-    unsafe {
-        Worker::wait_until(worker, None, &note, |_| {
-            for (_, other) in p.workers().filter(|&(place, _)| place != 0) {
-                (*other).progress_all();
-            }
-            for index in pending_operations(p, comm) {
-                poll_operation(p, index);
-            }
-            !is_pending(p, comm)
-        });
-    }
-    Ok(())
+    slow::wait_on_workers(p, (comm.handle.get(), 0), || {
+        for index in pending_operations(p, comm) {
+            poll_operation(p, index);
+        }
+        !is_pending(p, comm)
+    })
 }
 
+/// Whether a communication on a communicator is under way that can still complete.
 fn is_pending(p: &Process, comm: &Comm) -> bool {
     let handle = comm.handle.get();
     let members = comm.remote_group.as_ref().unwrap_or(&comm.group).world_ranks();
