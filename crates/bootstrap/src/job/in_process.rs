@@ -28,8 +28,8 @@ impl Job {
         (0..hosts.len()).map(|rank| Job::in_memory(&first, rank)).collect()
     }
 
-    /// Makes a job of `ranks` ranks in this process, as [`Job::in_process`] does, and adds `spawned` ranks, whose places
-    /// can be reused.
+    /// Makes a job of `ranks` ranks in this process, as [`Job::in_process`] does, and adds `spawned` ranks. Their
+    /// places can be reused.
     ///
     /// # Errors
     /// The memory of the job cannot be made.
