@@ -1,5 +1,5 @@
-//! Spawned ranks that have ended: what this process has of them is released, so that their places in the memory of the
-//! job can be other ranks' (docs/decisions/0087).
+//! Releases what this process holds of spawned ranks that have ended, so that their places in the memory of the job can
+//! be reused (docs/decisions/0087).
 #![allow(unsafe_code)]
 
 use crate::common::places;
@@ -9,7 +9,7 @@ use crate::process::{self, Process};
 use fastpath_bootstrap::job::Job;
 use fastpath_protocol::Worker;
 
-/// Releases ranks that have ended and that no communicator of this process has. Costs nothing where none was spawned.
+/// Releases ranks that have ended and are in no communicator of this process. Returns at once if none was spawned.
 pub(crate) fn release(p: &Process) {
     let (Some(engine), Ok(first)) = (p.engine(), p.worker()) else {
         return;
@@ -43,7 +43,7 @@ fn release_in(p: &Process, job: &Job, first: &mut Worker) {
     }
 }
 
-/// Whether a communicator of this process has a rank: also one that a window, a file or a request has.
+/// Whether a rank is in a communicator of this process, which may be one of a window, a file or a request.
 fn is_known(p: &Process, job: &Job, rank: u32) -> bool {
     let has = |comm: &Comm| {
         let mut groups = [Some(&comm.group), comm.remote_group.as_ref()].into_iter().flatten();

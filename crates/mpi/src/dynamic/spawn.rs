@@ -55,7 +55,7 @@ pub struct SpawnResult {
 
 /// Longest wait for processes that have disconnected to end, in nanoseconds.
 const EXIT_WAIT_NS: u64 = 2_000_000_000;
-/// Time between two requests meanwhile, in nanoseconds.
+/// Time between two requests of [`ask_for_room`], in nanoseconds.
 const RETRY_PAUSE_NS: u64 = 2_000_000;
 
 /// What the root has found out.
@@ -183,8 +183,8 @@ fn start(
     }
 }
 
-/// Has the launcher start processes. Where there is no room before others that have disconnected have ended, as they do
-/// a moment later, this waits for them.
+/// Asks the launcher to start processes. If no place is free, but processes that have disconnected are about to exit,
+/// asks again for at most [`EXIT_WAIT_NS`].
 fn ask_for_room(p: &Process, comm: &Comm, request: &Request) -> Result<Answer> {
     let begun = clock::now_ns();
     loop {

@@ -84,7 +84,7 @@ fn is_pending(p: &Process, comm: &Comm) -> bool {
         };
         let mut own = worker.requests.active().filter(|request| {
             request.user == handle && request.kind != RequestKind::Foreign
-            // What comes for it is dropped.
+            // A dropped receive: no byte of it reaches the program.
             && !(request.detached && request.bytes == 0)
         });
         own.any(can_end)
