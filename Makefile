@@ -4,16 +4,17 @@ CARGO   ?= cargo
 PREFIX  ?= /usr/local
 PROFILE ?= release
 
-# Profile of the launcher and the toolbox. `release` builds the toolbox with LTO too, as comparisons of its own layers need.
+# Profile of the launcher and the toolbox. `release` builds the toolbox with LTO too, because comparisons of its own
+# layers need it.
 TOOLS   ?= $(if $(filter release,$(PROFILE)),tools,$(PROFILE))
 
-# Where cargo puts a profile's output: `dev` goes to `debug`. BUILD collects what is installed from both profiles.
+# Folder of a profile's output: that of `dev` is `debug`. BUILD collects the installed files from both profiles.
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 OUTPUT     = $(TARGET_DIR)/$(patsubst dev,debug,$(1))
 BUILD      = $(TARGET_DIR)/install/$(PROFILE)
 
-# A first build is a third faster without incremental compilation. If cargo was used by hand before, `make` leaves it on:
-# a change of it builds all crates anew.
+# A first build is a third faster without incremental compilation. If cargo was used by hand before, `make` leaves it
+# on: changing it rebuilds all crates.
 ifeq ($(wildcard $(TARGET_DIR)/debug/incremental),)
 export CARGO_INCREMENTAL ?= 0
 endif
@@ -23,31 +24,31 @@ endif
 	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
 help:
-	@echo 'make build                  library, launcher and tools (PROFILE=release)'
-	@echo 'make install PREFIX=DIR     install them, with mpicc, mpi.h and pkg-config files'
+	@echo 'make build                  build library, launcher and tools (PROFILE=release)'
+	@echo 'make install PREFIX=DIR     install them, with mpicc, mpi.h, pkg-config files and manual pages'
 	@echo 'make prefix                 install them in build/prefix, where the tests and scripts/vm look for them'
-	@echo 'make test                   all tests but the long ones; installs what they need (tests/setup)'
-	@echo 'make test-all               these, and everything that takes longer'
-	@echo 'make test-crates            the tests of the Rust crates'
-	@echo 'make test-programs          MPI programs in C on several numbers of ranks (tests/run)'
-	@echo 'make test-tcp               some of them over TCP (test-tcp-all: all, and tests of mpi4py)'
+	@echo 'make test                   run all tests except the long ones; installs missing packages (tests/setup)'
+	@echo 'make test-all               run all tests, including the long ones'
+	@echo 'make test-crates            test the Rust crates'
+	@echo 'make test-programs          run MPI programs in C on several numbers of ranks, and tests of jobs (tests/run)'
+	@echo 'make test-tcp               run a sample of the programs over TCP (test-tcp-all: all, and tests of mpi4py)'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
-	@echo 'make demo                   a program on 4 ranks that checks its result; the latency of a message, its floor, a chart'
-	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
-	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
-	@echo 'make vm-test-all            the same and its long cases; every program of tests/c, mpi4py and others over rc and ud, on one virtual host and on two'
-	@echo 'make test-loom              ring, sleep handshake, biased lock and records of the segment under the model checker'
-	@echo 'make test-miri              the ring between two threads and the matcher under miri; needs a nightly toolchain'
-	@echo 'make test-tsan              the programs with threads under ThreadSanitizer; needs a nightly toolchain'
-	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
-	@echo 'make test-suites            programs of others (tests/suites), built with our mpicc (SUITES=--quick: shorter)'
-	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in the cache of the tests)'
-	@echo 'make results                the full comparison: docs/results.md and the table in README.md'
-	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
-	@echo 'make format                 formats the sources'
+	@echo 'make demo                   run a checked program on 4 ranks; print latency, its floor and a chart'
+	@echo 'make test-budgets           compare the instruction counts of calls with bench/budgets'
+	@echo 'make vm-test                test RDMA on two virtual adapters, or with FASTPATH_TEST_DEVICE=mlx5_0 on that one'
+	@echo 'make vm-test-all            run also long cases, and tests/c and suites over rc and ud'
+	@echo 'make test-loom              run ring, sleep handshake, biased lock and segment records under the model checker'
+	@echo 'make test-miri              run ring and matcher under miri; needs a nightly toolchain'
+	@echo 'make test-tsan              run the programs with threads under ThreadSanitizer; needs a nightly toolchain'
+	@echo 'make fuzz SECONDS=60        fuzz every parser of untrusted input for SECONDS'
+	@echo 'make test-suites            build and run software of other projects (tests/suites; SUITES=--quick: shorter)'
+	@echo 'make bench                  measure a ping-pong with its floor, and ratios to other MPIs (test cache)'
+	@echo 'make results                run the full comparison: docs/results.md and the table in README.md'
+	@echo 'make lint                   check formatting, clippy, and the rules of this project (scripts/lint)'
+	@echo 'make format                 format the sources'
 
-# The library with fat LTO takes one processor for most of its build; the tools are built beside it.
+# The library with fat LTO takes one processor for most of its build; the tools are built in parallel.
 build:
 	@+$(MAKE) --no-print-directory -j2 build-library build-tools
 	@mkdir -p '$(BUILD)'
@@ -64,17 +65,18 @@ build-tools:
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
 
-# What the tests of processes use. Built once, as it is shipped: the budgets are those of that build.
+# Files that the process tests use. Built once, in the shipped profile: the budgets are those of that build.
 prefix: build
 	install/install.sh '$(BUILD)' build/prefix
 
-# Parts that run beside each other, the longest ones first: the virtual machine takes one processor. tests/parts prints what
-# failed, and the seconds of each part.
-PARALLEL = make vm-test & make test-suites-sample & make test-loom & make test-install & make test-interchange & \
-    make test-budgets
+# Parts that run in parallel, in this order: half of the release build, a part of the tests of crates and the virtual
+# machine occupy one processor, and the programs wait half of their time. tests/parts prints failures, and the seconds of
+# each part.
+PARALLEL = make test-crates & make prefix & make test-programs & make vm-test & make test-suites-sample & \
+    make test-loom & make test-tcp & make test-install & make test-interchange & make test-budgets
 
 test: setup
-	@tests/parts 'make test-crates' 'make test-programs' 'make test-tcp' '$(PARALLEL)'
+	@tests/parts '$(PARALLEL)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \
@@ -87,11 +89,11 @@ setup:
 test-crates:
 	$(CARGO) test --workspace --no-fail-fast
 
-# The model checker takes the place of the atomics: three crates are built once more. PREEMPTIONS bounds the switches from
-# a thread that could go on; without it each test has its own bound, and all take seconds.
+# The model checker replaces the atomics: three crates are built once more. PREEMPTIONS bounds the switches away from a
+# runnable thread; without it each test has its own bound, and all take seconds.
 test-loom:
 	$(if $(PREEMPTIONS),LOOM_MAX_PREEMPTIONS=$(PREEMPTIONS)) \
-	    $(CARGO) test -p fastpath-base -p fastpath-bootstrap -p fastpath-transport --features fastpath-transport/loom \
+	    $(CARGO) test -p fastpath-base -p fastpath-segment -p fastpath-transport --features fastpath-transport/loom \
 	    --lib -- model:: loom::
 
 test-miri:
@@ -110,7 +112,7 @@ test-programs: prefix
 test-programs-all: prefix
 	tests/run --all --prefix build/prefix
 
-# Over TCP between processes of this host: a sample of two ranks, and everything.
+# Over TCP between processes of this host: a sample of two ranks, and all programs.
 test-tcp: prefix
 	tests/run --over tcp --ranks 2 --prefix build/prefix 'pt2pt_*' 'coll_*'
 
@@ -127,16 +129,16 @@ test-interchange: build
 test-budgets: prefix
 	build/prefix/bin/fastpath bench instructions --functions 0 --budget bench/budgets
 
-# A kernel of our own under emulation: Soft-RoCE, loss and delay on the wire, two virtual hosts.
+# Debian's kernel under emulation: Soft-RoCE, loss and delay on the wire, two virtual hosts.
 vm-test: prefix
 	scripts/vm test --prefix build/prefix
 
 # OSU's programs of nonblocking and neighbourhood collectives.
 OSU_NEW = --ranks 3 --programs osu_i*,osu_neighbor*
 
-# The same with the long cases; all programs of tests/c on two ranks, and the messages and collectives of mpi4py, over each
-# transport of an adapter, on one virtual host and between two; some of OSU's programs, Graph500 and PETSc's star forests.
-# Two hours; each case is told of when it ends.
+# Everything in the virtual machine: long cases; all programs of tests/c on two ranks, and the messages and collectives
+# of mpi4py, over each adapter transport, on one virtual host and between two; some of OSU's programs, Graph500 and
+# PETSc's star forests. It takes two hours; each case is reported when it ends.
 vm-test-all: prefix
 	@tests/parts 'scripts/vm test --all --verbose --prefix build/prefix' \
 	    $(foreach hosts,1 2,'scripts/vm programs --verbose --prefix build/prefix --hosts $(hosts)' \
@@ -145,7 +147,7 @@ vm-test-all: prefix
 	    'tests/suites/graph500 --prefix build/prefix --over rc,ud --hosts 2 --quick --ranks 2' \
 	    'tests/suites/petsc --prefix build/prefix --over rc,ud --hosts 2 --quick'
 
-# Programs of others, built and run against a scratch installation. They install what they need.
+# Software of other projects, built and run against a scratch installation. The suites install their dependencies.
 test-suites: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
 	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps hdf5 pnetcdf ior tileio petsc; do \
@@ -155,31 +157,33 @@ test-suites: build
 	    set -f; tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' --over tcp || exit 1; \
 	done
 
-# A sample of them for every change: NetPIPE, and mpi4py's messages and collectives on two virtual hosts.
+# A sample of the suites for every change: NetPIPE, and mpi4py's messages and collectives on two virtual hosts.
 test-suites-sample: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
 	tests/suites/netpipe --prefix '$(TARGET_DIR)/suites/prefix' --quick
 	tests/suites/mpi4py --prefix '$(TARGET_DIR)/suites/prefix' --over tcp --quick
 
-# The files with entry points are declared as modules by the build, where cargo fmt does not look.
+# The build declares the files with entry points as modules, so cargo fmt does not find them.
 lint:
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/lint --self-test
+	scripts/words --self-test
 	cd tests && python3 -m unittest -q harness.tests.test_schedule harness.tests.test_selection
 	scripts/lint
+	scripts/words
 
 format:
 	$(CARGO) fmt --all
 	rustfmt --edition 2024 crates/abi/src/entry/*.rs
 
-# A program that computes something on 4 ranks and checks it, then a message against the floor of the hardware.
+# A checked computation on 4 ranks, then the latency of a message with the hardware floor.
 demo:
 	@scripts/progress 'Build' $(MAKE) --no-print-directory prefix
 	@scripts/demo build/prefix
 
-# Everything about it: docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
+# Described in docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
 bench results: TOOLS = release
 bench: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
@@ -187,8 +191,8 @@ bench: build
 	bench/peers --ours '$(abspath $(TARGET_DIR))/bench/bin/mpicc' $(PEERS) > '$(TARGET_DIR)/bench/peers'
 	'$(TARGET_DIR)/bench/bin/fastpath' compare --peers '$(TARGET_DIR)/bench/peers' $(BENCH)
 
-# docs/results.md and the table in README.md. Needs the machine for itself for 20 minutes; started again after an
-# interruption it goes on. RESULTS=--full measures everything, RESULTS='--stop-after 180s' some of it (bench/results).
+# Writes docs/results.md and the table in README.md. Needs an idle machine for 20 minutes; a restart continues an
+# interrupted run. RESULTS=--full measures everything, RESULTS='--stop-after 180s' a part (bench/results).
 results: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
 	bench/results --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/results' $(RESULTS)

@@ -1,10 +1,10 @@
-/* What MPI does in one call, beside the same written by hand with MPI_Isend and MPI_Irecv, in turn in one run.
+/* One MPI call compared with the same operation written by hand with MPI_Isend and MPI_Irecv, alternating in one run.
  *
  *     mpiexec -n 8 byhand neighbours     MPI_Neighbor_alltoall on a periodic grid of 2 x 2 x 2 ranks
- *     mpiexec -n 2 byhand partitions     16 partitions of 4 KiB that 2 threads mark, beside 16 messages that they send
+ *     mpiexec -n 2 byhand partitions     16 partitions of 4 KiB marked by 2 threads, and 16 messages sent by them
  *
  * Rank 0 prints a line for each size: bytes of a block or partition, the median of rounds for the call and by hand, in
- * microseconds, and the median of the ratios of two neighbouring rounds. A round's time is that of the slowest rank. */
+ * microseconds, and the median of the ratios of two consecutive rounds. A round's time is that of the slowest rank. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -64,8 +64,8 @@ static void exchange_call(int bytes)
     MPI_Neighbor_alltoall(out, bytes, MPI_BYTE, into, bytes, MPI_BYTE, grid);
 }
 
-/* The neighbour in one direction receives what that in the other sends; two ranks are each other's on both sides, so that
- * the tag says which. */
+/* The neighbour in one direction receives what that in the other direction sends. Two ranks are each other's
+ * neighbours on both sides, so the tag names the side. */
 static void exchange_by_hand(int bytes)
 {
     MPI_Request requests[2 * NEIGHBOURS];

@@ -1,7 +1,7 @@
-/* What connections cost without MPI: one process calls others that sleep, each of which accepts, and they greet and
- * answer as ranks do over TCP (64 bytes, 64, 32 and a message; a message). Prints microseconds for each connection.
+/* Cost of connections without MPI: one process connects to sleeping processes, and they exchange greeting, answer and
+ * message as ranks do over TCP (64 bytes, 64, 32 and a message; a message). Prints microseconds for each connection.
  *     cc -O2 -o connections bench/connections.c && ./connections 1000
- * Beside it: tests/c/pt2pt/many_connections.c, `figures`. */
+ * Compare with tests/c/pt2pt/many_connections.c, `figures`. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -38,7 +38,7 @@ static void check(int good, const char *what)
     }
 }
 
-/* Receives so many bytes, looking all the time. */
+/* Receives `bytes` bytes, polling. */
 static void take(int fd, int bytes)
 {
     char word[256];
@@ -61,7 +61,7 @@ static void hurry(int fd)
     check(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0, "TCP_NODELAY");
 }
 
-/* Sleeps until somebody calls, answers, looks on for a while and sleeps again. */
+/* Sleeps until a connection arrives, answers, polls for a while and sleeps again. */
 static void answer(int listener)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
             answer(listener);
         close(listener);
     }
-    /* All are to be asleep. */
+    /* Waits until all processes are asleep. */
     sleep(2);
     double began = now_us();
     for (int i = 0; i < count; i++) {

@@ -1,9 +1,9 @@
-/* What files take with any MPI: bench/files runs it with several in turn.
+/* Cost of files with any MPI: bench/files runs it with several in turn.
  *
  *     files FOLDER CASE
  *
  * Rank 0 prints a line for each figure: its name and its value. A time is the median over repetitions of the slowest
- * rank's, in microseconds; what was written is looked at outside of the timed part. */
+ * rank's, in microseconds; written data is verified outside the timed part. */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ static void measure(const char *name, int repetitions, action *body, void *argum
     tell(name, samples[repetitions / 2] * 1e6);
 }
 
-/* Contiguous, each rank its own part, beside the system's calls on the same bytes. */
+/* Contiguous, each rank its own part, compared with system calls on the same bytes. */
 
 struct part {
     char *data;
@@ -134,7 +134,7 @@ static void run_contiguous(void) {
     close_file();
 }
 
-/* Views: all ranks together, or this one alone. */
+/* Views: all ranks collectively, or this one alone. */
 
 static double *cells;
 static int cell_count, is_together;
@@ -211,7 +211,7 @@ static void write_records(void *argument) {
     }
 }
 
-/* A view begins with the pointers at 0. Intel MPI's library of the standard ABI does not seek where it is told. */
+/* A view starts with the pointers at 0. Intel MPI's library of the standard ABI does not seek to the given offset. */
 static void write_records_again(void *argument) {
     CHECK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     write_records(argument);
@@ -252,7 +252,7 @@ static void run_open(void) {
     if (rank == 0) unlink(path);
 }
 
-/* Bytes of memory that this process has, or had at most, by a line of /proc/self/status. */
+/* Memory of this process, in bytes, current or peak, from a line of /proc/self/status. */
 static double memory(const char *line) {
     FILE *status = fopen("/proc/self/status", "r");
     char text[256];
@@ -263,7 +263,7 @@ static double memory(const char *line) {
     return found;
 }
 
-/* A view of 10^9 blocks; the type exists before. */
+/* A view of 10^9 blocks; the type exists before the timed part. */
 static void run_view(void) {
     MPI_Datatype one, type;
     MPI_Type_create_resized(MPI_DOUBLE, 0, 32, &one);
@@ -281,7 +281,7 @@ static void run_view(void) {
     close_file();
 }
 
-/* 4 GiB written together, in pieces of 1 MiB in turn: memory that the process has had beyond its data. */
+/* 4 GiB written collectively, in interleaved pieces of 1 MiB: peak memory of the process beyond its data. */
 static void run_memory(void) {
     const int piece = 1 << 20, pieces = 4096 / ranks;
     size_t bytes = (size_t)piece * (size_t)pieces;
@@ -297,7 +297,7 @@ static void run_memory(void) {
     MPI_Type_commit(&type);
     open_file(info);
     CHECK(MPI_File_set_view(file, 0, MPI_BYTE, type, "native", info));
-    /* The same 16 MiB of memory again and again. */
+    /* The same 16 MiB of memory repeatedly. */
     size_t once = 16 << 20;
     int memory_file = memfd_create("data", MFD_CLOEXEC);
     if (memory_file < 0 || ftruncate(memory_file, (off_t)once)) stop("memfd_create");

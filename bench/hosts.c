@@ -34,7 +34,7 @@ static double trips(int bytes, int count)
     return median;
 }
 
-/* MiB a second of 1 MiB messages, WINDOW of them under way. */
+/* Rate of 1 MiB messages in MiB/s, with WINDOW of them in flight. */
 static double stream(void)
 {
     MPI_Request all[WINDOW];

@@ -1,4 +1,4 @@
-/* A ping-pong as one writes it in five minutes: what bench/agreement holds `fastpath bench latency` against. */
+/* A plain ping-pong, with which bench/agreement compares `fastpath bench latency`. */
 #include <mpi.h>
 
 #include "samples.h"

@@ -1,4 +1,4 @@
-"""What the scripts share that measure in rounds: results that are kept, what a ratio over rounds says, tables of Markdown."""
+"""Helpers of scripts that measure in rounds: stored results, statistics of ratios, Markdown tables."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 
 
 class Kept:
-    """Results of one build in a file of a folder: a further call of the script goes on from them."""
+    """Results of one build in a file of a folder, which a further call of the script continues."""
 
     def __init__(self, script, options, name, empty):
         os.makedirs(options.work, exist_ok=True)
@@ -32,20 +32,20 @@ class Kept:
             if found["build"] == self.values["build"]:
                 self.values.update(found)
             else:
-                print(f"{script}: another build than that of the results that are kept: they begin anew", file=sys.stderr)
+                print(f"{script}: the stored results are of another build: starting anew", file=sys.stderr)
 
     def __getitem__(self, name):
         return self.values[name]
 
     def save(self):
-        # Whole or not at all: the script may be interrupted here.
+        # Completely or not at all: the script may be interrupted here.
         with open(self.path + ".new", "w", encoding="utf-8") as file:
             json.dump(self.values, file)
         os.replace(self.path + ".new", self.path)
 
 
 def run_in_machine(script, options, words, *extra):
-    """One command in the virtual machine of the tests; its end."""
+    """Runs one command in the virtual machine of the tests; returns its end."""
     vm = os.path.join(ROOT, "scripts", "vm")
     done = subprocess.run([vm, "run", "--prefix", options.prefix, *extra, "--", words], capture_output=True, text=True)
     if done.returncode != 0:
@@ -65,7 +65,7 @@ def interval(ratios):
 
 
 def format_ratio(ratios):
-    """A ratio with its interval: `~` where that holds 1, bold where it lies above."""
+    """A ratio with its interval: `~` if the interval contains 1, bold if it is above."""
     mean, low, high = interval(ratios)
     shown = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
     return f"~{shown}" if low <= 1 <= high else f"**{shown}**" if low > 1 else shown
@@ -78,10 +78,10 @@ def format_table(heads, rows):
 
 
 def format_count(value):
-    """Instructions, with a decimal where there is one."""
+    """Instructions, with a decimal if there is one."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def name_size(number):
-    """A size as people write it: `4 Ki`."""
+    """A size in the notation of the tables: `4 Ki`."""
     return f"{number >> 10} Ki" if number >= 1024 and number % 1024 == 0 else str(number)

@@ -18,7 +18,7 @@ static int compare_samples(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Thousandths of a nanosecond, of which 12 bits are kept: crates/report/src/record/histogram.rs. */
+/* Thousandths of a nanosecond, with 12 significant bits: crates/report/src/record/histogram.rs. */
 static unsigned long bucket_of(double ns) {
     unsigned long value = (unsigned long)(ns * 1000 + 0.5);
     int dropped = 0;
@@ -46,7 +46,7 @@ static void print_samples(const char *library, const char *operation, size_t byt
     printf("],\"floor\":null}\n{\"event\":\"end\"," CLOCK "}\n");
 }
 
-/* `round_trip` is one message there and one back; the leader's side takes the time. */
+/* `round_trip` sends one message and receives one; the leader measures the time. */
 static void measure(void (*round_trip)(void), int leads) {
     for (int i = 0; i < WARMUP; i++) round_trip();
     for (int i = 0; i < SAMPLES; i++) {

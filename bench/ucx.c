@@ -1,5 +1,5 @@
-/* A ping-pong over UCX's tagged messages between two processes, timed as `fastpath bench latency` times MPI: what
- * bench/agreement holds against `ucx_perftest -t tag_lat`. */
+/* A ping-pong over UCX's tagged messages between two processes, with the timing of `fastpath bench latency`.
+ * bench/agreement compares it with `ucx_perftest -t tag_lat`. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <string.h>
@@ -80,7 +80,7 @@ int main(void) {
     measure(round_trip, leads);
     char word = 0;
     if (!leads) {
-        /* Its last message may still be in its hands. */
+        /* Its last message may still be outstanding. */
         while (recv(channels[1], &word, 1, MSG_DONTWAIT) < 1) ucp_worker_progress(worker);
         return 0;
     }

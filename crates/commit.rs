@@ -1,5 +1,4 @@
-//! What the build scripts of the launcher and the toolbox share: the version that both tell, with the commit that they
-//! are built from, where there is a repository.
+//! Version for the build scripts of the launcher and the toolbox. It includes the commit if the source is a repository.
 
 use std::process::Command;
 

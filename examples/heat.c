@@ -59,7 +59,7 @@ static void free_block(Block *b)
     free(b->next);
 }
 
-/* Computes one step of the rectangle. Returns the largest change if asked for, else 0. */
+/* Computes one step of the rectangle. Returns the largest change if requested, else 0. */
 static double step(Block *b, int want_change)
 {
     for (int i = 0; i < b->rows; i++) {
@@ -123,13 +123,13 @@ static double processor_seconds(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
-/* What a computation took. */
+/* Resources of a computation. */
 typedef struct {
     double seconds;
-    double processors; /* that it had on average: other programs may have used them too */
+    double processors; /* average number; less than the ranks if other programs ran */
 } Spent;
 
-/* All ranks together; the plate is in the ranks' blocks. */
+/* All ranks together; the result stays in the ranks' blocks. */
 static Spent run_together(Block *b, int steps, MPI_Comm grid)
 {
     int rank, neighbour[SIDES], report = steps < 100 ? 1 : steps / 100;
@@ -176,7 +176,7 @@ static Spent run_alone(Block *whole, int steps)
     return (Spent){seconds, (processor_seconds() - used) / seconds};
 }
 
-/* Brings all blocks to rank 0, into a grid with the layout of `whole`. */
+/* Gathers all blocks on rank 0, into a grid with the layout of `whole`. */
 static void collect(const Block *b, const Block *whole, double *plate, int ranks, MPI_Comm grid)
 {
     int place[4] = {b->row, b->column, b->rows, b->columns}, rank;
@@ -235,7 +235,7 @@ static int share_start(int size, int parts, int part)
     return (int)((long long)size * part / parts);
 }
 
-/* Says how much faster the ranks are together, if they had the processors for it. */
+/* Prints the speedup, if each rank had a processor. */
 static void compare_times(int ranks, Spent together, Spent alone)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,13 +1,13 @@
-/* A profiler for any program: messages and bytes by protocol and peer, and what the library has counted meanwhile.
+/* A profiler for any program: messages and bytes by protocol and peer, and counters of the library.
  *
- * All that it counts comes from the tool interface (MPI_T), and nothing has to be compiled again:
+ * All data comes from the tool interface (MPI_T), and the program need not be recompiled:
  *
- *   events                 each message as it is sent, each put, get and accumulate
+ *   events                 each message sent, each put, get and accumulate
  *   performance variables  copies, sleeps, unexpected messages, calls that read and write files
  *
- * A message is told as `post_short`, or as `post` and, once it has left whole, as `post_eager`. Those that are posted and
- * not eager are announced first (rendezvous). Who is on the same host is asked of MPI_Comm_split_type. The sums over all
- * ranks are printed to standard error by rank 0 in MPI_Finalize.
+ * A message raises `post_short`, or `post` and, once it has been sent whole, `post_eager`. Messages that are posted and
+ * not eager use the rendezvous protocol. MPI_Comm_split_type tells which ranks are on the same host. Rank 0 prints the
+ * sums over all ranks to standard error in MPI_Finalize.
  *
  *   mpicc -shared -fPIC -O2 -o libprofiler.so profiler.c
  *   mpiexec -n 4 env LD_PRELOAD=$PWD/libprofiler.so ./program
@@ -20,11 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The events that are asked for, by name. */
+/* The recorded events, by name. */
 enum { SHORT, POSTED, EAGER, PUT, GET, ACCUMULATE, EVENTS };
 static const char *const event_names[EVENTS] = {"post_short", "post", "post_eager", "put", "get", "accumulate"};
 
-/* Where the peer of a message is. `ELSEWHERE`: not in MPI_COMM_WORLD, or nobody knows. */
+/* Location of a message's peer. `ELSEWHERE`: not in MPI_COMM_WORLD, or unknown. */
 enum { SELF, SAME_HOST, OTHER_HOST, ELSEWHERE, CLASSES };
 static const char *const class_names[CLASSES] = {"self", "same host", "other host", "elsewhere"};
 
@@ -32,7 +32,7 @@ typedef struct {
     _Atomic unsigned long long messages, bytes;
 } Count;
 
-/* What one event tells: the element with the bytes, and what was counted for each peer since MPI_Init. */
+/* One event: the index of the element with the bytes, and the counts for each peer since MPI_Init. */
 typedef struct {
     int bytes_at;
     Count *_Atomic of_peer;
@@ -40,7 +40,7 @@ typedef struct {
 } Seen;
 
 static Seen seen[EVENTS];
-static int ranks; /* of MPI_COMM_WORLD; all other peers are counted behind them */
+static int ranks; /* of MPI_COMM_WORLD; all other peers share one further entry */
 static unsigned char *class_of;
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle *counters;
@@ -55,7 +55,7 @@ static void count(MPI_T_event_instance instance, MPI_T_event_registration regist
     (void)registration, (void)safety;
     MPI_T_event_read(instance, 0, &peer);
     MPI_T_event_read(instance, it->bytes_at, &bytes);
-    /* Several threads may be here at once. */
+    /* Several threads may run this at once. */
     Count *counts = it->of_peer;
     if (!counts)
         return;
@@ -64,7 +64,7 @@ static void count(MPI_T_event_instance instance, MPI_T_event_registration regist
     atomic_fetch_add_explicit(&of->bytes, bytes, memory_order_relaxed);
 }
 
-/* Which element of an event is the bytes: the last one. */
+/* Index of the event element with the bytes: the last one. */
 static int find_bytes(int index)
 {
     int elements = 0, name = 0, text = 0, verbosity, bind;
@@ -73,7 +73,7 @@ static int find_bytes(int index)
     return elements - 1;
 }
 
-/* Before MPI_Init: the library records what it sends from then on. */
+/* Before MPI_Init, so that the library records events from the start. */
 static void ask_for_events(void)
 {
     int provided, index;
@@ -90,7 +90,7 @@ static void ask_for_events(void)
     }
 }
 
-/* Which ranks of MPI_COMM_WORLD are on this host. */
+/* Finds the ranks of MPI_COMM_WORLD on this host. */
 static void classify(void)
 {
     MPI_Comm near, parent;
@@ -100,7 +100,7 @@ static void classify(void)
     PMPI_Comm_size(MPI_COMM_WORLD, &size);
     PMPI_Comm_get_parent(&parent);
     class_of = calloc(size + 1, 1);
-    /* Events name peers by their number in the job, which for spawned processes is another one. */
+    /* Events name peers by their number in the job, which differs for spawned processes. */
     memset(class_of, parent == MPI_COMM_NULL ? OTHER_HOST : ELSEWHERE, size);
     class_of[size] = ELSEWHERE;
     if (parent == MPI_COMM_NULL) {
@@ -119,7 +119,7 @@ static void classify(void)
     }
 }
 
-/* After MPI_Init: what was sent until now was sent by this profiler. */
+/* After MPI_Init: messages sent before this point are those of the profiler. */
 static void start(void)
 {
     int count;
@@ -173,7 +173,7 @@ static void print_variables(const unsigned long long *values)
     }
 }
 
-/* Before MPI_Finalize: the sums are taken before they are sent, so that this is in none of them. */
+/* Before MPI_Finalize: the sums are taken before they are sent, so they do not include these messages. */
 static void report(void)
 {
     Total of[EVENTS][CLASSES] = {{{0}}};

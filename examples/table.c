@@ -1,14 +1,14 @@
 /* A hash table over all ranks: each has a share of the slots in a window, and any rank inserts and counts words there
  * without the help of the slot's owner.
  *
- * The words are those of a text that every rank makes from its own seed; many are the same. A slot has a word's number
- * and how often it was met. Who meets a word looks for its slot from where its hash says on (linear probing):
+ * Every rank generates a text from its own seed; many of its words are equal. A slot has a word's number and its count.
+ * A rank searches the slot of a word from its hash value on (linear probing):
  *
- *   MPI_Compare_and_swap   claims a slot that is free, or tells whose it is
+ *   MPI_Compare_and_swap   claims a free slot, or returns its word
  *   MPI_Accumulate         adds 1 to its count
  *
  * All of it happens inside one MPI_Win_lock_all: no rank waits for another one. At the end every rank reads the shares of
- * all with MPI_Get and compares: each word must be there once, with as many as a rank alone counts.
+ * all with MPI_Get and compares: each word must be there once, with the count that a single rank computes.
  *
  * usage: mpiexec -n 4 table [WORDS]
  */
@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What each rank meets, as it is told to the others by nothing but its seed. */
+/* The text of a rank, which others know by its seed only. */
 typedef struct {
     unsigned long long state;
-    long kinds; /* different words there may be */
+    long kinds; /* number of distinct words */
 } Text;
 
 typedef struct {
-    long long word; /* 0 where the slot is free */
+    long long word; /* 0 if the slot is free */
     long long count;
 } Slot;
 
@@ -41,7 +41,7 @@ static Text read_text(int rank, long kinds)
     return (Text){.state = 88172645463325252ull + (unsigned)rank * 7919ull, .kinds = kinds};
 }
 
-/* The next word, a number from 1 on; small ones come more often, as in a language. */
+/* The next word, a number from 1 on; small ones are more frequent, as in a language. */
 static long long next_word(Text *text)
 {
     text->state ^= text->state << 13;
@@ -72,18 +72,18 @@ static Table open_table(long slots)
     return table;
 }
 
-/* Adds 1 to a word's count; how many slots were looked at. */
+/* Adds 1 to a word's count; returns the number of slots probed. */
 static long count_word(const Table *table, long long word)
 {
-    const long long one = 1, nobody = 0;
+    const long long one = 1, empty = 0;
     for (long step = 0; step < table->slots; step++) {
         long slot = (hash(table, word) + step) % table->slots;
         int owner = (int)(slot / table->share);
         MPI_Aint at = 2 * (slot % table->share);
         long long found;
-        MPI_Compare_and_swap(&word, &nobody, &found, MPI_LONG_LONG, owner, at, table->win);
+        MPI_Compare_and_swap(&word, &empty, &found, MPI_LONG_LONG, owner, at, table->win);
         MPI_Win_flush(owner, table->win);
-        if (found == nobody || found == word) {
+        if (found == empty || found == word) {
             MPI_Accumulate(&one, 1, MPI_LONG_LONG, owner, at + 1, 1, MPI_LONG_LONG, MPI_SUM, table->win);
             return step + 1;
         }
@@ -93,7 +93,7 @@ static long count_word(const Table *table, long long word)
     return 0;
 }
 
-/* Counts all words of all ranks alone. */
+/* Counts all words of all ranks locally. */
 static long long *count_alone(int ranks, long words, long kinds)
 {
     long long *counts = calloc((size_t)kinds + 2, sizeof *counts);
@@ -105,7 +105,8 @@ static long long *count_alone(int ranks, long words, long kinds)
     return counts;
 }
 
-/* Reads all slots and takes off what they hold: nothing may be left, below 0 or there twice. */
+/* Reads all slots and subtracts their counts: no count may remain or become negative, and no word may be there
+ * twice. */
 static long check(const Table *table, long long *counts, long kinds)
 {
     long wrong = 0;

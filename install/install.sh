@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a build has made. Called by `make install`, which builds first.
+# Installs a build. Called by `make install`, which builds first.
 #
 # usage: install.sh BUILD PREFIX     (BUILD: target/release; DESTDIR in the environment is put before PREFIX)
 set -eu
@@ -15,9 +15,10 @@ version=$("$build/fastpath-abigen" version)
 
 mkdir -p "$root/bin" "$root/include" "$root/lib/pkgconfig"
 
-# Of this process alone: two may install at once.
+# Private to this process: concurrent installations are possible.
 new=$root/lib/.new.$$
-trap 'rm -f "$new"' EXIT
+share=$root/lib/.share.$$
+trap 'rm -rf "$new" "$share"' EXIT
 trap 'exit 1' INT TERM
 
 # `rights FILE`: mode and owners.
@@ -25,8 +26,8 @@ rights() {
     ls -ln "$1" | awk '{ print substr($1, 1, 10), $3, $4 }'
 }
 
-# `place MODE FILE`: FILE becomes what $new is, or stays if it is that already, so that what was built with it is not
-# built again. Replaced by rename: a running program keeps the library that it has mapped.
+# `place MODE FILE`: replaces FILE by $new unless they are equal, so that software built with it is not rebuilt.
+# Replaced by rename: a running program keeps its mapping of the library.
 place() {
     chmod "$1" "$new"
     if ! cmp -s "$new" "$2" || [ "$(rights "$new")" != "$(rights "$2")" ]; then
@@ -34,7 +35,7 @@ place() {
     fi
 }
 
-# `link TARGET LINK`: LINK is a symbolic link to TARGET, and stays if it is that already.
+# `link TARGET LINK`: makes LINK a symbolic link to TARGET, unless it is one already.
 link() {
     [ "$(readlink "$2")" = "$1" ] || ln -sf "$1" "$2"
 }
@@ -62,5 +63,22 @@ for name in mpi mpi-c mpi-cxx; do
     sed "s/@NAME@/$name/; s/@VERSION@/$version/" "$here/mpi.pc" > "$new"
     place 644 "$root/lib/pkgconfig/$name.pc"
 done
+
+# Manual pages and shell completions.
+"$build/mpiexec" --generate "$share"
+"$build/fastpath" generate "$share"
+(cd "$share" && find . -type f) | while IFS= read -r file; do
+    mkdir -p "$root/share/$(dirname "$file")"
+    mv "$share/$file" "$new"
+    place 644 "$root/share/$file"
+done
+link mpiexec.1 "$root/share/man/man1/mpirun.1"
+sed "s/@VERSION@/$version/" "$here/mpicc.1" > "$new"
+place 644 "$root/share/man/man1/mpicc.1"
+for name in mpicxx mpic++; do
+    link mpicc.1 "$root/share/man/man1/$name.1"
+done
+link mpiexec "$root/share/bash-completion/completions/mpirun"
+link mpiexec.fish "$root/share/fish/vendor_completions.d/mpirun.fish"
 
 echo "installed Fastpath $version in $prefix"

@@ -1,7 +1,7 @@
-//! Generates the exports from the table of the standard and the bodies found in `src/entry`.
+//! Generates the exported functions from the table of the standard. `wiring.txt` names their bodies.
 
-use fastpath_abigen::exports::{self, Names};
-use fastpath_abigen::{Table, scan::Bodies};
+use fastpath_abigen::exports::{self, AliasMethod};
+use fastpath_abigen::{Table, scan::Bodies, wiring::Wiring};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -17,33 +17,36 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     let entry = root.join("src/entry");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=wiring.txt");
     println!("cargo:rerun-if-changed={}", entry.display());
 
     let table = Table::builtin()?;
-    let bodies = Bodies::read_folder(&entry, &table)?;
+    let text = std::fs::read_to_string(root.join("wiring.txt"))?;
+    let wiring = Wiring::parse("crates/abi/wiring.txt", &text, &table)?;
+    let bodies = Bodies::read_folder(&entry)?;
     let names = choose_names()?;
-    std::fs::write(out.join("exports.rs"), exports::emit_exports(&table, &bodies, names)?)?;
-    std::fs::write(out.join("modules.rs"), exports::emit_modules(&bodies))?;
+    let exports = exports::emit_exports(&table, &wiring, &bodies, names)?;
+    std::fs::write(out.join("exports.rs"), exports)?;
 
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
-    if names == Names::WeakAlias {
+    if names == AliasMethod::WeakAlias {
         let script = write_version_script(&out)?;
         println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
     }
     Ok(())
 }
 
-/// Aliases where the compiler's own linker is lld; `BUILD_MPI_NAMES=alias|jump` overrides.
-fn choose_names() -> Result<Names, Box<dyn Error>> {
+/// Chooses weak aliases if the compiler's default linker is lld. `BUILD_MPI_NAMES=alias|jump` overrides the choice.
+fn choose_names() -> Result<AliasMethod, Box<dyn Error>> {
     println!("cargo:rerun-if-env-changed=BUILD_MPI_NAMES");
     match std::env::var("BUILD_MPI_NAMES").as_deref() {
-        Ok("alias") => return Ok(Names::WeakAlias),
-        Ok("jump") => return Ok(Names::Jump),
+        Ok("alias") => return Ok(AliasMethod::WeakAlias),
+        Ok("jump") => return Ok(AliasMethod::Jump),
         Ok(other) => return Err(format!("BUILD_MPI_NAMES={other}: alias or jump").into()),
         Err(_) => {}
     }
     let has_lld = std::env::var("TARGET")? == "x86_64-unknown-linux-gnu";
-    Ok(if has_lld { Names::WeakAlias } else { Names::Jump })
+    Ok(if has_lld { AliasMethod::WeakAlias } else { AliasMethod::Jump })
 }
 
 fn write_version_script(out: &Path) -> Result<PathBuf, std::io::Error> {

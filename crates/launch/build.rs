@@ -1,4 +1,4 @@
-//! Notes the commit that the launcher is built from.
+//! Records the commit that the launcher is built from.
 
 #[path = "../commit.rs"]
 mod commit;

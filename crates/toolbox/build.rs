@@ -1,4 +1,4 @@
-//! Notes the commit that the toolbox is built from.
+//! Records the commit that the toolbox is built from.
 
 #[path = "../commit.rs"]
 mod commit;

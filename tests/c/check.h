@@ -1,4 +1,4 @@
-/* What the test programs share: checks that say where they fail, and data that tells where it came from. */
+/* Checks that report where they fail, and test data that identifies its message. Shared by all test programs. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 
 static int rank = -1, ranks, failures;
-static MPI_Comm meeting; /* for `meet` alone, so that no wild receive sees its messages */
+static MPI_Comm meeting; /* used by `meet` only, so that wildcard receives of a test never match its messages */
 
-/* Says that something is wrong; after twenty times it only counts. */
+/* Reports a failed check. Failures after the twentieth are only counted. */
 __attribute__((format(printf, 2, 3), unused)) static void fail(int line, const char *format, ...)
 {
     va_list rest;
@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3), unused)) static void fail(int line, const c
             fail(__LINE__, "%s", #condition);       \
     } while (0)
 
-/* Two integers are equal. */
+/* Checks that two integers are equal. */
 #define SAME(actual, expected)                                                              \
     do {                                                                                    \
         long long actual_ = (long long)(actual), expected_ = (long long)(expected);         \
@@ -44,7 +44,7 @@ __attribute__((unused)) static int class_of(int code)
     return class;
 }
 
-/* A call returns an error of this class (or MPI_SUCCESS). */
+/* Checks that a call returns an error of this class, or MPI_SUCCESS. */
 #define CLASS(call, expected)                                                               \
     do {                                                                                    \
         int class_ = class_of(call);                                                        \
@@ -52,16 +52,16 @@ __attribute__((unused)) static int class_of(int code)
             fail(__LINE__, "%s gives class %d instead of %s", #call, class_, #expected);    \
     } while (0)
 
-/* A call succeeds. */
+/* Checks that a call succeeds. */
 #define OK(call) CLASS(call, MPI_SUCCESS)
 
-/* Whether each rank is on a host of its own, started as a program of its own (`scripts/vm programs --hosts 2`). */
+/* Returns whether each rank is on its own host, started as a separate program (`scripts/vm programs --hosts 2`). */
 __attribute__((unused)) static int are_apart(void)
 {
     return getenv("MPI_TEST_HOSTS") != NULL;
 }
 
-/* A path in the folder for temporary files, of which tests/run makes one for each job. The next call overwrites it. */
+/* Path in the folder for temporary files, which tests/run creates for each job. The next call overwrites the result. */
 __attribute__((unused)) static const char *temporary_path(const char *name)
 {
     static char path[400];
@@ -70,7 +70,7 @@ __attribute__((unused)) static const char *temporary_path(const char *name)
     return path;
 }
 
-/* A name of a service that no other job has: jobs of one user find each other's. tests/run marks each job. */
+/* Service name that is unique to this job. Jobs of one user share a name space; tests/run gives each job a mark. */
 __attribute__((unused)) static const char *service_of(const char *name)
 {
     static char service[200];
@@ -79,7 +79,7 @@ __attribute__((unused)) static const char *service_of(const char *name)
     return service;
 }
 
-/* Byte `i` of the message number `seed`. */
+/* Byte `i` of message number `seed`. */
 __attribute__((unused)) static inline unsigned char byte_of(unsigned seed, size_t i)
 {
     return (unsigned char)((i * 2654435761u >> 13) + seed * 40503u + (i >> 16));
@@ -92,7 +92,7 @@ __attribute__((unused)) static void fill(void *buffer, size_t bytes, unsigned se
         to[i] = byte_of(seed, i);
 }
 
-/* The buffer holds message `seed`. */
+/* Checks that the buffer holds message `seed`. */
 #define HOLDS(buffer, bytes, seed) holds(__LINE__, buffer, bytes, seed)
 __attribute__((unused)) static void holds(int line, const void *buffer, size_t bytes, unsigned seed)
 {
@@ -104,7 +104,7 @@ __attribute__((unused)) static void holds(int line, const void *buffer, size_t b
         }
 }
 
-/* The status is that of a message. */
+/* Checks source, tag and size in the status of a message. */
 #define STATUS(status, source, tag, bytes) check_status(__LINE__, &(status), source, tag, bytes)
 __attribute__((unused)) static void check_status(int line, const MPI_Status *status, int source, int tag, MPI_Count bytes)
 {
@@ -133,7 +133,7 @@ __attribute__((unused)) static void start(int *argc, char ***argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &meeting);
 }
 
-/* What main returns. */
+/* Exit code of main. */
 __attribute__((unused)) static int finish(void)
 {
     if (meeting)
@@ -142,7 +142,7 @@ __attribute__((unused)) static int finish(void)
     return failures ? 1 : 0;
 }
 
-/* All ranks have come here. By messages alone, so that tests of messages do not rest on collectives. */
+/* A barrier of point-to-point messages, so that tests of messages do not depend on collectives. */
 __attribute__((unused)) static void meet(void)
 {
     char out = 0, in;

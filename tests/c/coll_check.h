@@ -1,4 +1,4 @@
-/* What the tests of collective communication share. They print nothing unless something is wrong. */
+/* Helpers of the collective tests. They print only failures. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static inline int finish(void)
     return failures > 0;
 }
 
-/* Memory for n ints (and never none) that all hold `value`. */
+/* Allocates n ints, at least one, all equal to `value`. */
 static inline int *ints(long n, int value)
 {
     int *p = malloc((n + 1) * sizeof *p);
@@ -29,7 +29,7 @@ static inline int *ints(long n, int value)
     return p;
 }
 
-/* What rank r has for rank q at index i. */
+/* Element `i` of the data that rank r sends to rank q. */
 static inline int word(int r, int q, long i)
 {
     return (r * 131 + q) * 65537 + (int)(i * 3) + 1;

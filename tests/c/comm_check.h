@@ -3,13 +3,13 @@
 #define COMM_CHECK_H
 #include "check.h"
 
-/* The old names are tested too, and the constants for weights are addresses that nothing lies at. */
+/* The deprecated names are tested too; the constants for weights are addresses without memory. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wstringop-overread"
 #endif
 
-/* A ring of messages over the communicator: each member must get its left neighbour's mark. */
+/* A ring of messages over the communicator: each member must get the mark of its left neighbour. */
 #define RING(comm, mark) ring(__LINE__, comm, mark)
 __attribute__((unused)) static void ring(int line, MPI_Comm comm, int mark)
 {

@@ -1,10 +1,10 @@
-/* Random messages whose every byte is checked, by all calls that send and receive, one after the other and at once. What
- * a program of the standard may do and a test of one call does not: other messages are on their way meanwhile, sizes lie
- * around each bound of a protocol, buffers are written to as soon as they are the program's again, receives are posted
- * before, while and long after the message is sent, and requests are freed while they are active.
+/* Random messages with every byte checked, by all calls that send and receive, in sequence and concurrently. It covers
+ * combinations that tests of one call do not: concurrent messages, sizes around each protocol threshold, buffers that
+ * are rewritten as soon as they may be reused, receives posted before, while and long after the message is sent, and
+ * requests freed while active.
  *
- * All ranks draw the same plan and go through it in its order, so that nothing waits for ever: at message number i, a
- * rank waits only for messages up to i. */
+ * All ranks draw the same plan and follow its order, so that no rank waits forever: at message number i, a rank waits
+ * only for messages up to i. */
 #ifndef SOAK_H
 #define SOAK_H
 #include "soak_data.h"
@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 enum { MESSAGES = 48, RANKS_MOST = 8, WILD_MOST = 100000, GUARD = 64, UNTOUCHED = 0xee };
-enum { ROUND_BYTES = 20 << 20 }; /* what the messages of a round may hold together */
+enum { ROUND_BYTES = 20 << 20 }; /* limit for all messages of a round */
 
-/* Communicators of a thread: messages find their receives in any order, in the order of the plan, and by nothing. */
+/* Communicators of a thread: receives are posted in any order, in the order of the plan, or with wildcards; TOLD is
+ * for control messages. */
 enum { ANY_ORDER, IN_ORDER, WILD, TOLD, COMMS };
 enum { SEND, SSEND, BSEND, RSEND, ISEND, ISSEND, IBSEND, IRSEND, SEND_INIT, SSEND_INIT, BSEND_INIT, RSEND_INIT, CANCELLED,
        PARTITIONED, REPEATED, SHIFT, WAYS };
@@ -23,38 +24,38 @@ enum { EARLY, MEANWHILE, LATE }; /* when the receive is posted */
 
 struct message {
     int from, to, comm, bytes, way, receive, when, any_source, any_tag, room, steps, freed;
-    unsigned number; /* of all rounds */
+    unsigned number; /* counts across rounds */
     struct layout out, in;
 };
 
-/* One side of a message that is not complete. */
+/* One side of an incomplete message. */
 struct side {
-    struct message *message; /* null: a receive of a wild message, or of none */
+    struct message *message; /* null: a wildcard receive */
     MPI_Request request;
     MPI_Datatype type;
     unsigned char *memory, *data;
-    size_t bytes; /* of the memory from `data` on */
+    size_t bytes; /* size of the memory from `data` on */
     int count, sends, from_mpi, may_wait, hopeless;
 };
 
-/* What one thread of a rank has. */
+/* State of one thread of a rank. */
 struct soak {
-    unsigned long long plan, own; /* random numbers: the same on all ranks, and of this one */
+    unsigned long long plan, own; /* random states: equal on all ranks; of this rank */
     MPI_Comm comms[COMMS];
-    int first_tag, shares; /* whether other threads use the communicators too */
+    int first_tag, shares; /* shares: other threads use the communicators too */
     unsigned number;
     struct message messages[MESSAGES];
     struct side sides[3 * MESSAGES];
-    int n_sides, last; /* whether this is the round whose requests are freed */
+    int n_sides, last; /* last: requests of this round are freed */
 };
 
-/* Names the bytes of message `number`, in its step. */
+/* Identifies the bytes of message `number` in a step. */
 static unsigned mark_of(const struct message *m, int step)
 {
     return m->number * 8 + (unsigned)step;
 }
 
-/* The message is there, and nothing beside it was written to. */
+/* Checks that the message has arrived, and that no byte around it was written. */
 static void check_in(struct side *side, const struct layout *layout, int room, int bytes, unsigned mark, const char *what)
 {
     size_t left = (size_t)bytes, block = (size_t)layout->block, at = 0, wrong = 0;
@@ -78,7 +79,7 @@ static void check_in(struct side *side, const struct layout *layout, int room, i
         }
 }
 
-/* Memory for one side: of the heap or of MPI, at any address. */
+/* Allocates memory for one side, from the heap or MPI, at any address. */
 static void take_memory(struct soak *s, struct side *side, size_t bytes)
 {
     size_t offset = draw(&s->own, 2) ? draw(&s->own, 64) : 0, whole = bytes + offset + GUARD;
@@ -94,7 +95,7 @@ static void take_memory(struct soak *s, struct side *side, size_t bytes)
 
 static void give_back(struct side *side)
 {
-    memset(side->data, 0xdd, side->bytes); /* whoever still reads or writes it is found out */
+    memset(side->data, 0xdd, side->bytes); /* makes later reads and writes of freed memory visible */
     if (side->from_mpi)
         OK(MPI_Free_mem(side->memory));
     else
@@ -135,11 +136,11 @@ static void end(struct soak *s, struct side *side)
     s->sides[at] = s->sides[--s->n_sides];
 }
 
-/* A side is complete. */
+/* Completes a side. */
 static void finish_side(struct soak *s, struct side *side, const MPI_Status *status)
 {
     struct message *m = side->message;
-    if (!side->sends && !m && !side->hopeless) { /* any one */
+    if (!side->sends && !m && !side->hopeless) { /* wildcard receive */
         int index = status->MPI_TAG - s->first_tag;
         if (index < 0 || index >= MESSAGES || s->messages[index].to != rank || s->messages[index].comm != WILD) {
             fail(__LINE__, "a wild receive has a message with tag %d from %d", status->MPI_TAG, status->MPI_SOURCE);
@@ -198,7 +199,7 @@ static void start_send(struct soak *s, struct message *m)
     if (side->request == MPI_REQUEST_NULL)
         end(s, side);
     else if (m->freed)
-        OK(MPI_Request_free(&side->request)); /* the buffer is there until all ranks have come to the next round */
+        OK(MPI_Request_free(&side->request)); /* the buffer stays allocated until the next round */
 }
 
 static void start_receive(struct soak *s, struct message *m)
@@ -244,7 +245,7 @@ static void start_receive(struct soak *s, struct message *m)
         OK(MPI_Request_free(request));
 }
 
-/* A receive of any message of the wild ones; of the last round each has its own. */
+/* Starts a wildcard receive; in the last round each message has its own receive. */
 static void start_wild(struct soak *s)
 {
     struct message any = {.bytes = WILD_MOST, .in = {.block = WILD_MOST}};
@@ -254,7 +255,7 @@ static void start_wild(struct soak *s)
     OK(MPI_Irecv(side->data, side->count, side->type, MPI_ANY_SOURCE, MPI_ANY_TAG, s->comms[WILD], &side->request));
 }
 
-/* A receive that no message satisfies is taken back. */
+/* Cancels a receive without a message. */
 static void start_hopeless(struct soak *s)
 {
     struct message none = {.bytes = 100, .in = {.block = 100}};
@@ -279,7 +280,7 @@ static void take_back(struct soak *s, struct side *side)
     finish_side(s, side, &status);
 }
 
-/* What is sent again and again by one request, in parts or whole; both ranks wait for each. */
+/* Sends repeatedly with one request, partitioned or persistent; both ranks wait for each step. */
 static void repeat(struct soak *s, struct message *m)
 {
     int sends = m->from == rank, tag = tag_of(s, m), parts[] = {1, 2, 3, 4, 6, 8, 12, 24, 48, 96};
@@ -316,7 +317,7 @@ static void repeat(struct soak *s, struct message *m)
     end(s, side);
 }
 
-/* All ranks send and receive in one call, each with sizes of its own. */
+/* All ranks send and receive in one call, each with its own size. */
 static void shift(struct soak *s, struct message *m)
 {
     int by = m->from, to = (rank + by) % ranks, from = (rank + ranks - by) % ranks, tag = tag_of(s, m);
@@ -355,14 +356,14 @@ static void shift(struct soak *s, struct message *m)
     end(s, source);
 }
 
-/* Whether the program still waits for this side. */
+/* Returns whether the program still waits for this side. */
 static int is_pending(const struct side *side)
 {
     return side->request != MPI_REQUEST_NULL && !side->hopeless;
 }
 
-/* Completes some of the requests by one of the calls that do; with `must`, waits. Only what may be waited for, unless
- * `all`. */
+/* Completes some requests with one of the completion calls; waits if `must` is set. Uses only requests that may be
+ * waited for, unless `all` is set. */
 static void complete(struct soak *s, int must, int all)
 {
     static const int is_wait[] = {1, 1, 1, 1, 0, 0, 0, 0, 0};
@@ -417,7 +418,7 @@ static void complete(struct soak *s, int must, int all)
         last[i] = sides[indices[i]];
         last[i]->request = some[indices[i]];
     }
-    /* The last first: what is taken out is replaced by the one at the end. */
+    /* Last first: a removed entry is replaced by the last one. */
     for (int left = done; left > 0; left--) {
         int top = 0;
         for (int i = 1; i < left; i++)
@@ -433,7 +434,7 @@ static int is_blocking(int way)
     return way == SEND || way == SSEND || way == RSEND || way == PARTITIONED || way == REPEATED || way == SHIFT;
 }
 
-/* What happens to message number `i`: all ranks draw the same. */
+/* Draws message number `i`, equally on all ranks. */
 static void plan_message(struct soak *s, struct message *m, int left)
 {
     unsigned long long *p = &s->plan;
@@ -475,7 +476,7 @@ static void plan_message(struct soak *s, struct message *m, int left)
     m->any_tag = m->comm == IN_ORDER && !s->shares && draw(p, 2) && m->way != CANCELLED;
     if (m->any_tag)
         m->any_source = 0;
-    if (m->way == CANCELLED) /* nobody waits for what may not come; nor does another receive take it */
+    if (m->way == CANCELLED) /* no wait for a message that may never arrive, and no other receive that matches it */
         m->comm = ANY_ORDER, m->receive = m->receive % 2 ? IRECV : RECV_INIT, m->freed = 0;
     if (m->when == EARLY || m->from == m->to)
         m->receive = m->receive % 2 ? IRECV : RECV_INIT;
@@ -511,7 +512,7 @@ static void meet_in(MPI_Comm comm, int tag)
                         comm, MPI_STATUS_IGNORE));
 }
 
-/* The messages that their senders may have cancelled: they say whether. */
+/* Messages that their senders may have cancelled: each sender reports whether its message was cancelled. */
 static void resolve_cancelled(struct soak *s)
 {
     for (struct message *m = s->messages; m < s->messages + MESSAGES; m++) {
@@ -529,7 +530,7 @@ static void resolve_cancelled(struct soak *s)
     }
 }
 
-/* Sends whose requests were freed in the round before: all ranks have received what they sent. */
+/* Sends whose requests were freed in the previous round: all ranks have received them. */
 static void end_freed(struct soak *s)
 {
     for (int i = s->n_sides - 1; i >= 0; i--)
@@ -537,7 +538,7 @@ static void end_freed(struct soak *s)
             end(s, &s->sides[i]);
 }
 
-/* One round; of the last, what was freed is left for MPI_Finalize. */
+/* Runs one round. Freed requests of the last round complete in MPI_Finalize. */
 static void run_round(struct soak *s, int last)
 {
     int bytes = 0;
@@ -545,7 +546,7 @@ static void run_round(struct soak *s, int last)
     for (int i = 0; i < MESSAGES; i++) {
         plan_message(s, &s->messages[i], ROUND_BYTES - bytes);
         bytes += s->messages[i].bytes;
-        /* The last round has no receives of any message: nobody would know which it was. */
+        /* The last round has no wildcard receives, because their messages could not be identified. */
         if (last && s->messages[i].comm == WILD)
             s->messages[i].comm = ANY_ORDER;
     }
@@ -580,7 +581,7 @@ static void run_round(struct soak *s, int last)
     }
 }
 
-/* After MPI_Finalize: what was freed has arrived. */
+/* After MPI_Finalize, messages of freed receives have arrived. */
 static void check_freed(struct soak *s)
 {
     for (int i = 0; i < s->n_sides; i++) {

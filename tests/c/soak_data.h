@@ -1,11 +1,11 @@
-/* What the programs of random messages and accesses share: numbers, sizes, how bytes lie, and which they are. */
+/* Helpers of the random message and access tests: numbers, sizes, layouts and data. */
 #ifndef SOAK_DATA_H
 #define SOAK_DATA_H
 #include "check.h"
 
 enum { LARGEST = 4 << 20 };
 
-/* How the bytes of a message lie: blocks with gaps between them, in rising order or the other way round. */
+/* Layout of a message: blocks with gaps between them, in ascending or descending order. */
 struct layout { int block, gap, falls, counted; };
 
 static unsigned draw(unsigned long long *state, unsigned below)
@@ -46,13 +46,13 @@ static size_t blocks_of(const struct layout *layout, size_t bytes)
     return (bytes + (size_t)layout->block - 1) / (size_t)layout->block;
 }
 
-/* Memory from the first to the last byte. */
+/* Extent of the memory from the first to the last byte. */
 static size_t span_of(const struct layout *layout, size_t bytes)
 {
     return blocks_of(layout, bytes) * (size_t)(layout->block + layout->gap);
 }
 
-/* Where block `i` begins, of a message with room for `bytes`. */
+/* Offset of block `i` of a message with room for `bytes`. */
 static size_t place_of(const struct layout *layout, size_t bytes, size_t i)
 {
     return (layout->falls ? blocks_of(layout, bytes) - 1 - i : i) * (size_t)(layout->block + layout->gap);
@@ -85,7 +85,7 @@ static MPI_Datatype type_of(const struct layout *layout, int bytes, int *count)
     return type;
 }
 
-/* Byte `i` of what `mark` names: of two marks, one byte in 256 is the same. */
+/* Byte `i` of data `mark`; two marks agree in one byte of 256. */
 static unsigned char soak_byte(unsigned mark, size_t i)
 {
     return (unsigned char)(((i + mark * 0xd1342543de82ef95ull) * 0x9e3779b97f4a7c15ull) >> 56);

@@ -45,7 +45,7 @@ pub fn seed() -> u64 {
     given_seed().unwrap_or(1)
 }
 
-/// What is often at a border: of integers, of texts, of paths.
+/// Tokens that are often boundary cases of integers, texts and paths.
 const TOKENS: &[&[u8]] = &[
     b"0",
     b"1",

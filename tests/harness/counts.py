@@ -1,4 +1,4 @@
-"""Counts of tests: how a runner prints them at its end, and how tests/parts reads that line."""
+"""Counts of tests: a runner prints them as its last line, which tests/parts parses."""
 
 import re
 
@@ -6,7 +6,7 @@ NAMES = ("passed", "failed", "skipped")
 
 
 class Counts(dict):
-    """Number of tests by outcome, each of NAMES."""
+    """Number of tests for each outcome of NAMES."""
 
     def __init__(self, numbers=()):
         super().__init__({**dict.fromkeys(NAMES, 0), **dict(numbers)})
@@ -18,12 +18,12 @@ class Counts(dict):
         self[outcome] += tests
 
     def exit_code(self):
-        """Exit code of a runner: a run in which nothing passed has failed."""
+        """Exit code of a runner: a run without a passed test has failed."""
         return 1 if self["failed"] or not self["passed"] else 0
 
 
 def parse(line):
-    """The counts in a line that begins as `str` prints them; None where it has none."""
+    """Parses the counts in a line that begins as `str` prints them; None if it has none."""
     if not re.match(r"\d+ passed, \d+ failed", line):
         return None
     return Counts({name: int(number) for number, name in re.findall(r"(\d+) (\w+)", line) if name in NAMES})

@@ -1,5 +1,5 @@
-"""Launchers of others, from packages in the cache (cache.py): Hydra (MPICH's) and PRRTE (Open MPI's) from wheels, Slurm
-from Debian."""
+"""Launch engines of other projects, from packages in the cache (cache.py): Hydra (MPICH) and PRRTE (Open MPI) from
+wheels, Slurm from Debian."""
 
 import glob
 import os
@@ -15,7 +15,7 @@ OURS = [sys.executable, os.path.join(HERE, "pmi.py")]
 
 
 class Pmi:
-    """Our own launcher of the tests, which speaks PMI-1 alone."""
+    """The test launcher of this project, which supports PMI-1 only."""
     name, options = "pmi", ()
 
     def start(self, ranks, words):
@@ -36,14 +36,14 @@ class Hydra:
         return [self.mpiexec, "-n", str(ranks), *words]
 
     def start_on(self, hosts, names, each, words):
-        """On several virtual hosts, so many ranks on each; from the first host, which runs none."""
+        """Command for several virtual hosts with `ranks` ranks each; from the first host, which runs none."""
         command = [self.mpiexec, "-launcher", "ssh", "-launcher-exec", hosts.rsh, "-hosts", ",".join(names),
                    "-ppn", str(each), "-n", str(each * len(names)), *words]
         return hosts.beside(hosts.names[0], command)
 
 
 class HydraByPort(Hydra):
-    """The same over a connection instead of an inherited descriptor."""
+    """The test launcher over a TCP connection instead of an inherited descriptor."""
     name = "hydra-port"
 
     def start(self, ranks, words):
@@ -61,8 +61,8 @@ class Prrte:
         return [self.prterun, "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "-n", str(ranks), *words]
 
     def moved(self):
-        """Variables: the wheel does not know where it has been moved to, and its daemons on other hosts are to know it
-        too. These name folders by the numbers of processes, which hosts have in common: each in one of its own."""
+        """Environment for PRRTE. The wheel does not know its location, and its daemons on other hosts need it too.
+        Folders are named by process ids, which the hosts share, so each host has its own."""
         return [*(f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")), "PRTE_MCA_prte_tmpdir_base=/dev/shm"]
 
     def start_on(self, hosts, names, each, words):
@@ -112,18 +112,18 @@ def _has_slurm():
 
 
 def lay_slurm():
-    """Lays Slurm over /usr, where it is not installed, for this run alone. Raises OSError where it cannot be had."""
+    """Mounts Slurm over /usr for this run only, if it is not installed. Raises OSError if it is not available."""
     if _has_slurm():
         return
     place = cache.entry("slurm", [*SLURM_PACKAGES, *packages.system()], _unpack_slurm)
     if not job.has_own_shm():
-        raise OSError("no Slurm is installed, and nothing can be mounted")
+        raise OSError("Slurm is not installed, and file systems cannot be mounted")
     packages.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={place}/usr:/usr", "/usr"])
 
 
 def _unpack_slurm(folder):
     packages.unpack(folder, SLURM_PACKAGES)
-    # What the packages do when they are installed; the library's name is in a package for developers.
+    # Steps of the packages' installation. The name of the library is in a development package.
     for name in ("slurmctld", "slurmd", "slurmstepd"):
         os.symlink(f"{name}-wlm", os.path.join(folder, "usr", "sbin", name))
     for library in glob.glob(os.path.join(folder, "usr", "lib", "*", "pmix2", "lib", "libpmix.so.2")):
@@ -131,7 +131,7 @@ def _unpack_slurm(folder):
 
 
 class Slurm:
-    """A cluster on virtual hosts: the first one controls, the others run ranks. After `lay_slurm`."""
+    """A cluster on virtual hosts: the first one controls, the others run ranks. Requires `lay_slurm`."""
 
     def __init__(self, hosts):
         self.hosts, self.folder = hosts, os.path.join(hosts.folder, "slurm")
@@ -146,24 +146,24 @@ class Slurm:
                                          folder=self.folder, nodes="\n".join(lines)))
         with open(os.path.join(self.folder, "cgroup.conf"), "w", encoding="ascii") as file:
             file.write("CgroupPlugin=cgroup/v1\n")
-        # A folder that each host has of its own.
+        # A separate folder for each host.
         with open(os.path.join(self.folder, "mpi.conf"), "w", encoding="ascii") as file:
             file.write("PMIxCliTmpDirBase=/dev/shm\n")
         env = {**os.environ, "SLURM_CONF": self.conf}
         subprocess.run(hosts.on(control, ["/usr/sbin/slurmctld", "-c"]), env=env, check=True)
         for name in nodes:
             subprocess.run(hosts.on(name, ["/usr/sbin/slurmd", "-c", "-N", name]), env=env, check=True)
-        # A job that comes before the hosts have said that they are there is told that it has to wait.
+        # A job submitted before the hosts have registered is reported as waiting.
         end = time.monotonic() + 30
         idle = ["idle"] * len(nodes)
         ask = hosts.on(control, ["sinfo", "-h", "-N", "-o", "%t"])
         while subprocess.run(ask, env=env, capture_output=True, text=True).stdout.split() != idle:
             if time.monotonic() > end:
-                raise RuntimeError("a host of Slurm does not come up")
+                raise RuntimeError("a host of Slurm does not start")
             time.sleep(0.05)
 
     def start_on(self, mpi, nodes, ranks, words, options=()):
-        # Quiet: it tells when a job has to wait until a host is free again.
+        # Quiet: otherwise srun reports that a job waits for a free host.
         command = ["env", f"SLURM_CONF={self.conf}", "srun", "-Q", f"--mpi={mpi}", "-N", str(nodes), "-n", str(ranks),
                    *options, *words]
         return self.hosts.on(self.hosts.names[0], command)

@@ -1,4 +1,4 @@
-"""How people start a job on several hosts: by an engine directly, or by our mpiexec, which has one start its agents."""
+"""Ways to start a job on several hosts: by an engine, or by our mpiexec, which starts its agents with an engine."""
 
 import contextlib
 import os
@@ -38,9 +38,9 @@ class SlurmPmix(SlurmPmi2):
 
 
 class Agents:
-    """Our own mpiexec, which has an engine start an agent of ours on each host."""
-    prefix = None  # of the installation
-    daemon = None  # what the engine starts for a job, and cannot do without
+    """Our mpiexec, which starts an agent on each host with an engine."""
+    prefix = None  # installation folder of the engine
+    daemon = None  # process that the engine starts for a job and depends on
 
     def mpiexec(self, engine, each, options, words):
         places = ",".join(f"{name}:{each}" for name in self.hosts.names[1:])
@@ -73,7 +73,7 @@ class AgentsPrrte(Agents):
 
 
 class AgentsSlurm(engines.Slurm, Agents):
-    # Its daemons live on, and notice nothing.
+    # Its daemons continue and do not notice it.
     name, daemon = "agents-slurm", "srun"
 
     def on_hosts(self, each, words):
@@ -85,7 +85,7 @@ ENGINES = [Hydra, Prrte, SlurmPmi2, SlurmPmix, AgentsHydra, AgentsPrrte, AgentsS
 
 
 def run(session, engine, each, words, timeout=60, options=(), **more):
-    """`options` are those of our mpiexec."""
+    """`options` are options of our mpiexec."""
     command = engine.on_hosts(each, words)
     if options:
         at = command.index("--host")
@@ -111,9 +111,9 @@ def three_hosts(session):
 
 
 def lacks_hosts():
-    """Why there can be no virtual hosts with Hydra here, or None."""
+    """Returns why virtual hosts with Hydra are not possible on this machine, or None."""
     if reason := missing():
-        return f"no virtual hosts: {reason}"
+        return f"virtual hosts are not possible: {reason}"
     try:
         engines.Hydra()
     except OSError as error:

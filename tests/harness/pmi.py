@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A launcher of one host that speaks PMI-1 and no more: it needs no installation, and it does what engines do at their
-worst. It takes no notice of a rank that ends, unless that ends by a signal and --kill is given.
+"""A launcher for one host that supports PMI-1 only. It needs no installation, and shows the least helpful behavior of
+engines. It ignores a rank that ends, unless it ends by a signal and --kill is given.
 
 usage: pmi.py [--kill] [--slurm] [--name JOB] [--left KEY VALUE] [-n N] PROGRAM [ARGUMENT...]
 
-  --left    a value that the job's first rank finds, as of a rank that has spawned it
-  --kill    ends the job when a rank is ended by a signal, as Hydra does
-  --slurm   answers as Slurm does, where engines differ
-  --name    what the job is called
+  --left    a value that the job's first rank finds, as if left by a rank that has spawned it
+  --kill    end the job when a rank is ended by a signal, as Hydra does
+  --slurm   answer as Slurm does, where engines differ
+  --name    name of the job
 """
 
 import os
@@ -38,7 +38,7 @@ class Job:
             self.selector.register(ours, selectors.EVENT_READ, bytearray())
 
     def run(self):
-        """Serves until all ranks have ended; the exit code."""
+        """Serves until all ranks have ended, and returns the exit code."""
         while any([rank.poll() is None for rank in self.ranks]) and self.code is None:
             for key, _ in self.selector.select(0.05):
                 try:
@@ -66,7 +66,7 @@ class Job:
         return self.code
 
     def take(self, of, line):
-        """A line, alone or as one of several that are a command together."""
+        """Handles a line, which is a command or one of several lines of a command."""
         if line == "mcmd=spawn":
             self.spawning[of] = {}
         elif line == "endcmd":
@@ -78,7 +78,7 @@ class Job:
             self.answer(of, dict(w.split("=", 1) for w in line.split() if "=" in w))
 
     def spawn(self, to, asked):
-        """One program, as a job of its own."""
+        """Spawns one program, as a separate job."""
         words = [asked["execname"], *(asked[f"arg{i + 1}"] for i in range(int(asked["argcnt"])))]
         infos = {asked[f"info_key_{i}"]: asked[f"info_val_{i}"] for i in range(int(asked["info_num"]))}
         if self.slurm or asked["totspawns"] != "1":

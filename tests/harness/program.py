@@ -1,22 +1,22 @@
-"""C programs of tests/c, by name, and the line of data at the head of each. A folder is a chapter of the standard or a
-subject; tests/c/fixtures has the programs that other tests compile. A name is unique over all folders.
+"""C programs of tests/c, by name, and the data line at the head of each. A folder is a chapter of the standard or a
+subject; tests/c/fixtures has programs that other tests compile. Names are unique over all folders.
 
     test: ranks=1,2,3,4,8 timeout=60 env=NAME=VALUE args=WORDS link=-lm
 
-    ranks      how many ranks it is run with, each in a job of its own
+    ranks      numbers of ranks, each for a separate job
     timeout    seconds before the launcher ends it (60)
-    args       its arguments, separated by commas; several lists, separated by semicolons, are a run each
-    env        a variable for every run; may stand several times
-    link       a word for the compiler; may stand several times
+    args       its arguments, separated by commas; lists separated by semicolons give one run each
+    env        a variable for every run; may be repeated
+    link       an argument for the compiler; may be repeated
     stderr     `any`: it may print to standard error
-    exit       exit code that is right (0)
+    exit       expected exit code (0)
     only       `all`: only in the long run; `build`: compiled for other tests, never run by itself
-    variants   `none`: not run with the optimisations off or with other ways to wait; or further variants, separated by
-               commas, that run with every change
-    needs      how many processors it computes or spins on, 0 if it only waits (one for each rank); `machine`: it measures, so
-               that nothing may run beside it
-    within     `node`: it is about what ranks of one node share, so that it is not run by other transports
-    mistakes   `yes`: it makes mistakes on purpose, so that it is not run where FASTPATH_CHECK tells of them
+    variants   `none`: not run with optimisations off or other wait modes; or further variants, separated by commas,
+               that run with every change
+    needs      processors on which it computes or spins, 0 if it only waits (default: one for each rank); `machine`: it
+               measures, so no other test may run at the same time
+    within     `node`: its subject is shared memory of a node, so it is not run over other transports
+    mistakes   `yes`: it contains deliberate mistakes, so it is not run with FASTPATH_CHECK
 """
 
 import contextlib
@@ -34,7 +34,7 @@ IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
 
 
 class Variant:
-    """A way to run a program: with these variables, on up to `most` ranks."""
+    """A variant of a run: its variables, on up to `most` ranks."""
 
     def __init__(self, name, env, most):
         self.name, self.env, self.most = name, env, most
@@ -47,8 +47,6 @@ VARIANTS = [
     Variant("check", {"FASTPATH_CHECK": "1"}, 3),
     Variant("yield", {"FASTPATH_WAIT": "yield"}, 8),
     Variant("sleep", {"FASTPATH_WAIT": "sleep"}, 8),
-    Variant("workers", {"FASTPATH_WORKERS": "several"}, 4),
-    Variant("workers-sleep", {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"}, 3),
     Variant("progress", {"FASTPATH_PROGRESS": "thread"}, 8),
     Variant("tcp", {"FASTPATH_TRANSPORTS": "tcp"}, 3),
     Variant("spin", {"FASTPATH_WAIT": "spin"}, 2),
@@ -58,11 +56,11 @@ VARIANTS = [
                    "oversubscription"]),
 ]
 
-# Variants with every change, by the family of a program: its name up to the first `_`. A variant is chosen for a family if
-# it replaces the code that the family is about, and nothing else of a change's tests runs that code so often. Those that
-# only change how ranks wait, how long messages travel or which single optimization is off are of use to all families alike,
-# and to none in particular: they, and all variants at other numbers of ranks, are left to the slices (slices.py) and to
-# `--all`. Decision 0074 has the reasons.
+# Variants that run with every change, by the family of a program: its name up to the first `_`. A variant is chosen for
+# a family if it replaces the code that the family tests, and no other test of a change runs that code as often.
+# Variants that change how ranks wait, how long messages travel or which single optimization is off concern all families
+# equally. They, and all variants at other numbers of ranks, are left to the slices (slices.py) and to `--all`. See
+# decision 0074.
 CHOSEN = {
     "coll": ["immediate-off", "check"],
     "comm": ["check"],
@@ -70,13 +68,12 @@ CHOSEN = {
     "partitioned": ["check"],
     "pt2pt": ["immediate-off", "check"],
     "rma": ["check", "without-direct"],
-    "threads": ["workers"],
     "type": ["check"],
 }
 
 
 def read(path):
-    """What is in the file; nothing where there is none."""
+    """Contents of the file; empty if it does not exist."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -86,15 +83,15 @@ def read(path):
 
 @contextlib.contextmanager
 def _locked(path):
-    """Holds a lock on a file, so that tests beside each other do not make the same thing twice."""
+    """Holds a lock on a file, so that concurrent tests do not build it twice."""
     with open(path, "a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def build(binary, command, sources):
-    """Runs the compiler, the first word of `command`, if a source is newer than `binary`. Returns the compiler's output
-    if it fails."""
+    """Runs the compiler, the first word of `command`, if a source is newer than `binary`. Returns the compiler's
+    output if it fails."""
     with _locked(binary + ".lock"):
         return _build(binary, command, sources)
 
@@ -105,11 +102,11 @@ def _build(binary, command, sources):
     # The header and the library may have changed with the installation.
     installed = [mpicc, os.path.join(prefix, "include", "mpi.h"), os.path.join(prefix, "lib", "libmpi_abi.so")]
     newest = max(os.stat(path).st_mtime for path in [*sources, *filter(os.path.exists, installed)])
-    # A program finds the library of the installation whose compiler made it.
+    # A program uses the library of the installation whose compiler built it.
     by = binary + ".by"
     if os.path.exists(binary) and os.stat(binary).st_mtime > newest and read(by) == " ".join(command):
         return None
-    # Under another name first: a program that runs, in another checkout's machine too, keeps what it has mapped.
+    # Built under another name first: a running program, also in another checkout's machine, keeps its mapping.
     new = binary + ".new"
     made = subprocess.run([new if word == binary else word for word in command], capture_output=True, text=True)
     if made.returncode != 0:
@@ -169,7 +166,7 @@ class Program:
             self.has_mistakes = value == "yes"
 
     def compile(self, mpicc, folder):
-        """Compiles it if it is newer than what was made of it; returns what the compiler said."""
+        """Compiles it if its source is newer than its binary; returns the compiler's output."""
         self.binary = os.path.join(folder, self.name + (".so" if "-shared" in self.link else ""))
         with open(self.path, encoding="utf-8") as file:
             included = re.findall(r'#include "([^"]+)"', file.read())
@@ -177,32 +174,35 @@ class Program:
         return build(self.binary, [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link], sources)
 
     def needs(self, ranks):
-        """What a run on that many ranks needs; see harness.schedule.Test."""
+        """Resources of a run on that many ranks; see harness.schedule.Test."""
         if self.needed == "machine":
             return {"processors": ranks, "alone": True}
         return {"processors": ranks if self.needed is None else self.needed}
 
     def _variants(self):
-        """The variants that differ from the plain run."""
+        """Variants that differ from the plain run."""
         return [variant for variant in VARIANTS if self.has_variants
                 and not (variant.name == "check" and self.has_mistakes) and not (variant.name == "tcp" and self.within)
                 and any(self.env.get(name) != value for name, value in variant.env.items())]
 
     def runs(self, everything, slice_):
-        """Each run: name, number of ranks, arguments, variables of the variant. Without `everything`: the plain ones, the
-        chosen variants on the fewest ranks that are several, and the slice of the rest."""
+        """Runs of the program: name, number of ranks, arguments, variables of the variant. Without `everything`: the
+        plain runs and the chosen variants on the smallest number of several ranks, and the slices of the rest."""
         chosen = [*CHOSEN.get(self.name.split("_")[0], ()), *self.chosen]
         several = min((n for n in self.ranks if n > 1), default=None)
         for args in self.args:
             for variant in [PLAIN, *self._variants()]:
                 for n in self.ranks:
                     name = " ".join(word for word in [self.name, *args, f"n={n}", variant.name] if word)
-                    is_due = variant is PLAIN or (variant.name in chosen and n == several) or slice_.has_variant(name)
+                    if variant is PLAIN:
+                        is_due = n == several or several is None or slice_.has_ranks(name)
+                    else:
+                        is_due = (n == several and variant.name in chosen) or slice_.has_variant(name)
                     if n <= variant.most and (everything or is_due):
                         yield name, n, args, variant.env
 
     def runs_over(self, transports):
-        """As `runs`, by other transports than those of a node; nothing where it is about those."""
+        """Like `runs`, over network transports; empty if its subject is shared memory of a node."""
         if self.within:
             return []
         env = {"FASTPATH_TRANSPORTS": transports}
@@ -217,7 +217,7 @@ def _sources(folder):
         for name in (name.removesuffix(".c") for name in files if name.endswith(".c")):
             path = os.path.join(place, name + ".c")
             if name in found:
-                raise ValueError(f"{found[name]} and {path}: two programs of one name")
+                raise ValueError(f"{found[name]} and {path} are programs of the same name")
             found[name] = path
     return dict(sorted(found.items()))
 

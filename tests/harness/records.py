@@ -1,7 +1,7 @@
 """Records of tests and parts for tests/parts: lines of JSON in the folder that TEST_RECORDS names.
 
 {"test": NAME, "seconds": S, "processor_seconds": S, "outcome": "passed", "repeat": COMMAND}
-{"part": COMMAND, "seconds": S, "counts": TEXT, "failures": [[LINE, COMMAND], ...]}
+{"part": COMMAND, "seconds": S, "processor_seconds": S, "counts": TEXT, "failures": [[LINE, COMMAND], ...]}
 
 What others write is read as well: JUnit's XML, and the lines of JSON of libtest.
 """

@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[at], "--but") == 0)
         but = 1, at++;
     code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    /* A call that is listed skips one instruction less: it gets the answer right behind the comparison. */
+    /* A listed call skips one instruction less, and gets the return value right after the comparison. */
     for (; at < argc && strcmp(argv[at], "--") != 0 && n < MOST; at++) {
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)atoi(argv[at]), 0, 1);
         code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, but ? SECCOMP_RET_ALLOW : refusal);
@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     if (at + 1 >= argc || strcmp(argv[at], "--") != 0)
         return fprintf(stderr, "refuse: no program\n"), 125;
     struct sock_fprog program = {n, code};
-    /* Without privileges a filter is allowed to who can gain none. */
+    /* Without privileges, a filter requires a process that cannot gain any. */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) {
         perror("refuse: seccomp");
         return 125;

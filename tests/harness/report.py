@@ -1,4 +1,4 @@
-"""Counts of a run of tests: progress while it runs, a line for each failure, and the records for tests/parts."""
+"""Results of a test run: progress, a line for each failure, and the records for tests/parts."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ import time
 from harness import records
 from harness.counts import Counts
 
-# Seconds between two lines of progress where the output is no terminal.
+# Seconds between progress lines if the output is not a terminal.
 PAUSE = 10
 
 
 class Report:
-    """`logs`: the folder with a log of each failure; `repeat`: the command that repeats a test, by its name."""
+    """`logs`: folder with a log of each failure; `repeat`: returns the command that repeats a test, by its name."""
 
     def __init__(self, logs, repeat, verbose=False):
         self.logs, self.repeat, self.verbose = logs, repeat, verbose
@@ -24,7 +24,7 @@ class Report:
         os.makedirs(logs, exist_ok=True)
 
     def show(self, names):
-        """Shows progress: on a terminal in one line that changes, elsewhere in a line now and then."""
+        """Prints progress: one changing line on a terminal, otherwise a line at intervals."""
         now = time.monotonic()
         done = f"{self.counts['passed']} passed, {self.counts['failed']} failed, {now - self.started:.0f} s: {', '.join(names)}"
         if sys.stdout.isatty():
@@ -39,7 +39,7 @@ class Report:
         print(line, flush=True)
 
     def note(self, ended):
-        """Counts a test; see harness.schedule.Ended. Its outcome: `problem`, `log`, `skipped`, `own_shm`."""
+        """Counts a test; see harness.schedule.Ended. Its outcome has `problem`, `log`, `skipped`, `own_shm`."""
         name, outcome = ended.test.name, ended.outcome or {"problem": ended.trouble, "log": "", "skipped": []}
         self.own_shm &= outcome.get("own_shm", True)
         self.processor_seconds += ended.processor_seconds
@@ -52,7 +52,7 @@ class Report:
         for reason in outcome["skipped"]:
             self._print(f"SKIP {reason}")
         if self.verbose:
-            self._print(f"{result:7} {ended.seconds:6.1f} s, of a processor {ended.processor_seconds:6.1f} s: {name}")
+            self._print(f"{result:7} {ended.seconds:6.1f} s, processor time {ended.processor_seconds:6.1f} s: {name}")
         if ended.said and result != "failed":
             self._print(ended.said.rstrip("\n"))
         records.record(test=name, seconds=ended.seconds, processor_seconds=ended.processor_seconds, outcome=result,
@@ -67,7 +67,7 @@ class Report:
         self._print(line)
 
     def close(self):
-        """Prints all failures once more, each with the command that repeats it, and the counts. Returns the exit code."""
+        """Prints all failures again, each with the command that repeats it, and the counts. Returns the exit code."""
         if sys.stdout.isatty():
             print("\r\033[K", end="")
         if self.failures:
@@ -75,7 +75,7 @@ class Report:
         for line, name in self.failures:
             print(f"  {line}\n    repeat: {self.repeat(name)}")
         if not self.own_shm:
-            print("note: no test could have a /dev/shm of its own, so that nothing was checked for leftovers there")
-        print(f"in {time.monotonic() - self.started:.0f} s, of processors {self.processor_seconds:.0f} s")
+            print("note: the tests had no private /dev/shm, so files left there were not checked")
+        print(f"in {time.monotonic() - self.started:.0f} s, processor time {self.processor_seconds:.0f} s")
         print(self.counts, flush=True)
         return self.counts.exit_code()

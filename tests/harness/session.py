@@ -1,4 +1,4 @@
-"""What a test has: the installation, compiled programs of tests/c, jobs, and notes of how it went."""
+"""Services for a test: the installation, compiled programs of tests/c, jobs, and notes."""
 
 import os
 import subprocess
@@ -11,12 +11,12 @@ ROOT = os.path.dirname(HERE)
 
 
 class Session:
-    """The state of a run of tests. A test's own process has a copy, so that what it changes is its own."""
+    """State of a test run. Each test's process has a copy, so that its changes are private."""
 
     def __init__(self, prefix, everything):
         self.everything = everything
         self.prefix = prefix and os.path.abspath(prefix)
-        # Compiled programs, which tests share.
+        # Compiled programs, shared by the tests.
         self.build = os.path.join(ROOT, "build", "tests")
         self.skipped = []
 
@@ -32,15 +32,15 @@ class Session:
 
     @property
     def folder(self):
-        """The test's own temporary folder, which goes with it."""
+        """Temporary folder of the test, removed with it."""
         return tempfile.gettempdir()
 
     def skip(self, name, reason):
-        """Notes that a test, or a part of it, cannot be done here."""
+        """Notes that a test, or a part of it, cannot run on this machine."""
         self.skipped.append(f"{name}: {reason}")
 
     def binary(self, name):
-        """A program of tests/c, compiled."""
+        """Path of a compiled program of tests/c."""
         made = program.Program(program.source(name))
         complaint = made.compile(self.mpicc, self.build)
         if complaint:
@@ -53,5 +53,5 @@ class Session:
         return job.Running(command, timeout=timeout, **more)
 
     def start(self, words, timeout=60, **more):
-        """Starts a program that is no job; see harness.job.Running."""
+        """Starts a program that is not a job; see harness.job.Running."""
         return job.Running(words, timeout=timeout, **more)

@@ -1,6 +1,6 @@
-/* Handles and statuses go through their Fortran form and come back. C from C89 and C++ from C++11 in one text.
- * Runs on every library with the ABI, with any number of ranks. */
-struct MPI_Status; /* programs declare it so where they do without the header */
+/* Converts handles and statuses to their Fortran form and back. Valid C from C89 and C++ from C++11. Runs on every
+ * library with the ABI, with any number of ranks. */
+struct MPI_Status; /* programs without the header declare it this way */
 
 #include <mpi.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static void check(int good, const char *what)
 
 #define CHECK(condition) check(condition, #condition)
 
-/* Both names of a conversion give the handle back, and the same integer. */
+/* Both names of a conversion return the handle and the same integer. */
 #define ROUND(kind, handle)                                                  \
     do {                                                                     \
         MPI_Fint number = MPI_##kind##_c2f(handle);                          \

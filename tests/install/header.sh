@@ -1,5 +1,5 @@
 #!/bin/sh
-# What mpi.h has beside the ABI: conversions to Fortran handles, and names that MPI-3.0 removed.
+# Tests the parts of mpi.h beyond the ABI: conversions to Fortran handles, and names that MPI-3.0 removed.
 #
 # usage: header.sh PREFIX SYMBOLS    (SYMBOLS: a file with all names of the ABI)
 set -eu
@@ -15,7 +15,7 @@ fail() {
     exit 1
 }
 
-# `build COMPILER STANDARD SOURCE PROGRAM`: without a warning.
+# `build COMPILER STANDARD SOURCE PROGRAM`: compiles without a warning.
 build() {
     case $1 in
     *++) wrapper=mpicxx language=c++ ;;
@@ -54,7 +54,7 @@ for program in f2c removed_names; do
 done
 echo "ok: conversions and removed names need no symbol outside the ABI"
 
-# What was removed: a line of C that uses it, and what the warning must name; of markers of types, the error.
+# Removed names: a line of C that uses one, and the name in the warning; for type markers, in the error.
 removed() {
     cat <<'END'
 MPI_Address(0, 0); | MPI_Get_address
@@ -90,7 +90,7 @@ for compiler in gcc clang g++ clang++; do
         *) kind=warning expected=yes ;;
         esac
         [ $compiled = $expected ] || fail "$compiler on $use should give the $kind: $(cat said)"
-        # g++ says it twice, and none may say more.
+        # g++ warns twice; there must be no further warning.
         grep -E 'error:|warning:' said > messages || true
         if ! [ -s messages ] || grep -vE "removed in MPI-3.0: use ${instead# }('|\"| |\$)" messages; then
             fail "$compiler on $use should name$instead: $(cat said)"

@@ -1,4 +1,4 @@
-/* Says which MPI library it runs on; needs no start of MPI. */
+/* Prints the version of the MPI library in use, without MPI_Init. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* A program that maps what MPI-3.0 removed to what replaced it, as many do. */
+/* A program with macros that map names removed by MPI-3.0 to their replacements. */
 #include <mpi.h>
 
 #ifndef MPI_Address

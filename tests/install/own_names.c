@@ -1,4 +1,4 @@
-/* A program that brings its own conversions and its own versions of what MPI-3.0 removed. */
+/* A program with its own conversions and its own versions of names removed by MPI-3.0. */
 #define MPI_NO_F2C
 #define MPI_NO_REMOVED_NAMES
 #include <mpi.h>

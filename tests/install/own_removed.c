@@ -1,5 +1,5 @@
-/* A program that defines functions of names that MPI-3.0 removed beside those of the header: one for itself, and one
- * for all its parts, as a profiling library does. */
+/* A program that defines functions with names that MPI-3.0 removed, in addition to those of the header: one static,
+ * and one global, as a profiling library does. */
 #define MPI_NO_DEPRECATION_WARNINGS
 #include <mpi.h>
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a build into a scratch folder and uses it as others will: mpicc, pkg-config, CMake.
+# Installs a build into a scratch folder and uses it by mpicc, pkg-config and CMake.
 #
 # usage: run.sh BUILD        (BUILD: target/release)
 set -eu
@@ -37,11 +37,11 @@ need cmake cmake
 need pkg-config pkg-config
 need clang++ clang
 
-# A path with a space, installed under one name and moved to another: nothing may remember either.
+# A path with a space, installed under one name and moved to another: no file may contain either path.
 prefix="$scratch/moved here"
 "$root/install/install.sh" "$build" "$scratch/first" > /dev/null
 mv "$scratch/first" "$prefix"
-# Installed once more, what has not changed keeps its time, and with it what was built from it.
+# A repeated installation keeps the time of unchanged files, and so the time of what was built from them.
 touch -d 2001-01-01 "$prefix/bin/mpicc" "$prefix/include/mpi.h" "$prefix/lib/libmpi_abi.so.1"
 echo changed >> "$prefix/lib/pkgconfig/mpi.pc"
 chmod 600 "$prefix/include/mpi.h"
@@ -61,6 +61,54 @@ done
 for name in libmpi_abi.so libmpi_abi.so.0 libmpi_abi.so.1; do
     [ -e "$prefix/lib/$name" ] || fail "$name is not installed"
 done
+
+# Manual pages and shell completions.
+share=$prefix/share
+pages=$share/man/man1
+completions=$share/bash-completion/completions
+for file in man/man1/mpiexec.1 man/man1/mpirun.1 man/man1/mpicc.1 man/man1/mpicxx.1 man/man1/mpic++.1 man/man1/fastpath.1 man/man1/fastpath-bench.1 \
+    bash-completion/completions/mpiexec bash-completion/completions/mpirun bash-completion/completions/fastpath \
+    zsh/site-functions/_mpiexec zsh/site-functions/_fastpath \
+    fish/vendor_completions.d/mpiexec.fish fish/vendor_completions.d/mpirun.fish \
+    fish/vendor_completions.d/fastpath.fish; do
+    [ -s "$share/$file" ] || fail "share/$file is not installed"
+done
+grep -q -- '--bind-to' "$completions/mpiexec" || fail "the completion of mpiexec lacks an option"
+# The page of the compiler has every option of its usage text.
+for option in $("$prefix/bin/mpicc" -showme:help | grep -oE '^  -[a-z_:=-]+|, -[a-z_]+' | tr -d ' ,' | sed 's/[:=]$//'); do
+    tr -d '\\' < "$pages/mpicc.1" | grep -q -- "$option" || fail "the page of mpicc lacks $option"
+done
+# What checks them is optional.
+if command -v groff > /dev/null; then
+    for page in "$pages"/*.1; do
+        errors=$(groff -man -ww -z "$page" 2>&1) && [ -z "$errors" ] || fail "$page: $errors"
+    done
+    echo "ok: groff accepts the manual pages"
+fi
+for shell in bash zsh fish; do
+    command -v $shell > /dev/null || continue
+    case $shell in
+    bash) set -- "$completions"/* ;;
+    zsh) set -- "$share"/zsh/site-functions/* ;;
+    fish) set -- "$share"/fish/vendor_completions.d/* ;;
+    esac
+    for file in "$@"; do
+        $shell -n "$file" || fail "$shell does not accept $file"
+    done
+    echo "ok: $shell accepts the completions"
+done
+if command -v bash > /dev/null; then
+    # `complete_line LINE`: what bash proposes at the end of the line.
+    complete_line() {
+        bash -c '. "$1"; compopt() { :; }; COMP_LINE=$2 COMP_POINT=${#2}; _mpiexec; echo "${COMPREPLY[*]}"' \
+            bash "$completions/mpiexec" "$1"
+    }
+    expect "bash completes an option of mpiexec" "--bind-to --bind-to-core" complete_line "mpiexec -n 2 --bind-t"
+    expect "bash completes its value" "core" complete_line "mpiexec --bind-to co"
+    expect "bash completes its value after =" "none" complete_line "mpiexec --host a:2,b:2 --bind-to=no"
+    expect "bash completes options of the second program" "-wdir" complete_line "mpiexec -n 1 ./a -x : -n 2 -wdi"
+    [ -z "$(complete_line "mpiexec -n 1 ./a --bind-t")" ] || fail "bash completes options of the program as those of mpiexec"
+fi
 
 need nm binutils
 nm -C "$prefix/lib/libmpi_abi.so" > symbols-of-all
@@ -126,7 +174,7 @@ expect "pkg-config's flags build a program" "hello from C: Fastpath" \
     env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" sh -c \
     'eval cc -o hello-pc hello.c $(pkg-config --cflags --libs mpi) && ./hello-pc'
 
-# CMake finds compilers on the path, or where it is told to look.
+# CMake finds compilers on the path, or at a given location.
 cp -r "$root/tests/install/cmake" .
 for how in path home; do
     case $how in

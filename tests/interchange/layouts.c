@@ -1,11 +1,11 @@
-/* Prints size, bounds and a checksum of the packed bytes of random datatypes, the same ones on every library.
+/* Prints size, bounds and a checksum of the packed bytes of random datatypes, equal for every library.
  *
  *   layouts SEED COUNT
  *
- * The types are those of which libraries must agree. Two of the standard's rules are read in two ways, and are left out:
- * whether a type that is no structure is padded (section 5.1.6) matters only where a displacement is no multiple of the
- * alignment, so those are multiples of 16 bytes; and whether bound markers outweigh parts without any (section 5.1.7)
- * only where a structure mixes the two, so its parts have either all markers or none. No type is empty. */
+ * Libraries must agree on these types. Two rules of the standard have two readings, and are left out. Whether a type
+ * other than a structure is padded (section 5.1.6) matters only if a displacement is no multiple of the alignment, so
+ * all are multiples of 16 bytes. Whether bound markers override parts without any (section 5.1.7) matters only if a
+ * structure mixes both, so its parts have either all markers or none. No type is empty. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static const struct {
     {"short_int", MPI_SHORT_INT}, {"double_int", MPI_DOUBLE_INT}, {"long_double_int", MPI_LONG_DOUBLE_INT},
 };
 
-/* A number from `low` to `high`. */
+/* A random number from `low` to `high`. */
 static int choose(int low, int high)
 {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -39,7 +39,7 @@ static int choose(int low, int high)
 
 static MPI_Datatype make(int depth, int may_mark);
 
-/* Lengths of which one at least is above 0, places in elements and in bytes. */
+/* Block lengths, at least one of them above 0, and displacements in elements and in bytes. */
 struct blocks {
     int count, lengths[PARTS_MAX], at[PARTS_MAX];
     MPI_Aint bytes[PARTS_MAX];
@@ -81,7 +81,7 @@ static MPI_Datatype make_struct(int depth, int may_mark)
     return made;
 }
 
-/* The part of an array that one rank of a grid owns, which is never empty. */
+/* The nonempty part of an array that one rank of a grid owns. */
 static MPI_Datatype make_darray(int depth)
 {
     enum { DIMS = 3 };
@@ -93,7 +93,7 @@ static MPI_Datatype make_darray(int depth)
         int kind = choose(0, 2), length = choose(1, 3);
         kinds[i] = all[kind];
         grid[i] = kind == 2 ? 1 : choose(1, 3);
-        /* Blocks must hold the whole array; in turns it may be longer than one of each rank. */
+        /* A block distribution must cover the whole array; a cyclic one may leave elements for further turns. */
         sizes[i] = grid[i] * length + (kind == 1 ? choose(0, 4) : 0);
         lengths[i] = kind == 2 ? MPI_DISTRIBUTE_DFLT_DARG : length;
         ranks *= grid[i];
@@ -125,7 +125,7 @@ static MPI_Datatype make_subarray(int depth)
     return made;
 }
 
-/* One of the constructors that repeat one type. */
+/* One of the constructors that repeat a type. */
 static MPI_Datatype make_repeated(int depth, int may_mark)
 {
     int count = choose(1, 4), length = choose(1, 3), stride = choose(-4, 6);
@@ -179,7 +179,7 @@ static MPI_Datatype make_resized(int depth)
     return made;
 }
 
-/* A random type; one without bound markers unless it `may_mark`. */
+/* A random type, without bound markers unless `may_mark` is set. */
 static MPI_Datatype make(int depth, int may_mark)
 {
     MPI_Datatype made;
@@ -215,8 +215,8 @@ static MPI_Datatype make(int depth, int may_mark)
     return made;
 }
 
-/* A number that depends on each byte of the packed type and its place. Of the 16 bytes of a long double some libraries
- * pack the 10 that matter alone. */
+/* A checksum of the packed bytes and their positions. Some libraries pack only the 10 significant bytes of the 16 of
+ * a long double. */
 static uint32_t sum_packed(MPI_Datatype type, MPI_Aint true_lb, MPI_Aint true_extent, int size)
 {
     static unsigned char memory[MEMORY_MAX], packed[MEMORY_MAX];

@@ -1,7 +1,7 @@
 #!/bin/sh
-# One binary, two libraries: a program built with one library's mpicc_abi runs on the other's library and
-# launcher, both ways, and random datatypes have the same layout on both. The other library is MPICH, from
-# its wheel in the cache (tests/harness/cache.py) unless a place is given.
+# One binary, two libraries: a program built with one library's mpicc_abi runs on the other's library and launcher, both
+# ways. Random datatypes have the same layout on both. The other library is MPICH, from its wheel in the cache
+# (tests/harness/cache.py) unless a path is given.
 #
 # usage: run.sh BUILD [MPICH]        (BUILD: target/release; MPICH: an installation with mpicc_abi)
 set -eu
@@ -24,7 +24,7 @@ ours=$scratch/fastpath
 "$root/install/install.sh" "$build" "$ours" > /dev/null
 cd "$scratch"
 
-# `run WHAT LIBRARY LAUNCHER PROGRAM`: two ranks must give the right sum on the library that is named.
+# `run WHAT LIBRARY LAUNCHER PROGRAM`: two ranks must compute the right sum on the named library.
 run() {
     what=$1 prefix=$2 launcher=$3 program=$4
     printed=$(LD_LIBRARY_PATH=$prefix/lib timeout 60 "$launcher" -n 2 "$program" 2>&1) ||
@@ -35,7 +35,7 @@ run() {
     esac
 }
 
-# `name_library PREFIX PROGRAM`: which library the program says it runs on.
+# `name_library PREFIX PROGRAM`: prints the library on which the program runs.
 name_library() {
     LD_LIBRARY_PATH=$1/lib "$2"
 }

@@ -1,4 +1,5 @@
-"""`fastpath bench` with this library: every test at several numbers of ranks with contents verified, the list, a rank that dies."""
+"""`fastpath bench` with this library: every test at several numbers of ranks with verified contents, the list, a
+rank that dies."""
 
 import contextlib
 import glob
@@ -15,20 +16,21 @@ import time
 from harness import job, program
 from harness.job import signal_all
 from harness.session import ROOT
+from harness.slices import sliced
 
 # Its jobs have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
-# Tests whose bytes do not travel as messages, so that the library that damages those does not see them.
+# Tests that move no message data, so that the damaging library has no effect on them.
 NO_MESSAGES = {"put", "get", "atomics", "file-read", "file-write"}
 
-# Tests whose contents cannot be wrong: they carry none, or it is not theirs to look.
+# Tests that cannot verify contents: they transfer none, or do not access them.
 UNCHECKED = {"barrier", "exit-skew", "memory", "startup", "flush"}
 
 
 def _start(session, folder, arguments, timeout=120):
-    """The launcher has the time limit too: where a job hangs, it says what each rank was doing. Instructions are counted in
-    three jobs, one after the other: all of them have that long, or on a busy machine none would be told of."""
+    """Runs `fastpath bench`. The launcher has the time limit too, so a hanging job reports the state of each rank.
+    Instructions are counted in three jobs in sequence; each of them gets the limit."""
     jobs = 3 if arguments[:1] == ["instructions"] else 1
     words = [os.path.join(session.prefix, "bin", "fastpath"), "bench", *arguments]
     if "--list" not in arguments:
@@ -36,11 +38,11 @@ def _start(session, folder, arguments, timeout=120):
     return job.Running(words, env={"XDG_CACHE_HOME": os.path.join(session.build, "cache")}, timeout=jobs * timeout, cwd=folder)
 
 
-COMPILING = re.compile(r"^fastpath: compiling the benchmark program with .*, once\n", re.MULTILINE)
+COMPILING = re.compile(r"^fastpath: compiling the benchmark program with .* \(only the first time\)\n", re.MULTILINE)
 
 
 def _finish(session, arguments):
-    """Runs it to its end, in a folder of its own. Whichever case comes first is told that the program is compiled."""
+    """Runs it to its end, in a separate folder. The first case prints that the program is compiled."""
     with tempfile.TemporaryDirectory() as folder:
         outcome = _start(session, folder, arguments).finish()
     outcome.err = COMPILING.sub("", outcome.err)
@@ -48,7 +50,7 @@ def _finish(session, arguments):
 
 
 def _measure(session, arguments, code=0):
-    """Runs it with its report on the standard output: the outcome, what is wrong with how it ended, the report."""
+    """Runs it with its report on standard output. Returns the outcome, the problem with its end, the report."""
     outcome = _finish(session, [*arguments, "--json", "-"])
     problem = outcome.problem(code, quiet=code == 0)
     try:
@@ -58,12 +60,12 @@ def _measure(session, arguments, code=0):
 
 
 def _list(session):
-    """Name and text of each test, as the tool lists them."""
+    """Names and descriptions of the tests, as the tool lists them."""
     return dict(re.findall(r"^  (\S+) +(.*)$", _finish(session, ["--list"]).out, re.MULTILINE))
 
 
 def _check(report, ranks, names):
-    """What is wrong with the report of a run of all tests."""
+    """Returns what is wrong with the report of a run of all tests."""
     missing = {entry["test"]: entry["reason"] for entry in report.get("missing", [])}
     if missing:
         return f"missing: {missing}"
@@ -92,16 +94,16 @@ def _make_all(ranks):
 
 
 for _ranks in (2, 3, 4):
-    globals()[f"case_all_tests_n{_ranks}"] = _make_all(_ranks)
+    globals()[f"case_all_tests_n{_ranks}"] = _make_all(_ranks) if _ranks == 2 else sliced(_make_all(_ranks))
 
 
 def case_pairs_at_once_are_led_by_one(session):
-    """With two pairs two ranks send first, and only one of them says how often."""
+    """With two pairs, two ranks send first, and only one of them reports the count."""
     outcome, problem, report = _measure(session, ["multirate", "-n", "4", "--check", "--duration", "30ms", "--rounds", "10"])
     return problem or _check(report, 4, {"multirate"}), outcome.text()
 
 
-# Stands between the program and the library, and damages the first byte of what arrives in messages of 5000 bytes.
+# A library between program and MPI that damages the first byte of received messages of 5000 bytes.
 CORRUPT = r"""
 #include <mpi.h>
 static void damage(void *at) { ((char *)at)[0] ^= 1; }
@@ -167,7 +169,7 @@ AFTER(Exscan, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm
 
 
 def case_damaged_contents_are_found(session):
-    """Every test that verifies contents finds a byte that arrived wrong, says so, and the exit code too."""
+    """Every test that verifies contents reports a damaged byte, in its output and exit code."""
     names = sorted(set(_list(session)) - {"floor", "copy"} - UNCHECKED - NO_MESSAGES)
     library = os.path.join(session.folder, "corrupt.so")
     command = [session.mpicc, "-shared", "-fPIC", "-o", library, "-x", "c", "-"]
@@ -196,15 +198,16 @@ def _program(session):
 
 
 def case_list_is_the_programs(session):
-    """The tool's table and the program's own list name the same tests."""
+    """The tool's table and the program's list name the same tests."""
     outcome = session.mpirun(1, [_program(session), "--list"]).finish()
     own = {json.loads(line)["test"] for line in outcome.out.splitlines()}
     listed = set(_list(session)) - {"floor", "copy"}
     return outcome.problem() or (None if own == listed else f"{own} is not {listed}")
 
 
+@sliced
 def case_program_refuses_bad_arguments(session):
-    """The program itself says what is wrong, once, and every rank ends."""
+    """The program reports the error once, and every rank ends."""
     binary = _program(session)
     for arguments in (["latency", "--sizes", "2G"], ["latency", "--iterations", "0"], ["nonsense"], ["latency", "--sizes"], []):
         outcome = session.mpirun(2, [binary, *arguments]).finish()
@@ -213,8 +216,9 @@ def case_program_refuses_bad_arguments(session):
     return None
 
 
+@sliced
 def case_sample_carries_no_more_bytes_than_asked(session):
-    """Operations of a sample are halved until it does, in the same way for every library; one is always left."""
+    """Operations of a sample are halved until it fits, equally for every library; at least one is left."""
     binary = _program(session)
     words = ["rate", "--sizes", "8,1K", "--timing", "batch=16", "--sample-bytes", "1100", "--iterations", "40", "--floor", "no"]
     outcome = session.mpirun(2, [binary, *words]).finish()
@@ -224,7 +228,7 @@ def case_sample_carries_no_more_bytes_than_asked(session):
 
 
 def case_first_run_says_that_it_compiles(session):
-    """And only the first one."""
+    """Only the first run compiles the program."""
     command = [os.path.join(session.prefix, "bin", "fastpath"), "bench", "barrier", "--duration", "1ms", "--no-progress"]
     said = []
     with tempfile.TemporaryDirectory() as folder:
@@ -236,11 +240,11 @@ def case_first_run_says_that_it_compiles(session):
             said.append(_read_terminal(terminal))
             if done.returncode:
                 return f"exit code {done.returncode}: {said}"
-    return None if "compiling" in said[0] and said[1] == "" else f"said {said}"
+    return None if "compiling" in said[0] and said[1] == "" else f"printed {said}"
 
 
 def _read_terminal(terminal):
-    """What was written to it; its other end is closed."""
+    """Returns the text written to a pipe whose other end is closed."""
     text = b""
     try:
         while part := os.read(terminal, 4096):
@@ -252,7 +256,8 @@ def _read_terminal(terminal):
 
 
 def case_summary(session):
-    """One screen: latency, floor, a verdict or that the machine is busy, a chart in the characters of the locale; and the page."""
+    """One screen: latency, floor, a verdict or a note that the machine is busy, a chart in the characters of the
+    locale; and the page."""
     problems = []
     with tempfile.TemporaryDirectory() as folder:
         page = os.path.join(folder, "page.html")
@@ -262,8 +267,11 @@ def case_summary(session):
             outcome = job.run([*command, "--html", page], env=environment, timeout=120)
             outcome.err = COMPILING.sub("", outcome.err)
             lines = outcome.out.splitlines()
-            right = (lines and lines[0].startswith("Message latency") and lines[1].startswith("Hardware floor")
-                     and re.search("times the floor|The machine is busy", outcome.out)
+            # In a millisecond on a busy machine, the floor may have no sample.
+            is_busy = "The machine is busy" in outcome.out
+            right = (lines and lines[0].startswith("Message latency")
+                     and (lines[1].startswith("Hardware floor") or is_busy)
+                     and (is_busy or "times the floor" in outcome.out)
                      and len(lines) <= 24 and max(map(len, lines)) < 80 and outcome.out.isascii() == (locale == "C"))
             problems += [problem for problem in [outcome.problem()] if problem]
             problems += [] if right else [f"{locale}: {outcome.out}"]
@@ -275,7 +283,7 @@ def case_summary(session):
 
 
 def case_size_beyond_memory(session):
-    """Buffers that no memory has room for: the case is missing with its reason, the others are measured."""
+    """Buffers that exceed memory: the case is missing with its reason, the others are measured."""
     _, problem, report = _measure(session, ["alltoall", "barrier", "-n", "64", "--sizes", "512M", "--duration", "1ms"])
     if problem:
         return problem
@@ -285,7 +293,7 @@ def case_size_beyond_memory(session):
 
 
 def case_touched(session):
-    """Messages that are written and read are cases of their own, and a test that cannot do so says it."""
+    """Messages that are written and read are separate cases, and a test without them reports that."""
     arguments = ["latency", "rate", "--touch", "--check", "--duration", "2ms", "--sizes", "0,5,5000"]
     _, problem, report = _measure(session, arguments)
     if problem:
@@ -297,7 +305,7 @@ def case_touched(session):
 
 
 def case_levels_at_once(session):
-    """All levels in one run: the same sizes at each, by the same protocol under the same name, contents verified."""
+    """All levels in one run: equal sizes at each, by one protocol under one name, contents verified."""
     sizes = [0, 8, 100, 5000]
     asked = ",".join(map(str, sizes))
     for words in (["all"], ["transport", "protocol", "mpi"]):
@@ -316,7 +324,9 @@ def case_levels_at_once(session):
 
 
 def case_instructions_by_level(session):
-    """Below MPI: what each level executes for a message, a put and a flush; a level alone takes less than with the one above it."""
+    """Below MPI: instructions of each level for a message, a put and a flush. A level alone takes fewer than with
+    the one above it. Of a one-sided operation of 1 KiB nearly all is `memcpy`, whose instructions depend on
+    the addresses: there the levels are not compared."""
     _, problem, report = _measure(session, ["instructions", "--level", "transport,protocol", "--sizes", "8,1K"])
     if problem:
         return problem
@@ -328,7 +338,8 @@ def case_instructions_by_level(session):
                 return f"{operation}, {size} B: {bare} on the transport, {whole} with the protocol"
         for operation in ("put, load-store", "get, load-store", "flush, load-store"):
             bare, whole = (totals.get((level, operation, size), 0) for level in ("transport", "protocol"))
-            if not 1 <= bare < whole < 1000:
+            fewer = bare < whole or size == 1024
+            if not (1 <= bare < 1000 and 1 <= whole < 1000 and fewer):
                 return f"{operation}, {size} B: {bare} on the transport, {whole} with the protocol"
     levels = {part["level"] for b in report["breakdowns"] for part in b.get("parts", [])}
     if "program" in levels or not {"transport", "protocol"} <= levels:
@@ -336,8 +347,9 @@ def case_instructions_by_level(session):
     return None
 
 
+@sliced
 def case_peer_that_fails_leaves_the_counts_of_ours(session):
-    """The counts of ours are printed, the peer is named, the exit code says so."""
+    """The counts of this library are printed, the other library is named, and the exit code reports the failure."""
     missing = os.path.join(session.folder, "missing", "mpicc")
     outcome, problem, report = _measure(session, ["instructions", "--level", "mpi", "--peer", f"none={missing}"], code=1)
     if problem or "none" not in outcome.err or missing not in outcome.err:
@@ -346,8 +358,9 @@ def case_peer_that_fails_leaves_the_counts_of_ours(session):
     return None if ("fastpath", "MPI_Send") in counted else f"counted {counted}"
 
 
+@sliced
 def case_ablation_alternates(session):
-    """Every step after the first is told as a ratio to the one before, of runs in the same turns."""
+    """Every step after the first is reported as a ratio to the one before, from runs in the same turns."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "ablation.json")
         arguments = ["ablation", "--turns", "2", "--no-instructions", "--duration", "2ms", "--sizes", "8,4K", "--json", path]
@@ -367,7 +380,7 @@ def case_ablation_alternates(session):
 
 
 def _wait_for(condition, seconds, what):
-    """Waits until it holds; a safety net ends it."""
+    """Waits until the condition holds, or a time limit ends it."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -376,12 +389,13 @@ def _wait_for(condition, seconds, what):
 
 
 def _read_so_far(running):
-    """What it has printed until now."""
+    """Output printed so far."""
     return os.pread(running.out.fileno(), 1 << 20, 0).decode(errors="replace")
 
 
+@sliced
 def case_run_that_is_interrupted(session):
-    """A request to end, in a run that has none: what was measured is written, the ranks are gone, the exit code says so."""
+    """A signal to end a run: the results so far are written, the ranks are gone, the exit code reports it."""
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "result.json")
     running = _start(session, folder, ["rate", "--sizes", "8", "--intervals", "endless", "--duration", "50ms", "--json", path])
@@ -407,7 +421,8 @@ def _names_in(folder):
 
 
 def _measures_without_name(running):
-    """Stops all processes of a run. They stay stopped if one has its file open and no file has a name; else they go on."""
+    """Stops all processes of a run. They stay stopped if one has its file open and no file has a name; otherwise
+    they continue."""
     pids = [pid for pid, _ in running.processes()]
     signal_all(pids, signal.SIGSTOP)
     files = []
@@ -422,8 +437,8 @@ def _measures_without_name(running):
 
 
 def case_file_has_no_name(session):
-    """While files are measured, no file has a name: a run that is killed leaves nothing, and a link that another user has
-    put in the place of the file is not followed."""
+    """While files are measured, no file has a name. A killed run leaves nothing, and a link that another user puts
+    in the file's place is not followed."""
     folder = tempfile.mkdtemp()
     precious = os.path.join(folder, "precious")
     with open(precious, "w", encoding="utf-8") as file:
@@ -433,7 +448,7 @@ def case_file_has_no_name(session):
         last = running.process.pid
         for pid in range(last, last + 4000):
             os.symlink(precious, os.path.join(running.tmp, f"fastpath-bench.{pid}"))
-        # A case makes its file within milliseconds, in which it has a name.
+        # A case creates its file within milliseconds, during which it has a name.
         _wait_for(lambda: _measures_without_name(running), 60, "a case whose file has no name")
         os.kill(running.process.pid, signal.SIGKILL)
         running.kill_all()
@@ -450,13 +465,14 @@ def case_file_has_no_name(session):
 
 
 def case_rank_that_dies(session):
-    """A rank is killed in the middle: what was measured is kept, its end is named, the exit code says so."""
+    """A rank is killed in the middle: results are kept, its end is reported with the rank, and the exit code reports
+    it."""
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "result.json")
     running = _start(session, folder, ["latency", "rate", "--sizes", "8,64", "--duration", "2s", "--json", path])
 
     try:
-        # One case is there, the next is being measured.
+        # One case is complete, the next is being measured.
         _wait_for(lambda: re.search(r"^ +8 ", _read_so_far(running), re.MULTILINE), 60, "a first case")
         ranks = [pid for pid, command in running.processes() if re.match(r"\S*/bench-[0-9a-f]+ ", command)]
         if len(ranks) != 2:

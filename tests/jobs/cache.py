@@ -1,4 +1,5 @@
-"""The cache of the tests (tests/harness/cache.py): entries are made once, whole or not at all, and go when they are not used."""
+"""The test cache (tests/harness/cache.py): entries are created once, completely or not at all, and removed after
+disuse."""
 
 import os
 import signal
@@ -12,7 +13,7 @@ from harness import cache, packages  # noqa: E402
 
 
 def make_slowly(*words):
-    """Makes an entry: prints a line while it makes it, and waits for one."""
+    """Creates an entry: prints a line while it does, and waits for one."""
     def make(folder):
         with open(os.path.join(folder, "half"), "w", encoding="ascii"):
             print("making", flush=True)
@@ -43,7 +44,7 @@ def refill(folder):
 
 
 def made_once():
-    """Of two runs that want the same entry at once, one makes it, and the other waits for it."""
+    """Two runs need the same entry: one creates it, and the other waits for it."""
     first = start_maker("a")
     if first.stdout.readline() != "making\n":
         return "the first run does not make the entry"
@@ -53,7 +54,7 @@ def made_once():
     if other.stdout.readline() != "making\n":
         return "a run waits for another entry than its own"
     made = [maker.communicate("\n", timeout=60)[0].splitlines() for maker in (first, second, other)]
-    if "waiting for another run" not in waits:
+    if "waiting for another test run" not in waits:
         return f"the second run does not wait: {waits}"
     if not made[0] == made[1] != made[2] or not os.path.exists(os.path.join(made[0][0], "whole")):
         return f"the folders are {made}"
@@ -61,7 +62,7 @@ def made_once():
 
 
 def interrupted():
-    """The entry of a run that was killed is not used; the next run makes it anew, and later the remains go."""
+    """The entry of a killed run is not used; the next run creates it anew, and later the remains are removed."""
     killed = start_maker("a")
     killed.stdout.readline()
     killed.send_signal(signal.SIGKILL)
@@ -83,7 +84,7 @@ def interrupted():
 
 
 def failed():
-    """An entry that cannot be made leaves nothing, and the next run tries again."""
+    """An entry whose creation fails leaves nothing, and the next run tries again."""
     def fail(folder):
         fill(folder)
         raise OSError("no network")
@@ -98,7 +99,7 @@ def failed():
 
 
 def keys():
-    """Other words and another way of making give other entries; what was removed by hand is made anew."""
+    """Different strings or a different `make` give different entries; an entry removed by hand is created anew."""
     made = {cache.entry("thing", *what) for what in
                ((["a"], fill), (["a"], fill), (["b"], fill), (["a", "b"], fill), (["a"], refill))}
     if len(made) != 4:
@@ -114,7 +115,7 @@ def keys():
 
 
 def unused():
-    """Entries that no run has used for 30 days go, when another one of their name has been made; others stay."""
+    """Entries unused for 30 days are removed when another entry of their name is created; others stay."""
     old, used, held = (cache.entry("thing", [word], fill) for word in ("old", "used", "held"))
     for folder in (old, used, held):
         os.utime(folder, (0, 0))
@@ -131,7 +132,7 @@ def unused():
 
 
 def warm():
-    """Packages that are in the cache are found without a process, and so without a network."""
+    """Cached packages are found without a process, and so without network."""
     commands = []
 
     def run(words, folder=None):
@@ -160,7 +161,7 @@ def _make(case):
     return run
 
 
-# Each in a process of its own, with a cache of its own.
+# Each in a separate process with a separate cache.
 for _case in (made_once, interrupted, failed, keys, unused, warm):
     globals()[f"case_{_case.__name__}"] = _make(_case)
 

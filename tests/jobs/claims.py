@@ -1,11 +1,11 @@
-"""Another user who locks whatever can be locked of the processors does not keep ranks from being bound."""
+"""Ranks are bound although another user holds every possible lock on the processors."""
 
 import os
 import subprocess
 import sys
 import tempfile
 
-# Takes every lock there is on the folder of processors, as a user without privileges; ends with its input.
+# Takes every lock on the folder of processors, as an unprivileged user; ends at the end of its input.
 HOSTILE = """
 import fcntl, os, sys
 folder = sys.argv[1]
@@ -48,7 +48,7 @@ def case_hostile_user(session):
 
 
 def _look(session, folder):
-    """A job of ours that wants every processor is bound to them."""
+    """A job of ours that needs every processor is bound to them."""
     ranks = len(os.sched_getaffinity(0))
     outcome = session.mpirun(ranks, ["true"], options=["--bind-to", "core", "--report-bindings"],
                              env={"FASTPATH_INTERNAL_CLAIMS": folder}).finish()

@@ -1,13 +1,14 @@
-"""Collective calls on several virtual hosts of this machine: algorithms that are named, and what the report says."""
+"""Collective calls on several virtual hosts of this machine: named algorithms, and the report."""
 
 import json
 import os
 import re
+from harness.slices import sliced
 
 # Its jobs have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
-# Programs of tests/c, and the ranks of each segment of the command: hosts in blocks, uneven, and dealt in turn.
+# Programs of tests/c, and the ranks of each command segment: hosts in blocks, uneven, and round robin.
 PROGRAMS = ["coll_move", "coll_reduce", "coll_forms", "coll_hosts"]
 PLACINGS = {
     "blocks": [("a", 2), ("b", 2)],
@@ -27,7 +28,7 @@ def _run(session, placing, program, env, timeout=240):
 
 
 def _algorithms():
-    """Each call with its algorithms, as docs/scale.md has them; a test in asked.rs compares that with the library."""
+    """Each call with its algorithms, from docs/scale.md; a test in asked.rs compares that with the library."""
     page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "scale.md")
     with open(page, encoding="utf-8") as file:
         rows = re.findall(r"^\| `(\w+)` \| ((?:`[a-z-]+`(?:, )?)+) \|$", file.read(), re.MULTILINE)
@@ -35,17 +36,17 @@ def _algorithms():
 
 
 def _told(text):
-    """What a report counts: (call, between groups, ranks, algorithm), and the number of calls by size."""
+    """Counts of a report: (call, between groups, ranks, algorithm) with the number of calls by size."""
     told = {}
     line = r"^fastpath: (\w+)( between groups)? of (\d+) ranks by ([a-z-]+): (.*)$"
     for call, between, ranks, name, sizes in re.findall(line, text, re.MULTILINE):
-        sizes = {int(b): int(n) for b, n in re.findall(r"from (\d+) B (\d+) times?", sizes)}
+        sizes = {int(b): int(n) for n, b in re.findall(r"(\d+) calls? from (\d+) B", sizes)}
         told[call, bool(between), int(ranks), name] = sizes
     return told
 
 
 def _told_as_json(text):
-    """The same of a report as JSON."""
+    """Counts of a report in JSON."""
     lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"rank":')]
     return {
         (line["collective"], line["between_groups"], line["ranks"], line["algorithm"]):
@@ -81,7 +82,7 @@ def case_costs_leave_the_floating_point_environment(session):
 
 
 def case_report_names_algorithms(session):
-    """With a name and without one; what has no such algorithm takes the usual one."""
+    """With a named algorithm and without. A call without that algorithm uses its default."""
     for named, expected in (("allreduce:nodes", "allreduce of 4 ranks by nodes"),
                             ("allreduce:ring,bcast:binomial", "bcast of 4 ranks by binomial")):
         env = {"FASTPATH_REPORT": "1", "FASTPATH_COLL": named}
@@ -94,13 +95,13 @@ def case_report_names_algorithms(session):
 
 
 def _size(call, ranks):
-    """Of what coll_told.c does: the smallest size that counts as the call's."""
+    """For the calls of coll_told.c: the smallest size that is reported as the call's size."""
     of_all = call.startswith(("allgather", "reduce_scatter"))
     return 0 if call == "barrier" else 16 * ranks if of_all else 16
 
 
 def case_report_names_every_call(session):
-    """Each call in each form, also where two ranks exchange so little that they take the immediate path elsewhere."""
+    """Each call in each form. On one host, two ranks would take the immediate path for such short data."""
     algorithms, binary = _algorithms(), session.binary("coll_told")
     if len(algorithms) != 22:
         return "docs/scale.md does not have 22 calls", str(algorithms)
@@ -123,10 +124,11 @@ def case_report_names_every_call(session):
     return None
 
 
+@sliced
 def case_names_of_every_call(session):
     """Each algorithm by its name: it runs, and results are right."""
     algorithms = {call: names for call, names in _algorithms().items() if len(names) > 1}
-    elsewhere = {"nodes", "shared", "copied", "pairs"}  # neither one host, nor short calls, nor calls not in place
+    elsewhere = {"nodes", "shared", "copied", "pairs"}  # not one host, nor short calls, nor calls that are not in place
     for turn in range(max(map(len, algorithms.values()))):
         chosen = {call: names[turn % len(names)] for call, names in algorithms.items()}
         named = ",".join(f"{call}:{name}" for call, name in chosen.items())
@@ -146,8 +148,8 @@ def case_names_of_every_call(session):
 
 
 def case_names_that_are_none(session):
-    said = {"allreduce:tree": 'allreduce has no algorithm "tree": there are flat, ',
-            "gatherv:binomial": 'gatherv has no algorithm "binomial": it has only linear'}
+    said = {"allreduce:tree": 'allreduce has no algorithm "tree": use one of flat, ',
+            "gatherv:binomial": 'gatherv has no algorithm "binomial": use linear'}
     for named, expected in said.items():
         outcome = session.mpirun(2, [session.binary("coll_reduce")], env={"FASTPATH_COLL": named}).finish()
         if problem := outcome.problem(quiet=False):
@@ -158,7 +160,8 @@ def case_names_that_are_none(session):
 
 
 def case_names_between_two_ranks(session):
-    """A short call between two ranks takes the immediate path on one of them or on both, whatever is named."""
+    """A short call between two ranks takes the immediate path on one of them or on both, even if an algorithm is
+    named."""
     names = {"barrier": ["flat", "dissemination"], "bcast": ["binomial", "scatter-allgather"],
              "allgather": ["flat", "doubling", "bruck"], "reduce": ["binomial", "halving"],
              "allreduce": ["flat", "halving", "ring"]}
@@ -173,7 +176,7 @@ def case_names_between_two_ranks(session):
 
 
 def case_names_that_differ(session):
-    """Ranks that would choose differently do not wait for each other: the job ends with the reason."""
+    """Ranks that would choose differently do not hang: the job ends with the reason."""
     binary = session.binary("coll_reduce")
     words = [session.mpiexec, "--timeout", "60", "-n", "1", "-env", "FASTPATH_COLL", "allreduce:ring", binary,
              ":", "-n", "2", binary]
@@ -194,14 +197,51 @@ def _make_lengths(words, placing, texts):
     return case
 
 
-# Ranks whose lengths differ choose different algorithms: a cycle of ranks waits, or one has finished the call. A rank that is
-# late ends nothing.
+# Ranks with different lengths choose different algorithms: ranks wait in a cycle, or one has completed the call. A rank
+# that is late, or computes during the call, ends nothing.
+_CYCLE, _FINISHED = "itself waits in this call for this rank, directly or through other ranks", "has finished this call without this message"
 LENGTHS = {
-    "cycle": (["allgather", "0", "32000", "28000"], "waits in it, in the end for this rank"),
-    "finished_reduce": (["reduce", "3", "1000", "300000"], "has finished it without this message"),
-    "finished_allreduce": (["allreduce", "1", "900000", "1000"], "has finished it without this message"),
-    "late": (["late", "3", "1000", "1000"], None),
+    "cycle": ("allgather 0 32000 28000", "the call", _CYCLE),
+    "finished_reduce": ("reduce 3 1000 300000", "the call", _FINISHED),
+    "finished_allreduce": ("allreduce 1 900000 1000", "the call", _FINISHED),
+    "multiple": ("reduce 3 1000 300000 multiple", "the call", _FINISHED),
+    "late": ("allgather 3 1000 1000 late", None, None),
+    "nonblocking": ("iallgather 0 32000 28000", "MPI_Iallgather", _CYCLE),
+    "nonblocking_finished": ("iallreduce 1 8 500000", "MPI_Iallreduce", _FINISHED),
+    "nonblocking_waitany": ("iallgather 0 32000 28000 any", "MPI_Iallgather", _CYCLE),
+    "nonblocking_barrier": ("iallgather 0 32000 28000 barrier", "MPI_Iallgather", _CYCLE),
+    "nonblocking_multiple": ("iallgather 0 32000 28000 multiple", "MPI_Iallgather", _CYCLE),
+    "nonblocking_computes": ("iallreduce 3 1000 1000 computes", None, None),
+    "nonblocking_tests": ("iallgather 0 32000 28000 tests", "MPI_Iallgather", _CYCLE),
+    "nonblocking_finished_tests": ("iallreduce 1 8 500000 tests", "MPI_Iallreduce", _FINISHED),
+    "nonblocking_receives": ("iallgather 0 32000 28000 receives", "MPI_Iallgather", _CYCLE),
+    "persistent_tests": ("reduce_init 3 1000 300000 tests", "MPI_Reduce_init", _FINISHED),
+    "tests_late": ("iallreduce 3 1000 1000 computes-tests", None, None),
+    "persistent": ("allgather_init 0 32000 28000", "MPI_Allgather_init", _CYCLE),
+    "persistent_finished": ("reduce_init 3 1000 300000", "MPI_Reduce_init", _FINISHED),
+    "persistent_computes": ("reduce_init 3 1000 1000 computes", None, None),
 }
-for _name, (_words, _text) in LENGTHS.items():
-    _texts = ["the call can never complete: this rank waits for a message of rank ", _text, "FASTPATH_CHECK=1"] if _text else []
-    globals()[f"case_lengths_{_name}"] = _make_lengths(_words, PLACINGS["blocks"], _texts)
+for _name, (_words, _call, _text) in LENGTHS.items():
+    _texts = [f"{_call} can never complete: this rank waits to ", _text, "FASTPATH_CHECK=1"] if _text else []
+    _case = _make_lengths(_words.split(), PLACINGS["blocks"], _texts)
+    _case.sliced = _name not in ("cycle", "finished_reduce", "late", "nonblocking_tests", "persistent")
+    globals()[f"case_lengths_{_name}"] = _case
+
+
+def _make_lengths_here(words, is_stuck):
+    """The same on one host, where the launcher looks for ranks that wait for each other."""
+
+    def case(session):
+        outcome = session.mpirun(4, [session.binary("coll_lengths"), *words], timeout=60).finish()
+        problem = outcome.problem(16 if is_stuck else 0, quiet=not is_stuck)
+        missing = is_stuck and [text for text in ("can never complete", "deadlock") if text not in outcome.err]
+        return problem or (f"the report lacks {missing}" if missing else None), outcome.text()
+
+    case.needs = {"processors": 0}
+    return case
+
+
+case_lengths_here = _make_lengths_here(["allreduce", "1", "8", "500000"], True)
+case_lengths_here_nonblocking = _make_lengths_here(["iallreduce", "1", "8", "500000"], True)
+case_lengths_here_iallgather = sliced(_make_lengths_here(["iallgather", "1", "8", "100000"], True))
+case_lengths_here_late = sliced(_make_lengths_here(["allgather", "3", "1000", "1000", "late"], False))

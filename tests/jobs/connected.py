@@ -1,4 +1,4 @@
-"""Jobs that are connected with each other by ports and sockets, and processes that are spawned without our launcher."""
+"""Jobs connected by ports and sockets, and processes spawned without our launcher."""
 
 import os
 import shutil
@@ -9,14 +9,14 @@ import time
 
 
 def _launch(session, ranks, words, **more):
-    """A job of so many ranks; 0: one process without a launcher."""
+    """A job of `ranks` ranks; 0: one process without a launcher."""
     if ranks == 0:
         return session.start([*words], **more)
     return session.mpirun(ranks, [*words], **more)
 
 
 def _pair(session, servers, callers, words, env=None, codes=(0, 0)):
-    """Two jobs of that program: what is wrong with one of them, and what both said."""
+    """Two jobs of that program: what is wrong with one of them, and the output of both."""
     folder = tempfile.mkdtemp(prefix="mpi-connected-")
     path, program = os.path.join(folder, "name"), session.binary("two_jobs")
     try:
@@ -34,7 +34,7 @@ def _pair(session, servers, callers, words, env=None, codes=(0, 0)):
 
 
 def case_jobs(session):
-    """Jobs of several sizes, also of one process without a launcher, twice with the same port."""
+    """Jobs of several sizes, also of one process without a launcher, twice over one port."""
     for servers, callers in ((2, 2), (1, 3), (0, 2), (3, 0), (0, 0)):
         env = {"TWO_JOBS_PUBLISHED": "1"} if servers else None
         if found := _pair(session, servers, callers, ["all", "2"], env=env):
@@ -43,17 +43,17 @@ def case_jobs(session):
 
 
 def case_over_tcp(session):
-    """Ranks of each job reach each other by the same connections."""
+    """Ranks of each job use the same connections to reach each other."""
     return _pair(session, 2, 2, ["all", "1"], env={"FASTPATH_TRANSPORTS": "tcp"})
 
 
 def case_progress_thread(session):
-    """With a progress thread, which the network calls."""
+    """With a progress thread, which the network needs."""
     return _pair(session, 2, 1, ["all", "1"], env={"FASTPATH_PROGRESS": "thread"})
 
 
 def case_death(session):
-    """A job that dies ends alone: the other one gets an error, and goes on, also where nothing was said before."""
+    """Only the job that dies ends: the other one gets an error and continues, also without earlier messages."""
     for how in ("dies", "vanishes"):
         if found := _pair(session, 2, 1, [how], codes=(0, 137)):
             return f"{how}: {found[0]}", found[1]
@@ -61,7 +61,7 @@ def case_death(session):
 
 
 def case_join(session):
-    """MPI_Comm_join of processes of two jobs; the socket is theirs again after that."""
+    """MPI_Comm_join of processes of two jobs; afterwards the socket belongs to the program again."""
     folder = tempfile.mkdtemp(prefix="mpi-connected-")
     try:
         words = [session.binary("two_jobs"), "join", os.path.join(folder, "socket")]
@@ -74,7 +74,8 @@ def case_join(session):
 
 
 def case_join_that_cannot_be(session):
-    """MPI_Comm_join with a process that no other job can reach gives no communicator, and both sides say why."""
+    """MPI_Comm_join with a process that no other job can reach gives no communicator, and both sides report the
+    reason."""
     folder = tempfile.mkdtemp(prefix="mpi-connected-")
     try:
         words = [session.binary("two_jobs"), "join", os.path.join(folder, "socket"), "null"]
@@ -82,15 +83,15 @@ def case_join_that_cannot_be(session):
         ends = [job.finish() for job in jobs]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for end, why in zip(ends, ("FASTPATH_TRANSPORTS", "a process of the other side cannot be reached")):
-        said = "MPI_Comm_join gives MPI_COMM_NULL" in end.err and why in end.err
-        if problem := end.problem(quiet=False) or (None if said else "it is not said why"):
+    for end, why in zip(ends, ("FASTPATH_TRANSPORTS", "a process of the other job cannot be reached")):
+        said = "MPI_Comm_join returns MPI_COMM_NULL" in end.err and why in end.err
+        if problem := end.problem(quiet=False) or (None if said else "the reason is not reported"):
             return problem, "".join(one.text() for one in ends)
     return None
 
 
 def case_late(session):
-    """Who waits at a port no longer than it says gets an error, on either side; the next one is let in."""
+    """A call with a timeout at a port returns an error, on either side; the next call connects."""
     for servers, callers in ((1, 1), (2, 0)):
         if found := _pair(session, servers, callers, ["late"]):
             return f"{servers} and {callers} ranks: {found[0]}", found[1]
@@ -98,8 +99,8 @@ def case_late(session):
 
 
 def case_strangers(session):
-    """Who does not know a port's key is turned away, says nothing for long, or too much: the port still opens to who
-    knows it."""
+    """A caller that does not know a port's key is rejected, also if it sends nothing for long, or too much. Callers
+    with the key still connect."""
     folder = tempfile.mkdtemp(prefix="mpi-connected-")
     path, program = os.path.join(folder, "name"), session.binary("two_jobs")
     callers = []
@@ -115,7 +116,7 @@ def case_strangers(session):
             try:
                 caller.send(b"" if number % 2 else b"x" * 300)
             except OSError:
-                pass  # it was hung up on
+                pass  # the connection was closed
             callers.append(caller)
         wrong = session.start([program, "call", path, "wrong"]).finish()
         right = session.start([program, "call", path, "all", "1"]).finish()
@@ -131,13 +132,13 @@ def case_strangers(session):
 
 
 def _launchers():
-    """The sockets at which launchers are asked."""
+    """The sockets at which launchers accept requests."""
     with open("/proc/net/unix", encoding="ascii") as file:
         return {line.split()[-1] for line in file if "@fastpath-" in line}
 
 
 def case_stopped(session):
-    """A name is looked for in this user's other jobs, of which one is stopped: its launcher is not waited for."""
+    """A name is looked up in this user's other jobs, one of which is stopped: its launcher is not waited for."""
     before = _launchers()
     stopped = session.mpirun(1, ["sleep", "60"])
     try:
@@ -154,9 +155,9 @@ def case_stopped(session):
 
 
 def case_spawned_alone(session):
-    """A process without a launcher spawns: what it has started is all gone with it. A program that is not there is named."""
+    """A process without a launcher spawns: its children end with it. A missing program is reported by name."""
     running = session.start([session.binary("spawn_basic")])
-    # The launchers of what it has spawned end by its end, and so a moment later.
+    # The launchers of its children end after it, and so a moment later.
     running.await_end(10)
     outcome = running.finish()
     if problem := outcome.problem():
@@ -167,7 +168,7 @@ def case_spawned_alone(session):
 
 
 def case_ports_that_are_none(session):
-    """What FASTPATH_PORTS says wrongly is an error of MPI_Open_port, and not found out by who comes to the port."""
+    """A wrong FASTPATH_PORTS is an error of MPI_Open_port, and not of a later connection."""
     outcome = session.mpirun(1, [session.binary("spawn_ends"), "accept"], env={"FASTPATH_PORTS": "abc"}).finish()
     missing = [text for text in ("MPI_Open_port", 'FASTPATH_PORTS="abc"') if text not in outcome.err]
     if outcome.code in (None, 0) or outcome.left or missing:
@@ -176,8 +177,8 @@ def case_ports_that_are_none(session):
 
 
 def case_listed(session):
-    """A report of a job tells ranks of another one from those of other nodes."""
-    # Whose time is over first ends the other one too, by its death.
+    """A report of a job distinguishes ranks of another job from those of other nodes."""
+    # The job that reaches its time limit first also ends the other one.
     for limits in ((5, 60), (60, 5)):
         folder = tempfile.mkdtemp(prefix="mpi-connected-")
         path, program = os.path.join(folder, "name"), session.binary("two_jobs")
@@ -189,9 +190,9 @@ def case_listed(session):
             shutil.rmtree(folder, ignore_errors=True)
         first = ends[limits.index(5)]
         if first.code != 124 or "rank 1 is in another job, on" not in first.err:
-            return "it is not told", "".join(end.text() for end in ends)
+            return "it is not reported", "".join(end.text() for end in ends)
     return None
 
 
-# Both jobs wait until their time is over.
+# Both jobs wait until their time limit.
 case_listed.needs = {"processors": 0}

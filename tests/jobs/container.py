@@ -1,4 +1,5 @@
-"""Small limits, missing folders and small file systems: a job runs, or says what it lacks, how much, and the limit."""
+"""Small limits, missing folders and small file systems: a job runs, or reports what is missing, the amount, and the
+limit."""
 
 import os
 import re
@@ -6,14 +7,15 @@ import signal
 import subprocess
 
 from harness import job
+from harness.slices import sliced
 
 from . import seccomp
 
 KIB, MIB = 1 << 10, 1 << 20
 WELL = None  # in the tables below: the job runs
 
-# A user without a process, for limits that count those of a user.
-NOBODY = "54321"
+# A user without processes, for limits on the processes of a user.
+UNPRIVILEGED = "54321"
 
 
 def _container(session, ranks=4, words=("all",)):
@@ -28,7 +30,7 @@ def _limit(words, name, soft, hard=None):
 
 
 def _judge(outcome, ranks, said):
-    """What is wrong with a job that is to run (`said` is WELL), or to end with all of these words."""
+    """Returns what is wrong with a job that must run (`said` is WELL), or end with all of these texts."""
     if said is WELL:
         problem = outcome.problem()
         missing = not problem and outcome.out.count("is well") != ranks
@@ -40,7 +42,7 @@ def _judge(outcome, ranks, said):
 
 
 def _first_wrong(runs):
-    """Of (label, ranks, words of the command, what it says, options): the first that is wrong."""
+    """Returns the first wrong one of (label, ranks, words of the command, expected texts, options)."""
     for label, ranks, words, said, *more in runs:
         outcome = job.run(words, timeout=20, **(more[0] if more else {}))
         problem = _judge(outcome, ranks, said)
@@ -50,20 +52,20 @@ def _first_wrong(runs):
 
 
 def case_open_files(session):
-    """4 ranks run where 64 files may be open, and fewer are an error with the number."""
+    """4 ranks run with 64 open files; a smaller limit is an error that names the number."""
     plain = _container(session)
     return _first_wrong([
         ("64", 4, _limit(plain, "nofile", 64), WELL),
         ("30", 4, _limit(plain, "nofile", 30), WELL),
         ("soft 12", 4, _limit(plain, "nofile", 12, 64), WELL),
-        ("20", 4, _limit(plain, "nofile", 20), [r"4 ranks need \d+ open files", r"allowed are 20\b", "ulimit -n"]),
+        ("20", 4, _limit(plain, "nofile", 20), [r"mpiexec needs \d+ open files for 4 ranks", r"the limit of 20 is enough", "ulimit -n"]),
         ("64, 40 ranks", 40, _limit(_container(session, 40), "nofile", 64),
-         [r"40 ranks need 102 open files", r"enough for \d+ ranks"]),
+         [r"mpiexec needs 102 open files for 40 ranks", r"enough for \d+ ranks"]),
     ])
 
 
 def case_address_space(session):
-    """Every amount is enough, or the message says how much was wanted and what the limit is."""
+    """Every amount is enough, or the message has the amount needed and the limit."""
     enough = _first_wrong([("64 MiB", 4, _limit(_container(session), "as", 64 * MIB), WELL)])
     if enough:
         return enough
@@ -73,8 +75,8 @@ def case_address_space(session):
         if outcome.code == 0 and not outcome.problem():
             continue
         if outcome.code == 3 and "no memory for" in outcome.err:
-            continue  # the program itself got none
-        # Where the loader of a rank finds no room it says so in its own words, and the launcher adds the limit.
+            continue  # the program itself did not start
+        # If the loader of a rank runs out of memory, it prints its own message, and the launcher adds the limit.
         wanted = [r"\d+ (KiB|MiB) of address space|loading shared libraries|memory allocation of \d+ bytes",
                   r"limited to [\d]+ (KiB|MiB) \(`ulimit -v`\)"]
         problem = _judge(outcome, 4, wanted)
@@ -87,6 +89,7 @@ def case_address_space(session):
     return _first_wrong([("requests", 2, few, [r"all \d+ requests are in use", "ulimit -v"])])
 
 
+@sliced
 def case_other_limits(session):
     plain, spins = _container(session), [session.mpiexec, "-n", "2", "sh", "-c", "while :; do :; done"]
     flood = [session.mpiexec, "-n", "1", "sh", "-c", "head -c 200000 /dev/zero"]
@@ -95,8 +98,8 @@ def case_other_limits(session):
         ("little private memory", 4, _limit(plain, "data", 2 * MIB), [r"limited to 2048 KiB \(`ulimit -d`\)"]),
         ("size of files", 4, _limit(plain, "fsize", 1 << 30), WELL),
         ("soft size of files", 4, _limit(plain, "fsize", 64 * KIB, 1 << 40), WELL),
-        ("small files", 4, _limit(plain, "fsize", MIB), [r"ftruncate to \d+ MiB", r"limited to 1024 KiB \(`ulimit -f`\)"]),
-        ("output too large", 1, _limit(flood, "fsize", 64 * KIB, 1 << 40), ["standard output cannot be written"]),
+        ("small files", 4, _limit(plain, "fsize", MIB), [r"memory file \d+ MiB long", r"limited to 1024 KiB \(`ulimit -f`\)"]),
+        ("output too large", 1, _limit(flood, "fsize", 64 * KIB, 1 << 40), ["cannot write to standard output"]),
         ("locked memory", 4, _limit(plain, "memlock", 0), WELL),
         ("stack", 4, _limit(plain, "stack", 128 * KIB), WELL),
         ("processor time", 2, _limit(spins, "cpu", 1), [r"processor time of a process is limited to 1 s \(`ulimit -t`\)"]),
@@ -105,21 +108,21 @@ def case_other_limits(session):
 
 
 def case_processes(session):
-    """A limit on the processes of a user, who has none but those of the job."""
+    """A limit on the processes of a user, who has no processes besides the job."""
     become = []
     if os.geteuid() == 0:
-        become = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
+        become = ["setpriv", "--reuid", UNPRIVILEGED, "--regid", UNPRIVILEGED, "--clear-groups"]
         if subprocess.run([*become, "test", "-x", session.mpiexec]).returncode != 0:
             session.skip("container.processes", "another user cannot reach the installation")
             return None
-    said = [r"number of processes is limited to \d+ for this user \(`ulimit -u`"]
+    said = [r"number of processes is limited to \d+ for this user: raise `ulimit -u`"]
     limited = lambda most: [*become, "prlimit", f"--nproc={most}:{most}", *_container(session)]
-    # Where this is not root's run, the user has more processes than that already.
+    # If the run is not root's, the user has more processes than that already.
     return _first_wrong([(f"{most} processes", 4, limited(most), said) for most in (1, 2, 4)])
 
 
 def _isolate(setup, words):
-    """The command where some folders are not what they were."""
+    """The command in a mount namespace with changed folders."""
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", setup + '\nexec "$@"', "sh", *words]
 
 
@@ -131,7 +134,7 @@ READ_ONLY = "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && mount -o
 def _can_isolate(session, name):
     if subprocess.run(_isolate(HIDE + "/dev/shm", ["true"]), capture_output=True).returncode == 0:
         return True
-    session.skip(name, "no namespace with mounts of its own can be made")
+    session.skip(name, "no mount namespace can be created")
     return False
 
 
@@ -154,12 +157,12 @@ def case_missing_folders(session):
         ("no memory file, TMPDIR", 4, _isolate(" && ".join([nowhere[0], "mount -t tmpfs none /mnt", READ_ONLY]), refused),
          WELL, {"env": {"TMPDIR": "/mnt"}}),
         ("no place for a file", 4, _isolate(" && ".join(nowhere), refused),
-         ["memfd_create: ", "a file in /dev/shm: ", "a file in /tmp: ", "seccomp"]),
+         ["memfd_create: ", "can be made in /dev/shm: ", "can be made in /tmp: ", "seccomp"]),
     ])
 
 
 def case_small_shared_memory(session):
-    """A /dev/shm of any size: no signal and no hang, but an error that says how much is missing where."""
+    """/dev/shm of any size: no signal and no hang, but an error with the amount missing and the place."""
     if not _can_isolate(session, "container.small_shared_memory"):
         return None
     matrix = seccomp.Matrix(session)
@@ -181,7 +184,7 @@ def case_small_shared_memory(session):
 
 
 def case_killed(session):
-    """Without memory files: nothing has a name, even when everything is killed at once."""
+    """Without memory files: no object has a name, even if all processes are killed at once."""
     matrix = seccomp.Matrix(session)
     refused = [matrix.refuse, "1", matrix.numbers["memfd_create"], "--", *_container(session, 2, ["wait"])]
     for folder in ("/dev/shm", None):

@@ -1,9 +1,10 @@
-"""A crash inside an MPI call names the call; one outside of MPI names none; a program's own handler is left alone."""
+"""The report of a crash inside an MPI call names the call; one outside MPI names none. A program's own handler stays
+installed."""
 
 import re
 import signal
 
-# What the program is told to do, and the call that the report names (None: none).
+# Argument of the program, and the call in the report (None: none).
 CRASHES = [
     (["send", "8"], "MPI_Send"), (["send", "400"], "MPI_Send"), (["send", "20000"], "MPI_Send"),
     (["send", "1000000"], "MPI_Send"), (["isend", "100"], "MPI_Isend"),
@@ -29,7 +30,7 @@ def _look(session, words, call, env):
 
 
 def case_thread(session):
-    """Of several threads the one that crashes is named, inside of MPI and outside."""
+    """With several threads the crashing one is named, inside MPI and outside."""
     wanted = {
         "thread-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \d+ \"wor\\nker\"",
         "thread-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \d+ \"wor\\nker\"",

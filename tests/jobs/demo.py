@@ -1,4 +1,5 @@
-"""`make demo` after its build: scripts/demo with this installation, and scripts/progress, which shows the build in one line."""
+"""`make demo` after its build: scripts/demo with this installation, and scripts/progress, which prints the build in
+one line."""
 
 import os
 import pty
@@ -14,10 +15,10 @@ from harness import job
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRESS = os.path.join(ROOT, "scripts", "progress")
 
-# Seconds until a case that would wait for ever is ended.
+# Seconds until a hanging case is ended.
 SAFETY = 60
 
-# What cargo writes: crates that compiled, and a progress line that the next line replaces.
+# Output of cargo: compiled crates, and a progress line that the next line replaces.
 CARGO = r"""printf '   Compiling libc v0.2.0\n    Building [=>    ] 3/7: serde_json, syn\r' >&2"""
 
 
@@ -45,7 +46,7 @@ case_result_on_one_screen.needs = {"processors": 2}
 
 
 def case_failure_of_a_step_ends_it(session):
-    """The program's output and the exit code are there, and nothing is measured."""
+    """On failure, the program's output and exit code are passed on, and nothing is measured."""
     folder = os.path.join(session.build, "demo-fails")
     shutil.rmtree(folder, ignore_errors=True)
     outcome = job.run([os.path.join(ROOT, "scripts", "demo"), session.prefix, folder, "0"], timeout=60)
@@ -54,7 +55,7 @@ def case_failure_of_a_step_ends_it(session):
 
 
 def case_progress_is_one_line_on_a_terminal(session):
-    """What is being built and how long, in place; the end replaces it."""
+    """The crate in progress and the time, in place; the end replaces the line."""
     with tempfile.TemporaryDirectory() as folder:
         fifo = os.path.join(folder, "go")
         os.mkfifo(fifo)
@@ -91,7 +92,7 @@ def case_progress_is_few_lines_elsewhere(session):
 
 
 def case_progress_shows_errors_whole(session):
-    """All lines of a compiler's error, the exit code, the --out file; not the crates that compiled, nor progress."""
+    """All lines of a compiler's error, the exit code, the --out file; neither compiled crates nor progress."""
     error = "".join(f"error line {number}\n" for number in range(500))
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "error"), "w", encoding="ascii") as file:

@@ -1,5 +1,5 @@
-"""A program closes descriptors of the library and opens its own files in their places: the files stay as they are, and the
-job works or ends with the cause."""
+"""A program closes descriptors of the library and opens its own files under their numbers: the files stay unchanged,
+and the job succeeds or ends with the cause."""
 
 import glob
 import os
@@ -15,7 +15,7 @@ TCP = {"FASTPATH_TRANSPORTS": "tcp"}
 
 
 def _run(session, moment, how, env):
-    """The outcome, and a line about a file of the program that has changed."""
+    """Returns the outcome, and a line about a changed file of the program."""
     with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
         words = [session.mpiexec, "-n", "2", "--timeout", "60", session.binary("descriptors_closed"), str(moment), how]
         outcome = job.run(words, env=env, cwd=folder)
@@ -51,7 +51,7 @@ def _works_or_says_why(outcome):
         return "it hangs"
     if outcome.left:
         return "left behind: " + "; ".join(outcome.left)
-    return None if CAUSE in outcome.err or "its program closed the descriptor" in outcome.err else "the cause is not named"
+    return None if CAUSE in outcome.err or "its program closed the connection's descriptor" in outcome.err else "the cause is not named"
 
 
 def case_low_ones_in_shared_memory(session):

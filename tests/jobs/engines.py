@@ -1,5 +1,5 @@
-"""Programs that another launcher starts as one job: Hydra, PRRTE, and one of our own that speaks PMI-1 and does what
-engines do at their worst (harness/pmi.py). What runs over several hosts is in hosts.py."""
+"""Programs started as one job by another launcher: Hydra, PRRTE, and a test launcher for PMI-1 with the least
+helpful behavior of engines (harness/pmi.py). Tests over several hosts are in hosts.py."""
 
 import functools
 import json
@@ -11,12 +11,12 @@ import time
 
 from harness import engines, foreign, program
 
-# Of tests/c: something of each kind, that takes no long time.
+# Quick programs of tests/c, one of each kind.
 SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_probe", "coll_move", "coll_forms",
           "comm_create", "rma_move", "rma_locks", "sessions", "file_basic", "threads_brief", "topology", "pair_memory"]
 FIRST = ["world", "pt2pt_order", "coll_move", "sessions"]
 
-# How a rank ends (tests/c/fixtures/ends.c), and what must be said of it, where the engine leaves the time for that.
+# Ways in which a rank ends (tests/c/fixtures/ends.c), and the expected report, if the engine leaves time for it.
 ENDS = {
     "kill": "has ended without calling MPI_Finalize",
     "exit": "left with exit code 7",
@@ -25,19 +25,19 @@ ENDS = {
     "abort": "MPI_Abort with code 7",
     "error": "MPI_ERR_BUFFER",
 }
-# Exit codes that are told exactly.
+# Engines that pass exit codes on exactly.
 CODES = {"exit": 7, "abort": 7}
-# Those that keep names of services.
+# Engines that store service names.
 KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
-# Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a spawned job
-# without an answer (decision 0071).
+# Those of them that start further processes. Over a connection Hydra 5.0 sometimes does not answer a fence of a spawned
+# job (decision 0071).
 SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "multiple", "ends"], engines.HydraByPort: ["skips"],
          engines.Prrte: ["spawns", "shares", "multiple", "tells"]}
-# What runs with every change, of each engine; the rest runs in its slice.
+# Cases of each engine that run with every change; the others run in their slice.
 EVERY_CHANGE = {"finishes", "nests"}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
-# A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
+# A rank that starts other programs: one without a launcher, and two ranks with the launcher that started it.
 PARENT = """
 import ctypes, subprocess, sys
 mpi = ctypes.CDLL(sys.argv[1])
@@ -49,7 +49,7 @@ mpi.MPI_Finalize()
 """
 
 
-# Of scripts between a launcher and its processes: what they add to the variables, and how they start a program.
+# Wrappers between a launcher and its processes: variables they add, and how they start a program.
 ADD = "export PMI_X=1 PMIX_SERVER_X=1 OMPI_COMM_WORLD_SIZE=1 SLURM_NTASKS=1;"
 AND_START = '"$@"; exit $?'
 
@@ -90,14 +90,14 @@ def _ends(session, kind):
                 return f"{what}: {outcome.problem()}", outcome.text()
             if outcome.code == 0 or how in CODES and outcome.code != CODES[how]:
                 return f"{what}: exit code {outcome.code}", outcome.text()
-            # Hydra ends the job by itself when a process is gone, and may be first.
+            # Hydra ends the job by itself after a process ends, and may be first.
             if text not in outcome.err and not (how in ("kill", "_exit") and kind is not engines.Pmi):
-                return f"{what}: it is not told", outcome.text()
+                return f"{what}: it is not reported", outcome.text()
     return None
 
 
 def _finishes(session, kind):
-    """A job that goes well: the last code counts, and what the engine tells is told."""
+    """A successful job: the last exit code counts, and messages of the engine are passed on."""
     words = [session.binary("ends"), "1", "finalized"]
     outcome = _run(session, kind, 3, words)
     if outcome.code != 3 or "fastpath" in outcome.err:
@@ -114,7 +114,7 @@ def _finishes(session, kind):
 
 
 def _nests(session, kind):
-    """What a rank starts is no rank; what a launcher starts for a rank, ours or another, is."""
+    """A child of a rank is no rank; a process that a launcher starts for a rank, ours or another, is one."""
     engine, world = _engine(kind), session.binary("world")
     library = os.path.join(session.prefix, "lib", "libmpi_abi.so.1")
     parent = [sys.executable, "-c", PARENT, library]
@@ -137,8 +137,8 @@ def _nests(session, kind):
     return outcome.problem() or wrong, outcome.text()
 
 
-# What scripts between a launcher and its processes do to variables, and whether these processes still find each other.
-# Whoever does not is told, and is not silently alone.
+# Effects of wrappers on variables, and whether the processes still find each other. A process that does not find its
+# job is told so, and never runs alone silently.
 WRAPPERS = [
     (["sh", "-c", ADD + AND_START, "sh"], True),
     (["env", "OMPI_COMM_WORLD_SIZE=1", "PMIX_SERVER_X=1"], True),
@@ -149,14 +149,14 @@ WRAPPERS = [
     (["env", "-u", "PMI_FD", "-u", "PMI_PORT", "-u", "PMIX_NAMESPACE"], None),
     (["bash", "-c", "unset ${!PMI*} ${!OMPI_*} ${!MPI_LOCAL*};" + AND_START, "bash"], False),
     (["sh", "-c", 'env -i "$@"; exit $?', "sh"], False),
-    # Nothing at all is left. Our own launcher of the tests is a program that nobody knows.
+    # All variables are removed. The library does not know the test launcher's program.
     (["env", "-i"], False),
 ]
 
 
 def _wrapped(session, kind):
     for wrapper, joins in WRAPPERS:
-        # Our own launcher starts one rank after the other, and the first may look for the second too early.
+        # Our test launcher starts the ranks in sequence, and the first may search for the second too early.
         if wrapper in (["env", "-i"], ["env", "PMI_SIZE=1"]) and issubclass(kind, engines.Pmi):
             continue
         outcome = _run(session, kind, 2, [*wrapper, session.binary("world")])
@@ -165,10 +165,10 @@ def _wrapped(session, kind):
             continue
         if found or joins or outcome.code in (None, 0) or "FASTPATH_SINGLETON=1" not in outcome.err:
             return f"{wrapper}: {outcome.problem() or found}", outcome.text()
-    # Who asks for it is alone.
+    # The user has requested a job of one rank.
     outcome = _run(session, kind, 2, ["env", "-i", "FASTPATH_SINGLETON=1", session.binary("world")])
     alone = outcome.out.count("rank 0 of 1\n") == 2
-    return outcome.problem() or (None if alone else "it was asked for"), outcome.text()
+    return outcome.problem() or (None if alone else "a job of one rank was requested"), outcome.text()
 
 
 def _is_refused(outcome):
@@ -176,7 +176,7 @@ def _is_refused(outcome):
 
 
 def _hidden(session, kind):
-    """Ranks without variables in a process namespace of their own see their parents where /proc shows these. Else a
+    """Ranks without variables in a separate process namespace see their parents if /proc shows these. Otherwise a
     socket of the launcher is a reason to warn."""
     if os.geteuid() != 0:
         return session.skip(f"engines.{kind.name}_hidden", "process namespaces need root")
@@ -189,7 +189,7 @@ def _hidden(session, kind):
         return None
     namespace.append("--mount-proc")
     outcome = _run(session, kind, 2, [*namespace, "env", "-i", world])
-    warnings = outcome.err.count("of a process outside of this process namespace")
+    warnings = outcome.err.count("to a process outside of this process namespace")
     if problem := outcome.problem(quiet=False) or (None if warnings == 2 else f"{warnings} warnings"):
         return f"without: {problem}", outcome.text()
     outcome = _run(session, kind, 2, [*namespace, "env", "-i", "FASTPATH_SINGLETON=1", world])
@@ -197,7 +197,7 @@ def _hidden(session, kind):
 
 
 def case_hidden(session):
-    """The same of ranks that our mpiexec has started: they find the job's memory."""
+    """Ranks without variables, started by our mpiexec: they find the job's memory."""
     if os.geteuid() != 0:
         return session.skip("engines.hidden", "process namespaces need root")
     namespace, world = ["unshare", "--pid", "--fork"], session.binary("world")
@@ -212,7 +212,8 @@ def case_hidden(session):
 
 
 def case_wrapped(session):
-    """The same of ranks that our mpiexec has started: they find it where its variable is left, and miss it elsewhere."""
+    """Ranks in a process namespace, started by our mpiexec: they find the job if its variable is left, and otherwise
+    report that it is missing."""
     world = session.binary("world")
     for wrapper in (["env", "-i"], ["sh", "-c", 'env -i "$@"; exit $?', "sh"]):
         outcome = session.mpirun(2, [*wrapper, world]).finish()
@@ -221,25 +222,25 @@ def case_wrapped(session):
     alone = session.mpirun(1, ["env", "-i", world]).finish()
     if alone.problem() or "rank 0 of 1\n" not in alone.out:
         return "one rank", alone.text()
-    # What a rank starts may be alone.
+    # A child of a rank may run alone.
     parent = [sys.executable, "-c", PARENT, os.path.join(session.prefix, "lib", "libmpi_abi.so.1")]
     child = session.mpirun(2, [*parent, "env", "-i", world]).finish()
     found = re.findall(r"child: \['rank \d of (\d)'\]", child.out)
     return child.problem() or (None if found == ["1"] * 2 else f"children {found}"), child.text()
 
 
-# What says that a launcher lives (crates/bootstrap/src/job/detect.rs).
+# Texts that report a live launcher (crates/job/src/detect.rs).
 SIGNS = {
     engines.Pmi: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
     engines.PmiAsSlurm: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
     engines.Hydra: r"Hydra .*PMI-1: PMI_FD=\d+ is a socket of its process hydra_pmi_proxy, a parent",
     engines.HydraByPort: r"Hydra .*PMI-1: PMI_PORT=\S+ is set",
-    engines.Prrte: r"PRRTE .*PMIx: PMIX_NAMESPACE=prterun\S+ is set, and PMI_FD is no open socket",
+    engines.Prrte: r"PRRTE .*PMIx: PMIX_NAMESPACE=prterun\S+ is set, and PMI_FD is not an open socket",
 }
 
 
 def _reports(session, kind):
-    """The report says by which launcher the job was joined, and why that one was taken for alive: rank 0, once."""
+    """Rank 0 reports once by which launcher the job was joined, and why that launcher was considered alive."""
     for form in ("1", "json"):
         outcome = _run(session, kind, 2, ["env", f"FASTPATH_REPORT={form}", session.binary("world")])
         if problem := outcome.problem(quiet=False):
@@ -247,13 +248,13 @@ def _reports(session, kind):
         lines = [line for line in outcome.err.splitlines() if "started by" in line]
         said = json.loads(lines[0]).get("started", "") if form == "json" and lines else "".join(lines)
         if len(lines) != 1 or not re.search("started by .*" + SIGNS[kind], said):
-            return f"FASTPATH_REPORT={form} says {said!r}", outcome.text()
+            return f"FASTPATH_REPORT={form} prints {said!r}", outcome.text()
     return None
 
 
 def _dynamic(session, kind):
-    """Ports work within a host, names where the launcher keeps them, spawned processes where it starts them; what cannot
-    be says what to do."""
+    """Ports work within a host, names if the launcher stores them, spawned processes if it starts them; other calls
+    return an error with a remedy."""
     words = [session.binary("spawn_direct"), *(["names"] if issubclass(kind, KEEP_NAMES) else []),
              *SPAWN.get(kind, [])]
     for ranks in (3, 1) if "spawns" in words else (3,):
@@ -264,8 +265,7 @@ def _dynamic(session, kind):
 
 
 def _ends_spawned(session, kind):
-    """The death of a process that the launcher has spawned ends its parents, which are connected with it, and leaves
-    nothing."""
+    """The death of a process that the launcher has spawned ends its connected parents, and leaves nothing."""
     for how, code in {"abort": 9, "dies": None, "fails": None}.items():
         outcome = _run(session, kind, 2, [session.binary("spawn_ends"), how], timeout=20)
         if outcome.code in (None, 0) or outcome.left or code not in (None, outcome.code):
@@ -274,7 +274,7 @@ def _ends_spawned(session, kind):
 
 
 def _shows(session, kind):
-    """`fastpath ps` finds the job, and why it does not go on: the library's own threads are not counted."""
+    """`fastpath ps` finds the job, and why it does not progress; the library's own threads are not counted."""
     words = [session.binary("ends"), "0", "waits"]
     running = session.start(_engine(kind).start(2, words), timeout=60, env={"FASTPATH_WAIT": "sleep"})
     tool, text = os.path.join(session.prefix, "bin", "fastpath"), ""
@@ -290,7 +290,7 @@ def _shows(session, kind):
 
 
 def _name_meeting(job, size):
-    """The name by which the ranks of a job find each other on a host (crates/bootstrap/src/job/join.rs)."""
+    """Name by which the ranks of a job find each other on a host (crates/job/src/job/join.rs)."""
     hashed = 0xcbf29ce484222325
     for byte in job.encode():
         hashed = (hashed ^ byte) * 0x100000001b3 % (1 << 64)
@@ -309,8 +309,8 @@ sys.stdin.read()
 
 
 def case_meeting_of_another_user(session):
-    """Who has guessed the name by which the ranks of a node meet, and is another user, gets nothing of the job: its
-    ranks see who is there, and say so."""
+    """Another user who has guessed the name by which the ranks of a node meet gets no data of the job: its ranks
+    check the user, and report it."""
     if os.geteuid() != 0:
         return session.skip("engines.meeting_of_another_user", "another user is needed, for which this needs root")
     job = f"squatted-{os.getpid()}"
@@ -323,14 +323,14 @@ def case_meeting_of_another_user(session):
         outcome = session.start([*engines.OURS, "--name", job, "-n", "2", session.binary("world")], timeout=60).finish()
     finally:
         squatter.communicate("")
-    if outcome.code == 0 or "the process there belongs to user 65534, this one to 0" not in outcome.err:
+    if outcome.code == 0 or "the process at the other end belongs to user 65534, this process to user 0" not in outcome.err:
         return "a name that another user has", outcome.text()
     free = session.start([*engines.OURS, "--name", job, "-n", "2", session.binary("world")], timeout=60).finish()
     return free.problem(), free.text()
 
 
 def _sets(session, kind):
-    """The process sets that PRRTE is told of on its command line are those of sessions, beside MPI's own."""
+    """Process sets on PRRTE's command line are those of sessions, besides the predefined ones."""
     program = [session.binary("sets"), "ocean=2", "ice=1"]
     words = _engine(kind).start(2, ["--pset", "ocean", *program])
     running = session.start([*words, ":", "-n", "1", "--pset", "ice", *program], timeout=60)
@@ -370,7 +370,7 @@ for _kind in ENGINES:
     if _kind is engines.Prrte:
         _cases["sets"] = _make(_sets, _kind)
     for _what, _case in _cases.items():
-        # PRRTE fails now and then by itself: exit code 213, or a hang when no rank is left.
+        # PRRTE sometimes fails by itself: exit code 213, or a hang when no rank is left.
         _case.long = _what == "sample" or (_kind.name == "prrte" and _what != "nests")
         _case.sliced = _what not in EVERY_CHANGE
         globals()[f"case_{_name}_{_what}"] = _case

@@ -1,14 +1,14 @@
-/* A file system with faults, to be preloaded: calls on files in TMPDIR move less than asked, are interrupted or fail,
- * as the words of FAULTS say.
- *   short       a transfer moves 1 byte to all of it, as the rank and the number of the call have it
- *   eintr       every third call is interrupted, and always one that allocates more than 1 MiB: as on tmpfs while a
- *               timer's signals come
- *   write=N:E   the N-th write to an open file fails with the error of number E, and so do all later ones; so does what
- *               takes space: allocating counts as a write
+/* A file system with faults, to be preloaded: calls on files in TMPDIR transfer less than requested, are interrupted or
+ * fail, by the words of FAULTS.
+ *   short       a transfer moves from 1 byte to all of it, by rank and number of the call
+ *   eintr       every third call is interrupted, and every allocation of more than 1 MiB, as on tmpfs while timer
+ *               signals arrive
+ *   write=N:E   the N-th write to an open file and all later ones fail with error number E; allocating counts as a
+ *               write
  *   read=N:E, size=N:E, sync=N:E, close=N:E
- *   lie         allocating makes a file longer and takes no space
- * Where FAULTS_RANK is, calls fail in that rank alone. At its end each rank adds a line to FAULTS_LOG: how many
- * transfers were short, how many calls were interrupted, how many failed, how many lied. */
+ *   lie         allocating extends a file and allocates no space
+ * With FAULTS_RANK, calls fail in that rank only. At its end each rank adds a line to FAULTS_LOG: numbers of short
+ * transfers, interrupted calls, failed calls, and false allocations. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/uio.h>
@@ -84,7 +85,7 @@ static int interrupts(int always)
     return 1;
 }
 
-/* Whether a call on an open file is interrupted or fails; errno says why. */
+/* Returns whether a call on an open file is interrupted or fails, with the error in errno. */
 static int fails(int fd, enum call call)
 {
     if (!is_faulty(fd))
@@ -98,7 +99,7 @@ static int fails(int fd, enum call call)
     return 1;
 }
 
-/* How much of a transfer is made; a quarter of them are whole. */
+/* Number of bytes that a transfer moves; a quarter of the transfers are whole. */
 static size_t part_of(int fd, size_t bytes)
 {
     if (!is_short || bytes < 2 || !is_faulty(fd))
@@ -121,7 +122,7 @@ ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
     return fails(fd, WRITE) ? -1 : NEXT(pwrite)(fd, from, part_of(fd, bytes), offset);
 }
 
-/* Of many pieces a short transfer moves a part of the first one. */
+/* A short transfer of several pieces moves a part of the first one. */
 ssize_t preadv(int fd, const struct iovec *to, int pieces, off_t offset)
 {
     if (fails(fd, READ))
@@ -138,12 +139,18 @@ ssize_t pwritev(int fd, const struct iovec *from, int pieces, off_t offset)
     return part < from->iov_len ? NEXT(pwrite)(fd, from->iov_base, part, offset) : NEXT(pwritev)(fd, from, pieces, offset);
 }
 
-/* Space that is promised and is not there when a page is written: as where pages are shared with another file. */
+/* Space that is promised but missing when a page is written, as with pages shared between files. The lock keeps another
+ * rank from extending the file in between, whose bytes this call would cut off. */
 static int lie(int fd, off_t end)
 {
     struct stat facts;
     injected[LIED]++;
-    return fstat(fd, &facts) == 0 && (facts.st_size >= end || NEXT(ftruncate)(fd, end) == 0) ? 0 : -1;
+    flock(fd, LOCK_EX);
+    int result = fstat(fd, &facts);
+    if (result == 0 && facts.st_size < end)
+        result = NEXT(ftruncate)(fd, end);
+    flock(fd, LOCK_UN);
+    return result;
 }
 
 int fallocate(int fd, int mode, off_t offset, off_t bytes)
@@ -170,7 +177,7 @@ int fsync(int fd)
     return fails(fd, SYNC) ? -1 : NEXT(fsync)(fd);
 }
 
-/* What fails is closed all the same. */
+/* A close that fails has closed the descriptor all the same. */
 int close(int fd)
 {
     int failed = fails(fd, CLOSE), error = errno, closed = NEXT(close)(fd);
@@ -194,7 +201,7 @@ int fstatfs(int fd, struct statfs *facts)
     return is_faulty(fd) && interrupts(0) ? -1 : NEXT(fstatfs)(fd, facts);
 }
 
-/* Counts the calls on a new descriptor from zero. */
+/* Starts the counts of a new descriptor at zero. */
 static int begin_count(int fd)
 {
     if (fd >= 0 && fd < FILES)
@@ -208,7 +215,7 @@ int open(const char *path, int flags, ...)
     va_start(rest, flags);
     mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    /* Programs do not ask for that flag: their own files open at once. */
+    /* The library opens files with that flag; files of the program do not have it. */
     if (flags & O_CLOEXEC && is_inside(path) && interrupts(0))
         return -1;
     return begin_count(NEXT(open)(path, flags, mode));

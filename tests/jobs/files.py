@@ -1,4 +1,4 @@
-"""What happens to files: a full disk, calls that fail or do less, a rank that is killed; what is told of them."""
+"""Files under faults: a full disk, calls that fail or transfer less, a rank that is killed; and their reports."""
 
 import contextlib
 import errno
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from harness.slices import sliced
 
 # Its jobs have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
@@ -15,7 +16,7 @@ MOUNTS = [["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mo
 
 
 def _own_mount():
-    """The words that start a program with mounts of its own; None where that is not allowed."""
+    """Command prefix for a program with private mounts; None if that is not permitted."""
     for words in MOUNTS:
         if shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True).returncode == 0:
             return words
@@ -24,7 +25,7 @@ def _own_mount():
 
 @contextlib.contextmanager
 def _preloaded(name):
-    """A library made of a file beside this one, to be preloaded, and a folder for what it has to do with."""
+    """A library compiled from a C file of this folder, to be preloaded, and a folder for its data."""
     with tempfile.TemporaryDirectory() as folder:
         library = os.path.join(folder, f"{name}.so")
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
@@ -36,7 +37,7 @@ def _preloaded(name):
 
 
 class _Faults:
-    """The words before a program whose files in `folder` shall have faults, and what there was of each."""
+    """Command prefix for a program whose files in `folder` have faults, and the number of each fault."""
 
     def __init__(self, library, folder, words, rank=None):
         self.folder, self.log = folder, f"{library}.log"
@@ -46,7 +47,7 @@ class _Faults:
         self.wanted = ["short" in words, "eintr" in words, "=" in words, "lie" in words]
 
     def problem(self, ranks, outcome):
-        """What is wrong with a job; that there were no faults is."""
+        """Returns what is wrong with a job; a run without faults is wrong too."""
         counted = []
         if os.path.exists(self.log):
             with open(self.log, encoding="utf-8") as file:
@@ -70,12 +71,12 @@ def case_disk_full_together(session):
 
 
 def case_disk_full_pieces(session):
-    """There is no space for pages that would be stored to."""
+    """There is no space for pages to be stored to."""
     return _fill_disk(session, ["pieces"])
 
 
 def case_disk_full_stored(session):
-    """A page has no space when it is stored to, though that was promised: the kernel sends SIGBUS."""
+    """A page has no space when it is stored to, although it was promised: the kernel sends SIGBUS."""
     return _fill_disk(session, ["pieces"], "lie")
 
 
@@ -94,7 +95,7 @@ def _fill_disk(session, more, faults=""):
 
 
 def _run_mounted(session, mount, ranks, words):
-    """A job that has a file system of its own; None where none can be mounted."""
+    """Runs a job with a private file system; None if none can be mounted."""
     own = _own_mount()
     if own is None:
         session.skip("files", f"no file system can be mounted here: {words[-1]}")
@@ -104,7 +105,7 @@ def _run_mounted(session, mount, ranks, words):
 
 
 def case_read_only(session):
-    """A file on a file system that is mounted to be read."""
+    """A file on a file system that is mounted read-only."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "file")
         mount = f"mount -t tmpfs none {folder} && echo old > {path} && mount -o remount,ro {folder}"
@@ -113,8 +114,9 @@ def case_read_only(session):
         return (problem, outcome.text()) if problem else None
 
 
+@sliced
 def case_short_and_interrupted(session):
-    """Transfers move less than asked, and signals interrupt calls: nobody sees anything of it."""
+    """Transfers move less than requested, and signals interrupt calls: the program sees neither."""
     runs = [(name, []) for name in ("file_basic", "file_access", "file_requests", "file_representation")]
     runs += [("file_together", [word]) for word in ("enable", "automatic", "disable", "sieve")]
     with _preloaded("faults") as (library, folder):
@@ -143,7 +145,7 @@ def case_error_reading(session):
 
 
 def _fail_one(session, what, error):
-    """Calls of rank 1 fail, the first of them sooner where a block takes few; all transfers are short besides."""
+    """Calls of rank 1 fail, earlier if a block takes few calls; in addition all transfers are short."""
     with _preloaded("faults") as (library, folder):
         for layout, number in (("apart", 6), ("rows", 6), ("pieces", 2), ("sieved", 2)):
             env = {"FASTPATH_DISABLE": "file-mapping"} if layout == "sieved" else {}
@@ -158,7 +160,7 @@ def _fail_one(session, what, error):
 
 
 def case_error_of_all(session):
-    """Size and space, which rank 0 sees to, cannot be had; or in one rank syncing and closing fail."""
+    """Calls of rank 0 that set size or space fail; or sync and close fail in one rank."""
     with _preloaded("faults") as (library, folder):
         for error in (errno.EDQUOT, errno.EIO):
             for ranks, rank in ((1, 0), (3, 0), (3, 2)):
@@ -178,7 +180,7 @@ def case_rank_killed(session):
 
 
 def case_rank_killed_together(session):
-    """A rank is killed while others have its bytes, or it has theirs."""
+    """A rank is killed while others hold its bytes, or it holds theirs."""
     return _kill_rank(session, ["together"])
 
 
@@ -196,7 +198,7 @@ def _kill_rank(session, more):
 
 
 def case_lustre(session):
-    """Stripes are asked for when a file is made, and told of one that is there: beside a library in place of Lustre."""
+    """Stripes are requested when a file is created, and reported for an existing one, with an emulation of Lustre."""
     with _preloaded("lustre") as (library, folder):
         for ranks in (1, 3):
             place = os.path.join(folder, str(ranks))
@@ -210,7 +212,7 @@ def case_lustre(session):
 
 
 def case_report(session):
-    """The report says of each file what was done with it, and which ranks moved bytes for others."""
+    """The report lists the accesses to each file, and which ranks were aggregators."""
     env = {"FASTPATH_REPORT": "json"}
     outcome = session.mpirun(2, [session.binary("file_counted")], env=env).finish()
     problem = outcome.problem(quiet=False)
@@ -220,19 +222,19 @@ def case_report(session):
     if sorted(line["rank"] for line in lines) != [0, 1]:
         return f"the report has {len(lines)} lines of files", outcome.text()
     for line in lines:
-        # Once all pieces went by way of aggregators; single pieces are 1000 bytes written and 600 read.
+        # One access passed through aggregators; single pieces are 1000 bytes written and 600 read.
         right = (line["exchanged"] == {"number": 1, "bytes": 32768} and line["aggregators"]
                  and set(line["aggregators"]) <= {0, 1} and line["sieved"]["bytes"] > 0
                  and line["read"]["bytes"] >= 600 + 32768 and line["written"]["number"] >= 1)
         if not right:
-            return f"the report says {line}", outcome.text()
+            return f"the report has {line}", outcome.text()
     if sum(line["written"]["bytes"] + line["stored"]["bytes"] for line in lines) != 2 * (1000 + 2 * 32768):
-        return f"the report says {lines}", outcome.text()
+        return f"the report has {lines}", outcome.text()
     return None
 
 
 def case_romio_hints(session):
-    """The file of ROMIO_HINTS gives hints that the program does not; the report names once what has no effect."""
+    """The file of ROMIO_HINTS gives hints that the program does not; the report lists those without effect once."""
     with tempfile.TemporaryDirectory() as folder:
         hints = os.path.join(folder, "hints")
         with open(hints, "w", encoding="utf-8") as file:
@@ -247,15 +249,15 @@ def case_romio_hints(session):
                 return f"the hints in use are {outcome.out!r}", outcome.text()
             told = [line for line in outcome.err.splitlines() if "romio_lustre_co_ratio=4" in line]
             if len(told) != bool(env) or env and not ("ROMIO_HINTS=" in told[0] and "direct_io=true" in told[0]):
-                return f"{env}: hints without effect are told by {told}", outcome.text()
+                return f"{env}: hints without effect are reported by {told}", outcome.text()
         outcome = session.mpirun(2, words, env={"ROMIO_HINTS": folder + "/none", "FASTPATH_REPORT": "1"}).finish()
         if outcome.problem(quiet=False) or f"ROMIO_HINTS={folder}/none: No such file" not in outcome.err:
-            return "a file of hints that is not there is not told of", outcome.text()
+            return "a missing file of hints is not reported", outcome.text()
     return None
 
 
 def case_report_names(session):
-    """The report is JSON for whatever name a file has."""
+    """The report is valid JSON for any file name."""
     names = ["a\x1bb", "e\u0301t\u00e9", 'q"q\\', "tab\t", "\u200b", "no UTF-8: \udcff"]
     with tempfile.TemporaryDirectory() as folder:
         words = [session.binary("file_named"), *(os.path.join(folder, name) for name in names)]
@@ -269,7 +271,7 @@ def case_report_names(session):
 
 
 def case_trace(session):
-    """A trace shows reading and writing within the calls that do so."""
+    """A trace shows reading and writing within the calls that cause it."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         outcome = session.mpirun(2, [session.binary("file_counted")], env={"FASTPATH_TRACE": path}).finish()

@@ -1,4 +1,4 @@
-"""Unexpected messages beyond the bound: the first receiver reports it once in the job, with counts."""
+"""Unexpected messages beyond the bound: the first receiver that reaches it reports it once in the job, with counts."""
 
 import re
 
@@ -13,10 +13,10 @@ def case_it_is_told_once(session):
     if problem:
         return problem
     lines = [line for line in outcome.err.splitlines() if "FASTPATH_UNEXPECTED_MAX=65536" in line]
-    told = [re.search(r"rank (\d) on \S+: 512 messages .* take 65536 bytes", line) for line in lines]
+    told = [re.search(r"rank (\d) on \S+ holds 512 unexpected messages of 65536 bytes, ", line) for line in lines]
     if not all(told):
         return f"no counts: {lines}"
-    # Both are flooded in their turn; the second would repeat what the first has said.
+    # Both are flooded in turn; the report of the second would repeat the first one.
     if len(told) != 1:
-        return f"not told once in the job: {lines}"
+        return f"not reported once in the job: {lines}"
     return None

@@ -1,9 +1,9 @@
-"""A forked child of a rank calls MPI, where errors are fatal: the child ends with a report, and the job goes on."""
+"""A forked child of a rank calls MPI, with fatal errors: the child ends with a report, and the job continues."""
 
 CHILD = "a process forked by rank 0, host "
-CAUSE = "cause:        called by a forked process, which is no rank: rank 0 is its parent, process "
+CAUSE = "cause:        this call was made by a forked child process, which is not a rank: the parent process is rank 0, process "
 
-# What the child does, and what its report has.
+# The child's call, and expected texts of its report.
 CALLS = {
     "send": ["fatal error in MPI_Send on " + CHILD, CAUSE],
     "rank": ["fatal error in MPI_Comm_rank on " + CHILD, CAUSE],

@@ -1,5 +1,5 @@
-"""SIGKILL to the processes that guard a job: each is replaced, and a launcher that is killed together with its guard leaves
-nothing either, not even what ranks have started themselves."""
+"""SIGKILL to the guard processes of a job: each is replaced. A launcher killed together with its guard leaves
+nothing, not even children of ranks."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def _sleepers(job):
 
 
 def _find_guards(job):
-    """The guard and its deputy, or None: the launcher's child of that name, and the child of that."""
+    """The guard and its deputy, or None: the launcher's child of that name, and its child."""
     guards = {}
     for pid, _ in job.processes():
         if processes.name(pid) == "mpi-guard":
@@ -36,7 +36,7 @@ def _find_guards(job):
 
 
 def _await(condition):
-    """Waits until a condition gives something, and returns that."""
+    """Waits until a function returns a true value, and returns that."""
     end = time.monotonic() + LIMIT
     while not (found := condition()):
         if time.monotonic() > end:
@@ -51,12 +51,12 @@ def _kill(*pids):
 
 
 def _end(job, notices):
-    """What is wrong after the launcher was killed, if something is: something lives, or the number of notices."""
+    """Returns what is wrong after the launcher was killed: live processes, or the number of notices."""
     job.process.wait(LIMIT)
     if not job.wait_gone(LIMIT):
         return f"still there: {job.processes()}"
     outcome = job.finish()
-    said = outcome.err.count("guards the job was ended by signal 9, SIGKILL")
+    said = outcome.err.count("the guard process, which ends the job if mpiexec is killed, was ended by signal 9, SIGKILL")
     if said != notices or outcome.err.count("\n") != notices:
         return f"{notices} notices are missing: {outcome.text()}"
     return outcome.problem(-signal.SIGKILL, quiet=False)
@@ -83,20 +83,20 @@ def case_launcher_and_deputy(session):
 
 
 def case_replaced(session):
-    """Guard and deputy are killed in turn, and the job is as safe as before."""
+    """Guard and deputy are killed in turn, and the job remains guarded."""
     job = _start(session)
     for victim in (0, 1, 0):
         old = _find_guards(job)
         _kill(old[victim])
         _await(lambda: (new := _find_guards(job)) and new[victim] != old[victim])
-    # The deputy of a guard that was replaced is not needed any more.
+    # The deputy of a replaced guard is no longer needed.
     _await(lambda: len(job.processes()) == 2 * RANKS + 2)
     _kill(job.process.pid, _find_guards(job)[0])
     return _end(job, 2)
 
 
 def case_by_command_line(session):
-    """`pkill -f` with a word of the launcher's command line passes the guard by."""
+    """`pkill -f` with a word of the launcher's command line does not match the guard."""
     job = _start(session)
     named = [pid for pid, command in job.processes() if "mpiexec" in command or "1000 & wait" in command]
     if set(named) & set(_find_guards(job)):

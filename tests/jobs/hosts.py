@@ -1,5 +1,5 @@
-"""Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts. Hosts that do not
-answer are in hosts_waiting.py, the tools in hosts_tools.py."""
+"""Jobs on several virtual hosts, started by common launchers. Needs root, for the hosts. Hosts that do not answer
+are in hosts_waiting.py, the tools in hosts_tools.py."""
 
 import contextlib
 import itertools
@@ -16,27 +16,28 @@ from harness.host_engines import (ENGINES, Agents, AgentsHydra, AgentsPrrte, Age
                                   SlurmPmix, lacks_hosts, run, run_words)
 from harness.hosts import Hosts, missing
 from harness.job import await_word
+from harness.slices import sliced
 from jobs.engines import ADD, AND_START, PARENT
 from jobs.spawned import APART, judge_apart, judge_connected
 
-# Of tests/c: something of each kind.
+# Programs of tests/c, one of each kind.
 SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "rma_locks", "sessions"]
 FIRST = ["pt2pt_order", "coll_move", "coll_hosts"]
-# Files that all hosts see: every way of access, shared pointers among them.
+# Files visible on all hosts: every form of access, also by shared pointers.
 FILES = ["file_basic", "file_access"]
 
 
-# What ranks ask the launcher while they run.
+# Requests of ranks to the launcher while they run.
 DYNAMIC = ["port_basic", "spawn_basic"]
 
 
 def _meets(session, engine):
-    """Ranks of two hosts are one job, each once."""
+    """Ranks of two hosts are one job; each rank exists once."""
     return _judge_four(run(session, engine, 2, [session.binary("world")]))
 
 
 def _judge_four(outcome):
-    """A job of four ranks on two hosts, who say so."""
+    """Checks the output of a job of four ranks on two hosts."""
     wanted = [f"rank {rank} of 4" for rank in range(4)]
     if sorted(re.findall(r"rank \d of \d", outcome.out)) != wanted:
         return f"ranks: {outcome.problem() or sorted(set(outcome.out.splitlines()))}", outcome.text()
@@ -46,14 +47,14 @@ def _judge_four(outcome):
 
 
 def _several(session, engine):
-    """Programs with a `:` between them are one job on the hosts, whatever the engine makes of such a word."""
+    """Programs with a `:` between them are one job on the hosts, for every engine."""
     world = session.binary("world")
     return _judge_four(run(session, engine, 2, ["-n", "3", world, ":", "-n", "1", world]))
 
 
 def _lengths(session, engine):
-    """One rank passes another length than the others: by each way that the call can go between hosts, some rank says so
-    and nobody waits for ever. Without a name the ranks may choose different ways (docs/scale.md)."""
+    """One rank passes a different length: with each algorithm between hosts, a rank reports it and no rank hangs.
+    Without a named algorithm the ranks may choose different ones (docs/scale.md)."""
     words = [session.binary("coll_errors")]
     for way in ("allgather:nodes,allgatherv:nodes,bcast:nodes,reduce:nodes,allreduce:nodes",
                 "allgather:bruck,allgatherv:bruck,bcast:binomial,reduce:binomial,allreduce:doubling",
@@ -65,7 +66,8 @@ def _lengths(session, engine):
 
 
 def _lacks(session, engine):
-    """A host that lacks the program, or our launcher, ends the job, and is named where anything of ours runs there."""
+    """A host without the program, or without our launcher, ends the job. It is named if any process of ours runs
+    there."""
     folder = os.path.join(engine.hosts.folder, "only")
     copy, prefix = os.path.join(folder, "world"), os.path.join(folder, "prefix")
     os.makedirs(os.path.join(prefix, "bin"))
@@ -79,8 +81,8 @@ def _lacks(session, engine):
     outcome = run(session, engine, 2, [session.binary("world")], options=["--timeout", "2"])
     if outcome.code in (None, 0) or outcome.left:
         return f"no mpiexec there: exit code {outcome.code}", outcome.text()
-    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not started within 2 s" not in outcome.err):
-        return "no mpiexec there: it is not told", outcome.text()
+    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "has started within 2 s" not in outcome.err):
+        return "no mpiexec there: it is not reported", outcome.text()
     return None
 
 
@@ -101,20 +103,20 @@ def _programs(session, engine, names, each=2, without=()):
 
 
 def _unjoined(session, engine):
-    """A collective call that another rank in MPI_Finalize has not begun ends the job."""
+    """A collective call that a rank in MPI_Finalize has not started ends the job."""
     for how in ("unjoined", "unjoined_send", "unjoined_start"):
         outcome = run(session, engine, 1, [session.binary("fatal"), how], timeout=40)
-        if outcome.code in (None, 0) or " is in MPI_Finalize, too, and has not begun it" not in outcome.err:
+        if outcome.code in (None, 0) or " is in MPI_Finalize and has not made this call" not in outcome.err:
             return f"{how}: {outcome.problem() or 'exit code 0'}", outcome.text()
     return None
 
 
 def _ends(session, engine):
-    """Wherever a rank ends, the job ends on all hosts."""
+    """The end of a rank ends the job on all hosts, from any host."""
     for how in ("kill", "exit", "_exit", "abort", "error"):
         for rank in (0, 1, 3):
             outcome = run(session, engine, 2, [session.binary("ends"), str(rank), how], timeout=20)
-            # Now and then prterun and its daemons stay when the job is over and its last rank gone.
+            # Sometimes prterun and its daemons stay after the job and its last rank have ended.
             if isinstance(engine, Prrte) and outcome.code is None and not any("/ends" in one for one in outcome.left):
                 continue
             if outcome.code in (None, 0) or outcome.left:
@@ -123,7 +125,8 @@ def _ends(session, engine):
 
 
 def _nests(session, engine):
-    """What a task of Slurm starts in its turn is told from it: no rank is silently alone, whatever variables are left."""
+    """A child of a Slurm task is distinguished from the task: no rank runs alone silently, for any remaining
+    variables."""
     hydra, prrte, world = engines.Hydra(), engines.Prrte(), session.binary("world")
     ours = [os.path.join(session.prefix, "bin", "mpiexec"), "-n", "2", world]
     inner = {
@@ -138,12 +141,12 @@ def _nests(session, engine):
     }
     for what, words in inner.items():
         outcome = run(session, engine, 1, words)
-        # Hydra by itself is sometimes ended by a signal for what it writes when its job is over (SIGPIPE).
+        # Hydra by itself is sometimes ended by SIGPIPE for its output at the end of its job.
         if what == "Hydra" and outcome.code == 128 + signal.SIGPIPE:
             outcome = run(session, engine, 1, words)
         found = sorted(re.findall(r"rank \d of \d", outcome.out))
         wanted = ["rank 0 of 2", "rank 1 of 2"] * 2
-        # The last line of each job alone.
+        # The last line of each job only.
         if what == "our mpiexec in a rank":
             found, wanted = [one[-1] for one in found], ["2", "2"]
         if outcome.problem() or found != sorted(wanted):
@@ -152,14 +155,14 @@ def _nests(session, engine):
 
 
 def _allocation(session, engine):
-    """In an allocation of several nodes `mpiexec` needs no hosts."""
+    """In an allocation of several nodes, `mpiexec` needs no list of hosts."""
     words = ["salloc", "-Q", "-N", "2", "-n", "4", "--overcommit", os.path.join(session.prefix, "bin", "mpiexec"),
              session.binary("world")]
     return _judge_four(run_words(session, engine.hosts.on("h0", ["env", f"SLURM_CONF={engine.conf}", *words])))
 
 
 def case_kubernetes(session):
-    """So it does where Kubernetes' MPI operator tells the hosts of Hydra."""
+    """`mpiexec` needs no list of hosts if Kubernetes' MPI operator passes the hosts to Hydra."""
     if reason := lacks_hosts():
         return session.skip("hosts.kubernetes", reason)
     with Hosts(3) as hosts:
@@ -174,11 +177,11 @@ def case_kubernetes(session):
 
 
 def _dynamic(session, engine):
-    """Names of services, ports and spawned processes, between hosts and on both of them."""
+    """Service names, ports and spawned processes, between hosts and on both of them."""
     outcome = run(session, engine, 2, [session.binary("spawn_hosts")])
     if problem := outcome.problem():
         return problem, outcome.text()
-    # More are spawned one after another than each host has room for at a time.
+    # More processes are spawned in total than each host has capacity for at a time.
     outcome = run(session, engine, 1, [session.binary("spawn_bound"), "12", "well"], env={"FASTPATH_SPAWN_MAX": "3"})
     if problem := outcome.problem():
         return f"again: {problem}", outcome.text()
@@ -189,8 +192,8 @@ def _dynamic(session, engine):
 
 
 def _dynamic_directly(session, engine):
-    """The same of programs that an engine has started without our mpiexec: it keeps names and starts processes."""
-    # On several hosts prterun sometimes stays for ever where a job that it has spawned ends at once.
+    """Service names and spawned processes of programs that an engine has started without our mpiexec."""
+    # On several hosts prterun sometimes hangs if a job that it has spawned ends at once.
     ends = [] if isinstance(engine, Prrte) else ["ends"]
     outcome = run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", "multiple", *ends])
     return outcome.problem(), outcome.text()
@@ -201,9 +204,9 @@ def _checksum(file):
 
 
 def _input(session, engine):
-    """Standard input reaches whoever reads it, on every host, whole."""
-    # Hydra ends a job of which more than a pipe holds waits for its reader. prterun of Open MPI 5.0.11 by itself passes
-    # neither the end of its input nor, to other hosts, what goes beyond some KiB.
+    """Standard input reaches its reader completely, on every host."""
+    # Hydra ends a job if more input than a pipe holds waits for its reader. prterun of Open MPI 5.0.11 passes on
+    # neither the end of its input nor, to other hosts, input beyond some KiB.
     size = {AgentsHydra: 60_000, AgentsPrrte: 1000}.get(type(engine), 1_000_003)
     read = f"head -c {size} | " if isinstance(engine, AgentsPrrte) else ""
     with tempfile.TemporaryFile() as file:
@@ -223,7 +226,7 @@ def _input(session, engine):
 
 
 def _ends_spawned(session, engine):
-    """A spawned process that fails ends the job on all hosts, whichever host it is on."""
+    """A spawned process that fails ends the job on all hosts, from any host."""
     for how in ("abort", "dies", "fails", "leaves", "silent"):
         outcome = run(session, engine, 1, [session.binary("spawn_ends"), how], timeout=30)
         if outcome.code in (None, 0) or outcome.left:
@@ -236,12 +239,12 @@ def _apart(session, engine):
     parents, children = ([f"{who} {rank} goes on" for rank in (0, 1)] for who in ("parent", "child"))
     ways = [(how, "none", parents) for how in APART] + [(how, "parents", children) for how in APART]
     ways += [("dies", "two", [*children, *parents]), *(("exits", link, None) for link in ("inter", "window"))]
-    # The second one is of the host whose agent is not the first.
+    # The second rank is on the host whose agent is not the first.
     for (how, link, goes_on), rank in itertools.product(ways, "01"):
         path = os.path.join(engine.hosts.folder, f"{how}_{link}_{rank}")
         os.mkfifo(path)
         outcome = run(session, engine, 1, [session.binary("spawn_worlds"), how, link, path, rank], timeout=30)
-        # Slurm by PMI-1 has a code of its own, or that of an agent which it ends.
+        # Slurm with PMI-1 returns its own code, or that of an agent which it ends.
         if isinstance(engine, AgentsSlurm) and outcome.code in (137, 143):
             outcome.code = APART[how][0]
         problem = judge_apart(outcome, how, goes_on) if goes_on else judge_connected(outcome)
@@ -251,19 +254,19 @@ def _apart(session, engine):
 
 
 def _engine_killed(session, engine):
-    """Who kills the engine's daemons, and so nobody is left who could end the ranks, ends these too. What the agents say
-    of it has no reader any more."""
+    """The engine's daemons, which end the ranks, are killed: the ranks end too. Messages of the agents have no
+    reader any more."""
     begun = os.path.join(engine.hosts.folder, "begun")
     os.mkfifo(begun)
     running = session.start(engine.on_hosts(1, [session.binary("waits"), begun]), timeout=60)
     if not await_word(running, begun):
         return "it does not begin", running.finish().text()
     daemons = [pid for pid, command in running.processes() if command.split()[0].endswith(engine.daemon)]
-    # The youngest first: srun has a second process, which would end the job when it finds that the first one is gone.
+    # The youngest first: srun has a second process, which would end the job after the first one.
     for pid in sorted(daemons, reverse=True):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    # What an engine does without its daemons is its own affair.
+    # The behavior of an engine without its daemons is not tested.
     running.process.kill()
     running.process.wait()
     is_gone = running.wait_gone(20)
@@ -272,8 +275,8 @@ def _engine_killed(session, engine):
 
 
 def _starter_killed(session, engine):
-    """The same of ranks that an engine has started directly: they end with the processes that have started them. A shell
-    that sets variables like theirs may stand in between."""
+    """The daemons of an engine that has started the ranks directly are killed: the ranks end with their parents. A
+    shell that sets similar variables may be in between."""
     begun = os.path.join(engine.hosts.folder, "begun")
     os.mkfifo(begun)
     words = ["sh", "-c", ADD + AND_START, "sh", session.binary("waits"), begun]
@@ -286,14 +289,15 @@ def _starter_killed(session, engine):
         os.kill(pid, signal.SIGKILL)
     running.process.kill()
     running.process.wait()
-    # What is left of the engine itself is its own affair.
+    # Remaining processes of the engine itself are not tested.
     is_gone = running.wait_gone(20, lambda pid: processes.words(pid)[0] != session.binary("waits"))
     outcome = running.finish()
     return None if len(starters) == 2 and is_gone else (f"starters {starters}, left: {outcome.left}", outcome.text())
 
 
+@sliced
 def case_two_jobs(session):
-    """Two jobs of one user at once on the same hosts, directly and through agents, do not take each other for theirs."""
+    """Two concurrent jobs of one user on the same hosts, directly and through agents, do not mix."""
     if reason := lacks_hosts():
         return session.skip("hosts.two_jobs", reason)
     with Hosts(3) as hosts:
@@ -336,7 +340,7 @@ def _make(check, kind, *arguments, hosts=3):
     def case(session):
         name = f"hosts.{kind.__name__.lower()}"
         if reason := missing():
-            session.skip(name, f"no virtual hosts: {reason}")
+            session.skip(name, f"virtual hosts are not possible: {reason}")
             return None
         try:
             if issubclass(kind, engines.Slurm):
@@ -355,11 +359,11 @@ def _make(check, kind, *arguments, hosts=3):
     return case
 
 
-# In the short runs: all of the launcher that is most used, directly and through our agents, and of Slurm what differs
-# most between launchers. PRRTE fails now and then by itself (exit code 213, a hang when no rank is left), so that ranks
-# meet under it and no more.
+# Short runs cover all cases of the most common launcher, directly and through our agents, and those cases of Slurm that
+# differ most between launchers. PRRTE sometimes fails by itself (exit code 213, a hang when no rank is left), so only a
+# basic job runs under it.
 SHORT = [Hydra, AgentsHydra]
-# What runs with every change, of each engine or of one; the rest runs in its slice.
+# Cases of each engine, or of one, that run with every change; the others run in their slice.
 EVERY_CHANGE = {"meets", "nests", (AgentsHydra, "programs"), (AgentsHydra, "ends"), (Hydra, "ends")}
 DIFFERS = {"meets", "ends", "nests"}
 
@@ -402,9 +406,9 @@ for _kind in ENGINES:
 
 
 def case_version_6(session):
-    """Hosts with addresses of version 6 alone. Hydra's own processes cannot reach each other there."""
+    """Hosts with IPv6 addresses only. Hydra's own processes cannot reach each other there."""
     if reason := missing():
-        return session.skip("hosts.version_6", f"no virtual hosts: {reason}")
+        return session.skip("hosts.version_6", f"virtual hosts are not possible: {reason}")
     try:
         engines.Prrte()
     except OSError as error:
@@ -418,28 +422,29 @@ def case_version_6(session):
     return None
 
 
-# PRRTE's, as above.
+# PRRTE sometimes fails by itself.
 case_version_6.long = True
 
 
-# A rank on each host: what goes on while one computes goes on by the network. Without the thread too the network takes
+# A rank on each host: progress while one computes is over the network. Even without the thread the network accepts
 # messages of 64 KiB, so that case is for ranks of one host.
 PROGRESS = ["progress_thread", "coll_progress"]
 case_progress = _make(_programs, AgentsHydra, PROGRESS, 1, [["without"]])
 
 case_lengths = _make(_lengths, AgentsHydra)
 
-# A rank on each host, which have exchanged nothing yet: one that has left is found so, one that is late is waited for.
-# A collective call that one joins late is waited for in MPI_Finalize; one that a rank there has not begun is an error.
+# A rank on each host, without earlier messages: a rank that has finalized is detected, a late one is awaited.
+# MPI_Finalize waits for a collective call that another rank enters late; one that a rank there has not started is an
+# error.
 LEAVING = ["pt2pt_finished", "pt2pt_late", "coll_joined_late"]
 case_leaving = _make(_programs, AgentsHydra, LEAVING, 1)
 case_unjoined = _make(_unjoined, AgentsHydra)
 case_leaving_directly = _make(_programs, Hydra, LEAVING, 1, hosts=4)
 
-# Three hosts with ranks, and one mount that they share.
+# Three hosts with ranks, and one shared mount.
 case_files_on_three = _make(_programs, AgentsHydra, FILES, hosts=4)
 case_files_on_three.long = False
 case_files_together_on_three = _make(_programs, AgentsHydra, ["file_together"], hosts=4)
 case_files_together_on_three.long = True
 
-case_leaving_directly.sliced = True
+case_leaving_directly.sliced = case_progress.sliced = case_files_on_three.sliced = True

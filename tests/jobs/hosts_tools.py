@@ -1,4 +1,4 @@
-"""`fastpath` about several virtual hosts: bench, compare, doctor and ps. Needs root, for the hosts."""
+"""`fastpath` on several virtual hosts: bench, compare, doctor and ps. Needs root, for the hosts."""
 
 import json
 import os
@@ -7,15 +7,16 @@ import subprocess
 from harness import engines
 from harness.host_engines import lacks_hosts, three_hosts
 from harness.hosts import Hosts
+from harness.slices import sliced
 from jobs.verdicts import _await_ready
 
 
 def _use_tool(session, hosts, words, env):
-    """A command of `fastpath` about h1 and h2; its outcome."""
+    """Runs a command of `fastpath` about h1 and h2, and returns its outcome."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
     folder = os.path.dirname(engines.Hydra().mpiexec)
     reach = [f"--mpiexec-arg={word}" for word in ("-launcher", "ssh", "-launcher-exec", hosts.rsh)]
-    cache = os.path.join(session.build, "cache")  # of the benchmark program, as in bench.py
+    cache = os.path.join(session.build, "cache")  # cache of the benchmark program, as in bench.py
     set_ = [f"PATH={folder}:{os.environ['PATH']}", f"XDG_CACHE_HOME={cache}", *(f"{name}={value}" for name, value in env.items())]
     command = ["env", *set_, tool, *words, *reach, "--host", "h1,h2"]
     running = session.start(hosts.beside("h0", command), timeout=120)
@@ -24,18 +25,18 @@ def _use_tool(session, hosts, words, env):
 
 
 def _judge(outcome, code, texts):
-    """What is wrong with a report in JSON; and the report."""
+    """Returns what is wrong with a report in JSON, and the report."""
     if problem := outcome.problem(code, quiet=False):
         return problem, {}
     report = json.loads(outcome.out)
     said = [trouble["what"] for trouble in report["diagnostics"]]
     if len(said) != len(texts) or not all(any(text in one for one in said) for text in texts):
-        return f"it says {said}", report
+        return f"it prints {said}", report
     return None, report
 
 
 def case_bench(session):
-    """Messages between two hosts are measured beside a bare socket between the same two."""
+    """Messages between two hosts are measured in addition to a bare socket between them."""
     if reason := lacks_hosts():
         return session.skip("hosts_tools.bench", reason)
     with Hosts(3) as hosts:
@@ -53,9 +54,10 @@ def case_bench(session):
     return None
 
 
+@sliced
 def case_compare(session):
-    """Two MPIs are compared on two hosts, beside a bare socket between the same two: each with its own launcher, which
-    starts a rank on each of them."""
+    """Two MPIs are compared on two hosts, in addition to a bare socket between them. Each has its own launcher,
+    which starts a rank on each host."""
     if reason := lacks_hosts():
         return session.skip("hosts_tools.compare", reason)
     with Hosts(3) as hosts:
@@ -74,8 +76,9 @@ def case_compare(session):
     return None
 
 
+@sliced
 def case_doctor(session):
-    """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
+    """Routes between two hosts: every pair of addresses, the connection that a job would use, and diagnostics."""
     if reason := lacks_hosts():
         return session.skip("hosts_tools.doctor", reason)
 
@@ -86,7 +89,7 @@ def case_doctor(session):
         for name in ("h1", "h2"):
             hosts.add_network(name, "docker0", "172.17.0.1/16")
         hosts.add_network("h2", "vpn0", "192.0.2.2/24")
-        # A network that leads nowhere: nothing comes back.
+        # A network without a route: no answer arrives.
         hosts.set_up("h1", "route add 192.0.2.0/24 via 10.77.0.10")
         text = examine([], {})
         if text.problem() or "a job would use" not in text.out or "10.77.0.11 to 10.77.0.12" not in text.out:
@@ -101,7 +104,7 @@ def case_doctor(session):
             # The answer goes to h2's own bridge.
             ("172.17.0.1", "10.77.0.12"): {"silent"},
             (None, "192.0.2.2"): {"silent"}, ("10.77.0.11", "192.0.2.2"): {"silent"},
-            # Its own address: nobody listens there, or it does so itself.
+            # The host's own address: no process listens there, or the command itself does.
             (None, "172.17.0.1"): {"refused", "stranger"},
         }
         wrong = [pair for pair, outcomes in wanted.items() if calls.get(pair) not in outcomes]
@@ -112,9 +115,9 @@ def case_doctor(session):
             return "path MTU or connections", outcome.text()
         hosts.set_up("h2", "link set eth0 mtu 1400")
         ways = [
-            ({"FASTPATH_INTERFACES": "vpn0,eth0"}, 0, ["192.0.2.2 does not answer", "packets of 10.77.0.11 have 1500"]),
-            ({"FASTPATH_INTERFACES": "docker0"}, 1, ["neither reaches the other"]),
-            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["no other host can reach it"] * 2),
+            ({"FASTPATH_INTERFACES": "vpn0,eth0"}, 0, ["192.0.2.2 is tried first and does not answer", "10.77.0.11 sends packets of 1500"]),
+            ({"FASTPATH_INTERFACES": "docker0"}, 1, ["neither host reaches the other"]),
+            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["no other host can reach this host"] * 2),
         ]
         for env, code, texts in ways:
             outcome = examine(["--json"], env)
@@ -125,8 +128,8 @@ def case_doctor(session):
 
 
 def case_doctor_firewall(session):
-    """A firewall drops the packets to some ports of a host: `doctor` says so if those are the ones that FASTPATH_PORTS
-    allows, and finds no fault with others."""
+    """A firewall drops packets to some ports of a host: `doctor` reports it if FASTPATH_PORTS allows those ports,
+    and reports nothing for others."""
     if reason := lacks_hosts():
         return session.skip("hosts_tools.doctor_firewall", reason)
     with Hosts(3) as hosts:
@@ -138,7 +141,7 @@ def case_doctor_firewall(session):
 
         drop("h2")
         ways = [("32000-32099", 0, []),
-                ("31000-31099", 0, ["connections are made only from h2 to h1"])]
+                ("31000-31099", 0, ["connections work only from h2 to h1"])]
         for ports, code, texts in ways:
             outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {"FASTPATH_PORTS": ports})
             problem, _ = _judge(outcome, code, texts)
@@ -146,29 +149,29 @@ def case_doctor_firewall(session):
                 return f"ports {ports}: {problem}", outcome.text()
         drop("h1")
         outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {"FASTPATH_PORTS": "31000-31099"})
-        problem, _ = _judge(outcome, 1, ["neither reaches the other"])
+        problem, _ = _judge(outcome, 1, ["neither host reaches the other"])
         return problem, outcome.text()
 
 
 def case_doctor_differences(session):
-    """Hosts with other limits or with another release of Fastpath are told of."""
+    """Hosts with other limits or with another release of Fastpath are reported."""
     if reason := lacks_hosts():
         return session.skip("hosts_tools.doctor_differences", reason)
     with Hosts(3) as hosts:
         tool = os.path.join(session.prefix, "bin", "fastpath")
         plain, limited = hosts.rsh, os.path.join(hosts.folder, "limited")
         with open(limited, "w", encoding="ascii") as file:
-            # Without the right to lock as much as it likes.
+            # Without the right to lock unlimited memory.
             file.write(f'#!/bin/sh\ncase " $* " in *" h2 "*) ulimit -n 200; ulimit -l 64; '
                        f'exec setpriv --bounding-set=-ipc_lock {plain} "$@";; esac\nexec {plain} "$@"\n')
         os.chmod(limited, 0o755)
         hosts.rsh = limited
         outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {})
-        problem, _ = _judge(outcome, 0, ["numbers of files open", "lock different amounts of memory"])
+        problem, _ = _judge(outcome, 0, ["limits on open files", "different limits on locked memory"])
         if problem or "200" not in outcome.out or "65536 bytes" not in outcome.out:
             return f"limits: {problem}", outcome.text()
         hosts.rsh = plain
-        # The same but for its number.
+        # Identical except for its number.
         with open(tool, "rb") as file:
             program = file.read()
         version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
@@ -178,7 +181,7 @@ def case_doctor_differences(session):
         os.chmod(other, 0o755)
         subprocess.run(hosts.on("h2", ["mount", "--bind", other, tool]), check=True)
         outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {})
-        problem, _ = _judge(outcome, 1, ["Fastpath is not the same everywhere"])
+        problem, _ = _judge(outcome, 1, ["different versions of Fastpath"])
         return problem, outcome.text()
 
 
@@ -190,7 +193,7 @@ def case_ps(session):
         job = session.start(way.on_hosts(1, [session.binary("verdicts"), "ring"]), timeout=100)
         _await_ready(job, 2)
         found, why = {}, []
-        # Ranks say what they wait for once they sleep; a verdict needs waits of a second.
+        # Ranks publish what they wait for once they sleep; a verdict needs waits of a second.
         for _ in range(200):
             outcome = _use_tool(session, hosts, ["ps", "--why", "--json", "--engine", "hydra"], {})
             if problem := outcome.problem():

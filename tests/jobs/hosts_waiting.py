@@ -1,5 +1,5 @@
-"""Jobs on several virtual hosts of which one is silent, late, frozen or stopped, and what others do meanwhile. Needs root,
-for the hosts."""
+"""Jobs on several virtual hosts, one of which is silent, late, frozen or stopped, and the behavior of the others.
+Needs root, for the hosts."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from harness.job import await_word, signal_all
 
 
 def _allow(job, fifo):
-    """Ends the read of a fifo by its reader, once there is one; returns when the job is over too."""
+    """Gives the reader of a fifo an end of file, once there is a reader; returns when the job is over too."""
     while job.process.poll() is None:
         try:
             return os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -22,7 +22,7 @@ def _allow(job, fifo):
 
 
 def _has_caller(hosts, name):
-    """Whether a connection waits on a host that no process has accepted."""
+    """Returns whether a connection on a host waits to be accepted."""
     rows = []
     for table in ("tcp", "tcp6"):
         with open(f"/proc/{hosts.pids[name]}/net/{table}", encoding="ascii") as file:
@@ -31,8 +31,8 @@ def _has_caller(hosts, name):
 
 
 def case_silent_agent(session):
-    """The agent of one host is stopped while a rank spawns processes there: the first agent serves the others
-    meanwhile. When that one goes on, so does the spawn."""
+    """The agent of one host is stopped while a rank spawns processes there: the first agent still serves the others.
+    When the stopped agent continues, the spawn completes."""
     if reason := lacks_hosts():
         return session.skip("hosts_waiting.silent_agent", reason)
     with Hosts(4) as hosts:
@@ -45,12 +45,12 @@ def case_silent_agent(session):
         agents, said = [], ""
         if await_word(running, begun):
             agents = [pid for pid, command in running.processes() if hosts.has("h2", pid) and " --agent " in command]
-            # A job that fails does not end as long as they are stopped.
+            # A failing job cannot end while they are stopped.
             limit = threading.Timer(30, signal_all, (agents, signal.SIGCONT))
             limit.start()
             signal_all(agents, signal.SIGSTOP)
             _allow(running, may_spawn)
-            # The first agent calls that one; the kernel has taken the call.
+            # The first agent calls the stopped one; the kernel has accepted the connection.
             while running.process.poll() is None and not _has_caller(hosts, "h2"):
                 time.sleep(0.01)
             _allow(running, may_ask)
@@ -63,7 +63,7 @@ def case_silent_agent(session):
 
 
 def case_input_that_pauses(session):
-    """A rank that fails while standard input is silent ends the job, on whichever host it is."""
+    """A rank that fails while standard input is silent ends the job, on any host."""
     if reason := lacks_hosts():
         return session.skip("hosts_waiting.input_that_pauses", reason)
     with three_hosts(session) as (_, way):
@@ -73,7 +73,7 @@ def case_input_that_pauses(session):
         command[at:at] = ["--stdin", "all"]
         reader, writer = os.pipe()
         running = session.start(command, stdin=reader, timeout=20)
-        # In pieces, as somebody types.
+        # In pieces, like typed input.
         for _ in range(10):
             os.write(writer, bytes(3000))
             time.sleep(0.02)
@@ -86,9 +86,9 @@ def case_input_that_pauses(session):
 
 
 def case_frozen_host(session):
-    """Everything on a host is stopped, while its kernel answers, as when a job is suspended: who waits for its ranks goes
-    on waiting, until `--timeout` ends the job on the other hosts, and names the host of which nobody says anything. Once
-    it goes on, it ends too."""
+    """All processes on a host are stopped, while its kernel answers, as when a job is suspended. Ranks that wait for
+    its ranks continue to wait until `--timeout` ends the job on the other hosts and names the silent host. Once the
+    host continues, its processes end too."""
     if reason := lacks_hosts():
         return session.skip("hosts_waiting.frozen_host", reason)
     with three_hosts(session) as (hosts, way):
@@ -104,7 +104,7 @@ def case_frozen_host(session):
         if not frozen:
             return "nothing runs on h2", running.finish().text()
         signal_all(frozen, signal.SIGSTOP)
-        # As long as it is frozen, nobody can end what is there.
+        # While the host is frozen, its processes cannot be ended.
         is_over = running.wait_gone(30, lambda pid: hosts.has("h2", pid))
         stays = sum(hosts.has("h2", pid) for pid, _ in running.processes())
         signal_all(frozen, signal.SIGCONT)
@@ -116,8 +116,8 @@ def case_frozen_host(session):
 
 
 def _silent_host(session, kind):
-    """A host from which nothing comes any more, as if it were frozen: who waits for one of its ranks gives it up, names
-    it, and the job ends on the other hosts."""
+    """A host stops sending, as if it were frozen: ranks that wait for one of its ranks give up and name the host,
+    and the job ends on the other hosts."""
     if reason := lacks_hosts():
         return session.skip("hosts_waiting.silent_host", reason)
     with Hosts(3) as hosts:
@@ -130,7 +130,7 @@ def _silent_host(session, kind):
             return "it does not begin", running.finish().text()
         hosts.cut("h2")
         running.await_end(0)
-        # What runs there cannot be told that the job is over. It takes a moment to end with its host.
+        # Processes on that host cannot be notified. They take a moment to end with their host.
         is_over = running.wait_gone(60, lambda pid: hosts.has("h2", pid))
         hosts.stop("h2")
         running.wait_gone(20)
@@ -152,8 +152,8 @@ case_silent_host_directly.long = True
 
 
 def case_timeout(session):
-    """`--timeout` says of the ranks of each host what they did when the time was up, before the end of others woke them:
-    also where the engine starts one host later."""
+    """`--timeout` reports what the ranks of each host were doing at the time limit, before the end of others woke
+    them; also if the engine starts one host later."""
     if reason := lacks_hosts():
         return session.skip("hosts_waiting.timeout", reason)
     with Hosts(3) as hosts:
@@ -171,7 +171,7 @@ def case_timeout(session):
     return None
 
 
-# They wait: for a host that is silent, for a time limit.
+# The cases wait: for a silent host, for a time limit.
 for _case in (case_silent_host, case_silent_host_directly, case_frozen_host, case_timeout, case_silent_agent,
               case_input_that_pauses):
     _case.needs = {"processors": 0}

@@ -1,6 +1,6 @@
-"""SIGKILL at any moment of a job in which everybody talks to everybody: to some ranks, to the launcher, to everything at
-once. The first that failed is named, the exit code is right, and nothing is left of any of it. The moments come from
-numbers that a failure names; MPI_TEST_SEED=N begins with another one."""
+"""SIGKILL at random moments of a job with all-to-all traffic: to some ranks, to the launcher, to all processes at
+once. The first failed rank is named, the exit code is right, and no process is left. The moments come from seeds
+that a failure prints; MPI_TEST_SEED=N starts with another one."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_D
 
 
 def _start(session, chance, seed):
-    """A job with traffic, at some moment of its life: the job, and its ranks that live: number and process."""
+    """Starts a job with traffic and returns, at a random moment, the job and its live ranks: number and process."""
     ranks = chance.choice([2, 3, 4, 4, 7])
     job = session.mpirun(ranks, [session.binary("traffic"), str(seed)], env=chance.choice(WAYS))
     time.sleep(chance.choice([0, 0.02, 0.1, 0.4]) * chance.random())  # a moment, not a state
@@ -50,13 +50,13 @@ def case_ranks(session):
         if len(named) != 1 or not any(named[0].startswith(f"mpiexec: rank {rank} on ") for rank, _ in victims):
             return f"killed {sorted(rank for rank, _ in victims)}, but the report names another", outcome.text()
         strange = [line for line in outcome.err.splitlines() if not line.startswith("mpiexec: rank ")]
-        return (f"more than the first failure was said: {strange[0]}", outcome.text()) if strange else None
+        return (f"more than the first failure was reported: {strange[0]}", outcome.text()) if strange else None
 
     return repeat(session, 8, 80, one)
 
 
 def _kill_with_launcher(session, few, many, choose):
-    """As `case_ranks`, for victims among which the launcher is: nobody can be told of it, but nothing may stay."""
+    """Kills victims that include the launcher: no report is possible, but no process may stay."""
     def one(chance, seed):
         job, found = _start(session, chance, seed)
         pids = [*choose(chance, job, found), job.process.pid]
@@ -86,8 +86,8 @@ def case_launcher_and_ranks(session):
     return _kill_with_launcher(session, 4, 40, some)
 
 
-def case_nobody(session):
-    """The same traffic to its end, so that it is known to be right."""
+def case_undisturbed(session):
+    """Runs the traffic to its end, to verify that it is right without a kill."""
     for ranks, seed in [(2, 1), (3, 2), (4, 3)]:
         problem = session.mpirun(ranks, [session.binary("traffic"), str(seed), "300"]).finish().problem()
         if problem:

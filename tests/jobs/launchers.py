@@ -1,5 +1,5 @@
-"""Other launchers: a process that one of them has started as one of several stops and says what to do; it is never
-silently rank 0 of 1. The environments are those that the launchers make; crates/bootstrap/src/job/detect/tests.rs has
+"""Other launchers: a process that one of them has started as one of several stops with a remedy, and is never
+silently rank 0 of 1. The environments are those that the launchers set. crates/job/src/detect/tests.rs has
 many more, and tests/interchange starts a real one."""
 
 import os
@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 
-# What each sets for one of several processes, the variable that is named, and what the command begins with.
+# Variables of one of several processes, the variable that is named, and the start of the command.
 LAUNCHERS = {
     "hydra": ("PMI_FD=9 PMI_RANK={rank} PMI_SIZE=2 MPI_LOCALRANKID={rank}", "PMI_SIZE=2", "Hydra", ""),
     "open_mpi": (
@@ -30,7 +30,7 @@ print("python has initialised MPI")
 mpi.MPI_Finalize()
 """
 
-# A PMI-1 launcher of one process, in the manner of Hydra: a socket to itself that the process inherits, or not.
+# A PMI-1 launcher of one process, like Hydra: a socket to itself that the process inherits, or not.
 LAUNCHER_OF_ONE = """
 import os, socket, subprocess, sys
 ours, theirs = socket.socketpair()
@@ -59,20 +59,20 @@ def _make(name):
         if problem := first.problem(16, quiet=False):
             return problem, first.text()
         found = re.search(r"to do: +(.*) \(or set FASTPATH_SINGLETON=1", first.err)
-        wanted = ["fatal error in MPI_Init on rank 0 of 2", launcher, f"{variable} says"]
+        wanted = ["fatal error in MPI_Init on rank 0 of 2", launcher, f"{variable} shows"]
         missing = [text for text in wanted if text not in first.err]
         if missing or not found or first.out != "initialized 0, Fastpath\n":
             return f"the report lacks {missing or 'a command'}", first.text()
         command = found[1]
         if not command.startswith(prefix + session.mpiexec):
             return f"the command is {command!r}", first.text()
-        # It works where the launcher is not needed for it.
+        # It works if the launcher is not needed for it.
         ranks = session.start(shlex.split(command[len(prefix):])).finish()
         if problem := ranks.problem():
             return f"{command}: {problem}", ranks.text()
         if "rank 0 of 2\n" not in ranks.out or "rank 1 of 2\n" not in ranks.out:
             return f"{command} starts no two ranks", ranks.text()
-        # The other ranks say one line, with the command.
+        # The other ranks print one line, with the command.
         second = session.start(words, env=_environment(name, 1)).finish()
         if len(second.err.splitlines()) != 1 or "rank 1 of 2" not in second.err or command not in second.err:
             return "rank 1 does not say one line", second.text()
@@ -87,12 +87,12 @@ def case_none(session):
 
 
 def case_batch_script(session):
-    """So it is in a batch script that has four tasks to start."""
+    """A program is alone in a batch script that has four tasks to start."""
     return _alone(session, BATCH)
 
 
 def case_socket(session):
-    """A launcher of one process inside of one of several counts where its socket proves that it is the inner one."""
+    """A launcher of one process inside one of several is used if its socket proves that it is the inner one."""
     words = [sys.executable, "-c", LAUNCHER_OF_ONE, "closed", session.binary("world")]
     closed = session.start(words, env=_environment("slurm")).finish()
     if problem := closed.problem(16, quiet=False):
@@ -102,12 +102,12 @@ def case_socket(session):
 
 
 def case_switch(session):
-    """So it is on demand."""
+    """The inner launcher is used on request."""
     return _alone(session, {**_environment("hydra"), "FASTPATH_SINGLETON": "1"})
 
 
 def case_child(session):
-    """So is a program that a rank of ours starts, as before; the rank has its place already."""
+    """A program that a rank of ours starts is alone; the rank itself keeps its place."""
     inner = f"import ctypes, subprocess; mpi = ctypes.CDLL({_library(session)!r}); mpi.MPI_Init(None, None); " \
             f"subprocess.run([{session.binary('world')!r}], check=True); mpi.MPI_Finalize()"
     outcome = session.mpirun(1, [sys.executable, "-c", inner]).finish()
@@ -126,9 +126,9 @@ def case_python(session):
 
 
 def case_other_library(session):
-    """A program of another MPI library runs alone on each rank, which is told, also where it hangs; one of no library is
-    no matter."""
-    # The name of a library behind a script: what a program that is linked with it holds.
+    """A program of another MPI library runs alone on each rank. The user is told, also if it hangs; a program
+    without MPI is no problem."""
+    # The name of a library behind a script, as in a program that is linked with it.
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "other_library")
         with open(path, "w", encoding="utf-8") as file:
@@ -137,23 +137,23 @@ def case_other_library(session):
         ended = session.mpirun(2, [path, "true"]).finish()
         hung = session.mpirun(2, [path, "sleep", "1000"], timeout=1).finish()
     for told, code in [(ended, 0), (hung, 124)]:
-        is_told = told.err.count("no rank has joined the job") == 1 and "libmpi.so" in told.err
-        if problem := told.problem(code, quiet=False) or (None if is_told else "it is not told"):
+        is_told = told.err.count("no rank has called MPI_Init of Fastpath") == 1 and "libmpi.so" in told.err
+        if problem := told.problem(code, quiet=False) or (None if is_told else "it is not reported"):
             return problem, told.text()
     silent = session.mpirun(2, ["true"]).finish()
     return silent.problem(), silent.text()
 
 
 def case_inside(session):
-    """A launcher that a rank of ours starts hands our variables on; they are not meant for its ranks."""
+    """A launcher that a rank of ours starts passes our variables on; its ranks must ignore them."""
     pairs = [f"{name}={value}" for name, value in _environment("open_mpi").items()]
     outcome = session.mpirun(1, ["env", *pairs, session.binary("world")]).finish()
-    wrong = None if "OMPI_COMM_WORLD_SIZE=2 says" in outcome.err else "it says nothing"
+    wrong = None if "OMPI_COMM_WORLD_SIZE=2 shows" in outcome.err else "it prints nothing"
     return outcome.problem(16, quiet=False) or wrong, outcome.text()
 
 
 def case_universe(session):
-    """MPI_UNIVERSE_SIZE is what -usize or the slots of hosts give."""
+    """MPI_UNIVERSE_SIZE is the value of -usize or the slots of hosts."""
     for options, size in ((["-usize", "12"], 12), (["--host", "localhost:7"], 7), (["-usize", "5", "--host", "localhost:7"], 5)):
         outcome = session.mpirun(2, [session.binary("ends")], options=options).finish()
         problem = outcome.problem()

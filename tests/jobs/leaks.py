@@ -1,25 +1,26 @@
-"""LeakSanitizer finds nothing that the library has leaked: programs of tests/c built with `-fsanitize=leak`, and the
-smallest program with AddressSanitizer as well, which most people use."""
+"""LeakSanitizer finds no leak of the library in programs of tests/c built with `-fsanitize=leak`. The smallest
+program runs with AddressSanitizer as well, which is more common."""
 
 import os
 import subprocess
 
 from harness import program
 
-# Programs that use what most programs use, and their arguments.
+# Programs with the most common calls, and their arguments.
 PROGRAMS = {
     "pt2pt_modes": [], "pt2pt_middle": [], "coll_forms": [], "comm_create": [], "type_messages": [], "rma_move": [],
-    "file_basic": [], "partitioned": [], "sessions": [], "spawn_basic": [], "threads_workers": [], "forked": ["exit"],
+    "file_basic": [], "partitioned": [], "sessions": [], "spawn_basic": [], "threads_comms": [], "forked": ["exit"],
 }
 SMALLEST = "#include <mpi.h>\nint main(int c, char **v)\n{\n    MPI_Init(&c, &v);\n    MPI_Finalize();\n    return 0;\n}\n"
-# Ends with another code than a failed check does.
+# An exit code that differs from a failed check.
 OPTIONS = {"LSAN_OPTIONS": "exitcode=23", "ASAN_OPTIONS": "exitcode=23"}
-# Said where a sanitizer may not look at the process (ptrace is refused), or the compiler lacks it.
+# Printed if a sanitizer may not trace the process (ptrace is refused), or the compiler lacks it.
 UNUSABLE = ("LeakSanitizer has encountered a fatal error", "LeakSanitizer: ptrace")
 
 
 def _build(session, name, source, flags):
-    """The program, or None if the compiler has no such sanitizer. Any other error of the compiler is a failure."""
+    """Returns the program, or None if the compiler has no such sanitizer. Any other error of the compiler is a
+    failure."""
     binary = os.path.join(session.build, name)
     command = [session.mpicc, *program.FLAGS, "-fno-omit-frame-pointer", *flags, "-o", binary, source]
     complaint = program.build(binary, command, [source])

@@ -1,6 +1,6 @@
-/* A file system in place of Lustre, to be preloaded: in the folder FAKE_LUSTRE, files have stripes. What is asked for and
- * told has the form of lustre_user.h; a file's stripes lie beside it in FILE.layout. It takes nothing that Lustre would
- * not take: stripes are given once, to a file that was made without objects. */
+/* An emulation of Lustre, to be preloaded: in the folder FAKE_LUSTRE, files have stripes. Requests and answers have
+ * the form of lustre_user.h; a file's stripes are beside it in FILE.layout. It rejects what Lustre rejects: stripes
+ * are set once, on a file created without objects. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ static int is_inside(const char *path)
     return folder && strncmp(path, folder, strlen(folder)) == 0;
 }
 
-/* The path of an open file; whether it lies in the folder. */
+/* Path of an open file; returns whether it is in the folder. */
 static int path_of(int fd, char *path)
 {
     char link[64];

@@ -1,4 +1,4 @@
-"""Ranks take memory until there is none: an error with the cause, and no process is killed."""
+"""Ranks exhaust memory: an error with the cause, and no process is killed."""
 
 import os
 
@@ -9,7 +9,7 @@ NO_MEM = 39  # MPI_ERR_NO_MEM
 
 
 def _own_group():
-    """Folder of this process's group where memory is limited, and the file of the limit; None if there is none."""
+    """Folder of this process's control group if memory is limited, and the file of the limit; None if there is none."""
     with open("/proc/self/cgroup", encoding="utf-8") as file:
         lines = [line.rstrip("\n").split(":", 2) for line in file]
     for _, controllers, path in lines:

@@ -1,4 +1,4 @@
-"""Messages of library and launcher: names in them are escaped, and what cannot be written changes no exit code."""
+"""Messages of library and launcher: names in them are escaped, and failed writes change no exit code."""
 
 import os
 
@@ -6,7 +6,7 @@ FORGED = "mpiexec: rank 9 has won"
 NAME = f"a\n{FORGED}\x1b[2J\r"
 SHOWN = rf"a\n{FORGED}\u{{1b}}[2J\r"
 
-# What the program does with the name, its variables, and the exit code.
+# Use of the name by the program, its variables, and the exit code.
 USES = {
     "comm": ({}, 6),
     "abort": ({}, 3),
@@ -25,7 +25,7 @@ USES = {
 
 
 def _find_forged(text):
-    """A line that only a name can have made, or a control character; None where there is neither."""
+    """Returns a line that only a name can have produced, or a control character; None if there is neither."""
     for line in text.splitlines():
         if line.startswith(FORGED) or any(ord(c) < 32 or ord(c) == 127 for c in line):
             return line
@@ -33,7 +33,7 @@ def _find_forged(text):
 
 
 def case_names(session):
-    """A name in a message can neither begin a line nor command a terminal."""
+    """A name in a message can neither start a line nor control a terminal."""
     for how, (env, code) in USES.items():
         job = session.mpirun(2, [session.binary("names"), how, NAME], timeout=1 if how == "hang" else 60, env=env)
         outcome = job.finish()
@@ -43,8 +43,8 @@ def case_names(session):
         if not problem and code not in (0, 124) and "fatal error" not in said and how != "abort":
             problem = "no fatal error is reported"
         if not problem and _find_forged(said):
-            problem = f"a name has made the line {_find_forged(said)!r}"
-        # JSON has other escapes after that.
+            problem = f"a name has produced the line {_find_forged(said)!r}"
+        # In JSON these characters are escaped once more.
         if not problem and SHOWN.split("\\u")[0] not in said:
             problem = f"{SHOWN!r} is in no message"
         if problem:

@@ -1,5 +1,5 @@
-"""Messages over connections of the kernel's network (tcp): who listens where, strangers at the ports, ports that are not
-enough, and a rank that dies."""
+"""Messages over kernel network connections (tcp): listening sockets, strangers at the ports, too few ports, and a
+rank that dies."""
 
 import ctypes
 import os
@@ -23,9 +23,9 @@ LISTENS, CONNECTED = "0A", "01"
 
 
 def _sockets(job, net, state, without="no such program"):
-    """The sockets of a job's processes in a state: for each its own address and port, then the peer's. `net`: where the
-    kernel tells of them; `without`: how the names of programs begin whose sockets are left out, also in what inherits
-    them."""
+    """The sockets of a job's processes in a state: for each its own address and port, then the peer's. `net`: file
+    of the kernel's socket table. `without`: name prefixes of programs whose sockets are left out, also if children
+    inherit them."""
     inodes, left_out = set(), set()
     for pid, command in job.processes():
         is_left_out = os.path.basename(command.split()[0]).startswith(without)
@@ -49,12 +49,12 @@ def _sockets(job, net, state, without="no such program"):
 
 
 def _listening(job, net="/proc/net"):
-    """The sockets on which processes of a job listen: address and port."""
+    """Address and port of the sockets on which processes of a job listen."""
     return {(address, port) for address, port, _, _ in _sockets(job, net, LISTENS)}
 
 
 def _wait_listening(job, count, seconds=30):
-    """Those sockets, once there are so many or the job has ended."""
+    """Listening sockets, once there are `count` of them or the job has ended."""
     end = time.monotonic() + seconds
     while len(_listening(job)) < count and job.process.poll() is None and time.monotonic() < end:
         time.sleep(0.02)
@@ -62,7 +62,7 @@ def _wait_listening(job, count, seconds=30):
 
 
 def _endless(session, env, **more):
-    """A job of two ranks that talk, and a way to end it."""
+    """A job of two ranks that exchange messages, and a function that ends it."""
     folder = tempfile.mkdtemp(prefix="mpi-network-")
     begun, end = os.path.join(folder, "begun"), os.path.join(folder, "end")
     os.mkfifo(begun)
@@ -79,7 +79,7 @@ def _endless(session, env, **more):
 
 
 def case_listens_on_loopback_within_a_node(session):
-    """Whoever is reached on this machine alone listens to nobody else, and nobody at all where memory is shared."""
+    """Ranks of a job on this machine listen on loopback only, and not at all with shared memory."""
     job, finish = _endless(session, {})
     ports = _listening(job)
     problem = finish().problem()
@@ -94,7 +94,7 @@ def case_listens_on_loopback_within_a_node(session):
 
 
 def _pester(port, stop):
-    """Strangers of all kinds, until `stop`: how many there were."""
+    """Connects strangers of all kinds, until `stop`; returns their number."""
     words = [b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(64), os.urandom(4000), b"FPt1" + bytes(60)]
     held, count = [], 0
     while not stop.is_set():
@@ -103,9 +103,9 @@ def _pester(port, stop):
             word = words[count % len(words)]
             stranger.sendall(word)
             count += 1
-            held.append(stranger)  # those that say nothing stay
+            held.append(stranger)  # silent ones stay connected
         except OSError:
-            pass  # the job's end, or it has hung up
+            pass  # the end of the job, or a closed connection
         while len(held) > 200:
             held.pop(0).close()
     for stranger in held:
@@ -114,7 +114,8 @@ def _pester(port, stop):
 
 
 def case_strangers_at_the_ports(session):
-    """Garbage, other protocols and silence at every port, while ranks connect and talk: nothing of it is noticed."""
+    """Garbage, other protocols and silence at every port, while ranks connect and communicate: the job is not
+    affected."""
     job = session.mpirun(3, [session.binary("traffic"), "5", "300"], env=TCP)
     ports, stop = _wait_listening(job, 3), threading.Event()
     counts = []
@@ -132,17 +133,17 @@ def case_strangers_at_the_ports(session):
 
 
 def case_ports_that_are_not_enough(session):
-    """A range of ports is kept to, and its error says how many are needed."""
+    """A range of ports is respected, and its error has the number needed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     few = {**TCP, "FASTPATH_PORTS": f"{port}-{port}"}
     outcome = session.mpirun(2, [session.binary("pt2pt_status")], env=few).finish()
-    if outcome.code == 0 or "has 1 port, and all are in use" not in outcome.err or "needs 2 on this host" not in outcome.err:
+    if outcome.code == 0 or "has 1 port, and all are in use" not in outcome.err or "widen the range to 2 ports" not in outcome.err:
         return "two ranks at one port", outcome.text()
     for wrong in ("5-", "0-7", "b"):
         outcome = session.mpirun(2, [session.binary("pt2pt_status")], env={**TCP, "FASTPATH_PORTS": wrong}).finish()
-        if outcome.code == 0 or "is no range of ports" not in outcome.err:
+        if outcome.code == 0 or "is not a range of ports" not in outcome.err:
             return f"FASTPATH_PORTS={wrong}", outcome.text()
     wide = {**TCP, "FASTPATH_PORTS": "30000-31000"}
     job, finish = _endless(session, wide)
@@ -153,12 +154,12 @@ def case_ports_that_are_not_enough(session):
 
 def case_interfaces_that_are_not_there(session):
     outcome = session.mpirun(2, [session.binary("pt2pt_status")], env={**TCP, "FASTPATH_INTERFACES": "no7"}).finish()
-    told = "FASTPATH_INTERFACES=no7 leaves no address of this host" in outcome.err
+    told = "FASTPATH_INTERFACES=no7 matches no address of this host" in outcome.err
     return None if outcome.code != 0 and told else ("an interface that is not there", outcome.text())
 
 
 def case_virtual_hosts_without_adapter(session):
-    """Ranks of two hosts meet by tcp where there is no adapter, and the report says why."""
+    """Ranks of two hosts use tcp if there is no adapter, and the report has the reason."""
     program = [session.binary("mixed_hosts"), "aabb"]
     words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", "-n", "2", *program, ":",
              "--virtual-host", "b", "-n", "2", *program]
@@ -174,7 +175,7 @@ def case_virtual_hosts_without_adapter(session):
 
 
 class _Hosts:
-    """Two hosts in network namespaces of their own, joined by a cable, which are gone with this process."""
+    """Two hosts in separate network namespaces, connected by a cable, which end with this process."""
 
     def __enter__(self):
         self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "600"], preexec_fn=_die_with_parent) for _ in "ab"]
@@ -186,7 +187,7 @@ class _Hosts:
             for number, pid in enumerate((a, b), 1):
                 self.run(pid, "addr", "add", f"10.77.0.{number}/24", "dev", "cable")
                 self.run(pid, "addr", "add", f"fd77::{number}/64", "dev", "cable", "nodad")
-                # A bridge of containers has the same address on every host, and there are networks that lead nowhere.
+                # A bridge of containers has the same address on every host, and some networks have no route.
                 for name, address in (("docker0", "172.17.0.1/16"), ("vpn0", f"192.0.2.{number}/32")):
                     self.run(pid, "link", "add", name, "type", "veth", "peer", "name", name + "-end")
                     self.run(pid, "link", "set", name + "-end", "up")
@@ -211,7 +212,7 @@ class _Hosts:
 
     @staticmethod
     def _await_carrier(pids, seconds=10):
-        """The kernel takes a moment to find that an interface has a carrier."""
+        """Waits for the carriers of the interfaces, which the kernel detects after a moment."""
         end = time.monotonic() + seconds
         for pid in pids:
             for name in ("docker0", "vpn0", "cable"):
@@ -222,12 +223,12 @@ class _Hosts:
                     time.sleep(0.01)
 
     def mpiexec(self, session, ranks, words, env=None, timeout=60):
-        """A job with so many ranks on each of them."""
+        """A job with `ranks` ranks on each host."""
         command = [session.mpiexec, "--timeout", str(timeout)]
         for name, holder in zip("ab", self.holders):
             command += [":"] if name == "b" else []
             command += ["--virtual-host", name, "-n", str(ranks), "nsenter", "-t", str(holder.pid), "-n", *words]
-        # Adapters of this machine lead to neither of them.
+        # Adapters of this machine reach neither of the hosts.
         return session.start(command, timeout=timeout, env={"FASTPATH_TRANSPORTS": "shm,tcp", **(env or {})})
 
 
@@ -249,7 +250,7 @@ def _wait_own_network(pid):
 
 
 def _may_have_hosts():
-    """Whether network namespaces, pairs of interfaces can be made here."""
+    """Returns whether network namespaces and pairs of interfaces can be created on this machine."""
     try:
         with _Hosts():
             return True
@@ -258,7 +259,7 @@ def _may_have_hosts():
 
 
 def case_two_hosts(session):
-    """Ranks in two network namespaces: they meet by the one address that leads there, of whichever version."""
+    """Ranks in two network namespaces connect by the one address with a route, of either IP version."""
     if not _may_have_hosts():
         return session.skip("network.two_hosts", "no network namespaces can be made here")
     with _Hosts() as hosts:
@@ -269,7 +270,7 @@ def case_two_hosts(session):
             problem = outcome.problem()
             if problem:
                 return f"{env}: {problem}", outcome.text()
-        # No address that leads there: an error that says what was tried, and no hang.
+        # No address with a route: an error that lists the attempts, and no hang.
         outcome = hosts.mpiexec(session, 1, [session.binary("mixed_hosts"), "ab"], {"FASTPATH_INTERFACES": "docker0"}).finish()
         if outcome.code != 16 or "cannot be reached: 172.17.0.1:" not in outcome.err:
             return "hosts that do not reach each other", outcome.text()
@@ -277,7 +278,7 @@ def case_two_hosts(session):
 
 
 def case_listens_where_it_is_allowed(session):
-    """An address that FASTPATH_INTERFACES leaves out is not listened to, and each of the others is."""
+    """Addresses that FASTPATH_INTERFACES excludes have no listening socket, and each of the others has one."""
     if not _may_have_hosts():
         return session.skip("network.listens_where_it_is_allowed", "no network namespaces can be made here")
     with _Hosts() as hosts:
@@ -302,14 +303,14 @@ def case_listens_where_it_is_allowed(session):
 
 
 def _written(address):
-    """An address as the kernel's table has it."""
+    """An address in the form of the kernel's table."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     return "".join(packed[at:at + 4][::-1].hex().upper() for at in range(0, len(packed), 4))
 
 
 def case_allowed_between_engine_hosts(session):
-    """FASTPATH_INTERFACES and FASTPATH_PORTS hold for all that is ours on several hosts, directly under an engine and
-    through our agents: for messages, and for what leaders of nodes and agents tell each other."""
+    """FASTPATH_INTERFACES and FASTPATH_PORTS apply to all sockets of ours on several hosts, directly under an engine
+    and through our agents: for messages, and between leaders of nodes and agents."""
     if reason := lacks_hosts():
         return session.skip("network.allowed_between_engine_hosts", reason)
     with Hosts(3) as hosts:
@@ -342,23 +343,23 @@ def case_allowed_between_engine_hosts(session):
             ends = {_written(address.format(host)) for host in (11, 12)}
             joined = [found[host, CONNECTED] for host in (1, 2)]
             is_right = all({one[0], one[2]} == ends and {one[1], one[3]} & {*ports} for side in joined for one in side)
-            # The ranks', and that of the leaders or the agents.
+            # Those of the ranks, and that of the leaders or the agents.
             if outcome.problem() or "wrong" in found or not is_right or min(map(len, joined)) < 2:
                 return f"{way.name}, {interfaces}: {outcome.problem() or found}", outcome.text()
     return None
 
 
 def case_no_descriptor_left(session):
-    """A rank that has no descriptor for a peer's connection says so once, does not spin, and takes it later."""
+    """A rank without a descriptor for a peer's connection reports it once, does not spin, and accepts it later."""
     outcome = session.mpirun(2, [session.binary("crowded")], env={**TCP, "FASTPATH_WAIT": "sleep"}).finish()
     if problem := outcome.problem(quiet=False):
         return problem, outcome.text()
-    told = outcome.err.count("a connection cannot be accepted")
+    told = outcome.err.count("a TCP connection of another rank cannot be accepted")
     return None if told == 1 and "slept: yes" in outcome.out else ("no descriptor left", outcome.text())
 
 
 def case_cut_cable(session):
-    """The cable is cut under a rank that only waits: the silent host is given up, with its name, and the job ends."""
+    """The cable is cut under a rank that only waits: the silent host is given up and named, and the job ends."""
     if not _may_have_hosts():
         return session.skip("network.cut_cable", "no network namespaces can be made here")
     with _Hosts() as hosts:
@@ -370,8 +371,8 @@ def case_cut_cable(session):
         hosts.run(str(hosts.holders[1].pid), "link", "set", "cable", "down")
         outcome = job.finish()
         shutil.rmtree(folder, ignore_errors=True)
-        # By the kernel's questions or by ours, as something was under way or not.
-        ends = ("the connection has ended", "nothing has been heard of its host")
+        # By keepalive probes of the kernel or by ours, depending on whether data was in flight.
+        ends = ("the connection has ended", "the host has not answered")
         told = "rank 1 on " in outcome.err and any(end in outcome.err for end in ends)
         return None if outcome.code == 16 and told else ("a cut cable", outcome.text())
 
@@ -381,7 +382,7 @@ case_cut_cable.needs = {"processors": 0}
 
 
 def case_killed_rank_over_network(session):
-    """A rank that is killed while the other only waits for its message ends the job, at once."""
+    """A rank is killed while the other only waits for its message: the job ends at once."""
     for env in (TCP, {**TCP, "FASTPATH_WAIT": "sleep"}):
         folder = tempfile.mkdtemp(prefix="mpi-network-")
         begun = os.path.join(folder, "begun")

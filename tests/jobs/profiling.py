@@ -1,5 +1,5 @@
-"""A profiling library that wraps every function: it sees each call of the program once, and none that the library makes
-itself. Linked, preloaded, and not there at all."""
+"""A profiling library that wraps every function: it sees each call of the program once, and none that the library
+makes itself. Linked, preloaded, and absent."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def _prototypes(session):
 
 
 def _arguments(parameters):
-    """The names of the parameters."""
+    """Names of the parameters."""
     if parameters in ("void", ""):
         return []
     depth, part, parts = 0, "", []
@@ -44,7 +44,7 @@ def _source(prototypes):
     names = []
     for result, name, parameters in prototypes:
         if "..." in parameters:
-            continue  # MPI_Pcontrol takes what the profiler defines
+            continue  # the arguments of MPI_Pcontrol are defined by the profiler
         lines.append(f"static long calls_{name};")
         lines.append(f"{result} MPI_{name}({parameters})")
         # Atomic: several threads may call.
@@ -100,7 +100,7 @@ def case_linked(session):
 
 
 def case_example(session):
-    """The example that uses the tool interface counts each message, to the peers and by the protocol that it had."""
+    """The example for the tool interface counts each message, by peer and protocol."""
     source = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "profiler.c")
     library = os.path.join(session.build, "libprofiler.so")
     command = [session.mpicc, *program.FLAGS, "-shared", "-fPIC", "-o", library, source]
@@ -127,7 +127,7 @@ def case_example(session):
 
 
 def case_listing(session):
-    """`fastpath info --mpit` lists all of the tool interface, with scope or class, and binding."""
+    """`fastpath info --mpit` lists the whole tool interface, with scope or class, and binding."""
     outcome = session.start([os.path.join(session.prefix, "bin", "fastpath"), "info", "--mpit", "--json"]).finish()
     problem = outcome.problem()
     if problem:

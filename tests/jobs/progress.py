@@ -1,9 +1,10 @@
-"""FASTPATH_PROGRESS: its words, what the report says of the thread, and that nothing of it stays."""
+"""FASTPATH_PROGRESS: its values, the report about the thread, and its end."""
 
 import os
 import signal
 
 from harness import processes
+from harness.slices import sliced
 
 
 def _run(session, value, ranks=2, words=("multiple",), **env):
@@ -36,7 +37,7 @@ def case_none_is_none(session):
 
 
 def case_a_deadlock_is_still_told(session):
-    """The thread's sleep is none of the program's waits, at either level."""
+    """The sleep of the thread is not counted as a wait of the program, at either level."""
     for how in ("ring", "multiple-any"):
         words = [session.binary("verdicts"), how]
         outcome = session.mpirun(2, words, timeout=5, env={"FASTPATH_PROGRESS": "thread"}).finish()
@@ -45,6 +46,7 @@ def case_a_deadlock_is_still_told(session):
     return None
 
 
+@sliced
 def case_one_that_computes_is_in_no_deadlock(session):
     for how in ("work", "thread-works"):
         words = [session.binary("verdicts"), how]
@@ -76,7 +78,7 @@ def case_a_killed_peer_ends_the_job(session):
 
 
 def _await_ticks(pid, ticks):
-    """Returns when a process has used so much processor time, or is gone."""
+    """Returns when a process has used this much processor time, or is gone."""
     used = 0
     while used < ticks:
         fields = processes.stat(pid)
@@ -85,5 +87,5 @@ def _await_ticks(pid, ticks):
         used = int(fields[11]) + int(fields[12])
 
 
-# Its ranks wait until their time is over.
+# Its ranks wait until their time limit.
 case_a_deadlock_is_still_told.needs = {"processors": 0}

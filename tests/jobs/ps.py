@@ -1,4 +1,4 @@
-"""`fastpath ps`: jobs that run, what their ranks do, and why one does not go on."""
+"""`fastpath ps`: running jobs, the state of their ranks, and why one does not progress."""
 
 import json
 import os
@@ -9,9 +9,10 @@ import subprocess
 import time
 
 from jobs.verdicts import _await_ready, _await_sleep, _start
+from harness.slices import sliced
 
 
-# The first messages that rank 1 of `traffic` does not ask for.
+# The first unexpected messages of rank 1 of `traffic`.
 UNASKED = "from rank 0, tag 21, 1024 bytes; from rank 0, tag 21, 1024 bytes; from rank 0, tag 21, 1024 bytes; and 3 more"
 
 
@@ -26,7 +27,7 @@ def _end(job):
 
 
 def _look(session, how):
-    """The number of a job of two ranks that sleep, what is listed of it, as text and as JSON, and whether it went on."""
+    """Returns the id of a job of two sleeping ranks, its listing as text and as JSON, and whether it continued."""
     job = _start(session, 2, how, timeout=60, env={"FASTPATH_WAIT": "sleep"})
     _await_ready(job, 2)
     _await_sleep(job, [0, 1])
@@ -38,7 +39,7 @@ def _look(session, how):
 
 
 def _tell(session, job, asleep, *options):
-    """What is said of a job of two ranks once some of them sleep; the job is ended then."""
+    """Listing of a job of two ranks once some of them sleep; then the job is ended."""
     _await_ready(job, 2)
     _await_sleep(job, asleep)
     text = _ps(session, job.process.pid, *options).stdout
@@ -47,7 +48,7 @@ def _tell(session, job, asleep, *options):
 
 
 def case_list(session):
-    """Every rank of a job is listed, as text and as JSON, and the job goes on."""
+    """Every rank of a job is listed, as text and as JSON, and the job continues."""
     number, text, found, is_running = _look(session, "ring")
     ranks = [rank for entry in found["jobs"] for rank in entry["ranks"]]
     waits = [(wait["call"], wait["peer"], wait["awaited"]) for rank in ranks for wait in rank["waits"]]
@@ -66,7 +67,7 @@ def case_why_deadlock(session):
 
 
 def case_why_network(session):
-    """The same where the ranks wait for each other over the network."""
+    """Every rank is listed if the ranks wait for each other over the network."""
     ring = ["-n", "1", session.binary("verdicts"), "ring"]
     words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", *ring, ":", "--virtual-host", "b", *ring]
     job = session.start(words, env={"FASTPATH_WAIT": "sleep"})
@@ -76,28 +77,28 @@ def case_why_network(session):
 
 
 def case_why_thread(session):
-    """Ranks of which one has another thread that will send are called no deadlock."""
+    """Ranks with another thread that will send are not reported as a deadlock."""
     job = _start(session, 2, "multiple-thread-sends,60", timeout=60, env={"FASTPATH_WAIT": "sleep"})
     text = _tell(session, job, [0, 1], "--why")
-    return None if "no deadlock is proved, and no single rank keeps" in text else ("a wrong verdict", text)
+    return None if "no deadlock is proved, and no single rank delays" in text else ("a wrong verdict", text)
 
 
 def case_beside(session):
-    """A thread that computes beside one that waits is listed."""
+    """A computing thread of a rank with a waiting thread is listed."""
     job = _start(session, 2, "multiple-thread-works", timeout=60, env={"FASTPATH_WAIT": "sleep"})
     text = _tell(session, job, [0, 1])
-    return None if re.search(r'has a thread that waits:\n.*"main" in MPI_Recv.*\n +thread \d+ runs\n', text) else ("it is not told", text)
+    return None if re.search(r'has a thread that waits:\n.*"main" in MPI_Recv.*\n +thread \d+ runs\n', text) else ("it is not listed", text)
 
 
 def case_sleeps(session):
-    """A rank that sleeps outside of a wait of MPI is not said to run."""
+    """A rank that sleeps outside an MPI wait is not reported as running."""
     job = _start(session, 2, "await-sleep", timeout=60)
     text = _tell(session, job, [0])
-    return None if "sleeps, but waits for no message" in text else ("it is not told", text)
+    return None if "sleeps, but waits for no message" in text else ("it is not listed", text)
 
 
 def case_why_computes(session):
-    """The rank that the others wait for is named, with the function where it is, unless the kernel refuses that."""
+    """The rank that the others wait for is named, with its current function, unless the kernel refuses that."""
     job = _start(session, 2, "await-work", timeout=60)
     text = _tell(session, job, [0], "--why")
     is_named = "rank 0 waits for rank 1 (process" in text
@@ -105,8 +106,9 @@ def case_why_computes(session):
     return None if is_named and has_place else ("the rank or its place is not named", text)
 
 
+@sliced
 def case_operations(session):
-    """Who waits for an operation says the call that began it, its communicator, and the rank that it waits for."""
+    """A wait for an operation is listed with the call that started it, its communicator, and the awaited rank."""
     calls = {"work-iallreduce": "MPI_Iallreduce", "work-barrier-init": "MPI_Barrier_init", "work-parts-init": "MPI_Precv_init"}
     for how, call in calls.items():
         job = _start(session, 2, how, timeout=60, env={"FASTPATH_WAIT": "sleep"})
@@ -118,7 +120,7 @@ def case_operations(session):
 
 
 def case_given_up(session):
-    """A rank in MPI_Finalize that waits until its messages are received waits for their receivers."""
+    """A rank in MPI_Finalize whose messages are not yet received waits for their receivers."""
     job = _start(session, 2, "given-up", timeout=60, env={"FASTPATH_WAIT": "sleep"})
     text = _tell(session, job, [1], "--why")
     is_named = "waits in MPI_Finalize" in text and "rank 1 waits for rank 0 (process" in text
@@ -126,30 +128,29 @@ def case_given_up(session):
 
 
 def case_traffic(session):
-    """What a rank has sent, by protocol, and what its queues hold are the figures of a program that is known, and no
-    process is stopped for it."""
+    """Messages sent by protocol, and queue contents, are those of a known program, and no process is stopped for it."""
     _, text, found, is_running = _look(session, "traffic")
     first, second = [rank["traffic"] for rank in found["jobs"][0]["ranks"]]
     if not is_running:
         return "the job has ended", text
-    # Rank 0 has sent 5 messages of 1 KiB, of which nobody has asked for 4, and begins two of 1 MiB.
+    # Rank 0 has sent 5 messages of 1 KiB, 4 of them unexpected, and starts two of 1 MiB.
     eager, announced = first["sent"]["eager_by_memory"], first["sent"]["rendezvous_by_memory"]
     if (eager["messages"], eager["bytes"]) != (5, 5 << 10) or (announced["messages"], announced["bytes"]) != (2, 2 << 20):
         return f"sent {first['sent']}", text
     if (first["queues"]["sends"], first["queues"]["send_bytes"]) != (2, 2 << 20):
         return f"queues of rank 0: {first['queues']}", text
-    # Rank 1 has 4 + 2 that it did not ask for, and waits for one that nobody sends; 3 of its receives are never met.
+    # Rank 1 has 4 + 2 unexpected messages, and waits for one that is never sent; 3 of its receives are never matched.
     if (second["queues"]["unexpected"], second["queues"]["receives"]) != (6, 4):
         return f"queues of rank 1: {second['queues']}", text
     if first["ring_slots_sent"] < 7 + 100 or second["ring_slots_waiting"] != 0:
         return f"rings {first}, {second}", text
     lines = ["5 messages (5 KiB) eager", "2 messages (2.0 MiB) rendezvous", "6 unexpected messages, 4 receives",
-             f"it has 6 messages that it has not asked for ({UNASKED})"]
+             f"the rank has 6 unexpected messages ({UNASKED})"]
     return None if all(line in text for line in lines) else ("the list lacks something", text)
 
 
 def case_checked(session):
-    """Where mistakes are looked for, the bytes of a wait and of what was not asked for are those of the program."""
+    """With FASTPATH_CHECK, the bytes of a wait and of unexpected messages are those of the program."""
     checks = {"FASTPATH_WAIT": "sleep", "FASTPATH_CHECK": "1"}
     text = _tell(session, _start(session, 2, "traffic", timeout=60, env=checks), [0, 1], "--why")
     if UNASKED not in text:
@@ -162,11 +163,11 @@ def case_checked(session):
 
 
 def case_quick(session):
-    """64 ranks are listed, and why they wait, without a process of theirs being stopped, in 1 s of a processor."""
+    """64 ranks are listed, with the reasons for their waits, without stopping a process, in 1 s of CPU time."""
     job = _start(session, 64, "ring", timeout=120, env={"FASTPATH_WAIT": "sleep"})
     _await_ready(job, 64)
     _await_sleep(job, range(64))
-    # Of processes that have ended, which the job's have not; the clock would count what others run meanwhile.
+    # CPU time of ended children, which excludes the job's processes; wall time would include other load.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     outcome = _ps(session, job.process.pid, "--why")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -180,9 +181,9 @@ def case_quick(session):
 
 
 def case_unknown(session):
-    """A job that is not there is an error, and so is an option that is none."""
+    """An unknown job is an error, and so is an unknown option."""
     outcome = _ps(session, 1)
-    if outcome.returncode != 1 or "no job 1 of this user runs" not in outcome.stderr:
+    if outcome.returncode != 1 or "this user has no job 1" not in outcome.stderr:
         return f"exit code {outcome.returncode}", outcome.stderr
     return None if _ps(session, "--wy").returncode == 2 else "an unknown option is taken"
 

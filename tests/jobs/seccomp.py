@@ -1,7 +1,7 @@
-"""System calls that a container refuses (EPERM, ENOSYS), one at a time and together: a job runs, or says why it cannot.
+"""System calls that a container refuses (EPERM, ENOSYS), one at a time and together: a job runs, or reports the reason.
 
-The lists hold every system call of launcher and ranks; `case_no_other_call` refuses all others and so shows that none is
-missing. A new call belongs into one of them. Names that this machine's architecture lacks are left out.
+The lists hold every system call of launcher and ranks. `case_no_other_call` refuses all others and so shows that the
+lists are complete. A new call belongs in one of them. Names that this machine's architecture lacks are left out.
 """
 
 import errno
@@ -10,6 +10,7 @@ import re
 import subprocess
 
 from harness import program
+from harness.slices import sliced
 
 ERRORS = [errno.EPERM, errno.ENOSYS]
 
@@ -21,7 +22,7 @@ DISPENSABLE = """
     sigaltstack brk munmap set_robust_list rseq set_tid_address exit_group socket bind listen
     """.split()
 
-# Each of these is the fallback of one of the others: refused alone it is not missed, with all of them it is.
+# Fallbacks of other calls: a job runs if one of these is refused alone, but not if its alternative is refused too.
 FALLBACKS = ["madvise"]
 
 # Without one of these a job cannot run, and the launcher names it.
@@ -29,20 +30,20 @@ NEEDED = """
     fcntl ftruncate pipe2 clone setpgid dup2 kill wait4 ppoll rt_sigprocmask getpid getppid
     """.split()
 
-# These are not refused here: without them no program of this kind comes to its first instruction, or to an end.
-# The dynamic loader and the C library: execve openat read pread64 close fstat newfstatat mmap mprotect arch_prctl.
-# Rust's runtime, before main: poll rt_sigaction. Whoever handles a signal: rt_sigreturn. Whoever says anything: write.
+# These are not refused here: without them a program reaches neither its first instruction nor its end. The dynamic
+# loader and the C library need execve openat read pread64 close fstat newfstatat mmap mprotect arch_prctl. Rust's
+# runtime needs poll rt_sigaction before main. Signal handlers need rt_sigreturn, and all output needs write.
 BEFORE_MAIN = """
     execve openat read pread64 close fstat newfstatat mmap mprotect arch_prctl poll rt_sigaction rt_sigreturn write
     """.split()
 
-# What a job is told to do, and its exit code.
+# Argument of the job, and its exit code.
 ENDS = {"all": 0, "abort": 7}
 WAITS = {"wait": 124}
 
 
 def _read_numbers():
-    """Numbers of the system calls by name, as the compiler has them."""
+    """Numbers of the system calls by name, from the compiler's headers."""
     command = ["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", os.devnull]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {name: number for name, number in re.findall(r"^#define __NR_(\w+) (\d+)$", text, re.MULTILINE)}
@@ -71,7 +72,7 @@ class Matrix:
         return self.session.start([*refuse, *mpiexec], timeout=20, env=env or {})
 
     def look_well(self, error, names, what="all", ranks=4, **more):
-        """What is wrong with a job that has to do what it is told."""
+        """Returns what is wrong with a job that must succeed."""
         outcome = self.run(error, names, what, ranks, **more).finish()
         problem = outcome.problem({**ENDS, **WAITS}[what], quiet=what == "all")
         if not problem and what == "all" and outcome.out.count("is well") != ranks:
@@ -79,7 +80,7 @@ class Matrix:
         return self.told(problem, error, names, what, ranks, outcome)
 
     def look_explained(self, error, name, what="all", ranks=4):
-        """What is wrong with a job that has to say that it cannot run without a call."""
+        """Returns what is wrong with a job that must report that it cannot run without a call."""
         outcome = self.run(error, [name], what, ranks).finish()
         said = [line for line in outcome.err.splitlines() if line.startswith("mpiexec: ")]
         problem = outcome.problem(1, quiet=False)
@@ -95,10 +96,11 @@ class Matrix:
 
 
 def _first(answers):
-    """The first that is wrong."""
+    """Returns the first problem."""
     return next((answer for answer in answers if answer), None)
 
 
+@sliced
 def case_one_at_a_time(session):
     matrix = Matrix(session)
     well = [matrix.look_well(error, [name]) for name in matrix.there(DISPENSABLE + FALLBACKS) for error in ERRORS]
@@ -114,7 +116,7 @@ def case_all_at_once(session):
 
 
 def case_all_at_once_with_fallbacks(session):
-    """Nothing can give the job its memory: it says which call would."""
+    """No call can provide the job's memory: the report names the calls that would."""
     matrix = Matrix(session)
     for error in ERRORS:
         outcome = matrix.run(error, DISPENSABLE + FALLBACKS).finish()

@@ -1,28 +1,29 @@
-"""The settings that choose transports and protocols: each does what it says, and the report says so too.
+"""Settings that choose transports and protocols: each has its effect, and the report shows it.
 
-Each case runs with FASTPATH_REPORT=json, reads from the report at which sizes something changes, and sends messages of those
-sizes and their neighbours: the data must be right, and the report must name what was switched off, and why.
+Each case runs with FASTPATH_REPORT=json, reads from the report at which sizes the protocol changes, and sends messages
+of those sizes and their neighbours. The data must be right, and the report must list what was disabled, and why.
 """
 
 import errno
 import json
 import os
+from harness.slices import sliced
 
 # Its jobs have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
-# Sizes in every run, beside those at which something changes.
+# Sizes in every run, besides those at which the protocol changes.
 ALWAYS = [0, 1, 47, 48, 49, 100_000, 300_001, 1 << 20]
-# Protocols whose bytes do not go through the ring.
+# Protocols whose data does not pass through the ring.
 COPIES = {"rendezvous get", "cooperative"}
 
 
 def _report(outcome):
-    """The report in what a job printed, or a complaint."""
+    """Returns the report in the output of a job, or a problem."""
     lines = [line for line in outcome.err.splitlines() if line.strip()]
     # A size outside its bounds gives a warning, and a note in the report.
-    warned = [line for line in lines if "so it counts as" in line and not line.startswith("{")]
-    # What was learnt of messages, how collective calls went and each rank's thread level is told at the end.
+    warned = [line for line in lines if "is out of range" in line and not line.startswith("{")]
+    # Learned costs, statistics of collective calls and each rank's thread level are printed at the end.
     at_end = ('"timed_messages"', '"shared_processors"', '"collective"', '"threads":')
     learnt = [line for line in lines if any(key in line for key in at_end)]
     lines = [line for line in lines if line not in warned and line not in learnt]
@@ -43,7 +44,7 @@ def _protocols(one):
 
 
 def _border(one, protocol):
-    """The largest size that a protocol serves; None where it has no end or is not there."""
+    """Largest size of a protocol; None if it is unlimited or absent."""
     return next((r["to"] for r in one["ranges"] if r["protocol"] == protocol), None)
 
 
@@ -52,7 +53,7 @@ def _reason(one, option):
 
 
 def _run(session, env, ranks=2, words=()):
-    """The report of a job with these settings, after messages of all its sizes have passed; or a complaint."""
+    """Returns the report of a job with these settings, after messages of all its sizes have arrived; or a problem."""
     env = {"FASTPATH_REPORT": "json", "FASTPATH_TUNING": "none", **env}
     program = [session.binary("selection"), *words]
     first = session.mpirun(ranks, program, env=env).finish()
@@ -67,16 +68,17 @@ def _run(session, env, ranks=2, words=()):
 
 
 def _holds(session, env, check, **more):
-    """None, or what is wrong: with the data, or with the report, of which `check` gives pairs of what is and what should be."""
+    """Returns None, or what is wrong with the data or the report. `check` yields pairs of actual and expected
+    values."""
     report, problem = _run(session, env, **more)
     if problem:
         return f"{env}: {problem}"
     wrong = [f"{is_!r} instead of {should!r}" for is_, should in check(report) if is_ != should]
-    return f"{env}: the report says {'; '.join(wrong)}" if wrong else None
+    return f"{env}: the report has {'; '.join(wrong)}" if wrong else None
 
 
 def _ways(one):
-    """How memory is reached by one-sided operations."""
+    """Path of one-sided operations to memory."""
     return {w["operations"]: w["way"] for w in one["one_sided"]}
 
 
@@ -118,7 +120,7 @@ def case_disable(session):
     def pipeline(report):
         node = _class(report)
         yield _reason(node, "pipelining"), "switched off by FASTPATH_DISABLE"
-        yield "one after the other" in str(node["ranges"]) or bool(COPIES & _protocols(node)), True
+        yield "sender and receiver copy one after the other" in str(node["ranges"]) or bool(COPIES & _protocols(node)), True
         yield _border(node, "eager"), 32704
 
     def adapt(report):
@@ -130,7 +132,7 @@ def case_disable(session):
         yield from cma(report)
         yield from direct(report)
         yield from pipeline(report)
-        yield "one after the other" in str(_class(report)["ranges"]), True
+        yield "sender and receiver copy one after the other" in str(_class(report)["ranges"]), True
 
     settings = [("cma", cma), ("direct", direct), ("pipeline", pipeline), ("adapt", adapt), ("cma,direct,pipeline", everything)]
     return _all(_holds(session, {"FASTPATH_DISABLE": value}, check) for value, check in settings)
@@ -158,7 +160,7 @@ def case_transports(session):
 
 
 def _refused(session, env, text):
-    """A setting that cannot be used ends the job at once, with a message."""
+    """An invalid setting ends the job at once, with a message."""
     outcome = session.mpirun(2, [session.binary("selection"), "8"], env=env).finish()
     if outcome.code in (0, None) or text not in outcome.err or outcome.left:
         return f"{env}: exit code {outcome.code}, and the message lacks {text!r}: {outcome.err[:300]!r}"
@@ -197,7 +199,7 @@ def case_pipeline_chunk(session):
 
 
 def case_kernel_refuses(session):
-    """As in a container, or under Yama: everything arrives, nothing is printed, and the report says why."""
+    """As in a container, or under Yama: all messages arrive, no warning is printed, and the report has the reason."""
     for code in (errno.EPERM, errno.ENOSYS):
         for tuning in ("none", "auto"):
             def check(report):
@@ -214,7 +216,7 @@ def case_kernel_refuses(session):
 
 
 def case_report_text(session):
-    """The text has what the JSON has, from rank 0 alone; none is printed unless it is asked for."""
+    """The text matches the JSON and comes from rank 0 only; neither is printed by default."""
     program = [session.binary("selection"), "8"]
     outcome = session.mpirun(3, program, env={"FASTPATH_REPORT": "1"}).finish()
     problem = outcome.problem(quiet=False)
@@ -230,7 +232,7 @@ def case_report_text(session):
 
 
 def case_tuning_file(session):
-    """A file that cannot be used gives one warning and the defaults; one that was made here is used, and says so."""
+    """An invalid file gives one warning and the defaults; one made on this machine is used, and the report names it."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
     program = [session.binary("selection"), "8", "40000", "300000"]
     folder = os.path.join(session.folder, "tuning")
@@ -256,7 +258,7 @@ def case_tuning_file(session):
         return f"with its own file: {outcome.problem()}"
     source = _report(run(FASTPATH_REPORT="json"))["source"]
     if not source.startswith(f"from {path}"):
-        return f"the report says the costs are {source!r}"
+        return f"the source of the costs is reported as {source!r}"
     hostile = [b"", good[:-5], good[:len(good) // 2], good.replace(b"line_ns: ", b"line_ns: -"), b"\0" * 5000, b"x" * 100_000,
                good.replace(b"kernel: ", b"kernel: another-"), good + good, b"\xff\xfe" + good]
     for text in hostile:
@@ -272,7 +274,8 @@ def case_tuning_file(session):
 
 
 def case_info(session):
-    """`fastpath info --protocols` is the report of a job, without one; and says how ranks of other hosts would be reached."""
+    """`fastpath info --protocols` prints the report of a job without starting one, and how ranks of other hosts
+    would be reached."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
     for env in ({}, {"FASTPATH_DISABLE": "cma"}, {"FASTPATH_EAGER_MAX": "1K", "FASTPATH_TRANSPORTS": "shm"}):
         env = {"FASTPATH_TUNING": "none", **env}
@@ -285,7 +288,7 @@ def case_info(session):
         told = json.loads(alone.out)
         # The tool is no job.
         if "mpiexec" not in report.pop("started") or "started" in told:
-            return f"{env}: by whom the job was started", json.dumps(told)
+            return f"{env}: the launcher of the job is wrong", json.dumps(told)
         away = [one for one in told["classes"] if one["peer"] == "ranks of other hosts"]
         if len(away) != (env.get("FASTPATH_TRANSPORTS") != "shm"):
             return f"{env}: {len(away)} ways to ranks of other hosts"
@@ -295,9 +298,10 @@ def case_info(session):
     return None
 
 
+@sliced
 def case_learnt(session):
-    """`fastpath info --protocols --learn` says what two ranks learn of each size from how many messages, in both forms; a job
-    whose ranks share processors says what it learnt of copies."""
+    """`fastpath info --protocols --learn` prints what two ranks learn of each size from how many messages, in both
+    forms. A job whose ranks share processors reports what it learned about copies."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
     quiet = {"FASTPATH_TUNING": "none"}
     outcome = session.start([tool, "info", "--protocols", "--learn", "--json"], env=quiet).finish()
@@ -311,7 +315,7 @@ def case_learnt(session):
     if pairs != {(0, 1), (1, 0)}:
         return f"learnt between {pairs}"
     off = session.start([tool, "info", "--protocols", "--learn"], env={**quiet, "FASTPATH_DISABLE": "adapt"}).finish()
-    if off.code != 1 or "nothing was learnt" not in off.err:
+    if off.code != 1 or "the ranks learned no costs" not in off.err:
         return f"where nothing is learnt: {off.code}, {off.err[:300]}"
     words = ["-n", "2", "--cpu-set", str(min(os.sched_getaffinity(0))), session.binary("selection")]
     crowded = session.start([os.path.join(session.prefix, "bin", "mpiexec"), *words, *["4000000"] * 20],
@@ -322,5 +326,5 @@ def case_learnt(session):
     return None
 
 
-# What is learnt of messages depends on how long they take.
+# Learned costs depend on message times.
 case_learnt.needs = {"alone": True}

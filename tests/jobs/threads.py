@@ -1,5 +1,5 @@
-"""Threads of MPI_THREAD_MULTIPLE: calls of all kinds that a seed draws, and SIGKILL of a rank while threads of the others
-wait. MPI_TEST_SEED=N begins with another seed; a failure names its own."""
+"""Threads of MPI_THREAD_MULTIPLE: random calls of all kinds, and SIGKILL of a rank while threads of the others wait.
+MPI_TEST_SEED=N starts with another seed; a failure prints its seed."""
 
 import errno
 import json
@@ -15,12 +15,10 @@ from jobs.seccomp import Matrix
 # Its jobs have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
-# More ways to wait and to send, each of which moves where threads meet.
+# Further wait modes and transports, each of which changes where threads contend.
 STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,oversubscription"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
-            {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_WORKERS": "several"},
-            {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"},
-            {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}, {"FASTPATH_DISABLE": "bias"},
-            {"FASTPATH_DISABLE": "bias", "FASTPATH_WORKERS": "several"}]
+            {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_DISABLE": "sendi,recvi"},
+            {"FASTPATH_DISABLE": "bias"}]
 
 
 def case_stress(session):
@@ -32,9 +30,9 @@ def case_stress(session):
         env = chance.choice(STRESSED)
         words = [session.binary("threads_stress"), str(seed), str(threads), str(rounds)]
         outcome = session.mpirun(ranks, words, timeout=120, env=env).finish()
-        # A bound that is reached is told of, once by each rank.
-        told = [line for line in outcome.err.splitlines() if "which is all that FASTPATH_UNEXPECTED_MAX" not in line]
-        problem = outcome.problem(quiet=False) or (told and f"it says {told[0]}")
+        # A bound that is reached is reported once by each rank.
+        told = [line for line in outcome.err.splitlines() if "the limit of FASTPATH_UNEXPECTED_MAX" not in line]
+        problem = outcome.problem(quiet=False) or (told and f"it prints {told[0]}")
         return (f"{ranks} ranks, {threads} threads, {env}: {problem}", outcome.text()) if problem else None
 
     return repeat(session, 6, 100, one)
@@ -47,11 +45,11 @@ def _threads_of(pid):
 
 
 def case_killed(session):
-    """A rank is killed at a moment of its own: while its threads work, or sleep for others that sleep. The job ends, the
+    """A rank is killed at a random moment: while its threads work, or sleep for others that sleep. The job ends, the
     rank is named, and nothing is left."""
     def one(chance, seed):
         ranks = chance.choice([2, 2, 3, 4])
-        # With 1 << 20 rounds it does not end by itself. An error handler of its own would see that a rank is gone.
+        # With 1 << 20 rounds it does not end by itself. Its own error handler would catch that a rank is gone.
         how = [str(seed), str(chance.choice([2, 4, 8])), str(1 << 20), "fatal"]
         job = session.mpirun(ranks, [session.binary("threads_stress"), *how], env=chance.choice(WAYS))
         time.sleep(chance.choice([0, 0.05, 0.3]) * chance.random())  # a moment, not a state
@@ -63,11 +61,11 @@ def case_killed(session):
                 if found and all(len(_threads_of(pid)) >= threads for _, pid in found):
                     break
             except OSError:
-                pass  # it has just become another
+                pass  # it has just executed another program
         rank, pid = chance.choice(found)
         stopped = chance.random() < 0.3
         if stopped:
-            # The others have time to wait for it, all of their threads.
+            # All threads of the others have time to wait for it.
             os.kill(pid, signal.SIGSTOP)
             others = [pid for other, pid in found if other != rank]
             deadline = time.monotonic() + 20
@@ -80,39 +78,16 @@ def case_killed(session):
         if not problem and not (said and said[0].startswith(f"mpiexec: rank {rank} on ") and "SIGKILL" in said[0]):
             problem = f"killed rank {rank}, but the report is {said[:1]}"
         if not problem and any(not line.startswith("mpiexec: ") for line in said):
-            problem = "a rank said something of its own"
+            problem = "a rank printed a report too"
         return (problem, outcome.text()) if problem else None
 
     return repeat(session, 5, 60, one)
 
 
-def case_the_report_says_what_is_spread(session):
-    """The workers that were made, and how many communicators are spread over them, as text and as JSON."""
-    # Seven are made in this program with promises of all ranks.
-    words = [session.binary("threads_spread"), "2", "4"]
-    env = {"FASTPATH_WORKERS": "several", "FASTPATH_REPORT": "1"}
-    outcome = session.mpirun(2, words, timeout=60, env=env).finish()
-    problem = outcome.problem(quiet=False)
-    for rank in range(2):
-        lines = [line for line in outcome.err.splitlines() if f"rank {rank}: MPI_THREAD_MULTIPLE" in line]
-        if not problem and not (len(lines) == 1 and lines[0].endswith("; communicators spread over them: 7")):
-            problem = f"of rank {rank} it says {lines}"
-        for place in range(1, 8):
-            if not problem and f"; worker {place}, for communicators: " not in lines[0]:
-                problem = f"no worker {place} in {lines}"
-    if problem:
-        return problem, outcome.text()
-    outcome = session.mpirun(2, words, timeout=60, env={**env, "FASTPATH_REPORT": "json"}).finish()
-    problem = outcome.problem(quiet=False)
-    if not problem and outcome.err.count('],"spread":7}') != 2:
-        problem = "the JSON does not say that seven are spread"
-    return (problem, outcome.text()) if problem else None
-
-
 def case_the_report_says_each_level(session):
-    """What was granted, as text and as JSON, also where no thread can come; with a lock what that has cost."""
+    """The granted thread level, as text and as JSON, also if no thread can be created; with a lock, its cost."""
     def run(form, **env):
-        # Ranks 0 and 1 ask for MPI_THREAD_MULTIPLE, rank 2 for MPI_THREAD_SINGLE.
+        # Ranks 0 and 1 request MPI_THREAD_MULTIPLE, rank 2 requests MPI_THREAD_SINGLE.
         env = {"FASTPATH_REPORT": form, **env}
         outcome = session.mpirun(3, [session.binary("threads_levels")], timeout=60, env=env).finish()
         return outcome, outcome.problem(quiet=False)
@@ -126,8 +101,8 @@ def case_the_report_says_each_level(session):
             said = [line for line in outcome.err.splitlines() if f"fastpath: rank {rank}: MPI_THREAD_" in line]
             begin = f"fastpath: rank {rank}: {level}: "
             if len(said) != 1 or not said[0].startswith(begin) or ("no lock" in said[0]) == lock:
-                return f"of rank {rank} it says {said}, {env}", outcome.text()
-            if lock and "a thread found it taken" not in said[0]:
+                return f"rank {rank} reports {said}, {env}", outcome.text()
+            if lock and "threads found the lock taken" not in said[0]:
                 return f"no contention in {said}, {env}", outcome.text()
         outcome, problem = run("json", **env)
         if problem:
@@ -136,22 +111,22 @@ def case_the_report_says_each_level(session):
         threads = {said["rank"]: said["threads"] for said in objects if "threads" in said}
         for rank, (level, lock) in enumerate(zip((many, many, one), locked)):
             said = threads.get(rank, {})
-            counted = all(name in said for name in ("biased", "revocations", "contended", "workers"))
+            counted = all(name in said for name in ("biased", "revocations", "contended"))
             if said.get("level") != level or counted != lock:
-                return f"of rank {rank} the JSON says {said}, {env}", outcome.text()
+                return f"rank {rank} reports {said} in JSON, {env}", outcome.text()
     return None
 
 
 def case_without_membarrier(session):
-    """The kernel refuses it: nobody gets a bias, and threads take the ordinary lock in turn."""
+    """The kernel refuses membarrier: the lock is never biased, and threads take the ordinary lock in turn."""
     matrix = Matrix(session)
     refuse = [matrix.refuse, str(errno.ENOSYS), matrix.numbers["membarrier"], "--"]
     for name in ("threads_passing", "threads_stress"):
         words = [*refuse, session.mpiexec, "-n", "2", session.binary(name)]
         outcome = session.start(words, timeout=60, env={"FASTPATH_REPORT": "1"}).finish()
         problem = outcome.problem(quiet=False)
-        if not problem and outcome.err.count(": MPI_THREAD_MULTIPLE: an ordinary lock") != 2:
-            problem = "the report does not say that the lock is an ordinary one"
+        if not problem and outcome.err.count(": MPI_THREAD_MULTIPLE: the lock is not biased") != 2:
+            problem = "the report does not say that the lock is not biased"
         if problem:
             return f"{name}: {problem}", outcome.text()
     return None

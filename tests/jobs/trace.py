@@ -1,4 +1,5 @@
-"""FASTPATH_TRACE: one file of all ranks that tracers can open, also of a job that was killed; bad files are refused."""
+"""FASTPATH_TRACE: one file of all ranks that trace viewers can open, also of a killed job; invalid files are
+rejected."""
 
 import json
 import os
@@ -6,7 +7,7 @@ import tempfile
 
 
 def _trace(session, words, ranks=2, code=0, env=None, launcher=True):
-    """Runs the program with a trace: (problem and text, or None; the file's events)."""
+    """Runs the program with a trace. Returns (problem and text, or None; the file's events)."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         env = {"FASTPATH_TRACE": path, **(env or {})}
@@ -25,7 +26,7 @@ def _trace(session, words, ranks=2, code=0, env=None, launcher=True):
 
 
 def _malformed(event):
-    """What the Trace Event Format wants of an event and this one lacks, or None."""
+    """Returns what an event lacks by the Trace Event Format, or None."""
     wanted = {"M": {"name": str, "pid": int, "args": dict}, "E": {"pid": int, "tid": int, "ts": float}}
     wanted["B"] = {**wanted["E"], "name": str}
     wanted["i"] = {**wanted["B"], "s": str}
@@ -37,7 +38,7 @@ def _malformed(event):
 
 
 def _unpaired(events):
-    """An end without its beginning on its track, which only a beginning that was overwritten may leave; those are left out."""
+    """Returns an end without a begin on its track. Only an overwritten begin may cause that; such ends are left out."""
     depth = {}
     for event in events:
         if event["ph"] in "BE":
@@ -83,7 +84,7 @@ def case_ranks(session):
         times = [event["ts"] for event in events if event["pid"] == rank and "ts" in event]
         if times != sorted(times) or times[0] < 0:
             return f"rank {rank}: the points are not in the order of time", str(times[:100])
-    # Between a send's call and its post lies less than reading the clock takes: they have one reading.
+    # A send's call and its post are closer than a clock reading takes: they share one.
     own = [event for event in events if event["pid"] == 0 and "ts" in event]
     posts = [(call, post) for call, post in zip(own, own[1:]) if (call.get("name"), post.get("name")) == ("MPI_Send", "post")]
     if not posts or any(call["ts"] != post["ts"] for call, post in posts):
@@ -110,11 +111,14 @@ def case_threads(session):
 
 
 def case_killed(session):
+    """The last call of a rank that waits for a killed one. The launcher may end the rank in the call, or only after the
+    rank has learnt of the death: then the call has returned with an error."""
     problem, events = _trace(session, ["kill"], code=137)
     if problem:
         return problem
-    waits = _open_calls(events, 0)
-    return None if waits == ["MPI_Recv"] else (f"rank 0 was in {waits}, not in MPI_Recv", "")
+    calls = [event["name"] for event in events if event["pid"] == 0 and event["ph"] == "B" and event["name"].startswith("MPI_")]
+    right = calls[-1:] == ["MPI_Recv"] and _open_calls(events, 0) in ([], ["MPI_Recv"])
+    return None if right else (f"rank 0's last call was {calls[-1:]}, and it was in {_open_calls(events, 0)}", "")
 
 
 def case_ring_keeps_the_last(session):

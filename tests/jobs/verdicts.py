@@ -1,4 +1,5 @@
-"""What the launcher says of a job that is ended while it waits: a deadlock where there is one, and nowhere else."""
+"""The launcher's report about a job that is ended while it waits: a deadlock if there is one, and no deadlock
+otherwise."""
 
 import os
 import re
@@ -7,8 +8,9 @@ import struct
 import time
 
 from harness import processes
+from harness.slices import sliced
 
-# How the ranks wait for each other, how many they are, and what is said of it.
+# How the ranks wait for each other, their number, and the expected verdict.
 DEADLOCKS = [
     ("ring", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Recv, tag 10, \d\.\d s\), "
                 r"which waits for rank 0 \(MPI_Recv, tag 11, \d\.\d s\)"),
@@ -25,16 +27,22 @@ DEADLOCKS = [
     ("barrier-wait", 4, r"deadlock: rank 0 waits for rank \d \(MPI_Barrier, .*\), .*which waits for rank 0 \(.*\)"),
     ("wait-ibarrier", 4, r"deadlock: rank 0 waits for rank \d \(MPI_Wait for MPI_Ibarrier, .*\), .*which waits for rank 0 \(.*\)"),
     ("waitany-ibarrier", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Waitany, .*\), which waits for rank 0 \(MPI_Recv, .*\)"),
+    ("disconnect", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Comm_disconnect, \d\.\d s\), "
+                      r"which waits for rank 0 \(MPI_Recv, tag 17, .*\)"),
+    ("disconnect-ibarrier", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Comm_disconnect, .*\), which waits for rank 0 \(.*\)"),
+    ("disconnect-any", 2, r"deadlock of 2 ranks, .*: rank 0 waits for any of ranks 0, 1 \(MPI_Comm_disconnect, .*\); "
+                          r"rank 1 waits for rank 0 \(MPI_Recv, .*\)"),
     ("multiple-threads", 2, r"deadlock: rank 0 waits for rank 1 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\), "
                             r"which waits for rank 0 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\)"),
     ("multiple-finalized", 2, r"this wait cannot end: rank 0 waits for any of ranks 0, 1 \(MPI_Recv, .*\), "
-                              r"and all others have left MPI"),
+                              r"and all other ranks have left MPI"),
 ]
 
-# The same for those that go on, or might: nothing is said.
+# Jobs that progress, or might: no verdict.
 HEALTHY = [
     ("work", 2, None), ("exchange", 4, None), ("await-work", 2, None), ("await-sleep", 3, None),
-    ("barrier-work", 4, None), ("beside-ibarrier", 4, None), ("work-ibarrier", 3, None), ("thread-works", 2, None),
+    ("barrier-work", 4, None), ("beside-ibarrier", 4, None), ("work-ibarrier", 3, None), ("disconnect-work", 2, None),
+    ("disconnect-ibarrier-work", 3, None), ("thread-works", 2, None),
     ("multiple-threads-work", 3, None),
 ]
 
@@ -57,7 +65,7 @@ def _pid_of(job, rank):
 
 
 class _Page:
-    """What a rank's page in the shared memory says of its wait (crates/bootstrap/src/segment/page.rs)."""
+    """State of a rank's wait, from its page in the shared memory (crates/segment/src/page.rs)."""
 
     BYTES = 4096
     SLEEPING = 1
@@ -71,12 +79,12 @@ class _Page:
         finally:
             os.close(fd)
         self.state, = struct.unpack_from("I", page, 0)
-        self.waiting, = struct.unpack_from("I", page, 704 + 4)
-        self.since_ns, = struct.unpack_from("Q", page, 704 + 24)
-        self.asleep, = struct.unpack_from("I", page, 2920)
+        self.waiting, = struct.unpack_from("I", page, 256 + 4)
+        self.since_ns, = struct.unpack_from("Q", page, 256 + 24)
+        self.asleep, = struct.unpack_from("I", page, 2472)
 
     def sleeps_long(self):
-        """Whether the rank has waited for longer than the second that a verdict needs, and sleeps."""
+        """Returns whether the rank has waited for longer than the second that a verdict needs, and sleeps."""
         lasts = time.monotonic_ns() - self.since_ns > 1_000_000_000
         return self.waiting == 1 and lasts and self.state == self.SLEEPING and self.asleep == 1
 
@@ -93,7 +101,7 @@ def _await_sleep(job, ranks):
 
 
 def _verdicts(outcome):
-    """What was said beyond the list of the ranks."""
+    """The report beyond the list of the ranks."""
     lines = outcome.err.splitlines()
     return [line for line in lines if not re.match(r"mpiexec: {3}rank \d|mpiexec: {5}|mpiexec: the job ", line)]
 
@@ -112,24 +120,25 @@ def _judge(outcome, verdict, code=124, listed=()):
 
 
 def _judge_all(session, jobs, timeout=5):
-    """Jobs that run at the same time, since each takes its seconds: how, ranks, verdict."""
+    """Concurrent jobs, because each takes seconds: how, ranks, verdict."""
     started = [(_start(session, ranks, how, timeout), verdict) for how, ranks, verdict in jobs]
     answers = [_judge(job.finish(), verdict) for job, verdict in started]
     return next((answer for answer in answers if answer), None)
 
 
 def case_deadlock(session):
-    """Each true deadlock is called one, and names who waits for whom."""
+    """Each true deadlock is reported, with the waiting ranks and their peers."""
     # Long enough for all of them to start on a busy machine, and to wait for the second that a verdict needs.
     return _judge_all(session, DEADLOCKS, timeout=8)
 
 
+@sliced
 def case_healthy(session):
     return _judge_all(session, HEALTHY)
 
 
 def case_slept(session):
-    """The same where ranks sleep at once, and by SIGTERM."""
+    """Deadlocks of ranks that sleep at once, and jobs ended by SIGTERM."""
     job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
     _await_ready(job, 2)
     _await_sleep(job, [0, 1])
@@ -151,7 +160,7 @@ def case_terminated(session):
 
 
 def case_stopped(session):
-    """A stopped rank is reported as that, and how it is resumed; those that wait for it are no deadlock."""
+    """A stopped rank is reported as stopped, with the way to resume it; ranks that wait for it are no deadlock."""
     for how in ["await-work", "ring"]:
         job = _start(session, 2, how)
         _await_ready(job, 2)
@@ -171,34 +180,35 @@ def case_finalized(session):
 
 
 def case_other_thread(session):
-    """A thread that sleeps outside of MPI sends what all wait for: its rank waits too, but that is no deadlock."""
+    """A thread that sleeps outside MPI sends what all wait for: its rank waits too, but that is no deadlock."""
     job = _start(session, 2, "multiple-thread-sends,60")
     answer = _judge(job.finish(), None, listed=[r"rank 1 .* has a thread that waits:\n.* thread \"main\" in MPI_Recv"])
     return answer or _start(session, 2, "multiple-thread-sends,1", timeout=60).finish().problem()
 
 
 def case_threads(session):
-    """Of several threads that wait each is named, up to four of a rank; the others are counted, and prove nothing."""
+    """Waiting threads are listed, up to four of a rank; the others are counted, and allow no verdict."""
     line = r"mpiexec:     thread (\"main\"|\d+|\d+ \"halo\") in MPI_Recv, peer \d, tag \d+, .*\n"
     both = [rf"rank {rank} .* has 2 threads that wait:\n({line}){{2}}" for rank in (0, 1)]
     both += [r"mpiexec:     thread \"main\" in MPI_Recv, peer 1, tag 15", r"thread \d+ \"halo\" in MPI_Recv, peer 1, tag 20"]
     crowd = [rf"rank {rank} .* has 7 threads that wait:\n({line}){{4}}mpiexec:     and 3 more\n" for rank in (0, 1)]
-    # They sleep at once: all have done so when they are asked.
+    # They sleep at once: all are asleep when they are examined.
     jobs = [(_start(session, 2, how, env={"FASTPATH_WAIT": "sleep"}), verdict, listed)
             for how, verdict, listed in [("multiple-threads", DEADLOCKS[-2][2], both), ("multiple-crowd", None, crowd)]]
     answers = [_judge(job.finish(), verdict, listed=listed) for job, verdict, listed in jobs]
     return next((answer for answer in answers if answer), None)
 
 
+@sliced
 def case_awake(session):
-    """A rank that spins or yields says what it waits for as well, once it has waited for a second."""
+    """A rank that spins or yields reports what it waits for as well, once it has waited for a second."""
     listed = [rf"rank {rank} .* waits in MPI_Recv, peer {1 - rank}, .*, for \d\.\d s" for rank in (0, 1)]
     jobs = [_start(session, 2, "ring", env={"FASTPATH_WAIT": mode}) for mode in ("spin", "yield")]
     answers = [_judge(job.finish(), None, listed=listed) for job in jobs]
     return next((answer for answer in answers if answer), None)
 
 
-# The ranks wait for each other until their time is over.
+# The ranks wait for each other until their time limit.
 for _case in (case_deadlock, case_stopped, case_other_thread, case_threads):
     _case.needs = {"processors": 0}
 case_healthy.needs = case_awake.needs = {"processors": 2}

@@ -1,4 +1,4 @@
-"""Windows from outside: what ends a job says the window and what to do, what waits says for whom, the report says the ways."""
+"""Windows in messages: fatal errors name the window and a remedy, waits name the peer, the report names the paths."""
 
 import itertools
 import json
@@ -7,24 +7,25 @@ import re
 import tempfile
 
 from harness import program
+from harness.slices import sliced
 
-# What the program is told to do, the job's exit code, and what is said.
+# Argument of the program, exit code of the job, and expected texts.
 ENDS = {
     "range": (48, ["MPI_Put", "rank 1 of 2", "MPI_ERR_RMA_RANGE", "4 bytes", "at byte 64", "rank 0 has 64 bytes", "ledger", "to do:"]),
     "epoch": (50, ["MPI_Put", "MPI_ERR_RMA_SYNC", "rank 0", "window ledger", "call MPI_Win_lock"]),
     "free": (50, ["MPI_Win_free", "MPI_ERR_RMA_SYNC", "holds a lock", "locked: 0", "call MPI_Win_unlock first"]),
     "dies": (9, ["rank 0", "exit code 9", "while it held a lock of rank 0's window memory (window ledger)"]),
-    # One that ends with a lock that another waits for.
+    # A rank finalizes with a lock that another waits for.
     "ends": (50, ["MPI_Finalize", "rank 0", "MPI_ERR_RMA_SYNC", "holds a lock", "locked: 0", "window ledger, made by MPI_Win_allocate",
                   "call MPI_Win_unlock first"]),
     "ends_started": (50, ["MPI_Finalize", "rank 0", "MPI_ERR_RMA_SYNC", "started: 0, 1", "window ledger", "call MPI_Win_complete first"]),
-    "ends_entered": (0, ["rank 0: MPI_Finalize is called while an epoch by MPI_Win_lock_all is open (window ledger"]),
+    "ends_entered": (0, ["rank 0: MPI_Finalize is called while an epoch by MPI_Win_lock_all is open, window ledger"]),
 }
 # Time limit of jobs that hang, in seconds: a verdict needs waits of a second, and a busy machine starts ranks late.
 WAIT_S = 6
-# What waits for ever, and what is said of it.
+# Endless waits, and the expected texts.
 HANGS = {
-    "held": ["it holds a lock of rank 0's window memory (window ledger)", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
+    "held": ["the rank holds a lock of rank 0's window memory (window ledger)", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
              "which waits for rank 0 (MPI_Win_lock"],
     "other": ["rank 1 (process", "MPI_Win_lock, peer 1, communicator of the window ledger, a lock of the peer's memory that rank 0 holds",
               "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
@@ -34,8 +35,8 @@ HANGS = {
                 "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
     "post": ["MPI_Win_start, peer 0", "which waits for rank 0 (MPI_Win_start"],
 }
-# What is switched off, and the way of memory that MPI allocates and of other memory then. Without "direct" the words of locks
-# are not mapped either.
+# Disabled features, and the resulting paths to memory that MPI allocates and to other memory. Without "direct" the lock
+# words are not mapped either.
 WAYS = {"": ("load-store", "kernel"), "direct": ("kernel", "kernel"), "cma": ("load-store", "messages"), "cma,direct": ("messages", "messages")}
 
 
@@ -60,14 +61,14 @@ for _how, _texts in HANGS.items():
 
 
 def case_left(session):
-    """MPI_Finalize tells of epochs that are open and that nobody waits for for ever, with window and targets, and where mistakes
-    are looked for of all windows that were not freed; the program ends well."""
-    every = "MPI_Finalize is called while an epoch by MPI_Win_lock_all is open (window ledger, made by MPI_Win_allocate), and "
-    post = "MPI_Finalize is called while an epoch by MPI_Win_post is open (posted for: 0, 1) (window ledger, made by MPI_Win_allocate)"
+    """MPI_Finalize reports open epochs that no rank waits for, with window and targets. With FASTPATH_CHECK it
+    reports all windows that were not freed. The program succeeds."""
+    every = "MPI_Finalize is called while an epoch by MPI_Win_lock_all is open, window ledger, made by MPI_Win_allocate. "
+    post = "MPI_Finalize is called while an epoch by MPI_Win_post is open (posted for: 0, 1), window ledger, made by MPI_Win_allocate."
     ledger = "MPI_Win_free was never called for the window (ledger, made by MPI_Win_allocate)"
     other = "MPI_Win_free was never called for the window (made by MPI_Win_create)"
     both = [(0, ledger), (0, other), (1, ledger), (1, other)]
-    # What is told without the variable that looks for mistakes, and what with it.
+    # Reports without FASTPATH_CHECK, and reports with it.
     for how, always, checked in (
         ("left-all", [(0, every), (1, every)], [(0, every), (1, every), (0, other), (1, other)]),
         ("left-post", [(0, post), (1, post)], [(0, post), (1, post), (0, other), (1, other)]),
@@ -87,14 +88,15 @@ def case_left(session):
 
 
 def case_queue(session):
-    """Who waits for a lock behind another one waits for that one too, which goes on: that is no deadlock."""
+    """A rank that waits for a lock behind another one waits for that rank too, which progresses: no deadlock is
+    reported."""
     outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=WAIT_S).finish()
     problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, communicator of the window ledger, a lock of the peer's memory, "])
     return problem or ("a deadlock is named" if "deadlock" in outcome.err else None)
 
 
 def case_trace(session):
-    """A trace says what goes to and comes from windows, and which locks are taken."""
+    """A trace shows transfers to and from windows, and the locks taken."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env={"FASTPATH_TRACE": path}).finish()
@@ -120,7 +122,7 @@ def case_trace(session):
 
 
 def case_counted(session):
-    """The report says what was counted of each window; where mistakes are looked for, that is every put and get."""
+    """The report has the counters of each window; with FASTPATH_CHECK they include every put and get."""
     for form, check in itertools.product(("json", "1"), (False, True)):
         env = {"FASTPATH_REPORT": form, "FASTPATH_CHECK": str(int(check))}
         outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env=env).finish()
@@ -147,7 +149,7 @@ def case_counted(session):
 
 
 def case_ways(session):
-    """The report says by which way each rank of a window was reached."""
+    """The report has the path to each rank of a window."""
     for off, (allocated, other) in WAYS.items():
         env = {"FASTPATH_REPORT": "json", "FASTPATH_DISABLE": off}
         outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env=env).finish()
@@ -160,14 +162,14 @@ def case_ways(session):
             for window, way in (("ledger", allocated), ("made by MPI_Win_create", other)):
                 expected = [{"way": way, "ranks": [1 - rank], "atomics_need_owner": "direct" in off}]
                 if found.get((rank, window)) != expected:
-                    return f"without {off!r}, rank {rank} says of the window {window}: {found.get((rank, window))}", outcome.text()
+                    return f"without {off!r}, rank {rank} reports of the window {window}: {found.get((rank, window))}", outcome.text()
     return None
 
 
 def case_remedy(session):
-    """Where something waits for a target's progress the report says so, and which setting has it make progress; elsewhere
-    it does not."""
-    remedy, atomics = "with FASTPATH_PROGRESS=thread also while it computes", "locks, atomics and accumulates"
+    """If operations depend on a target's progress, the report states it with the setting that provides progress;
+    otherwise it does not."""
+    remedy, atomics = "with FASTPATH_PROGRESS=thread, also while the target computes", "locks, atomics and accumulates"
     for env, said in (({}, []), ({"FASTPATH_DISABLE": "direct"}, [remedy, atomics + " wait"]), ({"FASTPATH_DISABLE": "cma,direct"}, [remedy, atomics]),
                       ({"FASTPATH_TRANSPORTS": "tcp"}, [remedy, atomics])):
         outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env={"FASTPATH_REPORT": "1", **env}).finish()
@@ -175,14 +177,15 @@ def case_remedy(session):
         if problem:
             return problem, outcome.text()
         lines = [line for line in outcome.err.splitlines() if re.search(r"window \(.*\): rank \d by ", line)]
-        wrong = [line for line in lines if not all(word in line for word in said) or (not said and "makes progress" in line)]
+        wrong = [line for line in lines if not all(word in line for word in said) or (not said and "FASTPATH_PROGRESS" in line)]
         if len(lines) != 4 or wrong:
-            return f"{env}: {len(lines)} windows, of which not all say {said}", outcome.text()
+            return f"{env}: {len(lines)} windows, not all with the line {said}", outcome.text()
     return None
 
 
+@sliced
 def case_computing(session):
-    """With a progress thread a target that computes delays nothing, however it is reached."""
+    """With a progress thread a computing target delays no operation, over any path."""
     over = [{"FASTPATH_TRANSPORTS": "tcp"}, *({"FASTPATH_DISABLE": off} for off in WAYS)]
     for env in over:
         outcome = session.mpirun(3, [session.binary("rma_passive")], env={"FASTPATH_PROGRESS": "thread", **env}).finish()
@@ -192,14 +195,14 @@ def case_computing(session):
 
 
 def case_words_apart(session):
-    """A shared window's memory is mapped, and all rank 0's, where the words of its locks are reached by messages: an atomic
-    on a third rank's part is made under that rank's lock."""
+    """All memory of a shared window is mapped and belongs to rank 0, and its lock words are reached by messages: an
+    atomic on a third rank's part is made under that rank's lock."""
     outcome = session.mpirun(3, [session.binary("rma_random")], env={"FASTPATH_TRANSPORTS": "tcp"}).finish()
     return outcome.problem(), outcome.text()
 
 
 def case_example(session):
-    """The example counts right on any number of ranks, and says so."""
+    """The example counts correctly on any number of ranks, and prints so."""
     source = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples", "table.c")
     binary = os.path.join(session.build, "table")
     complaint = program.build(binary, [session.mpicc, *program.FLAGS, "-o", binary, source], [source])
@@ -213,7 +216,8 @@ def case_example(session):
 
 
 def case_hosts(session):
-    """Counters of a rank that others reach by messages alone, beside a rank of its host; and memory that is only read."""
+    """Counters of a rank that others reach by messages only, while a rank of its host does not; and read-only
+    memory."""
     for name in ("rma_counters", "rma_read_only"):
         program = [session.binary(name)]
         words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", "-n", "2", *program, ":",

@@ -1,5 +1,5 @@
-"""Where a suite's programs run: on this host; over TCP between two virtual hosts of it; over `rc` or `ud` alone in the
-virtual machine of scripts/vm. Each place has a launcher, `launch [--timeout SECONDS] -n RANKS PROGRAM...`, that spreads
+"""Places where a suite's programs run: this host; two virtual hosts, over TCP; the virtual machine of scripts/vm,
+over `rc` or `ud` only. Each place has a launcher, `launch [--timeout SECONDS] -n RANKS PROGRAM...`, that distributes
 ranks over its hosts."""
 
 import os
@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests"))
 from harness import engines  # noqa: E402
 from harness.hosts import Hosts, missing  # noqa: E402
 
-# How many times longer programs may take in the virtual machine.
+# Factor of time limits in the virtual machine.
 SLOWNESS = 4
 LAUNCH = """#!/bin/bash
 # launch [--timeout SECONDS] -n RANKS PROGRAM...
@@ -50,7 +50,7 @@ class Here:
         return self
 
     def run(self, words, seconds, judge, cwd=None, **more):
-        """Runs a command; `judge` gets its exit code and what it printed."""
+        """Runs a command; `judge` gets its exit code and output."""
         judge(*self.suite.call(words, cwd, **more))
 
     def __exit__(self, *_):
@@ -73,8 +73,8 @@ class Tcp(Here):
 
 
 class Machine(Here):
-    """The virtual machine: commands are kept, and run one after the other when the last one is known. A transport alone
-    connects all ranks, on one host or on two virtual ones."""
+    """The virtual machine: commands are collected, and run in sequence after the last one is known. A single
+    transport connects all ranks, on one host or on two virtual ones."""
     is_machine = True
 
     def __init__(self, suite, transport, hosts):
@@ -107,7 +107,7 @@ class Machine(Here):
         self._judge([*words, f"bash {script}"])
 
     def _judge(self, words):
-        """Tells each command's result as soon as it has ended."""
+        """Reports each command's result as soon as it has ended."""
         with subprocess.Popen(words, cwd=self.suite.work, env=self.suite.environment(), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as machine:
             printed, kept = "", iter(self.kept)
@@ -122,7 +122,7 @@ class Machine(Here):
 
 
 def places(suite):
-    """The places that --over names: this host where it names none. Each is to be entered with `with`."""
+    """Places that --over names, by default this host. Each is a context manager."""
     for word in filter(None, (suite.options.over or "here").split(",")):
         if word == "here":
             yield Here(suite)
@@ -131,7 +131,7 @@ def places(suite):
         elif word != "tcp":
             sys.exit(f"--over {word}: there are tcp, rc and ud")
         elif reason := missing():
-            print(f"SKIP {Tcp.name}: no virtual hosts: {reason}")
+            print(f"SKIP {Tcp.name}: virtual hosts are not possible: {reason}")
             suite.is_elsewhere_missing = True
         else:
             yield Tcp(suite)

@@ -1,7 +1,7 @@
-"""What the suites share: where files lie, how commands are run, and how results are counted.
+"""Common part of the suites: folders, commands, and counts of results.
 
-Sources and builds lie in the cache (tests/harness/cache.py), and are only read once they are there: several runs may use
-them at once. What a run writes lies in a folder of that run, in target/suites.
+Sources and builds are in the cache (tests/harness/cache.py), and are read-only once complete: concurrent runs may use
+them. A run writes only to its own folder in target/suites.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from harness import cache, packages
 from harness.counts import Counts
 
 SCRATCH = os.path.join(ROOT, "target", "suites")
-# Links to mpicc, which behave by their name.
+# Links to mpicc, whose behavior depends on their name.
 WRAPPERS = ["mpicxx", "mpic++", "mpiCC", "mpicc_abi", "mpicxx_abi", "mpic++_abi"]
 
 
@@ -27,12 +27,13 @@ class Suite:
     """One run of a suite against an installation."""
 
     def __init__(self, name, text, goes_elsewhere=False, **more):
-        """`goes_elsewhere`: it runs in each place of `everywhere`. `more`: further options, as argparse describes them."""
+        """`goes_elsewhere`: it runs in each place of `everywhere`. `more`: further options, as arguments for
+        argparse."""
         parser = argparse.ArgumentParser(description=text)
         parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
-        parser.add_argument("--prefix", help="the installation to test; otherwise `make install` makes one")
+        parser.add_argument("--prefix", help="installation to test; by default `make install` creates one")
         parser.add_argument("--ranks", help="only these numbers of ranks (`2,4`)")
-        parser.add_argument("--clones", help="a folder with git clones of sources that are no packages, by the suite's name")
+        parser.add_argument("--clones", help="folder with git clones of sources without packages, by name of the suite")
         if goes_elsewhere:
             parser.add_argument("--over", help="tcp: on two virtual hosts; rc, ud: in the virtual machine; or several")
             parser.add_argument("--hosts", type=int, choices=[1, 2], default=1, help="virtual hosts in the machine")
@@ -44,7 +45,7 @@ class Suite:
         self.work = tempfile.mkdtemp(prefix=f"{name}-", dir=SCRATCH)
         atexit.register(lambda: os.path.isdir(self.work) and not os.listdir(self.work) and os.rmdir(self.work))
         self.prefix = os.path.abspath(options.prefix or os.path.join(SCRATCH, "prefix"))
-        # Where compiler wrappers, header and library are found, and further variables of all commands.
+        # Paths of compiler wrappers, header and library, and further variables of all commands.
         self.tools, self.variables = self.prefix, {}
         self.needed = []
         if not options.prefix:
@@ -53,7 +54,7 @@ class Suite:
         self.place, self.is_elsewhere_missing = None, False
 
     def environment(self, **more):
-        """The environment with the installation's commands and library first, and one thread for each rank's linear
+        """Environment with the installation's commands and library first, and one thread for each rank's linear
         algebra."""
         paths = {"PATH": "bin", "LD_LIBRARY_PATH": "lib"}
         paths = {name: ":".join(filter(None, [os.path.join(self.tools, folder), os.environ.get(name)]))
@@ -61,58 +62,58 @@ class Suite:
         return {**os.environ, **paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **self.variables, **more}
 
     def call(self, command, cwd=None, **more):
-        """Runs a command; returns its exit code and what it printed."""
+        """Runs a command; returns its exit code and output."""
         done = subprocess.run(
             command, cwd=cwd or self.work, env=self.environment(**more), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         return done.returncode, done.stdout
 
     def must(self, command, complaint, cwd=None, **more):
-        """Runs a command that prepares the suite; the suite ends where it fails."""
+        """Runs a command that prepares the suite; a failure ends the suite."""
         code, printed = self.call(command, cwd, **more)
         if code != 0:
-            sys.exit(f"{printed[-4000:]}\nFAILED: {complaint}: {' '.join(command)} left with {code}")
+            sys.exit(f"{printed[-4000:]}\nFAILED: {complaint}: {' '.join(command)} exited with code {code}")
         return printed
 
     def everywhere(self):
-        """Each place that --over names, one after the other; what is launched meanwhile runs there."""
+        """Yields each place that --over names; programs launched meanwhile run there."""
         for place in places(self):
             with place:
                 self.place = place
                 yield place
 
     def launch(self, ranks, command, seconds, judge, cwd=None, **more):
-        """Runs a program under our launcher, which ends it and says what each rank did if it takes too long. `judge` gets
-        the exit code and what was printed; in the virtual machine that is later."""
+        """Runs a program under our launcher, which ends it after the time limit and reports the state of each rank.
+        `judge` gets the exit code and the output; in the virtual machine that is later."""
         words = [self.place.launcher, "--timeout", str(seconds), "-n", str(ranks), *command]
         self.place.run(words, seconds, judge, cwd, **more)
 
     def run_ranks(self, ranks, command, seconds, cwd=None, **more):
-        """The same on this host, at once: returns them."""
+        """Runs a program on this host at once; returns exit code and output."""
         launcher = os.path.join(self.prefix, "bin", "mpiexec")
         return self.call([launcher, "--timeout", str(seconds), "-n", str(ranks), *command], cwd, **more)
 
     def need(self, package, is_there):
-        """Installs a package of Debian that is missing. Builds that follow depend on its version."""
+        """Installs a Debian package if it is missing. Later builds depend on its version."""
         self.install(package, is_there)
         code, printed = self.call(["dpkg-query", "-W", package])
-        self.needed += printed.split() if code == 0 else []  # from elsewhere than Debian
+        self.needed += printed.split() if code == 0 else []  # not from Debian
 
     def install(self, package, is_there):
-        """Installs a package of Debian that is missing."""
+        """Installs a Debian package if it is missing."""
         if not is_there:
             self.must(["apt-get", "update", "-q"], "Debian's lists of packages are not available")
             self.must(["apt-get", "install", "-y", "--no-install-recommends", package], f"{package} is needed",
                       DEBIAN_FRONTEND="noninteractive")
 
     def build(self, make, *words, by_prefix=False):
-        """Returns the folder in the cache that `make(folder)` fills with what it builds by our compiler wrappers.
+        """Returns the folder in the cache that `make(folder)` fills with a build by our compiler wrappers.
 
         A build depends on `words`, the source text of `make`, the packages named by `need`, the compiler wrapper, the
         compilers behind it, the header, and the names that the library exports. It does not depend on the prefix: it is
-        built with copies of wrapper and header, and its programs find the library by LD_LIBRARY_PATH. Their own run
-        path leads into those copies, from which the library is removed, so that no program runs with another library
-        than the one tested. `by_prefix`: for what records the prefix, or compiles while it is tested.
+        built with copies of wrapper and header, and its programs find the library by LD_LIBRARY_PATH. Their run path
+        leads to those copies, from which the library is removed, so that no program runs with another library than the
+        tested one. `by_prefix` is for software that records the prefix, or compiles while it is tested.
         """
         def make_with_tools(folder):
             tools = os.path.join(folder, "tools")
@@ -131,7 +132,7 @@ class Suite:
         return cache.entry(f"build-{self.name}", [*depends, *([self.prefix] if by_prefix else [])], make_with_tools)
 
     def _copy_tools(self, folder):
-        """An installation for compiling: wrappers, header, and a link to the folder of the library."""
+        """An installation for compiling: wrappers, header, and a link to the library's folder."""
         os.makedirs(os.path.join(folder, "bin"))
         for name in ("mpicc", *WRAPPERS):
             shutil.copy2(os.path.join(self.prefix, "bin", name), os.path.join(folder, "bin"), follow_symlinks=False)
@@ -153,7 +154,7 @@ class Suite:
         return [int(n) for n in self.only.split(",")] if self.only else usual
 
     def count(self, what, good, printed="", tests=1):
-        """Counts a result; a failure shows the end of what was printed."""
+        """Counts a result; a failure prints the end of the output."""
         where = f", {self.place.name}" if self.place and self.place.name else ""
         print(f"{'ok' if good else 'FAILED'}: {what}{where}", flush=True)
         self.counts.add("passed" if good else "failed", tests)
@@ -170,9 +171,9 @@ class Suite:
         sys.exit(0 if has_nothing_to_do else self.counts.exit_code())
 
     def fetch_git(self, name, address, commit):
-        """The folder of a commit of a git repository.
+        """Returns the folder of a commit of a git repository.
 
-        If the repository cannot be reached and --clones has none, the suite says so and ends: nothing has been tested.
+        If the repository cannot be reached and --clones has none, the suite reports that and ends: nothing was tested.
         """
         def clone(folder):
             origin = os.path.join(self.options.clones, name) if self.options.clones else address
@@ -187,7 +188,7 @@ class Suite:
             sys.exit(0)
 
     def fetch_debian(self, package, version, tree):
-        """The folder of the upstream part of a Debian source package."""
+        """Returns the folder of the upstream part of a Debian source package."""
         try:
             return os.path.join(packages.debian_source(package, version), tree)
         except OSError as error:
@@ -195,7 +196,7 @@ class Suite:
 
 
 def copy_source(source, folder):
-    """A copy of a source for builds that write to it; returns its folder."""
+    """Copies a source for builds that write to it; returns the folder."""
     place = os.path.join(folder, "source")
     shutil.copytree(source, place, symlinks=True)
     return place

@@ -1,5 +1,5 @@
-/* Stands between mpi-tile-io and the library (PMPI): a rank writes bytes that tell who wrote them, and says when it has
- * read others than it wrote. */
+/* A PMPI layer between mpi-tile-io and the library: a rank writes bytes that identify it, and reports reads of other
+ * bytes. */
 #include <mpi.h>
 #include <stdio.h>
 

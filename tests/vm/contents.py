@@ -1,4 +1,4 @@
-"""What lies in the machine: the tools of every run, the project's installation, and what a run names."""
+"""Contents of the machine: the tools of every run, the project's installation, and the files that a run names."""
 
 import contextlib
 import glob
@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 GUEST = os.path.join(HERE, "guest")
 
-# Programs of Debian in every machine, and the package of each.
+# Debian programs in every machine, and the package of each.
 PROGRAMS = {
     "bash": "bash", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
     "chrt": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "setsid": "util-linux", "setpriv": "util-linux",
@@ -31,7 +31,7 @@ PROGRAMS = {
 
 
 def missing():
-    """Packages whose programs are not here."""
+    """Packages whose programs are missing on this machine."""
     needed = {**PROGRAMS, "depmod": "kmod", "qemu-system-x86_64": "qemu-system-x86", "ldd": "libc-bin", "strip": "binutils"}
     lacking = {package for program, package in needed.items() if _find(program) is None}
     if not _providers():
@@ -44,7 +44,7 @@ def _find(program):
 
 
 def _providers():
-    """The provider of Soft-RoCE: its library is loaded by name and so is no library of any program."""
+    """The provider of Soft-RoCE, which is loaded by name and so is not a shared library of any program."""
     return glob.glob("/usr/lib/*/libibverbs/librxe-rdmav*.so")
 
 
@@ -59,7 +59,7 @@ def base_disk(found):
     image.add_file("/etc/libibverbs.d/rxe.driver")
     for provider in _providers():
         image.add_file(provider)
-    # As texts: so that the archive is the same for every checkout.
+    # As texts, so that the archive is equal for every checkout.
     guest = {"init": "/init", "network": "/vm/network"}
     guest |= {f"bin/{name}": f"/vm/bin/{name}" for name in os.listdir(os.path.join(GUEST, "bin"))}
     for name, path in guest.items():
@@ -82,7 +82,7 @@ def base_disk(found):
 
 
 class Contents:
-    """What one run adds: installation, further files, cases, variables."""
+    """Additions of one run: installation, further files, cases, variables."""
 
     def __init__(self, prefix, scratch, folder=ROOT, whole=False):
         """`scratch`: a folder for stripped programs. `whole`: programs keep their debug information."""
@@ -91,10 +91,10 @@ class Contents:
         lighten = {} if whole else {"lighten": self._lighten}
         self.image = Image([*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")], **lighten)
         self.path, self.variables, self._cases = ["/vm/bin"], {}, 0
-        self.alike = False  # whether every process has its memory at the same addresses
+        self.alike = False  # whether address space layout randomization is off
         if prefix:
             if not os.path.exists(os.path.join(prefix, "bin", "mpiexec")):
-                raise Trouble(f"{prefix} has no installation", "make prefix, or name another folder by --prefix")
+                raise Trouble(f"{prefix} contains no installation", "run `make prefix`, or pass another folder to --prefix")
             for name in ["bin", "lib"]:
                 self.image.add_file(os.path.join(prefix, name))
             self.path.append(os.path.join(prefix, "bin"))
@@ -102,7 +102,7 @@ class Contents:
         self.image.add_folder(folder)
 
     def add_words(self, words):
-        """The files of this machine that a command names."""
+        """Adds the files of this machine that a command names."""
         for word in words:
             if os.path.exists(word) and os.path.abspath(word) not in ("/", self.folder):
                 self.image.add_file(word)
@@ -111,7 +111,7 @@ class Contents:
                     self.image.add_file(found)
 
     def add_python(self):
-        """Debian's interpreter and library, without what tests and documents them."""
+        """Debian's interpreter and library, without its tests and documentation."""
         interpreter = os.path.realpath("/usr/bin/python3")
         said = subprocess.run([interpreter, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
                               capture_output=True, text=True, check=True).stdout.strip()
@@ -122,8 +122,8 @@ class Contents:
                 self.image.add_file(os.path.join(said, name))
 
     def add_hydra(self):
-        """MPICH's launcher, which starts processes and lets them tell each other of themselves, and no more. Why it cannot
-        be had, where that is so."""
+        """MPICH's launcher, which only starts processes and exchanges their data. Returns the reason if it is not
+        available."""
         try:
             folder = os.path.join(packages.wheel("mpich"), "bin")
         except OSError as error:
@@ -134,12 +134,12 @@ class Contents:
         return None
 
     def add_valgrind(self):
-        """Debian's valgrind, with the one tool that counts instructions."""
+        """Debian's valgrind, with only the tool that counts instructions."""
         program, folder = _find("valgrind"), "/usr/libexec/valgrind"
         needed = [os.path.join(folder, name)
                   for name in ("callgrind-amd64-linux", "vgpreload_core-amd64-linux.so", "default.supp")]
         if program is None or not all(os.path.exists(path) for path in needed):
-            raise Trouble("valgrind is not installed", "apt-get install valgrind")
+            raise Trouble("valgrind is not installed", "run `apt-get install valgrind`")
         for path in [program, f"{program}.bin", *needed]:
             if os.path.exists(path):
                 self.image.add_file(path)
@@ -165,7 +165,7 @@ class Contents:
             file.write(own)
 
     def _lighten(self, source):
-        """A program without its debug information, which makes it several times smaller. Kept for the next run."""
+        """A program without its debug information, which is several times smaller. Kept for the next run."""
         seen = os.stat(source)
         if seen.st_size < 4 << 20:
             return source
@@ -182,7 +182,7 @@ class Contents:
 
 
 def _remove_unused(folder, origin, wanted):
-    """Earlier states of a file, and what no run has needed for a week; another run may be doing the same."""
+    """Removes old versions of a file, and files unused for a week; another run may do this concurrently."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         with contextlib.suppress(FileNotFoundError):

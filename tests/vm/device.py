@@ -1,4 +1,4 @@
-"""The same cases on an adapter of this machine, without a virtual one."""
+"""Runs the cases on an adapter of this machine, without a virtual one."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ VARIABLE = "FASTPATH_TEST_DEVICE"
 
 
 def name():
-    """The adapter that shall be used, or None."""
+    """The adapter to use, or None."""
     return os.environ.get(VARIABLE) or None
 
 
@@ -25,30 +25,30 @@ def _environment(path=()):
     device = name()
     if not os.path.isdir(f"/sys/class/infiniband/{device}"):
         there = sorted(os.listdir("/sys/class/infiniband")) if os.path.isdir("/sys/class/infiniband") else []
-        raise Trouble(f"{VARIABLE}={device}: there is no such adapter here", f"one of: {' '.join(there) or 'there is none'}")
+        raise Trouble(f"{VARIABLE}={device}: this machine has no such adapter", f"set it to one of: {' '.join(there) or 'none exists'}")
     env = {key: value for key, value in os.environ.items() if key != VARIABLE}
-    # The second is for jobs of cases that name no device.
+    # The second name is for jobs of cases that name no device.
     env.update({"MPI_TEST_DEVICES": f"{device} {device}", "FASTPATH_DEVICE": device})
     env["PATH"] = ":".join([os.path.join(GUEST, "bin"), *path, env.get("PATH", "")])
     return env
 
 
 def run(words, variables):
-    """One command, with the adapter's name in its environment; its exit code."""
+    """Runs one command, with the adapter's name in its environment; returns its exit code."""
     env = {**_environment(), **dict(pair.split("=", 1) for pair in variables)}
     return subprocess.call(words if len(words) > 1 else ["bash", "-c", words[0]], env=env)
 
 
 def run_cases(cases, told, prefix):
-    """Runs those that need no wire and no host of their own; says which do, and how many."""
+    """Runs the cases that need neither a wire nor virtual hosts; prints the number of the others, and their names."""
     path = [os.path.join(prefix, "bin"), os.path.join(ROOT, "build", "tests")]
     env = {key: value for key, value in _environment(path).items() if key == "FASTPATH_DEVICE" or not key.startswith("FASTPATH_")}
     skipped = 0
     for case in cases:
         reasons = [word for word, there in [("netem", case.netem), ("two hosts", case.hosts == 2),
-                                             ("a machine to itself", case.needs_vm)] if there]
+                                             ("a virtual machine", case.needs_vm)] if there]
         if reasons:
-            print(f"SKIP {case.name}: needs {' and '.join(reasons)}, which is not so here", flush=True)
+            print(f"SKIP {case.name}: needs {' and '.join(reasons)}", flush=True)
             skipped += 1
             continue
         told(case, _run_case(case, env, prefix))
@@ -66,7 +66,7 @@ def _run_case(case, env, prefix):
             os.unlink(path)
         os.symlink(suite.build_tests(arguments), path)
     since, late = time.monotonic(), False
-    # A file, not a pipe: what is left behind must not keep the reader waiting.
+    # A file instead of a pipe: processes left behind must not block the reader.
     with tempfile.TemporaryFile() as output:
         started = subprocess.Popen(["bash", "-c", case.command], cwd=ROOT, env={**env, "PATH": f"{folder}:{env['PATH']}"},
                                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
@@ -83,7 +83,7 @@ def _run_case(case, env, prefix):
 
 
 def _left_behind(session):
-    """Processes of a session whose leader has ended; those that are ending get a moment, the others are ended."""
+    """Processes of a session whose leader has ended; ending ones get a moment, the others are killed."""
     end = time.monotonic() + 1
     while (found := processes.find(lambda pid: processes.stat(pid)[3:4] == [str(session)])) and time.monotonic() < end:
         time.sleep(0.01)

@@ -10,10 +10,10 @@ from .trouble import Trouble
 
 
 class Image:
-    """Files, folders and links of the machine by their path in it. A path of this machine keeps its name there."""
+    """Files, folders and links of the machine by their path in it. A path of this machine is kept there."""
 
     def __init__(self, library_path=(), lighten=lambda source: source):
-        """`lighten` names the file to take in place of a program, for instance without its debug information."""
+        """`lighten` returns the file to take instead of a program, for instance without its debug information."""
         self._lighten = lighten
         self._entries = {}  # path in the machine -> (mode, content: path here, bytes, or None)
         self._library_path = ":".join(library_path)
@@ -36,7 +36,7 @@ class Image:
         self._entries[path] = (stat.S_IFREG | mode, text.encode())
 
     def add_file(self, source, path=None):
-        """A file; a link and what it points to; a whole folder. Programs bring their shared libraries along."""
+        """Adds a file; a link and its target; a whole folder. Programs bring their shared libraries along."""
         path = self._place(path or os.path.abspath(source))
         if os.path.islink(source) and path not in self._entries:
             target = os.readlink(source)
@@ -54,10 +54,10 @@ class Image:
             if elf:
                 self._add_libraries(source)
         elif not os.path.exists(source):
-            raise Trouble(f"{source} does not exist", "build it, or name another file")
+            raise Trouble(f"{source} does not exist", "build the file, or pass another one")
 
     def _add_libraries(self, program):
-        """What the program's loader would load; dlopen is invisible here."""
+        """Shared libraries that the program's loader would load; dlopen is not covered."""
         real = os.path.realpath(program)
         if real in self._resolved:
             return
@@ -66,12 +66,12 @@ class Image:
         said = subprocess.run(["ldd", program], capture_output=True, text=True, env=env).stdout
         missing = re.findall(r"^\s*(\S+) => not found", said, re.MULTILINE)
         if missing:
-            raise Trouble(f"{program} needs {', '.join(missing)}, not found here", "install the library, or set LD_LIBRARY_PATH")
+            raise Trouble(f"{program} needs {', '.join(missing)}, which this machine lacks", "install the library, or set LD_LIBRARY_PATH")
         for library in re.findall(r"(/\S+) \(0x", said):
             self.add_file(library)
 
     def _place(self, path):
-        """Where a path leads in the machine: /bin and /lib are links to folders below /usr there if they are here."""
+        """Resolves a path as the machine does: /bin and /lib are links to folders below /usr there if they are here."""
         path = os.path.normpath(path)
         top = "/".join(path.split("/")[:2])
         if top in ("/bin", "/sbin", "/lib", "/lib64") and os.path.islink(top):
@@ -86,7 +86,7 @@ class Image:
             self.add_folder(parent)
 
     def key(self):
-        """Changes whenever what the archive would hold changes."""
+        """A key of the archive's contents."""
         digest = hashlib.sha256()
         for path, (mode, content) in sorted(self._entries.items()):
             if isinstance(content, str):
@@ -96,7 +96,7 @@ class Image:
         return digest.hexdigest()[:16]
 
     def without(self, other):
-        """Only what `other` has not, for an archive to be unpacked after it."""
+        """Only the entries missing in `other`, for an archive to be unpacked after it."""
         made = Image()
         made._entries = {path: entry for path, entry in self._entries.items() if path not in other._entries}
         return made
@@ -105,14 +105,14 @@ class Image:
         return set(self._entries)
 
     def write(self, path):
-        """Writes the archive, whole or not at all."""
+        """Writes the archive, completely or not at all."""
         scratch = f"{path}.{os.getpid()}"
         with open(scratch, "wb") as file:
-            # Parents sort before what they hold.
+            # Parents sort before their contents.
             for number, (name, (mode, content)) in enumerate(sorted(self._entries.items())):
                 time = 0
                 if isinstance(content, str):
-                    # Python takes what it compiled earlier only if the source has the time that it had then.
+                    # Python uses compiled files only if the source has its time of compilation.
                     time = int(os.stat(content).st_mtime)
                     with open(content, "rb") as source:
                         content = source.read()

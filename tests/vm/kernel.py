@@ -12,22 +12,22 @@ from harness import cache
 
 from .trouble import Trouble
 
-# Its name in the cache.
+# Name in the cache.
 NAME = "vm-kernel"
 
 # Depends on the newest kernel of the release.
 PACKAGE = "linux-image-amd64"
 
-# What of the package's modules is kept: the rest is drivers of devices that the machine does not have.
+# Modules of the package that are kept: the others are drivers of devices that the machine lacks.
 KEPT = ["arch", "block", "crypto", "lib", "net", "fs/9p", "fs/fscache", "fs/fuse", "fs/lockd", "fs/netfs", "fs/nfs",
         "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/quota", "drivers/block/loop.ko", "drivers/char",
         "drivers/infiniband", "drivers/virtio", "drivers/net/veth.ko", "drivers/net/dummy.ko"]
 
-# In this order. Soft-RoCE asks for a checksum by name and does not load it.
+# Load order. Soft-RoCE needs a checksum by name and does not load it.
 MODULES = ["crc32_generic", "virtio_pci", "virtio_console", "veth", "sch_netem", "ib_uverbs", "rdma_rxe"]
-# The kernel's NFS, server and client, which `nfs` loads for the cases that want it.
+# The kernel's NFS, server and client, which `nfs` loads for its cases.
 NFS = ["nfsd", "nfsv3", "nfsv4"]
-# Quotas of ext4, which asks for a checksum by name, for `quota`.
+# Quotas of ext4, which needs a checksum by name, for `quota`.
 QUOTA = ["crc32c_generic", "loop", "quota_v2", "ext4"]
 
 
@@ -41,7 +41,7 @@ class Kernel:
         self._modules = os.path.join(folder, "lib/modules", self.release)
 
     def modules(self, wanted):
-        """Files of the modules `wanted` and of all they need, in an order in which they can be loaded."""
+        """Files of the modules `wanted` and their dependencies, in load order."""
         needs, order = {}, []
         with open(os.path.join(self._modules, "modules.dep"), encoding="utf-8") as file:
             for line in file:
@@ -69,12 +69,12 @@ def _module_name(path):
 
 
 def fetch(again=False):
-    """The kernel in the cache; fetched from Debian's archive if none is there, or if it shall be `again`."""
+    """The kernel in the cache; fetched from Debian's archive if it is missing, or if `again` is set."""
     return Kernel(cache.entry(NAME, KEPT, _make, again))
 
 
 def is_there():
-    """Whether the cache has a kernel."""
+    """Returns whether the cache has a kernel."""
     return cache.has(NAME, KEPT, _make)
 
 
@@ -90,12 +90,12 @@ def _make(folder):
 
 
 def _newest_package():
-    """The name of the real package that PACKAGE stands for."""
+    """Name of the real package for the virtual package PACKAGE."""
     said = subprocess.run(["apt-cache", "depends", PACKAGE], capture_output=True, text=True).stdout
     names = [line.split()[-1] for line in said.splitlines() if "Depends: linux-image-" in line]
     if not names:
-        raise Trouble(f"the package {PACKAGE} is not known here",
-                      f"on Debian: apt-get update; elsewhere, run `scripts/vm fetch` on Debian and copy {cache.root()}/{NAME} from there")
+        raise Trouble(f"apt does not know the package {PACKAGE}",
+                      f"run `apt-get update` on Debian; elsewhere, run `scripts/vm fetch` on Debian, and copy its {cache.root()}/{NAME}")
     return names[0]
 
 
@@ -104,11 +104,11 @@ def _unpack(package, folder):
     archive = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
     _run(["tar", "-x", "-C", folder, "--wildcards", *kept], stdin=archive.stdout)
     if archive.wait() != 0:
-        raise Trouble(f"{package} cannot be unpacked", "start again: it is fetched anew")
+        raise Trouble(f"{package} cannot be unpacked", "start the test again; it downloads the package again")
 
 
 def _write_image(compressed, path):
-    """The kernel without its compression, which a processor in software would take seconds to undo."""
+    """The decompressed kernel: an emulated processor would take seconds to decompress it."""
     with open(compressed, "rb") as file:
         data = file.read()
     # Boot protocol 2.08 (Documentation/x86/boot.rst): sectors of set-up code, then offset and length of the payload.
@@ -118,7 +118,7 @@ def _write_image(compressed, path):
     try:
         whole = lzma.LZMADecompressor().decompress(payload)
     except lzma.LZMAError as error:
-        raise Trouble(f"{os.path.basename(compressed)} is not compressed by xz: {error}", "teach _write_image its compression") from None
+        raise Trouble(f"{os.path.basename(compressed)} is not compressed by xz: {error}", "add its compression to _write_image") from None
     with open(path, "wb") as file:
         file.write(whole)
 
@@ -127,6 +127,6 @@ def _run(words, **more):
     try:
         done = subprocess.run(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **more)
     except FileNotFoundError:
-        raise Trouble(f"there is no command {words[0]}", "tests/setup installs what is missing") from None
+        raise Trouble(f"there is no command {words[0]}", "run tests/setup, which installs missing packages") from None
     if done.returncode != 0:
-        raise Trouble(f"{' '.join(words[:3])} fails: {done.stderr.strip()}", "see the message")
+        raise Trouble(f"{' '.join(words[:3])} fails: {done.stderr.strip()}", "correct the cause in the message")

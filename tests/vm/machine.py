@@ -1,4 +1,4 @@
-"""Starting the virtual machine and following what happens in it."""
+"""Starts the virtual machine and follows its events."""
 
 import fcntl
 import io
@@ -16,12 +16,12 @@ QEMU = "qemu-system-x86_64"
 MEMORY = "2G"
 PROCESSORS = 2
 
-# Seconds until the machine must have come up, and that it may take beyond the timeout of a case. A safety net.
+# Seconds for the boot of the machine, and beyond the time limit of a case. A safety limit.
 BOOT, GRACE = 300, 60
-# The same under KVM. A processor that offers it may yet be unable to: then nothing ever comes.
+# Seconds for the boot under KVM. A processor may offer KVM without supporting it: then no event ever arrives.
 BOOT_KVM = 10
 
-# What takes a processor in software long and is of no use here.
+# Kernel options for features that are slow on an emulated processor and of no use here.
 KERNEL_LINE = ("quiet panic=-1 cryptomgr.notests mitigations=off nokaslr lsm= audit=0 nowatchdog tsc=reliable no_timer_check "
                "zswap.enabled=0 i8042.noaux i8042.nokbd preempt=full rcupdate.rcu_expedited=1 "
                "trace_clock=local random.trust_cpu=on "
@@ -31,7 +31,7 @@ CHANNELS = ["out", "err", "events", "files"]
 
 
 class Machine:
-    """A kernel and an initial RAM disk; `run` starts it once, `shell` hands it to the terminal."""
+    """A kernel and an initial RAM disk; `run` boots it once, `shell` connects it to the terminal."""
 
     def __init__(self, kernel, disk, log, cache, accelerator="auto"):
         self.kernel, self.disk, self.log, self.cache = kernel, disk, log, cache
@@ -44,15 +44,15 @@ class Machine:
                 "-kernel", self.kernel.image, "-initrd", self.disk, *more]
 
     def shell(self):
-        """An interactive shell in it; Ctrl-A X ends it."""
+        """Runs an interactive shell in it; Ctrl-A X ends it."""
         line = f"console=ttyS0 {KERNEL_LINE}"
         words = self._command("tcg" if self.accelerator == "auto" else self.accelerator, ["-append", line, "-serial", "mon:stdio"])
         return subprocess.call(words)
 
     def run(self, follower):
-        """Boots it and tells `follower` what happens: `output(channel, bytes)`, `event(words) -> seconds until the next`.
+        """Boots it and passes events to `follower`: `output(channel, bytes)`, `event(words) -> seconds until the next`.
 
-        Returns the files that came back (a tar archive, possibly empty). What stops it early is a Trouble.
+        Returns the files that came back (a tar archive, possibly empty). An early stop raises Trouble.
         """
         if self.accelerator != "auto":
             return self._run(self.accelerator, BOOT, follower)
@@ -64,7 +64,7 @@ class Machine:
         except NotUp:
             with open(refused, "w", encoding="utf-8") as file:
                 file.write("KVM is offered but no machine starts under it\n")
-            print("vm: /dev/kvm is there but no machine starts under it; going on without", file=sys.stderr)
+            print("vm: /dev/kvm exists, but the virtual machine does not boot with it; continuing without KVM", file=sys.stderr)
             return self._run("tcg", BOOT, follower)
 
     def _run(self, accelerator, boot, follower):
@@ -77,7 +77,7 @@ class Machine:
                 process = subprocess.Popen(self._command(accelerator, words), stdin=subprocess.DEVNULL, stdout=complaints,
                                            stderr=complaints, pass_fds=[inner for _, inner in pipes.values()])
             except FileNotFoundError:
-                raise Trouble(f"there is no {QEMU}", "tests/setup installs it (Debian: qemu-system-x86)") from None
+                raise Trouble(f"{QEMU} is not installed", "run tests/setup, which installs it (Debian: qemu-system-x86)") from None
             for _, inner in pipes.values():
                 os.close(inner)
             try:
@@ -96,7 +96,7 @@ class Machine:
         try:
             with open(self.log, encoding="utf-8", errors="replace") as file:
                 lines = file.readlines()
-            # A kernel that ends prints its stack after the reason.
+            # A kernel that panics prints its stack after the reason.
             stack = next((i for i, line in enumerate(lines) if "Call Trace:" in line), len(lines))
             return "".join(lines[max(0, stack - 25):stack]).strip()
         except OSError:
@@ -104,7 +104,7 @@ class Machine:
 
 
 class NotUp(Trouble):
-    """The machine did not come up."""
+    """The machine did not boot."""
 
 
 def _end(process):
@@ -116,7 +116,8 @@ def _end(process):
 
 
 def _follow(pipes, boot, follower):
-    """Reads the channels until all are closed or time is up. Whether the guest said that it is done, and its files."""
+    """Reads the channels until all are closed or time is up. Returns whether the guest reported its end, and its
+    files."""
     names, ready, files, partial = {}, selectors.DefaultSelector(), io.BytesIO(), b""
     for name, (outer, _) in pipes.items():
         os.set_blocking(outer, False)
@@ -127,7 +128,7 @@ def _follow(pipes, boot, follower):
         seen = ready.select(max(0, end - time.monotonic()))
         if not seen:
             return False, b""
-        # What a case printed is on its way before the event that says how it ended.
+        # The output of a case was sent before the event of its end.
         for key, _ in sorted(seen, key=lambda one: names[one[0].fd] == "events"):
             data = os.read(key.fd, 1 << 16)
             name = names[key.fd]
@@ -143,14 +144,14 @@ def _follow(pipes, boot, follower):
                 for line in lines:
                     words = line.decode(errors="replace").split(" ")
                     if words[0] == "broken":
-                        raise Trouble(f"the machine is not as it should be: {' '.join(words[1:])}", "scripts/vm shell; then look at dmesg")
+                        raise Trouble(f"the virtual machine has a wrong state: {' '.join(words[1:])}", "run `scripts/vm shell`, and read the errors in dmesg")
                     finished = finished or words[0] == "done"
                     end = time.monotonic() + (follower.event(words) or GRACE)
     return finished, files.getvalue()
 
 
 def unpack(files, folder):
-    """Puts the files that came back into `folder`; their names."""
+    """Extracts the returned files into `folder`; returns their names."""
     if not files:
         return []
     with tarfile.open(fileobj=io.BytesIO(files)) as archive:
@@ -159,7 +160,7 @@ def unpack(files, folder):
 
 
 def has_kvm():
-    """Whether the kernel lets this user make a virtual machine."""
+    """Returns whether the kernel lets this user create a virtual machine."""
     try:
         device = os.open("/dev/kvm", os.O_RDWR)
     except OSError:

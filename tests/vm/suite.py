@@ -1,23 +1,24 @@
-"""The cases of tests/vm/cases, and what is right about how one went.
+"""The cases of tests/vm/cases, and the checks of their results.
 
 A file is TOML; a table is a case:
 
     [send_lat]
-    command = "pair ib_send_lat -n 200"    # what bash is given, in the root of the tree; required
-    timeout = 60       # seconds after which it counts as hanging
-    exit = 0           # exit code that is right
-    expect = "regex"   # what must be found in its output (standard output and error, one after the other)
-    netem = "loss 10%" # what tc's netem does on both ends of the wire meanwhile
+    command = "pair ib_send_lat -n 200"    # bash command, in the root of the tree; required
+    timeout = 60       # seconds until it counts as hanging
+    exit = 0           # expected exit code
+    expect = "regex"   # must be found in its output (standard output, then standard error)
+    netem = "loss 10%" # tc netem on both ends of the wire during the case
     hosts = 2          # two virtual hosts: `on a COMMAND`, `on b COMMAND`
-    hydra = true       # Hydra is there: `nodes RANKS COMMAND` starts ranks on both hosts, which share no memory then
+    hydra = true       # with Hydra: `nodes RANKS COMMAND` starts ranks on both hosts, which then share no memory
     programs = ["x"]   # programs of tests/c, compiled; found by name; "bench": the program behind `fastpath bench`
     files = ["x/y"]    # further files or folders of the tree
-    python = true      # Python and its library are there
-    cargo = { rc_tests = "-p fastpath-transport --lib" }     # test binaries of crates, by the name they shall have
-    long = true        # shows with more data what another case shows: only with --all, or where it is named
-    beside = true      # in the short run, another that says so may run at the same time
-    only = "vm"        # it changes the machine, or looks at it: never run on a real adapter's host
-    fails = "regex"    # the case is a test of this test bed: it must fail, and be said to fail like this
+    python = true      # with Python and its library
+    cargo = { rc_tests = "-p fastpath-transport --lib" }     # test binaries of crates, by their name in the machine
+    long = true        # a longer form of another case: runs only with --all, or if it is named
+    sliced = true      # in the short run, it belongs to one slice (tests/harness/slices.py)
+    beside = true      # in the short run, it may run in parallel with another such case
+    only = "vm"        # it changes or inspects the machine: never run on a real adapter's host
+    fails = "regex"    # the case tests this test bed: it must fail, with this report
 """
 
 import fnmatch
@@ -37,12 +38,13 @@ from .machine import NotUp
 from .trouble import Trouble
 
 FOLDER = os.path.join(HERE, "cases")
-# Like no program of tests/c.
+# A name of no program in tests/c.
 BENCH = "bench"
-# How much longer a program may take under emulation.
+# Factor of time limits under emulation.
 SLOWNESS = 4
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
-         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "hydra": bool, "long": bool, "beside": bool}
+         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "hydra": bool, "long": bool, "sliced": bool,
+         "beside": bool}
 
 
 class Case:
@@ -50,42 +52,43 @@ class Case:
         self.name = name
         for key, value in values.items():
             if not isinstance(value, KINDS.get(key, ())):
-                raise Trouble(f"{name}: {key} = {value!r} is unknown or of the wrong kind", "tests/vm/suite.py describes the keys")
+                raise Trouble(f"{name}: {key} = {value!r} is unknown or of the wrong kind", "correct the case; tests/vm/suite.py describes the keys")
             if key in ("expect", "fails"):
                 try:
                     re.compile(value)
                 except re.error as error:
                     raise Trouble(f"{name}: {key}: {error}", "correct the regular expression") from None
         if "command" not in values:
-            raise Trouble(f"{name} has no command", "tests/vm/suite.py describes the keys")
+            raise Trouble(f"{name} has no command", "correct the case; tests/vm/suite.py describes the keys")
         self.command = values["command"]
         self.timeout, self.exit = values.get("timeout", 60), values.get("exit", 0)
         self.expect, self.fails = values.get("expect"), values.get("fails")
         self.netem, self.hosts = values.get("netem", ""), values.get("hosts", 1)
         if values.get("only", "vm") != "vm":
-            raise Trouble(f"{name}: only = {values['only']!r}", 'it can only be "vm"')
+            raise Trouble(f"{name}: only = {values['only']!r}", 'the only possible value is "vm"')
         self.needs_vm, self.python, self.long = "only" in values, values.get("python", False), values.get("long", False)
+        self.sliced = values.get("sliced", False)
         self.beside, self.hydra = values.get("beside", False), values.get("hydra", False)
         if self.beside and (self.netem or self.hosts != 1):
-            raise Trouble(f"{name}: beside another case it would have neither netem nor hosts of its own", "leave `beside` out")
+            raise Trouble(f"{name}: a case with `beside` cannot have its own netem or hosts", "omit `beside`")
         self.programs, self.files, self.cargo = (values.get("programs", []), values.get("files", []), values.get("cargo", {}))
 
     def problem(self, result):
-        """One line that says what is wrong with how it went, or None."""
+        """One line with what is wrong with the result, or None."""
         wrong = self._wrong(result)
         if self.fails is None:
             return wrong
         if wrong is None:
-            return f"it should have failed by {self.fails!r}"
-        return None if re.search(self.fails, wrong) else f"it should have failed by {self.fails!r}, not: {wrong}"
+            return f"it should have failed with {self.fails!r}"
+        return None if re.search(self.fails, wrong) else f"it should have failed with {self.fails!r}, not: {wrong}"
 
     def _wrong(self, result):
         lines = [line.strip() for line in result.output.splitlines() if line.strip()]
-        # What a person would look at first.
+        # The most informative lines first.
         signs = [line for line in lines if re.search(r"error|fail|panicked|assert", line, re.IGNORECASE)] or lines[-1:]
         hint = "".join(f": {line[:200]}" for line in signs[:1])
         if result.late:
-            return f"hangs: ended after {self.timeout} s{hint}"
+            return f"hangs: it was ended after {self.timeout} s{hint}"
         if result.code != self.exit:
             return f"exit code {result.code} instead of {self.exit}{hint}"
         if result.left:
@@ -116,7 +119,7 @@ def read_cases(patterns):
 
 
 def program_cases(patterns, transports, hosts, hydra):
-    """The programs of tests/c that run on two ranks, as cases: with nothing but each of these transports. `hydra`: the
+    """The programs of tests/c that run on two ranks, as cases, over each of these transports only. `hydra`: the
     hosts share no memory of a job."""
     found = []
     for transport in transports:
@@ -140,7 +143,7 @@ def program_cases(patterns, transports, hosts, hydra):
 
 
 class Follower:
-    """Collects what the cases print and how each went; `told` is called with case and result at the end of each."""
+    """Collects output and results of the cases; `told` is called with case and result at the end of each."""
 
     def __init__(self, cases, told):
         self._cases, self._told = {case.name: case for case in cases}, told
@@ -163,7 +166,7 @@ class Follower:
         return max((self._cases[name].timeout + 60 for name in self._running), default=None)
 
     def _give_out(self):
-        """A case is told of once its result and all its output are here, which come on channels of their own."""
+        """Reports a case once its result and all its output are here; they arrive on separate channels."""
         for name in list(self._ended):
             output, mark, rest = self._text.partition(f"\x1e{name}\n".encode())
             if not mark:
@@ -172,22 +175,22 @@ class Follower:
             self._told(self._cases[name], Result(*self._ended.pop(name), output.decode(errors="replace")))
 
     def cut_short(self, words, accelerator):
-        """The machine ended, or was ended, before it was done."""
+        """Ends the collection after the machine ended, or was ended, too early."""
         if not self._up:
-            return NotUp(f"the machine does not come up ({accelerator})\n{words}", "see the end of its console above")
+            return NotUp(f"the virtual machine does not start ({accelerator})\n{words}", "read the end of its console above")
         where = f"in {' and '.join(self._running)}" if self._running else "between two cases"
         said = self._text.decode(errors="replace")[-2000:]
-        return Trouble(f"the machine stopped {where}\n{said}\n--- its console\n{words}", "see what its kernel says above")
+        return Trouble(f"the virtual machine stopped {where}\n{said}\n--- its console\n{words}", "read the messages of its kernel above")
 
 
 def compile_program(name, prefix, build):
-    """The binary of a program of tests/c, or of the benchmark program."""
+    """Binary of a program of tests/c, or of the benchmark program."""
     if name == BENCH:
         return _compile_bench(prefix, build)
     one = program.Program(program.source(name))
     complaint = one.compile(os.path.join(prefix, "bin", "mpicc"), build)
     if complaint:
-        raise Trouble(f"{name}.c does not compile: {complaint}", "see the compiler's words")
+        raise Trouble(f"{name}.c does not compile: {complaint}", "correct the errors of the compiler")
     return one.binary
 
 
@@ -198,19 +201,23 @@ def _compile_bench(prefix, build):
     words = [os.path.join(prefix, "bin", "mpicc"), "-std=gnu11", "-O2", "-o", binary, *sources, "-lm"]
     complaint = program.build(binary, words, sources + glob.glob(os.path.join(folder, "*.h")))
     if complaint:
-        raise Trouble(f"the benchmark program does not compile: {complaint}", "see the compiler's words")
+        raise Trouble(f"the benchmark program does not compile: {complaint}", "correct the errors of the compiler")
     return binary
 
 
 @functools.cache
 def build_tests(arguments):
-    """The test binary of a crate that cargo makes for `arguments`."""
-    words = ["cargo", "test", "--no-run", "--message-format=json", *arguments.split()]
+    """Test binary of a crate: `arguments` are `-p CRATE` and its target. Cargo builds it for the whole workspace, whose
+    features are those of `make test-crates`: otherwise it would compile all lower crates again."""
+    _, crate, *target = arguments.split()
+    words = ["cargo", "test", "--workspace", "--no-run", "--message-format=json", *target]
     made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if made.returncode != 0:
-        raise Trouble(f"{' '.join(words)} fails\n{made.stderr}", "see the compiler's words")
+        raise Trouble(f"{' '.join(words)} fails\n{made.stderr}", "correct the errors of the compiler")
     messages = [json.loads(line) for line in made.stdout.splitlines() if line.startswith("{")]
-    found = [message["executable"] for message in messages if message.get("executable") and message["profile"]["test"]]
+    folder = os.path.join(ROOT, "crates", crate.removeprefix("fastpath-")) + os.sep
+    found = [message["executable"] for message in messages if message.get("executable") and message["profile"]["test"]
+             and message["manifest_path"].startswith(folder)]
     if len(found) != 1:
-        raise Trouble(f"cargo test {arguments} makes {len(found)} binaries", "name one by --lib or --test NAME")
+        raise Trouble(f"cargo test {arguments} builds {len(found)} binaries instead of one", "select one with --lib or --test NAME")
     return found[0]

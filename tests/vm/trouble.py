@@ -1,4 +1,4 @@
-"""What stands in the way of the virtual machine, and what to do about it."""
+"""An error that prevents the use of the virtual machine, with its remedy."""
 
 
 class Trouble(Exception):

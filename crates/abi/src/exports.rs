@@ -1,7 +1,6 @@
-//! `PMPI_X`, and `MPI_X` as another name of it, for every function of the standard.
+//! `PMPI_X`, and `MPI_X` as an alternative name, for every function of the standard.
 //!
-//! A call that fails sets its results to null and goes to the error handler; nothing else happens
-//! here.
+//! A failing call sets its results to null and calls the error handler.
 #![allow(unsafe_code, non_snake_case, missing_docs, unused_imports, unused_unsafe)]
 #![allow(
     clippy::missing_safety_doc,
@@ -13,7 +12,6 @@
 
 use crate::entry::{self, clear};
 use core::ffi::{c_char, c_int, c_void};
-use fastpath_mpi::Error;
 use fastpath_mpi::common::consts::*;
 use fastpath_mpi::common::status::Status;
 use fastpath_mpi::process::enter;
@@ -21,15 +19,7 @@ use fastpath_mpi::process::errhandler::{HandlerKind, Scope, raise as fail};
 
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));
 
-/// For a function of a later table that has no body yet.
-#[cold]
-#[inline(never)]
-#[allow(dead_code)]
-fn fail_unsupported(scope: Scope, name: &'static str) -> c_int {
-    fail(None, scope, name, Error::unsupported(name))
-}
-
-/// The handle that a caller's variable holds, 0 (never valid) without a variable.
+/// Returns the handle in a caller's variable. For a null pointer, returns 0, which is never a valid handle.
 ///
 /// # Safety
 /// `handle` is null or points to a handle.
@@ -37,7 +27,7 @@ unsafe fn read_handle(handle: *const usize) -> usize {
     if handle.is_null() {
         0
     } else {
-        // SAFETY: not null, so it points to a handle, as the caller promises.
+        // SAFETY: not null, so it points to a handle by this function's contract.
         unsafe { *handle }
     }
 }

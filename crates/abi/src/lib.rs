@@ -1,7 +1,7 @@
 //! The C entry points of the MPI 5 standard ABI: `libmpi_abi.so.1`.
 //!
-//! Nothing here holds logic. The exports are generated from the table of `fastpath-abigen`; each
-//! calls the body of its name in `entry`, or says that it is not implemented.
+//! The exports are generated from the table of `fastpath-abigen`. Each export calls a body in `entry`, which
+//! `wiring.txt` names. This crate has no other logic.
 
 use fastpath_base::heap::Heap;
 

@@ -1,4 +1,4 @@
-//! The built library's dynamic symbols against the table.
+//! Dynamic symbols of the built library, compared with the table.
 #![allow(non_snake_case)]
 
 mod common;
@@ -44,7 +44,7 @@ fn exports__are_the_functions_of_the_standard_and_nothing_else() {
     }
 }
 
-/// Where the linker allows it (see the build script), `MPI_X` is a weak name of `PMPI_X`.
+/// `MPI_X` is a weak alias of `PMPI_X` if the linker allows weak aliases (see the build script).
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn names__share_an_address() {

@@ -1,4 +1,4 @@
-//! The generated header with compilers of C and C++, and the program that checks its contents.
+//! The generated header, compiled as C and C++, and the program that checks its contents.
 #![allow(non_snake_case)]
 
 mod common;
@@ -27,7 +27,7 @@ fn header__compiles_without_a_warning_as_cpp() {
     }
 }
 
-/// An optimising compiler sees that MPI_UNWEIGHTED is the address of no array.
+/// An optimising compiler knows that MPI_UNWEIGHTED is not the address of an array.
 #[test]
 fn weights__that_are_no_array_give_no_warning() {
     let folder = make_folder("header-weights");

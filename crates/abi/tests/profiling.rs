@@ -1,5 +1,5 @@
-//! The profiling interface: a library that defines `MPI_X` and calls `PMPI_X` sees each call once,
-//! preloaded or linked.
+//! The profiling interface. A library that defines `MPI_X` and calls `PMPI_X`, preloaded or linked, gets each call
+//! once.
 #![allow(non_snake_case)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! C programs that use what works before initialisation.
+//! C programs with calls that are allowed before initialisation.
 #![allow(non_snake_case)]
 
 mod common;

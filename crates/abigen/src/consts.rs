@@ -1,12 +1,10 @@
-//! The constants for Rust.
+//! Constants for Rust.
 
 use crate::model::{CTypeKind, Constant, Table};
 use std::fmt::Write;
 
-/// The source of a Rust module: every constant, and tables of names.
-///
-/// Integers are `i32` (or as wide as their C type), handles and every other value of a pointer type
-/// are `usize`.
+/// Generates a Rust module with every constant, and tables of names. Integers are `i32` (or as wide as their C type).
+/// Handles and all other values of a pointer type are `usize`.
 #[must_use]
 pub fn emit_constants(table: &Table) -> String {
     let mut out = String::new();

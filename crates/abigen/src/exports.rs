@@ -1,13 +1,13 @@
 //! The exported entry points: for each function of the table `PMPI_X`, and `MPI_X` as a weak alias.
 
-use crate::file_access;
 use crate::model::{CType, CTypeKind, Function, Param, Table};
-use crate::scan::{Bodies, Body, Bundle};
+use crate::scan::{Bodies, BodyParam, BodySignature, ChosenParam, Returns};
+use crate::wiring::{Wiring, WiringLine};
 use std::fmt::Write;
 
-/// How `MPI_X` comes to be another name of `PMPI_X`.
+/// Method by which `MPI_X` becomes another name of `PMPI_X`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Names {
+pub enum AliasMethod {
     /// A weak symbol with the same address. The linker must accept a second version script
     /// ([`VERSION_SCRIPT`]) beside the compiler's own, which lld does and GNU ld does not.
     WeakAlias,
@@ -15,16 +15,17 @@ pub enum Names {
     Jump,
 }
 
-/// The version script that lets the aliases out of the library.
+/// Version script that exports the aliases from the library.
 pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
 
-/// The source of the module with all exports. It expects in scope what `fastpath-abi` puts there:
-/// `entry`, `enter`, `fail`, `fail_unsupported`, `clear`, `Scope`, `Status`, the constants and the C types.
+/// Generates the source of the module with all exports. Names that `fastpath-abi` must have in scope: `entry`, `enter`,
+/// `fail`, `clear`, `Scope`, `Status`, the constants and the C types.
 ///
 /// # Errors
-///
-/// A function that returns no `int` has no body: there is no error code to return instead.
-pub fn emit_exports(table: &Table, bodies: &Bodies, names: Names) -> Result<String, String> {
+/// A line of the wiring that names no body, or a body that its function cannot call; a body without a line.
+pub fn emit_exports(
+    table: &Table, wiring: &Wiring, bodies: &Bodies, names: AliasMethod,
+) -> Result<String, String> {
     let mut out = String::new();
     let mut section = "";
     let mut aliases = String::new();
@@ -34,25 +35,26 @@ pub fn emit_exports(table: &Table, bodies: &Bodies, names: Names) -> Result<Stri
             section = &function.section;
             _ = writeln!(out, "pub mod {section} {{\nuse super::*;");
         }
-        emit_function(table, bodies, function, &mut out)?;
+        emit_function(table, bodies, function, wiring.line(&function.name)?, &mut out)?;
         let name = &function.name;
         match names {
-            Names::WeakAlias => {
+            AliasMethod::WeakAlias => {
                 _ = writeln!(
                     aliases,
                     "    \".weak {name}\", \".type {name}, @function\", \".set {name}, P{name}\","
                 );
             }
-            Names::Jump => emit_jump(table, function, &mut out),
+            AliasMethod::Jump => emit_jump(table, function, &mut out),
         }
     }
     close_section(&mut out, &mut aliases);
+    wiring.check_unused(bodies)?;
     Ok(out)
 }
 
 fn close_section(out: &mut String, aliases: &mut String) {
     if !aliases.is_empty() {
-        // In the module of the functions, so that both are in one object file.
+        // Aliases and functions are in one module, so that both are in one object file.
         _ = writeln!(out, "core::arch::global_asm!(\n{aliases});");
         aliases.clear();
     }
@@ -61,144 +63,191 @@ fn close_section(out: &mut String, aliases: &mut String) {
     }
 }
 
-/// The module file that declares each file with bodies.
-#[must_use]
-pub fn emit_modules(bodies: &Bodies) -> String {
-    let mut out = String::new();
-    for path in &bodies.files {
-        let module = path.file_stem().unwrap_or_default().to_string_lossy();
-        _ = writeln!(out, "#[path = {:?}]\npub mod {module};", path.display().to_string());
-    }
-    out
-}
-
 fn emit_function(
-    table: &Table, bodies: &Bodies, function: &Function, out: &mut String,
+    table: &Table, bodies: &Bodies, function: &Function, line: &WiringLine, out: &mut String,
 ) -> Result<(), String> {
     let name = &function.name;
-    let found = find_body(bodies, function);
-    let ret = rust_return(table, &function.ret);
-    if found.is_none() && ret != "c_int" {
-        return Err(format!("{name} returns {ret} and has no body"));
-    }
-    let params = rust_params(table, function, found.is_some());
+    let body = line.find(&line.body, bodies)?;
+    let ret = rust_type(table, &function.ret, "");
+    let params = rust_params(table, function);
     _ = writeln!(
         out,
         "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({params}) -> {ret} {{"
     );
-    let quick = found.as_ref().and_then(|(name, _)| Some((name, bodies.quick.get(name)?)));
-    let has_quick = quick.is_some();
-    if let Some((body_name, quick)) = quick {
-        emit_quick(table, function, body_name, quick, out);
+    if let Some(path) = &line.quick {
+        let quick = line.find(path, bodies)?;
+        let all = function.params.iter().collect();
+        let args = match quick.takes_process {
+            true => Err("takes a &Process, which the call of a quick body does not pass".into()),
+            false => list_arguments(table, all, quick),
+        };
+        let args = args.map_err(|e| line.misfit(path, quick, &e))?;
+        emit_quick(function, path, &args, out);
         _ = writeln!(out, "#[cold]\n#[inline(never)]\nunsafe fn slow({params}) -> {ret} {{");
     }
-    match found {
-        None if is_tool(function) => out.push_str("    MPI_ERR_UNSUPPORTED_OPERATION\n"),
-        None => {
-            let (clear, scope) = (clear_results(table, function), scope(function));
-            _ = writeln!(out, "    {clear}fail_unsupported({scope}, \"{name}\")");
-        }
-        Some((body_name, body)) => emit_call(table, function, &body_name, body, out),
-    }
-    out.push_str(if has_quick { "}\n}\n" } else { "}\n" });
+    emit_call(table, function, &line.body, body, &line.words, out)
+        .map_err(|e| line.misfit(&line.body, body, &e))?;
+    out.push_str(if line.quick.is_some() { "}\n}\n" } else { "}\n" });
     Ok(())
 }
 
-/// The short way, and the jump to all the rest.
-fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body, out: &mut String) {
-    let widened = list_arguments(table, function, quick, |_| true);
+impl WiringLine {
+    /// Error for a body that its function cannot call.
+    fn misfit(&self, path: &str, body: &BodySignature, cause: &str) -> String {
+        format!(
+            "{}: {path} ({}) {cause}: correct the line or the signature of the body",
+            self.place, body.place
+        )
+    }
+}
+
+/// Writes the call of the quick body, and the jump to the body for everything else.
+fn emit_quick(function: &Function, path: &str, args: &[String], out: &mut String) {
     let names: Vec<String> = function.params.iter().map(|p| format!("r#{}", p.name)).collect();
     _ = writeln!(
         out,
-        "    if unsafe {{ entry::{}::{body_name}_quick({}) }} {{ return 0; }}\n    return unsafe \
-         {{ slow({}) }};",
-        quick.module,
-        widened.join(", "),
+        "    if unsafe {{ entry::{path}({}) }} {{ return 0; }}\n    return unsafe {{ slow({}) }};",
+        args.join(", "),
         names.join(", ")
     );
 }
 
-/// The body of that name, or of the function that this one is `as`. A large-count form falls back to the one it shares
-/// with the other form, an access of a file to the one of its kind, and a collective call that does not block to the
-/// one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather` where the blocking call has
-/// a body of its own.
-#[must_use]
-pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
-    let own = match &function.body_of {
-        Some(name) => name.trim_start_matches("MPI_").to_lowercase(),
-        None => function.body_name(),
+/// Writes the argument that is chosen by the words of a line or by the form of the function.
+fn emit_choice(
+    table: &Table, function: &Function, choice: ChosenParam, words: &[String],
+) -> Result<String, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let find = |name: &str| function.params.iter().find(|p| p.name == name);
+    let place = |word: &str| match word {
+        "individual" | "shared" | "ordered" => find("offset").is_none(),
+        "at" => find("offset").is_some() || choice == ChosenParam::SplitKind,
+        _ => false,
     };
-    if let Some(body) = bodies.by_name.get(&own) {
-        return Some((own, body));
-    }
-    let shared = match function.large_of {
-        Some(_) => own.trim_end_matches("_c"),
-        None => &own,
-    };
-    if let Some(body) = bodies.by_name.get(shared) {
-        return Some((shared.to_string(), body));
-    }
-    if let Some(name) = file_access::body_name(shared) {
-        let body = bodies.by_name.get(name).filter(|body| body.takes_access)?;
-        return Some((name.to_string(), body));
-    }
-    let call = shared.strip_suffix("_init").or_else(|| shared.strip_prefix('i'))?;
-    [format!("i{call}"), call.to_string()].into_iter().find_map(|name| {
-        let body = bodies.by_name.get(&name).filter(|body| body.takes_form)?;
-        Some((name, body))
+    Ok(match (choice, &words[..]) {
+        (ChosenParam::Form, ["blocking"]) if find("request").is_none() => {
+            "entry::Form::Blocking".into()
+        }
+        (ChosenParam::Form, ["nonblocking"])
+            if find("request").is_some() && find("info").is_none() =>
+        {
+            "entry::Form::Nonblocking(r#request)".into()
+        }
+        (ChosenParam::Form, ["persistent"])
+            if find("request").is_some() && find("info").is_some() =>
+        {
+            "entry::Form::Persistent(r#request)".into()
+        }
+        (ChosenParam::Form, _) => {
+            return Err(
+                "takes a `Form`: add one of these words to the line: blocking (no request), \
+                        nonblocking (a request), persistent (info and a request)"
+                    .into(),
+            );
+        }
+        (ChosenParam::Width, []) if function.large_of.is_some() => "entry::Width::Large".into(),
+        (ChosenParam::Width, []) => "entry::Width::Small".into(),
+        (ChosenParam::Width, _) => {
+            return Err("takes a `Width`, which needs no further word in the line".into());
+        }
+        (ChosenParam::SplitKind, [kind @ ("read" | "write"), at])
+            if place(at) && *at != "shared" =>
+        {
+            let kind = if *kind == "read" { "Read" } else { "Write" };
+            let at = match *at {
+                "at" => "AtAll",
+                "ordered" => "Ordered",
+                _ => "All",
+            };
+            format!("entry::SplitKind::{kind}{at}")
+        }
+        (ChosenParam::SplitKind, _) => {
+            return Err(
+                "takes a `SplitKind`: add two words to the line: read or write, and individual, \
+                        at or ordered"
+                    .into(),
+            );
+        }
+        (ChosenParam::Access, [kind @ ("read" | "write"), at, collective @ ..])
+            if place(at) && matches!(collective, [] | ["collective"]) =>
+        {
+            let count = find("count").map(|p| argument(table, p)).unwrap_or_default();
+            let at = match *at {
+                "at" => "At(r#offset)",
+                "shared" => "Shared",
+                "ordered" => "Ordered",
+                _ => "Individual",
+            };
+            format!(
+                "entry::Access {{ writes: {}, place: entry::FilePlace::{at}, collective: {}, \
+                 buf: r#buf as *mut u8, count: {count}, datatype: r#datatype }}",
+                *kind == "write",
+                !collective.is_empty()
+            )
+        }
+        (ChosenParam::Access, _) => {
+            return Err("takes an `Access`: add words to the line: read or write; at (with an \
+                        offset), individual, shared or ordered (without an offset); collective \
+                        for a collective function"
+                .into());
+        }
     })
 }
 
-/// The form of a collective call, from its name and whether it has a request.
-fn form(function: &Function) -> &'static str {
-    let has_request = function.params.iter().any(|p| p.name == "request");
-    match (has_request, function.name.contains("_init")) {
-        (false, _) => "entry::Form::Blocking",
-        (true, false) => "entry::Form::Nonblocking(r#request)",
-        (true, true) => "entry::Form::Persistent(r#request)",
+/// Whether the C argument `name` is part of the parameter that `choice` selects, or is not passed with it.
+fn is_chosen(choice: Option<ChosenParam>, name: &str) -> bool {
+    match choice {
+        Some(ChosenParam::Form) => ["info", "request"].contains(&name),
+        Some(ChosenParam::Access) => ["offset", "buf", "count", "datatype"].contains(&name),
+        // The first half of the split access already has `buf`.
+        Some(ChosenParam::SplitKind) => name == "buf",
+        Some(ChosenParam::Width) | None => false,
     }
 }
 
-fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, out: &mut String) {
+fn emit_call(
+    table: &Table, function: &Function, path: &str, body: &BodySignature, words: &[String],
+    out: &mut String,
+) -> Result<(), String> {
     let name = &function.name;
     let mut args: Vec<String> = Vec::new();
     if body.takes_process {
         args.push("&process".into());
     }
-    if body.takes_form {
-        args.push(form(function).into());
+    match body.choice {
+        Some(choice) => args.push(emit_choice(table, function, choice, words)?),
+        None if !words.is_empty() => {
+            return Err(format!(
+                "has no parameter for the words `{}` of the line",
+                words.join(" ")
+            ));
+        }
+        None => {}
     }
-    if body.takes_width {
-        args.push(match function.large_of {
-            Some(_) => "entry::Width::Large".into(),
-            None => "entry::Width::Small".into(),
-        });
-    }
-    if body.takes_access {
-        let count = function.params.iter().find(|p| p.name == "count");
-        let count = count.map(|p| argument(table, p)).unwrap_or_default();
-        args.push(file_access::argument(function, &count));
-    }
-    // What the body returns is stored through it.
-    let result = function.params.last().filter(|_| body.returns_value);
-    let is_passed = |p: &Param| match &*p.name {
-        name if result.is_some_and(|result| result.name == name) => false,
-        "info" | "request" => !body.takes_form,
-        name => !(body.takes_access && file_access::is_part(name)),
+    let mut passed: Vec<&Param> = function.params.iter().collect();
+    // The last C argument is the pointer through which the result of the body is stored.
+    let result = match body.returns {
+        Returns::Value => Some(passed.pop().ok_or("returns a value, for which C has no argument")?),
+        Returns::Code | Returns::Done => None,
     };
-    args.extend(list_arguments(table, function, body, is_passed));
-    if body.takes_access && name.ends_with("_end") {
-        // That of the first half is used.
+    passed.retain(|p| !is_chosen(body.choice, &p.name));
+    args.extend(list_arguments(table, passed, body)?);
+    if body.choice == Some(ChosenParam::SplitKind) {
         out.push_str("    _ = r#buf;\n");
     }
-    let mut call = format!("unsafe {{ entry::{}::{body_name}({}) }}", body.module, args.join(", "));
-    if body.takes_form && function.params.iter().any(|p| p.name == "info") {
-        // No hint is known, but the object must be one.
+    let mut call = format!("unsafe {{ entry::{path}({}) }}", args.join(", "));
+    if body.choice == Some(ChosenParam::Form) && function.params.iter().any(|p| p.name == "info") {
+        // No hint is recognised, but the handle must be that of an info object.
         call = format!("entry::check_info(&process, r#info).and_then(|()| {call})");
     }
-    if !body.returns_result {
+    if body.returns == Returns::Code {
+        if body.takes_process {
+            return Err("takes a &Process and returns no `Result`".into());
+        }
         _ = writeln!(out, "    {call}");
-        return;
+        return Ok(());
+    }
+    if rust_type(table, &function.ret, "") != "c_int" {
+        return Err("returns a `Result`, but the function has no error code".into());
     }
     let call = match result {
         None => call,
@@ -223,36 +272,75 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     }
     _ = writeln!(out, "    match {call} {{\n        Ok(()) => 0,");
     _ = writeln!(out, "        Err(error) => {},\n    }}", fail(process));
+    Ok(())
 }
 
-/// What a body is given of C's arguments: those that belong to a bundle in one struct.
+/// Returns the expression for each parameter of a body: the next argument of C, or a struct of the arguments of C with
+/// the names of its fields.
 fn list_arguments(
-    table: &Table, function: &Function, body: &Body, is_passed: impl Fn(&Param) -> bool,
-) -> Vec<String> {
-    let value = |name: &str| function.params.iter().find(|p| p.name == name);
-    let bundle = |bundle: &Bundle| {
-        let field = |name: &String| Some(format!("{name}: {}", argument(table, value(name)?)));
-        let fields: Vec<String> = bundle.fields.iter().filter_map(field).collect();
-        format!("entry::arguments::{} {{ {} }}", bundle.name, fields.join(", "))
-    };
+    table: &Table, mut passed: Vec<&Param>, body: &BodySignature,
+) -> Result<Vec<String>, String> {
     let mut args = Vec::new();
-    for param in function.params.iter().filter(|p| is_passed(p)) {
-        match body.bundles.iter().find(|b| b.fields.contains(&param.name)) {
-            None => args.push(argument(table, param)),
-            Some(found) if found.fields.first() == Some(&param.name) => args.push(bundle(found)),
-            Some(_) => {}
+    for param in &body.params {
+        if !param.fields.is_empty() {
+            args.push(emit_struct(table, &mut passed, param)?);
+            continue;
+        }
+        let Some(next) = passed.first() else {
+            return Err(format!("takes `{}`, for which C has no argument left", param.name));
+        };
+        let given = given_type(table, next);
+        if !fits(&param.ctype, &given) {
+            return Err(format!(
+                "takes `{}: {}` where C has `{}: {given}`",
+                param.name, param.ctype, next.name
+            ));
+        }
+        args.push(argument(table, next));
+        passed.remove(0);
+    }
+    match passed.first() {
+        None => Ok(args),
+        Some(left) => Err(format!("takes no `{}`", left.name)),
+    }
+}
+
+/// Writes a struct literal of the arguments, each by the name of its field.
+fn emit_struct(
+    table: &Table, passed: &mut Vec<&Param>, param: &BodyParam,
+) -> Result<String, String> {
+    let mut fields = Vec::new();
+    for name in &param.fields {
+        let Some(at) = passed.iter().position(|p| p.name == *name) else {
+            return Err(format!("takes a `{}`, and C has no `{name}` for it", param.ctype));
+        };
+        fields.push(format!("{name}: {}", argument(table, passed.remove(at))));
+    }
+    Ok(format!("entry::arguments::{} {{ {} }}", param.ctype, fields.join(", ")))
+}
+
+/// Whether an argument has the type of a parameter. A type parameter, `_`, stands for every integer.
+fn fits(ctype: &str, given: &str) -> bool {
+    // A pointer to writable memory also fits a parameter that is a pointer to readable memory.
+    let given = match ctype.starts_with("*const ") {
+        true => given.replacen("*mut ", "*const ", 1),
+        false => given.into(),
+    };
+    match ctype.strip_suffix('_') {
+        None => ctype == given,
+        Some(pointer) => {
+            let element = given.strip_prefix(pointer).unwrap_or_default();
+            ["c_int", "i64", "isize"].contains(&element)
         }
     }
-    args
 }
 
-/// The tool interface returns its error codes and calls no error handler (MPI 5.0, section 15.3).
+/// Whether a function is of the tool interface, which returns error codes and calls no error handler (MPI 5.0, 15.3).
 fn is_tool(function: &Function) -> bool {
     function.name.starts_with("MPI_T_")
 }
 
-/// Statements that set what a failing call would have returned to null, so that nobody takes what
-/// the variable held before for an object of this call.
+/// Statements that set the variables for new objects to null after a failed call.
 fn clear_results(table: &Table, function: &Function) -> String {
     let mut statements = String::new();
     for param in &function.params {
@@ -263,7 +351,7 @@ fn clear_results(table: &Table, function: &Function) -> String {
     statements
 }
 
-/// The null of a parameter that points to the variable for a new handle or attribute key.
+/// Null value of a parameter that points to the variable for a new handle or attribute key.
 fn null_result(table: &Table, function: &Function, param: &Param) -> Option<String> {
     let ctype = &param.ctype;
     let is_result = ctype.stars == 1
@@ -286,13 +374,13 @@ fn emit_jump(table: &Table, function: &Function, out: &mut String) {
         out,
         "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> {} {{\n    unsafe {{ \
          P{name}({}) }}\n}}",
-        rust_params(table, function, true),
-        rust_return(table, &function.ret),
+        rust_params(table, function),
+        rust_type(table, &function.ret, ""),
         args.join(", ")
     );
 }
 
-/// Which object's error handler gets an error of this call.
+/// Object whose error handler gets an error of this call.
 fn scope(function: &Function) -> String {
     if function.on_no_file {
         return "Scope::File(MPI_FILE_NULL)".into();
@@ -308,7 +396,7 @@ fn scope(function: &Function) -> String {
     if let Some((kind, name)) = values.find_map(|p| Some((scope_kind(&p.ctype.base)?, &p.name))) {
         return format!("Scope::{kind}(r#{name})");
     }
-    // A call that makes an object gets the error handler that this is to have.
+    // A call that creates an object uses the error handler passed for that object.
     let has_handler = function.params.iter().any(|p| p.name == "errhandler");
     let made = function.params.last().filter(|p| p.ctype.stars == 1);
     match made.and_then(|p| scope_kind(&p.ctype.base)) {
@@ -327,35 +415,37 @@ fn scope_kind(base: &str) -> Option<&'static str> {
     })
 }
 
-/// What a body gets for a parameter: a count by value is widened.
+/// Whether a body gets a parameter as an `i64`: a count by value.
+fn is_widened(table: &Table, param: &Param) -> bool {
+    let by_value = param.ctype.stars == 0 && param.suffix.is_empty();
+    let kind = table.kind(&param.ctype.base);
+    param.poly && by_value && matches!(kind, Some(CTypeKind::Int | CTypeKind::Aint))
+}
+
+/// Expression that is passed to a body for a C parameter.
 fn argument(table: &Table, param: &Param) -> String {
     let name = &param.name;
-    let by_value = param.ctype.stars == 0 && param.suffix.is_empty();
-    match table.kind(&param.ctype.base) {
-        Some(CTypeKind::Int) if param.poly && by_value => format!("i64::from(r#{name})"),
-        Some(CTypeKind::Aint) if param.poly && by_value => format!("r#{name} as i64"),
-        _ => format!("r#{name}"),
+    match (is_widened(table, param), table.kind(&param.ctype.base)) {
+        (true, Some(CTypeKind::Int)) => format!("i64::from(r#{name})"),
+        (true, _) => format!("r#{name} as i64"),
+        (false, _) => format!("r#{name}"),
     }
 }
 
-fn rust_params(table: &Table, function: &Function, used: bool) -> String {
-    let scope = scope(function);
-    let params: Vec<String> = function
-        .params
-        .iter()
-        .map(|p| {
-            // An unused name would be a warning in a function without a body.
-            let read = scope.contains(&format!("r#{})", p.name))
-                || null_result(table, function, p).is_some();
-            let silent = !used && !read;
-            let name = if silent { format!("_{}", p.name) } else { format!("r#{}", p.name) };
-            format!("{name}: {}", rust_type(table, &p.ctype, &p.suffix))
-        })
-        .collect();
+fn given_type(table: &Table, param: &Param) -> String {
+    match is_widened(table, param) {
+        true => "i64".into(),
+        false => rust_type(table, &param.ctype, &param.suffix),
+    }
+}
+
+fn rust_params(table: &Table, function: &Function) -> String {
+    let declare = |p: &Param| format!("r#{}: {}", p.name, rust_type(table, &p.ctype, &p.suffix));
+    let params: Vec<String> = function.params.iter().map(declare).collect();
     params.join(", ")
 }
 
-/// How a parameter arrives: handles and callbacks as `usize`, pointers as pointers to C types.
+/// Rust type of a parameter: `usize` for handles and callbacks, pointers to C types for pointers.
 fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
     let kind = table.kind(&ctype.base);
     let scalar = match kind {
@@ -365,7 +455,7 @@ fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
         Some(CTypeKind::Long) => "i64",
         Some(CTypeKind::Status) => "Status",
         Some(CTypeKind::Handle) => "usize",
-        // A callback is a pointer already, with its star or without.
+        // A callback is already a pointer, with or without a star in C.
         Some(CTypeKind::Callback) => return "usize".into(),
         Some(CTypeKind::Void) => "c_void",
         Some(CTypeKind::Int) | None => "c_int",
@@ -383,189 +473,248 @@ fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
     }
 }
 
-fn rust_return(table: &Table, ctype: &CType) -> String {
-    rust_type(table, ctype, "")
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
 
-    fn body(takes_process: bool, returns_result: bool) -> Body {
-        Body {
-            module: "m".into(),
-            place: String::new(),
-            takes_process,
-            takes_form: false,
-            takes_access: false,
-            takes_width: false,
-            returns_result,
-            returns_value: false,
-            bundles: Vec::new(),
-        }
+    const STRUCTS: &str = "pub struct SendArguments { buf: *const c_void, count: i64, datatype: usize, dest: c_int, \
+                           tag: c_int, comm: usize }";
+    const SEND: &str = "pub fn send(b: *const c_void, n: i64, t: usize, d: c_int, a: c_int, c: usize) -> Result<()> {}";
+    const DUP: &str = "pub fn dup(p: &Process, comm: usize, new: *mut usize) -> Result<()> {}";
+    const READ: &str =
+        "pub fn read(p: &Process, a: Access, fh: usize, s: *mut Status) -> Result<()> {}";
+    const END: &str =
+        "pub fn end(p: &Process, w: SplitKind, fh: usize, s: *mut Status) -> Result<()> {}";
+    const BARRIER: &str = "pub fn barrier(p: &Process, form: Form, comm: usize) -> Result<()> {}";
+
+    /// The export of the function that `line` wires to a body in `source`, the file `m.rs`.
+    fn try_emit(line: &str, source: &str) -> Result<String, String> {
+        let mut table = Table::builtin().unwrap();
+        table.functions.retain(|f| line.split(' ').next() == Some(&f.name));
+        let wiring = Wiring::parse("wiring.txt", line, &table)?;
+        let mut bodies = Bodies::default();
+        bodies.read_source("arguments", "arguments.rs", STRUCTS)?;
+        bodies.read_source("m", "m.rs", source)?;
+        emit_exports(&table, &wiring, &bodies, AliasMethod::WeakAlias)
     }
 
-    fn emit(name: &str, bodies: &[(&str, Body)]) -> String {
+    fn emit(line: &str, source: &str) -> String {
+        let text = try_emit(line, source).unwrap();
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+        text
+    }
+
+    fn function(name: &str) -> (Table, Function) {
         let table = Table::builtin().unwrap();
-        let mut all = Bodies::default();
-        for (name, body) in bodies {
-            all.by_name.insert((*name).into(), body.clone());
-        }
-        let mut out = String::new();
-        emit_function(&table, &all, table.function(name).unwrap(), &mut out).unwrap();
-        out
+        let function = table.function(name).unwrap().clone();
+        (table, function)
     }
 
     #[test]
-    fn raw_body__is_called_straight() {
-        let text = emit("MPI_Send", &[("send", body(false, true))]);
+    fn body_without_process__is_called_straight() {
+        let text = emit("MPI_Send m::send", SEND);
         assert!(!text.contains("enter("));
         assert!(text.contains(
             "entry::m::send(r#buf, i64::from(r#count), r#datatype, r#dest, r#tag, r#comm)"
         ));
         assert!(text.contains("fail(None, scope, \"MPI_Send\", error)"));
         assert!(text.contains("let scope = Scope::Comm(r#comm);"));
+        let text = emit("MPI_Send_c m::send", SEND);
+        assert!(text.contains("entry::m::send(r#buf, r#count,") && text.contains("r#count: i64"));
+        let text = emit("MPI_Win_toint m::to_int", "pub fn to_int(handle: usize) -> c_int {}");
+        assert!(text.contains("    unsafe { entry::m::to_int(r#win) }\n}"), "{text}");
     }
 
     #[test]
     fn body_with_process__is_entered() {
-        let text = emit("MPI_Comm_dup", &[("comm_dup", body(true, true))]);
+        let text = emit("MPI_Comm_dup m::dup", DUP);
         assert!(text.contains("enter(\"MPI_Comm_dup\", false)"));
-        assert!(text.contains("entry::m::comm_dup(&process, r#comm, r#newcomm)"));
-        let text = emit("MPI_Info_create", &[("info_create", body(true, true))]);
+        assert!(text.contains("entry::m::dup(&process, r#comm, r#newcomm)"));
+        let source = "pub fn create(p: &Process) -> Result<usize> {}";
+        let text = emit("MPI_Info_create m::create", source);
         assert!(text.contains("enter(\"MPI_Info_create\", true)"));
+        assert!(text.contains("entry::give(r#info, || unsafe { entry::m::create(&process) })"));
     }
 
     #[test]
     fn body_with_a_width__is_told_which_form_it_serves() {
-        let body = Body { takes_width: true, ..body(true, true) };
+        let source =
+            "pub fn contiguous(p: &Process, w: Width, n: i64, t: usize) -> Result<usize> {}";
         for (name, width) in [("MPI_Type_contiguous", "Small"), ("MPI_Type_contiguous_c", "Large")]
         {
-            let text = emit(name, &[("type_contiguous", body.clone())]);
-            let given = format!("type_contiguous(&process, entry::Width::{width}, ");
+            let text = emit(&format!("{name} m::contiguous"), source);
+            let given = format!("contiguous(&process, entry::Width::{width}, ");
             assert!(text.contains(&given), "{text}");
         }
     }
 
     #[test]
     fn body_with_a_bundle__is_given_the_struct_in_its_place() {
-        let fields = ["buf", "count", "datatype", "dest", "tag", "comm"].map(str::to_owned);
-        let bundle = Bundle { name: "Sent".into(), fields: fields.to_vec() };
-        let body = Body { bundles: vec![bundle], ..body(false, true) };
-        let text = emit("MPI_Issend", &[("issend", body)]);
-        let given = "issend(entry::arguments::Sent { buf: r#buf, count: ";
+        let source = "pub fn issend(message: SendArguments, request: *mut usize) -> Result<()> {}";
+        let text = emit("MPI_Issend m::issend", source);
+        let given = "issend(entry::arguments::SendArguments { buf: r#buf, count: ";
         assert!(text.contains(given), "{text}");
         assert!(text.contains("comm: r#comm }, r#request)"), "{text}");
     }
 
     #[test]
-    fn quick_body__is_asked_before_the_call_is_entered() {
-        let table = Table::builtin().unwrap();
-        let mut bodies = Bodies::default();
-        bodies.by_name.insert("type_size".into(), body(true, true));
-        bodies.quick.insert("type_size".into(), body(false, false));
+    fn quick_body__is_called_before_mpi_is_entered() {
+        let source = "pub fn size<C: Count>(p: &Process, t: usize, size: *mut C) -> Result<()> {}\n\
+                      pub fn size_quick<C: Count>(t: usize, size: *mut C) -> bool {}";
         for name in ["MPI_Type_size", "MPI_Type_size_c"] {
-            let mut text = String::new();
-            emit_function(&table, &bodies, table.function(name).unwrap(), &mut text).unwrap();
-            let quick = text.find("entry::m::type_size_quick(r#datatype, r#size) } { return 0; }");
+            let text = emit(&format!("{name} m::size quick m::size_quick"), source);
+            let quick = text.find("entry::m::size_quick(r#datatype, r#size) } { return 0; }");
             let entered = text.find(&format!("enter(\"{name}\", false)"));
             assert!(quick.unwrap() < entered.unwrap(), "{text}");
-            assert_eq!(text.matches('{').count(), text.matches('}').count());
         }
     }
 
     #[test]
-    fn body_with_a_form__serves_three_functions_in_two_widths() {
-        let body = Body { takes_form: true, ..body(true, true) };
-        for (name, call) in [
-            ("MPI_Gather", "gather(&process, entry::Form::Blocking, r#sendbuf,"),
-            ("MPI_Igather_c", "gather(&process, entry::Form::Nonblocking(r#request), r#sendbuf,"),
-            ("MPI_Gather_init", "gather(&process, entry::Form::Persistent(r#request), r#sendbuf,"),
+    fn body_with_a_form__is_given_that_of_the_line() {
+        for (line, call) in [
+            ("MPI_Barrier m::barrier blocking", "entry::Form::Blocking, r#comm"),
+            ("MPI_Ibarrier m::barrier nonblocking", "entry::Form::Nonblocking(r#request), r#comm"),
+            (
+                "MPI_Barrier_init m::barrier persistent",
+                "entry::Form::Persistent(r#request), r#comm",
+            ),
         ] {
-            let text = emit(name, &[("gather", body.clone())]);
-            assert!(text.contains(call) && text.contains("r#comm) }"), "{text}");
-        }
-        let apart = [("barrier", self::body(false, false)), ("ibarrier", body)];
-        assert!(emit("MPI_Barrier", &apart).contains("entry::m::barrier(r#comm)"));
-        for name in ["MPI_Ibarrier", "MPI_Barrier_init"] {
-            assert!(emit(name, &apart).contains("entry::m::ibarrier(&process, entry::Form::"));
-        }
-        let checks = |name| emit(name, &apart).contains("entry::check_info(&process, r#info)");
-        assert!(checks("MPI_Barrier_init") && !checks("MPI_Ibarrier"));
-    }
-
-    #[test]
-    fn large_form__shares_the_body_unless_it_has_its_own() {
-        let text = emit("MPI_Send_c", &[("send", body(false, true))]);
-        assert!(text.contains("entry::m::send(r#buf, r#count,"));
-        assert!(text.contains("r#count: i64"));
-        let both = [("send", body(false, true)), ("send_c", body(false, true))];
-        assert!(emit("MPI_Send_c", &both).contains("entry::m::send_c("));
-        let apart = emit("MPI_Op_create_c", &[("op_create", body(true, true))]);
-        assert!(apart.contains("fail_unsupported(Scope::None, \"MPI_Op_create_c\")"));
-    }
-
-    #[test]
-    fn function_as_another__is_served_by_its_body() {
-        let text = emit("MPI_Win_toint", &[("comm_toint", body(false, false))]);
-        assert!(text.contains("entry::m::comm_toint(r#win)"), "{text}");
-        let table = Table::builtin().unwrap();
-        for function in &table.functions {
-            let Some(name) = &function.body_of else {
-                continue;
-            };
-            let other = table.function(name).unwrap();
-            let types = |function: &Function| {
-                let types = function.params.iter().map(|p| rust_type(&table, &p.ctype, &p.suffix));
-                types
-                    .map(|t| t.replace("i64", "c_int").replace("isize", "c_int"))
-                    .collect::<Vec<_>>()
-            };
-            assert_eq!(types(function), types(other), "{} as {name}", function.name);
+            let text = emit(line, BARRIER);
+            assert!(text.contains(&format!("barrier(&process, {call})")), "{text}");
+            let checks_info = text.contains("entry::check_info(&process, r#info)");
+            assert_eq!(checks_info, line.contains("_init"), "{text}");
         }
     }
 
     #[test]
-    fn error_without_an_open_file__is_one_of_files() {
-        for name in ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep"] {
-            let text = emit(name, &[]);
-            assert!(text.contains("fail_unsupported(Scope::File(MPI_FILE_NULL), "), "{text}");
+    fn body_with_an_access__is_given_that_of_the_line() {
+        for (line, access) in [
+            (
+                "MPI_File_read m::read read individual",
+                "writes: false, place: entry::FilePlace::Individual, collective: false, ",
+            ),
+            (
+                "MPI_File_write_at_all m::read write at collective",
+                "writes: true, place: entry::FilePlace::At(r#offset), collective: true, ",
+            ),
+            ("MPI_File_read_shared m::read read shared", "FilePlace::Shared, collective: false, "),
+            (
+                "MPI_File_write_ordered_c m::read write ordered collective",
+                "FilePlace::Ordered, collective: true, ",
+            ),
+        ] {
+            let text = emit(line, READ);
+            assert!(text.contains(access) && text.contains("}, r#fh, r#status)"), "{text}");
         }
-        assert!(emit("MPI_File_sync", &[]).contains("fail_unsupported(Scope::File(r#fh), "));
+        for (line, which) in [
+            ("MPI_File_write_at_all_end m::end write at", "WriteAtAll"),
+            ("MPI_File_read_all_end m::end read individual", "ReadAll"),
+            ("MPI_File_write_ordered_end m::end write ordered", "WriteOrdered"),
+        ] {
+            let text = emit(line, END);
+            assert!(
+                text.contains(&format!("(&process, entry::SplitKind::{which}, r#fh, ")),
+                "{text}"
+            );
+        }
     }
 
     #[test]
-    fn missing_body__says_so_on_its_communicator() {
-        let text = emit("MPI_Send", &[]);
-        assert!(text.contains("fail_unsupported(Scope::Comm(r#comm), \"MPI_Send\")"));
-        assert!(text.contains("_buf: *const c_void"));
-        assert!(emit("MPI_Comm_free", &[]).contains("Scope::Comm(unsafe { read_handle(r#comm) })"));
+    fn wrong_line__is_an_error_with_function_cause_and_remedy() {
+        let send = "pub fn sendd(x: c_int) -> Result<()> {}";
+        let value = "pub fn time(p: &Process) -> Result<()> {}";
+        let code = "pub fn dup(p: &Process, comm: usize, new: *mut usize) -> c_int {}";
+        let sent = "pub fn probe(message: SendArguments) -> Result<()> {}";
+        for (line, source, cause) in [
+            ("MPI_Send m::send", send, "src/entry/m.rs has no `pub fn send`: correct the line, or"),
+            (
+                "MPI_Send m::sendd",
+                send,
+                "takes `x: c_int` where C has `buf: *const c_void`: correct",
+            ),
+            ("MPI_Comm_free m::dup", DUP, "takes `comm: usize` where C has `comm: *mut usize`: "),
+            ("MPI_Ssend m::dup", DUP, "takes `comm: usize` where C has `buf: *const c_void`: "),
+            ("MPI_Finalize m::dup", DUP, "takes `comm`, for which C has no argument left: correct"),
+            ("MPI_Isend m::send", SEND, "takes no `request`: correct the line or the signature of"),
+            (
+                "MPI_Probe m::probe",
+                sent,
+                "takes a `SendArguments`, and C has no `buf` for it: correct the ",
+            ),
+            (
+                "MPI_Comm_dup m::dup blocking",
+                DUP,
+                "has no parameter for the words `blocking` of the line: correct the line",
+            ),
+            ("MPI_Comm_dup m::dup", code, "takes a &Process and returns no `Result`: correct the"),
+            (
+                "MPI_Wtime m::time",
+                value,
+                "returns a `Result`, but the function has no error code: ",
+            ),
+            (
+                "MPI_Comm_dup m::dup quick m::dup",
+                DUP,
+                "takes a &Process, which the call of a quick body does not pass",
+            ),
+            (
+                "MPI_Barrier m::barrier",
+                BARRIER,
+                "takes a `Form`: add one of these words to the line: ",
+            ),
+            ("MPI_Ibarrier m::barrier blocking", BARRIER, "takes a `Form`: add one of these "),
+            ("MPI_Ibarrier m::barrier persistent", BARRIER, "takes a `Form`: add one of these "),
+            ("MPI_File_read m::read read at", READ, "takes an `Access`: add words to the line: "),
+            ("MPI_File_read m::read individual", READ, "takes an `Access`: add words "),
+            (
+                "MPI_File_read_all_end m::end read shared",
+                END,
+                "takes a `SplitKind`: add two words ",
+            ),
+        ] {
+            let error = try_emit(line, source).unwrap_err();
+            let name = line.split(' ').next().unwrap();
+            assert!(error.starts_with(&format!("wiring.txt:1: {name}: ")), "{error}");
+            assert!(error.contains(cause), "{error}");
+        }
+        let error =
+            try_emit("MPI_Send m::send", &format!("{SEND}\npub fn other() {{}}")).unwrap_err();
+        assert!(error.starts_with("m.rs:2: no line of wiring.txt names m::other: "), "{error}");
     }
 
     #[test]
-    fn call_that_makes_an_object__raises_errors_on_its_handler() {
-        let comm = emit("MPI_Comm_create_from_group", &[]);
-        assert!(comm.contains("fail_unsupported(Scope::New(HandlerKind::Comm, r#errhandler), "));
-        let session = emit("MPI_Session_init", &[]);
-        assert!(
-            session.contains("fail_unsupported(Scope::New(HandlerKind::Session, r#errhandler), ")
-        );
-        let handler = emit("MPI_Comm_create_errhandler", &[]);
-        assert!(handler.contains("fail_unsupported(Scope::None, "));
+    fn scope__is_the_object_whose_handler_gets_an_error() {
+        for (name, expected) in [
+            ("MPI_Send", "Scope::Comm(r#comm)"),
+            ("MPI_Comm_free", "Scope::Comm(unsafe { read_handle(r#comm) })"),
+            ("MPI_File_sync", "Scope::File(r#fh)"),
+            // Errors of calls without an open file are raised on `MPI_FILE_NULL`.
+            ("MPI_File_open", "Scope::File(MPI_FILE_NULL)"),
+            ("MPI_File_delete", "Scope::File(MPI_FILE_NULL)"),
+            ("MPI_Register_datarep", "Scope::File(MPI_FILE_NULL)"),
+            // A call that creates an object gets the handler passed for it.
+            ("MPI_Comm_create_from_group", "Scope::New(HandlerKind::Comm, r#errhandler)"),
+            ("MPI_Session_init", "Scope::New(HandlerKind::Session, r#errhandler)"),
+            ("MPI_Comm_create_errhandler", "Scope::None"),
+        ] {
+            assert_eq!(scope(&function(name).1), expected, "{name}");
+        }
     }
 
     #[test]
     fn failing_call__sets_what_it_returns_to_null() {
+        let text = emit("MPI_Comm_dup m::dup", DUP);
         let clear = "unsafe { clear(r#newcomm, MPI_COMM_NULL) }; fail(";
-        let text = emit("MPI_Comm_dup", &[("comm_dup", body(true, true))]);
         assert_eq!(text.matches(clear).count(), 2, "{text}");
         assert!(text.contains("Ok(()) => 0,"));
-        let text = emit("MPI_Win_create", &[]);
-        assert!(text.contains("unsafe { clear(r#win, MPI_WIN_NULL) }; fail_unsupported("));
-        let text = emit("MPI_Comm_create_keyval", &[("comm_create_keyval", body(true, true))]);
-        assert!(text.contains("clear(r#comm_keyval, MPI_KEYVAL_INVALID)"));
-        let text = emit("MPI_Imrecv", &[("imrecv", body(true, true))]);
+        let cleared = |name: &str| {
+            let (table, function) = function(name);
+            clear_results(&table, &function)
+        };
+        assert!(cleared("MPI_Win_create").contains("clear(r#win, MPI_WIN_NULL)"));
+        assert!(cleared("MPI_Comm_create_keyval").contains("r#comm_keyval, MPI_KEYVAL_INVALID"));
+        let text = cleared("MPI_Imrecv");
         assert!(text.contains("clear(r#request,") && !text.contains("clear(r#message,"));
     }
 
@@ -589,23 +738,16 @@ mod tests {
 
     #[test]
     fn tool_interface__calls_no_error_handler() {
-        assert!(emit("MPI_T_finalize", &[]).contains("{\n    MPI_ERR_UNSUPPORTED_OPERATION\n}"));
-        let text = emit("MPI_T_finalize", &[("t_finalize", body(true, true))]);
+        let source = "pub fn finalize(p: &Process) -> Result<()> {}";
+        let text = emit("MPI_T_finalize m::finalize", source);
         assert_eq!(text.matches("error.code()").count(), 2);
         assert!(!text.contains("fail"));
     }
 
     #[test]
-    fn missing_body__without_an_error_code_is_refused() {
-        let table = Table::builtin().unwrap();
-        let wtime = table.function("MPI_Wtime").unwrap();
-        assert!(emit_function(&table, &Bodies::default(), wtime, &mut String::new()).is_err());
-    }
-
-    #[test]
     fn types__are_those_of_the_contract() {
         let table = Table::builtin().unwrap();
-        let types = |name: &str| rust_params(&table, table.function(name).unwrap(), true);
+        let types = |name: &str| rust_params(&table, table.function(name).unwrap());
         assert!(types("MPI_Alltoallv_c").contains("r#sdispls: *const isize"));
         assert!(types("MPI_Waitall").contains("r#array_of_statuses: *mut Status"));
         assert!(types("MPI_Group_range_incl").contains("r#ranges: *mut [c_int; 3]"));

@@ -53,7 +53,7 @@ const TAIL: &str = "
 #endif /* MPI_ABI_H_INCLUDED */
 ";
 
-/// The text of `mpi.h`.
+/// Generates `mpi.h`.
 #[must_use]
 pub fn emit_header(table: &Table) -> String {
     let mut out = String::from(HEAD);
@@ -122,7 +122,7 @@ fn emit_constants(table: &Table, out: &mut String) {
     }
 }
 
-/// Members of an enumeration are defined with it.
+/// Whether the constant is a member of an enumeration, and therefore defined with it.
 pub(crate) fn is_enum_member(table: &Table, constant: &Constant) -> bool {
     table.enums.contains(&constant.ctype.base)
 }
@@ -146,7 +146,7 @@ fn prototype(function: &Function, prefix: &str) -> String {
     wrap_call(&head, &c_params(&function.params, function.varargs))
 }
 
-/// `head(params);` in lines of at most 100 columns.
+/// Formats `head(params);` in lines of at most 100 columns.
 fn wrap_call(head: &str, params: &str) -> String {
     let mut out = format!("{head}(");
     let mut column = out.len();

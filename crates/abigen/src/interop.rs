@@ -1,4 +1,4 @@
-//! Conversions to and from Fortran handles, which the standard ABI leaves to others (MPI 5.0, section 19.3).
+//! Conversions to and from Fortran handles, which the standard ABI does not define (MPI 5.0, section 19.3).
 //!
 //! They are inline functions over `fromint` and `toint`: a program that uses them needs no symbol outside the ABI.
 
@@ -84,7 +84,6 @@ const TAIL: &str = "
 #endif /* MPI_NO_F2C */
 ";
 
-/// The part of `mpi.h` that follows the prototypes.
 pub(crate) fn emit_interop(table: &Table, out: &mut String) {
     out.push_str(HEAD);
     for prefix in ["", "P"] {
@@ -97,7 +96,7 @@ pub(crate) fn emit_interop(table: &Table, out: &mut String) {
     out.push_str(TAIL);
 }
 
-/// `MPI_Comm_f2c` for `MPI_Comm_fromint`, `MPI_Comm_c2f` for `MPI_Comm_toint`; nothing for other functions.
+/// Generates `MPI_Comm_f2c` for `MPI_Comm_fromint`, `MPI_Comm_c2f` for `MPI_Comm_toint`; nothing for other functions.
 fn emit_conversion(function: &Function, prefix: &str, out: &mut String) {
     let name = &function.name;
     let [param] = &function.params[..] else {
@@ -125,7 +124,7 @@ mod tests {
         let table = Table::builtin().unwrap();
         let mut text = String::new();
         emit_interop(&table, &mut text);
-        // Handles of the tool interface are not known to Fortran.
+        // Fortran has no handles of the tool interface.
         for handle in table.handles.iter().filter(|h| !h.starts_with("MPI_T_")) {
             let stem = match handle.as_str() {
                 "MPI_Datatype" => "MPI_Type",

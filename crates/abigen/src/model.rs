@@ -1,13 +1,13 @@
 //! The table in memory.
 
-/// Everything the table says.
+/// Content of the table.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// All functions, large-count forms among them, in the order of the table.
+    /// All functions in table order, including large-count forms.
     pub functions: Vec<Function>,
-    /// All constants, in the order of the table.
+    /// All constants in table order.
     pub constants: Vec<Constant>,
-    /// Integer types: name and the C type they stand for.
+    /// Integer types: name and underlying C type.
     pub integers: Vec<(String, String)>,
     /// Handle types, those of the tool interface last.
     pub handles: Vec<String>,
@@ -15,7 +15,7 @@ pub struct Table {
     pub enums: Vec<String>,
     /// Callback types.
     pub callbacks: Vec<Callback>,
-    /// Other names of callback types: new name, existing name.
+    /// Aliases of callback types: new name, existing name.
     pub aliases: Vec<(String, String)>,
 }
 
@@ -24,40 +24,38 @@ pub struct Table {
 pub struct Function {
     /// `MPI_Send`, `MPI_Send_c`.
     pub name: String,
-    /// The group of functions it belongs to; the name of a Rust module.
+    /// Group of the function, which names a Rust module.
     pub section: String,
-    /// What it returns.
+    /// Return type.
     pub ret: CType,
     /// Named parameters in order.
     pub params: Vec<Param>,
-    /// Ends in `...`.
+    /// Whether the parameters end with `...`.
     pub varargs: bool,
-    /// For the large-count form of a pair, the name of the other one.
+    /// For the large-count form of a pair, the name of the other form.
     pub large_of: Option<String>,
-    /// May be called before initialisation and after finalisation.
+    /// Whether the function may be called before initialisation and after finalisation.
     pub anytime: bool,
-    /// The version of the standard that deprecated it.
+    /// Version of the standard that deprecated the function.
     pub deprecated: Option<String>,
-    /// The parameter that points to the handle on which errors are raised.
+    /// Parameter that points to the handle on which errors are raised.
     pub scope: Option<String>,
-    /// The parameter that points to a handle which the function reads.
+    /// Parameter that points to a handle which the function reads.
     pub inout: Option<String>,
-    /// The function whose body serves this one too: their parameters differ in names alone.
-    pub body_of: Option<String>,
-    /// Errors are raised on no open file (MPI 5.0, section 14.7), whatever the parameters are.
+    /// Whether errors are raised on `MPI_FILE_NULL` (MPI 5.0, section 14.7), whatever the parameters are.
     pub on_no_file: bool,
 }
 
 /// A parameter of a function or a callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Param {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its type before the name.
+    /// Type before the name.
     pub ctype: CType,
-    /// What follows the name: nothing, `[]` or `[][3]`.
+    /// Text after the name: nothing, `[]` or `[][3]`.
     pub suffix: String,
-    /// Its width differs between the two forms of a pair.
+    /// Whether the parameter's width differs between the two forms of a pair.
     pub poly: bool,
 }
 
@@ -66,9 +64,9 @@ pub struct Param {
 pub struct CType {
     /// `int`, `void`, `MPI_Comm`, ...
     pub base: String,
-    /// Starts with `const`.
+    /// Whether the C type starts with `const`.
     pub constant: bool,
-    /// The number of stars.
+    /// Number of stars.
     pub stars: usize,
 }
 
@@ -77,13 +75,13 @@ pub struct CType {
 pub struct Callback {
     /// `MPI_User_function`, ...
     pub name: String,
-    /// What it returns.
+    /// Return type.
     pub ret: CType,
     /// Named parameters in order.
     pub params: Vec<Param>,
-    /// Ends in `...`.
+    /// Whether the parameters end with `...`.
     pub varargs: bool,
-    /// The version of the standard that deprecated it.
+    /// Version of the standard that deprecated the callback.
     pub deprecated: Option<String>,
 }
 
@@ -92,15 +90,15 @@ pub struct Callback {
 pub struct Constant {
     /// `MPI_COMM_WORLD`, ...
     pub name: String,
-    /// The group of constants it belongs to.
+    /// Group of the constant.
     pub section: String,
-    /// Its C type.
+    /// C type.
     pub ctype: CType,
-    /// Its value, before the cast to a pointer type where that is the type.
+    /// Value, before a cast to a pointer type.
     pub value: i64,
 }
 
-/// How a C type is passed.
+/// Kind of a C type, which determines how it is passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CTypeKind {
     /// `void`
@@ -124,7 +122,7 @@ pub enum CTypeKind {
 }
 
 impl Table {
-    /// What `base`, the innermost name of a C type, is; `None` when the table does not know it.
+    /// Returns the kind of `base`, the innermost name of a C type; `None` for an unknown one.
     #[must_use]
     pub fn kind(&self, base: &str) -> Option<CTypeKind> {
         Some(match base {
@@ -142,13 +140,13 @@ impl Table {
         })
     }
 
-    /// The function of that name.
+    /// Finds a function by name.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|f| f.name == name)
     }
 
-    /// All 2 N names the library exports, sorted: each function as `MPI_X` and as `PMPI_X`.
+    /// All 2 N names that the library exports, sorted: each function as `MPI_X` and as `PMPI_X`.
     #[must_use]
     pub fn symbols(&self) -> Vec<String> {
         let mut all: Vec<String> =
@@ -158,16 +156,8 @@ impl Table {
     }
 }
 
-impl Function {
-    /// The name of the hand-written body: `comm_dup` for `MPI_Comm_dup`.
-    #[must_use]
-    pub fn body_name(&self) -> String {
-        self.name.trim_start_matches("MPI_").to_lowercase()
-    }
-}
-
 impl CType {
-    /// As C writes it, ready to be followed by a name: `const void *` or `int `.
+    /// Formats the type for C, to be followed by a name: `const void *` or `int `.
     #[must_use]
     pub fn c_prefix(&self) -> String {
         let constant = if self.constant { "const " } else { "" };
@@ -176,14 +166,14 @@ impl CType {
 }
 
 impl Param {
-    /// The declaration in C: `const int counts[]`.
+    /// Formats the declaration in C: `const int counts[]`.
     #[must_use]
     pub fn c_decl(&self) -> String {
         format!("{}{}{}", self.ctype.c_prefix(), self.name, self.suffix)
     }
 }
 
-/// Parameters as they stand between the parentheses of a C prototype.
+/// Formats parameters for a C prototype, without parentheses.
 #[must_use]
 pub fn c_params(params: &[Param], varargs: bool) -> String {
     let mut all: Vec<String> = params.iter().map(Param::c_decl).collect();

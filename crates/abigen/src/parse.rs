@@ -1,4 +1,4 @@
-//! Reading the table: lines of text to the model, or an error that names file and line.
+//! Parser of the table: lines of text to the model, or an error with file and line.
 
 use crate::model::{CType, Callback, Constant, Function, Param, Table};
 use std::collections::HashSet;
@@ -8,14 +8,14 @@ const FUNCTIONS: (&str, &str) = ("functions.txt", include_str!("../table/functio
 const CONSTANTS: (&str, &str) = ("constants.txt", include_str!("../table/constants.txt"));
 const TYPES: (&str, &str) = ("types.txt", include_str!("../table/types.txt"));
 
-/// A line of the table that does not say what it should.
+/// Error in a line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// The file within the table.
+    /// File within the table.
     pub file: String,
-    /// Counted from 1; 0 for the file as a whole.
+    /// Line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong.
+    /// Cause.
     pub message: String,
 }
 
@@ -30,11 +30,10 @@ impl std::error::Error for ParseError {}
 type Parsed<T> = Result<T, String>;
 
 impl Table {
-    /// The table of this project.
+    /// Parses the table of this project.
     ///
     /// # Errors
-    ///
-    /// The first line that cannot be read, or that names an unknown type or a name twice.
+    /// The first line that is invalid, or has an unknown type or a duplicate name.
     pub fn builtin() -> Result<Self, ParseError> {
         let mut table = Self::default();
         table.read_types(TYPES.0, TYPES.1)?;
@@ -72,7 +71,7 @@ impl Table {
                     }
                     let (params, large) = proto.expand()?;
                     if large.is_some() {
-                        return Err("a callback type has one form".into());
+                        return Err("a callback type cannot have two forms ({A|B})".into());
                     }
                     self.callbacks.push(Callback {
                         name: proto.name,
@@ -95,11 +94,11 @@ impl Table {
             let value = value.parse().map_err(|_| format!("`{value}` is not an integer"))?;
             let Param { name, ctype, suffix, .. } = parse_declaration(declaration)?;
             if !suffix.is_empty() {
-                return Err("a constant is not an array".into());
+                return Err("a constant cannot be an array".into());
             }
             self.kind(&ctype.base).ok_or_else(|| format!("unknown type {}", ctype.base))?;
             if !names.insert(name.clone()) {
-                return Err(format!("{name} is there twice"));
+                return Err(format!("{name} is declared twice"));
             }
             self.constants.push(Constant { name, section: section.into(), ctype, value });
             Ok(())
@@ -112,7 +111,7 @@ impl Table {
             for function in parse_function(section, line)? {
                 self.check_function(&function)?;
                 if !names.insert(function.name.clone()) {
-                    return Err(format!("{} is there twice", function.name));
+                    return Err(format!("{} is declared twice", function.name));
                 }
                 self.functions.push(function);
             }
@@ -127,13 +126,13 @@ impl Table {
         }
         let mut named = function.scope.iter().chain(&function.inout);
         match named.find(|name| !function.params.iter().any(|p| p.name == **name)) {
-            Some(name) => Err(format!("no parameter {name}")),
+            Some(name) => Err(format!("the function has no parameter {name}")),
             None => Ok(()),
         }
     }
 }
 
-/// Calls `read` with section and text of each line that says something.
+/// Calls `read` with section and text of each line, except empty ones and comments.
 fn for_each_line(
     file: &str, text: &str, mut read: impl FnMut(&str, &str) -> Parsed<()>,
 ) -> Result<(), ParseError> {
@@ -157,7 +156,7 @@ fn for_each_line(
 }
 
 fn split_word(line: &str) -> Parsed<(&str, &str)> {
-    let (word, rest) = line.split_once(' ').ok_or_else(|| format!("`{line}` ends too early"))?;
+    let (word, rest) = line.split_once(' ').ok_or_else(|| format!("`{line}` has only one word"))?;
     Ok((word, rest.trim()))
 }
 
@@ -166,7 +165,6 @@ fn split_attributes(line: &str) -> (&str, impl Iterator<Item = &str>) {
     (parts.next().unwrap_or_default(), parts)
 }
 
-/// One function, or the two of a pair.
 fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
     let (prototype, attributes) = split_attributes(line);
     let proto = Prototype::parse(prototype)?;
@@ -182,12 +180,11 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
         deprecated: None,
         scope: None,
         inout: None,
-        body_of: None,
         on_no_file: false,
     };
     if !function.name.starts_with("MPI_") {
         return Err(format!(
-            "{} does not start with MPI_: the table has the standard's functions alone",
+            "{} does not start with MPI_: the table holds only functions of the standard",
             function.name
         ));
     }
@@ -202,8 +199,6 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
             function.scope = Some(name.into());
         } else if let Some(name) = attribute.strip_prefix("inout *") {
             function.inout = Some(name.into());
-        } else if let Some(name) = attribute.strip_prefix("as ") {
-            function.body_of = Some(name.into());
         } else {
             return Err(format!("unknown attribute `{attribute}`"));
         }
@@ -231,7 +226,7 @@ struct Prototype<'a> {
 
 impl<'a> Prototype<'a> {
     fn parse(text: &'a str) -> Parsed<Self> {
-        let (head, rest) = text.split_once('(').ok_or("no parameter list")?;
+        let (head, rest) = text.split_once('(').ok_or("the function has no parameter list")?;
         let inside = rest.strip_suffix(')').ok_or("the parameter list is not closed")?;
         let Param { name, ctype, .. } = parse_declaration(head)?;
         let mut params: Vec<&str> = match inside {
@@ -245,7 +240,7 @@ impl<'a> Prototype<'a> {
         Ok(Self { name, ret: ctype, params, varargs })
     }
 
-    /// The parameters, and those of the large-count form where one differs.
+    /// Returns the parameters, and those of the large-count form if one differs.
     fn expand(&self) -> Parsed<(Vec<Param>, Option<Vec<Param>>)> {
         let mut small = Vec::new();
         let mut large = Vec::new();
@@ -269,7 +264,7 @@ impl<'a> Prototype<'a> {
     }
 }
 
-/// `const int counts[]`, `char ***argv`, `MPI_Comm comm`.
+/// Parses `const int counts[]`, `char ***argv`, `MPI_Comm comm`.
 fn parse_declaration(text: &str) -> Parsed<Param> {
     let (constant, rest) = match text.strip_prefix("const ") {
         Some(rest) => (true, rest),

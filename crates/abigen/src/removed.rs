@@ -1,7 +1,7 @@
 //! Names that MPI-3.0 removed (MPI 3.0, section 16.1), as inline functions over their replacements.
 //!
-//! A program that uses one needs no symbol outside the ABI, and its compiler names the replacement. Only what has no
-//! plain replacement is an error.
+//! A program that uses one needs no symbol outside the ABI, and its compiler reports the replacement. Only names
+//! without a plain replacement are errors.
 
 use std::fmt::Write;
 
@@ -71,14 +71,12 @@ const TAIL: &str = r#"
 #endif /* MPI_NO_REMOVED_NAMES */
 "#;
 
-/// A removed function.
 struct RemovedFunction {
     name: &'static str,
-    /// Parameters as MPI-2.2 has them, so that a program's own definition agrees: without `const`.
+    /// Parameters as in MPI-2.2, without `const`, so that a program's own definition agrees.
     params: &'static str,
-    /// Name of the replacement.
     replacement: &'static str,
-    /// Body; `@` stands where `P` comes in the profiling interface.
+    /// Body; `@` marks where the profiling interface inserts a `P`.
     body: &'static str,
 }
 
@@ -154,12 +152,12 @@ const FUNCTIONS: [RemovedFunction; 10] = [
     },
 ];
 
-/// Combiners that types of Fortran's constructors had, by the name of their replacement. As values that no combiner
-/// has, they can stand beside it in a `switch`.
+/// Combiners of Fortran's constructors, by the name of their replacement. Their values differ from those of all other
+/// combiners, so that both can be in one `switch`.
 const COMBINERS: [&str; 3] =
     ["MPI_COMBINER_HINDEXED", "MPI_COMBINER_HVECTOR", "MPI_COMBINER_STRUCT"];
 
-/// The part of `mpi.h` that defines them. They are not macros: a program can define macros of these names.
+/// Generates the part of `mpi.h` with the removed names, as functions: a program can define macros of these names.
 pub(crate) fn emit_removed(out: &mut String) {
     let members = COMBINERS.map(|new| {
         format!("    {new}_INTEGER\n        MPI_ABI_REMOVED_MEMBER(\"{new}\") = -{new}")

@@ -1,147 +1,156 @@
-//! Finding the hand-written bodies of the entry points in Rust source.
+//! Signatures of the bodies of the entry points, read from their source.
 
-use crate::model::Table;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::Path;
 use syn::{
-    Fields, FnArg, GenericArgument, Item, ItemFn, PathArguments, ReturnType, Type, Visibility,
+    Expr, Fields, FnArg, GenericArgument, GenericParam, Item, ItemFn, Lit, Pat, PathArguments,
+    ReturnType, Type, Visibility,
 };
 
-/// A hand-written body of an entry point.
+/// Signature of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
-    /// The module it is in, the stem of the file's name.
-    pub module: String,
-    /// Where it is, for messages: `file:line`.
+pub struct BodySignature {
+    /// File and line, for messages.
     pub place: String,
-    /// Its first parameter is the process: the wrapper enters before it calls.
+    /// Whether the first parameter is the process: the wrapper then enters MPI before the call.
     pub takes_process: bool,
-    /// Its second parameter says in which form a collective call is made: it serves `MPI_X`, `MPI_Ix` and `MPI_X_init`.
-    pub takes_form: bool,
-    /// Its second parameter says which access of a file is made: it serves every call of its kind (`file_access`).
-    pub takes_access: bool,
-    /// Its second parameter says whether it serves the large-count form.
-    pub takes_width: bool,
-    /// It returns a `Result`; otherwise the value that C gets.
-    pub returns_result: bool,
-    /// The `Result` has a value, for the variable that the last argument of C points to.
-    pub returns_value: bool,
-    /// The structs among its parameters that are made of several arguments of C.
-    pub bundles: Vec<Bundle>,
+    /// Parameter after the process that is no argument in C.
+    pub choice: Option<ChosenParam>,
+    /// Parameters that are arguments in C, in order.
+    pub params: Vec<BodyParam>,
+    /// Result type.
+    pub returns: Returns,
 }
 
-/// A struct of `arguments.rs`: its fields have the names of arguments of C.
+/// A parameter whose value is chosen by the words of a line or by the large-count form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChosenParam {
+    /// `Form`: blocking, nonblocking or persistent.
+    Form,
+    /// `Width`: whether the large-count form is served.
+    Width,
+    /// `Access`: an access of a file.
+    Access,
+    /// `SplitKind`: the split file access that the call ends.
+    SplitKind,
+}
+
+/// A parameter that takes an argument of C, or a struct of several arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bundle {
-    /// Its name.
+pub struct BodyParam {
+    /// The name.
     pub name: String,
-    /// Its fields; it stands where the first of them does among C's arguments.
+    /// The type: the last name of its path, `_` for a type parameter.
+    pub ctype: String,
+    /// Fields of a struct of `arguments.rs`: names of the C arguments in it.
     pub fields: Vec<String>,
 }
 
-/// The file, beside the bodies, that has the bundles.
+/// The result of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Returns {
+    /// The value that C gets.
+    Code,
+    /// `Result<()>`
+    Done,
+    /// `Result<T>`: the value goes where the last argument of C points to.
+    Value,
+}
+
+/// File that defines structs of several C arguments.
 const BUNDLES: &str = "arguments";
 
-/// What was found: bodies by name, and the files that were read, sorted.
+/// All bodies of a folder.
 #[derive(Debug, Default)]
 pub struct Bodies {
-    /// Bodies by the name of the function, `comm_dup`.
-    pub by_name: BTreeMap<String, Body>,
-    /// Short ways, `comm_rank_quick`, by the name of the body that they stand before.
-    pub quick: BTreeMap<String, Body>,
-    /// The files, each a module.
-    pub files: Vec<PathBuf>,
-    /// What `arguments.rs` has.
-    bundles: Vec<Bundle>,
+    /// Bodies by module and name, `comm::comm_dup`.
+    pub by_path: BTreeMap<String, BodySignature>,
+    /// Fields of the structs of `arguments.rs`, by the name of the struct.
+    bundles: BTreeMap<String, Vec<String>>,
 }
-
-/// Why the bodies cannot be wired.
-#[derive(Debug)]
-pub struct ScanError(pub String);
-
-impl fmt::Display for ScanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ScanError {}
 
 impl Bodies {
-    /// Reads every `.rs` file of `folder` except `mod.rs`.
+    /// Reads every `pub fn` in the `.rs` files of `folder`, `mod.rs` excepted.
     ///
     /// # Errors
-    ///
-    /// A file that cannot be read or parsed, a `pub fn` that is no MPI function, one that is there twice.
-    pub fn read_folder(folder: &Path, table: &Table) -> Result<Self, ScanError> {
-        let fail =
-            |path: &Path, e: &dyn fmt::Display| ScanError(format!("{}: {e}", path.display()));
+    /// A file that cannot be read or parsed, with its name.
+    pub fn read_folder(folder: &Path) -> Result<Self, String> {
+        let fail = |path: &Path, e: &dyn Display| format!("{}: {e}", path.display());
         let mut files = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(|e| fail(folder, &e))? {
             let path = entry.map_err(|e| fail(folder, &e))?.path();
             let is_source = path.extension().is_some_and(|e| e == "rs");
-            if is_source && path.file_name().is_some_and(|n| n != "mod.rs") {
-                files.push(path);
+            let module = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if is_source && module != "mod" {
+                files.push((module, path));
             }
         }
-        // The bundles first.
-        files.sort_by_key(|path| {
-            (path.file_stem().is_none_or(|stem| stem != BUNDLES), path.clone())
-        });
+        // Structs are read before the bodies that take them.
+        files.sort_by_key(|(module, _)| (module != BUNDLES, module.clone()));
         let mut bodies = Self::default();
-        for path in files {
+        for (module, path) in files {
             let text = std::fs::read_to_string(&path).map_err(|e| fail(&path, &e))?;
-            let module = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            bodies.read_source(&module, &path.display().to_string(), &text, table)?;
-            bodies.files.push(path);
+            bodies.read_source(&module, &path.display().to_string(), &text)?;
         }
         Ok(bodies)
     }
 
-    fn read_source(
-        &mut self, module: &str, path: &str, text: &str, table: &Table,
-    ) -> Result<(), ScanError> {
-        let file = syn::parse_file(text)
-            .map_err(|e| ScanError(format!("{path}:{}: {e}", e.span().start().line)))?;
+    /// Reads the bodies of one module.
+    ///
+    /// # Errors
+    /// Text that is not Rust, with its line.
+    pub fn read_source(&mut self, module: &str, path: &str, text: &str) -> Result<(), String> {
+        let file =
+            syn::parse_file(text).map_err(|e| format!("{path}:{}: {e}", e.span().start().line))?;
         for item in &file.items {
-            let function = match item {
+            match item {
                 Item::Struct(bundle) if module == BUNDLES => {
-                    let name = bundle.ident.to_string();
-                    let fields = list_fields(&bundle.fields);
-                    self.bundles.push(Bundle { name, fields });
-                    continue;
+                    self.bundles.insert(bundle.ident.to_string(), list_fields(&bundle.fields));
                 }
-                Item::Fn(function) => function,
-                _ => continue,
-            };
-            if !matches!(function.vis, Visibility::Public(_)) {
-                continue;
-            }
-            let ident = function.sig.ident.to_string();
-            let (name, bodies) = match ident.strip_suffix("_quick") {
-                Some(name) => (name.to_string(), &mut self.quick),
-                None => (ident, &mut self.by_name),
-            };
-            let place = format!("{path}:{}", function.sig.ident.span().start().line);
-            if !table.functions.iter().any(|f| f.body_name() == name) {
-                return Err(ScanError(format!(
-                    "{place}: abigen/table/functions.txt has no function for `pub fn {name}`; \
-                     what is no body is pub(crate)"
-                )));
-            }
-            let body = describe(function, module, place, &self.bundles);
-            if body.takes_process && !body.returns_result {
-                return Err(ScanError(format!(
-                    "{}: a body that takes the process returns Result<()>",
-                    body.place
-                )));
-            }
-            if let Some(other) = bodies.insert(name, body.clone()) {
-                return Err(ScanError(format!("{}: is already in {}", body.place, other.place)));
+                Item::Fn(function) if matches!(function.vis, Visibility::Public(_)) => {
+                    let name = &function.sig.ident;
+                    let place = format!("{path}:{}", name.span().start().line);
+                    let body = self.describe(function, place);
+                    self.by_path.insert(format!("{module}::{name}"), body);
+                }
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    fn describe(&self, function: &ItemFn, place: String) -> BodySignature {
+        let generics: Vec<String> = function.sig.generics.params.iter().map(name_generic).collect();
+        let mut params: Vec<BodyParam> = Vec::new();
+        for input in &function.sig.inputs {
+            let FnArg::Typed(arg) = input else { continue };
+            let name = match &*arg.pat {
+                Pat::Ident(pattern) => pattern.ident.to_string(),
+                _ => String::new(),
+            };
+            let ctype = spell(&arg.ty, &generics);
+            let fields = self.bundles.get(&ctype).cloned().unwrap_or_default();
+            params.push(BodyParam { name, ctype, fields });
+        }
+        let takes_process = params.first().is_some_and(|p| p.ctype == "&Process");
+        params.drain(..usize::from(takes_process));
+        let choice = params.first().and_then(|p| match &*p.ctype {
+            "Form" => Some(ChosenParam::Form),
+            "Width" => Some(ChosenParam::Width),
+            "Access" => Some(ChosenParam::Access),
+            "SplitKind" => Some(ChosenParam::SplitKind),
+            _ => None,
+        });
+        params.drain(..usize::from(choice.is_some()));
+        let returns = match &function.sig.output {
+            ReturnType::Type(_, ty) if spell(ty, &generics) == "Result" => match has_value(ty) {
+                true => Returns::Value,
+                false => Returns::Done,
+            },
+            _ => Returns::Code,
+        };
+        BodySignature { place, takes_process, choice, params, returns }
     }
 }
 
@@ -150,29 +159,14 @@ fn list_fields(fields: &Fields) -> Vec<String> {
     names.map(ToString::to_string).collect()
 }
 
-fn describe(function: &ItemFn, module: &str, place: String, bundles: &[Bundle]) -> Body {
-    let types: Vec<String> = function.sig.inputs.iter().map(name_type).collect();
-    let is_process = |name: &String| name == "&Process";
-    let second = types.get(1).map_or("", String::as_str);
-    let of_name = |name: &String| bundles.iter().find(|b| b.name == *name).cloned();
-    let (returns_result, returns_value) = match &function.sig.output {
-        ReturnType::Type(_, ty) => (last_name(ty) == "Result", has_value(ty)),
-        ReturnType::Default => (false, false),
-    };
-    Body {
-        module: module.into(),
-        place,
-        takes_process: types.first().is_some_and(is_process),
-        takes_form: second == "Form",
-        takes_access: second == "Access" || second == "Which",
-        takes_width: second == "Width",
-        returns_result,
-        returns_value,
-        bundles: types.iter().filter_map(of_name).collect(),
+fn name_generic(param: &GenericParam) -> String {
+    match param {
+        GenericParam::Type(param) => param.ident.to_string(),
+        _ => String::new(),
     }
 }
 
-/// Whether a `Result` is one of something else than `()`.
+/// Whether a `Result` has a value other than `()`.
 fn has_value(ty: &Type) -> bool {
     let Type::Path(path) = ty else {
         return false;
@@ -186,21 +180,29 @@ fn has_value(ty: &Type) -> bool {
     }
 }
 
-fn name_type(input: &FnArg) -> String {
-    match input {
-        FnArg::Typed(arg) => match &*arg.ty {
-            Type::Reference(reference) => format!("&{}", last_name(&reference.elem)),
-            other => last_name(other),
-        },
-        FnArg::Receiver(_) => String::new(),
-    }
-}
-
-fn last_name(ty: &Type) -> String {
+/// Formats a type as in the generated code: paths by their last name, type parameters as `_`.
+fn spell(ty: &Type, generics: &[String]) -> String {
     match ty {
         Type::Path(path) => {
-            path.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default()
+            let last = path.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
+            match &*last {
+                "i32" => "c_int".into(),
+                _ if generics.contains(&last) => "_".into(),
+                _ => last,
+            }
         }
+        Type::Reference(reference) => format!("&{}", spell(&reference.elem, generics)),
+        Type::Ptr(pointer) => {
+            let keyword = if pointer.mutability.is_some() { "mut" } else { "const" };
+            format!("*{keyword} {}", spell(&pointer.elem, generics))
+        }
+        Type::Array(array) => match &array.len {
+            Expr::Lit(len) => match &len.lit {
+                Lit::Int(len) => format!("[{}; {len}]", spell(&array.elem, generics)),
+                _ => String::new(),
+            },
+            _ => String::new(),
+        },
         _ => String::new(),
     }
 }
@@ -210,51 +212,38 @@ fn last_name(ty: &Type) -> String {
 mod tests {
     use super::*;
 
-    fn scan(text: &str) -> Result<Bodies, ScanError> {
+    #[test]
+    fn bodies__are_described_by_their_signatures() {
         let mut bodies = Bodies::default();
-        bodies.read_source("p2p", "p2p.rs", text, &Table::builtin().unwrap())?;
-        Ok(bodies)
-    }
-
-    #[test]
-    fn bodies__are_found_by_name_and_shape() {
-        let bodies = scan(
-            "// pub fn recv() in a comment\n\
-             pub unsafe fn send(buf: *const c_void, n: i64) -> Result<()> { Ok(()) }\n\
-             pub fn comm_dup(p: &Process, c: usize) -> fastpath_mpi::Result<()> { Ok(()) }\n\
+        let structs = "pub struct SendArguments<C> { pub buf: *const C, pub dest: c_int }";
+        bodies.read_source("arguments", "arguments.rs", structs).unwrap();
+        let text = "// pub fn recv() in a comment\n\
+             pub unsafe fn send(m: SendArguments<u8>, n: *mut [i32; 3]) -> Result<()> { Ok(()) }\n\
+             pub fn size<C: Count>(p: &Process, c: *const C) -> fastpath_mpi::Result<i64> { a }\n\
+             pub fn gather(p: &Process, form: Form, root: c_int) -> Result<()> { Ok(()) }\n\
              pub fn wtime() -> f64 { 0.0 }\n\
-             pub fn comm_size(p: &Process, c: usize) -> Result<c_int> { Ok(1) }\n\
-             pub fn gather(p: &Process, form: Form) -> Result<()> { Ok(()) }\n\
-             pub fn comm_dup_quick(c: usize) -> bool { false }\n\
-             pub(crate) fn helper() {}\n",
-        )
-        .unwrap();
-        let shape = |name: &str| {
-            let body = &bodies.by_name[name];
-            (body.takes_process, body.returns_result)
+             pub(crate) fn helper() {}\n";
+        bodies.read_source("m", "m.rs", text).unwrap();
+        let names: Vec<&str> = bodies.by_path.keys().map(String::as_str).collect();
+        assert_eq!(names, ["m::gather", "m::send", "m::size", "m::wtime"]);
+        let types = |path: &str| -> Vec<&str> {
+            bodies.by_path[path].params.iter().map(|p| &*p.ctype).collect()
         };
-        assert_eq!(bodies.by_name.len(), 5);
-        assert!(bodies.by_name["comm_size"].returns_value);
-        assert!(!bodies.by_name["comm_dup"].returns_value);
-        let with_form = bodies.by_name.iter().filter(|(_, body)| body.takes_form);
-        assert_eq!(with_form.map(|(name, _)| name).collect::<Vec<_>>(), ["gather"]);
-        assert_eq!(bodies.quick.keys().collect::<Vec<_>>(), ["comm_dup"]);
-        assert_eq!(shape("send"), (false, true));
-        assert_eq!(shape("comm_dup"), (true, true));
-        assert_eq!(shape("wtime"), (false, false));
+        let send = &bodies.by_path["m::send"];
+        assert_eq!((&*send.place, &send.returns), ("m.rs:2", &Returns::Done));
+        assert_eq!(send.params[0].fields, ["buf", "dest"]);
+        assert_eq!(types("m::send"), ["SendArguments", "*mut [c_int; 3]"]);
+        let size = &bodies.by_path["m::size"];
+        assert!(size.takes_process && size.returns == Returns::Value);
+        assert_eq!(types("m::size"), ["*const _"]);
+        assert_eq!(bodies.by_path["m::gather"].choice, Some(ChosenParam::Form));
+        assert_eq!(types("m::gather"), ["c_int"]);
+        assert_eq!(bodies.by_path["m::wtime"].returns, Returns::Code);
     }
 
     #[test]
-    fn mistakes__are_errors_with_their_place() {
-        for (text, message) in [
-            ("pub fn sned() {}", "p2p.rs:1: abigen/table/functions.txt has no function"),
-            ("pub fn sned_quick() {}", "p2p.rs:1: abigen/table/functions.txt has no function"),
-            ("\npub fn send() -> R {}\npub fn send() -> R {}", "p2p.rs:3: is already in p2p.rs:2"),
-            ("pub fn send(", "p2p.rs:1: "),
-            ("pub fn send(p: &Process) -> i32 { 0 }", "p2p.rs:1: a body that takes the process"),
-        ] {
-            let error = scan(text).unwrap_err().to_string();
-            assert!(error.starts_with(message), "{error}");
-        }
+    fn source__that_is_no_rust_is_an_error_with_its_line() {
+        let error = Bodies::default().read_source("m", "m.rs", "\npub fn send(").unwrap_err();
+        assert!(error.starts_with("m.rs:2: "), "{error}");
     }
 }

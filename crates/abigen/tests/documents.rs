@@ -1,7 +1,7 @@
-//! The project's pages against its sources.
+//! Checks the project's pages against its sources.
 #![allow(non_snake_case)]
 
-use fastpath_abigen::{Table, coverage, scan::Bodies};
+use fastpath_abigen::Table;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -12,12 +12,11 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// What stands between backquotes, line by line.
 fn quoted(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split('`').skip(1).step_by(2).collect()).collect()
 }
 
-/// Folders at the root whose files the pages name.
+/// Folders at the root to which pages refer.
 const FOLDERS: [&str; 8] =
     ["crates/", "docs/", "tests/", "bench/", "install/", "examples/", "scripts/", ".ci/"];
 
@@ -32,23 +31,11 @@ fn of_crate(word: &str) -> Option<String> {
 }
 
 #[test]
-fn coverage__says_what_is_implemented() {
-    let table = Table::builtin().unwrap();
-    let bodies = Bodies::read_folder(&root().join("crates/abi/src/entry"), &table).unwrap();
-    let page = read("docs/coverage.md");
-    let right =
-        coverage::replace_coverage(&page, &coverage::emit_coverage(&table, &bodies)).unwrap();
-    assert!(
-        page == right,
-        "docs/coverage.md is out of date: run `cargo run -p fastpath-abigen coverage \
-         docs/coverage.md`"
-    );
-    let (_, total) = right.rsplit_once("| **together** | | **").unwrap();
-    let total = total.split("**").next().unwrap();
-    assert!(
-        read("README.md").contains(&format!("{total} functions")),
-        "README.md does not say that {total} functions are implemented"
-    );
+fn readme__says_what_is_implemented() {
+    // The build of `fastpath-abi` fails if a function has no body.
+    let total = Table::builtin().unwrap().functions.len();
+    let expected = format!("{total} of {total} functions");
+    assert!(read("README.md").contains(&expected), "README.md does not say `{expected}`");
 }
 
 #[test]
@@ -82,7 +69,7 @@ fn pages__name_files_that_exist() {
     }
 }
 
-/// A row of the requirements names a file, and then what to look for in it.
+/// A row of the requirements names a file, and then text to find in it.
 #[test]
 fn requirements__name_tests_and_items_that_exist() {
     let text = read("docs/requirements.md");

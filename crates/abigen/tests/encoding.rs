@@ -1,5 +1,5 @@
-//! The table's values against the encoding rules of the standard (MPI 5.0, appendix A), which are
-//! written down here a second time on purpose.
+//! Checks the table's values against the encoding rules of the standard (MPI 5.0, appendix A), which are deliberately
+//! repeated here.
 #![allow(non_snake_case)]
 
 use fastpath_abigen::Table;
@@ -59,7 +59,7 @@ fn datatypes_of_fixed_size__carry_the_size_in_their_bits() {
     let types = values(&table, "MPI_Datatype");
     let mut checked = 0;
     for (name, value) in &types {
-        // The size stands in the name, in bits for C and in bytes for Fortran.
+        // The name has the size, in bits for C and in bytes for Fortran.
         let digits: String = name.chars().filter(char::is_ascii_digit).collect();
         let Ok(number) = digits.parse::<i64>() else {
             continue;

@@ -1,4 +1,4 @@
-//! Which clock makes a step: the rates of timers that machines have or had.
+//! Identifies the clock behind a step, by the rates of current and old timers.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use fastpath_report::data::table;
 struct Clock {
     name: String,
     step_ns: f64,
-    /// The largest number of operations by which its step is seen divided.
+    /// Largest number of operations by which the clock's step is divided in practice.
     most: u32,
 }
 
@@ -20,25 +20,24 @@ struct Clocks {
 
 table!(CLOCKS: Clocks = "clocks.toml");
 
-/// A clock whose step, divided by a whole number of operations, is the one that was found.
+/// A clock whose step, divided by a whole number of operations, equals the found step.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Explanation {
-    /// The clock.
     pub clock: &'static str,
-    /// Its step in nanoseconds.
+    /// Step of the clock in nanoseconds.
     pub clock_step_ns: f64,
-    /// The operations by which it is divided: 2 for half a round trip, 16 for eight of them.
+    /// Number of operations by which the step is divided: 2 for half a round trip, 16 for eight round trips.
     pub operations: u32,
-    /// What the numbers are taken to be, where the text does not say it.
+    /// Assumed unit of the numbers, if the text does not give it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supposes: Option<&'static str>,
 }
 
-/// Units that numbers without one may have, the likeliest first, in nanoseconds.
+/// Possible units of bare numbers, the likeliest first, in nanoseconds.
 const SUPPOSED: [(&str, f64); 3] =
     [("nanoseconds", 1.0), ("microseconds", 1e3), ("milliseconds", 1e6)];
 
-/// The clocks that make a step of numbers without a unit: in the unit that explains it most simply.
+/// Finds the clocks behind a step of numbers without a unit, in the unit that explains it most simply.
 pub fn explain_bare_step(low: f64, high: f64) -> Vec<Explanation> {
     let explained = SUPPOSED.map(|(name, ns)| {
         let mut found = explain_step(low * ns, high * ns);
@@ -46,12 +45,11 @@ pub fn explain_bare_step(low: f64, high: f64) -> Vec<Explanation> {
         found
     });
     let simplest = |found: &Vec<Explanation>| found.first().map_or(u32::MAX, |e| e.operations);
-    // The first of those that are equally simple.
     let best = explained.into_iter().min_by_key(simplest);
     best.unwrap_or_default()
 }
 
-/// The clocks that make a step between `low` and `high` nanoseconds, simplest first.
+/// Finds the clocks behind a step between `low` and `high` nanoseconds, simplest first.
 pub fn explain_step(low: f64, high: f64) -> Vec<Explanation> {
     let mut found: Vec<Explanation> = Vec::new();
     for clock in &CLOCKS.clock {
@@ -101,7 +99,7 @@ mod tests {
         };
         let (clock, supposes) = first(0.27931, 0.27942);
         assert!(clock.contains("ACPI") && supposes == Some("microseconds"));
-        // A sixteenth of a millisecond would do as well, in microseconds.
+        // A sixteenth of a millisecond would match too, in microseconds.
         let (clock, supposes) = first(62.46, 62.53);
         assert!(clock.contains("microseconds") && supposes == Some("nanoseconds"));
         assert_eq!(first(0.0731, 0.07311), ("", None));

@@ -1,4 +1,4 @@
-//! Rows of one size in two tables that both show a clock's step, held against each other.
+//! Comparison of rows of one size in two tables that both show a clock's step.
 
 use serde::Serialize;
 
@@ -6,25 +6,22 @@ use super::TableFindings;
 use super::statistics::MEDIAN;
 use super::table::Cell;
 
-/// One size in two tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The two tables, from 0.
     pub tables: (usize, usize),
-    /// The size (or what the first column of parameters holds).
+    /// The size (or the value of the first parameter column).
     pub at: f64,
-    /// The printed values.
     pub values: (f64, f64),
-    /// Their difference, in the unit of the column.
+    /// Difference, in the unit of the column.
     pub difference: f64,
-    /// What the steps of the clock leave of it: an interval in the unit of the column.
+    /// Interval of the true difference, given the steps of the clock, in the unit of the column.
     pub between: (f64, f64),
-    /// Whether that interval excludes no difference at all.
+    /// Whether `between` excludes zero.
     pub tells: bool,
 }
 
-/// Rows with the same parameter in two tables that follow each other, by their last columns with a
-/// step.
+/// Compares rows with equal parameters in two consecutive tables, by their last columns with a step.
 pub fn compare_tables(findings: &[TableFindings]) -> Vec<Comparison> {
     let mut all = Vec::new();
     for (second, b) in findings.iter().enumerate() {
@@ -56,7 +53,7 @@ pub fn compare_tables(findings: &[TableFindings]) -> Vec<Comparison> {
     all
 }
 
-/// The parameters, the values and the step (in the column's unit) of a table's typical column.
+/// Parameters, values and step (in the column's unit) of a table's median column.
 fn stepped(finding: &TableFindings) -> Option<(&[Cell], &[Cell], f64)> {
     let step = finding.steps.first()?;
     let is_median = |&&c: &&usize| finding.columns[c].statistic == Some(MEDIAN);

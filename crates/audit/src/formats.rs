@@ -1,5 +1,5 @@
-//! What the tables of other tools look like, and what is known of their columns: `data/formats.toml`, which names the
-//! source of each entry. [`recognise`] reads texts by it.
+//! Table formats of other tools, and facts about their columns: `data/formats.toml`, which has the source of each
+//! entry. [`recognise`] uses them.
 //!
 //! [`recognise`]: super::recognise
 
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use fastpath_report::data::table;
 use serde::Deserialize;
 
-use super::table::{Role, Unit};
+use super::table::{ColumnRole, Unit};
 
-/// The tools whose version or title stands in the text, by name.
+/// Names of tools whose version or title is in the text.
 pub const PERFTEST: &str = "perftest";
 pub const OSU: &str = "OSU Micro-Benchmarks";
 pub const IMB: &str = "Intel MPI Benchmarks";
@@ -18,125 +18,108 @@ pub const HPCC: &str = "HPCC";
 pub const IPERF3: &str = "iperf3";
 pub const QPERF: &str = "qperf";
 
-/// A column that a tool prints.
 #[derive(Deserialize)]
 pub struct Heading {
-    /// Its heading without `#`, words separated by one blank; one `*` matches any characters.
+    /// Heading without `#`, words separated by one blank; one `*` matches any characters.
     pub text: String,
-    /// The unit; None: it has none, or it follows from [`Heading::text`] and the version.
+    /// Unit; None: there is none, or it follows from [`Heading::text`] and the version.
     pub unit: Option<Unit>,
-    /// The statistic, if the tool prints a measurement.
     pub statistic: Option<String>,
-    /// What the numbers are.
     #[serde(default = "measured")]
-    pub role: Role,
-    /// Whether it holds words, which are skipped.
+    pub role: ColumnRole,
+    /// Whether the column has words, which are skipped.
     #[serde(default)]
     pub words: bool,
 }
 
-/// Something to know about the tables of a tool.
 #[derive(Deserialize)]
 pub struct Note {
-    /// The test is one of these: a part of its title; an empty text: the title is not known.
-    /// No entry: any test.
+    /// Tests to which the note applies, each given by a part of its title. An empty text stands for a table without a
+    /// title. Without an entry, the note applies to every test.
     #[serde(default)]
     pub tests: Vec<String>,
-    /// A column of this heading is there; empty: any columns.
+    /// Part of the heading of a column that the table must have; empty if none is required.
     #[serde(default)]
     pub column: String,
-    /// What is known.
     pub text: String,
 }
 
-/// A form of table with a line of headings above its rows.
+/// A table format with a line of headings above its rows.
 #[derive(Deserialize)]
 pub struct Format {
-    /// The tool.
     pub tool: String,
-    /// Every column that it may have.
     pub heading: Vec<Heading>,
-    /// Its line of headings holds one of these; else it is another tool's.
+    /// Identifying headings: a line without one of these belongs to another tool.
     pub marks: Vec<String>,
-    /// What is known beside unit and statistic.
     pub note: Vec<Note>,
-    /// What no table of it says.
+    /// Facts that the tool's tables do not show.
     pub unknown: String,
 }
 
-/// A value that a tool prints by name, one to a line.
+/// A value that a tool prints by name, one per line.
 #[derive(Deserialize)]
-pub struct Named {
-    /// Its name; one `*` matches any characters.
+pub struct NamedValue {
+    /// Name; one `*` matches any characters.
     pub pattern: String,
-    /// The unit; None: written behind each number, see [`written_unit`].
+    /// Unit; None: it follows each number, see [`written_unit`].
     pub unit: Option<Unit>,
-    /// The statistic; None: it is a setting.
+    /// Statistic; None: the value is a setting.
     pub statistic: Option<String>,
-    /// Whether it is a size, a count or a setting.
+    /// Whether the value is a size, a count or a setting.
     #[serde(default)]
     pub exact: bool,
 }
 
-/// The values of a tool.
 #[derive(Deserialize)]
 pub struct NamedSet {
-    /// The tool.
     pub tool: String,
-    /// The title of their table; None: it stands above them.
+    /// Title of the table of these values; None: the title is above the values.
     pub title: Option<String>,
-    /// Digits that the tool prints at least.
+    /// Least number of digits that the tool prints.
     pub digits: Option<u32>,
-    /// What is known of all of them.
+    /// Facts about all values of the set.
     pub known: Vec<String>,
-    /// What none of them says.
     pub unknown: String,
-    /// The values.
-    pub value: Vec<Named>,
+    pub value: Vec<NamedValue>,
 }
 
 /// A column of iperf3.
 #[derive(Deserialize)]
 pub struct Iperf3Column {
-    /// Its heading.
     pub name: String,
-    /// Its statistic.
     pub statistic: String,
-    /// The words of one value, the unit included.
+    /// Number of words of one value, including the unit.
     pub words: usize,
 }
 
-/// Everything in the file.
 #[derive(Deserialize)]
 pub struct Formats {
-    /// Tables with headings.
     pub format: Vec<Format>,
-    /// Values by name.
     pub values: BTreeMap<String, NamedSet>,
-    /// The columns of iperf3.
+    /// Columns of iperf3.
     pub iperf3: Vec<Iperf3Column>,
-    /// By tool: units as they stand behind a number.
+    /// Units after a number, by tool.
     written: BTreeMap<String, BTreeMap<String, Unit>>,
 }
 
 table!(
-    /// What is known of other tools.
+    /// Facts about other tools.
     pub FORMATS: Formats = "formats.toml"
 );
 
 impl Formats {
-    /// A set of values that the file has.
+    /// Returns a set of values that the file has.
     pub fn set(&'static self, name: &str) -> &'static NamedSet {
         &self.values[name]
     }
 }
 
-fn measured() -> Role {
-    Role::Measured
+fn measured() -> ColumnRole {
+    ColumnRole::Measured
 }
 
-/// The unit of IMB's `Mbytes/sec` by its version, `V4.0.0`, `4.1`, `2017` or `2021.11`; unsettled where the text gives
-/// no version.
+/// Unit of IMB's `Mbytes/sec` by its version, `V4.0.0`, `4.1`, `2017` or `2021.11`; ambiguous if the text has no
+/// version.
 pub fn imb_megabytes(version: Option<&str>) -> Unit {
     let major = version.map(|v| v.trim_start_matches('V').split('.').next().unwrap_or(""));
     match major.and_then(|m| m.parse::<u32>().ok()) {
@@ -146,7 +129,7 @@ pub fn imb_megabytes(version: Option<&str>) -> Unit {
     }
 }
 
-/// The unit that a tool writes so.
+/// Finds the unit that a tool writes as `word`.
 pub fn written_unit(tool: &str, word: &str) -> Option<Unit> {
     FORMATS.written.get(tool)?.get(word).copied()
 }

@@ -1,42 +1,40 @@
-//! Finds the step of a clock in numbers that were rounded when they were printed.
+//! Finds the step of a clock in rounded printed numbers.
 //!
-//! If a clock moves in steps, what is computed from it in whole steps lies on a lattice: each value
-//! is a whole number times the step, up to the rounding of the last printed digit. The search is
-//! exact: every value allows the step certain intervals, one for each whole number, and what all
-//! values allow is their intersection. Whether a step that fits says anything is a matter of how
-//! many steps would fit by chance: the number of steps that can be told apart, times the chance
-//! that all values fall so near to multiples of one.
+//! If a clock moves in steps, values computed from it lie on a lattice: each is a whole number times the step, up to
+//! the rounding of the last printed digit. The search is exact: every value allows the step certain intervals, one for
+//! each whole number, and all values together allow their intersection. A fitting step is significant only if few steps
+//! would fit by chance. The number of steps that fit by chance is the count of distinguishable steps, times the chance
+//! that all values fall this near to multiples of one of them.
 
 use super::table::Cell;
 
-/// Steps below this share of the smallest value are not looked for.
+/// Limit of the ratio of the smallest value to the step.
 const STEPS_MAX: f64 = 20_000.0;
 
-/// A step must be this many times as wide as the rounding, or nearly everything would fit it.
+/// Smallest ratio of a step to the width of the rounding. Nearly all values would fit a smaller step.
 const WIDTHS_MIN: f64 = 3.0;
 
-/// More distinct values than this add nothing to what is known.
+/// Largest number of distinct values: more add no information.
 const VALUES_MAX: usize = 256;
 
-/// Intervals kept at a time; more mean that the numbers are too coarse to say anything.
+/// Largest number of intervals; more mean that the numbers are too coarse.
 const INTERVALS_MAX: usize = 200_000;
 
-/// How the last digit came about.
+/// Rounding of the last digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// To the nearest.
     Nearest,
     /// Towards zero.
     Down,
-    /// Either, after arithmetic that is itself not exact.
+    /// Either, after inexact arithmetic.
     Mixed,
 }
 
 impl Rounding {
     const ALL: [Rounding; 3] = [Rounding::Nearest, Rounding::Down, Rounding::Mixed];
 
-    /// How far the true value may lie below and above what is printed, in units of the last digit.
+    /// Largest distance of the true value below and above the printed value, in units of the last digit.
     fn reach(self) -> (f64, f64) {
         match self {
             Rounding::Nearest => (0.5, 0.5),
@@ -46,28 +44,28 @@ impl Rounding {
     }
 }
 
-/// A step that all values are multiples of.
+/// A step of which all values are multiples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lattice {
-    /// The step lies in this interval, in the unit of the values.
+    /// Lower end of the step's interval, in the unit of the values.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the step's interval.
     pub high: f64,
-    /// How the values were rounded to be multiples.
+    /// Rounding with which the values are multiples.
     pub rounding: Rounding,
-    /// Distinct values that fit.
+    /// Number of distinct values that fit.
     pub values: usize,
-    /// How many such steps are expected in numbers that have none.
+    /// Expected number of such steps in numbers without a step.
     pub chance: f64,
 }
 
 impl Lattice {
-    /// The middle of the interval.
+    /// Middle of the interval.
     pub fn step(&self) -> f64 {
         (self.low + self.high) / 2.0
     }
 
-    /// The multiple that a printed value is; None if it is not one.
+    /// Returns the number of steps in a printed value; None if the value is no multiple of the step.
     pub fn multiple(&self, cell: Cell) -> Option<u64> {
         let (low, high) = allowed(cell, self.rounding);
         let nearest = (cell.value / self.step()).round();
@@ -77,15 +75,16 @@ impl Lattice {
     }
 }
 
-/// The interval in which the value lay before it was printed. A hair wider than exact: decimal
-/// fractions are not exact in binary.
+/// Interval of the value before it was printed. Slightly wider than exact, because decimal fractions are inexact in
+/// binary.
 fn allowed(cell: Cell, rounding: Rounding) -> (f64, f64) {
     let (below, above) = rounding.reach();
     let hair = cell.value.abs() * 1e-12;
     (cell.value - below * cell.quantum - hair, cell.value + above * cell.quantum + hair)
 }
 
-/// The step that is least likely to fit by chance, if that chance in one of all `searches` is below `chance_max`.
+/// Finds the step that is least likely to fit by chance. Returns None unless the probability that any of all `searches`
+/// fits by chance is below `chance_max`.
 pub fn find_step(cells: &[Cell], searches: usize, chance_max: f64) -> Option<Lattice> {
     let values = distinct(cells);
     if values.len() < 3 {
@@ -99,8 +98,8 @@ pub fn find_step(cells: &[Cell], searches: usize, chance_max: f64) -> Option<Lat
     Some(widen(best, &values))
 }
 
-/// The same step with the whole interval that it may have whichever way the values were rounded:
-/// numbers that were cut off fit a slightly smaller step as if rounded.
+/// Widens the step's interval to all kinds of rounding. Truncated numbers that are taken for rounded ones fit a
+/// slightly smaller step.
 fn widen(found: Lattice, values: &[Cell]) -> Lattice {
     let (step, mut around) = (found.step(), vec![(found.low * 0.9, found.high * 1.1)]);
     for &cell in values {
@@ -114,7 +113,7 @@ fn widen(found: Lattice, values: &[Cell]) -> Lattice {
     Lattice { low, high, ..found }
 }
 
-/// Distinct values above zero, ascending.
+/// Values above zero without duplicates, ascending.
 fn distinct(cells: &[Cell]) -> Vec<Cell> {
     let usable = |c: &&Cell| c.value > 0.0 && c.quantum > 0.0 && c.value > c.quantum;
     let mut values: Vec<Cell> = cells.iter().filter(usable).copied().collect();
@@ -142,8 +141,8 @@ fn search(values: &[Cell], rounding: Rounding) -> Option<Lattice> {
     rated.min_by(|a, b| a.chance.total_cmp(&b.chance))
 }
 
-/// The parts of the intervals in which some multiple lies in `[low, high]`; None if they become
-/// too many, or none is left.
+/// Returns the parts of the intervals whose steps have a whole multiple in `[low, high]`; None if the parts become too
+/// many, or none is left.
 fn narrow(intervals: &[(f64, f64)], (low, high): (f64, f64)) -> Option<Vec<(f64, f64)>> {
     let mut kept = Vec::new();
     for &(from, to) in intervals {
@@ -163,16 +162,14 @@ fn narrow(intervals: &[(f64, f64)], (low, high): (f64, f64)) -> Option<Vec<(f64,
     (!kept.is_empty()).then_some(kept)
 }
 
-/// How many steps of this length or more are expected to fit values that lie anywhere.
-///
-/// The largest value allows as many steps as it is multiples of the shortest; each of the others
-/// then fits with the share of the step that its rounding covers, and what that of the largest
-/// leaves open.
+/// Expected number of steps of at least this length that fit random values. If the largest value is k times the
+/// shortest step, it allows k steps. Each other value fits with a probability: the share of the step that its rounding
+/// covers, plus the uncertainty left by the largest value.
 fn chance_of(lattice: &Lattice, values: &[Cell]) -> f64 {
     let step = lattice.step();
     let (below, above) = lattice.rounding.reach();
     let width = |c: &Cell| c.quantum * (below + above);
-    // Values that are each other's double are one observation: what fits one fits the other.
+    // Values that differ by a power of two are one observation: a step that fits one fits the other.
     let multiples = values.iter().filter_map(|c| Some((lattice.multiple(*c)?, *c)));
     let mut parts: Vec<(u64, Cell)> =
         multiples.map(|(k, c)| (k >> k.trailing_zeros(), c)).collect();
@@ -197,10 +194,9 @@ mod tests {
         values.iter().map(make).collect()
     }
 
-    /// A generator that gives the same numbers everywhere.
-    struct Random(u64);
+    struct TestRandom(u64);
 
-    impl Random {
+    impl TestRandom {
         fn next(&mut self) -> f64 {
             self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.0 >> 11) as f64 / (1u64 << 53) as f64
@@ -209,7 +205,7 @@ mod tests {
 
     #[test]
     fn random_numbers__have_no_step() {
-        let mut random = Random(1);
+        let mut random = TestRandom(1);
         let mut found = 0;
         for round in 0..3000 {
             let count = 3 + round % 20;
@@ -226,7 +222,7 @@ mod tests {
 
     #[test]
     fn smooth_curves__have_no_step() {
-        let mut random = Random(7);
+        let mut random = TestRandom(7);
         let mut found = 0;
         for _ in 0..500 {
             let (start, slope) = (0.3 + 5.0 * random.next(), 0.5 * random.next() / 1024.0);
@@ -241,7 +237,7 @@ mod tests {
 
     #[test]
     fn planted_step__is_found_whatever_the_rounding() {
-        let mut random = Random(3);
+        let mut random = TestRandom(3);
         for round in 0..200 {
             let step = 20.0 + 400.0 * random.next();
             let values: Vec<f64> = (0..14)

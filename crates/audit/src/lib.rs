@@ -1,10 +1,9 @@
-//! `fastpath audit`: what a pasted table of another tool says, and what its numbers betray.
+//! `fastpath audit`: interprets a pasted table of another tool, and detects hidden properties of its numbers.
 //!
-//! Tools that are known by their headings ([`formats`]) are recognised first: what their columns are
-//! is known and not searched for. Of unknown tables the unit of a bandwidth is looked for in the
-//! numbers ([`units`]), and in the times of both the step of a clock ([`lattice`]). What is found by
-//! a search is reported only where the chance that it is an accident, of all that was tried, is
-//! below [`CHANCE_MAX`].
+//! Tools with known headings ([`formats`]) are recognised first: their columns are known and not searched. In unknown
+//! tables the unit of a bandwidth is inferred from the numbers ([`units`]). In the times of known and unknown tables,
+//! the step of a clock is searched ([`lattice`]). A search result is reported only if the chance of an accident, over
+//! all that was tried, is below [`CHANCE_MAX`].
 
 mod clocks;
 mod compare;
@@ -32,13 +31,13 @@ use fastpath_report::document;
 use fastpath_report::files::read_input;
 use lattice::{Lattice, Rounding};
 use statistics::MEAN;
-use table::{Cell, Column, Role, Table, format_step};
+use table::{Cell, Column, ColumnRole, ParsedTable, format_step};
 use units::UnitFinding;
 
 /// Options of `fastpath audit`.
 #[derive(clap::Args, Debug)]
 pub struct AuditOptions {
-    /// File with the pasted table; -: standard input
+    /// File with the pasted table; `-`: standard input
     #[arg(default_value = "-")]
     pub file: PathBuf,
     /// Print one JSON object
@@ -46,106 +45,91 @@ pub struct AuditOptions {
     pub json: bool,
 }
 
-/// The greatest chance of an accident at which something is reported. It is the chance that any of all steps, columns
-/// and factors that were tried in the text fits by accident.
+/// Largest chance of an accident at which a result is reported, over all steps, columns and factors that were tried.
 pub(crate) const CHANCE_MAX: f64 = 1e-3;
 
-/// A longer input is refused.
+/// Largest input, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Rows of an unknown table below this are taken for something else where the text is a known tool's.
+/// Least number of rows of an unknown table in a text of a known tool.
 const ROWS_BESIDE: usize = 3;
 
-/// What was found in a text.
 #[derive(Debug, Serialize)]
 pub(crate) struct Audit {
     /// Always `fastpath.audit`.
     pub schema: &'static str,
-    /// Version of the JSON form.
     pub version: u32,
-    /// The tables, in the order of the text.
     pub tables: Vec<TableFindings>,
-    /// Rows of one size in two tables, held against each other.
     pub comparisons: Vec<Comparison>,
 }
 
-/// What was found in one table.
 #[derive(Debug, Serialize)]
 pub(crate) struct TableFindings {
     /// First and last line, from 1.
     pub lines: (usize, usize),
-    /// Number of rows.
     pub rows: usize,
-    /// The tool, with its version if the text gives it; null: not recognised.
+    /// The tool, with its version if the text has it; null: not recognised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The test, as the tool calls it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// The columns.
     pub columns: Vec<ColumnFindings>,
-    /// What is known of the tool beside that.
+    /// Further facts about the tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub known: Vec<&'static str>,
-    /// What the table cannot say.
+    /// Facts that the table does not show.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unknown: &'static str,
-    /// Columns that were rounded further than their digits show, in sentences.
+    /// Sentences about columns that were rounded further than their digits show.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounded: Vec<String>,
-    /// The steps of clocks; empty: no tick found.
+    /// Steps of clocks; empty if none was found.
     pub steps: Vec<ClockStep>,
-    /// Units of bandwidths that the numbers betray.
     pub units: Vec<UnitFinding>,
-    /// What follows about the statistics, in sentences.
+    /// Conclusions about the statistics, in sentences.
     pub statistics: Vec<String>,
-    /// The columns themselves, for those who show them.
     #[serde(skip)]
-    pub table: Table,
+    pub table: ParsedTable,
 }
 
-/// What is known of one column.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct ColumnFindings {
-    /// Its heading, or `column 1` without one.
+    /// Heading, or `column 1` without one.
     pub name: String,
-    /// Whether it holds sizes, counts or ranks.
+    /// Whether the column holds sizes, counts or ranks.
     pub parameter: bool,
-    /// Its unit; several where the tool chooses one for each number.
+    /// Unit; several if the tool chooses one for each number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Its statistic, if the tool or the heading names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statistic: Option<&'static str>,
     /// One in the last printed digit, in the column's unit, or the number of digits.
     pub resolution: String,
 }
 
-/// The step of a clock in some columns of a table.
+/// Step of a clock in some columns of a table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClockStep {
-    /// The columns, from 0.
+    /// Columns, from 0.
     pub columns: Vec<usize>,
-    /// The step, in `unit`.
     pub step: f64,
-    /// The interval that certainly contains it.
+    /// Interval that certainly contains the step.
     pub between: (f64, f64),
-    /// `ns`, or `column` where the text gives no unit.
+    /// `ns`, or `column` if the text gives no unit.
     pub unit: &'static str,
-    /// Distinct values that are multiples of it.
+    /// Number of distinct values that are multiples of the step.
     pub values: usize,
-    /// How many such steps are expected by chance.
+    /// Expected number of such steps by chance.
     pub chance: f64,
-    /// How the printed digits came about.
     pub rounding: Rounding,
-    /// Clocks that make it, simplest first.
+    /// Clocks that explain the step, simplest first.
     pub clocks: Vec<Explanation>,
     #[serde(skip)]
     lattice: Lattice,
 }
 
-/// A column that may show a clock: where it is, and its cells in nanoseconds if the unit is known.
-struct Candidate {
+/// A column that may show a clock: its position, and its cells in nanoseconds if the unit is known.
+struct ClockCandidate {
     table: usize,
     column: usize,
     name: String,
@@ -153,16 +137,15 @@ struct Candidate {
     cells: Vec<Cell>,
 }
 
-/// Finds all that the text says and its numbers betray.
 pub(crate) fn audit(text: &str) -> Audit {
     audit_at(text, CHANCE_MAX)
 }
 
-/// The same, with what is less likely than `chance_max` to be an accident.
+/// Finds everything in a text that is an accident with a chance below `chance_max`.
 fn audit_at(text: &str, chance_max: f64) -> Audit {
     let tables = read_tables(text);
     let mut candidates = collect_candidates(&tables);
-    let open: Vec<&Table> = tables.iter().collect();
+    let open: Vec<&ParsedTable> = tables.iter().collect();
     let units = units::find_units(&open, chance_max);
     let mut findings: Vec<TableFindings> = tables.into_iter().map(open_findings).collect();
     while let Some((lattice, members)) = find_lattice(&candidates, chance_max) {
@@ -177,7 +160,7 @@ fn audit_at(text: &str, chance_max: f64) -> Audit {
         finding.units = units;
         let on_steps = |c: usize| finding.steps.iter().any(|s| s.columns.contains(&c));
         for unit in &mut finding.units {
-            // Which of the two is the time their product does not say; a clock does.
+            // The product of the two columns does not show which of them is the time; the step of a clock does.
             if unit.by_time && on_steps(unit.bandwidth) && !on_steps(unit.other) {
                 std::mem::swap(&mut unit.bandwidth, &mut unit.other);
             }
@@ -192,8 +175,8 @@ fn audit_at(text: &str, chance_max: f64) -> Audit {
     }
 }
 
-/// The tables of known tools and, in the lines that these leave, those of others.
-fn read_tables(text: &str) -> Vec<Table> {
+/// Reads the tables of known tools and, from the remaining lines, the tables of unknown tools.
+fn read_tables(text: &str) -> Vec<ParsedTable> {
     let known = recognise::recognise(text);
     let mut others = parse::find_tables(text, &known.taken);
     let is_alone = known.tables.is_empty();
@@ -209,7 +192,7 @@ fn read_tables(text: &str) -> Vec<Table> {
     tables
 }
 
-fn open_findings(table: Table) -> TableFindings {
+fn open_findings(table: ParsedTable) -> TableFindings {
     let rounded = table.columns.iter().enumerate().filter_map(describe_rounding);
     let describe = |(i, c): (usize, &Column)| {
         let units: Vec<&str> = c.units.iter().map(|u| u.name).collect();
@@ -237,29 +220,30 @@ fn open_findings(table: Table) -> TableFindings {
     }
 }
 
-/// What coarse numbers say of a column: a power of ten is no clock's step, but printed digits or a conversion.
+/// Describes coarse numbers of a column: a power of ten is not a clock's step, but a property of the output or of a
+/// conversion.
 fn describe_rounding((index, column): (usize, &Column)) -> Option<String> {
     let coarse = format_step(column.coarse?);
     let unit = column.unit().map_or(String::new(), |u| format!(" {}", u.name));
     Some(format!(
-        "`{}`: all values are multiples of {coarse}{unit}: rounded, or converted from a coarser \
-         unit",
+        "`{}`: all values are multiples of {coarse}{unit}, so they were rounded, or converted from \
+         a coarser unit",
         column.label(index)
     ))
 }
 
-/// The columns in which the step of a clock may show: times, and of unknown tables whatever may be one.
-fn collect_candidates(tables: &[Table]) -> Vec<Candidate> {
+/// Columns in which the step of a clock may show: times, and in unknown tables any possible time.
+fn collect_candidates(tables: &[ParsedTable]) -> Vec<ClockCandidate> {
     let mut all = Vec::new();
     for (t, table) in tables.iter().enumerate() {
         for (c, column) in table.columns.iter().enumerate() {
             let ns = column.unit().and_then(|u| u.ns);
             let may_be = ns.is_some() || (table.tool.is_none() && column.units.is_empty());
-            if !may_be || column.is_parameter() || column.role == Role::Derived {
+            if !may_be || column.is_parameter() || column.role == ColumnRole::Derived {
                 continue;
             }
             let named = !column.name.is_empty();
-            all.push(Candidate {
+            all.push(ClockCandidate {
                 table: t,
                 column: c,
                 name: if named { column.name.clone() } else { format!("{c}") },
@@ -271,10 +255,10 @@ fn collect_candidates(tables: &[Table]) -> Vec<Candidate> {
     all
 }
 
-/// Sets of columns that may share a clock: single ones, those of one name or place, pairs in a table, all of one unit.
-fn group_candidates(all: &[Candidate]) -> Vec<Vec<usize>> {
+/// Sets of columns that may share a clock: single columns, columns of one name, position or unit, and pairs in a table.
+fn group_candidates(all: &[ClockCandidate]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = (0..all.len()).map(|i| vec![i]).collect();
-    let matching = |test: &dyn Fn(&Candidate) -> bool| -> Vec<usize> {
+    let matching = |test: &dyn Fn(&ClockCandidate) -> bool| -> Vec<usize> {
         (0..all.len()).filter(|&i| test(&all[i])).collect()
     };
     for (i, a) in all.iter().enumerate() {
@@ -290,26 +274,27 @@ fn group_candidates(all: &[Candidate]) -> Vec<Vec<usize>> {
     groups.retain(|g| !g.is_empty());
     groups.sort();
     groups.dedup();
-    // A text of a great many columns is searched one by one only.
+    // In a text with very many columns, the columns are searched only one by one.
     groups.truncate(all.len().max(400));
     groups
 }
 
-/// The least accidental step of any set of columns, and all columns that agree with it.
-fn find_lattice(all: &[Candidate], chance_max: f64) -> Option<(Lattice, Vec<usize>)> {
+/// Finds, over all sets of columns, the step that is least likely to be an accident, and all columns that agree with
+/// this step.
+fn find_lattice(all: &[ClockCandidate], chance_max: f64) -> Option<(Lattice, Vec<usize>)> {
     let groups = group_candidates(all);
     let search = |group: &Vec<usize>| {
         let cells: Vec<Cell> = group.iter().flat_map(|&i| all[i].cells.clone()).collect();
         Some((lattice::find_step(&cells, groups.len(), chance_max)?, group.clone()))
     };
-    // Of equal ones that of the most columns: the others of it add no value of their own.
+    // Among equal chances, prefer the set with the most columns: its further columns add no new values.
     let better = |a: &(Lattice, Vec<usize>), b: &(Lattice, Vec<usize>)| {
         let chances = a.0.chance.total_cmp(&b.0.chance);
         chances.then(b.1.len().cmp(&a.1.len()))
     };
     let (lattice, group) = groups.iter().filter_map(search).min_by(better)?;
     let is_time = all[group[0]].is_time;
-    let agrees = |c: &Candidate| {
+    let agrees = |c: &ClockCandidate| {
         let fits = c.cells.iter().all(|&v| lattice.multiple(v).is_some());
         let chance = |v: &Cell| (2.0 * v.quantum / lattice.step()).min(1.0);
         let mut distinct = c.cells.clone();
@@ -323,11 +308,11 @@ fn find_lattice(all: &[Candidate], chance_max: f64) -> Option<(Lattice, Vec<usiz
 }
 
 fn record_step(
-    findings: &mut [TableFindings], all: &[Candidate], lattice: &Lattice, members: &[usize],
+    findings: &mut [TableFindings], all: &[ClockCandidate], lattice: &Lattice, members: &[usize],
 ) {
     for (index, finding) in findings.iter_mut().enumerate() {
         let of_table = members.iter().map(|&m| &all[m]);
-        let columns: Vec<&Candidate> = of_table.filter(|c| c.table == index).collect();
+        let columns: Vec<&ClockCandidate> = of_table.filter(|c| c.table == index).collect();
         let Some(first) = columns.first() else {
             continue;
         };
@@ -348,7 +333,7 @@ fn record_step(
     }
 }
 
-/// What the steps of a clock say of the columns on them and beside them.
+/// Conclusions from the steps of a clock about the columns with and without the step.
 fn judge_statistics(finding: &TableFindings) -> Vec<String> {
     let mut said = Vec::new();
     let name = |i: usize| finding.columns[i].name.as_str();
@@ -356,17 +341,16 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
         for &column in &step.columns {
             let what = match finding.columns[column].statistic {
                 Some(s) if s.contains(MEAN) => {
-                    "is called a mean, and a mean of many samples does not fall on whole steps: \
-                     it was divided in whole \
-                     steps, and if that rounds down the truth is up to one step more"
+                    "has the name of a mean, but falls on whole steps, so the tool divided the sum \
+                     of the samples in whole steps; if this division rounds down, the true mean is \
+                     up to one step larger"
                 }
                 Some(s) => {
-                    &format!("is called a {s}, and falls on whole steps as single samples do")
+                    &format!("has the name of a {s}, and falls on whole steps as single samples do")
                 }
                 None => {
-                    "falls on whole steps: it is a single sample (minimum, median, maximum), or a \
-                     mean that was divided in \
-                     whole steps, so that the truth is up to one step more"
+                    "falls on whole steps, so it is a single sample (minimum, median, maximum), or \
+                     a mean divided in whole steps, whose true value is up to one step larger"
                 }
             };
             said.push(format!("`{}` {what}", name(column)));
@@ -380,16 +364,17 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
     let on = |i: usize| finding.steps.iter().any(|s| s.columns.contains(&i));
     let first = step.columns.first().copied().unwrap_or(0);
     for (index, column) in columns.iter().enumerate() {
-        let measured = !column.is_parameter() && column.role != Role::Derived;
+        let measured = !column.is_parameter() && column.role != ColumnRole::Derived;
         let same = ns(index).is_some() == ns(first).is_some();
-        // What has neither heading nor unit may be anything, a share of the processor for one.
+        // A column without heading and unit may be anything, for instance a share of the processor.
         let is_known = ns(index).is_some() || !column.name.is_empty();
         let in_unit = finding.units.iter().any(|u| u.bandwidth == index);
         let mut cells = column.cells.iter().map(|c| c.scaled(ns(index).unwrap_or(1.0)));
         let misses = cells.any(|c| step.lattice.multiple(c).is_none());
         if measured && same && is_known && !on(index) && !in_unit && misses {
             said.push(format!(
-                "`{}` does not fall on the steps: a mean over several samples, or another clock",
+                "`{}` does not fall on the steps, so it is a mean over several samples, or from \
+                 another clock",
                 name(index)
             ));
         }
@@ -397,7 +382,7 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
     said
 }
 
-/// Does what `fastpath audit` was asked for.
+/// Runs `fastpath audit`.
 ///
 /// # Errors
 /// The text cannot be read, holds no table, or the findings cannot be written.
@@ -410,10 +395,10 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
     if found.tables.is_empty() {
         let why = match text.trim_start().starts_with(['{', '[']) {
             true => {
-                "this is JSON, whose fields say what they are: paste the table that the tool \
-                 prints as text"
+                "the text is JSON, whose fields need no audit; pass the table that the tool prints \
+                 as text"
             }
-            false => "no table found: rows of numbers are needed, as a tool prints them",
+            false => "the text contains no table; pass the rows of numbers that a tool prints",
         };
         return Err(io::Error::other(why));
     }

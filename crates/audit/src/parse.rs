@@ -1,19 +1,19 @@
-//! Reads tables of unknown tools out of pasted text: rows of numbers, with or without headings, units and labels.
+//! Parses tables of unknown tools in pasted text: rows of numbers, with or without headings, units and labels.
 //!
-//! A row is a line with at least as many numbers as words; rows that follow each other with equally
-//! many numbers make a table; a line above with one name for each column names the columns. Numbers
-//! are separated by blanks, tabs, commas, semicolons, bars or slashes.
+//! A row is a line with at least as many numbers as words. Consecutive rows with equally many numbers make a table. A
+//! line above with one name for each column has the headings. Numbers are separated by blanks, tabs, commas,
+//! semicolons, bars or slashes.
 
 use super::statistics::named_statistic;
-use super::table::{Cell, Column, Table, Unit, read_number};
+use super::table::{Cell, Column, ParsedTable, Unit, read_number};
 
-/// More numbers in a line than this are no table.
+/// Largest number of columns of a table.
 const COLUMNS_MAX: usize = 32;
 
-/// Lines above the first row that are tried as its heading.
+/// Number of lines above the first row that are tried as its heading.
 const HEADINGS_MAX: usize = 6;
 
-/// Units of rates, by the beginning of the word in a heading; `MB/s` is written for two of them.
+/// Units of rates, by the beginning of the word in a heading; `MB/s` stands for two units.
 const RATES: [(&str, Unit); 10] = [
     ("KiB/s", Unit::new("KiB/s (2^10)")),
     ("MiB/s", Unit::new("MiB/s (2^20)")),
@@ -27,17 +27,16 @@ const RATES: [(&str, Unit); 10] = [
     ("GB/s", Unit::unsettled("GB/s (10^9 or 2^30)")),
 ];
 
-/// What one line holds.
-struct Line {
+struct ParsedLine {
     cells: Vec<(Cell, Option<Unit>)>,
     words: usize,
 }
 
-/// The tables in the lines that `skip` does not hold, in the order of the text.
-pub fn find_tables(text: &str, skip: &[bool]) -> Vec<Table> {
+/// Returns the tables in the lines that `skip` does not exclude, in the order of the text.
+pub fn find_tables(text: &str, skip: &[bool]) -> Vec<ParsedTable> {
     let mut tables = Vec::new();
     let mut headings: Vec<&str> = Vec::new();
-    let mut open: Option<Table> = None;
+    let mut open: Option<ParsedTable> = None;
     for (index, raw) in text.lines().enumerate() {
         if skip.get(index).copied().unwrap_or(false) {
             tables.extend(open.take());
@@ -55,7 +54,7 @@ pub fn find_tables(text: &str, skip: &[bool]) -> Vec<Table> {
             }
             continue;
         }
-        let fits = |t: &Table| t.columns.len() == line.cells.len();
+        let fits = |t: &ParsedTable| t.columns.len() == line.cells.len();
         if !open.as_ref().is_some_and(fits) {
             tables.extend(open.take());
             open = Some(open_table(index + 1, line.cells.len(), &headings));
@@ -73,12 +72,11 @@ fn is_banner(line: &str) -> bool {
     line.split_whitespace().any(|word| word.ends_with(':'))
 }
 
-/// Whether a line is a field of JSON, which names itself.
 fn is_json(line: &str) -> bool {
     line.trim_start().starts_with('"') && line.contains("\":")
 }
 
-fn open_table(line: usize, count: usize, headings: &[&str]) -> Table {
+fn open_table(line: usize, count: usize, headings: &[&str]) -> ParsedTable {
     let nearest = headings.iter().rev().take(HEADINGS_MAX);
     let names = nearest.filter_map(|h| split_heading(h, count)).next();
     let names = names.unwrap_or_else(|| vec![String::new(); count]);
@@ -88,11 +86,11 @@ fn open_table(line: usize, count: usize, headings: &[&str]) -> Table {
         name,
         ..Column::default()
     });
-    Table { lines: (line, line), columns: columns.collect(), ..Table::default() }
+    ParsedTable { lines: (line, line), columns: columns.collect(), ..ParsedTable::default() }
 }
 
-impl Table {
-    fn push(&mut self, number: usize, line: &Line) {
+impl ParsedTable {
+    fn push(&mut self, number: usize, line: &ParsedLine) {
         self.lines.1 = number;
         for (column, (cell, unit)) in self.columns.iter_mut().zip(&line.cells) {
             column.cells.push(*cell);
@@ -103,19 +101,19 @@ impl Table {
     }
 }
 
-impl Line {
+impl ParsedLine {
     fn is_row(&self) -> bool {
         let cells = self.cells.len();
         (1..=COLUMNS_MAX).contains(&cells) && self.words <= cells
     }
 }
 
-fn split_line(raw: &str) -> Line {
-    let mut line = Line { cells: Vec::new(), words: 0 };
+fn split_line(raw: &str) -> ParsedLine {
+    let mut line = ParsedLine { cells: Vec::new(), words: 0 };
     let comment = raw.trim_start().starts_with('#');
     let cut = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|' | '/' | '=');
     for token in raw.split(cut) {
-        // A colon ends a label; inside a word it parts an address or a time of day.
+        // A colon ends a label; inside a word it separates an address or a time of day.
         let token = token.trim_end_matches(':');
         if token.is_empty() {
             continue;
@@ -131,7 +129,7 @@ fn split_line(raw: &str) -> Line {
     line
 }
 
-/// A number with its printed precision, and the unit that is written to it.
+/// Parses a number with its printed precision, and its unit.
 fn parse_cell(token: &str) -> Option<(Cell, Option<Unit>)> {
     let (cell, suffix) = read_number(token)?;
     let scaled = |factor: f64| Cell { value: cell.value * factor, quantum: 0.0 };
@@ -144,7 +142,7 @@ fn parse_cell(token: &str) -> Option<(Cell, Option<Unit>)> {
     }
 }
 
-/// The unit in a heading such as `t_min[usec]`, `Latency (us)` or `BW [MiB/s]`.
+/// Unit in a heading such as `t_min[usec]`, `Latency (us)` or `BW [MiB/s]`.
 fn unit_in_heading(name: &str) -> Option<Unit> {
     if name.contains("/s") {
         let rate = RATES.iter().find(|(word, _)| name.contains(word));
@@ -154,7 +152,7 @@ fn unit_in_heading(name: &str) -> Option<Unit> {
     name.split(cut).rev().find_map(Unit::of_time)
 }
 
-/// The names of `count` columns, if the line has that many. Names may hold blanks: a unit in brackets belongs to the
+/// Names of `count` columns, if the line has that many. Names may contain blanks: a unit in brackets belongs to the
 /// word before it, and the widest gaps between words separate the names.
 fn split_heading(line: &str, count: usize) -> Option<Vec<String>> {
     let line = line.replace('\t', "        ");
@@ -169,7 +167,7 @@ fn split_heading(line: &str, count: usize) -> Option<Vec<String>> {
     full.then_some(parts)
 }
 
-/// The words of a line as ranges, each with the unit in brackets that follows it.
+/// Words of a line as ranges, each with the unit in brackets that follows it.
 fn join_units(line: &str) -> Vec<std::ops::Range<usize>> {
     let mut words: Vec<std::ops::Range<usize>> = Vec::new();
     for word in line.split_whitespace() {
@@ -193,7 +191,7 @@ fn split_at_gaps(
     let gap = |i: usize| words[i + 1].start - words[i].end;
     let mut widths: Vec<usize> = (0..words.len().saturating_sub(1)).map(gap).collect();
     widths.sort_unstable_by(|a, b| b.cmp(a));
-    // Gaps this wide part two names; a narrower one is a blank in a name.
+    // Gaps of this width separate two names; a narrower one is a blank in a name.
     let least = match count.checked_sub(2) {
         Some(last) => widths[last],
         None => usize::MAX,
@@ -277,7 +275,7 @@ mod tests {
             ["message size", "mean time", "99 % of them"]
         );
         assert_eq!(names("size,us", 2), ["size", "us"]);
-        // As many gaps of one blank in names as between them: nothing says which.
+        // Ambiguous: gaps within names and gaps between names are both one blank wide.
         assert_eq!(split_heading("message size mean time", 2), None);
     }
 

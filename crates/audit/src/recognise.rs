@@ -1,7 +1,7 @@
-//! Reads the outputs of tools that are known by their own headings, as [`formats`] describes them.
+//! Parses the outputs of tools with known headings, as described by [`formats`].
 //!
-//! Everything else in such an output, such as banners, is ignored: a row counts only below headings of its tool and
-//! with exactly as many values.
+//! Everything else in such an output, such as banners, is ignored: a row counts only below headings of its tool, with
+//! the same number of values.
 //!
 //! [`formats`]: super::formats
 
@@ -12,49 +12,46 @@ use super::formats::{
     FORMATS, Format, Heading, IPERF3, Iperf3Column, Note, OSU, QPERF, imb_megabytes, matches,
     written_unit,
 };
-use super::table::{Cell, Column, Role, Table, Unit, read_number};
-use context::Context;
+use super::table::{Cell, Column, ColumnRole, ParsedTable, Unit, read_number};
+use context::OutputContext;
 use values::{Values, read_hpcc_major, read_hpcc_summary, read_netpipe, read_osu_init, read_qperf};
 
-/// The tables of known tools in a text, and which of its lines they took.
-pub struct Recognised {
-    /// In the order of the text.
-    pub tables: Vec<Table>,
-    /// For each line, whether it is a row or a heading of one of them.
+/// Tables of known tools in a text, and the lines that belong to them.
+pub struct RecognisedTables {
+    pub tables: Vec<ParsedTable>,
+    /// For each line, whether it is a row or a heading of one of the tables.
     pub taken: Vec<bool>,
 }
 
-/// Reads what known tools printed.
-pub fn recognise(text: &str) -> Recognised {
+pub fn recognise(text: &str) -> RecognisedTables {
     let mut reader = Reader::default();
     for (index, line) in text.lines().enumerate() {
         let took = reader.read_line(index + 1, line);
         reader.taken.push(took);
     }
     reader.close();
-    Recognised { tables: reader.tables, taken: reader.taken }
+    RecognisedTables { tables: reader.tables, taken: reader.taken }
 }
 
-/// What a table's rows look like.
 enum Rows {
     /// One value for each heading.
     Headed(Vec<&'static Heading>),
-    /// iperf3's, with the columns of its headings.
+    /// Rows of iperf3, with the columns of its headings.
     Iperf3(Vec<usize>),
-    /// A value by name on each line, or a line of a fixed form. A row ends where a name comes again; its number.
+    /// A named value on each line, or a line of a fixed form. A row ends when a name repeats. Holds the row's number.
     Named(usize),
 }
 
 #[derive(Default)]
 struct Reader {
-    context: Context,
-    open: Option<(Table, Rows)>,
-    tables: Vec<Table>,
+    context: OutputContext,
+    open: Option<(ParsedTable, Rows)>,
+    tables: Vec<ParsedTable>,
     taken: Vec<bool>,
 }
 
 impl Reader {
-    /// Reads a line; whether it was one of a table.
+    /// Parses a line; returns whether it belongs to a table.
     fn read_line(&mut self, number: usize, line: &str) -> bool {
         if self.context.read(line) {
             self.close();
@@ -73,7 +70,6 @@ impl Reader {
         took
     }
 
-    /// Ends the table under way; headings without rows are no table.
     fn close(&mut self) {
         if let Some((mut table, _)) = self.open.take()
             && table.lines.0 > 0
@@ -83,8 +79,8 @@ impl Reader {
         }
     }
 
-    /// A new table if the line holds the headings of a known tool and nothing else.
-    fn open_headed(&mut self, line: &str) -> Option<(Table, Rows)> {
+    /// Returns a new table if the line holds exactly headings of a known tool.
+    fn open_headed(&mut self, line: &str) -> Option<(ParsedTable, Rows)> {
         let mut formats = FORMATS.format.iter();
         let (format, layout) = formats.find_map(|f| Some((f, split_headings(f, line)?)))?;
         if format.tool == OSU && self.context.osu.is_none() && !is_osu_width(line) {
@@ -104,17 +100,17 @@ impl Reader {
                 ..Column::default()
             }
         });
-        let mut table = Table {
+        let mut table = ParsedTable {
             tool: Some(name_tool(&format.tool, version)),
             title: self.context.title_of(&format.tool).to_owned(),
             unknown: &format.unknown,
             columns: columns.collect(),
-            ..Table::default()
+            ..ParsedTable::default()
         };
         table.known = choose_notes(format, &table);
         if std::mem::take(&mut self.context.ours) {
             table.tool = Some(format!("Fastpath, in the columns of {}", format.tool));
-            table.known = vec!["the line above its headings says what each column holds"];
+            table.known = vec!["the line above the headings says what each column holds"];
             table.unknown = "";
             table.columns.iter_mut().for_each(|c| c.statistic = None);
         }
@@ -122,7 +118,7 @@ impl Reader {
         Some((table, Rows::Headed(layout)))
     }
 
-    fn open_iperf3(&self, line: &str) -> Option<(Table, Rows)> {
+    fn open_iperf3(&self, line: &str) -> Option<(ParsedTable, Rows)> {
         let mut rest = line.trim().strip_prefix("[ ID]")?;
         rest = rest.strip_prefix("[Role]").unwrap_or(rest).trim_start();
         rest = rest.strip_prefix("Interval")?.trim_start();
@@ -137,12 +133,12 @@ impl Reader {
             Column {
                 name: name.clone(),
                 statistic: Some(statistic.as_str()),
-                role: if *words == 2 { Role::Measured } else { Role::Parameter },
+                role: if *words == 2 { ColumnRole::Measured } else { ColumnRole::Parameter },
                 digits: (*words == 2 && name != "Jitter").then_some(3),
                 ..Column::default()
             }
         });
-        let table = Table {
+        let table = ParsedTable {
             tool: Some(IPERF3.into()),
             known: vec![
                 "bytes are in powers of 1024, bits in powers of 1000",
@@ -150,12 +146,12 @@ impl Reader {
             ],
             unknown: "the spread within an interval",
             columns: columns.collect(),
-            ..Table::default()
+            ..ParsedTable::default()
         };
         Some((table, Rows::Iperf3(layout)))
     }
 
-    /// Adds a row of the open table, if the line is one.
+    /// Adds the line to the open table, if the line is a row.
     fn push_row(&mut self, line: &str) -> bool {
         let Some((table, rows)) = &mut self.open else {
             return false;
@@ -183,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// Adds a value that stands behind its name, or a line of a fixed form, if the line is one.
+    /// Adds the line's values, if the line is a named value or has a fixed form.
     fn push_named(&mut self, line: &str) -> bool {
         let values = [read_hpcc_summary, read_hpcc_major, read_osu_init, read_netpipe]
             .into_iter()
@@ -195,17 +191,18 @@ impl Reader {
         let tool = name_tool(&set.tool, self.context.version_of(&set.tool));
         let title = set.title.as_deref();
         let title = title.unwrap_or_else(|| self.context.title_of(&set.tool)).to_owned();
-        let goes_on = |t: &Table| t.tool.as_ref() == Some(&tool) && t.title == title;
-        let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named(_)) && goes_on(t);
+        let goes_on = |t: &ParsedTable| t.tool.as_ref() == Some(&tool) && t.title == title;
+        let is_named =
+            |(t, rows): &(ParsedTable, Rows)| matches!(rows, Rows::Named(_)) && goes_on(t);
         if !self.open.as_ref().is_some_and(is_named) {
             self.close();
             let goes_on = self.tables.pop_if(|t| set.tool == QPERF && goes_on(t));
-            let table = goes_on.unwrap_or_else(|| Table {
+            let table = goes_on.unwrap_or_else(|| ParsedTable {
                 tool: Some(tool),
                 title,
                 known: set.known.iter().map(String::as_str).collect(),
                 unknown: &set.unknown,
-                ..Table::default()
+                ..ParsedTable::default()
             });
             let row = table.rows();
             self.open = Some((table, Rows::Named(row)));
@@ -227,7 +224,7 @@ fn name_tool(tool: &str, version: Option<&str>) -> String {
     }
 }
 
-fn choose_notes(format: &'static Format, table: &Table) -> Vec<&'static str> {
+fn choose_notes(format: &'static Format, table: &ParsedTable) -> Vec<&'static str> {
     let is_test = |t: &String| match t.as_str() {
         "" => table.title.is_empty(),
         part => table.title.contains(part),
@@ -237,12 +234,12 @@ fn choose_notes(format: &'static Format, table: &Table) -> Vec<&'static str> {
     format.note.iter().filter(fits).map(|n| n.text.as_str()).collect()
 }
 
-/// Whether the headings stand in OSU's columns, 10 and then 18 wide.
+/// Whether the headings have OSU's column widths, 10 and then 18.
 fn is_osu_width(line: &str) -> bool {
     line.starts_with("# Size") && line.trim_end().len() % 18 == 10
 }
 
-/// The headings of a line as printed, if every word of it belongs to one of the tool's, and one marks it.
+/// Returns the headings of a line as printed, if all words belong to headings of the tool, and one identifies it.
 fn split_headings(format: &'static Format, line: &str) -> Option<Vec<(&'static Heading, String)>> {
     let line = line.replace('#', " ");
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -256,7 +253,7 @@ fn split_headings(format: &'static Format, line: &str) -> Option<Vec<(&'static H
             let is_used = !h.text.contains('*') && found.iter().any(|(f, _)| std::ptr::eq(*f, *h));
             has.is_some() && !is_used && parts.all(|(p, w)| matches(p, w))
         };
-        // Of two of one name the first comes first.
+        // The first of equally long headings is used: `max_by_key` returns its last maximum, and the order is reversed.
         let fitting = format.heading.iter().filter(fits).rev();
         let heading = fitting.max_by_key(|h| length(h))?;
         let count = length(heading);
@@ -267,7 +264,7 @@ fn split_headings(format: &'static Format, line: &str) -> Option<Vec<(&'static H
     marked.then_some(found)
 }
 
-/// The numbers of a row below these headings.
+/// Parses the numbers of a row below these headings.
 fn read_headed(layout: &[&'static Heading], line: &str) -> Option<Vec<Cell>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if words.len() != layout.len() {
@@ -277,7 +274,7 @@ fn read_headed(layout: &[&'static Heading], line: &str) -> Option<Vec<Cell>> {
     numbers.map(|(_, word)| read_value(word)).collect()
 }
 
-/// A number that may be missing: `-nan`.
+/// Parses a number that may be missing: `-nan`.
 fn read_value(word: &str) -> Option<Cell> {
     let word = word.trim_end_matches([',', '%']);
     if ["nan", "-nan", "inf", "-inf"].contains(&word) {
@@ -287,8 +284,8 @@ fn read_value(word: &str) -> Option<Cell> {
     rest.is_empty().then_some(cell)
 }
 
-/// The values of iperf3's row with their units; None: it is no row. All have a total and a rate; of the other columns
-/// those at the end may be missing.
+/// Parses the values of iperf3's row with their units; None for another line. All rows have a total and a rate; other
+/// columns may be missing at the end.
 fn read_iperf3(layout: &[usize], line: &str) -> Option<Vec<(Cell, Option<Unit>)>> {
     let (_, values) = line.trim().strip_prefix('[')?.rsplit_once(']')?;
     let mut words = values.split_whitespace().peekable();
@@ -312,7 +309,7 @@ fn read_iperf3(layout: &[usize], line: &str) -> Option<Vec<(Cell, Option<Unit>)>
         };
         cells.push((cell, unit));
     }
-    // The share of lost datagrams, `(omitted)`, and whose row of the whole run it is.
+    // Remarks are the share of lost datagrams, `(omitted)`, and the side of a summary row.
     let is_remark = |w: &str| ["sender", "receiver"].contains(&w) || w.starts_with('(');
     words.all(is_remark).then_some(cells)
 }

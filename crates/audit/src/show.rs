@@ -1,22 +1,20 @@
-//! The findings of an audit as text.
+//! Findings of an audit as text.
 
 use fastpath_report::document::{Document, Table};
-use fastpath_report::output::format::behind;
+use fastpath_report::format::behind;
 
 use super::lattice::Rounding;
 use super::units::{Base, UnitFinding};
 use super::{Audit, ClockStep, ColumnFindings, Comparison, TableFindings};
 
-/// Most rows whose worth is shown.
+/// Largest number of compared rows that are printed.
 const ROWS_MAX: usize = 40;
 
-/// So many columns that follow each other with the same unit, statistic and resolution take one line.
+/// Least number of consecutive columns of equal unit, statistic and resolution that share one line.
 const RUN_MIN: usize = 4;
 
-/// Everything that was found.
 pub fn describe(audit: &Audit) -> Document {
     let mut all = Document::default();
-    // What was said of a tool's table is not said again.
     let mut said: Vec<(&str, &str)> = Vec::new();
     for (index, table) in audit.tables.iter().enumerate() {
         all.heading(say_head(index, table));
@@ -57,7 +55,6 @@ fn list_columns(columns: &[ColumnFindings]) -> Table {
     for run in columns.chunk_by(|a, b| of(a) == of(b)) {
         let row = |name: String, c: &ColumnFindings| {
             let statistic = c.statistic.unwrap_or("-").to_owned();
-            // Two spaces part columns of words.
             let [name, unit, statistic] = [name, unit(c), statistic].map(|text| text + " ");
             [name, unit, statistic, c.resolution.clone()]
         };
@@ -86,7 +83,7 @@ fn describe_step(table: &TableFindings, step: &ClockStep, said: &mut Document) {
     let names = step.columns.iter().map(|&c| format!("`{}`", table.columns[c].name));
     let unit = if step.unit == "ns" { "ns" } else { "in the column's own unit" };
     let (low, high) = step.between;
-    // Enough digits to part the two ends.
+    // Enough digits to distinguish the two ends.
     let digits = (2.5 - (high - low).max(1e-9).log10()).clamp(3.0, 9.0) as usize;
     said.pair(
         "clock",
@@ -99,7 +96,7 @@ fn describe_step(table: &TableFindings, step: &ClockStep, said: &mut Document) {
     let rounding = match step.rounding {
         Rounding::Nearest => "rounded to the nearest digit",
         Rounding::Down => "cut off after the last digit",
-        Rounding::Mixed => "to one in the last digit",
+        Rounding::Mixed => "within one in the last digit",
     };
     let (values, chance) = (step.values, step.chance.max(1e-99));
     said.go_on(format!(
@@ -112,11 +109,12 @@ fn describe_step(table: &TableFindings, step: &ClockStep, said: &mut Document) {
             2 => "half a step (a round trip divided by 2) of".to_owned(),
             n => format!("1/{n} of a step (a time divided by {n} operations) of"),
         };
-        let assumed = clock.supposes.map_or(String::new(), |unit| format!(", if these are {unit}"));
+        let assumed =
+            clock.supposes.map_or(String::new(), |unit| format!(", if the values are {unit}"));
         said.go_on(format!("{by} {}, {:.3} ns{assumed}", clock.clock, clock.clock_step_ns));
     }
     if step.clocks.is_empty() {
-        said.go_on("no known clock has this step; digits that were rounded further make one too");
+        said.go_on("no known clock has this step; rounding to fewer digits also causes steps");
     }
 }
 
@@ -137,7 +135,7 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     let (rows, chance) = (unit.rows, unit.chance);
     said.pair("unit", format!("`{bandwidth}` is in {means}"));
     said.go_on(format!(
-        "`{size}` {relation} `{other}` gives it in all {rows} rows; probability of a \
+        "`{size}` {relation} `{other}` gives the same value in all {rows} rows; probability of a \
          coincidence: {chance:.0e}"
     ));
     let cells = &table.table.columns[unit.bandwidth].cells;
@@ -145,8 +143,8 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     if unit.base == Base::Mebi {
         let decimal = top * unit.base.factor();
         said.go_on(format!(
-            "its {top} are {decimal:.1} of 10^6; compare it with a limit in the same unit (4000 \
-             of 10^6 are 3814.7)"
+            "{top} of 2^20 bytes are {decimal:.1} of 10^6; compare with a limit in the same unit \
+             (4000 of 10^6 are 3814.7 of 2^20)"
         ));
     }
 }
@@ -161,7 +159,7 @@ fn describe_worth(table: &TableFindings, step: &ClockStep, said: &mut Document) 
         said.pair(
             "worth",
             format!(
-                "`{}`: printed, steps, what is known of the difference to the row above",
+                "`{}`: printed value, steps, and true difference to the row above",
                 table.columns[index].name
             ),
         );
@@ -186,7 +184,7 @@ fn describe_worth(table: &TableFindings, step: &ClockStep, said: &mut Document) 
 fn say_difference(steps: i64, step: f64, unit: &str) -> String {
     match steps {
         0 => "the same step".to_owned(),
-        -1 | 1 => "one step: cannot tell".to_owned(),
+        -1 | 1 => "one step: a difference is not proved".to_owned(),
         n => {
             let digits = if step < 10.0 { 3 } else { 0 };
             let (near, far) = ((n.abs() - 1) as f64 * step, (n.abs() + 1) as f64 * step);
@@ -212,7 +210,7 @@ fn compare_tables(all: &[Comparison], said: &mut Document) {
                 c.values.0.to_string(),
                 format!("-> {}", c.values.1),
                 format!(
-                    "difference {:+.3}: truly between {low:+.3} and {high:+.3}{verdict}",
+                    "difference {:+.3}, true value between {low:+.3} and {high:+.3}{verdict}",
                     c.difference
                 ),
             ]);

@@ -1,8 +1,6 @@
-//! Which statistic the heading of a column names.
+//! Identifies the statistic that a column heading names.
 
-/// The mean of samples.
 pub const MEAN: &str = "mean";
-/// The middle sample.
 pub const MEDIAN: &str = "median";
 
 const NAMED: [(&[&str], &str); 6] = [
@@ -14,7 +12,6 @@ const NAMED: [(&[&str], &str); 6] = [
     (&["max", "peak"], "maximum"),
 ];
 
-/// The statistic that a heading names, if it names one.
 pub fn named_statistic(heading: &str) -> Option<&'static str> {
     let lower = heading.to_lowercase();
     let any = |words: &[&str]| words.iter().any(|w| lower.contains(w));

@@ -1,29 +1,28 @@
-//! What is read from a text: tables of columns of numbers, each number with the precision it was
-//! printed with, each column with the unit and the statistic that its tool or its heading gives it.
+//! Tables parsed from a text: columns of numbers, each number with its printed precision, each column with the unit and
+//! the statistic that its tool or its heading gives it.
 
 use serde::Deserialize;
 
 use fastpath_report::data::Text;
 
-/// One printed number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// Its value; not a number where the tool printed none.
+    /// Value; NaN if the tool printed none.
     pub value: f64,
-    /// What one more in its last printed digit would add; 0 for a size with K, M or G.
+    /// Value of one in the last printed digit; 0 for a size with K, M or G.
     pub quantum: f64,
 }
 
 impl Cell {
-    /// A cell that holds no number: `-nan`, or nothing at all.
+    /// A cell without a number: `-nan`, or empty.
     pub const MISSING: Cell = Cell { value: f64::NAN, quantum: 0.0 };
 
-    /// The same in another unit.
+    /// Converts the cell to another unit.
     pub fn scaled(self, factor: f64) -> Cell {
         Cell { value: self.value * factor, quantum: self.quantum * factor }
     }
 
-    /// Significant digits that were printed.
+    /// Number of printed significant digits.
     fn digits(self) -> u32 {
         if self.quantum <= 0.0 || self.value == 0.0 {
             return 0;
@@ -34,7 +33,6 @@ impl Cell {
 }
 
 impl std::fmt::Display for Cell {
-    /// With the decimals that it was printed with.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let decimals = (-self.quantum.log10()).round().clamp(0.0, 12.0);
         let text = format!("{:.*}", decimals as usize, self.value);
@@ -42,8 +40,8 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// A number as text, with its precision, and what follows it without a blank: `2.5us` is 2.5 to 0.1, and `us`.
-/// None where the text does not begin with a number.
+/// Splits a token into a number with its precision and the text behind it: `2.5us` gives 2.5, precise to 0.1, and `us`.
+/// None if the token does not begin with a number.
 pub fn read_number(token: &str) -> Option<(Cell, &str)> {
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '+' | '-');
     let mut end = token.find(|c| !is_number(c)).unwrap_or(token.len());
@@ -64,15 +62,14 @@ pub fn read_number(token: &str) -> Option<(Cell, &str)> {
     Some((Cell { value, quantum }, suffix))
 }
 
-/// A unit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(from = "String")]
 pub struct Unit {
-    /// Its name, with the factor if the name says too little.
+    /// Name, with the factor if the name is ambiguous.
     pub name: Text,
-    /// Its length in nanoseconds if it is one of time.
+    /// Length in nanoseconds for a unit of time.
     pub ns: Option<f64>,
-    /// False if the heading's word means two units: `MB/s` is written for 10^6 and for 2^20 bytes.
+    /// False if the heading's word means two units: `MB/s` stands for 10^6 and for 2^20 bytes.
     pub settled: bool,
 }
 
@@ -83,17 +80,16 @@ impl From<String> for Unit {
 }
 
 impl Unit {
-    /// A unit that is not of time.
+    /// Creates a unit that is not of time.
     pub const fn new(name: &'static str) -> Unit {
         Unit { name, ns: None, settled: true }
     }
 
-    /// A unit whose word means two.
+    /// Creates a unit whose word means two.
     pub const fn unsettled(name: &'static str) -> Unit {
         Unit { settled: false, ..Unit::new(name) }
     }
 
-    /// A unit of time, by any word for it.
     pub fn of_time(word: &str) -> Option<Unit> {
         const TIMES: [(&str, f64, &[&str]); 4] = [
             ("ns", 1.0, &["ns", "nsec", "nsecs", "nanoseconds"]),
@@ -108,42 +104,36 @@ impl Unit {
     }
 }
 
-/// What the numbers of a column are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Not known: judged by the numbers.
+pub enum ColumnRole {
+    /// Unknown: judged by the numbers.
     #[default]
     Unknown,
     /// Sizes, counts or ranks: exact.
     Parameter,
-    /// Measurements.
     Measured,
     /// Computed from many measurements, so that no step of a clock can show: a standard deviation, a share.
     Derived,
 }
 
-/// A column of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Column {
-    /// Its heading; empty if it has none.
+    /// Heading; empty if there is none.
     pub name: String,
-    /// The units of its numbers; more than one where the tool chooses one for each number.
+    /// Units of the numbers; more than one if the tool chooses one for each number.
     pub units: Vec<Unit>,
-    /// The statistic, if the tool or the heading names it.
     pub statistic: Option<&'static str>,
-    /// What its numbers are.
-    pub role: Role,
-    /// Digits that the tool prints of each number where it cuts zeros off or moves the point.
+    pub role: ColumnRole,
+    /// Digits that the tool prints of each number, if it drops zeros or moves the point.
     pub digits: Option<u32>,
-    /// The power of ten, above one in the last digit, that all its numbers are multiples of.
+    /// Power of ten of which all numbers are multiples, if it is larger than a unit of the last printed digit; None if
+    /// no such power was found.
     pub coarse: Option<f64>,
-    /// Its numbers.
     pub cells: Vec<Cell>,
 }
 
 impl Column {
-    /// Its unit, if all of its numbers have the same.
     pub fn unit(&self) -> Option<Unit> {
         match self.units[..] {
             [unit] => Some(unit),
@@ -151,26 +141,25 @@ impl Column {
         }
     }
 
-    /// Adds cells without a number until it has `rows` cells.
+    /// Adds cells without a number until there are `rows` cells.
     pub fn fill(&mut self, rows: usize) {
         let missing = rows.saturating_sub(self.cells.len());
         self.cells.extend(std::iter::repeat_n(Cell::MISSING, missing));
     }
 
-    /// Notes that a number of the column is in a unit.
     pub fn add_unit(&mut self, unit: Unit) {
         if !self.units.contains(&unit) {
             self.units.push(unit);
         }
     }
 
-    /// Whether these are sizes, counts or ranks rather than measurements. Where neither tool nor heading says so: whole
-    /// numbers that are powers of two or have at most two digits that are not zero.
+    /// Whether the column holds sizes, counts or ranks rather than measurements. If neither the tool nor the heading
+    /// shows this: whether all are whole numbers that are powers of two or have at most two nonzero digits.
     pub fn is_parameter(&self) -> bool {
         match self.role {
-            Role::Parameter => return true,
-            Role::Measured | Role::Derived => return false,
-            Role::Unknown => {}
+            ColumnRole::Parameter => return true,
+            ColumnRole::Measured | ColumnRole::Derived => return false,
+            ColumnRole::Unknown => {}
         }
         let round = |c: &Cell| {
             let whole = c.value.fract() == 0.0 && c.value.abs() < 1e15 && c.quantum <= 1.0;
@@ -182,7 +171,6 @@ impl Column {
         self.unit().is_none_or(|u| u.ns.is_none()) && (says || self.cells.iter().all(round))
     }
 
-    /// Its heading, or its number where it has none.
     pub fn label(&self, index: usize) -> String {
         match self.name.as_str() {
             "" => format!("column {}", index + 1),
@@ -190,12 +178,13 @@ impl Column {
         }
     }
 
-    /// Takes zeros at the end of all measurements for digits that were not measured, unless the chance that they are an
-    /// accident is above `chance_max`: numbers that were rounded, or converted from a coarser unit.
+    /// Treats zeros at the end of all measurements as digits that were not measured, because the numbers were rounded
+    /// or converted from a coarser unit. Does nothing if the chance of an accident is above `chance_max`.
     pub fn coarsen(&mut self, chance_max: f64) {
         let printed = self.cells.iter().filter(|c| c.value.is_finite());
         let finest = printed.map(|c| c.quantum).fold(f64::INFINITY, f64::min);
-        let skipped = self.is_parameter() || self.role == Role::Derived || self.digits.is_some();
+        let skipped =
+            self.is_parameter() || self.role == ColumnRole::Derived || self.digits.is_some();
         if skipped || !(finest > 0.0 && finest.is_finite()) {
             return;
         }
@@ -226,7 +215,6 @@ impl Column {
         }
     }
 
-    /// How fine the printed numbers are.
     pub fn resolution(&self) -> Resolution {
         if let Some(least) = self.digits.filter(|_| !self.is_parameter()) {
             let fewest = self.cells.iter().map(|c| c.digits()).min();
@@ -253,7 +241,7 @@ fn is_power_of_two(value: f64) -> bool {
     value == 0.0 || (value > 0.0 && (value as u64).is_power_of_two())
 }
 
-/// Digits of a whole number without the zeros at its end.
+/// Digits of a whole number without its trailing zeros.
 fn digits(value: f64) -> u32 {
     let mut rest = value.abs() as u64;
     while rest > 0 && rest.is_multiple_of(10) {
@@ -262,16 +250,15 @@ fn digits(value: f64) -> u32 {
     rest.checked_ilog10().map_or(0, |d| d + 1)
 }
 
-/// How fine printed numbers are, in the column's own unit. The clock behind them may be coarser.
+/// Resolution of printed numbers, in the column's own unit. The clock behind them may be coarser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Resolution {
-    /// Sizes and counts.
+    /// Sizes and counts, which are exact.
     Exact,
-    /// One in the last digit, the same for all.
+    /// Value of one in the last digit, equal for all numbers.
     Step(f64),
-    /// One in the last digit, from the finest to the coarsest.
+    /// Value of one in the last digit, for the finest and for the coarsest number.
     Steps(f64, f64),
-    /// So many significant digits.
     Digits(u32),
 }
 
@@ -289,7 +276,7 @@ impl std::fmt::Display for Resolution {
     }
 }
 
-/// A power of ten without a tail of rounding errors.
+/// Formats a power of ten without rounding errors.
 pub fn format_step(step: f64) -> String {
     let power = step.log10().round() as i32;
     match power {
@@ -299,30 +286,26 @@ pub fn format_step(step: f64) -> String {
     }
 }
 
-/// A table of a text.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct ParsedTable {
     /// First and last line, from 1.
     pub lines: (usize, usize),
-    /// The tool that printed it, with its version if the text gives it; None: not recognised.
+    /// The tool that printed the table, with its version if the text has it; None: not recognised.
     pub tool: Option<String>,
-    /// The test, as the tool calls it.
     pub title: String,
-    /// What is known of the tool and stands in no column, in sentences.
+    /// Facts about the tool that are in no column, in sentences.
     pub known: Vec<&'static str>,
-    /// What the table cannot say.
+    /// Facts that the table does not show.
     pub unknown: &'static str,
-    /// All equally long.
     pub columns: Vec<Column>,
 }
 
-impl Table {
-    /// Number of rows.
+impl ParsedTable {
     pub fn rows(&self) -> usize {
         self.columns.iter().map(|c| c.cells.len()).max().unwrap_or(0)
     }
 
-    /// Makes all columns so long, with cells without a number.
+    /// Extends all columns to `rows` cells without a number.
     pub fn fill(&mut self, rows: usize) {
         self.columns.iter_mut().for_each(|c| c.fill(rows));
     }

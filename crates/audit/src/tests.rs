@@ -1,4 +1,4 @@
-//! The published tables that the audit must see through, with the numbers as printed.
+//! Published tables that the audit must see through, with the numbers as printed.
 
 mod chance;
 mod genuine;
@@ -22,7 +22,7 @@ size usec
 size usec
 1 1.12\n2 1.12\n4 1.12\n8 1.12\n16 1.12\n32 1.12\n64 1.40\n128 1.40\n256 2.23\n";
 
-/// The same as the tool prints it: size, iterations, us, processor %, bytes per second, and no heading.
+/// The `ndrpingpong` table as printed by the tool: size, iterations, us, processor %, bytes per second, and no heading.
 const BARE_WRITES: &str = "
         1    100000      2.23    101       447627\n        2    100000      2.23    101       895255
        64    100000      2.23    101     28648164\n      128    100000      2.23    102     57296329
@@ -59,7 +59,7 @@ fn only_step(audit: &Audit, table: usize) -> &ClockStep {
     }
 }
 
-/// The clock that explains a step first, and by how many operations it is divided.
+/// The first clock that explains a step, and the number of operations by which it is divided.
 fn clock_of(step: &ClockStep) -> (&'static str, u32) {
     let first = &step.clocks[0];
     (first.clock, first.operations)
@@ -73,7 +73,7 @@ fn holds(step: &ClockStep, truth: f64) -> bool {
 
 #[test]
 fn nd_tables__betray_the_acpi_timer() {
-    // Without a heading the numbers are microseconds only to a reader.
+    // Without a heading, only a human reader knows that the numbers are microseconds.
     let found = audit(READ_LATENCY);
     assert!(holds(only_step(&found, 0), PM_TIMER / 1e3), "{found:?}");
     let found = audit(WRITES);
@@ -95,7 +95,7 @@ fn nd_table_without_a_heading__betrays_its_timer_and_its_bandwidth() {
     };
     assert_eq!((unit.bandwidth, unit.other), (4, 2), "the clock is the time's");
     let text = show_text(BARE_WRITES);
-    assert!(text.contains("if these are microseconds"), "{text}");
+    assert!(text.contains("if the values are microseconds"), "{text}");
     assert!(!text.contains("minimum and maximum"), "{text}");
     assert!(!text.contains("does not fall"), "{text}");
 }
@@ -129,12 +129,12 @@ fn hpcc__betrays_a_sixteenth_of_a_microsecond() {
     assert!(holds(step, 62.5), "{step:?}");
     assert!(clock_of(step).0.contains("microseconds") && clock_of(step).1 == 16);
     let row = show_text(HPCC);
-    assert!(row.contains("one step: cannot tell"), "{row}");
+    assert!(row.contains("one step: a difference is not proved"), "{row}");
 }
 
 #[test]
 fn hpcc_means__do_not_hide_the_step_of_minimum_and_maximum() {
-    // Ranks, minimum, average, maximum.
+    // Columns: ranks, minimum, average, maximum.
     let text = "ranks min avg max\n2 500 507 562\n4 562 631 687\n8 812 849 937\n16 1187 1233 \
         1312\n32 1375 1540 1687\n40 1500 1742 1812\n";
     let found = audit(text);
@@ -146,12 +146,12 @@ fn hpcc_means__do_not_hide_the_step_of_minimum_and_maximum() {
 
 #[test]
 fn perftest_bandwidth__is_in_mib() {
-    // With the headings it is known, and not searched for.
+    // With the headings, the unit is known and not inferred.
     let found = audit(SEND_BANDWIDTH);
     let unit = found.tables[0].columns[2].unit.as_deref();
     assert_eq!(unit, Some("MiB/s (2^20)"), "{found:?}");
     assert!(found.tables[0].units.is_empty(), "{found:?}");
-    // The numbers alone suffice.
+    // Without the headings, the numbers suffice to infer the unit.
     let bare: String = SEND_BANDWIDTH.lines().skip(2).map(|l| format!("{l}\n")).collect();
     let found = audit(&bare);
     let [unit] = &found.tables[0].units[..] else {
@@ -162,7 +162,7 @@ fn perftest_bandwidth__is_in_mib() {
 
 #[test]
 fn decimal_bandwidth__is_not_called_mib() {
-    // Sizes, nanoseconds, bytes per second.
+    // Columns: size, nanoseconds, bytes per second.
     let rows = [(1024u64, 3073u64), (2048, 3911), (4096, 4749), (65536, 24863)];
     let text: String = rows
         .iter()
@@ -216,13 +216,13 @@ fn perftest_in_other_columns__says_less() {
 
 #[test]
 fn osu_headings_without_its_title__are_those_of_any_tool() {
-    // Another tool may mean MiB.
+    // By MB/s, another tool may mean MiB/s.
     let text = "# Size Bandwidth (MB/s)\n1 2.50\n2 5.10\n4 9.80\n";
     let found = audit(text);
     assert_eq!(found.tables[0].tool, None);
     let unit = found.tables[0].columns[1].unit.as_deref();
     assert_eq!(unit, Some("MB/s (10^6 or 2^20)"));
-    // In OSU's own columns they are OSU's.
+    // Headings in OSU's own column widths are recognised as OSU's.
     let text = "# Size      Bandwidth (MB/s)\n1                       2.50\n";
     assert_eq!(audit(text).tables[0].tool.as_deref(), Some("OSU Micro-Benchmarks"));
 }
@@ -277,7 +277,7 @@ fn converted_units__are_no_clock() {
             panic!("{found:?}");
         };
         assert!(table.steps.is_empty() && table.statistics.is_empty(), "{table:?}");
-        let said = format!("`{head}`: all values are multiples of {coarse}: rounded, or converted");
+        let said = format!("`{head}`: all values are multiples of {coarse}, so they were rounded");
         let text = show_text(&text);
         assert!(text.contains(&said), "{text}");
         assert!(!text.contains("gettimeofday"), "{text}");

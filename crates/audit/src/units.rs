@@ -1,12 +1,12 @@
-//! Finds the unit of a bandwidth from the numbers beside it, where neither tool nor heading says it.
+//! Infers the unit of a bandwidth from the numbers beside it, if neither tool nor heading names it.
 //!
-//! Where a row gives a size, a bandwidth, and a rate of messages or a time, one follows from the
-//! other two but for a factor, and the factor is the unit: a power of ten for units of 10^n bytes,
-//! 1.048576 times one for units of 2^20 bytes, 8 times one for bits.
+//! If a row has a size, a bandwidth, and a message rate or a time, each of the three follows from the other two except
+//! for a factor. The factor is the unit: a power of ten for units of 10^n bytes, 1.048576 times a power of ten for
+//! units of 2^20 bytes, 8 times a power of ten for bits.
 
-use super::table::{Cell, Column, Table};
+use super::table::{Cell, Column, ParsedTable};
 
-/// What a factor says about the unit of the bandwidth.
+/// Unit of the bandwidth, by the factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
@@ -34,42 +34,39 @@ const FACTORS: [(Base, f64); 6] = [
 ];
 
 impl Base {
-    /// Bytes (or bits) of the unit for which decimal ones may be mistaken, in its own bytes.
+    /// Factor between this unit and the decimal one for which it may be mistaken.
     pub fn factor(self) -> f64 {
         let found = FACTORS.iter().find(|(b, _)| *b == self);
         found.map_or(1.0, |(_, factor)| *factor)
     }
 }
 
-/// A bandwidth whose unit is known.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct UnitFinding {
     /// Column of the bandwidth, from 0.
     pub bandwidth: usize,
-    /// Column of the size.
     pub size: usize,
     /// Column of the rate or time.
     pub other: usize,
-    /// Whether that is a time (else a rate).
+    /// Whether `other` is a time (otherwise a rate).
     pub by_time: bool,
-    /// What was found.
     pub base: Base,
-    /// Rows that agree: all of the table that have a size and no 0.00.
+    /// Number of rows that agree: all rows that have a size and no value printed as 0.00.
     pub rows: usize,
-    /// The chance that one of all relations that were tried holds in numbers that have none.
+    /// Chance that one of all tried relations holds in random numbers.
     pub chance: f64,
 }
 
-/// That the rows agree is held for no less likely than this: columns of a table may be related in another way (both
-/// grow with the size, say), and then all rows agree or none.
+/// Least assumed chance that the rows agree. Columns may be related in another way, for instance if both grow with the
+/// size. Then all rows agree, or none does.
 const AGREEMENT_LEAST: f64 = 0.1;
 
 /// A table, three of its columns (size, bandwidth, rate or time), and whether the last is a time.
 type Hypothesis = (usize, [usize; 3], bool);
 
-/// For each table, every bandwidth column whose unit its neighbours betray with less than this
-/// chance. The chance is that of all relations tried in the text.
-pub fn find_units(tables: &[&Table], chance_max: f64) -> Vec<Vec<UnitFinding>> {
+/// For each table, every bandwidth column whose unit is inferred with a chance of accident below this one. The chance
+/// covers all relations tried in the text.
+pub fn find_units(tables: &[&ParsedTable], chance_max: f64) -> Vec<Vec<UnitFinding>> {
     let mut tried = Vec::new();
     for (index, table) in tables.iter().enumerate() {
         list_hypotheses(index, table, &mut tried);
@@ -81,7 +78,8 @@ pub fn find_units(tables: &[&Table], chance_max: f64) -> Vec<Vec<UnitFinding>> {
         let Some(relation) = relate(columns, by_time) else {
             continue;
         };
-        // By accident the rows agree in one of all relations tried, and then on a unit.
+        // The chance is that the rows agree by accident in one of all relations tried, and that they agree on the
+        // factor of a unit.
         let chance = relation.hit * (relation.agreement * count).max(AGREEMENT_LEAST);
         if chance < chance_max {
             found[table].push(UnitFinding {
@@ -98,12 +96,13 @@ pub fn find_units(tables: &[&Table], chance_max: f64) -> Vec<Vec<UnitFinding>> {
     found
 }
 
-/// Every relation worth a try: a bandwidth has no known unit, a time beside it has one of time or none, a rate none.
-fn list_hypotheses(index: usize, table: &Table, tried: &mut Vec<Hypothesis>) {
+/// Lists every useful relation: a bandwidth without a known unit, and beside it a time with a unit of time or none, or
+/// a rate without one.
+fn list_hypotheses(index: usize, table: &ParsedTable, tried: &mut Vec<Hypothesis>) {
     let columns = &table.columns;
     let all = || 0..columns.len();
     let sizes: Vec<usize> = all().filter(|&i| is_size(&columns[i])).collect();
-    // Among sizes, those that change.
+    // Use only the sizes that vary, if there are any.
     let varying: Vec<usize> = sizes.iter().copied().filter(|&i| varies(&columns[i])).collect();
     let sizes = if varying.is_empty() { sizes } else { varying };
     let measured = |i: &usize| !columns[*i].is_parameter();
@@ -117,7 +116,7 @@ fn list_hypotheses(index: usize, table: &Table, tried: &mut Vec<Hypothesis>) {
                 if bare {
                     tried.push((index, columns, false));
                 }
-                // A time times a bandwidth reads the same both ways: once where neither has a unit.
+                // Time times bandwidth is symmetric, so try it once if neither has a unit.
                 if time(&other) || (bare && bandwidth > other) {
                     tried.push((index, columns, true));
                 }
@@ -137,29 +136,29 @@ fn varies(column: &Column) -> bool {
     column.cells.iter().any(|c| c.value != column.cells[0].value)
 }
 
-/// A relation that holds in every row that has all three.
+/// A relation that holds in every row with all three values.
 struct Relation {
     base: Base,
     rows: usize,
-    /// The chance that a factor on which the rows agree is that of a unit.
+    /// Chance that a factor on which the rows agree is that of a unit.
     hit: f64,
-    /// The chance that the rows agree on a factor.
+    /// Chance that the rows agree on a factor.
     agreement: f64,
 }
 
-/// The unit that makes `size * rate = bandwidth` (or `bandwidth * time = size`) in every row.
+/// Finds the unit for which `size * rate = bandwidth` (or `bandwidth * time = size`) holds in every row.
 fn relate([size, bandwidth, other]: [&Column; 3], by_time: bool) -> Option<Relation> {
-    // Where the size changes, so must the others: `size * 100 = time` says nothing of a bandwidth.
+    // If the size changes, the other two columns must change too: `size * 100 = time` does not concern a bandwidth.
     let changes = varies(size);
     if changes && !(varies(bandwidth) && varies(other)) {
         return None;
     }
-    // The factor is a power of ten times one in [1, 10).
+    // The factor is a power of ten times a number in [1, 10).
     let (mut low, mut high) = (0f64, f64::INFINITY);
     let (mut agreement, mut sizes, mut rows) = (1f64, Vec::new(), 0);
     for ((s, b), o) in size.cells.iter().zip(&bandwidth.cells).zip(&other.cells) {
         let error = relative(b) + relative(o);
-        // A row without a size, or with a number printed as 0.00, says nothing.
+        // A row without a size, or with a number printed as 0.00, has no information.
         if s.value == 0.0 || b.value == 0.0 || o.value == 0.0 || error > 0.5 {
             continue;
         }
@@ -197,15 +196,16 @@ fn relate([size, bandwidth, other]: [&Column; 3], by_time: bool) -> Option<Relat
     Some(Relation { base, rows, hit, agreement })
 }
 
-/// Whether a ratio is so simple that it needs no unit: two columns of the same quantity, or one half of the other.
-/// With one size only, itself a power of two, such a ratio looks like a unit.
+/// Whether a ratio of two columns is so simple that it needs no unit: both hold one quantity, or one is half of the
+/// other. If there is only one size, a power of two, a simple ratio looks like a unit.
 fn is_simple(ratio: f64) -> bool {
     let log = ratio.log10();
     let near = |simple: f64| (log - simple.log10() - (log - simple.log10()).round()).abs() < 0.05;
     [1.0, 2.0, 4.0, 5.0, 8.0, 2.5, 1.25].into_iter().any(near)
 }
 
-/// Half a digit, and what a product of rounded numbers adds, relative to the value.
+/// Relative error of a printed number: half a unit of its last digit, and a tenth of that in addition. The caller adds
+/// the errors of two numbers, and the error of their product or quotient is a little larger than that sum.
 fn relative(cell: &Cell) -> f64 {
     0.55 * cell.quantum / cell.value
 }

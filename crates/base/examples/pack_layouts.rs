@@ -1,17 +1,17 @@
 #![allow(unsafe_code)]
-//! Packs and unpacks one kind of layout again and again, to count the instructions of it:
+//! Packs and unpacks one kind of layout repeatedly, so that callgrind counts its instructions:
 //!
 //! ```sh
 //! cargo build --profile quick -p fastpath-base --example pack_layouts
 //! valgrind --tool=callgrind --toggle-collect='*pack_once*' target/quick/examples/pack_layouts vector4 10
 //! ```
 
-use fastpath_base::layout::{Layout, LayoutError, Part};
+use fastpath_base::layout::{Layout, LayoutError, StructPart};
 
-/// Kinds, each with 1000 pieces; the second value is the number of elements.
+/// Layouts of 1000 pieces, by name; the second value is the number of elements.
 fn make_layout(kind: &str) -> Result<Option<(Layout, u64)>, LayoutError> {
     let (int, double, char) = (Layout::basic(4, 4), Layout::basic(8, 8), Layout::basic(1, 1));
-    let part = |layout, count, displacement| Part { layout, count, displacement };
+    let part = |layout, count, displacement| StructPart { layout, count, displacement };
     Ok(Some(match kind {
         "contiguous" => (int.repeat(1000)?, 1),
         "vector4" => (int.vector(1000, 1, 8)?, 1),

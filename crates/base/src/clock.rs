@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! Time from the kernel's monotonic clock.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: the same clock in every process of the node, never set
-/// back. A reading costs some 20 ns where the kernel maps the clock into the process.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`, which all processes of the node share and which never goes back. A read
+/// costs some 20 ns if the kernel maps the clock into the process.
 #[inline]
 pub fn now_ns() -> u64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -11,7 +11,7 @@ pub fn now_ns() -> u64 {
     to_ns(&ts)
 }
 
-/// Resolution that the kernel states for the monotonic clock, in nanoseconds (at least 1).
+/// Returns the kernel's resolution of the monotonic clock, in nanoseconds; at least 1.
 pub fn resolution_ns() -> u64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid timespec for the kernel to write.
@@ -44,7 +44,6 @@ mod tests {
 
     #[test]
     fn now__is_the_monotonic_clock() {
-        // The standard library reads the same clock on Linux: the two advance together.
         let (a, std_a) = (now_ns(), std::time::Instant::now());
         while std_a.elapsed().as_micros() < 2000 {}
         let elapsed = now_ns() - a;

@@ -1,25 +1,26 @@
-//! Configuration: what the `FASTPATH_` variables are and what they are set to.
+//! Settings: the `FASTPATH_` variables and their values.
 //!
-//! One table ([`VARIABLES`]) makes the help, the listing with origins, the check of values and
-//! the warning about unknown names. Parsing never panics, whatever the environment holds.
+//! One table ([`VARIABLES`]) is the source of the help, the listing with origins, the checks and the warnings about
+//! unknown names. Parsing never panics.
 
 mod parse;
 mod table;
 
 pub use parse::{parse_bytes, parse_count, parse_duration_ns, parse_flag, parse_size};
+use table::REMOVED;
 pub use table::{FEATURES, Key, VARIABLES, ValueKind, Variable, WAIT_MODES};
 
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// The common prefix of every variable.
+/// Prefix of every variable.
 pub const PREFIX: &str = "FASTPATH_";
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The table's default.
+    /// The default of the table.
     Default,
     /// The environment.
     Environment,
@@ -37,41 +38,41 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A checked value, by kind.
+/// A checked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum ConfigValue {
     /// On or off.
     Flag(bool),
-    /// Bytes, nanoseconds or a plain count, as the kind says; None is "auto".
+    /// Bytes, nanoseconds or a count, by the variable's kind. `None` means "auto".
     Number(Option<u64>),
     /// Index into the choices of the kind.
     Choice(usize),
-    /// The words of a list, in the order given.
+    /// Words of a list, in the order given.
     List(Vec<String>),
     /// Free text; empty when not set.
     Text(String),
 }
 
-/// One variable with its value, for the listing of `fastpath info`.
+/// A variable with its value, for `fastpath info`.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The table's row.
+    /// Row of the table.
     pub variable: &'static Variable,
-    /// The value as it was written.
+    /// Value as written.
     pub text: String,
-    /// The value as it was understood.
-    pub value: Value,
-    /// Who set it.
+    /// Parsed value.
+    pub value: ConfigValue,
+    /// Source of the value.
     pub origin: Origin,
 }
 
-/// What the program has set; it comes before the environment.
+/// Settings made by the program. They override the environment.
 static SET_BY_PROGRAM: Mutex<Vec<Setting>> = Mutex::new(Vec::new());
 
-/// Sets a variable for every configuration that is read later in this process.
+/// Sets a variable for every configuration read later in this process.
 ///
 /// # Errors
-/// It is no value of the variable.
+/// `text` is not a value of the variable.
 pub fn set(key: Key, text: &str) -> Result<(), ConfigError> {
     let variable = &VARIABLES[key as usize];
     let value = parse::parse_value(&variable.kind, text).map_err(|reason| ConfigError {
@@ -85,18 +86,17 @@ pub fn set(key: Key, text: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A value that cannot be used. Its text names the variable, the value, and what is accepted.
+/// A rejected value. The text names the variable, the value and what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// Name of the variable.
     pub name: String,
-    /// The value as it was written.
+    /// Value as written.
     pub text: String,
-    /// What is wrong with it and what would be right.
+    /// Cause and accepted values.
     pub reason: String,
 }
 
-/// Characters of a wrong value that are shown.
 const SHOWN: usize = 80;
 
 impl fmt::Display for ConfigError {
@@ -114,7 +114,6 @@ pub struct Config {
     warnings: Vec<String>,
 }
 
-/// Whether an empty value of this variable counts as not set.
 fn may_be_empty(index: usize) -> bool {
     !matches!(VARIABLES[index].kind, ValueKind::BytesOrAuto)
 }
@@ -123,7 +122,7 @@ impl Config {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// The first variable whose value cannot be used.
+    /// The first variable whose value is rejected.
     pub fn from_env() -> Result<Config, ConfigError> {
         let mut config = Config::from_pairs(std::env::vars_os())?;
         let set = SET_BY_PROGRAM.lock();
@@ -133,17 +132,16 @@ impl Config {
         Ok(config)
     }
 
-    /// The defaults alone.
+    /// Returns the defaults.
     pub fn defaults() -> Config {
         let settings = VARIABLES.iter().map(default_setting).collect();
         Config { settings, warnings: Vec::new() }
     }
 
-    /// Reads name and value pairs; names without the prefix are skipped, an empty value counts
-    /// as not set.
+    /// Reads pairs of name and value. Names without the prefix are skipped; an empty value counts as not set.
     ///
     /// # Errors
-    /// The first variable whose value cannot be used.
+    /// The first variable whose value is rejected.
     pub fn from_pairs<I>(pairs: I) -> Result<Config, ConfigError>
     where
         I: IntoIterator<Item = (OsString, OsString)>,
@@ -167,14 +165,14 @@ impl Config {
                         }
                     })?;
                     if let ValueKind::SizeWithin(least, most) = variable.kind
-                        && let Value::Number(Some(bytes)) = value
+                        && let ConfigValue::Number(Some(bytes)) = value
                         && !(least..=most).contains(&bytes)
                     {
                         let taken = bytes.clamp(least, most);
                         let shown = shorten(&text);
                         config.warnings.push(format!(
-                            "{name}={shown}: {least} to {most} bytes are possible, so it counts \
-                             as {taken}"
+                            "{name}={shown} is out of range ({least} to {most} bytes): {taken} \
+                             bytes are used"
                         ));
                     }
                     config.settings[index] = Setting {
@@ -190,74 +188,74 @@ impl Config {
         Ok(config)
     }
 
-    /// One line for each variable that starts with the prefix and is in no table, with the
-    /// nearest name. One rank of a job prints them, once.
+    /// Returns warnings, one line each: an unknown variable with the prefix, and the nearest known name; or a size out
+    /// of range. One rank prints the warnings once.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Every variable meant for people, in the table's order.
+    /// Returns every variable that is not internal, in the table's order.
     pub fn listing(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|s| !s.variable.internal)
     }
 
-    /// The setting of one variable.
+    /// Returns the setting of one variable.
     pub fn setting(&self, key: Key) -> &Setting {
         &self.settings[key as usize]
     }
 
-    /// Is this variable on? False for a variable that is not a flag.
+    /// Returns whether a flag is on; false for a variable that is not a flag.
     pub fn flag(&self, key: Key) -> bool {
-        matches!(self.setting(key).value, Value::Flag(true))
+        matches!(self.setting(key).value, ConfigValue::Flag(true))
     }
 
-    /// Bytes, nanoseconds or count; None is "auto" (or a variable that is no number).
+    /// Returns bytes, nanoseconds or a count. `None` for "auto", and for a variable that is not a number.
     pub fn number(&self, key: Key) -> Option<u64> {
         match self.setting(key).value {
-            Value::Number(n) => n,
+            ConfigValue::Number(n) => n,
             _ => None,
         }
     }
 
-    /// The chosen word; empty for a variable that is no choice.
+    /// Returns the chosen word; empty for a variable that is not a choice.
     pub fn choice(&self, key: Key) -> &'static str {
         let setting = self.setting(key);
         match (&setting.value, &setting.variable.kind) {
-            (Value::Choice(i), ValueKind::Choice(words) | ValueKind::FlagOr(words)) => {
+            (ConfigValue::Choice(i), ValueKind::Choice(words) | ValueKind::FlagOr(words)) => {
                 words.get(*i).copied().unwrap_or("")
             }
             _ => "",
         }
     }
 
-    /// The words of a list, in the order given.
+    /// Returns the words of a list, in the order given.
     pub fn list(&self, key: Key) -> &[String] {
         match &self.setting(key).value {
-            Value::List(words) => words,
+            ConfigValue::List(words) => words,
             _ => &[],
         }
     }
 
-    /// Free text; empty when not set.
+    /// Returns free text; empty when not set.
     pub fn text(&self, key: Key) -> &str {
         match &self.setting(key).value {
-            Value::Text(text) => text,
+            ConfigValue::Text(text) => text,
             _ => "",
         }
     }
 
-    /// The adapter that `FASTPATH_DEVICE` names, as it stands there; `None` where the library chooses.
+    /// Returns the adapter named by `FASTPATH_DEVICE`; `None` if the library chooses.
     pub fn device(&self) -> Option<&str> {
         Some(self.text(Key::Device)).filter(|name| !["", "auto"].contains(name))
     }
 
-    /// Was this optimisation (one of [`FEATURES`]) switched off by `FASTPATH_DISABLE`?
+    /// Returns whether `FASTPATH_DISABLE` switches off `feature`, one of [`FEATURES`].
     pub fn is_disabled(&self, feature: &str) -> bool {
         debug_assert!(FEATURES.contains(&feature), "{feature} is not in the table");
         self.list(Key::Disable).iter().any(|w| w == feature)
     }
 
-    /// How a rank waits.
+    /// Returns how a rank waits.
     pub fn wait_mode(&self) -> WaitMode {
         match self.choice(Key::Wait) {
             "spin" => WaitMode::Spin,
@@ -268,28 +266,28 @@ impl Config {
     }
 }
 
-/// `FASTPATH_WAIT`.
+/// Value of `FASTPATH_WAIT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Spin, then yield, then sleep, each for as long as it pays on this machine.
+    /// Spin, yield, then sleep. Each stage lasts as long as it pays off on this machine.
     #[default]
     Auto,
-    /// Only spin: for ranks that own their processors.
+    /// Only spin. For ranks with dedicated cores.
     Spin,
-    /// Yield the processor between looks, never sleep.
+    /// Yield between polls; never sleep.
     Yield,
     /// Sleep at once.
     Sleep,
 }
 
 fn default_setting(variable: &'static Variable) -> Setting {
-    // A test holds every default of the table to its kind, so the fallback is never used.
-    let value =
-        parse::parse_value(&variable.kind, variable.default).unwrap_or(Value::Text(String::new()));
+    // A test checks every default against its kind, so the fallback is never used.
+    let value = parse::parse_value(&variable.kind, variable.default)
+        .unwrap_or(ConfigValue::Text(String::new()));
     Setting { variable, text: variable.default.to_owned(), value, origin: Origin::Default }
 }
 
-/// The text of a variable for a message: whole, or its first 80 characters and its length.
+/// Shortens the text of a variable for a message: all of it, or its first 80 characters and its length.
 pub fn shorten(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),
@@ -298,6 +296,9 @@ pub fn shorten(text: &str) -> String {
 }
 
 fn unknown_warning(name: &str) -> String {
+    if let Some((name, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+        return format!("{name} was removed: {instead} (ignored)");
+    }
     let shown = shorten(name);
     let nearest = VARIABLES
         .iter()
@@ -355,8 +356,11 @@ mod tests {
         for (text, taken) in [("1", "48"), ("1T", "65536"), ("0", "48")] {
             let c = read(&[("FASTPATH_EAGER_MAX", text)]).unwrap();
             let [warning] = c.warnings() else { panic!("{text}: {:?}", c.warnings()) };
-            assert!(warning.starts_with(&format!("FASTPATH_EAGER_MAX={text}: ")), "{warning}");
-            assert!(warning.ends_with(&format!("counts as {taken}")), "{warning}");
+            assert!(
+                warning.starts_with(&format!("FASTPATH_EAGER_MAX={text} is out of range ")),
+                "{warning}"
+            );
+            assert!(warning.ends_with(&format!(": {taken} bytes are used")), "{warning}");
         }
         for text in ["48", "64K", "auto"] {
             assert!(read(&[("FASTPATH_EAGER_MAX", text)]).unwrap().warnings().is_empty());
@@ -383,6 +387,16 @@ mod tests {
         let c = read(&[("FASTPATH_WIAT", "spin")]).unwrap();
         assert_eq!(c.warnings().len(), 1);
         assert!(c.warnings()[0].contains("FASTPATH_WAIT"), "{}", c.warnings()[0]);
+    }
+
+    #[test]
+    fn removed_name__warns_with_what_holds_instead() {
+        let c = read(&[("FASTPATH_WORKERS", "several")]).unwrap();
+        assert!(
+            c.warnings()[0].starts_with("FASTPATH_WORKERS was removed: "),
+            "{:?}",
+            c.warnings()
+        );
     }
 
     #[test]

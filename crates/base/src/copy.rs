@@ -1,20 +1,20 @@
 //! Memory copies of the message path.
 //!
-//! **RANGES.** `from` is readable and `to` writable for `len` bytes, and the two do not overlap: each function here
-//! asks this of its caller.
+//! **RANGES.** Every function here requires that `from` is readable and `to` writable for `len` bytes, and that the two
+//! do not overlap.
 #![allow(unsafe_code)]
 
 pub mod engine;
+mod loops;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86;
 
-/// Largest length [`copy_small`] accepts, in bytes.
+/// Largest length of [`copy_small`], in bytes.
 pub const COPY_SMALL_MAX: usize = 48;
 
-/// 16 bytes in one register, which no function saves for its caller.
+/// 16 bytes in one register that is never callee-saved.
 #[cfg(target_arch = "x86_64")]
 type Wide = core::arch::x86_64::__m128i;
-/// 16 bytes.
 #[cfg(not(target_arch = "x86_64"))]
 type Wide = u128;
 
@@ -25,7 +25,7 @@ type Wide = u128;
 /// [`COPY_SMALL_MAX`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send and MPI_Recv
 pub unsafe fn copy_small(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: every access lies inside the first `len` bytes.
+    // SAFETY: every access is inside the first `len` bytes.
     unsafe {
         if len.wrapping_sub(8) <= 8 {
             let (head, tail) = (load::<u64>(from, 0), load::<u64>(from, len - 8));
@@ -45,10 +45,10 @@ pub unsafe fn copy_small(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// As [`copy_small`], for 0 to 7 bytes.
+/// Copies 0 to 7 bytes, for [`copy_small`].
 #[inline]
 unsafe fn copy_tiny(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: every access lies inside the first `len` bytes.
+    // SAFETY: every access is inside the first `len` bytes.
     unsafe {
         if len >= 4 {
             let (head, tail) = (load::<u32>(from, 0), load::<u32>(from, len - 4));
@@ -79,18 +79,19 @@ unsafe fn store<T: Copy>(to: *mut u8, offset: usize, value: T) {
     unsafe { to.add(offset).cast::<T>().write_unaligned(value) }
 }
 
-/// Up to so many bytes the C library's copy is as good as any, and shorter to come to.
+/// Length, in bytes, up to which the C library's copy is as fast as any other and cheaper to call.
 const LIBRARY_MAX: usize = 1024;
 
-/// Copies any number of bytes. Many go by a loop of our own: from 2 to 8 KiB on, depending on the processor, the C
-/// library takes the string instruction, which is ten to forty times slower where the two lie unluckily in their pages
-/// (as two large blocks of malloc and a page do), and which an emulated processor carries out byte by byte.
+/// Copies `len` bytes. More than `LIBRARY_MAX` bytes are copied by a loop of this crate.
 ///
+/// From 2 to 8 KiB on, depending on the processor, the C library uses the string instruction. This instruction is ten
+/// to forty times slower at some offsets of the two ranges within a page. Two large blocks of malloc, a page apart,
+/// have such offsets. An emulated processor executes it byte by byte.
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: RANGES; the loop is one that this processor has.
+    // SAFETY: RANGES; `copy_many` uses a loop that this processor has.
     unsafe {
         match len {
             0..=LIBRARY_MAX => std::ptr::copy_nonoverlapping(from, to, len),
@@ -100,10 +101,10 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 }
 
 /// # Safety
-/// As [`copy`].
+/// The contract is that of [`copy`].
 #[inline(never)]
 unsafe fn copy_many(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: RANGES; the loop is one that this processor has.
+    // SAFETY: RANGES; `Loop::usual` is a loop that this processor has.
     unsafe {
         match cfg!(all(target_arch = "x86_64", not(miri))) {
             true => engine::Loop::usual().run(to, from, len),
@@ -112,22 +113,22 @@ unsafe fn copy_many(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// How a sender's copy into shared memory stores its lines. Which is fastest depends on the two processors: where they
-/// share no cache, a plain store fetches each line from its reader first.
+/// Store loop of a sender's copy into shared memory. The fastest one depends on the two processors: without a common
+/// cache, a plain store first fetches each line from its reader.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CopyLoop {
-    /// Loads and stores of vectors, with the lines asked for ahead of their stores.
+    /// Vector loads and stores, with lines prefetched ahead of their stores.
     #[default]
     Vector,
-    /// The string instruction, which fetches no line that it overwrites.
+    /// String instruction, which fetches no line that it overwrites.
     String,
-    /// Stores past the caches.
+    /// Non-temporal stores.
     Streaming,
 }
 
 impl CopyLoop {
-    /// Whether this processor has it.
+    /// Returns whether this processor has the loop.
     pub fn is_available(self) -> bool {
         self == CopyLoop::Vector || self.engine().is_available()
     }
@@ -141,13 +142,12 @@ impl CopyLoop {
     }
 }
 
-/// As [`copy`], by a loop that the caller has chosen for many bytes.
-///
+/// Copies `len` bytes. A long copy uses the loop `by`.
 /// # Safety
-/// As [`copy`]; the loop [is available](CopyLoop::is_available).
+/// The ranges are those of [`copy`], and the loop [is available](CopyLoop::is_available).
 #[inline]
 pub unsafe fn copy_with(by: CopyLoop, to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: RANGES; the loop of vectors is one that this processor has.
+    // SAFETY: RANGES, and `by` is a loop that this processor has, by this function's contract.
     unsafe {
         match len <= LIBRARY_MAX {
             true => copy(to, from, len),
@@ -167,7 +167,7 @@ mod tests {
         let from: Vec<u8> = (0..MOST).map(|i| (i % 251) as u8 + 1).collect();
         for len in [0, 1, LIBRARY_MAX, LIBRARY_MAX + 1, 2 * LIBRARY_MAX, MOST - 1] {
             let mut to = vec![0u8; MOST + 1];
-            // SAFETY: both are longer than that.
+            // SAFETY: both buffers are longer than `len` bytes.
             unsafe { copy(to.as_mut_ptr().add(1), from.as_ptr(), len) };
             assert_eq!(to[1..=len], from[..len]);
             assert!(to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0));
@@ -179,7 +179,7 @@ mod tests {
         let from: Vec<u8> = (1..=COPY_SMALL_MAX as u8).collect();
         for len in 0..=COPY_SMALL_MAX {
             let mut to = vec![0u8; COPY_SMALL_MAX + 2];
-            // SAFETY: both are longer than `len` plus one.
+            // SAFETY: both buffers are longer than `len` bytes plus one.
             unsafe { copy_small(to.as_mut_ptr().add(1), from.as_ptr(), len) };
             assert_eq!(&to[1..=len], &from[..len]);
             assert!(to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0), "length {len}");

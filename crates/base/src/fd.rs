@@ -1,9 +1,10 @@
 //! Descriptors that the library keeps for longer than one call.
 //!
-//! A program may close descriptors that it does not know and open files of its own, which get the same numbers. A kept
-//! descriptor therefore carries the device and inode of what was opened, and is yielded only after a comparison
-//! ([`CheckedHandle::get`]). It also lies at a high number: the kernel gives new files the lowest free one. The rule,
-//! and what each descriptor of the library does when it is lost, are in docs/decisions/0077-kept-descriptors.md.
+//! A program may close descriptors that it did not open, and then open files that get the same numbers. A kept
+//! descriptor therefore carries the device and inode of its file, and [`CheckedHandle::get`] compares them before use.
+//! It also has a high number, because the kernel gives new files the lowest free one.
+//!
+//! docs/decisions/0077-kept-descriptors.md has the rule, and the effect of losing each descriptor.
 #![allow(unsafe_code)]
 
 use crate::refusal::read_limit;
@@ -12,8 +13,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Least number of a kept descriptor, if the limit on open files allows it. Loops that close "all" descriptors
-/// commonly end below it, and a table of files of this size costs 16 KiB of kernel memory.
+/// Least number of a kept descriptor, if the limit on open files allows it. Loops that close "all" descriptors commonly
+/// stop below it. Its descriptor table costs 16 KiB of kernel memory.
 const HIGH_NUMBER: u64 = 1024;
 
 /// Device and inode of an open file.
@@ -24,17 +25,18 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Device and inode.
+    /// Returns device and inode.
     pub fn words(self) -> [u64; 2] {
         [self.device, self.inode]
     }
 
-    /// Identity of the file behind a number; `None` if nothing is open there. No server is asked for it.
+    /// Returns the identity of the file behind `number`. `None` if the descriptor is closed. Sends no request to a file
+    /// server.
     pub fn of(number: RawFd) -> Option<FileIdentity> {
-        // SAFETY: all zeros is a value of both structures; the calls fill them, and fail on a closed descriptor.
+        // SAFETY: all zeros is a value of both structures. The calls fill them, and fail on a closed descriptor.
         unsafe {
             let mut about: libc::statx = std::mem::zeroed();
-            // A network file system would ask its server, or flush what was written, for other fields.
+            // Request no other fields: a network file system would ask its server for them, or flush written data.
             let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
             if libc::statx(number, c"".as_ptr(), flags, libc::STATX_INO, &mut about) == 0 {
                 let device = libc::makedev(about.stx_dev_major, about.stx_dev_minor);
@@ -48,7 +50,7 @@ impl FileIdentity {
     }
 }
 
-/// The program closed a descriptor of the library, or put a file of its own in its place.
+/// A descriptor of the library that the program has closed, or replaced by another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostFd {
     /// Number of the descriptor.
@@ -60,7 +62,7 @@ pub struct LostFd {
 impl fmt::Display for LostFd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LostFd { number, purpose } = self;
-        write!(f, "the program closed descriptor {number}, which the library uses for {purpose}")
+        write!(f, "the program closed descriptor {number}, which Fastpath had opened for {purpose}")
     }
 }
 
@@ -72,8 +74,7 @@ impl From<LostFd> for io::Error {
     }
 }
 
-/// Copies a descriptor to a number out of the way of the program's files; closes on exec. The descriptor stays where it
-/// is if the limit on open files leaves no such number.
+/// Moves a descriptor to a high number, closed on exec. It stays if the limit on open files leaves no high number.
 pub fn move_high(fd: OwnedFd) -> OwnedFd {
     let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
     let least = (limit / 2).min(HIGH_NUMBER) as RawFd;
@@ -83,17 +84,17 @@ pub fn move_high(fd: OwnedFd) -> OwnedFd {
     // SAFETY: plain fcntl on an open descriptor.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) } {
         -1 => fd,
-        // SAFETY: new, and owned by nothing else.
+        // SAFETY: `fcntl` returned a new descriptor, which has no other owner.
         copy => unsafe { OwnedFd::from_raw_fd(copy) },
     }
 }
 
-/// An owner of a descriptor that stays open, such as a socket, with the identity of its file. A drop closes the
-/// descriptor, if it is still the library's.
+/// Owner of a descriptor that stays open, such as a socket, with the identity of its file. Drop closes the descriptor
+/// if it still belongs to the library.
 #[derive(Debug)]
 pub struct CheckedHandle<T: AsRawFd> {
     owner: ManuallyDrop<T>,
-    /// Identity of the file. `None` if the kernel gave none: then the descriptor counts as lost.
+    /// Identity of the file. `None` if the kernel gave none; the descriptor then counts as lost.
     identity: Option<FileIdentity>,
     purpose: &'static str,
 }
@@ -102,12 +103,12 @@ pub struct CheckedHandle<T: AsRawFd> {
 pub type CheckedFd = CheckedHandle<OwnedFd>;
 
 impl<T: AsRawFd + From<OwnedFd>> CheckedHandle<T> {
-    /// Keeps a descriptor, at a high number, for `purpose`: a noun that completes "uses for".
+    /// Keeps a descriptor at a high number. `purpose` is a noun that completes "opened for".
     pub fn keep(fd: impl Into<OwnedFd>, purpose: &'static str) -> CheckedHandle<T> {
         CheckedHandle::keep_in_place(move_high(fd.into()), purpose)
     }
 
-    /// Keeps a descriptor at its number, which an environment variable names.
+    /// Keeps a descriptor at its present number, because an environment variable names that number.
     pub fn keep_in_place(fd: impl Into<OwnedFd>, purpose: &'static str) -> CheckedHandle<T> {
         let owner = T::from(fd.into());
         let identity = FileIdentity::of(owner.as_raw_fd());
@@ -116,10 +117,9 @@ impl<T: AsRawFd + From<OwnedFd>> CheckedHandle<T> {
 }
 
 impl<T: AsRawFd> CheckedHandle<T> {
-    /// The owner of the descriptor, if that is still the library's. One system call.
-    ///
+    /// Returns the owner of the descriptor, if the descriptor still belongs to the library. Costs one system call.
     /// # Errors
-    /// The program closed it, or its number has another file.
+    /// The program closed the descriptor, or its number belongs to another file.
     #[inline]
     pub fn get(&self) -> Result<&T, LostFd> {
         match self.is_ours() {
@@ -128,29 +128,29 @@ impl<T: AsRawFd> CheckedHandle<T> {
         }
     }
 
-    /// Whether the number still has the library's file.
+    /// Returns whether the number still belongs to the library's file.
     pub fn is_ours(&self) -> bool {
         self.identity.is_some() && FileIdentity::of(self.number_unchecked()) == self.identity
     }
 
-    /// The number without a comparison: for calls on the path of a message that fail on a file (`send`, `recv`,
-    /// `epoll_wait`), and for calls that only look (`poll`).
+    /// Returns the number without a check. For calls on a message path that fail on a regular file (`send`, `recv`,
+    /// `epoll_wait`), and for calls that change nothing (`poll`).
     #[inline]
     pub fn number_unchecked(&self) -> RawFd {
         self.owner.as_raw_fd()
     }
 
-    /// The number, or -1 if the descriptor was lost: `poll` passes over that.
+    /// Returns the number. Returns -1, which `poll` ignores, if the descriptor was lost.
     pub fn number_or_none(&self) -> RawFd {
         self.get().map_or(-1, T::as_raw_fd)
     }
 
-    /// The error of a lost descriptor.
+    /// Returns the error of a lost descriptor.
     pub fn lost(&self) -> LostFd {
         LostFd { number: self.number_unchecked(), purpose: self.purpose }
     }
 
-    /// Returns the cause of an error that a call on the unchecked number gave: [`LostFd`] if the descriptor was lost.
+    /// Returns the cause of an error of a call on the unchecked number: [`LostFd`] if the descriptor was lost.
     #[cold]
     pub fn explain(&self, error: io::Error) -> io::Error {
         match self.is_ours() {
@@ -159,21 +159,20 @@ impl<T: AsRawFd> CheckedHandle<T> {
         }
     }
 
-    /// Writes a byte, and returns whether that was done: not if the descriptor was lost.
+    /// Writes a byte. Returns false if the descriptor was lost or the write failed.
     pub fn write_byte(&self) -> bool {
         let (byte, number) = (1_u8, self.number_unchecked());
         // SAFETY: one readable byte, to a descriptor that is the library's.
         self.is_ours() && unsafe { libc::write(number, (&raw const byte).cast(), 1) } == 1
     }
 
-    /// Takes the owner out, if the descriptor is still the library's.
-    ///
+    /// Takes the owner out, if the descriptor still belongs to the library.
     /// # Errors
-    /// The program closed the descriptor, or its number has another file.
+    /// The program closed the descriptor, or its number belongs to another file.
     pub fn take(self) -> Result<T, LostFd> {
         self.get()?;
         let mut kept = ManuallyDrop::new(self);
-        // SAFETY: the owner is neither used nor dropped after this.
+        // SAFETY: the owner is neither used nor dropped after this, as `kept` is never dropped.
         Ok(unsafe { ManuallyDrop::take(&mut kept.owner) })
     }
 }
@@ -188,7 +187,7 @@ impl CheckedHandle<OwnedFd> {
     /// `answer` is negative or a new descriptor that nothing else owns.
     pub unsafe fn of_call(answer: libc::c_int, purpose: &'static str) -> io::Result<CheckedFd> {
         match answer {
-            // SAFETY: by this function's contract.
+            // SAFETY: `answer` is a new descriptor without another owner, by this function's contract.
             0.. => Ok(CheckedFd::keep(unsafe { OwnedFd::from_raw_fd(answer) }, purpose)),
             _ => Err(io::Error::last_os_error()),
         }
@@ -198,22 +197,22 @@ impl CheckedHandle<OwnedFd> {
 impl<T: AsRawFd> Drop for CheckedHandle<T> {
     fn drop(&mut self) {
         if self.is_ours() {
-            // SAFETY: dropped here alone; its descriptor is the library's own, as seen just now.
+            // SAFETY: the owner is dropped only here, and `is_ours` has found the library's file.
             unsafe { ManuallyDrop::drop(&mut self.owner) };
         }
     }
 }
 
-/// Opens a pipe that ends a thread of the library. The thread polls the first end, and [`CheckedHandle::write_byte`] on
-/// the second wakes it. Unlike an eventfd, a pipe has an inode of its own.
+/// Opens a pipe that ends a thread of the library. The thread polls the first end; [`CheckedHandle::write_byte`] on the
+/// second end wakes the thread. Unlike an eventfd, a pipe has its own inode.
 ///
 /// # Errors
 /// The process has too many open files.
 pub fn open_stop_pipe(purpose: &'static str) -> io::Result<(CheckedFd, CheckedFd)> {
     let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: `ends` has space for two descriptors.
     match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } {
-        // SAFETY: both are new, and owned by nothing else.
+        // SAFETY: `pipe2` returned both, and neither has another owner.
         0 => Ok(ends
             .map(|end| CheckedFd::keep(unsafe { OwnedFd::from_raw_fd(end) }, purpose))
             .into()),
@@ -247,7 +246,7 @@ mod tests {
     fn kept__number_reused__is_lost_and_leaves_the_other_file_open() {
         let (kept, other) = (open_null(), File::open("/dev/zero").unwrap());
         let number = kept.number_unchecked();
-        // SAFETY: replaces the kept file, as a program would that closes and opens.
+        // SAFETY: replaces the kept file, as a program does that closes and opens files.
         assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
         let lost = kept.get().unwrap_err();
         assert_eq!(lost, LostFd { number, purpose: "a test" });
@@ -255,7 +254,7 @@ mod tests {
         assert!(text.contains(&format!("closed descriptor {number}, which")), "{text}");
         drop(kept);
         assert_eq!(FileIdentity::of(number), FileIdentity::of(other.as_raw_fd()));
-        // SAFETY: the copy that was made above.
+        // SAFETY: closes the copy made by `dup2` above.
         unsafe { libc::close(number) };
     }
 

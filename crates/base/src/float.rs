@@ -1,40 +1,41 @@
 #![allow(unsafe_code)]
 //! The floating-point environment of the calling thread: flags, traps, rounding mode.
 //!
-//! The environment belongs to the program. A program that traps a division by zero is ended by one in the library,
-//! and one that tests for an exception blames its own arithmetic. Other rounding on one rank could also select another
-//! algorithm there than on its peers. [`isolated`] runs the library's own arithmetic in the default environment and
-//! then restores the program's. Reductions are arithmetic on the program's data and use the program's environment.
+//! The environment belongs to the program. If the program traps divisions by zero, such a division in the library would
+//! end the program. If the program tests flags, it would attribute the library's flags to its own arithmetic. With
+//! another rounding mode, a rank could select another algorithm than its peers.
+//!
+//! [`isolated`] runs the library's arithmetic in the default environment and then restores the program's environment.
+//! Reductions work on the program's data, in the program's environment.
 
-/// Runs `body` with no exception trapped, rounding to nearest, and subnormal numbers kept. Flags, traps and modes are
-/// afterwards what they were before. Costs about 20 ns, so it stands on no message path.
+/// Runs `body` with all exceptions masked, rounding to nearest, and subnormal numbers kept. Then restores flags, traps
+/// and modes. Costs about 20 ns, so no message path uses it.
 #[inline]
 pub fn isolated<R>(body: impl FnOnce() -> R) -> R {
-    let saved = Saved::new();
+    let saved = SavedRegisters::new();
     let result = call(body);
     drop(saved);
     result
 }
 
-/// A call that is not inlined: the compiler may not move the arithmetic of `body` across the changes of the
-/// environment.
+/// Calls `body` out of line, so that the compiler cannot move arithmetic across the changes of the environment.
 #[inline(never)]
 fn call<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
 /// The program's environment, restored on drop.
-struct Saved(Registers);
+struct SavedRegisters(Registers);
 
-impl Saved {
-    fn new() -> Saved {
-        let saved = Saved(read());
+impl SavedRegisters {
+    fn new() -> SavedRegisters {
+        let saved = SavedRegisters(read());
         write(DEFAULT);
         saved
     }
 }
 
-impl Drop for Saved {
+impl Drop for SavedRegisters {
     fn drop(&mut self) {
         write(self.0);
     }
@@ -43,7 +44,7 @@ impl Drop for Saved {
 /// MXCSR. The library does no arithmetic on the x87 stack.
 #[cfg(target_arch = "x86_64")]
 type Registers = u32;
-/// Every exception is masked, no flag is set (Intel SDM, volume 1, section 10.2.3).
+/// Every exception masked, no flag set (Intel SDM, volume 1, section 10.2.3).
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: Registers = 0x1f80;
 
@@ -59,7 +60,7 @@ fn read() -> Registers {
 
 #[cfg(target_arch = "x86_64")]
 fn write(value: Registers) {
-    // SAFETY: the value is the default one or was read before, so that no reserved bit is set.
+    // SAFETY: the value is the default one or was read before, so no reserved bit is set.
     unsafe {
         core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value,
             options(nostack, preserves_flags));
@@ -85,7 +86,7 @@ fn read() -> Registers {
 
 #[cfg(target_arch = "aarch64")]
 fn write((control, status): Registers) {
-    // SAFETY: the values are the default ones or were read before.
+    // SAFETY: the values are the default ones or were read before, so no reserved bit is set.
     unsafe {
         core::arch::asm!("msr fpcr, {}", "msr fpsr, {}", in(reg) control, in(reg) status,
             options(nostack, preserves_flags));

@@ -1,8 +1,8 @@
-//! The library's allocator: the system's allocator, with a report when it has no memory left.
+//! The library's allocator: the system's allocator, with a report when memory runs out.
 //!
-//! Rust ends a process whose allocation fails without saying which call needed the memory. [`Heap`] hands such a
-//! failure to a handler that reports it as a fatal error and does not return ([`set_handler`]). The handler may
-//! allocate: its thread is served from a reserve. An allocation that can do without is made inside [`may_fail`].
+//! In Rust, a failed allocation ends the process without naming the MPI call. [`Heap`] calls a handler
+//! ([`set_handler`]), which reports a fatal error and does not return. The handler may allocate: its thread gets memory
+//! from a reserve. [`may_fail`] is for allocations whose failure the caller handles.
 #![allow(unsafe_code)]
 
 use crate::sync::{StaticOrdering as Ordering, StaticUsize};
@@ -12,14 +12,13 @@ use std::cell::{Cell, UnsafeCell};
 /// Memory of the thread that reports an allocation failure, in bytes.
 const RESERVE_BYTES: usize = 256 << 10;
 
-/// Reaction of a thread to a failed allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// A failure ends the job.
     Plain,
     /// A failure is returned.
     MayFail,
-    /// The handler runs.
+    /// The handler is running on this thread.
     Reports,
 }
 
@@ -27,13 +26,12 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Plain) };
 }
 
-/// Address of the handler, or 0.
 static HANDLER: StaticUsize = StaticUsize::new(0);
 
 #[repr(align(4096))]
 struct Reserve(UnsafeCell<[u8; RESERVE_BYTES]>);
 
-// SAFETY: handed out in parts that do not overlap (`USED`).
+// SAFETY: `take_reserve` hands out parts that do not overlap (`USED`).
 unsafe impl Sync for Reserve {}
 
 static RESERVE: Reserve = Reserve(UnsafeCell::new([0; RESERVE_BYTES]));
@@ -55,17 +53,17 @@ pub fn may_fail<T>(allocate: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The allocator. Set as `#[global_allocator]` by the shared library alone.
+/// The allocator. Only the shared library sets it as `#[global_allocator]`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Heap;
 
 impl Heap {
-    /// Handles a failed allocation: memory of the reserve for the reporting thread, null inside [`may_fail`]. Does not
-    /// return otherwise.
+    /// Handles a failed allocation. Returns memory of the reserve to the reporting thread, and null inside
+    /// [`may_fail`]. Otherwise it does not return.
     #[cold]
     #[inline(never)]
     fn allocate_slow(layout: Layout) -> *mut u8 {
-        // A thread that ends has no mode any more.
+        // On an ending thread, the mode may be destroyed. The allocation then returns null.
         match MODE.try_with(Cell::get).unwrap_or(Mode::MayFail) {
             Mode::MayFail => std::ptr::null_mut(),
             Mode::Reports => take_reserve(layout),
@@ -73,7 +71,7 @@ impl Heap {
                 MODE.set(Mode::Reports);
                 match HANDLER.load(Ordering::Relaxed) {
                     0 => std::ptr::null_mut(),
-                    // SAFETY: stored by `set_handler`, which takes such a function.
+                    // SAFETY: `set_handler` has stored a function of this type.
                     at => unsafe { std::mem::transmute::<usize, Handler>(at)(layout.size()) },
                 }
             }
@@ -87,7 +85,7 @@ fn take_reserve(layout: Layout) -> *mut u8 {
         (layout.align() <= 4096 && end <= RESERVE_BYTES).then_some(end)
     };
     match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-        // SAFETY: inside the reserve, as `take` has checked.
+        // SAFETY: inside the reserve, by the check of `take`.
         Ok(used) => unsafe {
             RESERVE.0.get().cast::<u8>().add(used.next_multiple_of(layout.align()))
         },
@@ -99,12 +97,12 @@ fn is_of_reserve(at: *mut u8) -> bool {
     (at as usize).wrapping_sub(RESERVE.0.get() as usize) < RESERVE_BYTES
 }
 
-// SAFETY: the system's allocator, whose failures are replaced by parts of the reserve that nothing else has; those are
-// neither given back to the system nor handed out again.
+// SAFETY: the system's allocator, except that a failure may return a part of the reserve. Such a part has no other
+// user, and is neither freed nor handed out again.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: by this function's contract.
+        // SAFETY: the contract of this function is that of `System.alloc`.
         let at = unsafe { System.alloc(layout) };
         match at.is_null() {
             true => Heap::allocate_slow(layout),
@@ -114,10 +112,10 @@ unsafe impl GlobalAlloc for Heap {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: by this function's contract.
+        // SAFETY: the contract of this function is that of `System.alloc_zeroed`.
         let at = unsafe { System.alloc_zeroed(layout) };
         match at.is_null() {
-            // The reserve is handed out once, and begins as zeros.
+            // Each part of the reserve is handed out once, and begins as zeros.
             true => Heap::allocate_slow(layout),
             false => at,
         }
@@ -126,7 +124,7 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if !is_of_reserve(at) {
-            // SAFETY: the system's own; by this function's contract.
+            // SAFETY: `at` is not in the reserve, so `System` allocated it; the rest is this function's contract.
             unsafe { System.dealloc(at, layout) };
         }
     }
@@ -134,13 +132,13 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         if !is_of_reserve(at) {
-            // SAFETY: the system's own; by this function's contract.
+            // SAFETY: `at` is not in the reserve, so `System` allocated it; the rest is this function's contract.
             let grown = unsafe { System.realloc(at, layout, bytes) };
             if !grown.is_null() {
                 return grown;
             }
         }
-        // SAFETY: the size is not 0, by this function's contract; the bytes that both have are copied.
+        // SAFETY: the size is not 0, by this function's contract; only bytes that both blocks have are copied.
         unsafe {
             let grown =
                 Heap::allocate_slow(Layout::from_size_align_unchecked(bytes, layout.align()));
@@ -164,9 +162,9 @@ mod tests {
 
     #[test]
     fn heap__failure_that_may_be__is_returned() {
-        // SAFETY: the layout has bytes.
+        // SAFETY: the layout is not empty.
         assert!(may_fail(|| unsafe { Heap.alloc(TOO_MUCH) }).is_null());
-        // SAFETY: as above, and given back.
+        // SAFETY: the layout is not empty, and the memory is freed with the same layout.
         unsafe {
             let at = Heap.alloc(Layout::new::<u64>());
             assert!(!at.is_null() && !is_of_reserve(at));

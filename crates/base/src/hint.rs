@@ -1,12 +1,11 @@
-//! Hints to the cache about lines that another processor reads or has read, which change no content and do nothing
-//! on processors that do not know them; and one to the compiler.
+//! Hints to the cache about lines that other processors have read or will read, and one hint to the compiler. Hints
+//! change no content, and do nothing on processors without the instructions.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Asks for the line at `at`, to be written soon: the copies of others are given up before the store needs it.
-/// Any address will do.
+/// Prefetches the line at `at` for writing, so that other caches drop it before the store. Any address is allowed.
 #[inline]
 pub fn prefetch_for_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -23,9 +22,8 @@ pub fn prefetch_for_write(at: *const u8) {
     let _ = at;
 }
 
-/// Says that the lines of `len` bytes from `at` will be read by another processor next: they move to the cache that
-/// all share, where a read finds them sooner than in this processor's own (CLDEMOTE, whose encoding is a no-operation
-/// on processors without it).
+/// Moves the lines of `len` bytes from `at` to the shared cache, for the processor that reads them next (CLDEMOTE).
+/// Processors without the instruction execute its encoding as a no-operation.
 #[inline]
 pub fn demote(at: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -39,11 +37,11 @@ pub fn demote(at: *const u8, len: usize) {
     let _ = (at, len);
 }
 
-/// The same value, of which the compiler knows nothing any more: `core::hint::black_box` without its way over memory.
+/// Returns `value`, hidden from the optimizer. Unlike `core::hint::black_box`, the value stays in a register.
 #[inline]
 pub fn hide(mut value: i32) -> i32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: no instruction.
+    // SAFETY: the assembly is a comment, without an instruction.
     unsafe {
         std::arch::asm!("/* {0:e} */", inout(reg) value, options(nostack, nomem, preserves_flags,
             pure));

@@ -1,12 +1,17 @@
-//! Where the bytes of a datatype lie: the flattened form of a type map (MPI 5.0, section 5.1), and packing by it.
+//! Datatype layouts: the flattened form of a type map (MPI 5.0, section 5.1), and packing by it.
 //!
-//! A [`Layout`] is immutable. It holds a short list of strided [`Block`]s in type-map order, so that packing walks a
-//! list. What one strided block cannot say (a vector of vectors, a repeated structure) becomes a loop over a shared
-//! list: a type costs memory in proportion to the arguments it was made from, never to the number of its pieces.
+//! A [`Layout`] is immutable. It holds a short list of strided [`Block`]s in type-map order. Data that no strided block
+//! can express, such as a vector of vectors, becomes a loop over a shared list. A type therefore takes memory in
+//! proportion to its arguments, not to the number of its pieces.
 //!
-//! Instructions per piece (x86-64, callgrind, `examples/pack_layouts.rs`; packing and unpacking are equal): pieces of 4
-//! or 8 bytes at a stride 4, in rows of 10 at two strides 6, in rows of 2 13; an irregular index 28; the parts of a
-//! structure 35. To these come about 60 to find the first piece of a fragment.
+//! Instructions per piece (x86-64, callgrind, `examples/pack_layouts.rs`; packing and unpacking are equal):
+//!
+//! - pieces of 4 or 8 bytes at a stride: 4
+//! - rows of 10 pieces at two strides: 6; rows of 2: 13
+//! - an irregular index: 28
+//! - parts of a structure: 35
+//!
+//! Finding the first piece of a fragment takes about 60 more.
 
 mod bounds;
 mod copy;
@@ -17,11 +22,11 @@ mod walk;
 
 use bounds::Bounds;
 pub use list::Block;
-use list::{List, ListBuilder};
+use list::{BlockList, ListBuilder};
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a layout could not be made.
+/// Error of a layout that cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayoutError {
     /// A size, displacement or extent does not fit 64 bits.
@@ -36,9 +41,8 @@ impl fmt::Display for LayoutError {
 
 impl std::error::Error for LayoutError {}
 
-/// Where the bytes of one element of a datatype lie, relative to its address.
-///
-/// Cloning shares the list.
+/// Positions of the data bytes of one element of a datatype, relative to the element's address. A clone shares the
+/// list.
 #[derive(Debug, Clone)]
 pub struct Layout {
     size: u64,
@@ -46,45 +50,44 @@ pub struct Layout {
     extent: i64,
     contiguous: bool,
     bounds: Bounds,
-    list: Arc<List>,
+    list: Arc<BlockList>,
 }
 
-/// One part of a structure: `count` consecutive elements of `layout`, the first at byte `displacement`.
+/// A part of a structure: `count` consecutive elements of `layout`, the first at byte `displacement`.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
-    /// The part's own layout.
+pub struct StructPart<'a> {
+    /// Layout of an element.
     pub layout: &'a Layout,
     /// Number of consecutive elements.
     pub count: u64,
-    /// Where the first one lies, in bytes.
+    /// Position of the first element, in bytes.
     pub displacement: i64,
 }
 
 impl Layout {
-    /// A basic type of `size` bytes whose address must be a multiple of `align` (a power of two; 1 where none is
-    /// asked).
+    /// Makes a basic type of `size` bytes with the given alignment, a power of two (1 for none).
     pub fn basic(size: u32, align: u32) -> Layout {
-        let list = List::dense(size.into());
+        let list = BlockList::dense(size.into());
         Layout::assemble(list, Bounds::basic(size, align))
             .unwrap_or_else(|_| unreachable!("a 32-bit size fits"))
     }
 
-    /// `bytes` bytes in one piece, without alignment.
+    /// Makes a layout of `bytes` contiguous bytes without alignment.
     pub fn contiguous(bytes: u64) -> Result<Layout, LayoutError> {
         Layout::basic(1, 1).repeat(bytes)
     }
 
-    /// No bytes at all.
+    /// Makes a layout without bytes.
     pub fn empty() -> Layout {
         Layout::basic(0, 1)
     }
 
-    /// `count` elements one after the other (MPI_Type_contiguous).
+    /// Makes `count` consecutive elements (MPI_Type_contiguous).
     pub fn repeat(&self, count: u64) -> Result<Layout, LayoutError> {
         Layout::indexed(self, count, [0])
     }
 
-    /// `count` groups of `blocklength` elements, `stride` bytes apart (MPI_Type_vector, MPI_Type_create_hvector).
+    /// Makes `count` groups of `blocklength` elements, `stride` bytes apart (MPI_Type_vector, MPI_Type_create_hvector).
     pub fn vector(&self, count: u64, blocklength: u64, stride: i64) -> Result<Layout, LayoutError> {
         let group = self.list.repeat(blocklength, self.extent)?;
         let list = group.repeat(count, stride)?;
@@ -92,26 +95,29 @@ impl Layout {
         Layout::assemble(list, bounds)
     }
 
-    /// `blocklength` elements at each of the byte displacements (MPI_Type_create_hindexed_block).
+    /// Makes `blocklength` elements at each byte displacement (MPI_Type_create_hindexed_block).
     pub fn indexed(
         &self, blocklength: u64, displacements: impl IntoIterator<Item = i64>,
     ) -> Result<Layout, LayoutError> {
         self.indexed_parts(displacements.into_iter().map(|d| (blocklength, d)))
     }
 
-    /// At each (number of elements, byte displacement) that many elements (MPI_Type_create_hindexed).
+    /// Makes `count` elements at the byte displacement of each pair of count and displacement
+    /// (MPI_Type_create_hindexed).
     pub fn indexed_parts(
         &self, parts: impl IntoIterator<Item = (u64, i64)>,
     ) -> Result<Layout, LayoutError> {
-        Layout::structure(parts.into_iter().map(|(count, displacement)| Part {
+        Layout::structure(parts.into_iter().map(|(count, displacement)| StructPart {
             layout: self,
             count,
             displacement,
         }))
     }
 
-    /// The parts in their order (MPI_Type_create_struct).
-    pub fn structure<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Result<Layout, LayoutError> {
+    /// Makes the parts in their order (MPI_Type_create_struct).
+    pub fn structure<'a>(
+        parts: impl IntoIterator<Item = StructPart<'a>>,
+    ) -> Result<Layout, LayoutError> {
         let mut builder = ListBuilder::default();
         let mut bounds = Bounds::default();
         for part in parts {
@@ -126,14 +132,14 @@ impl Layout {
         Layout::assemble(builder.finish(), bounds)
     }
 
-    /// The same bytes with another lower bound and extent, in bytes (MPI_Type_create_resized). An extent may be
-    /// negative or smaller than the data.
+    /// Sets lower bound and extent, in bytes (MPI_Type_create_resized). The extent may be negative or less than the
+    /// data.
     pub fn resized(&self, lb: i64, extent: i64) -> Result<Layout, LayoutError> {
         let ub = lb.checked_add(extent).ok_or(LayoutError::Overflow)?;
         Layout::assemble(self.list.clone(), self.bounds.with_marks(lb, ub))
     }
 
-    fn assemble(list: Arc<List>, bounds: Bounds) -> Result<Layout, LayoutError> {
+    fn assemble(list: Arc<BlockList>, bounds: Bounds) -> Result<Layout, LayoutError> {
         let bounds = bounds.pad()?;
         let (lb, extent) = bounds.resolve()?;
         let size = list.size();
@@ -155,48 +161,48 @@ impl Layout {
         self.lb
     }
 
-    /// Bytes from one element to the next.
+    /// Distance between consecutive elements, in bytes.
     #[inline]
     pub fn extent(&self) -> i64 {
         self.extent
     }
 
-    /// Lowest byte that holds data; 0 for an empty type.
+    /// Lowest data byte, as an offset. 0 for an empty type.
     #[inline]
     pub fn true_lb(&self) -> i64 {
         self.bounds.data.map_or(0, |d| d.0)
     }
 
-    /// Bytes from the lowest that holds data to behind the highest; 0 for an empty type.
+    /// Bytes from the lowest data byte to the end of the highest; 0 for an empty type.
     #[inline]
     pub fn true_extent(&self) -> i64 {
         self.bounds.data.map_or(0, |d| d.1 - d.0)
     }
 
-    /// Alignment that the basic types in it ask for, in bytes.
+    /// Largest alignment of the basic types, in bytes.
     pub fn align(&self) -> u32 {
         self.bounds.align
     }
 
-    /// Whether any number of elements is one piece of memory that starts at the buffer's address.
+    /// Returns whether the data of any number of elements is one piece of memory that starts at the buffer's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.contiguous
     }
 
-    /// Whether the pieces of one element lie in ascending order and apart from each other.
+    /// Returns whether the pieces of one element are in ascending order and do not overlap.
     pub fn is_ascending(&self) -> bool {
         self.list.order().is_some_and(|order| order.is_apart)
     }
 
-    /// Whether no piece of one element starts before the one before it in the type map; neighbours are one piece. They
-    /// may overlap.
+    /// Returns whether no piece of one element starts before its predecessor in the type map. Adjacent pieces count as
+    /// one. Pieces may overlap.
     pub fn is_nondecreasing(&self) -> bool {
         self.list.order().is_some()
     }
 
-    /// Where the data of `count` elements starts, in bytes from the buffer's address, if it is one piece of memory.
-    /// Covers what [`Layout::is_contiguous`] does not: one element with gaps around it, or a lower bound.
+    /// Returns the offset in bytes of the data of `count` elements from the buffer's address, if it is one piece of
+    /// memory. Unlike [`Layout::is_contiguous`], this allows a lower bound, and gaps around one element.
     #[inline]
     pub fn dense_offset(&self, count: u64) -> Option<i64> {
         if self.contiguous || self.size == 0 || count == 0 {
@@ -206,21 +212,21 @@ impl Layout {
         (count == 1 || i64::try_from(piece.len) == Ok(self.extent)).then_some(piece.offset)
     }
 
-    /// Bytes of data in `count` elements; none where it does not fit 63 bits.
+    /// Returns the data bytes of `count` elements; `None` if they do not fit 63 bits.
     #[inline]
     pub fn total_bytes(&self, count: u64) -> Option<u64> {
         self.size.checked_mul(count).filter(|b| *b <= i64::MAX as u64)
     }
 
-    /// Lowest data byte of `count` elements and the number of bytes to behind the highest, relative to the buffer's
-    /// address: what a caller must own. (0, 0) when there is no data.
+    /// Returns the lowest data byte of `count` elements, relative to the buffer's address, and the bytes from there to
+    /// the end of the highest. The caller must own this range. (0, 0) without data.
     pub fn span(&self, count: u64) -> Result<(i64, i64), LayoutError> {
         let (low, high) = self.bounds.repeat(count, self.extent)?.data.unwrap_or((0, 0));
         Ok((low, high.checked_sub(low).ok_or(LayoutError::Overflow)?))
     }
 
-    /// Number of list entries (strided blocks and loops) that describe one element; an entry of a list that several
-    /// loops share counts for each.
+    /// Number of list entries (strided blocks and loops) of one element. An entry of a shared list counts once for each
+    /// loop over the list.
     pub fn entries(&self) -> u64 {
         self.list.total()
     }

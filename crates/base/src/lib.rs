@@ -1,29 +1,31 @@
-//! Message passing at the speed of the cache line: what every layer stands on.
+//! Foundations of every layer: atomics, clock, copies, datatype layouts, waiting, processors, settings.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`sync`] | the atomics and fences, real ones or the model checker's |
+//! | [`sync`] | atomics and fences, the processor's or the model checker's |
 //! | [`biased`] | a lock that costs plain instructions while one thread uses it |
 //! | [`clock`] | nanoseconds of the monotonic clock |
-//! | [`sleepers`] | threads of one process that sleep in one place, and who is woken |
+//! | [`sleepers`] | sleeping threads of a process, and which one to wake |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
-//! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
+//! | [`topology`] | usable processors, cores, NUMA nodes, cgroup quota and memory |
 //! | [`fd`] | descriptors that stay open, compared before use |
+//! | [`entropy`] | random bytes of the system, for secrets |
 //! | [`heap`] | the library's allocator, with a report of failed allocations |
 //! | [`float`] | the program's floating-point environment, kept from the library's arithmetic |
-//! | [`hint`] | what the cache can be told about lines that others read |
-//! | [`refusal`] | what to say where the kernel refuses a call or memory |
-//! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
-//! | [`layout`] | where the bytes of a datatype lie, and packing by it |
-//! | [`stored`] | files of what was measured of a machine |
-//! | [`tell`] | lines for the user |
-//! | [`thread`] | how threads of the library start |
+//! | [`hint`] | cache hints for lines that other processors read |
+//! | [`refusal`] | texts for calls and memory that the kernel refuses |
+//! | [`config`] | the table of `FASTPATH_` variables, and their values |
+//! | [`layout`] | datatype layouts, and packing by them |
+//! | [`stored`] | files of measured constants of a machine |
+//! | [`tell`] | messages to the user |
+//! | [`thread`] | start of the library's threads |
 //! | [`trace`] | time-stamped points in a ring per thread |
 
 pub mod biased;
 pub mod clock;
 pub mod config;
 pub mod copy;
+pub mod entropy;
 pub mod fd;
 pub mod float;
 pub mod heap;

@@ -1,38 +1,38 @@
-//! The process's mappings, as proc lists them. Nothing here allocates.
+//! Memory mappings of this process, from /proc/self/maps. Nothing here allocates.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
 
-/// A line is read as far as it matters; paths may be as long.
+/// Bytes of the read buffer; the rest of a longer line is skipped.
 const ROOM: usize = 8192;
 
-/// A line of the list.
+/// A mapping of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapping {
-    /// Its addresses; not empty.
+pub struct MapsEntry {
+    /// Addresses; not empty.
     pub range: Range<usize>,
-    /// Whether the process may write it.
+    /// Whether the process may write the mapping.
     pub is_writable: bool,
-    /// Whether the process alone writes it, and it is of no file.
+    /// Whether the mapping is private and not backed by a file.
     pub is_own: bool,
 }
 
-fn parse(line: &[u8]) -> Option<Mapping> {
+fn parse(line: &[u8]) -> Option<MapsEntry> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let (range, rights) = (text(words.next()?)?, words.next()?);
     let (_offset, _device, inode) = (words.next()?, words.next()?, words.next()?);
     let is_unnamed = match words.next() {
         None => true,
-        // Any other name is that of the kernel's pages, or, without an inode, of a file that has none.
+        // Any other name belongs to kernel pages or, if the inode is 0, to a file without an inode.
         Some(name) => name == b"[heap]" || name == b"[stack]" || name.starts_with(b"[anon:"),
     };
     let (start, end) = range.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     let range = number(start)?..number(end)?;
     let is_private = rights.starts_with(b"rw") && rights.ends_with(b"p");
-    (!range.is_empty()).then_some(Mapping {
+    (!range.is_empty()).then_some(MapsEntry {
         range,
         is_writable: rights.get(1) == Some(&b'w'),
         is_own: is_private && inode == b"0" && is_unnamed,
@@ -42,8 +42,8 @@ fn parse(line: &[u8]) -> Option<Mapping> {
 /// Visits the mappings in order of address.
 ///
 /// # Errors
-/// There is no proc.
-pub fn visit(mut visit: impl FnMut(Mapping) -> ControlFlow<()>) -> io::Result<()> {
+/// /proc is not available.
+pub fn visit(mut visit: impl FnMut(MapsEntry) -> ControlFlow<()>) -> io::Result<()> {
     let mut file = File::open("/proc/self/maps")?;
     visit_lines(&mut file, |line| match parse(line) {
         Some(mapping) => visit(mapping),
@@ -72,7 +72,7 @@ fn visit_lines(
         buffer.copy_within(done..filled, 0);
         filled -= done;
         if filled == ROOM {
-            // Longer than any line: what follows until its end is none.
+            // Longer than the buffer: the rest of the line is skipped.
             (filled, skipping) = (0, true);
         }
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn parse__finds_private_memory_of_no_file() {
-        let own_of = |mapping: Mapping| mapping.is_own.then_some(mapping.range);
+        let own_of = |mapping: MapsEntry| mapping.is_own.then_some(mapping.range);
         let of = |text: &str| parse(text.as_bytes()).and_then(own_of);
         let own = Some(0x7f00_0000_1000..0x7f00_0000_3000);
         let line = "7f0000001000-7f0000003000 rw-p 00000000 00:00 0 ";

@@ -1,19 +1,18 @@
-//! Address space by the kernel.
+//! Address space reserved from the kernel.
 #![allow(unsafe_code)]
 
 use crate::refusal::{describe_mapping, read_limit};
 use std::ffi::CStr;
 use std::io;
 
-/// Reserves `bytes` of private address space that reads as zero and is backed with memory only
-/// where it is written. Given back by [`release`], if ever.
+/// Reserves `bytes` of private address space that reads as zero and takes memory only where written; see [`release`].
 ///
 /// # Errors
-/// The kernel refuses: the error states `bytes` and the limits of this process.
+/// The kernel refuses. The error states `bytes` and the limits of this process.
 pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
-    // miri knows no further flags.
+    // miri knows only these flags.
     let lazily = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
-    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
     let at = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -32,19 +31,19 @@ pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
     Ok(at.cast())
 }
 
-/// Gives back what [`reserve`] gave.
+/// Returns a reservation of [`reserve`] to the kernel.
 ///
 /// # Safety
-/// `at` and `bytes` are those of one reservation, and nothing uses it any more.
+/// `at` and `bytes` are of one reservation, which has no user any more.
 pub unsafe fn release(at: *mut u8, bytes: usize) {
     tell_leak_checker(c"__lsan_unregister_root_region", at.cast(), bytes);
-    // SAFETY: `at` and `bytes` are those of one reservation that nothing uses any more, by this function's contract.
-    // Nothing can be done about a refusal, and nothing need be.
+    // SAFETY: `at` and `bytes` are of one reservation without users, by this function's contract. A failure leaks the
+    // range and is harmless.
     unsafe { libc::munmap(at.cast(), bytes) };
 }
 
-/// Calls a function of LeakSanitizer's interface (`sanitizer/lsan_interface.h`), if the program has been built with it.
-/// Reservations hold pointers to allocated memory, and the sanitizer searches only those mappings that it knows.
+/// Calls a function of LeakSanitizer's interface (`sanitizer/lsan_interface.h`), if the program is built with it.
+/// Reservations hold pointers to allocated memory, and the sanitizer searches only known mappings.
 fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
     // miri has no dynamic linker.
     if cfg!(miri) {
@@ -55,16 +54,16 @@ fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
     if found.is_null() {
         return;
     }
-    // SAFETY: the names given here are of functions of this type.
+    // SAFETY: the names passed here are of functions of this type.
     unsafe {
         let call: extern "C" fn(*const libc::c_void, usize) = std::mem::transmute(found);
         call(at, bytes);
     }
 }
 
-/// Bytes of private address space that this process may have (`ulimit -v`, `ulimit -d`); None without a limit.
+/// Bytes of private address space that this process may have (`ulimit -v`, `ulimit -d`); `None` without a limit.
 pub fn address_limit() -> Option<u64> {
-    // miri cannot ask, and backs all of a reservation: the smallest ones will do.
+    // miri cannot read limits and backs whole reservations, so use the smallest.
     if cfg!(miri) {
         return Some(0);
     }

@@ -1,16 +1,16 @@
-//! A small generator of numbers that look random (splitmix64, Steele, Lea and Flood 2014).
+//! Pseudo-random numbers (splitmix64; Steele, Lea and Flood 2014).
 
-/// Numbers that follow from a seed.
+/// Generator of a sequence that its seed determines.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of `seed`.
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// Any number.
+    /// Returns the next number, of 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`; 0 where that is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((self.next_u64() as u128 * limit as u128) >> 64) as u64
     }
 
-    /// True with the given probability.
+    /// Returns true with the given probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         ((self.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
     }

@@ -1,10 +1,10 @@
-//! What to say where the kernel refuses something: the call, the amount and the limit, and what to do.
+//! Texts for refusals of the kernel: the call, the amount, the limit and the remedy.
 #![allow(unsafe_code)]
 
 use std::fmt;
 use std::io;
 
-/// Says that a system call failed. Where a filter of system calls is the likely cause, it also says what to do.
+/// Describes a failed system call, with a remedy if a system-call filter is the likely cause.
 pub fn describe_call(call: &str, cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) => format!(
@@ -16,9 +16,9 @@ pub fn describe_call(call: &str, cause: &io::Error) -> String {
     }
 }
 
-/// An error that says how much address space was wanted and which limits of this process apply.
+/// Returns an error with the address space requested and the limits of this process.
 pub fn describe_mapping(bytes: u64, cause: &io::Error) -> io::Error {
-    let mut text = format!("{} of address space: {cause}", Bytes(bytes));
+    let mut text = format!("cannot reserve {} of address space: {cause}", ByteSize(bytes));
     if cause.raw_os_error() == Some(libc::ENOMEM) {
         let limits = [
             (libc::RLIMIT_AS, "address space", "ulimit -v"),
@@ -28,7 +28,7 @@ pub fn describe_mapping(bytes: u64, cause: &io::Error) -> io::Error {
             if let Some(limit) = read_limit(resource) {
                 text += &format!(
                     "; the {what} of a process is limited to {} (`{command}`)",
-                    Bytes(limit)
+                    ByteSize(limit)
                 );
             }
         }
@@ -36,19 +36,19 @@ pub fn describe_mapping(bytes: u64, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), text)
 }
 
-/// The limit that counts now (`getrlimit`); None without one, or where the kernel does not say.
+/// Returns the soft limit (`getrlimit`); `None` without a limit or if the call fails.
 pub fn read_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure is valid; a failure leaves it as it is.
+    // SAFETY: the structure is valid, and a failure leaves it unchanged.
     unsafe { libc::getrlimit(resource, &mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Bytes for people: rounded down to two digits or more of a binary unit.
+/// A number of bytes for display, rounded down to at least two digits of a binary unit.
 #[derive(Clone, Copy, Debug)]
-pub struct Bytes(pub u64);
+pub struct ByteSize(pub u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             n if n >= 10 << 30 => write!(f, "{} GiB", n >> 30),
@@ -78,7 +78,7 @@ mod tests {
     fn mapping__says_how_much_was_wanted() {
         let text =
             describe_mapping(3 << 20, &io::Error::from_raw_os_error(libc::ENOMEM)).to_string();
-        assert!(text.starts_with("3072 KiB of address space"), "{text}");
+        assert!(text.starts_with("cannot reserve 3072 KiB of address space: "), "{text}");
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn bytes__have_a_unit_that_fits() {
         let texts =
-            [0, 1023, 1024, 10 << 20, (10 << 30) - 1, 10 << 30].map(|n| Bytes(n).to_string());
+            [0, 1023, 1024, 10 << 20, (10 << 30) - 1, 10 << 30].map(|n| ByteSize(n).to_string());
         assert_eq!(texts, ["0 B", "1023 B", "1 KiB", "10 MiB", "10239 MiB", "10 GiB"]);
     }
 }

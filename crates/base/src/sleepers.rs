@@ -1,34 +1,34 @@
-//! Threads of one process that sleep in one place, each until it has something to do.
+//! Threads of one process that sleep until they have work.
 //!
-//! One of them, the leader, sleeps on a word that other processes know and store to. It polls for all. Each other one
-//! sleeps on a bell of its own, so that it is woken alone. While a thread that waits there is awake, that one polls for
-//! all; the last one that leaves awake has another one lead ([`Sleepers::hand_on`]).
+//! One of them, the leader, sleeps on a word that other processes know and store to, and polls for all threads. Each
+//! other thread sleeps on its own word, a *bell*, so that it can be woken alone. A waiting thread that is awake polls
+//! for all. When the last awake thread leaves, it makes another thread the leader ([`Sleepers::hand_on`]).
 //!
-//! Every function is called under the lock of that place, and what a woken thread has to see lies under that lock: the
-//! bells order nothing. `make test-loom` has the model.
+//! Every function is called under one lock, which also protects everything that a woken thread reads. The bells order
+//! no memory. `make test-loom` checks a model.
 
 use crate::sync::{AtomicU32, Ordering};
 use crate::wait;
 use std::sync::Arc;
 
-/// What a bell says until it is rung.
+/// Value of a bell that has not been rung.
 pub const QUIET: u32 = 0;
 const RUNG: u32 = 1;
 
-/// Where a thread sleeps.
+/// Registration of a sleeping thread.
 #[derive(Debug)]
-pub struct Bed {
+pub struct WakeSlot {
     number: u64,
     bell: Option<Arc<AtomicU32>>,
 }
 
-impl Bed {
-    /// The word to sleep on while it holds [`QUIET`]; none for the leader.
+impl WakeSlot {
+    /// Returns the word to sleep on while it holds [`QUIET`]; `None` for the leader.
     pub fn bell(&self) -> Option<&AtomicU32> {
         self.bell.as_deref()
     }
 
-    /// Whether this thread leads.
+    /// Returns whether this thread leads.
     pub fn leads(&self) -> bool {
         self.bell.is_none()
     }
@@ -41,13 +41,13 @@ struct Sleeper<T> {
     awaits: T,
 }
 
-/// Those that sleep and that nobody of this process has woken, the longest asleep first; `T` says what each waits for.
+/// Sleeping threads that this process has not woken, the longest asleep first. `T` describes what a thread awaits.
 #[derive(Debug, Clone)]
 pub struct Sleepers<T> {
     asleep: Vec<Sleeper<T>>,
-    /// Whether a thread has the word: it sleeps there, or was woken and has not come back yet. One that comes in
-    /// meanwhile gets a bell: in the word it would hide the wake-up from the other one, which may still be on its way
-    /// to sleep.
+    /// Whether a leader has the word: it sleeps there, or was woken and has not returned. A thread that registers then
+    /// gets a bell. If that thread slept on the word, it would take the wake-up from the leader, which may still be
+    /// about to sleep.
     is_led: bool,
     next: u64,
 }
@@ -59,41 +59,35 @@ impl<T> Default for Sleepers<T> {
 }
 
 impl<T> Sleepers<T> {
-    /// How many sleep that nobody of this process has woken.
+    /// Number of sleepers that this process has not woken.
     #[inline]
     pub fn count(&self) -> u32 {
         self.asleep.len() as u32
     }
 
-    /// Whether a thread has the word.
-    pub fn is_led(&self) -> bool {
-        self.is_led
-    }
-
-    /// The calling thread is going to sleep; the leader has to announce that in the word, to look
-    /// once more, and to call [`Sleepers::wake_followers`].
-    pub fn lie_down(&mut self, awaits: T) -> Bed {
+    /// Registers the calling thread, which is about to sleep. The leader then announces its sleep in the word, polls
+    /// once more, and calls [`Sleepers::wake_followers`].
+    pub fn register(&mut self, awaits: T) -> WakeSlot {
         let bell = self.is_led.then(|| Arc::new(AtomicU32::new(QUIET)));
         self.is_led = true;
         self.next += 1;
         self.asleep.push(Sleeper { number: self.next, bell: bell.clone(), awaits });
-        Bed { number: self.next, bell }
+        WakeSlot { number: self.next, bell }
     }
 
-    /// It is back, whoever woke it.
-    pub fn get_up(&mut self, bed: &Bed) {
-        self.asleep.retain(|sleeper| sleeper.number != bed.number);
-        self.is_led &= !bed.leads();
+    /// Removes the registration of a thread that was woken.
+    pub fn unregister(&mut self, slot: &WakeSlot) {
+        self.asleep.retain(|sleeper| sleeper.number != slot.number);
+        self.is_led &= !slot.leads();
     }
 
-    /// Wakes those of which `is_due` says that they may have something to do; the leader by `wake_leader`, which stores
-    /// another value in the word and wakes who sleeps on it.
+    /// Wakes the sleepers for which `is_due` is true. `wake_leader` wakes the leader by a change of the word.
     pub fn wake(&mut self, mut is_due: impl FnMut(&T) -> bool, wake_leader: impl FnMut()) {
         self.wake_if(|sleeper| is_due(&sleeper.awaits), wake_leader);
     }
 
-    /// The same of all but the leader, which has announced its sleep: what came while a thread was awake here, and the
-    /// word said so, has woken nobody.
+    /// Wakes the due sleepers except the leader, after the leader has announced its sleep. Earlier arrivals woke no
+    /// thread, because the word said that a thread was awake.
     pub fn wake_followers(&mut self, mut is_due: impl FnMut(&T) -> bool) {
         self.wake_if(|sleeper| sleeper.bell.is_some() && is_due(&sleeper.awaits), || {});
     }
@@ -115,14 +109,14 @@ impl<T> Sleepers<T> {
         });
     }
 
-    /// The last thread awake in this place leaves it: another one is to lead. `polls`: whether the leader, if there is
-    /// one, has to look for what no other process wakes it for.
+    /// Makes another thread the leader when the last awake thread leaves. `polls`: an existing leader must poll for a
+    /// change for which no other process wakes it.
     pub fn hand_on(&mut self, polls: bool, wake_leader: impl FnMut()) {
         let leads = |sleeper: &Sleeper<T>| sleeper.bell.is_none();
         let place = match self.is_led {
             true if polls => self.asleep.iter().position(leads),
             true => None,
-            // It finds nothing, and lies down on the word.
+            // The woken thread finds no work, and registers as the leader.
             false => (!self.asleep.is_empty()).then_some(0),
         };
         if let Some(place) = place {

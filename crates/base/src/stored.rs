@@ -1,5 +1,4 @@
-//! Files in which what was measured of a machine is kept: whose they are, where they lie, how they are read and
-//! written.
+//! Files of measured constants of a machine: names, folders, reading and writing.
 
 use crate::config::{Config, Key};
 use std::ffi::OsString;
@@ -7,33 +6,31 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Most bytes that are read of a file.
 const LONGEST: u64 = 16 * 1024;
 
-/// What a file must have been measured on.
+/// Machine on which constants were measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the processor.
     pub processor: String,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: String,
 }
 
 impl Machine {
-    /// The one this process runs on, by what the kernel says.
+    /// Returns this process's machine.
     pub fn current() -> Machine {
         let cpuinfo = read_begin(Path::new("/proc/cpuinfo"), 4096).unwrap_or_default();
         let kernel = read_begin(Path::new("/proc/sys/kernel/osrelease"), 256).unwrap_or_default();
         Machine { processor: find_processor(&cpuinfo), kernel: one_line(&kernel) }
     }
 
-    /// Name of its file: letters, digits and signs that are safe everywhere.
     fn file_name(&self) -> String {
         safe_name(&format!("tuning-{}-{}", self.processor, self.kernel))
     }
 }
 
-/// A file's name of letters, digits and signs that are safe everywhere.
+/// Replaces every character that is not a letter, a digit or a safe sign.
 pub fn safe_name(whole: &str) -> String {
     let safe = |c: char| match c {
         c if c.is_ascii_alphanumeric() || ".-_".contains(c) => c,
@@ -46,7 +43,7 @@ pub fn safe_name(whole: &str) -> String {
     name
 }
 
-/// The name in the text of /proc/cpuinfo: `model name` on most processors, several numbers on ARM.
+/// Returns the name in the text of /proc/cpuinfo: `model name` on most processors, several numbers on ARM.
 fn find_processor(cpuinfo: &str) -> String {
     let value = |name: &str| {
         let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -74,21 +71,21 @@ fn read_begin(path: &Path, most: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Where the constants come from, as `FASTPATH_TUNING` has it.
+/// Source of the constants, by `FASTPATH_TUNING`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TuningSource {
-    /// From nowhere: neither read nor measured.
+    /// No constants are read or measured.
     Off,
-    /// The file that the user names.
+    /// A file named by the user.
     Named(PathBuf),
-    /// The machine's file in this folder, which need not be there.
+    /// The machine's file in this folder; it may be missing.
     Cache(PathBuf),
-    /// There is no cache directory.
+    /// There is no cache directory, so no constants are read.
     Homeless,
 }
 
 impl TuningSource {
-    /// As the variables say.
+    /// Returns the source that `config` selects.
     pub fn of(config: &Config) -> TuningSource {
         match config.text(Key::Tuning) {
             "none" => TuningSource::Off,
@@ -98,7 +95,7 @@ impl TuningSource {
         }
     }
 
-    /// The file, if there is to be one.
+    /// Returns the path of the file; `None` without a file.
     pub fn path(&self, machine: &Machine) -> Option<PathBuf> {
         match self {
             TuningSource::Named(path) => Some(path.clone()),
@@ -108,7 +105,7 @@ impl TuningSource {
     }
 }
 
-/// The folder of this program's files, by the XDG base directory specification.
+/// Folder of this program's files, by the XDG base directory specification.
 fn find_cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     let folder = xdg.and_then(absolute);
@@ -116,21 +113,21 @@ fn find_cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
     folder.map(|folder| folder.join("fastpath"))
 }
 
-/// The file's text. What is no file (a pipe would never end) is not opened.
+/// Reads a file. Opens only regular files, because a pipe might never end.
 pub fn read_file(path: &Path) -> io::Result<String> {
     let other = |why: &str| io::Error::other(why.to_owned());
     if !fs::metadata(path)?.is_file() {
-        return Err(other("it is not a file"));
+        return Err(other("the path does not lead to a regular file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
-        return Err(other("it is too long to be one of ours"));
+        return Err(other("the file is too long to be one that Fastpath wrote"));
     }
-    String::from_utf8(bytes).map_err(|_| other("it is no text"))
+    String::from_utf8(bytes).map_err(|_| other("the file is not UTF-8 text"))
 }
 
-/// Writes a file, its folder too; whoever reads meanwhile sees the old one or the new one.
+/// Writes a file and creates its folder. A concurrent reader sees the old file or the new one.
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
@@ -143,14 +140,13 @@ pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// How many names [`create_beside`] tries.
 const NAMES: u32 = 100;
 
-/// Makes a file beside another one, which it is to replace. It is a new one in any case: what others have put in its
-/// place, such as a link to a file of theirs, is left alone.
+/// Creates the file that is to replace `path`, in the same folder. The file is always new: an existing one, such as a
+/// link placed by another user, is left unchanged.
 ///
 /// # Errors
-/// The folder is not there or may not be written.
+/// The folder is missing or not writable.
 pub fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut number = 0;
     loop {

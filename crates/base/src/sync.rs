@@ -1,6 +1,4 @@
-//! The one place atomics come from, so that the model checker can stand in for the processor.
-//!
-//! Built with the feature `loom` every name here is loom's; otherwise it is the core library's.
+//! Atomics of the project: the core library's, or loom's with the feature `loom`.
 
 #[cfg(not(feature = "loom"))]
 pub use core::{
@@ -20,18 +18,19 @@ pub use loom::{
     },
 };
 
-/// For a static, or for memory that is a trace: loom's atomics cannot be made there. Not part of what loom explores.
+/// Atomics for statics and trace memory, where loom's atomics cannot be constructed. Loom does not explore the orders
+/// of these atomics.
 pub use core::sync::atomic::{
     AtomicBool as StaticBool, AtomicPtr as StaticPtr, AtomicU32 as StaticU32,
     AtomicU64 as StaticU64, AtomicUsize as StaticUsize, Ordering as StaticOrdering,
 };
 
-/// Loom has no compiler fence: it explores the orders of a full one instead.
+/// Loom has no compiler fence, so it explores the orders of a full fence instead.
 #[cfg(feature = "loom")]
 pub use loom::sync::atomic::fence as compiler_fence;
 
-/// Runs a model with every order of its threads' steps, up to so many switches from a thread that could go on, or as
-/// many as `LOOM_MAX_PREEMPTIONS` says.
+/// Runs a model with every order of its threads' steps. Preemptions, switches from a thread that could continue, are
+/// limited to `preemptions`, or to the number in `LOOM_MAX_PREEMPTIONS`.
 #[cfg(feature = "loom")]
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -41,32 +40,30 @@ pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Stands beside plain memory that is handed from thread to thread, so that the model checker finds
-/// accesses that nothing orders. Otherwise it is nothing.
+/// Marker by which the model checker finds unordered accesses to plain memory. Empty outside the model.
 #[derive(Debug, Default)]
-pub struct Watch(#[cfg(feature = "loom")] loom::cell::UnsafeCell<()>);
+pub struct RaceCheck(#[cfg(feature = "loom")] loom::cell::UnsafeCell<()>);
 
-impl Watch {
-    /// The memory is written.
-    #[inline(always)] // as the plain access it stands for: see the bench of `am_short_known`
+impl RaceCheck {
+    /// Notes a write of the memory.
+    #[inline(always)] // see the benchmark of `am_short_known`
     pub fn note_write(&self) {
         #[cfg(feature = "loom")]
         self.0.with_mut(|_| ());
     }
 
-    /// The memory is read.
-    #[inline(always)] // as `note_write`, see the bench there
+    /// Notes a read of the memory.
+    #[inline(always)] // see the benchmark of `note_write`
     pub fn note_read(&self) {
         #[cfg(feature = "loom")]
         self.0.with(|_| ());
     }
 }
 
-/// A value on a cache line of its own, so that writing it disturbs no neighbour.
+/// A value on its own cache line, so that writes to it disturb no neighbour.
 ///
-/// 64 bytes is the line of every processor this library runs on; the adjacent-line prefetcher
-/// makes 128 worth asking for between a producer's and a consumer's words, which callers that
-/// care lay out themselves.
+/// A line is 64 bytes on every supported processor. Because of the adjacent-line prefetcher, 128 bytes between the
+/// words of a producer and a consumer are useful; such callers lay the words out themselves.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct CacheLine<T>(pub T);

@@ -1,13 +1,13 @@
 //! Threads of the library.
 #![allow(unsafe_code)]
 
-/// Signals that a thread sends itself by what it does.
+/// Signals that a thread's own instructions raise.
 const OWN_FAULTS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
-/// Runs with signals held back, so that a thread started meanwhile never runs the program's handlers, but those of its
-/// own faults: held back, they would end the process without a word.
+/// Calls `act` with signals blocked, so that threads started in it never run the program's handlers. Signals of a
+/// thread's own faults stay unblocked, because a blocked one would end the process without a message.
 pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: a set of signals is plain data, filled before it is used; the old one is put back.
+    // SAFETY: a signal set is plain data, filled before use; the old set is restored.
     unsafe {
         let (mut held, mut old) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut held);

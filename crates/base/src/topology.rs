@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What this process may use of the machine: processors, cores, NUMA nodes, memory.
+//! Resources of the machine that this process may use: processors, cores, NUMA nodes, memory.
 
 mod cgroup;
 mod cores;
@@ -7,9 +7,17 @@ mod places;
 
 pub use cgroup::{available_memory, cpu_quota};
 pub use cores::{Core, Distance, find_distance, list_cores, list_cores_in};
-pub use places::{Level, Reader, list_places, read_system};
+pub use places::{Level, list_places};
 
 use std::io;
+
+/// Reads a file below /sys/devices/system; `None` if it is missing.
+pub type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Reads a file of the running kernel; see [`Reader`].
+pub fn read_system(path: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/sys/devices/system/{path}")).ok()
+}
 
 /// A set of processors, by the kernel's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +31,7 @@ impl CpuSet {
         CpuSet::default()
     }
 
-    /// Adds one processor. Numbers of 65536 and above are no processors and are left out.
+    /// Adds a processor. Numbers of 65536 and above are ignored.
     pub fn insert(&mut self, cpu: usize) {
         if cpu >= 1 << 16 {
             return;
@@ -35,32 +43,32 @@ impl CpuSet {
         self.words[word] |= 1 << (cpu % 64);
     }
 
-    /// Is this processor in the set?
+    /// Returns whether the set has processor `cpu`.
     pub fn contains(&self, cpu: usize) -> bool {
         self.words.get(cpu / 64).is_some_and(|w| w >> (cpu % 64) & 1 == 1)
     }
 
-    /// How many there are.
+    /// Number of processors.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Are there none?
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bits as the kernel's calls take them: processor n is bit n % 64 of word n / 64.
+    /// Returns the bits as in the kernel's calls: processor n is bit n % 64 of word n / 64.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The processors in ascending order.
+    /// Returns the processors in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.words.len() * 64).filter(|&cpu| self.contains(cpu))
     }
 
-    /// Reads the kernel's list form, such as `0-3,8,10-11`. None when it is malformed.
+    /// Parses the kernel's list form, such as `0-3,8,10-11`; `None` if it is malformed.
     pub fn parse(list: &str) -> Option<CpuSet> {
         let mut set = CpuSet::new();
         for part in list.trim().split(',').filter(|p| !p.is_empty()) {
@@ -76,27 +84,26 @@ impl CpuSet {
 }
 
 impl CpuSet {
-    /// The set without one processor.
+    /// Returns the set without processor `cpu`.
     #[must_use]
     pub fn without(&self, cpu: usize) -> CpuSet {
         self.iter().filter(|&other| other != cpu).collect()
     }
 }
 
-/// The processor that this thread runs on now; `None` where the kernel does not say.
+/// Returns the processor that runs this thread; `None` if the kernel does not report it.
 pub fn current_processor() -> Option<usize> {
-    // SAFETY: no arguments, no memory.
+    // SAFETY: the call has no arguments and touches no memory.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// The kernel's number of this thread; that of the process where it is its first thread.
+/// Returns the kernel's number of this thread; the first thread has that of the process.
 pub fn thread_number() -> u32 {
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::gettid() as u32 }
 }
 
-/// Moves this thread to another processor of those it may use, if there is one, and leaves its
-/// choice as free as it was. Says whether it moved. Costs tens of microseconds.
+/// Moves this thread to another allowed processor, if any, within tens of microseconds. Returns whether it moved.
 pub fn step_aside() -> bool {
     let Some(here) = current_processor() else {
         return false;
@@ -110,8 +117,7 @@ pub fn step_aside() -> bool {
     true
 }
 
-/// Moves this thread to one of the processors that it may use, counted round and round by `index`, and leaves its
-/// choice as free as it was.
+/// Moves this thread to allowed processor number `index`, modulo their count, and restores its mask.
 pub fn start_on(index: usize) {
     let all = affinity();
     if let Some(cpu) = all.iter().nth(index % all.len().max(1)) {
@@ -119,8 +125,7 @@ pub fn start_on(index: usize) {
     }
 }
 
-/// Moves this thread to a processor that it may use, and leaves its choice as free as it was. Costs tens of
-/// microseconds.
+/// Moves this thread to processor `cpu`, if that is allowed, and restores its mask. Costs tens of microseconds.
 pub fn move_to(cpu: usize) {
     let all = affinity();
     if all.contains(cpu) && set_affinity(&CpuSet::from_iter([cpu])).is_ok() {
@@ -137,7 +142,6 @@ impl FromIterator<usize> for CpuSet {
 }
 
 impl std::fmt::Display for CpuSet {
-    /// The kernel's list form.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut cpus = self.iter().peekable();
         let mut separator = "";
@@ -156,30 +160,30 @@ impl std::fmt::Display for CpuSet {
     }
 }
 
-/// The processors that the kernel lets this thread run on.
+/// Returns the processors on which this thread may run.
 pub fn affinity() -> CpuSet {
     affinity_of(0).unwrap_or_else(online)
 }
 
-/// The same of the first thread of a process, 0 for the calling one; `None` where the kernel does not say.
+/// Returns the processors allowed to the first thread of process `pid` (0: this thread). `None` if unknown.
 pub fn affinity_of(pid: libc::pid_t) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     read_affinity(pid, &mut set).then_some(set)
 }
 
-/// The same, into a set whose memory is used again; false where the kernel does not say.
+/// Reads the mask of process `pid` into a set whose memory is reused. Returns false if the kernel does not report it.
 pub fn read_affinity(pid: libc::pid_t, set: &mut CpuSet) -> bool {
     let words = &mut set.words;
     words.clear();
     words.resize(words.capacity().clamp(16, 1024), 0);
     loop {
         let bytes = words.len() * 8;
-        // SAFETY: the buffer has `bytes` bytes and the kernel writes at most so many.
+        // SAFETY: the buffer has `bytes` bytes, and the kernel writes at most that many.
         let rc = unsafe { libc::sched_getaffinity(pid, bytes, words.as_mut_ptr().cast()) };
         if rc == 0 {
             return true;
         }
-        // EINVAL: the kernel's own mask is longer than ours.
+        // EINVAL: the kernel's mask is longer than the buffer.
         let is_short = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
         if words.len() >= 1024 || !is_short {
             return false;
@@ -193,30 +197,30 @@ fn online() -> CpuSet {
     CpuSet::parse(&list).filter(|s| !s.is_empty()).unwrap_or_else(|| CpuSet::from_iter([0]))
 }
 
-/// Binds the calling thread (and what it starts from now on) to these processors.
+/// Binds the calling thread, and threads that it starts later, to these processors.
 ///
 /// # Errors
-/// The kernel's, for instance when none of them may be used.
+/// The kernel's error, for instance if none of the processors is allowed.
 pub fn set_affinity(set: &CpuSet) -> io::Result<()> {
     let bytes = set.words.len() * 8;
-    // SAFETY: the buffer has `bytes` bytes and the kernel reads at most so many.
+    // SAFETY: the buffer has `bytes` bytes, and the kernel reads at most that many.
     let rc = unsafe { libc::sched_setaffinity(0, bytes, set.words.as_ptr().cast()) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How many processors worth of time this process can have at once: its affinity mask, or the
-/// cgroup's quota where that is less (rounded up). At least 1.
+/// Returns the number of processors that this process can use at the same time, at least 1. This is the size of its
+/// affinity mask, or the cgroup's quota, rounded up, if that is less.
 pub fn usable_processors() -> usize {
     limit_by_quota(affinity().len(), cpu_quota())
 }
 
-/// `processors`, or the quota where that is less (rounded up); at least 1.
+/// Returns the smaller of `processors` and the quota, rounded up; at least 1.
 pub fn limit_by_quota(processors: usize, quota: Option<f64>) -> usize {
     let allowed = quota.map_or(usize::MAX, |q| q.ceil() as usize);
     processors.min(allowed).max(1)
 }
 
-/// The node's name as the kernel has it; it need not resolve to any address.
+/// Returns the kernel's name of the host. It need not resolve to an address.
 pub fn host_name() -> String {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer is writable for the length given.

@@ -1,8 +1,8 @@
-//! Time-stamped points in a ring per thread: what a process did last, and when.
+//! Time-stamped points in a ring per thread: the latest events of a process.
 //!
-//! The rings lie in memory that outlives the process (`fastpath_bootstrap::trace` gives it, and merges the ranks'
-//! rings into one file), so that the trace of a killed rank is there up to its last point. While no ring is set
-//! a point is one load and one comparison, and the immediate paths have none at all (`fastpath_mpi::objects::hot`).
+//! The rings are in memory that outlives the process, so the trace of a killed rank ends at its last point.
+//! `fastpath_job::trace` provides the memory and merges the ranks' rings into one file. Without a ring, a point costs
+//! one load and one comparison. The immediate paths have no points (`fastpath_mpi::objects::hot`).
 #![allow(unsafe_code)]
 
 mod area;
@@ -12,32 +12,31 @@ pub use area::{
     AREA_BYTES, Area, EVENT_BYTES, HEADER_BYTES, MAX_EVENTS, MAX_NAMES, MAX_RINGS, NAME_BYTES,
     RING_HEADER_BYTES, TRACE_MAGIC, ring_bytes,
 };
-pub use points::{Phase, Point};
+pub use points::{Point, PointPhase};
 
 use crate::sync::{StaticBool, StaticOrdering as Ordering, StaticPtr};
-use area::Ring;
+use area::TraceRing;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-/// Where the only thread inside MPI records; null while nothing is recorded.
-static RING: StaticPtr<Ring> = StaticPtr::new(null_mut());
-/// Whether each thread has a ring of its own, and `RING` only says that points are recorded.
+/// Ring of a process in which one thread at a time is inside MPI; null while nothing is recorded.
+static RING: StaticPtr<TraceRing> = StaticPtr::new(null_mut());
+/// Whether each thread has its own ring. `RING` then only shows that points are recorded.
 static THREADS: StaticBool = StaticBool::new(false);
 
-/// Who is told of every point that is recorded, in the thread that passes it.
+/// Observer that is called at every recorded point, on the recording thread.
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// Point, peer, tag and bytes.
+/// Arguments: point, peer, tag and bytes.
 pub type Observer = fn(Point, u32, i32, u64);
 
-/// From now on `observer` is told of every point that is recorded, for the life of the process; a second one is
-/// ignored.
+/// Sets the observer of every recorded point, for the life of the process. A second call is ignored.
 pub fn set_observer(observer: Observer) {
     _ = OBSERVER.set(observer);
 }
 
-fn tell_observer(event: Event) {
+fn tell_observer(event: TraceEvent) {
     if let Some(observer) = OBSERVER.get()
         && let Some(point) = Point::from_number(event.head as u8)
     {
@@ -46,102 +45,100 @@ fn tell_observer(event: Event) {
 }
 
 thread_local! {
-    static OWN_RING: Cell<*mut Ring> = const { Cell::new(null_mut()) };
-    /// There was no room for it.
+    static OWN_RING: Cell<*mut TraceRing> = const { Cell::new(null_mut()) };
+    /// Whether the area had no ring left for this thread.
     static LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a point says beside its time, as it lies in the ring: point (8 bits), what it belongs to (24 bits, [`Subject`])
-/// and peer, tag, bytes. By value, so that it travels in registers.
+/// An event without its time, as stored in the ring: point (8 bits), subject (24 bits, [`TraceSubject`]) and peer, tag,
+/// bytes. Passed by value, so that it travels in registers.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct TraceEvent {
     head: u64,
     tag: u32,
     bytes: u64,
 }
 
-impl Event {
+impl TraceEvent {
     #[inline]
-    fn new(point: Point, peer: u32, tag: i32, bytes: u64) -> Event {
-        Event { head: u64::from(peer) << 32 | point as u64, tag: tag as u32, bytes }
+    fn new(point: Point, peer: u32, tag: i32, bytes: u64) -> TraceEvent {
+        TraceEvent { head: u64::from(peer) << 32 | point as u64, tag: tag as u32, bytes }
     }
 
-    /// Of something that has a name.
-    fn of(self, subject: Subject) -> Event {
-        Event { head: self.head | u64::from(subject.0) << 8, ..self }
+    fn of(self, subject: TraceSubject) -> TraceEvent {
+        TraceEvent { head: self.head | u64::from(subject.0) << 8, ..self }
     }
 
-    /// Of a point that has no fields.
     #[inline]
-    fn bare(point: Point) -> Event {
-        Event::new(point, 0, 0, 0)
+    fn bare(point: Point) -> TraceEvent {
+        TraceEvent::new(point, 0, 0, 0)
     }
 }
 
-/// The name of what points belong to, as they say it: of a window.
+/// Number of a window's name, for the points that belong to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject(u32);
+pub struct TraceSubject(u32);
 
-impl Subject {
-    /// Of no name.
-    pub const NONE: Subject = Subject(0);
+impl TraceSubject {
+    /// Points without a name.
+    pub const NONE: TraceSubject = TraceSubject(0);
 }
 
-/// Gives a name to points that follow; none where nothing is recorded, or where there is no room for another.
+/// Gives a name to later points. Returns [`TraceSubject::NONE`] if nothing is recorded or no name is left.
 #[cold]
-pub fn name_subject(name: &str) -> Subject {
+pub fn name_subject(name: &str) -> TraceSubject {
     match is_on() {
-        // SAFETY: points are recorded, so there is an area.
+        // SAFETY: points are recorded, so the area exists.
         true => unsafe { (*area::current()).name_subject(name) },
-        false => Subject::NONE,
+        false => TraceSubject::NONE,
     }
 }
 
-/// Records a point of something that has a name, if points are recorded.
+/// Records a point of a named subject, if points are recorded.
 #[cold]
-pub fn record_of(subject: Subject, point: Point, peer: u32, tag: i32, bytes: u64) {
+pub fn record_of(subject: TraceSubject, point: Point, peer: u32, tag: i32, bytes: u64) {
     let ring = RING.load(Ordering::Relaxed);
     if !ring.is_null() {
-        // SAFETY: as in `record`.
-        unsafe { record_now(ring, Event::new(point, peer, tag, bytes).of(subject)) };
+        // SAFETY: `start` has set a ring, which stays valid.
+        unsafe { record_now(ring, TraceEvent::new(point, peer, tag, bytes).of(subject)) };
     }
 }
 
-/// Whether points are recorded.
+/// Returns whether points are recorded.
 #[inline]
 pub fn is_on() -> bool {
     !RING.load(Ordering::Relaxed).is_null()
 }
 
-/// Records a point, if points are recorded. What a field means depends on the point; 0 where it means nothing: `peer`
-/// is the world rank of the other side, `bytes` those of the message, or a number.
+/// Records a point, if points are recorded. `peer` is the world rank of the other side; `bytes` is the message's size
+/// or a number. Fields that the point does not use are 0.
 #[inline]
 pub fn record(point: Point, peer: u32, tag: i32, bytes: u64) {
     let ring = RING.load(Ordering::Relaxed);
     if !ring.is_null() {
-        // SAFETY: `start` has set a ring that is never taken away.
-        unsafe { record_now(ring, Event::new(point, peer, tag, bytes)) };
+        // SAFETY: `start` has set a ring, which stays valid.
+        unsafe { record_now(ring, TraceEvent::new(point, peer, tag, bytes)) };
     }
 }
 
-/// Records a point and an end that follows with nothing between them, if points are recorded: both have one time, and
-/// the clock, which takes most of a point, is read once.
+/// Records a point and an end without anything between them, if points are recorded. Both points get one time, because
+/// reading the clock is most of a point's cost.
 #[inline]
 pub fn record_last(point: Point, peer: u32, tag: i32, bytes: u64, end: Point) {
     let ring = RING.load(Ordering::Relaxed);
     if !ring.is_null() {
-        // SAFETY: as in `record`.
-        unsafe { record_two(ring, Event::new(point, peer, tag, bytes), end) };
+        // SAFETY: `start` has set a ring, which stays valid.
+        unsafe { record_two(ring, TraceEvent::new(point, peer, tag, bytes), end) };
     }
 }
 
-/// Lets the next point of this thread have the time of its last one, if that is `last` and points are recorded: for
-/// where what lies between them takes less than reading the clock.
+/// Gives this thread's next point the time of its last point, if the last point is `last` and points are recorded. Call
+/// it for points closer to each other than a clock read takes.
 #[inline]
 pub fn share_time_of(last: Point) {
     let ring = RING.load(Ordering::Relaxed);
     if !ring.is_null() {
-        // SAFETY: as in `record`.
+        // SAFETY: `start` has set a ring, which stays valid.
         unsafe { share_now(ring, last) };
     }
 }
@@ -154,23 +151,23 @@ pub fn enter(name: &'static str) {
     }
 }
 
-/// Records the return of the innermost call that was entered, if points are recorded.
+/// Records the return of the innermost call, if points are recorded.
 #[inline]
 pub fn leave() {
     record(Point::Return, 0, 0, 0);
 }
 
-/// Records that a call was entered when the clock stood at `ticks`.
+/// Records the entry into a call at the time `ticks`.
 #[cold]
 pub fn enter_at(name: &'static str, ticks: u64) {
     let ring = RING.load(Ordering::Relaxed);
     if ring.is_null() {
         return;
     }
-    // SAFETY: set by `start`, for the life of the process.
+    // SAFETY: `start` has set the ring and the area, for the life of the process.
     unsafe {
         let name = (*area::current()).intern(name);
-        let event = Event::new(Point::Call, 0, 0, name as u64);
+        let event = TraceEvent::new(Point::Call, 0, 0, name as u64);
         if let Some(ring) = choose_ring(ring) {
             (*area::current()).push(ring, ticks, event);
         }
@@ -178,13 +175,12 @@ pub fn enter_at(name: &'static str, ticks: u64) {
     tell_observer(event_of_call());
 }
 
-/// The entry into a call, as observers see it: they have no use for the number of its name.
-fn event_of_call() -> Event {
-    Event::bare(Point::Call)
+/// Event that observers get for the entry into a call. It lacks the number of the call's name.
+fn event_of_call() -> TraceEvent {
+    TraceEvent::bare(Point::Call)
 }
 
-/// Records a whole call that was entered when the clock stood at `begun`: its one point, and with nothing between them
-/// the return, are now, and the clock is read once for both.
+/// Records a call entered at time `begun`. Its point and its return share one time, from one clock read.
 #[cold]
 #[inline(never)]
 pub fn record_call(name: &'static str, begun: u64, point: Point, peer: u32, tag: i32, bytes: u64) {
@@ -196,26 +192,26 @@ pub fn record_call(name: &'static str, begun: u64, point: Point, peer: u32, tag:
     let Some(ring) = choose_ring(ring) else {
         return;
     };
-    // SAFETY: as in `record_now`.
+    // SAFETY: there is a ring, so the area exists; it is the ring of this thread, or of the only thread inside MPI.
     unsafe {
         let area = &*area::current();
         let name = area.intern(name) as u64;
-        area.push(ring, begun, Event::new(Point::Call, 0, 0, name));
-        area.push(ring, now, Event::new(point, peer, tag, bytes));
-        area.push(ring, now, Event::bare(Point::Return));
+        area.push(ring, begun, TraceEvent::new(Point::Call, 0, 0, name));
+        area.push(ring, now, TraceEvent::new(point, peer, tag, bytes));
+        area.push(ring, now, TraceEvent::bare(Point::Return));
     }
     tell_observer(event_of_call());
-    tell_observer(Event::new(point, peer, tag, bytes));
-    tell_observer(Event::bare(Point::Return));
+    tell_observer(TraceEvent::new(point, peer, tag, bytes));
+    tell_observer(TraceEvent::bare(Point::Return));
 }
 
 /// # Safety
-/// `ring` is one that [`start`] has set.
+/// `ring` was set by [`start`].
 #[cold]
 #[inline(never)]
-unsafe fn record_now(ring: *mut Ring, event: Event) {
+unsafe fn record_now(ring: *mut TraceRing, event: TraceEvent) {
     if let Some(ring) = choose_ring(ring) {
-        // SAFETY: there is a ring, so there is an area; it is the ring of this thread, or of the only one inside MPI.
+        // SAFETY: there is a ring, so the area exists; it is the ring of this thread, or of the only thread inside MPI.
         unsafe {
             let area = &*area::current();
             let ticks = area.shared_time(ring).unwrap_or_else(read_ticks);
@@ -226,45 +222,45 @@ unsafe fn record_now(ring: *mut Ring, event: Event) {
 }
 
 /// # Safety
-/// As [`record_now`].
+/// `ring` was set by [`start`].
 #[cold]
 #[inline(never)]
-unsafe fn share_now(ring: *mut Ring, last: Point) {
+unsafe fn share_now(ring: *mut TraceRing, last: Point) {
     if let Some(ring) = choose_ring(ring) {
-        // SAFETY: as in `record_now`.
+        // SAFETY: there is a ring, so the area exists; the ring is this thread's (see `record_now`).
         unsafe { (*area::current()).share_time_of(ring, last) };
     }
 }
 
 /// # Safety
-/// As [`record_now`].
+/// `ring` was set by [`start`].
 #[cold]
 #[inline(never)]
-unsafe fn record_two(ring: *mut Ring, event: Event, end: Point) {
+unsafe fn record_two(ring: *mut TraceRing, event: TraceEvent, end: Point) {
     if let Some(ring) = choose_ring(ring) {
         let ticks = read_ticks();
-        // SAFETY: as in `record_now`.
+        // SAFETY: there is a ring, so the area exists; the ring is this thread's (see `record_now`).
         unsafe {
             (*area::current()).push(ring, ticks, event);
-            (*area::current()).push(ring, ticks, Event::bare(end));
+            (*area::current()).push(ring, ticks, TraceEvent::bare(end));
         }
     }
     tell_observer(event);
-    tell_observer(Event::bare(end));
+    tell_observer(TraceEvent::bare(end));
 }
 
-/// The ring of the calling thread, where `ring` is the one that [`start`] has set.
+/// Returns the ring of the calling thread; `ring` is the one that [`start`] has set.
 #[inline]
-fn choose_ring(ring: *mut Ring) -> Option<*mut Ring> {
+fn choose_ring(ring: *mut TraceRing) -> Option<*mut TraceRing> {
     match THREADS.load(Ordering::Relaxed) {
         false => Some(ring),
         true => own_ring(),
     }
 }
 
-/// This thread's ring, made at its first point; `None` where there is no room for another.
+/// Returns this thread's ring, which its first point creates; `None` if the area has no ring left.
 #[inline]
-fn own_ring() -> Option<*mut Ring> {
+fn own_ring() -> Option<*mut TraceRing> {
     let ring = OWN_RING.get();
     match ring.is_null() {
         false => Some(ring),
@@ -274,11 +270,11 @@ fn own_ring() -> Option<*mut Ring> {
 
 #[cold]
 #[inline(never)]
-fn own_ring_slow() -> Option<*mut Ring> {
+fn own_ring_slow() -> Option<*mut TraceRing> {
     if LOST.get() {
         return None;
     }
-    // SAFETY: points are recorded, so there is an area.
+    // SAFETY: points are recorded, so the area exists.
     let ring = unsafe { (*area::current()).add_ring() };
     match ring {
         Some(ring) => OWN_RING.set(ring),
@@ -287,8 +283,8 @@ fn own_ring_slow() -> Option<*mut Ring> {
     ring
 }
 
-/// Begins to record in `area`, for the life of the process. With `threads` each thread gets a ring of its own, else
-/// there is one, for a process of which one thread at a time is inside MPI. False where the area has no memory for it.
+/// Begins to record in `area`, for the life of the process. With `threads` each thread gets its own ring. Otherwise one
+/// thread at a time is inside MPI, and there is one ring. Returns false if the area has no memory.
 pub fn start(area: Area, threads: bool) -> bool {
     let area: &'static Area = Box::leak(Box::new(area));
     let Some(ring) = area.add_ring() else {
@@ -297,35 +293,35 @@ pub fn start(area: Area, threads: bool) -> bool {
     area::set_current(area);
     OWN_RING.set(ring);
     THREADS.store(threads, Ordering::Relaxed);
-    // ORDERING: release, so that a thread that finds the ring finds the area set before it; partner: the
-    // dependent loads of `record` and `area::current`.
+    // ORDERING: release, so that a thread that finds the ring finds the area. Partners are the dependent loads of
+    // `record` and `area::current`.
     RING.store(ring, Ordering::Release);
     true
 }
 
-/// Records no more, or goes on, where [`start`] has begun: what points cost is measured by both. For the thread that
-/// has begun it, while no other is inside.
+/// Stops or resumes recording after [`start`], to measure the cost of points. Call it on the thread that called
+/// [`start`], while no other thread is inside MPI.
 pub fn set_recording(on: bool) {
     let ring = match on {
         true => OWN_RING.get(),
         false => null_mut(),
     };
-    // SAFETY: not null: a ring that is never taken away.
+    // SAFETY: a ring that is not null stays valid.
     if let Some(ring) = unsafe { ring.as_ref() } {
-        ring.share_no_time(); // that of a point long ago
+        ring.share_no_time(); // the time is that of an old point
     }
-    // ORDERING: release; partner: as in `start`.
+    // ORDERING: release; partners are the dependent loads named in `start`.
     RING.store(ring, Ordering::Release);
 }
 
-/// Points that this thread has recorded so far.
+/// Number of points that this thread has recorded.
 pub fn count_recorded() -> u64 {
     let ring = OWN_RING.get();
-    // SAFETY: not null: a ring that is never taken away.
-    unsafe { ring.as_ref() }.map_or(0, Ring::count)
+    // SAFETY: a ring that is not null stays valid.
+    unsafe { ring.as_ref() }.map_or(0, TraceRing::count)
 }
 
-/// The clock of points: the processor's time-stamp counter where there is one, else nanoseconds.
+/// Reads the clock of points: the time-stamp counter if there is one, otherwise nanoseconds.
 #[inline]
 pub fn read_ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! Ways to wait for another process: futexes on shared words, yielding, and the fence that a
-//! sleeper runs on behalf of everyone else.
+//! Ways to wait for another process: futexes on shared words, yielding, and the fence that a sleeper issues on behalf
+//! of all other processes.
 //!
-//! The protocol between a rank that is about to sleep and its peers is Dekker's, with the
-//! expensive half on the side of the sleeper:
+//! The protocol between a rank that is about to sleep and its peers is Dekker's, with the expensive half at the
+//! sleeper:
 //!
 //! ```text
 //! sleeper                         sender
@@ -13,29 +13,28 @@
 //! futex_wait(state, SLEEPING)
 //! ```
 //!
-//! `membarrier(2)` makes every running thread of a registered process pass a full fence, so
-//! either the sleeper sees the message or the sender sees `SLEEPING`. Where
-//! [`fence_others`] returns false the sender must run a full fence between its two steps.
+//! `membarrier(2)` makes every running thread of a registered process pass a full fence. Either the sleeper then sees
+//! the message, or the sender sees `SLEEPING`. If [`fence_others`] returns false, the sender must issue a full fence
+//! between its two steps.
 
 use crate::sync::{AtomicU32, Ordering, StaticU32};
 use std::time::Duration;
 
-/// How a [`futex_wait`] ended. None of them says that the condition holds: look again.
+/// Cause of the end of a [`futex_wait`]. No cause means that the awaited condition holds: check the condition again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Woken by a peer, or spuriously.
     Woken,
-    /// The word did not hold the expected value: it did not sleep.
+    /// The word did not hold the expected value, so the thread did not sleep.
     Changed,
-    /// The time was up.
+    /// The timeout expired.
     TimedOut,
-    /// A signal came.
+    /// A signal interrupted the sleep.
     Interrupted,
 }
 
-/// Sleeps in the kernel while `word` holds `expected`, for at most `timeout` (None: no limit).
-///
-/// The word may lie in memory shared between processes.
+/// Sleeps in the kernel while `word` holds `expected`, for at most `timeout` (`None`: no limit). The word may be in
+/// memory shared between processes.
 #[cfg(not(feature = "loom"))]
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Wake {
     let limit = timeout.map(|t| libc::timespec {
@@ -43,8 +42,8 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
         tv_nsec: t.subsec_nanos() as libc::c_long,
     });
     let limit_ptr = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the word is a live, aligned u32; the timespec outlives the call. Without
-    // FUTEX_PRIVATE_FLAG the kernel finds the word by its page, so peers may share it.
+    // SAFETY: the word is a live, aligned u32; the timespec outlives the call. Without FUTEX_PRIVATE_FLAG the kernel
+    // finds the word by its page, so processes may share it.
     let rc = unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, limit_ptr)
     };
@@ -60,7 +59,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
     }
 }
 
-/// Stands in for a futex that a sandbox refuses: nobody can be woken, so naps are short.
+/// Replaces a futex that a sandbox refuses. No wake-up can end this sleep, so it is short.
 #[cfg(not(feature = "loom"))]
 #[cold]
 #[inline(never)]
@@ -72,7 +71,7 @@ fn nap_slow(timeout: Option<Duration>) -> Wake {
     Wake::TimedOut
 }
 
-/// Wakes at most `count` sleepers of `word`; returns how many there were.
+/// Wakes at most `count` sleepers of `word`. Returns the number woken.
 #[cfg(not(feature = "loom"))]
 pub fn futex_wake(word: &AtomicU32, count: u32) -> usize {
     let count = count.min(i32::MAX as u32);
@@ -84,8 +83,8 @@ pub fn futex_wake(word: &AtomicU32, count: u32) -> usize {
 #[cfg(feature = "loom")]
 pub use model::{futex_wait, futex_wake};
 
-/// The kernel's sleepers, for the model checker: one queue for all words. A nap has no end but a wake-up,
-/// so that one that is missing shows as a deadlock.
+/// The kernel's sleepers for the model checker: one queue for all words. Only a wake-up ends a sleep, so a missing
+/// wake-up shows as a deadlock.
 #[cfg(feature = "loom")]
 mod model {
     use super::{AtomicU32, Duration, Ordering, Wake};
@@ -95,10 +94,10 @@ mod model {
         static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
     }
 
-    /// As the kernel's: what the word holds is looked at under the lock that a waker takes.
+    /// Sleeps as in the kernel: the word is read under the lock that a waker takes.
     pub fn futex_wait(word: &AtomicU32, expected: u32, _: Option<Duration>) -> Wake {
         let queue = SLEEPERS.0.lock().unwrap();
-        // ORDERING: the kernel reads the word itself, not an old value of it; partner is any store.
+        // ORDERING: the kernel reads the word's latest value; partner is any store.
         if word.fetch_or(0, Ordering::AcqRel) != expected {
             return Wake::Changed;
         }
@@ -106,7 +105,7 @@ mod model {
         Wake::Woken
     }
 
-    /// Wakes all; who sleeps on another word takes it for a spurious one.
+    /// Wakes all sleepers. For sleepers of other words the wake-up is spurious.
     pub fn futex_wake(_: &AtomicU32, _: u32) -> usize {
         let queue = SLEEPERS.0.lock().unwrap();
         SLEEPERS.1.notify_all();
@@ -115,7 +114,7 @@ mod model {
     }
 }
 
-/// Gives the processor to whoever is ready to run on it.
+/// Yields the processor to another ready thread.
 #[inline]
 pub fn yield_now() {
     // SAFETY: sched_yield has no arguments and cannot fail on Linux.
@@ -126,21 +125,21 @@ const UNKNOWN: u32 = 0;
 const READY: u32 = 1;
 const MISSING: u32 = 2;
 
-/// A kind of expedited membarrier: whose threads pass a fence.
+/// A kind of expedited membarrier, by the threads that it fences.
 struct Membarrier {
     state: StaticU32,
     register: libc::c_int,
     fence: libc::c_int,
 }
 
-/// Of every registered process of this machine.
+/// Membarrier for every registered process of this machine, this one included.
 static EVERYBODY: Membarrier = Membarrier {
     state: StaticU32::new(UNKNOWN),
     register: libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED,
     fence: libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED,
 };
 
-/// Of this process alone: no other one is interrupted, and nobody where its threads share a processor.
+/// Membarrier for this process alone. It interrupts no other process, and no processor if all threads share one.
 static OWN_THREADS: Membarrier = Membarrier {
     state: StaticU32::new(UNKNOWN),
     register: libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
@@ -172,42 +171,39 @@ impl Membarrier {
         if !cfg!(feature = "loom") && self.is_ready() && membarrier(self.fence) == 0 {
             return true;
         }
-        // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence
-        // between publishing and reading the state word.
+        // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence between publishing
+        // and reading the state word.
         crate::sync::fence(Ordering::SeqCst);
         // The model's senders fence by themselves (`sync::compiler_fence`).
         cfg!(feature = "loom")
     }
 }
 
-/// Registers this process to take part in the fences that others issue ([`fence_others`]).
-/// Every process that sends must do so before its first message. Returns false where the
-/// kernel has no expedited membarrier (or a sandbox forbids it): then this process must fence
-/// by itself after publishing. Costs one system call the first time, nothing later.
+/// Registers this process for the fences of other processes ([`fence_others`]), by one system call. Every sending
+/// process must call this before its first message. Returns false if the kernel lacks the expedited membarrier or a
+/// sandbox forbids it. The process must then fence after publishing.
 pub fn register_membarrier() -> bool {
     EVERYBODY.is_ready()
 }
 
-/// Makes every running thread of every registered process of this machine pass a full memory
-/// fence, and this thread too. False where the kernel cannot: nothing was fenced then but this
-/// thread.
+/// Makes this thread and every running thread of every registered process of this machine pass a full memory fence.
+/// Returns false if the kernel cannot do this; then only this thread is fenced.
 #[inline]
 pub fn fence_others() -> bool {
     EVERYBODY.fence()
 }
 
-/// As [`register_membarrier`], for [`fence_own_threads`].
+/// Registers this process for [`fence_own_threads`]; see [`register_membarrier`].
 pub fn register_own_membarrier() -> bool {
     OWN_THREADS.is_ready()
 }
 
-/// From now on there are no [`fence_own_threads`], as where the kernel refuses them. To be called before any thread
-/// relies on them: before a lock has a bias.
+/// Disables [`fence_own_threads`], as if the kernel refused it. Call it before any lock has a bias.
 pub fn refuse_own_membarrier() {
     OWN_THREADS.state.store(MISSING, Ordering::Relaxed);
 }
 
-/// As [`fence_others`], of this process's threads alone.
+/// Makes every running thread of this process pass a full memory fence; see [`fence_others`].
 #[inline]
 pub fn fence_own_threads() -> bool {
     OWN_THREADS.fence()
@@ -242,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn futex_wake__reports_nobody() {
+    fn futex_wake__without_waiter__returns_zero() {
         assert_eq!(futex_wake(&AtomicU32::new(0), 1), 0);
     }
 

@@ -1,4 +1,4 @@
-//! The table of docs/settings.md against the table of variables.
+//! The table of docs/settings.md equals the table of variables.
 #![allow(non_snake_case)]
 
 use fastpath_base::config::{VARIABLES, ValueKind};

@@ -1,7 +1,6 @@
-/* The benchmark program: the same source for every MPI library. MPI 3.1 and C11 on Linux, nothing else.
- *
- * Rank 0 prints one JSON object a line (events.c) and decides what is done next; the ranks that take part in a case
- * obey its orders (cases.c). A sample is the mean over so many operations that reading the clock does not show. */
+/* The benchmark program: the same source for every MPI library. It needs MPI 3.1 and C11 on Linux only. Rank 0
+ * prints one JSON object a line (events.c) and selects the cases; the ranks of a case follow its orders (cases.c). A
+ * sample is the mean over enough operations that the clock reading is negligible. */
 #ifndef FASTPATH_BENCH_H
 #define FASTPATH_BENCH_H
 
@@ -19,55 +18,55 @@ struct test {
     const char *name;
     enum who who;
     const char *operation, *of, *sizes;
-    const char *const *variants; /* ends with NULL; NULL: one without a name */
+    const char *const *variants; /* terminated by NULL; NULL: one without a name */
     int window;                  /* messages of one operation; 0: not a test of windows */
-    int messages;                /* that each buffer holds; 0: one, or what the fields below say */
-    double per_operation;        /* what an operation's time is divided by, besides the window */
+    int messages;                /* messages in each buffer; 0: one, or as the fields below imply */
+    double per_operation;        /* divisor of an operation's time, besides the window */
     bool by_rank;                /* buffers for a message from each rank */
-    bool fixed_size;             /* its size is not for choice */
-    bool touches;                /* knows how to write what it sends and to read what it receives */
-    bool strides;                /* knows messages that are rows in memory */
-    bool rows;                   /* its messages always are */
-    bool words;                  /* its buffers hold words that have to be aligned */
-    size_t multiple;             /* sizes are multiples of it (elements of a reduction); 0: any */
+    bool fixed_size;             /* the size cannot be chosen */
+    bool touches;                /* supports writing sent and reading received messages */
+    bool strides;                /* supports messages that are rows in memory */
+    bool rows;                   /* its messages are always rows */
+    bool words;                  /* its buffers hold aligned words */
+    size_t multiple;             /* sizes are multiples of this (elements of a reduction); 0: any */
     bool line_floor;             /* the floor is at least a cache line one way */
-    long batch_min;              /* operations of a sample, at least */
+    long batch_min;              /* minimum operations of a sample */
     int (*prepare)(struct bench_case *);
     void (*run)(struct bench_case *, long n);
-    bool (*verify)(struct bench_case *); /* one operation with known contents: whether they arrived */
+    bool (*verify)(struct bench_case *); /* one operation with known contents; returns whether they arrived */
     void (*finish)(struct bench_case *);
-    void (*drive)(const struct test *); /* a way of its own; then the fields from `window` on are not used */
+    void (*drive)(const struct test *); /* runs the test itself; fields from `window` on are then unused */
 };
 
-/* One case as the ranks that take part see it. */
+/* One case, as seen by a rank that takes part. */
 struct bench_case {
     const struct test *test;
     const char *variant, *operation, *of;
     int variant_index;
     size_t bytes;
     int window;
-    double flows;     /* messages that go at once for each of the leader's; 1 but where a test says otherwise */
-    MPI_Comm members; /* those who take part; its rank 0 leads */
+    double flows;     /* concurrent messages for each of the leader's; usually 1 */
+    MPI_Comm members; /* participants; its rank 0 leads */
     int rank, ranks;  /* in MPI_COMM_WORLD */
     int member, member_count;
     int peer; /* the partner's rank in MPI_COMM_WORLD */
     int next_peer, previous_peer;
-    bool leads;      /* says what is run when; one of all that take part */
-    bool goes_first; /* of its pair: sends before it receives; the leader where there is one pair only */
+    bool leads;      /* the one participant that gives orders */
+    bool goes_first; /* in its pair: sends before it receives; the leader if there is one pair only */
     char *send, *receive;
-    MPI_Datatype type; /* of a message, of which `count` are sent */
+    MPI_Datatype type; /* of a message, which has `count` of these */
     int count;
     bool strided;
-    long calls; /* operations done so far: who is root of the next */
-    bool touch; /* each message is written before it is sent and read after it has come */
-    uint64_t turn; /* what it is written with */
+    long calls; /* operations so far, which determine the root of the next */
+    bool touch; /* each message is written before it is sent and read after it is received */
+    uint64_t turn; /* value to write */
     MPI_Request *requests;
     MPI_Win win;
-    char *part; /* of the window: this rank's memory */
+    char *part; /* this rank's memory of the window */
     MPI_Comm reversed;
     int *counts, *offsets;
     MPI_Datatype *types;
-    const char *failed; /* the function that gave an error in `prepare` */
+    const char *failed; /* function that returned an error in `prepare` */
 };
 
 extern int world_rank, world_ranks;
@@ -91,26 +90,26 @@ void print_case(const struct figures *f);
 void run_test(const struct test *t);
 void step_progress(const char *test, size_t bytes);
 void expect_steps(long steps);
-void expect_test(const struct test *t); /* its steps, where it does not count them itself */
+void expect_test(const struct test *t); /* steps of the test, unless it counts them itself */
 struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes);
-/* Sizes that were asked for, or these; whole elements, each once. */
+/* Requested sizes, or the given ones; whole elements, each once. */
 size_t list_sizes(const char *own, size_t multiple, size_t *sizes);
-/* Whether all members could get what they asked for. */
+/* Returns whether all members could allocate their resources. */
 bool agree(MPI_Comm members, bool own);
-bool open_lines(MPI_Comm members, int member); /* whether there is a page for them */
-/* Where the first and the last member are now. */
+bool open_lines(MPI_Comm members, int member); /* returns whether there is a shared page for the lines */
+/* Processors of the first and the last member. */
 bool runs_on_one_processor(MPI_Comm members, int processors[2]);
 
 struct pair {
     int first, second; /* ranks; the first leads */
     const char *variant;
     int variant_index;
-    const char *idle; /* what the others do: rest.c */
+    const char *idle; /* action of the other ranks: rest.c */
 };
 
-/* One case of a pair of ranks with the others resting; everyone calls it. */
+/* One case of a pair of ranks with the others resting; all ranks call it. */
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns);
-/* The first and the last rank measure each size by themselves, in so many ways; everyone calls it. */
+/* The first and the last rank measure each size by themselves, with `ways` measurements; all ranks call it. */
 void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_case *, int way));
 
 /* ---- deliver.c ---- */
@@ -118,10 +117,10 @@ void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_cas
 void send_case(const struct figures *f, bool measured);
 void receive_case(const struct test *t, int from);
 
-/* ---- rest.c: what ranks do that take no part ---- */
+/* ---- rest.c: actions of ranks without a part in the case ---- */
 
-bool rest(const char *how);        /* the others: until the pair ends it */
-void end_rest(const char *how);    /* the pair, both of them */
+bool rest(const char *how);        /* the other ranks, until the pair ends it */
+void end_rest(const char *how);    /* both ranks of the pair */
 bool can_rest(const char *how);
 
 
@@ -130,21 +129,21 @@ bool can_rest(const char *how);
 /* A message of rows: each of 64 doubles, in an array whose rows are twice as long. */
 enum { ROW_BYTES = 512, ROW_STRIDE = 1024 };
 
-void *get_memory(size_t bytes); /* as --buffer and --offset say; written once */
+void *get_memory(size_t bytes); /* by --buffer and --offset; written once */
 void free_memory(void *at);
-const char *describe_buffers(void); /* what distinguishes a case by how its buffers lie and are used */
-size_t span_of(const struct bench_case *c); /* bytes of memory over which a message lies */
-int make_type(struct bench_case *c);  /* of a message; the case has the bytes and whether they are rows */
+const char *describe_buffers(void); /* layout and use of the buffers, which distinguish cases */
+size_t span_of(const struct bench_case *c); /* memory extent of a message, in bytes */
+int make_type(struct bench_case *c);  /* type of a message, by the bytes of the case and whether they are rows */
 void free_type(struct bench_case *c);
 void fill_message(const struct bench_case *c, char *at, unsigned seed);
 bool has_message(const struct bench_case *c, const char *at, unsigned seed);
-void write_message(struct bench_case *c, char *at); /* as a program that makes it */
+void write_message(struct bench_case *c, char *at); /* as a program that produces it */
 void read_message(const struct bench_case *c, const char *at); /* as a program that uses it */
 void fill_pattern(char *at, size_t bytes, unsigned seed);
 bool has_pattern(const char *at, size_t bytes, unsigned seed);
 void write_all(char *at, size_t bytes, uint64_t word);
 void read_all(const char *at, size_t bytes);
-double memory_shortage(double bytes); /* of this job in bytes; 0 where it fits */
-double read_number(const char *path, const char *field); /* behind a field of a file; below 0 where it is missing */
+double memory_shortage(double bytes); /* missing memory of this job, in bytes; 0 if it fits */
+double read_number(const char *path, const char *field); /* number after a field of a file; below 0 if it is missing */
 
 #endif

@@ -1,4 +1,4 @@
-/* Cases from their beginning to their end: who takes part, what they need, and what the engine runs. */
+/* Cases from start to end: participants, resources, and operations for the engine. */
 #include "bench.h"
 #include "share.h"
 
@@ -35,7 +35,7 @@ bool runs_on_one_processor(MPI_Comm members, int processors[2]) {
     return first == last;
 }
 
-/* ---- what the engine asks for ---- */
+/* ---- callbacks of the engine ---- */
 
 static void order(struct bench_case *c, const long *words) { MPI_Bcast((long *)words, 3, MPI_LONG, 0, c->members); }
 
@@ -46,7 +46,7 @@ static bool agree_on(struct bench_case *c, bool own) { return agree(c->members, 
 static bool find_places(struct bench_case *c, int *processors) { return runs_on_one_processor(c->members, processors); }
 
 static bool verify(struct bench_case *c) {
-    /* The known contents are what is sent. */
+    /* The known contents are sent. */
     bool touch = c->touch;
     c->touch = false;
     bool right = c->test->verify(c);
@@ -54,7 +54,7 @@ static bool verify(struct bench_case *c) {
     return right;
 }
 
-/* Says once a second that the case goes on. */
+/* Reports once a second that the case progresses. */
 static void show_life(struct bench_case *c) {
     static uint64_t last;
     uint64_t now = read_monotonic_ns();
@@ -83,7 +83,7 @@ static struct loop make_loop(struct bench_case *c) {
         .show_life = show_life, .show_interval = show_figures,
         .bytes = c->bytes, .divisor = c->flows * per * window, .sample_each = (double)c->bytes * window,
         .batch_min = t->batch_min, .leads = c->leads, .floor = options.floor && world_ranks == 2,
-        /* A message of a window is held against a copy where bytes are what takes the time. */
+        /* A message of a window is compared with a copy if its time depends on bytes. */
         .line_floor = t->line_floor, .copy_min = t->by_rank ? 0 : t->line_floor ? 64 : 4096,
         .send = c->send, .receive = c->receive};
 }
@@ -100,22 +100,22 @@ static void measure_case(struct bench_case *c, double duration_ns) {
     lead_loop(&loop, duration_ns, &f);
     show_figures(c, &f);
     if (f.checked == 0) {
-        fprintf(stderr, "%s, %zu bytes: contents arrived wrong\n", t->name, c->bytes);
+        fprintf(stderr, "%s, %zu bytes: messages arrived with wrong contents\n", t->name, c->bytes);
         any_wrong = true;
     }
 }
 
-/* ---- a case from its beginning to its end ---- */
+/* ---- a case from start to end ---- */
 
 static size_t buffer_bytes(const struct bench_case *c) {
     size_t messages = c->test->messages > 0 ? (size_t)c->test->messages : 1;
     if (c->test->by_rank) messages = (size_t)c->member_count;
-    /* What is written anew is not what is under way. */
+    /* A buffer that is rewritten must not be in flight. */
     if (c->touch && c->window > 0) messages = (size_t)c->window;
     return span_of(c) * messages;
 }
 
-/* Whether there is room; says what is missing. */
+/* Returns whether memory suffices; reports the shortage. */
 static bool get_buffers(struct bench_case *c) {
     size_t bytes = buffer_bytes(c);
     double all = 2.0 * (double)bytes * c->member_count, shortage = memory_shortage(all);
@@ -130,7 +130,7 @@ static bool get_buffers(struct bench_case *c) {
     size_t each = (size_t)(c->window > 0 ? c->window : 1), peers = (size_t)(c->member_count > 2 ? c->member_count : 2);
     c->requests = malloc(each * peers * 2 * sizeof *c->requests);
     if (agree(c->members, c->send && c->receive && c->requests)) return true;
-    if (c->leads) print_missing(c->test->name, "%zu bytes: no memory for the buffers", c->bytes);
+    if (c->leads) print_missing(c->test->name, "%zu bytes: cannot allocate the buffers", c->bytes);
     return false;
 }
 
@@ -152,7 +152,7 @@ static bool prepare_case(struct bench_case *c) {
     return false;
 }
 
-/* Whether it could be measured. */
+/* Returns whether it could be measured. */
 static bool run_case(struct bench_case *c, double duration_ns) {
     c->leads = c->goes_first = c->member == 0;
     bool ready = prepare_case(c);
@@ -198,11 +198,11 @@ static size_t count_sizes(const struct test *t, size_t *sizes) {
     return (size_t)count;
 }
 
-/* What the test cannot do of what was asked for; NULL: nothing. */
+/* A requested option that the test does not support; NULL: none. */
 static const char *find_lacking(const struct test *t) {
-    if (options.touch && !t->touches) return "no way to write what is sent and to read what comes (--touch)";
-    if (options.strided && !t->strides) return "no messages that are rows in memory (--type strided)";
-    if (options.offset % 8 != 0 && (t->words || t->multiple == 8)) return "its words have to be aligned (--offset)";
+    if (options.touch && !t->touches) return "the test does not support --touch";
+    if (options.strided && !t->strides) return "the test does not support --type strided";
+    if (options.offset % 8 != 0 && (t->words || t->multiple == 8)) return "the test needs aligned words; use an --offset that is a multiple of 8";
     return NULL;
 }
 
@@ -210,7 +210,7 @@ void expect_test(const struct test *t) {
     size_t sizes[SIZES_MAX];
     long variants = 0;
     while (t->variants && t->variants[variants]) variants++;
-    /* Those with a way of their own count as they go. */
+    /* Tests that run themselves count as they run. */
     if (!t->drive && !find_lacking(t)) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
 }
 
@@ -260,7 +260,7 @@ void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_cas
             measure(&c, (int)(step / count));
             free_type(&c);
         } else {
-            print_missing(t->name, "%zu bytes: no memory for the buffers", c.bytes);
+            print_missing(t->name, "%zu bytes: cannot allocate the buffers", c.bytes);
         }
         free_memory(c.send);
         free_memory(c.receive);

@@ -1,4 +1,4 @@
-/* The clock: the processor's time stamp counter where it is invariant, otherwise CLOCK_MONOTONIC. */
+/* The clock: the processor's time stamp counter if it is invariant, otherwise CLOCK_MONOTONIC. */
 #include "engine.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static bool has_invariant_tsc(void) {
 #endif
 }
 
-/* One moment on both clocks; returns the nanoseconds within which they were read. */
+/* Reads one moment on both clocks; returns the nanoseconds between the surrounding readings. */
 static uint64_t read_both(uint64_t *ticks, uint64_t *ns) {
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < 200; i++) {
@@ -84,7 +84,7 @@ void check_clock(void) {
     uint64_t ticks, ns;
     read_both(&ticks, &ns);
     double rate = (double)(ns - first_ns) / (double)(ticks - first_ticks);
-    /* What results so far were off by; the longer of two baselines is right. */
+    /* Error of the results so far; the longer of two baselines is right. */
     double error = (bench_clock.ns_per_tick / rate - 1) * 1e6;
     if (error < 0) error = -error;
     if (error > bench_clock.error_ppm) bench_clock.error_ppm = error;

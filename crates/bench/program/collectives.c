@@ -1,17 +1,17 @@
-/* Blocking collectives. The root passes to the next rank with every call, and scans run up and down the ranks in turn:
- * nobody can run ahead of those who wait for him, so that a call's time is its latency and not the rate at which
- * one rank can send. */
+/* Blocking collectives. The root passes to the next rank with every call, and scans run up and down the ranks in
+ * turn. No rank can run ahead of the ranks that wait for it, so a call's time is its latency and not the send rate
+ * of one rank. */
 #include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of reductions, as values that add up exactly. */
+/* Elements of reductions, with values that add up exactly. */
 static double element(int rank, size_t i, long call) { return (double)((rank + 1) * (long)(i % 61 + 1) + call % 7); }
 
 static int root_of(const struct bench_case *c, long call) { return (int)(call % c->member_count); }
 
-/* Blocks that a rank sends, where a test knows how to write them, and those that it receives. */
+/* Number of blocks that a rank sends, if a test can write them, and that it receives. */
 static size_t blocks_sent(const struct bench_case *c) {
     return !strcmp(c->test->name, "alltoall") ? (size_t)c->member_count : 1;
 }
@@ -89,7 +89,7 @@ static int prepare_counts(struct bench_case *c, int count) {
 
 /* Offsets are C ints. */
 static int prepare_bytes(struct bench_case *c) {
-    c->failed = "the offsets of so many bytes do not fit an int";
+    c->failed = "the offsets of the blocks do not fit an int";
     if ((double)c->bytes * c->member_count > 2147483647.0) return MPI_ERR_COUNT;
     return prepare_counts(c, (int)c->bytes);
 }
@@ -117,7 +117,7 @@ static void finish_reversed(struct bench_case *c) { MPI_Comm_free(&c->reversed);
 
 /* ---- contents ---- */
 
-/* A block has a pattern of its sender and its receiver. */
+/* The pattern of a block depends on its sender and its receiver. */
 static unsigned seed_of(int from, int to) { return (unsigned)(from * 37 + to * 11 + 3); }
 
 static void fill_blocks(struct bench_case *c, bool by_receiver) {
@@ -166,7 +166,7 @@ static bool verify_alltoall(struct bench_case *c) {
     return has_blocks(c, true);
 }
 
-/* Ranks below `first` and from `end` on are left out of the sum. */
+/* Ranks below `first` and from `end` on are excluded from the sum. */
 static bool has_sum(const struct bench_case *c, size_t skipped, int first, int end, long call) {
     const double *received = (const double *)c->receive;
     for (size_t i = 0; i < c->bytes / 8; i++) {

@@ -1,5 +1,5 @@
-/* A bare connection of two ranks on different hosts, for the floor: rank 0 listens and tells by MPI where; rank 1 tries
- * its addresses, and proves by a token that it is the one. Where that fails there is no such floor. */
+/* A bare connection of two ranks on different hosts, for the floor. Rank 0 listens and sends its addresses by MPI;
+ * rank 1 tries them, and identifies itself by a token. If that fails, there is no such floor. */
 #include "bench.h"
 #include "engine.h"
 #include "share.h"
@@ -18,7 +18,7 @@
 enum { ADDRESSES = 16, TOKEN = 16, STEP_MS = 1000 };
 
 struct place {
-    struct sockaddr_in6 addresses[ADDRESSES]; /* those of the fourth version mapped */
+    struct sockaddr_in6 addresses[ADDRESSES]; /* IPv4 addresses are mapped to IPv6 */
     int count;
     char token[TOKEN];
 };
@@ -54,7 +54,7 @@ static int listen_anywhere(struct place *place) {
     return fd;
 }
 
-/* Whether so many bytes came within the time for a step. */
+/* Returns whether `bytes` bytes arrived within the time for a step. */
 static bool read_soon(int fd, char *to, size_t bytes) {
     while (bytes > 0) {
         struct pollfd entry = {.fd = fd, .events = POLLIN};
@@ -65,7 +65,7 @@ static bool read_soon(int fd, char *to, size_t bytes) {
     return true;
 }
 
-/* Rank 1: by the first address that answers as it must. */
+/* Rank 1: connects to the first address with a valid answer. */
 static int call(const struct place *place) {
     for (int i = 0; i < place->count; i++) {
         int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
@@ -81,7 +81,7 @@ static int call(const struct place *place) {
     return -1;
 }
 
-/* Rank 0: until rank 1 says by MPI that it has done what it can. */
+/* Rank 0: accepts until rank 1 reports by MPI that it has tried all addresses. */
 static int await_call(int listener, const struct place *place) {
     MPI_Request over;
     int fd = -1, done = 0;

@@ -1,11 +1,11 @@
-/* Cases led by another rank than 0 are sent to rank 0, which alone prints. */
+/* Cases led by a rank other than 0 are sent to rank 0, which prints all output. */
 #include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct header {
-    struct figures figures; /* its pointers mean nothing to the receiver */
+    struct figures figures; /* its pointers are invalid at the receiver */
     char variant[64];
     double sums[2][3]; /* sum, minimum, maximum of samples and floor */
     long buckets[2];

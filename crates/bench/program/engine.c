@@ -1,6 +1,5 @@
-/* How a case is measured: warm-up, how many operations a sample has, rounds in turn with the floor.
- *
- * The leader orders; the others that take part run as many operations as it says, without a clock. */
+/* The measurement of a case: warm-up, operations of a sample, and rounds in turn with the floor. The leader gives
+ * orders; the other ranks run as many operations as it orders, without a clock. */
 #include "engine.h"
 
 #include <stdio.h>
@@ -15,7 +14,7 @@ enum order { END, TURN, LINES, CHECK, PLACES, WIRE };
 static uint64_t stamps[TURN_SAMPLES + 1];
 static double overheads[OVERHEADS];
 
-/* ---- what measuring costs ---- */
+/* ---- overhead of measuring ---- */
 
 static void run_empty(struct bench_case *c, long n) {
     for (long i = 0; i < n; i++) __asm__ volatile("" : : "r"(c) : "memory");
@@ -26,7 +25,7 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The loop of a turn. A sample ends where the next begins. */
+/* The loop of a turn. A sample ends where the next one starts. */
 static void time_samples(struct bench_case *c, void (*run)(struct bench_case *, long), long samples, long operations) {
     stamps[0] = read_ticks();
     for (long i = 1; i <= samples; i++) {
@@ -35,7 +34,7 @@ static void time_samples(struct bench_case *c, void (*run)(struct bench_case *, 
     }
 }
 
-/* The loop with its clock readings less the bare loop, over an operation that does nothing. */
+/* The loop with its clock readings less the bare loop, with an empty operation. */
 void measure_overhead(void) {
     enum { TRIES = 15, SAMPLES = 256 };
     void (*volatile run)(struct bench_case *, long) = run_empty;
@@ -76,7 +75,7 @@ struct pace {
     uint64_t warmed;
 };
 
-/* Runs a turn; what comes before its first sample is for settling. Returns its length in ns. */
+/* Runs a turn; operations before its first sample are for settling. Returns its length in ns. */
 static double run_turn(const struct loop *l, long samples, long operations, struct pace *p) {
     long settle = operations < 16 ? operations : 16;
     order(l, TURN, samples, operations);
@@ -100,7 +99,7 @@ static void warm_up(const struct loop *l, struct pace *p) {
         done += n;
     }
     p->warmed += (uint64_t)done;
-    /* The pace, from the shortest of a few. */
+    /* The duration of an operation, from the shortest of a few. */
     double best = 1e18;
     long n = best > 0 && p->operation_ns > 0 ? (long)(20000 / p->operation_ns) + 1 : 1;
     if (wanted == 0) n = 1;
@@ -113,16 +112,16 @@ static void warm_up(const struct loop *l, struct pace *p) {
     p->operation_ns = best;
 }
 
-/* What a reading or a step of the clock is taken for: 48 ns times a power of two, so that runs on one machine, whose
- * figures for it are never quite the same, choose the same samples and can be compared. */
+/* Assumed cost of a reading or a step of the clock: 48 ns times a power of two. Runs on one machine measure slightly
+ * different costs; with the rounding they choose the same samples and can be compared. */
 static double round_up_clock(double ns) {
     double taken = 48;
     while (taken < ns) taken *= 2;
     return taken;
 }
 
-/* The smallest power of two at which reading the clock is lost in a sample: below 1 % of an operation and below 1 ns of
- * it; where an operation takes long, below 0.01 % will do, up to 4 ns. */
+/* The smallest power of two of operations at which clock reading is negligible: below 1 % of an operation and below
+ * 1 ns. For long operations the limit is 0.01 %, up to 4 ns. */
 static long choose_batch(const struct loop *l, const struct pace *p) {
     long batch = options.batch ? options.batch : 1;
     double read = round_up_clock(bench_clock.read_ns), step = round_up_clock(bench_clock.resolution_ns);
@@ -136,7 +135,7 @@ static long choose_batch(const struct loop *l, const struct pace *p) {
     if (!options.batch && batch < l->batch_min) batch = l->batch_min;
     if (options.sample_bytes > 0)
         while (batch > 1 && (double)batch * l->sample_each > options.sample_bytes) batch /= 2;
-    /* Each round has some of the operations that were asked for. */
+    /* Each round has some of the requested operations. */
     long most_of_round = options.iterations / options.rounds > 1 ? options.iterations / options.rounds : 1;
     if (options.iterations && !options.batch && batch > most_of_round) batch = most_of_round;
     return batch;
@@ -179,8 +178,8 @@ static void measure_floor(const struct loop *l, struct histogram *line, struct h
     }
 }
 
-/* How many samples of so many operations a round has where their number was asked for: all rounds together as many as
- * hold it. */
+/* Number of samples of `batch` operations in a round, if the number of operations was requested: all rounds together
+ * have as many samples as contain it. */
 static long share_of_round(int round, long batch) {
     long all = (options.iterations + batch - 1) / batch, rounds = options.rounds;
     return (long)((__int128)all * (round + 1) / rounds - (__int128)all * round / rounds);
@@ -213,7 +212,7 @@ static double read_processor_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Whether all have a page for the lines. */
+/* Returns whether all ranks have a page for the lines. */
 static bool open_floor(const struct loop *l) {
     reset_lines(l->leads);
     return l->agree(l->c, shared != NULL);
@@ -223,7 +222,7 @@ struct parts {
     struct histogram samples, line, copy;
 };
 
-/* A cache line one way, ns. */
+/* Time of a cache line one way, in ns. */
 static double ask_line_time(const struct loop *l) {
     enum { MEANS = 5, TRIPS = 24 };
     order(l, LINES, MEANS, TRIPS);
@@ -266,7 +265,7 @@ void lead_loop(const struct loop *l, double duration_ns, struct figures *f) {
     bool crowded = l->find_places(l->c, f->processors);
     bool floor = l->floor && (wire >= 0 ? wire_messages(l) > 0 : !crowded && open_floor(l));
     f->operations_per_sample = choose_batch(l, &p);
-    /* Without a pause between them; the last is left to the caller. */
+    /* The rounds follow without a pause; the last is left to the caller. */
     for (f->interval = options.intervals ? 1 : 0;; f->interval++) {
         measure_rounds(l, &p, duration_ns, floor, f, &parts);
         if (options.intervals >= 0 && f->interval >= options.intervals) break;
@@ -279,7 +278,7 @@ void lead_loop(const struct loop *l, double duration_ns, struct figures *f) {
     f->checked = l->verify ? right : -1;
 }
 
-/* ---- the others ---- */
+/* ---- the other ranks ---- */
 
 void follow_loop(const struct loop *l) {
     for (;;) {

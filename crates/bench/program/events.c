@@ -1,4 +1,4 @@
-/* What rank 0 prints: one JSON object a line. A case is written as it is stored (docs/schema/bench-1.json). */
+/* Output of rank 0: one JSON object a line. A case has its stored form (docs/schema/bench-1.json). */
 #include "bench.h"
 
 #include <sched.h>
@@ -30,7 +30,7 @@ static void print_clock(void) {
            bench_clock.resolution_ns, bench_clock.read_ns);
 }
 
-/* Called by everyone; rank 0 prints. */
+/* All ranks call it; rank 0 prints. */
 void print_start(void) {
     int processor = sched_getcpu(), last = processor, length = 0;
     if (world_ranks > 1) {
@@ -74,7 +74,7 @@ void print_missing(const char *test, const char *format, ...) {
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     if (world_rank != 0) return;
-    /* Each size of a test may lack the same. */
+    /* Each size of a test may lack the same resource. */
     static char said[1280];
     char now[1280];
     snprintf(now, sizeof now, "%s: %s", test, reason);

@@ -1,7 +1,6 @@
-/* Files: what each rank writes and reads, alone and together, beside the system's calls on the same bytes.
- *
- * The file lies in a folder of its own in $TMPDIR, or /tmp, and is written again and again: it is in memory, not on a
- * device. On one host it has lost its name before anything is written, so that a run that is killed leaves nothing. */
+/* Files: writes and reads of each rank, independent and collective, compared with system calls on the same bytes.
+ * The file is in a private folder in $TMPDIR, or /tmp, and is rewritten repeatedly: it is in memory, not on a
+ * device. On one host its name is removed before any data is written, so that a killed run leaves nothing. */
 #include "bench.h"
 
 #include <dirent.h>
@@ -22,10 +21,11 @@ static const char *const reads[] = {"pread", VIEWS};
 
 static MPI_File file = MPI_FILE_NULL;
 static int descriptor = -1;
-/* The folder, and the file in it; empty where there is none. */
+/* The folder, and the file in it; empty if there is none. */
 static char folder[512], path[520];
 
-/* What the file is to its ranks: rows in turn (1), or a plane or a cube of blocks; 0: a piece of each. */
+/* Dimensions of the ranks' interleaving in the file: rows (1), a plane or a cube of blocks; 0: one contiguous piece
+ * of each. */
 static int dimensions_of(const struct bench_case *c) {
     switch (c->variant_index) {
     case INDEPENDENT_ROWS: case COLLECTIVE_ROWS: return 1;
@@ -42,7 +42,7 @@ static bool is_together(const struct bench_case *c) {
     }
 }
 
-/* The largest power of two that divides `count`, and whose power `n` is no more than that. */
+/* The largest power of two that divides `count`, and whose power `n` is at most `count`. */
 static int find_side(int count, int n) {
     int side = 1;
     for (int next = 2; count % next == 0; next *= 2) {
@@ -54,7 +54,7 @@ static int find_side(int count, int n) {
     return side;
 }
 
-/* The ranks' rows of 512 bytes follow each other in turn, or their blocks of doubles make up a plane or a cube. */
+/* The ranks' rows of 512 bytes alternate, or their blocks of doubles form a plane or a cube. */
 static int set_blocks(struct bench_case *c, int dimensions) {
     MPI_Datatype type;
     int grid[3] = {0, 0, 0}, sizes[3], own[3], first[3], rest = (int)(c->bytes / sizeof(double)), member = c->member;
@@ -90,7 +90,7 @@ static MPI_Offset own_offset(const struct bench_case *c) {
     return dimensions_of(c) ? 0 : (MPI_Offset)c->member * (MPI_Offset)c->bytes;
 }
 
-/* Requests to end wait while the file has a name. */
+/* Termination signals wait while the file has a name. */
 static void hold_signals(int how) {
     sigset_t set;
     sigemptyset(&set);
@@ -98,7 +98,7 @@ static void hold_signals(int how) {
     pthread_sigmask(how, &set, NULL);
 }
 
-/* Makes a folder that no other user can enter, of a name that none can foresee. */
+/* Creates a folder with an unpredictable name that no other user can enter. */
 static bool make_folder(struct bench_case *c) {
     const char *where = getenv("TMPDIR");
     if (c->member == 0) {
@@ -110,7 +110,7 @@ static bool make_folder(struct bench_case *c) {
     return folder[0] != 0;
 }
 
-/* Removes the folder with the file, and with what an MPI keeps shared pointers in. */
+/* Removes the folder with the file, and with shared pointer files of an MPI. */
 static void remove_folder(void) {
     DIR *list = opendir(folder);
     if (!list) return;
@@ -119,7 +119,7 @@ static void remove_folder(void) {
     if (rmdir(folder) == 0) folder[0] = 0;
 }
 
-/* Whether all members share a host: on others, a file without a name would be gone. */
+/* Returns whether all members share a host: on others, a file without a name could not be opened. */
 static bool is_one_host(struct bench_case *c) {
     MPI_Comm here;
     int size = 0;
@@ -136,7 +136,7 @@ static int open_file(struct bench_case *c) {
     int code = MPI_File_open(c->members, path, MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     if (code != MPI_SUCCESS) return code;
     descriptor = open(path, O_RDWR | O_CLOEXEC);
-    /* Some keep the shared pointer in another file, which is made and opened when it is used. */
+    /* Some MPIs keep the shared pointer in another file, created and opened on first use. */
     if (c->variant_index == SHARED) MPI_File_get_position_shared(file, &at);
     return code;
 }
@@ -155,7 +155,7 @@ static int prepare_file(struct bench_case *c) {
     if (code != MPI_SUCCESS) return code;
     fill_pattern(c->send, c->bytes, (unsigned)c->member);
     c->failed = "MPI_File_set_view";
-    /* A block has elements. */
+    /* A block needs at least one element. */
     code = dimensions_of(c) && c->bytes ? set_blocks(c, dimensions_of(c)) : MPI_SUCCESS;
     if (code != MPI_SUCCESS) return code;
     c->failed = "MPI_File_write_at_all";
@@ -169,7 +169,7 @@ static void finish_file(struct bench_case *c) {
     if (c->member == 0 && folder[0]) remove_folder();
 }
 
-/* All of it, by as many calls as the system takes. */
+/* Transfers all bytes, with as many calls as the system needs. */
 static void move_by_system(struct bench_case *c) {
     size_t done = 0;
     while (done < c->bytes) {
@@ -206,20 +206,20 @@ static void move_once(struct bench_case *c) {
 
 static void run_file(struct bench_case *c, long n) {
     for (long i = 0; i < n; i++) {
-        /* The file does not grow: the pointer is at its start again for each call of all ranks. */
+        /* The file does not grow: the pointer is reset to the start for each call of all ranks. */
         if (c->variant_index == SHARED) MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
         move_once(c);
     }
 }
 
-/* Which rank's record is in the buffer, or -1. */
+/* Rank whose record is in the buffer, or -1. */
 static int find_record(const struct bench_case *c) {
     for (int member = 0; member < c->member_count; member++)
         if (has_pattern(c->receive, c->bytes, 50 + (unsigned)member)) return member;
     return -1;
 }
 
-/* By the shared pointer the order is not known, but each rank's record is there once, if it has any bytes. */
+/* With the shared pointer the order is unknown, but each nonempty record is there once. */
 static bool verify_records(struct bench_case *c) {
     bool right = true;
     int found, *all = calloc((size_t)c->member_count, sizeof *all);

@@ -1,5 +1,5 @@
-/* The first messages of a pair: what a size takes right after MPI_Init, before anything was learnt, registered or
- * brought into a cache, and when it has settled. */
+/* The first messages of a pair: time of a size right after MPI_Init, before anything is learned, registered or
+ * cached, and time when it has settled. */
 #include "bench.h"
 #include "share.h"
 
@@ -27,7 +27,7 @@ static void play(struct bench_case *c, long trips, uint64_t *stamps) {
     }
 }
 
-/* A line one way beside it, where the ranks share memory and have a processor each. */
+/* Time of a line one way, if the ranks share memory and have a processor each. */
 static double time_line(struct bench_case *c) {
     enum { MEANS = 5, TRIPS_OF_LINE = 24 };
     int processors[2];
@@ -46,7 +46,7 @@ static bool check_contents(struct bench_case *c) {
     return agree(c->members, has_message(c, c->receive, (unsigned)c->peer));
 }
 
-/* Round trips from one number to another, each a sample, or the longest of them alone. */
+/* Round trips from one number to another, each a sample, or only the longest of them. */
 static void print_part(const struct bench_case *c, const char *name, const uint64_t *stamps, long count, bool worst,
                        struct figures *f) {
     const struct test *t = c->test;

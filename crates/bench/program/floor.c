@@ -1,5 +1,5 @@
-/* The floor, measured in turn with a case: a cache line between the two ranks' processors, outside of MPI, and the
- * copy of memory. The page with the lines is shared by all ranks of one host (share.c). */
+/* The floor, measured in turn with a case: a cache line between the two ranks' processors, outside of MPI, and a
+ * copy of memory. All ranks of one host share the page with the lines (share.c). */
 #include "engine.h"
 #include "share.h"
 
@@ -8,10 +8,10 @@
 
 struct share *shared;
 
-/* Both sides count round trips, so that neither has to be told where to start. */
+/* Both sides count round trips, so neither needs to be told where to start. */
 static uint64_t asked, answered;
 
-/* Spins; gives the processor away now and then, should both have come to run on the same one. */
+/* Spins; yields at intervals, in case both run on the same processor. */
 static void await(_Atomic uint64_t *word, uint64_t value) {
     for (unsigned spins = 1; atomic_load_explicit(word, memory_order_acquire) != value; spins++)
         if (spins % (1u << 16) == 0) sched_yield();

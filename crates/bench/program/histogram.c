@@ -1,4 +1,4 @@
-/* Every sample in bounded memory: buckets that keep 12 bits of a value in thousandths of the unit. */
+/* Every sample in bounded memory: buckets with 12 significant bits of a value in thousandths of the unit. */
 #include "engine.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ void reset_histogram(struct histogram *h) {
     if (counts) memset(counts, 0, BUCKETS * sizeof *counts);
     else counts = calloc(BUCKETS, sizeof *counts);
     if (!counts) {
-        fprintf(stderr, "no memory for a histogram\n");
+        fprintf(stderr, "cannot allocate a histogram\n");
         abort();
     }
     *h = (struct histogram){.counts = counts};

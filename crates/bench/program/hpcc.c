@@ -1,6 +1,6 @@
 /* Ping-pong over all pairs and rings, by the definitions of the HPC Challenge benchmark's latency and bandwidth part
- * (bench_lat_bw 1.5.2), with this program's clock: how many measurements of how many rounds, one round before the
- * first that counts, minimum over measurements, and loops that last ten clock ticks of at least 1 us each. */
+ * (bench_lat_bw 1.5.2), with this program's clock. The definitions cover the numbers of measurements and rounds, one
+ * round of warm-up, the minimum over measurements, and loops of ten clock ticks of at least 1 us each. */
 #include "bench.h"
 
 #include <math.h>
@@ -10,10 +10,10 @@
 
 enum { TAG_TOKEN = 10, BANDWIDTH_BYTES = 1 << 16 };
 
-/* Beyond this, the parameters of the bandwidth measurement hold. */
+/* Above this size, the parameters of the bandwidth measurement apply. */
 static bool is_large(size_t bytes) { return bytes >= BANDWIDTH_BYTES; }
 
-/* The shortest time of a loop, ns: ten ticks of a clock that ticks every microsecond at most. */
+/* Minimum time of a loop, in ns: ten ticks of a clock that ticks every microsecond at most. */
 static double shortest_loop(void) {
     double tick = bench_clock.resolution_ns, all = 0;
     MPI_Allreduce(&tick, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -63,7 +63,7 @@ static void play_server(struct pairs *p, int client) {
     }
 }
 
-/* One round trip of known contents, outside of what is timed. */
+/* One round trip of known contents, outside the timed part. */
 static void check_pair(struct pairs *p, int other, bool first) {
     int bytes = (int)p->bytes;
     fill_pattern(p->send, p->bytes, (unsigned)world_rank);
@@ -74,8 +74,8 @@ static void check_pair(struct pairs *p, int other, bool first) {
     p->right &= has_pattern(p->receive, p->bytes, (unsigned)other);
 }
 
-/* Clients and servers from `low` to `high` by the stride, counted from either end; one pair at a time, the right to
- * be client passed on as a token, all others waiting for a message. */
+/* Clients and servers from `low` to `high` by the stride, counted from either end. One pair runs at a time; a token
+ * passes the client role on, and all others wait for a message. */
 static void measure_pairs(struct pairs *p, int clients_end, int servers_begin) {
     int last = (clients_end - 1) / p->stride * p->stride, high = world_ranks - 1;
     int first_server = high - (high - servers_begin) / p->stride * p->stride;
@@ -96,7 +96,7 @@ static void measure_pairs(struct pairs *p, int clients_end, int servers_begin) {
         }
 }
 
-/* Chosen so that all pairs take no more than ten seconds; a prime, or more than a third of the ranks. */
+/* Chosen so that all pairs take at most ten seconds; a prime, or more than a third of the ranks. */
 static int choose_stride(const struct pairs *p, double half_ns) {
     double once = half_ns * 2 * (p->loop + 1);
     if (once < p->shortest) once = p->shortest;
@@ -152,7 +152,7 @@ static void run_pairs(const struct test *t, size_t bytes) {
         if (world_rank == 0) print_pairs(t, &p, all);
         any_wrong |= !p.right;
     } else {
-        print_missing(t->name, "%zu bytes: no memory for the buffers", bytes);
+        print_missing(t->name, "%zu bytes: cannot allocate the buffers", bytes);
     }
     free(all);
     free(p.best);
@@ -202,7 +202,7 @@ static double time_steps(struct ring *r, void (*step)(struct ring *)) {
     return ns_of(read_ticks() - start);
 }
 
-/* The better of both ways on this rank, ns for each message that it sends. */
+/* The better of both directions on this rank, in ns for each message that it sends. */
 static double measure_ring(struct ring *r) {
     double with_sendrecv;
     for (int enough = 0; !enough;) {
@@ -232,7 +232,7 @@ static bool check_ring(struct ring *r) {
     return right;
 }
 
-/* The same permutation on every rank; the seed is fixed, so that rings are the same in every run. */
+/* The same permutation on every rank; the seed is fixed, so that rings are equal in every run. */
 static void order_ring(struct ring *r, bool random, uint64_t seed) {
     int *order = malloc((size_t)world_ranks * sizeof *order);
     if (!order) MPI_Abort(MPI_COMM_WORLD, 2);
@@ -285,7 +285,7 @@ static void run_ring(const struct test *t, size_t bytes, bool random, int warmup
     double *slowest = calloc((size_t)(rings * measurements), sizeof *slowest);
     for (int i = 0; i < 2; i++) r.send[i] = get_memory(bytes), r.receive[i] = get_memory(bytes);
     if (!agree(MPI_COMM_WORLD, taken && slowest && r.send[0] && r.send[1] && r.receive[0] && r.receive[1])) {
-        print_missing(t->name, "%zu bytes: no memory for the buffers", bytes);
+        print_missing(t->name, "%zu bytes: cannot allocate the buffers", bytes);
     } else {
         for (int m = 0; m < measurements; m++)
             for (int i = 0; i < rings; i++) {

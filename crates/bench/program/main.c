@@ -1,4 +1,4 @@
-/* Measures MPI calls, the same way for every MPI library. `--list` names the tests, options.c has the options. */
+/* Measures MPI calls, equally for every MPI library. `--list` names the tests, options.c has the options. */
 #include "bench.h"
 #include "share.h"
 
@@ -42,11 +42,11 @@ static const char *parse_options(int argc, char **argv) {
         else if (!strcmp(argv[i], "--touch")) options.touch = true;
         else if (!strcmp(argv[i], "--list")) options.list = true;
         else if (strncmp(argv[i], "--", 2)) wrong = parse_tests(argv[i]);
-        else if (i + 1 == argc) wrong = refuse_option("lacks its value", argv[i]);
+        else if (i + 1 == argc) wrong = refuse_option("an option needs a value", argv[i]);
         else wrong = set_option(argv[i], argv[i + 1]), i++;
         if (wrong) return wrong;
     }
-    return options.list || options.test_count > 0 ? NULL : "which test? --list names them";
+    return options.list || options.test_count > 0 ? NULL : "no test given; --list lists all";
 }
 
 static void run_all(void) {

@@ -1,4 +1,4 @@
-/* The options. Every rank reads them alike. */
+/* The options. Every rank parses them. */
 #include "engine.h"
 
 #include <errno.h>

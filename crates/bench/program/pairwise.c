@@ -5,8 +5,8 @@
 
 /* ---- ping-pong ---- */
 
-/* With messages that are made before each send and used after each receive: without, a copy can profit from bytes that
- * nobody has written since the last one. */
+/* With messages that are written before each send and read after each receive: otherwise a copy can profit from
+ * bytes that are unchanged since the last one. */
 static void run_touched_latency(struct bench_case *c, long n) {
     for (long i = 0; i < 2 * n; i++) {
         if ((i % 2 == 0) == c->goes_first) {
@@ -50,7 +50,7 @@ static void run_wildcard(struct bench_case *c, long n) {
     }
 }
 
-/* One operation in which each sends a pattern of its own to its partner. */
+/* One operation in which each rank sends its own pattern to its partner. */
 static bool verify_exchange(struct bench_case *c) {
     fill_message(c, c->send, (unsigned)c->rank);
     memset(c->receive, 0xee, span_of(c));
@@ -61,7 +61,7 @@ static bool verify_exchange(struct bench_case *c) {
 
 /* ---- windows ---- */
 
-/* Where the message of a window lies: all in one place, but where each is written anew. */
+/* Address of a message of a window: one buffer for all, unless each is rewritten. */
 static char *slot(const struct bench_case *c, char *buffer, int w) {
     return c->touch ? buffer + (size_t)w * span_of(c) : buffer;
 }
@@ -110,7 +110,7 @@ static void run_both_windows(struct bench_case *c, long n) {
     }
 }
 
-/* Lower half to upper half, all pairs at once. Rank 0's clock stops when all pairs are through. */
+/* Lower half to upper half, all pairs at once. Rank 0's clock stops when all pairs have finished. */
 static int prepare_multirate(struct bench_case *c) {
     int half = c->ranks / 2;
     c->peer = c->rank < half ? c->rank + half : c->rank < 2 * half ? c->rank - half : MPI_PROC_NULL;
@@ -127,7 +127,7 @@ static bool verify_multirate(struct bench_case *c) {
     return c->peer == MPI_PROC_NULL ? (run_multirate(c, 1), true) : verify_exchange(c);
 }
 
-/* All others to rank 0 at once. A time is of one message of all flows together. */
+/* All others to rank 0 at once. A time is for one message of all flows together. */
 static int prepare_incast(struct bench_case *c) {
     c->flows = c->ranks > 1 ? c->ranks - 1 : 1;
     return MPI_SUCCESS;
@@ -163,7 +163,7 @@ static bool verify_incast(struct bench_case *c) {
     return right;
 }
 
-/* The receiver takes the last message first, so that all others have come unexpected. */
+/* The receiver takes the last message first, so that all others are unexpected. */
 static void run_unexpected(struct bench_case *c, long n) {
     int bytes = (int)c->bytes, peer = c->peer, window = c->window;
     for (long i = 0; i < n; i++) {
@@ -198,7 +198,7 @@ static bool verify_sendrecv(struct bench_case *c) {
     return verify_exchange(c);
 }
 
-/* One message to and one from either neighbour, all at once. */
+/* One message to and one from each neighbour, all at once. */
 static void run_halo(struct bench_case *c, long n) {
     char *from[2] = {c->receive, c->receive + span_of(c)}, *to[2] = {c->send, c->send + span_of(c)};
     int left = c->previous_peer, right = c->next_peer;

@@ -1,4 +1,4 @@
-/* What a transfer leaves of the processor, what a rank takes of memory, and what a job's start takes. */
+/* Processor time left during a transfer, memory of a rank, and time of a job's start. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static uint64_t receive_alone(struct bench_case *c, uint64_t compute_ticks) {
 struct overlap_way {
     const char *variant, *operation;
     uint64_t (*transfer)(struct bench_case *c, uint64_t compute_ticks);
-    int times; /* as a bare transfer takes is computed: who copies alone may take longer than both sides do */
+    /* Computation time in bare transfers: a rank that copies alone may take longer than both sides do. */
+    int times;
 };
 static const struct overlap_way overlap_ways[] = {
     {NULL, "MPI_Isend/MPI_Irecv/MPI_Waitall", exchange, 1},
@@ -46,9 +47,9 @@ static const struct overlap_way overlap_ways[] = {
     {"receive, long", "MPI_Irecv/MPI_Wait", receive_alone, 8},
 };
 
-/* Both sides exchange a message, or one receives; in half of the transfers they compute as long as a bare transfer
- * takes, or eight times as long (`long`), between the start and the wait. What of that time does not show in the whole
- * was overlapped: 100 * (1 - (whole - computing) / transfer), as the OSU benchmarks have it. */
+/* Both sides exchange a message, or one receives. In half of the transfers they compute between the start and the
+ * wait, as long as a bare transfer takes, or eight times as long (`long`). Overlap is the hidden part of that time:
+ * 100 * (1 - (whole - computing) / transfer), as in the OSU benchmarks. */
 static void measure_overlap(struct bench_case *c, int which) {
     const struct test *t = c->test;
     const struct overlap_way *way = &overlap_ways[which];
@@ -97,14 +98,14 @@ static void drive_overlap(const struct test *t) {
 
 /* ---- memory ---- */
 
-/* A field of the kernel's summary for this process, in bytes; below 0 where it is missing. */
+/* A field of the kernel's summary for this process, in bytes; below 0 if it is missing. */
 static double read_memory(const char *field) { return read_number("/proc/self/smaps_rollup", field) * 1024; }
 
 static void print_memory(const struct test *t, const char *variant, double own) {
     static struct histogram samples;
     double *all = world_rank == 0 ? calloc((size_t)world_ranks, sizeof *all) : NULL;
     if (!agree(MPI_COMM_WORLD, own >= 0 && (all || world_rank))) {
-        print_missing(t->name, "%s: /proc/self/smaps_rollup does not say", variant);
+        print_missing(t->name, "%s: /proc/self/smaps_rollup does not report it", variant);
     } else {
         MPI_Gather(&own, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
         if (world_rank == 0) reset_histogram(&samples);
@@ -124,7 +125,7 @@ static void talk(int distances) {
                      (world_rank + world_ranks - d) % world_ranks, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Everything is read before anything is gathered or counted, which takes memory too. */
+/* All values are read before any is gathered or counted, which takes memory too. */
 static void drive_memory(const struct test *t) {
     static const char *const variants[] = {"pss, neighbours", "rss, neighbours", "pss, all pairs", "rss, all pairs"};
     double own[4];

@@ -1,4 +1,4 @@
-/* What ranks do that take no part in a case: wait in MPI_Barrier, spin or yield without MPI, or sleep in the kernel. */
+/* Actions of ranks without a part in a case: wait in MPI_Barrier, spin or yield without MPI, or sleep in the kernel. */
 #include "bench.h"
 #include "share.h"
 
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static uint32_t rests; /* rests so far: the same number on every rank */
+static uint32_t rests; /* rests so far, equal on every rank */
 
 bool can_rest(const char *how) { return shared || !strcmp(how, "barrier"); }
 
@@ -31,7 +31,7 @@ void end_rest(const char *how) {
         return;
     }
     uint32_t own = rests++, expected = own;
-    /* Both of the pair come here; one of them ends the rest. */
+    /* Both ranks of the pair call this; one of them ends the rest. */
     if (atomic_compare_exchange_strong(&shared->released, &expected, own + 1))
         syscall(SYS_futex, &shared->released, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -1,10 +1,10 @@
-/* One-sided operations of the first rank on memory of the last. The target makes no call of its own: it waits for the
- * next order, so that libraries whose targets have to help find it in MPI. */
+/* One-sided operations of the first rank on memory of the last. The target only waits for the next order in MPI, so
+ * that libraries whose targets must help can progress. */
 #include "bench.h"
 
 #include <string.h>
 
-/* The memory is the program's own, or the library's. */
+/* The memory is allocated by the program, or by the library. */
 enum { EACH_FLUSHED, WINDOWS, ALLOCATED_FLUSHED, ALLOCATED_WINDOWS };
 static const char *const flushes[] = {"each flushed", "windows", "allocated, each flushed", "allocated, windows", NULL};
 
@@ -74,7 +74,7 @@ static void run_flush(struct bench_case *c, long n) {
     for (long i = 0; i < n; i++) MPI_Win_flush(target, c->win);
 }
 
-/* send[0] is what is added or swapped in, send[1] what is expected, send[2] what came back. */
+/* send[0] is the operand, send[1] the expected value, send[2] the returned one. */
 static void run_atomic(struct bench_case *c, long n) {
     int64_t *words = (int64_t *)c->send;
     int target = target_of(c), atomic = c->variant_index % ATOMICS;
@@ -90,7 +90,7 @@ static void run_atomic(struct bench_case *c, long n) {
     }
 }
 
-/* The target's memory is ready for the leader, or the leader's work is there for the target. */
+/* The target's memory is ready for the leader, or the leader's data has arrived at the target. */
 static void meet(struct bench_case *c) {
     MPI_Win_sync(c->win);
     MPI_Barrier(c->members);

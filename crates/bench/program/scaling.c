@@ -1,4 +1,4 @@
-/* What other ranks do to a pair, pair by pair, and how ragged ranks leave a collective. */
+/* Effects of other ranks on a pair, pair by pair, and exit skew of collectives. */
 #include "bench.h"
 #include "share.h"
 
@@ -33,7 +33,7 @@ static void drive_matrix(const struct test *t) {
     struct test latency = *find_test("latency");
     size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, 0, sizes);
     latency.name = t->name;
-    /* One case each: a row of intervals of every pair would be no matrix. */
+    /* One case each: intervals of every pair would not form a matrix. */
     long intervals = options.intervals;
     options.intervals = 0;
     expect_steps((long)count * world_ranks * (world_ranks - 1) / 2);
@@ -52,7 +52,7 @@ static void drive_matrix(const struct test *t) {
 
 enum { SKEW_SAMPLES = 2000, SKEW_LEAST = 20 };
 
-/* Each call follows a barrier; every rank notes when it left the call, by the clock that all share. */
+/* Each call follows a barrier; every rank records when it left the call, by the shared clock. */
 static void stamp_exits(struct bench_case *c, long samples, int64_t *stamps) {
     for (long i = 0; i < samples; i++) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -61,7 +61,7 @@ static void stamp_exits(struct bench_case *c, long samples, int64_t *stamps) {
     }
 }
 
-/* How many calls fit the time of a case, from what a few of them take. */
+/* Number of calls that fit the time of a case, from the time of a few. */
 static long count_calls(struct bench_case *c, int64_t *stamps) {
     stamp_exits(c, SKEW_LEAST, stamps);
     double each = (double)(stamps[SKEW_LEAST - 1] - stamps[0]) / (SKEW_LEAST - 1);
@@ -92,7 +92,7 @@ static void measure_skew(const struct test *t, const struct test *collective, si
                             .samples = &samples};
         if (world_rank == 0) print_case(&f);
     } else {
-        print_missing(t->name, "%zu bytes: no memory for the buffers", bytes);
+        print_missing(t->name, "%zu bytes: cannot allocate the buffers", bytes);
     }
     free_memory(c.send);
     free_memory(c.receive);

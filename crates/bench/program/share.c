@@ -1,4 +1,4 @@
-/* Rank 0 makes a memory file; the others open it through /proc. Where that fails for one, nobody has it. */
+/* Rank 0 creates a memory file; the others open it through /proc. If that fails for one rank, no rank uses it. */
 #include "bench.h"
 #include "share.h"
 

@@ -1,5 +1,5 @@
-/* The floor between two hosts, measured in turn with a case: bare connections of the kernel's network, on which both
- * sides spin. connect.c makes the connection. */
+/* The floor between two hosts, measured in turn with a case: bare kernel network connections, on which both sides
+ * spin. connect.c makes the connection. */
 #include "engine.h"
 
 #include <errno.h>

@@ -1,32 +1,32 @@
-//! `fastpath bench ablation`: everything off that can be switched off, then one optimisation after
-//! the other on, in time and in instructions (the table of the study "sm Latency", Open MPI, 2009).
+//! `fastpath bench ablation`: starts with all optimisations off and enables one after the other. Reports time and
+//! instructions (the table of the study "sm Latency", Open MPI, 2009).
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use fastpath_base::config::FEATURES;
 use fastpath_report::ablation::{name_step, tabulate};
-use fastpath_report::compare::interval;
 use fastpath_report::document::Document;
-use fastpath_report::output::{LEFT, make_bar};
+use fastpath_report::output::{LEFT, make_bar, print_line};
+use fastpath_report::record::interval;
 use fastpath_report::record::{AblationStep, Breakdown, Case, Report, StepChange};
 
-use crate::bench::options::MpiOptions;
-use crate::bench::store::{ResultOptions, Store};
-use crate::compare::peers::Peer;
-use crate::instructions::{Counted, count};
-use crate::program::{Job, Program, Settings};
+use crate::instructions::{CountedMpi, count};
+use crate::options::MpiOptions;
+use crate::peers::ComparedMpi;
+use crate::program::{Program, ProgramJob, Settings};
+use crate::result_files::{ResultFiles, ResultOptions};
 
 /// Options of `fastpath bench ablation`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AblationOptions {
-    /// Number of times that all steps are timed, in turn
+    /// Number of passes in which all steps are timed
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: u32,
-    /// Without instructions (they need valgrind)
+    /// Do not count instructions (counting needs valgrind)
     #[arg(long)]
     pub no_instructions: bool,
-    /// How long, how often, what
+    /// Duration, iterations, tests
     #[command(flatten)]
     pub measure: Settings,
     /// The installation to measure
@@ -37,19 +37,19 @@ pub struct AblationOptions {
     pub results: ResultOptions,
 }
 
-/// Calls whose instructions are shown.
+/// Calls whose instructions are printed.
 const CALLS: [&str; 2] = ["MPI_Send", "MPI_Recv"];
 
-/// Sizes where the optimisations differ: a slot, a buffer, parts, a long message.
+/// Sizes where the optimisations differ: a slot, a buffer, fragments, a large message.
 const SIZES: [u64; 4] = [8, 1 << 10, 16 << 10, 256 << 10];
 
-/// Messages of this size in windows: some optimisations act only where many follow each other.
+/// Message size, in bytes, of the window test: some optimisations act only if many messages follow each other.
 const RATE_SIZE: u64 = 8;
 
-/// Milliseconds for the samples of a case in a turn where nothing else is asked for.
+/// Default time for the samples of a case in a turn, in milliseconds.
 const DURATION_MS: f64 = 50.0;
 
-/// What is switched on in each step, and what is still off.
+/// Lists the steps: the feature that each enables, and the features still off.
 fn list_steps() -> impl Iterator<Item = (String, Vec<String>)> {
     let added = [""].into_iter().chain(FEATURES.iter().copied());
     added.enumerate().map(|(index, feature)| {
@@ -58,20 +58,17 @@ fn list_steps() -> impl Iterator<Item = (String, Vec<String>)> {
     })
 }
 
-/// One step while it is measured.
 struct MeasuredStep {
     added: String,
     disabled: Vec<String>,
-    /// With the samples of all turns.
     cases: Vec<Case>,
-    /// The medians of each turn, by test and size.
+    /// Medians of each turn, by test and size.
     turns: Vec<BTreeMap<(String, u64), f64>>,
 }
 
 impl MeasuredStep {
-    /// The MPI as it runs in this step.
-    fn mpi(&self, ours: &Peer) -> Peer {
-        Peer {
+    fn mpi(&self, ours: &ComparedMpi) -> ComparedMpi {
+        ComparedMpi {
             environment: vec![("FASTPATH_DISABLE".to_owned(), self.disabled.join(","))],
             ..ours.clone()
         }
@@ -89,7 +86,7 @@ impl MeasuredStep {
         }
     }
 
-    /// Its time to that of another step, of the runs in the same turns.
+    /// Compares this step's times with those of `before`, turn by turn.
     fn compare(&self, before: &MeasuredStep) -> Vec<StepChange> {
         let of_case = |case: &Case| {
             let name = name_case(case);
@@ -109,14 +106,13 @@ fn name_case(case: &Case) -> (String, u64) {
     (case.test.clone(), case.bytes)
 }
 
-/// Does what `fastpath bench ablation` was asked for.
+/// Runs `fastpath bench ablation`.
 ///
 /// # Errors
-/// The program cannot be compiled, a job fails, a file cannot be written. What was measured before is
-/// shown and written.
+/// The program cannot be compiled, a job fails, or a file cannot be written. Earlier results are written.
 pub fn run(options: &AblationOptions) -> Result<()> {
-    let ours = Peer::ours(&options.mpi)?;
-    let store = Store::open(&options.results, None)?;
+    let ours = ComparedMpi::ours(&options.mpi)?;
+    let store = ResultFiles::open(&options.results, None)?;
     let program = Program::compile(&ours.mpicc)?;
     let mut report = ours.report();
     let make_step =
@@ -142,14 +138,15 @@ pub fn run(options: &AblationOptions) -> Result<()> {
         });
     }
     if !options.results.take_standard() {
-        describe_steps(&report.ablation, options.turns).print();
+        let steps = describe_steps(&report.ablation, options.turns).to_text();
+        steps.lines().for_each(print_line);
     }
     store.finish(&report).and(done)
 }
 
-/// Times all steps, turn by turn, up and down in turn, so that a machine that drifts favours none.
+/// Times all steps turn by turn, in alternating order, so that drift of the machine favours no step.
 fn time_steps(
-    options: &AblationOptions, program: &Program, ours: &Peer, steps: &mut [MeasuredStep],
+    options: &AblationOptions, program: &Program, ours: &ComparedMpi, steps: &mut [MeasuredStep],
     report: &mut Report,
 ) -> Result<()> {
     let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true, LEFT);
@@ -174,12 +171,11 @@ fn time_steps(
     Ok(())
 }
 
-/// What a step runs: a ping-pong by size, and small messages in windows.
+/// Lists the tests of a step: a ping-pong by size, and small messages in windows.
 fn list_settings(options: &AblationOptions) -> Vec<Settings> {
     let of_test = |name: &str, sizes: &[u64]| {
         let mut settings = options.measure.with_tests([name]);
         settings.case.sizes = sizes.to_vec();
-        // The statistic has to be the same in every turn.
         settings.timing.get_or_insert_with(|| "batch=16".to_owned());
         if settings.case.iterations.is_none() {
             settings.case.duration.get_or_insert(DURATION_MS);
@@ -189,14 +185,14 @@ fn list_settings(options: &AblationOptions) -> Vec<Settings> {
     let asked = &options.measure.case.sizes;
     let sizes: &[u64] = if asked.is_empty() { &SIZES } else { asked };
     let mut all = vec![of_test("latency", sizes)];
-    // Windows have no way to write what they send.
+    // Window tests cannot write the buffers that they send.
     if !options.measure.case.touch {
         all.push(of_test("rate", &[RATE_SIZE]));
     }
     all
 }
 
-fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Case>> {
+fn time_step(program: &Program, job: ProgramJob, report: &mut Report) -> Result<Vec<Case>> {
     let outcome = program.run(&job.with_selection(), |_| {});
     outcome.failure.map_or(Ok(()), Err)?;
     if let Some(start) = outcome.start {
@@ -206,8 +202,8 @@ fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Cas
     Ok(outcome.cases)
 }
 
-fn count_step(mpi: &Peer) -> Result<Vec<Breakdown>> {
-    let counted = count(&Counted { mpi, sizes: &[8], whole: false })?;
+fn count_step(mpi: &ComparedMpi) -> Result<Vec<Breakdown>> {
+    let counted = count(&CountedMpi { mpi, sizes: &[8], whole: false })?;
     let wanted = |b: &Breakdown| CALLS.contains(&b.operation.as_str());
     Ok(counted.into_iter().filter(wanted).collect())
 }
@@ -218,9 +214,9 @@ fn describe_steps(steps: &[AblationStep], turns: u32) -> Document {
         return said;
     }
     said.text(format!(
-        "medians: latency (half a round trip between two ranks), rate (a message of many in \
-         flight); ratio to the step before, with its 95 % interval over {turns} turns; \
-         instructions of a call with 8 B (callgrind)",
+        "times are medians; latency: half a round trip between two ranks; rate: time of one \
+         message of many in flight; ratio: to the step before, with its 95 % interval over {turns} \
+         passes; instructions: count for a call with 8 B (callgrind)",
     ));
     said.table(tabulate(steps));
     said
@@ -245,7 +241,7 @@ mod tests {
 
     #[test]
     fn change__is_of_runs_in_the_same_turn() {
-        // The machine gets slower from turn to turn; the step takes four fifths.
+        // The machine gets slower from turn to turn; the step takes four fifths of the preceding step's time.
         let before = make_step(&[100.0, 200.0, 400.0]);
         let now = make_step(&[80.0, 160.0, 320.0]);
         let changes = now.compare(&before);

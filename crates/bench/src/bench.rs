@@ -1,8 +1,7 @@
-//! `fastpath bench`: measurements of MPI calls, with the floor beside them.
+//! `fastpath bench`: measurements of MPI calls beside the floor.
 //!
-//! The benchmark program ([`crate::program`]) is compiled for the MPI in question and run as a
-//! job for each number of ranks; what it measures is printed as it comes and kept in one
-//! [`Report`].
+//! The benchmark program ([`crate::program`]) is compiled for the MPI in question and run as a job for each number of
+//! ranks. Results are printed as they arrive, and collected in one [`Report`].
 
 pub mod copy;
 mod files;
@@ -12,60 +11,43 @@ pub mod options;
 pub(crate) mod pipeline;
 mod points;
 pub(crate) mod startup;
-pub mod store;
 pub mod summary;
-pub mod verbs;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use fastpath_base::tell;
-use fastpath_report::catalogue::{self, Class, Group, Test};
+use fastpath_report::catalogue::{self, Participants, Test, TestGroup};
 use fastpath_report::output::chart::Charset;
 use fastpath_report::output::table::describe_clock;
 use fastpath_report::output::{Printer, head, make_bar, print_line};
-use fastpath_report::record::{Case, Level, Missing, Mpi, Report};
+use fastpath_report::record::{Case, Level, MissingTest, Mpi, Report};
 use indicatif::ProgressBar;
 
-use crate::compare::peers::Peer;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
-use crate::program::{Event, Job, Program, RunError, STALL, Settings};
+use crate::peers::ComparedMpi;
+use crate::program::{Program, ProgramEvent, ProgramJob, RunError, STALL, Settings};
+use crate::result_files::ResultFiles;
 use files::Floors;
 use options::BenchOptions;
 use pipeline::Pipelines;
-use store::Store;
 
-/// A bare name is looked for where the shell looks.
-pub fn find_command(name: &Path) -> PathBuf {
-    if name.components().count() > 1 {
-        return name.to_owned();
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| name.to_owned())
-}
-
-/// Everything of one command.
 struct Session {
-    mpi: Peer,
+    mpi: ComparedMpi,
     program: Program,
     report: Report,
     bar: ProgressBar,
     printer: Printer,
     shows_table: bool,
-    /// The floor of large messages of a ping-pong.
     pipeline: Pipelines,
 }
 
-/// Does what `fastpath bench TEST...` was asked for.
+/// Runs `fastpath bench TEST...`.
 ///
 /// # Errors
-/// The command asks for what there is not, a job did not end well (what it had measured was printed and kept), nothing
-/// was measured, or the result cannot be written.
+/// The command names what does not exist, a job failed (its results are kept), nothing was measured, or writing failed.
 pub fn run(options: &BenchOptions) -> Result<()> {
     if options.list {
         print_list();
@@ -73,7 +55,9 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     }
     let tests = options.choose_tests()?;
     if tests.is_empty() {
-        bail!("which test? `fastpath bench --list` names them; `fastpath bench latency` is one");
+        bail!(
+            "no test given; `fastpath bench --list` lists all, `fastpath bench latency` runs one"
+        );
     }
     let summarized = options.summary.then(|| options.with_summary_defaults()).transpose()?;
     let options = summarized.as_ref().unwrap_or(options);
@@ -82,17 +66,16 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     let verbs = options.choose_verbs()?;
     let options = &BenchOptions { verbs, ..options.clone() };
     let no_table = options.check_places()?;
-    let store = Store::open(&options.results, options.csv.as_deref())?;
-    let mut mpi = Peer::ours(&options.mpi)?.on_hosts(&options.mpi);
+    let store = ResultFiles::open(&options.results, options.csv.as_deref())?;
+    let mut mpi = ComparedMpi::ours(&options.mpi)?.on_hosts(&options.mpi);
     mpi.environment = options.path.environment();
     let mut report = mpi.report();
-    // The library says it.
+    // Clear the name: the library reports its own name when a job starts.
     report.run.mpi.name.clear();
     let mut session = Session {
         program: if options.has_level(Level::Mpi) {
             Program::compile(&mpi.mpicc)?
         } else {
-            // Nobody runs it.
             Program { path: PathBuf::new() }
         },
         mpi,
@@ -125,15 +108,14 @@ pub fn run(options: &BenchOptions) -> Result<()> {
 }
 
 impl Session {
-    /// All tests on one number of ranks.
     fn run_ranks(
         &mut self, tests: &[&'static Test], options: &BenchOptions, ranks: u32,
     ) -> Result<(), RunError> {
-        let of = |class: Class| tests.iter().copied().filter(move |t| t.class == class);
+        let of = |class: Participants| tests.iter().copied().filter(move |t| t.class == class);
         let together: Vec<_> = tests
             .iter()
             .copied()
-            .filter(|t| matches!(t.class, Class::Pair | Class::Everyone))
+            .filter(|t| matches!(t.class, Participants::Pair | Participants::Everyone))
             .collect();
         if !together.is_empty() {
             let first = self.report.cases.len();
@@ -145,10 +127,10 @@ impl Session {
             beside.to_text().lines().for_each(|line| self.say(line));
             done?;
         }
-        for test in of(Class::Alone) {
+        for test in of(Participants::Alone) {
             self.run_levels(&[test], options, ranks)?;
         }
-        for test in of(Class::Job) {
+        for test in of(Participants::Job) {
             let case = self.measure_job(test, options, ranks)?;
             self.add(case);
         }
@@ -180,12 +162,14 @@ impl Session {
         })
     }
 
-    fn job(&self, settings: &Settings, ranks: u32) -> Job {
+    fn job(&self, settings: &Settings, ranks: u32) -> ProgramJob {
         let longer = settings.case.duration.unwrap_or(0.0) / 500.0;
-        Job { stall: STALL + Duration::from_secs_f64(longer), ..self.mpi.job(ranks, settings) }
+        ProgramJob {
+            stall: STALL + Duration::from_secs_f64(longer),
+            ..self.mpi.job(ranks, settings)
+        }
     }
 
-    /// The tests that have a level, at each that was asked for, the lowest first.
     fn run_levels(
         &mut self, tests: &[&'static Test], options: &BenchOptions, ranks: u32,
     ) -> Result<(), RunError> {
@@ -198,12 +182,12 @@ impl Session {
                 tests.iter().partition(|t| fits && t.levels.contains(&level));
             for test in not {
                 let reason = match fits {
-                    true => "the test does not exist at this level".to_owned(),
-                    false => format!(
-                        "the levels below MPI are measured between two ranks, not {ranks} (-n 2)"
-                    ),
+                    true => format!("the test does not exist at level {}", level.name()),
+                    false => {
+                        format!("levels below MPI need exactly two ranks, not {ranks}; pass -n 2")
+                    }
                 };
-                self.report.missing.push(Missing { test: test.name.to_owned(), level, reason });
+                self.report.missing.push(MissingTest { test: test.name.to_owned(), level, reason });
             }
             if there.is_empty() {
                 continue;
@@ -212,7 +196,7 @@ impl Session {
             let job = self.job(&settings, ranks);
             if level == Level::Mpi {
                 let program = self.program.clone();
-                let alone = there.iter().any(|t| t.class == Class::Alone);
+                let alone = there.iter().any(|t| t.class == Participants::Alone);
                 let job = if alone { job } else { job.with_selection() };
                 self.run_program(&program, &job, &settings, level)?;
             } else {
@@ -222,9 +206,9 @@ impl Session {
         Ok(())
     }
 
-    /// The same tests on a lower level: this program is the ranks' program.
+    /// Runs the tests at a level below MPI. The ranks execute this program.
     fn run_below(
-        &mut self, level: Level, job: Job, settings: &Settings, options: &BenchOptions,
+        &mut self, level: Level, job: ProgramJob, settings: &Settings, options: &BenchOptions,
     ) -> Result<(), RunError> {
         let failed = |e| RunError::Start(PathBuf::from("fastpath"), e);
         let board = SharedBoard::create().map_err(failed)?;
@@ -234,33 +218,36 @@ impl Session {
             ..LevelPlan::new(level, settings, &board)
         };
         let (own, arguments) = plan.rank().map_err(failed)?;
-        self.run_program(&own, &Job { arguments, ..job }, settings, level)
+        self.run_program(&own, &ProgramJob { arguments, ..job }, settings, level)
     }
 
     fn run_program(
-        &mut self, program: &Program, job: &Job, settings: &Settings, level: Level,
+        &mut self, program: &Program, job: &ProgramJob, settings: &Settings, level: Level,
     ) -> Result<(), RunError> {
         let Session { bar, printer, shows_table, pipeline, .. } = self;
         let (mut shown, mut stored) = (Floors::default(), Floors::default());
         let mut outcome = program.run(job, |event| {
             let lines = match event {
-                Event::Start(start) => printer.comment(&start.describe()),
-                Event::Case(case) => {
+                ProgramEvent::Start(start) => printer.comment(&start.describe()),
+                ProgramEvent::Case(case) => {
                     let mut case = pipeline.attached(case).into_owned();
                     shown.attach(&mut case);
                     printer.add(&case)
                 }
-                Event::Progress(progress) => {
+                ProgramEvent::Progress(progress) => {
                     bar.set_length(progress.total);
                     bar.set_position(progress.done);
                     bar.set_message(format!("{}, {} B", progress.test, progress.bytes));
                     return;
                 }
-                Event::Text(text) => {
+                ProgramEvent::Text(text) => {
                     bar.suspend(|| tell!("{text}"));
                     return;
                 }
-                Event::Missing(_) | Event::Selection(_) | Event::Learnt(_) | Event::End { .. } => {
+                ProgramEvent::Missing(_)
+                | ProgramEvent::Selection(_)
+                | ProgramEvent::Learnt(_)
+                | ProgramEvent::End { .. } => {
                     return;
                 }
             };
@@ -290,20 +277,19 @@ impl Session {
         outcome.failure.map_or(Ok(()), Err)
     }
 
-    /// Tests that a job did not come to before it failed.
+    /// Records tests that a failed job did not reach.
     fn note_unmeasured(
         &mut self, settings: &Settings, level: Level, ranks: u32, failure: &RunError,
     ) {
         let report = &mut self.report;
         let reason = failure.to_string();
         let reason = reason.lines().next().unwrap_or("").to_owned();
-        // The last one that has cases may lack some of them.
         let is_of_job =
             |c: &&Case| c.ranks == ranks && c.level == level && settings.tests.contains(&c.test);
         let last = report.cases.iter().rev().find(is_of_job);
         let at = last.and_then(|case| settings.tests.iter().position(|t| *t == case.test));
         for test in &settings.tests[at.unwrap_or(0)..] {
-            report.missing.push(Missing {
+            report.missing.push(MissingTest {
                 test: test.clone(),
                 level,
                 reason: format!("{ranks} ranks: {reason}"),
@@ -311,7 +297,7 @@ impl Session {
         }
     }
 
-    /// A line above the tables.
+    /// Prints a line above the tables.
     fn say(&self, text: &str) {
         if self.shows_table {
             let lines = self.printer.comment(text);
@@ -327,7 +313,7 @@ impl Session {
         self.report.cases.push(case);
     }
 
-    /// What stands below the tables.
+    /// Prints the text below the tables.
     fn finish(&self) {
         self.bar.finish_and_clear();
         if !self.shows_table || self.report.cases.is_empty() && self.report.missing.is_empty() {
@@ -344,8 +330,7 @@ impl Session {
     }
 }
 
-/// What is not there, and where else there is something of the kind.
-fn describe_absence(missing: &Missing) -> String {
+fn describe_absence(missing: &MissingTest) -> String {
     let lower = catalogue::find(&missing.test).is_some_and(|t| t.levels.contains(&Level::Protocol));
     let elsewhere = match missing.level == Level::Mpi && missing.reason.contains("of Fastpath") {
         true if lower => " (below MPI: --level transport,protocol)",
@@ -354,7 +339,7 @@ fn describe_absence(missing: &Missing) -> String {
     format!("{} is missing: {}{elsewhere}", missing.test, missing.reason)
 }
 
-/// How tables call a library: the words before the one that holds its version.
+/// Name of a library in tables: the words before its version.
 fn name_library(says: &str) -> String {
     let is_version =
         |word: &str| word.starts_with("Version") || word.contains(|c: char| c.is_ascii_digit());
@@ -365,18 +350,21 @@ fn name_library(says: &str) -> String {
 }
 
 fn print_list() {
-    for (group, name) in Group::ALL {
+    for (group, name) in TestGroup::ALL {
         print_line(&format!("{name}:"));
         for test in catalogue::list().iter().filter(|t| t.group == group) {
             print_line(&format!("  {:<22} {}", test.name, test.text));
         }
     }
     print_line(
-        "hardware:\n  floor                  the cache line between two processors, the copy of \
-         memory, ways to carry many bytes\n  copy                   loops that copy, alone and as \
-         a pipeline between two processors: the floor of large messages",
+        "hardware:\n  floor                  a cache line between two processors, a copy of \
+         memory, transfer methods of large messages\n  copy                   copy loops, alone \
+         and as a pipeline between two processors: the floor of large messages",
     );
-    print_line("A group's name runs all of it, `all` everything but the hardware.");
+    print_line(
+        "The name of a group runs all of its tests; `all` runs all tests except those of the \
+         hardware.",
+    );
 }
 
 #[cfg(test)]

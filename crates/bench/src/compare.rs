@@ -1,9 +1,8 @@
-//! `fastpath compare`: compares this MPI with others in one run, or a stored result with another.
+//! `fastpath compare`: compares this MPI with others in one run, or two stored results.
 
 pub mod kept;
 pub mod loads;
 pub mod options;
-pub mod peers;
 pub mod rounds;
 pub mod run;
 pub mod turns;

@@ -1,4 +1,4 @@
-//! Lines of programs that are measured.
+//! Fuzz test of the parser of benchmark output.
 #![allow(non_snake_case)]
 
 use crate::program::parse_event;

@@ -1,15 +1,15 @@
-/* instructions: how many instructions one MPI call takes, counted by callgrind.
+/* instructions: number of instructions of one MPI call, counted by callgrind.
  *
  *   mpiexec -n 1 instructions DIR BYTES... : -n 1 valgrind --tool=callgrind --collect-atstart=no instructions DIR BYTES...
  *
  * With a word after DIR, `multiple` or `unbiased`, at MPI_THREAD_MULTIPLE, for some of the calls; their names end with it.
  *
- * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call alone. The two
- * agree through a page of a file in DIR, not through MPI, so that nothing but the named call touches the library and
- * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. What this program itself
- * executes while collection is on, to set up the call, is left out by whoever reads the dumps.
- * Each case ends with a dump named after it and its bytes, which crates/bench/src/instructions.rs reads. Puts need windows: a library
- * without them has no dump of those.
+ * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call only. The two
+ * ranks synchronize through a page of a file in DIR, not through MPI, so that only the named call uses the library and
+ * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. Readers of the dumps
+ * leave out the instructions of this program that set up the call.
+ * Each case ends with a dump named after it and its bytes, which crates/bench/src/instructions.rs reads. Puts need
+ * windows: a library without them has no dump of those.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static struct board *map_board(const char *dir) {
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Asks rank 0 for `job` and, when `wait`, returns only after it is done. */
+/* Posts `job` to rank 0 and, with `wait`, returns after it is done. */
 static void ask(enum job job, int wait) {
     while (board->done != board->asked) sched_yield();
     board->job = job;
@@ -62,7 +62,7 @@ static void ask(enum job job, int wait) {
     while (wait && board->done != board->asked) sched_yield();
 }
 
-/* A message of each of very many other tags. */
+/* One message for each of very many other tags. */
 static void flood(void) {
     for (int i = 0; i < CROWD; i++) MPI_Send(buffer, 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD);
 }
@@ -120,13 +120,13 @@ static void serve(int first) {
 
 #define COUNTED(call) do { CALLGRIND_TOGGLE_COLLECT; call; CALLGRIND_TOGGLE_COLLECT; } while (0)
 
-/* Makes the library take what has arrived into its queue of unexpected messages: looks for a tag that never comes. */
+/* Makes the library move arrived messages to its unexpected queue, by probing for a tag that is never sent. */
 static void pull_arrivals(void) {
     int found;
     for (int i = 0; i < 3; i++) MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
 }
 
-/* Takes the messages of `flood` into the queue. */
+/* Moves the messages of `flood` into the queue. */
 static void pull_flood(void) {
     int found;
     ask(FLOOD, 0);
@@ -142,7 +142,7 @@ static void post_crowd(void) {
         MPI_Irecv(&crowd_bytes[i], 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD, &crowd[i]);
 }
 
-/* What waits while a case runs: very many messages or receives of other tags, or a message in partitions. */
+/* Load while a case runs: very many messages or receives of other tags, or a message in partitions. */
 static void gather_crowd(const char *which) {
     if (!strcmp(which, "MPI_Pready")) {
         ask(PARTITIONS, 0);
@@ -164,7 +164,7 @@ static void disperse_crowd(const char *which) {
     MPI_Waitall(CROWD, crowd, MPI_STATUSES_IGNORE);
 }
 
-/* One call of case `which`, with all that has to happen before and after it outside the count. */
+/* One call of case `which`, with its uncounted preparation and completion. */
 static void make_call(const char *which) {
     static MPI_Status of_bytes;
     MPI_Request request;
@@ -284,7 +284,7 @@ static void make_call(const char *which) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, unlocked);
         COUNTED(MPI_Win_unlock(peer, unlocked));
     } else if (!strcmp(which, "MPI_Neighbor_alltoall")) {
-        /* Six blocks from this process to itself: what the call takes beside the messages. */
+        /* Six blocks from this process to itself: the cost of the call besides the messages. */
         static char out[6 * BYTES_MAX], into[6 * BYTES_MAX];
         static MPI_Comm grid = MPI_COMM_NULL;
         if (grid == MPI_COMM_NULL) MPI_Cart_create(MPI_COMM_SELF, 3, (int[]){1, 1, 1}, (int[]){1, 1, 1}, 0, &grid);
@@ -315,7 +315,7 @@ static const char *const cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 13 };
 
-/* Whether the library has windows; called by both ranks. */
+/* Returns whether the library has windows; both ranks call it. */
 static int open_window(void) {
     void *base;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -330,7 +330,7 @@ static int open_window(void) {
     return all;
 }
 
-/* What the names of calls end with that one thread makes at MPI_THREAD_MULTIPLE; NULL at MPI_THREAD_SINGLE. */
+/* Suffix of the names of calls that one thread makes at MPI_THREAD_MULTIPLE; NULL at MPI_THREAD_SINGLE. */
 static const char *multiple;
 
 static void count_case(const char *which) {
@@ -344,7 +344,7 @@ static void count_case(const char *which) {
     disperse_crowd(which);
 }
 
-/* Whether a case is counted at both thread levels. */
+/* Returns whether a case is counted at both thread levels. */
 static int is_immediate(const char *which) {
     static const char *const both[] = {"MPI_Send",        "MPI_Recv",       "MPI_Sendrecv",   "MPI_Isend",
                                        "MPI_Irecv_there", "MPI_Wait_isend", "MPI_Test_irecv", "MPI_Comm_rank",
@@ -354,7 +354,7 @@ static int is_immediate(const char *which) {
     return 0;
 }
 
-/* Cases from `first` to before `end`, with each number of bytes that was asked for. */
+/* Cases from `first` up to but excluding `end`, with each requested number of bytes. */
 static void count_cases(int first, int end, int argc, char **argv) {
     for (int size = 2; size < argc; size++) {
         bytes = atoi(argv[size]);

@@ -1,16 +1,15 @@
-//! `fastpath bench instructions`: how many instructions a call takes and where they go, counted by
-//! valgrind's callgrind: exact, and the same on every run of one build.
+//! `fastpath bench instructions`: instruction counts of calls and where they are spent, by valgrind's callgrind. Counts
+//! are exact, and equal on every run of one build.
 //!
 //! One of two ranks runs under callgrind, which collects only inside the named call (`instructions.c`). A call's count
-//! is what was executed outside of that program: the library and what it calls. For our library the instructions are
-//! attributed by the debug information, inlined functions to themselves; for a peer only the totals are known. The
-//! levels below MPI are counted in this program (`below.rs`).
+//! is what was executed outside of that program: the library and what it calls. For this library, debug information
+//! attributes the instructions, with inlined functions listed separately. For a peer only totals are known. The levels
+//! below MPI are counted in this program (`below.rs`).
 
 mod below;
 mod budget;
 mod callgrind;
 mod job;
-pub(crate) mod requests;
 mod symbols;
 mod table;
 
@@ -19,58 +18,52 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fastpath_report::record::{Breakdown, Level, Missing, Report};
+use fastpath_report::output::print_line;
+use fastpath_report::record::{Breakdown, Level, MissingTest, Report};
 
-use crate::bench::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
-use crate::bench::store::{ResultOptions, Store};
-use crate::compare::peers::{Peer, PeerOptions};
+use crate::levels::CALLS;
+use crate::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
+use crate::peers::{ComparedMpi, PeerOptions};
+use crate::result_files::{ResultFiles, ResultOptions};
 use callgrind::Dump;
-use job::{Scratch, run_quietly, watch};
+use job::{ScratchFolder, run_quietly, watch};
 use symbols::Symbols;
 
-/// Calls over which a count is the mean; as in `instructions.c`.
-pub(crate) const CALLS: u64 = 1000;
-
-/// Calls before those; as there.
-pub(crate) const WARM: u64 = 200;
-
-/// Messages over which the count of a side is the mean: whole windows, and whole batches of receive buffers.
-pub(crate) const SIDE_MESSAGES: u64 = 1024;
-
-/// The largest message: a send has to be complete before its receive begins, with every MPI.
+/// Largest message, in bytes: with every MPI a send must complete before its receive begins.
 const BYTES_MAX: u64 = 2048;
 
 const SOURCE: &str = include_str!("instructions.c");
 
-/// How calls are counted at `MPI_THREAD_MULTIPLE` with one thread: the word for the program, and what is switched off.
-/// Without the bias they go by the ordinary lock, as where the kernel refuses membarrier.
+/// Variants of `MPI_THREAD_MULTIPLE` with one thread: the argument for the program, and the feature that is off.
+/// Without the feature `bias`, calls take the ordinary lock, as they do if the kernel refuses membarrier.
 const WAYS_MULTIPLE: [(&str, Option<&str>); 2] = [("multiple", None), ("unbiased", Some("bias"))];
 
 /// Options of `fastpath bench instructions`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct InstructionOptions {
-    /// The MPI to break down
+    /// MPI to break down
     #[command(flatten)]
     pub mpi: MpiOptions,
     /// Other MPIs, counted by total only
     #[command(flatten)]
     pub peers: PeerOptions,
-    /// Levels at which operations are counted [default: all; of an MPI named by --mpicc, only mpi]
-    #[arg(long = "level", value_delimiter = ',')]
+    /// Levels at which operations are counted [default: all; for an MPI named by --mpicc, only mpi]
+    #[arg(help_heading = "Measurement", long = "level", value_delimiter = ',')]
     pub levels: Vec<LevelName>,
-    /// What carries the messages
+    /// Transport of the messages
     #[command(flatten)]
     pub path: PathOptions,
     /// Payloads in bytes, separated by commas; at most 2K
-    #[arg(long, value_delimiter = ',', default_value = "8", value_parser = parse_payload)]
+    #[arg(help_heading = "Measurement", long, value_delimiter = ',', default_value = "8",
+        value_parser = parse_payload)]
     pub sizes: Vec<u64>,
-    /// Functions to list for each call; 0: none
-    #[arg(long, default_value_t = 8)]
+    /// Number of functions to list for each call; 0: none
+    #[arg(help_heading = "Measurement", long, default_value_t = 8)]
     pub functions: usize,
-    /// Fail where a call takes more than this file allows
-    #[arg(long, value_name = "FILE")]
+    /// Fail if a call takes more instructions than its budget in this file
+    #[arg(help_heading = "Measurement", long, value_name = "FILE")]
     pub budget: Option<PathBuf>,
-    /// Where the result goes
+    /// Output of the result
     #[command(flatten)]
     pub results: ResultOptions,
 }
@@ -78,37 +71,44 @@ pub struct InstructionOptions {
 fn parse_payload(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         bytes if bytes <= BYTES_MAX => Ok(bytes),
-        _ => Err("at most 2K: a send has to end before its receive begins".to_owned()),
+        _ => Err("the largest size is 2K, because a send must complete before its receive begins"
+            .to_owned()),
     }
 }
 
-/// One MPI to count.
-pub struct Counted<'a> {
-    /// Which.
-    pub mpi: &'a Peer,
-    /// Payloads.
+/// An MPI to count.
+pub struct CountedMpi<'a> {
+    /// The MPI.
+    pub mpi: &'a ComparedMpi,
+    /// Payloads, in bytes.
     pub sizes: &'a [u64],
-    /// Whether to look for functions.
+    /// Whether to attribute instructions to functions.
     pub whole: bool,
 }
 
-/// Operation and payload of a dump.
 fn parse_name(name: &str) -> Result<(String, u64)> {
     let parts = name.rsplit_once(' ');
     let parsed = parts.and_then(|(name, bytes)| Some((name.to_owned(), bytes.parse().ok()?)));
-    parsed.with_context(|| format!("callgrind counted `{name}`, which is no operation"))
+    parsed.with_context(|| {
+        format!(
+            "callgrind counted `{name}`, which is not an operation of the program whose \
+             instructions are counted"
+        )
+    })
 }
 
 /// Counts every call of one MPI.
 ///
 /// # Errors
 /// No valgrind, a compiler or a job that fails, dumps that cannot be read.
-pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
+pub fn count(mpi: &CountedMpi) -> Result<Vec<Breakdown>> {
     job::find_valgrind()?;
-    let folder = Scratch::make()?;
+    let folder = ScratchFolder::make()?;
     let source = folder.0.join("instructions.c");
     let program = folder.0.join("instructions");
-    fs::write(&source, SOURCE).context("cannot write the program that is counted")?;
+    fs::write(&source, SOURCE).with_context(|| {
+        format!("cannot write {}, the program whose instructions are counted", source.display())
+    })?;
     let mut compile = Command::new(&mpi.mpi.mpicc);
     // A library path meant for the run can mislead the linker.
     compile.env_remove("LD_LIBRARY_PATH").args(["-O2", "-g", "-fno-plt"]);
@@ -120,7 +120,9 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
     let ways: &[_] = if mpi.whole { &WAYS_MULTIPLE } else { &[] };
     for (word, disabled) in ways {
         let part = folder.0.join(word);
-        fs::create_dir(&part).context("no folder for the program's counts")?;
+        fs::create_dir(&part).with_context(|| {
+            format!("cannot create {}, the folder for the counts of callgrind", part.display())
+        })?;
         let mut arguments = arguments.clone();
         arguments[0] = part.display().to_string();
         arguments.insert(1, (*word).to_owned());
@@ -132,7 +134,7 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
     make_breakdowns(mpi, &dumps, &program)
 }
 
-fn make_breakdowns(mpi: &Counted, dumps: &[Dump], program: &Path) -> Result<Vec<Breakdown>> {
+fn make_breakdowns(mpi: &CountedMpi, dumps: &[Dump], program: &Path) -> Result<Vec<Breakdown>> {
     let program = program.to_string_lossy();
     let mut symbols = Symbols::default();
     let inside = |object: &str| object != program;
@@ -157,7 +159,6 @@ fn make_breakdowns(mpi: &Counted, dumps: &[Dump], program: &Path) -> Result<Vec<
     breakdowns.collect()
 }
 
-/// Calls for which a library needs windows.
 const OF_WINDOWS: [&str; 13] = [
     "MPI_Put",
     "MPI_Get",
@@ -174,17 +175,17 @@ const OF_WINDOWS: [&str; 13] = [
     "MPI_Win_unlock",
 ];
 
-/// The operations without a count.
-fn list_lacking(names: &[&str], counted: &[Breakdown], level: Level, reason: &str) -> Vec<Missing> {
+fn list_lacking(
+    names: &[&str], counted: &[Breakdown], level: Level, reason: &str,
+) -> Vec<MissingTest> {
     let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
     let missing =
-        |name: &&str| Missing { test: (*name).to_owned(), level, reason: reason.to_owned() };
+        |name: &&str| MissingTest { test: (*name).to_owned(), level, reason: reason.to_owned() };
     names.iter().filter(lacks).map(missing).collect()
 }
 
-/// What of the calls was not counted.
-fn list_missing(mpi: &str, counted: &[Breakdown]) -> Vec<Missing> {
-    let reason = format!("{mpi} opens no window (MPI_Win_allocate, MPI_Win_lock_all)");
+fn list_missing(mpi: &str, counted: &[Breakdown]) -> Vec<MissingTest> {
+    let reason = format!("{mpi} cannot create a window (MPI_Win_allocate, MPI_Win_lock_all)");
     list_lacking(&OF_WINDOWS, counted, Level::Mpi, &reason)
 }
 
@@ -197,25 +198,26 @@ impl InstructionOptions {
     }
 }
 
-/// Does what `fastpath bench instructions` was asked for.
+/// Runs `fastpath bench instructions`.
 ///
 /// # Errors
-/// As [`count`]; a budget that is exceeded.
+/// See [`count`]; also a budget that is exceeded.
 pub fn run(options: &InstructionOptions) -> Result<()> {
-    let mut ours = Peer::ours(&options.mpi)?;
+    let mut ours = ComparedMpi::ours(&options.mpi)?;
     options.path.check(&options.levels)?;
     let peers = options.peers.list()?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
     ours.environment = options.path.environment();
     let mut report = ours.report();
-    let ours = Counted { mpi: &ours, sizes: &options.sizes, whole: true };
-    let store = Store::open(&options.results, None)?;
+    let ours = CountedMpi { mpi: &ours, sizes: &options.sizes, whole: true };
+    let store = ResultFiles::open(&options.results, None)?;
     let mut failed = Vec::new();
     let counted = count_levels(&ours, &peers, options, &mut report, &mut failed);
-    // What was counted before something failed is kept.
+    // Counts before a failure are kept.
     if counted.is_ok() || !report.breakdowns.is_empty() {
         if !options.results.take_standard() {
-            table::describe(&report, options.functions).print();
+            let text = table::describe(&report, options.functions).to_text();
+            text.lines().for_each(print_line);
         }
         store.finish(&report)?;
     }
@@ -227,15 +229,15 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     Ok(())
 }
 
-/// Counts at every level that was asked for; peers that cannot be counted are listed in `failed`.
+/// Counts at every requested level. Peers that cannot be counted are listed in `failed`.
 fn count_levels(
-    ours: &Counted, peers: &[Peer], options: &InstructionOptions, report: &mut Report,
+    ours: &CountedMpi, peers: &[ComparedMpi], options: &InstructionOptions, report: &mut Report,
     failed: &mut Vec<String>,
 ) -> Result<()> {
     if options.has_level(Level::Mpi) {
         add_mpi(ours, report)?;
         for peer in peers {
-            let theirs = Counted { mpi: peer, whole: false, ..*ours };
+            let theirs = CountedMpi { mpi: peer, whole: false, ..*ours };
             if let Err(e) = add_mpi(&theirs, report) {
                 failed.push(format!("{}: {e:#}", peer.name));
             }
@@ -251,7 +253,7 @@ fn count_levels(
     Ok(())
 }
 
-fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<()> {
+fn add_mpi(mpi: &CountedMpi, report: &mut Report) -> Result<()> {
     let counted = count(mpi)?;
     report.missing.extend(list_missing(&mpi.mpi.name, &counted));
     report.breakdowns.extend(counted);
@@ -270,8 +272,8 @@ mod tests {
             ob=(2) /t/libmpi.so\nfn=(2) PMPI_Send\n0x20 1 40000\nob=(3) /t/libc.so\nfn=(3) \
             memcpy\n0x30 1 4000\ntotals: 62000\n";
         let dumps = [callgrind::parse_dump(text).unwrap()];
-        let mpi = Counted {
-            mpi: &Peer::new("a peer", Path::new("mpicc"), None),
+        let mpi = CountedMpi {
+            mpi: &ComparedMpi::new("a peer", Path::new("mpicc"), None),
             sizes: &[8],
             whole: false,
         };
@@ -306,7 +308,11 @@ mod tests {
     #[test]
     fn count__with_a_compiler_that_is_not_there_says_so() {
         let nowhere = Path::new("/proc/none/mpicc");
-        let mpi = Counted { mpi: &Peer::new("nobody", nowhere, None), sizes: &[8], whole: false };
+        let mpi = CountedMpi {
+            mpi: &ComparedMpi::new("missing", nowhere, None),
+            sizes: &[8],
+            whole: false,
+        };
         let error = count(&mpi).unwrap_err().to_string();
         assert!(error.contains("/proc/none/mpicc") || error.contains("valgrind"), "{error}");
     }

@@ -1,27 +1,27 @@
-//! Ending a long run early keeps what was measured: the first request to end is noted, the job is ended, and the
-//! results are written; the second ends this program at once.
+//! An early end of a long run keeps its results. The first signal is recorded, the job is ended, and the results are
+//! written; the second ends this program at once.
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{AtomicI32, Ordering};
 use std::process::Child;
 
-/// The signal that was seen; 0: none.
+/// The recorded signal, or 0.
 static SEEN: AtomicI32 = AtomicI32::new(0);
 
-/// Requests to end, of people and of those who watch over jobs.
+/// Signals that request the end, from users and from supervisors of jobs.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 extern "C" fn note(signal: libc::c_int) {
     if SEEN.swap(signal, Ordering::Relaxed) != 0 {
-        // SAFETY: async-signal-safe; ends the process.
+        // SAFETY: _exit is async-signal-safe, and takes no pointers.
         unsafe { libc::_exit(128 + signal) };
     }
 }
 
-/// From now on requests to end are noted. One that the parent had this program ignore stays ignored.
+/// Records signals that request the end from now on. Signals that the parent has ignored stay ignored.
 pub fn keep_results() {
     for signal in ENDING {
-        // SAFETY: `note` does nothing that a handler may not do; the structures are whole and live across the calls.
+        // SAFETY: `note` does nothing that a handler may not do; the structures are valid and outlive the calls.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut old);
@@ -36,13 +36,13 @@ pub fn keep_results() {
     }
 }
 
-/// Asks a child that has not been waited for to end.
+/// Requests the end of a child that has not been waited for.
 pub fn end(child: &Child) {
-    // SAFETY: a signal; touches no memory.
+    // SAFETY: kill takes no pointers; the child is unreaped, so its number is valid.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
-/// The signal by which this program was asked to end.
+/// Returns the signal that requested the end of this program, if any.
 pub fn find_request() -> Option<i32> {
     Some(SEEN.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }

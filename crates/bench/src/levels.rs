@@ -1,16 +1,17 @@
-//! `fastpath bench TEST --level protocol|transport|verbs`: tests of the benchmark program, written
-//! directly on the protocol layer, on a transport, and on the verbs interface of an adapter.
+//! `fastpath bench TEST --level protocol|transport|verbs`: tests of the benchmark program, implemented directly on the
+//! protocol layer, on a transport, and on the verbs interface of an adapter.
 //!
-//! The command starts itself as the two ranks of a job under our launcher ([`run_rank`]). Rank 0 prints the same lines
-//! as the benchmark program, so that everything behind them is shared. A size is served at every level by the protocol
-//! that the library selects for it, so that the levels differ only by their own cost; if a level has no such way, the
-//! case is missing with the reason.
+//! The command starts itself as the two ranks of a job under this library's launcher ([`run_rank`]). Rank 0 prints the
+//! same lines as the benchmark program, so that all code that reads these lines is shared. At every level a size uses
+//! the protocol that the library selects for it: levels differ only by their own cost. If a level lacks that protocol,
+//! the case is missing, with the reason.
 
 mod board;
 mod counted;
 mod engine;
 mod protocol;
 mod remote;
+mod requests;
 mod sides;
 mod table;
 mod transport;
@@ -22,43 +23,44 @@ use std::io::{self, Write};
 
 use fastpath_base::config::{Config, Key};
 use fastpath_base::tell;
-use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::Phase;
+use fastpath_job::Job;
 use fastpath_protocol::Worker;
-use fastpath_protocol::selection::report::{Class, Range};
+use fastpath_protocol::report::{SelectionClass, SizeRange};
 use fastpath_report::data::{Text, leak, table};
-use fastpath_report::record::{Case, Level, Of, TOUCHED};
+use fastpath_report::record::{Case, Level, Quantity, TOUCHED};
+use fastpath_segment::RankPhase;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::verbs::VerbsOptions;
+use crate::options::verbs::VerbsOptions;
 use crate::program::{Program, Settings};
 pub use board::SharedBoard;
+pub use counted::CALLS;
 pub use protocol::open_worker;
-pub use sides::{RECEIVES, SENDS};
+pub use sides::{RECEIVES, SENDS, SIDE_MESSAGES};
 pub use table::describe as describe_levels;
 
-/// The instructions for the ranks.
+/// Instructions for the ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelPlan {
-    /// Which level.
+    /// Level to measure.
     pub level: Level,
-    /// What is measured.
+    /// Tests and their settings.
     pub settings: Settings,
-    /// The page by which the ranks agree ([`SharedBoard::path`]).
+    /// Path of the page by which the ranks coordinate ([`SharedBoard::path`]).
     pub board: String,
-    /// The operations are made for callgrind, which counts them, and not timed.
+    /// Whether callgrind counts the operations, which are then not timed.
     #[serde(default)]
     pub counted: bool,
-    /// The adapter of each rank; none: the library's choice.
+    /// Adapter of each rank; empty: the library's choice.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// How the bare loops use it.
+    /// Use of the adapter by the bare loops.
     #[serde(default)]
     pub verbs: VerbsOptions,
 }
 
 impl LevelPlan {
-    /// Of tests that are timed, by the library's choice of adapters.
+    /// Plan of timed tests, with the library's choice of adapters.
     pub fn new(level: Level, settings: &Settings, board: &SharedBoard) -> LevelPlan {
         LevelPlan {
             level,
@@ -70,16 +72,15 @@ impl LevelPlan {
         }
     }
 
-    /// This program, and its arguments as a rank with this plan.
+    /// Returns this program, and its arguments as a rank with this plan.
     ///
     /// # Errors
-    /// This program is not found.
+    /// The path of this program is unknown.
     pub fn rank(&self) -> io::Result<(Program, Vec<String>)> {
         let arguments = ["bench".to_owned(), "rank".to_owned(), serde_json::to_string(self)?];
         Ok((Program { path: std::env::current_exe()? }, arguments.into()))
     }
 
-    /// The variables as a rank takes them.
     fn config(&self, rank: usize) -> io::Result<Config> {
         let device = self.devices.get(rank).or(self.devices.first());
         let device = device.map(|name| (OsString::from("FASTPATH_DEVICE"), name.into()));
@@ -89,20 +90,18 @@ impl LevelPlan {
 }
 
 /// Two ranks that can pass messages, at some level.
-trait Link {
+trait MessageLink {
     /// Sends a message; returns when its buffer may be used again.
     fn send(&mut self, data: &[u8]);
-    /// Receives a message of this length.
     fn recv(&mut self, into: &mut [u8]);
     /// Sends `window` messages, all in flight at once.
     fn send_window(&mut self, window: u32, data: &[u8]);
-    /// Receives them.
     fn recv_window(&mut self, window: u32, into: &mut [u8]);
-    /// The way in which a message of this length goes; an error where this level has none.
+    /// Returns the protocol of a message of this length; an error if this level lacks that protocol.
     fn way(&self, bytes: usize) -> Result<ProtocolRange, String>;
 }
 
-/// How messages of some sizes go, by the names of `fastpath info --protocols`.
+/// Protocol of a range of message sizes, named as in `fastpath info --protocols`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ProtocolRange {
     name: &'static str,
@@ -110,20 +109,20 @@ struct ProtocolRange {
     sizes: (u64, Option<u64>),
 }
 
-/// The ways to the other rank.
 struct ProtocolRanges(Vec<ProtocolRange>);
 
 impl ProtocolRanges {
-    /// What the library selects here, measured as a job with `FASTPATH_REPORT` measures it at its start.
+    /// Reads the library's selection, measured as at the start of a job with `FASTPATH_REPORT`.
     fn of(worker: &mut Worker) -> ProtocolRanges {
         const TIMEOUT_NS: u64 = 1_000_000_000;
         let report = worker.report(TIMEOUT_NS);
-        // An adapter leads to any memory; the ranks of a host tell theirs apart.
-        let private = |c: &Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
-        let serves = |c: &Class| c.adapter.is_some() || private(c);
+        // An adapter reaches any memory; between ranks of a host the kind of memory matters.
+        let private =
+            |c: &SelectionClass| c.peer.starts_with("ranks") && c.memory.starts_with("private");
+        let serves = |c: &SelectionClass| c.adapter.is_some() || private(c);
         let class = report.classes.into_iter().find(serves);
         let ranges = class.map_or_else(Vec::new, |class| class.ranges);
-        let make = |r: Range| ProtocolRange { name: r.protocol, sizes: (r.from, r.to) };
+        let make = |r: SizeRange| ProtocolRange { name: r.protocol, sizes: (r.from, r.to) };
         ProtocolRanges(ranges.into_iter().map(make).collect())
     }
 
@@ -132,18 +131,17 @@ impl ProtocolRanges {
         let holds =
             |w: &&ProtocolRange| w.sizes.0 <= bytes && w.sizes.1.is_none_or(|to| bytes <= to);
         let found = self.0.iter().find(holds).copied();
-        found.ok_or_else(|| "the library names no way to the other rank".to_owned())
+        found.ok_or_else(|| "the library reports no protocol for this size".to_owned())
     }
 }
 
-/// What a test runs as.
 #[derive(Deserialize)]
 struct LevelTest {
     #[serde(deserialize_with = "leak")]
     name: Text,
     levels: Vec<Level>,
     operation: String,
-    of: Of,
+    of: Quantity,
     #[serde(default)]
     window: u32,
     sizes: Vec<u64>,
@@ -156,22 +154,22 @@ struct LevelTests {
 
 table!(TESTS: LevelTests = "levels.toml");
 
-/// The tests of a name that a level has.
 fn find_tests(level: Level, name: &str) -> Vec<&'static LevelTest> {
     let fits = |t: &&LevelTest| t.name == name && t.levels.contains(&level);
     TESTS.test.iter().filter(fits).collect()
 }
 
-/// Does something for each size of each test of a plan, and says which tests its level does not have.
+/// Calls `visit` for each size of each test of a plan, and reports tests that the level lacks.
 fn visit_sizes(
-    plan: &LevelPlan, rank: &mut engine::Rank,
-    mut visit: impl FnMut(&mut engine::Rank, &LevelTest, usize),
+    plan: &LevelPlan, rank: &mut engine::LevelRank,
+    mut visit: impl FnMut(&mut engine::LevelRank, &LevelTest, usize),
 ) {
     rank.start();
     for name in &plan.settings.tests {
         let of_name = find_tests(plan.level, name);
         if of_name.is_empty() {
-            rank.missing(name, "this level has no such test");
+            let level = plan.level.name();
+            rank.missing(name, &format!("the test does not exist at level {level}"));
         }
         for test in of_name {
             for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
@@ -183,12 +181,11 @@ fn visit_sizes(
 }
 
 impl LevelTest {
-    /// Operations by which the time of one run is divided, besides the window.
+    /// Divisor of the time of one run, in addition to the window: 2 for half a round trip, otherwise 1.
     fn divisor(&self) -> f64 {
-        if self.of == Of::HalfRoundTrip { 2.0 } else { 1.0 }
+        if self.of == Quantity::HalfRoundTrip { 2.0 } else { 1.0 }
     }
 
-    /// The sizes that were asked for, or its own.
     fn choose_sizes<'a>(&'a self, asked: &'a [u64]) -> &'a [u64] {
         match asked.is_empty() || self.has_fixed_size() {
             true => &self.sizes,
@@ -196,12 +193,11 @@ impl LevelTest {
         }
     }
 
-    /// Whether it is of one word, or of no bytes.
+    /// Whether the test is of one word, or of no bytes.
     fn has_fixed_size(&self) -> bool {
         matches!(self.name, "atomics" | "flush")
     }
 
-    /// A case of it before it is measured.
     fn case(&self, bytes: usize, window: u32, variant: &str, way: &str) -> Case {
         Case {
             test: self.name.to_owned(),
@@ -215,7 +211,7 @@ impl LevelTest {
         }
     }
 
-    /// The window that was asked for, or its own; 0 where it has none.
+    /// Returns the requested window, or the test's default; 0 for a test without window.
     fn choose_window(&self, asked: Option<u32>) -> u32 {
         match self.window {
             0 => 0,
@@ -233,27 +229,27 @@ pub fn run_rank(plan: &str) -> io::Result<()> {
     let board = SharedBoard::open(&plan.board)?;
     let job: &'static Job = Box::leak(Box::new(Job::attach().map_err(io::Error::other)?));
     if job.world().len() != 2 {
-        let why = "the levels below MPI are measured between two ranks: give -n 2";
+        let why = "levels below MPI need exactly two ranks; pass -n 2";
         return Err(io::Error::other(why));
     }
-    job.set_phase(Phase::Initialized);
+    job.set_phase(RankPhase::Initialized);
     run_level(&plan, &board, job, Box::new(|line| print_event(&line)))
 }
 
-/// Prints a line, which the process that started the job reads.
+/// Prints a line for the process that started the job.
 fn print_event(line: &str) {
     let mut out = io::stdout().lock();
-    // Who started this job has gone: there is nobody to measure for.
+    // The process that started this job has ended, so no result is needed.
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
         std::process::exit(1);
     }
 }
 
-/// All tests of a plan, as one of the two ranks.
+/// Runs all tests of a plan, as one of the two ranks.
 fn run_level(
     plan: &LevelPlan, board: &SharedBoard, job: &'static Job, sink: engine::Sink,
 ) -> io::Result<()> {
-    let mut rank = engine::Rank::new(plan, board, job, sink)?;
+    let mut rank = engine::LevelRank::new(plan, board, job, sink)?;
     let config = plan.config(job.rank())?;
     match plan.level {
         Level::Protocol => {
@@ -269,21 +265,21 @@ fn run_level(
             let mut link = transport::TransportLink::open(job, board, &config)?;
             rank.describe(link.transport(), link.describe_adapter());
             run_plan(plan, board, &mut rank, &mut link);
-            job.set_phase(Phase::Finalized);
+            job.set_phase(RankPhase::Finalized);
         }
         Level::Verbs => {
             verbs::run(plan, board, job, &mut rank, &config)?;
-            job.set_phase(Phase::Finalized);
+            job.set_phase(RankPhase::Finalized);
         }
         Level::Mpi => {
-            let why = "the level of MPI is measured by the benchmark program";
+            let why = "level mpi is measured by the benchmark program, not here";
             return Err(io::Error::other(why));
         }
     }
     Ok(())
 }
 
-/// What a level above verbs says of its adapter, which describes itself by its name and more.
+/// Lines about the adapter at a level above verbs. `adapter` begins with its name.
 fn describe_adapter(transport: &str, adapter: Option<String>) -> Vec<String> {
     let Some(text) = adapter else {
         return Vec::new();
@@ -294,12 +290,12 @@ fn describe_adapter(transport: &str, adapter: Option<String>) -> Vec<String> {
     [line].into_iter().chain(software).collect()
 }
 
-/// A link of a level by which messages pass and memory is reached.
-trait LevelLink: Link + remote::RemoteLink {
-    /// Counts what a packet costs each side, where this level has that (see [`sides`]).
+/// A link of a level for both messages and memory access.
+trait LevelLink: MessageLink + remote::RemoteLink {
+    /// Counts the instructions of a packet on each side, if this level supports that (see [`sides`]).
     fn count_sides(&mut self, _board: &SharedBoard, _bytes: u64) {}
 
-    /// Does what the rank that counts them asks for; false where it asks for something else.
+    /// Executes an order of the counting rank; false for an order of another kind.
     fn answer_sides(&mut self, _order: [u64; 4]) -> bool {
         false
     }
@@ -320,7 +316,7 @@ impl LevelLink for transport::TransportLink {
 }
 
 fn run_plan(
-    plan: &LevelPlan, board: &SharedBoard, rank: &mut engine::Rank, link: &mut impl LevelLink,
+    plan: &LevelPlan, board: &SharedBoard, rank: &mut engine::LevelRank, link: &mut impl LevelLink,
 ) {
     match plan.counted {
         true => counted::run(plan, board, rank.leads(), link),
@@ -328,24 +324,26 @@ fn run_plan(
     }
 }
 
-fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest, bytes: usize) {
+fn run_size(
+    rank: &mut engine::LevelRank, link: &mut impl LevelLink, test: &LevelTest, bytes: usize,
+) {
     if rank.touches() && test.name != "latency" {
-        let why = "no way to write what is sent and to read what comes (--touch); latency has one";
+        let why = "the test does not support --touch below MPI; only latency does";
         return rank.missing(test.name, why);
     }
     match test.name {
         "put" | "get" => remote::run(rank, link, test, bytes),
         "atomics" => remote::atomics::run(rank, link, test),
         "flush" => remote::run_flush(rank, link, test),
-        _ => match Link::way(link, bytes) {
+        _ => match MessageLink::way(link, bytes) {
             Ok(way) => run_messages(rank, link, test, bytes, way),
             Err(why) => rank.missing(test.name, &format!("{bytes} B: {why}")),
         },
     }
 }
 
-fn run_messages<L: Link>(
-    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, bytes: usize, way: ProtocolRange,
+fn run_messages<L: MessageLink>(
+    rank: &mut engine::LevelRank, link: &mut L, test: &LevelTest, bytes: usize, way: ProtocolRange,
 ) {
     let window = test.choose_window(rank.window());
     let mut send = vec![1; bytes];
@@ -362,7 +360,7 @@ fn run_messages<L: Link>(
     let divisor = test.divisor() * f64::from(window.max(1));
     let mut turn = 0;
     let run = |operations| match window {
-        // Made before it is sent, used after it has come.
+        // Each message is written before its send and read after its receive.
         0 if touches => alternate(
             link,
             leads,
@@ -394,7 +392,7 @@ fn run_messages<L: Link>(
     rank.measure(case, divisor, run, BTreeMap::new);
 }
 
-/// One side of `operations` round trips: the leader gives first, the other takes first.
+/// One side of `operations` round trips. The leader calls `give` first, the other rank calls `take` first.
 #[inline]
 fn alternate<L>(
     link: &mut L, leads: bool, operations: u64, mut give: impl FnMut(&mut L),
@@ -411,7 +409,7 @@ fn alternate<L>(
     }
 }
 
-/// Stores every byte, as `write_all` of the benchmark program.
+/// Stores every byte, as `write_all` of the benchmark program does.
 fn write_all(bytes: &mut [u8], word: u64) {
     let word = word.to_ne_bytes();
     let mut words = bytes.chunks_exact_mut(word.len());
@@ -420,7 +418,7 @@ fn write_all(bytes: &mut [u8], word: u64) {
     std::hint::black_box(bytes.as_ptr());
 }
 
-/// Loads every byte, as `read_all` of the benchmark program.
+/// Loads every byte, as `read_all` of the benchmark program does.
 fn read_all(bytes: &[u8]) {
     let mut words = bytes.chunks_exact(8);
     let whole = words.by_ref().fold(0u64, |all, word| {
@@ -430,9 +428,9 @@ fn read_all(bytes: &[u8]) {
     std::hint::black_box(whole.wrapping_add(rest));
 }
 
-/// Each side sends bytes that only it sends; says whether this side got the other's.
+/// Exchanges patterns that identify the sender; returns whether this side received the other side's pattern.
 fn exchange_patterns(
-    link: &mut impl Link, leads: bool, send: &mut [u8], receive: &mut [u8],
+    link: &mut impl MessageLink, leads: bool, send: &mut [u8], receive: &mut [u8],
 ) -> bool {
     fill_pattern(send, leads);
     receive.fill(0xee);

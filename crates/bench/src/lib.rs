@@ -13,5 +13,8 @@ pub mod levels;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+mod options;
+mod peers;
 mod program;
+mod result_files;
 pub mod tune;

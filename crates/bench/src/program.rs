@@ -1,8 +1,7 @@
-//! The benchmark program: one source in C (`crates/bench/program/`) for every MPI library.
+//! The benchmark program: one C source (`crates/bench/program/`) for every MPI library.
 //!
-//! It is part of this binary. [`Program::compile`] builds it with a given compiler wrapper, once
-//! for each wrapper; [`Program::run`] starts it under a launcher and turns what it prints into
-//! [`Case`]s. What was measured before something went wrong is kept.
+//! The source is part of this binary. [`Program::compile`] builds it, once for each compiler wrapper. [`Program::run`]
+//! starts it under a launcher and converts its output to [`Case`]s. Results before a failure are kept.
 
 mod event;
 mod job;
@@ -13,47 +12,44 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use fastpath_report::record::{Case, Clock, Missing};
+use fastpath_report::record::{Case, Clock, MissingTest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bench::options::{CaseOptions, parse_intervals, parse_timing};
+use crate::options::{CaseOptions, parse_intervals, parse_timing};
 
 #[cfg(test)]
 pub use event::parse_event;
-pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION};
+pub use event::{CaseProgress, ProgramEvent, Start, VERSION as EVENTS_VERSION};
 pub use job::RunError;
 pub(crate) use job::await_end;
-pub use selection::{Learnt, Selection, VARIABLE};
+pub use selection::{LearnedCosts, Selection, VARIABLE};
 
 /// The program, compiled for one MPI library.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The executable.
     pub path: PathBuf,
 }
 
-/// One start of the program under a launcher.
+/// One run of the program under a launcher.
 #[derive(Clone, Debug)]
-pub struct Job {
-    /// The launcher.
+pub struct ProgramJob {
     pub mpiexec: PathBuf,
     /// Further arguments of the launcher, before `-n`.
     pub mpiexec_arguments: Vec<String>,
     /// Variables for the launcher and its ranks, besides those of this process.
     pub environment: Vec<(String, String)>,
-    /// Number of ranks.
     pub ranks: u32,
     /// Arguments of the program: [`Settings::arguments`].
     pub arguments: Vec<String>,
-    /// The job is ended when it has printed nothing for so long.
+    /// Silence after which the job is ended.
     pub stall: Duration,
 }
 
-impl Job {
-    /// Asks our library to say which protocol serves which size, unless the user has asked for a form of
-    /// it. Not for a job whose start or memory is measured.
-    pub fn with_selection(mut self) -> Job {
+impl ProgramJob {
+    /// Requests that this library prints its protocol selection, unless the user has set the variable. Not for a job
+    /// whose start or memory is measured.
+    pub fn with_selection(mut self) -> ProgramJob {
         let (name, value) = VARIABLE;
         let given = self.environment.iter().any(|(set, _)| set == name);
         if !given && std::env::var_os(name).is_none() {
@@ -63,49 +59,49 @@ impl Job {
     }
 }
 
-/// How long a job may be silent. A case says at its beginning that it begins; one that takes
-/// longer than this is taken to hang.
+/// Longest silence of a job. A case is announced at its start; a case that takes longer counts as hung.
 pub const STALL: Duration = Duration::from_secs(120);
 
-/// What the program is asked to do, in words of the command line.
+/// Options of the program.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
     /// Names of tests.
     #[arg(skip)]
     pub tests: Vec<String>,
-    /// What a case is
+    /// Parameters of a case
     #[command(flatten)]
     #[serde(flatten)]
     pub case: CaseOptions,
-    /// Operations of one sample: auto (enough to make the clock's cost negligible), each (one), batch=N
-    #[arg(long, value_parser = parse_timing)]
+    /// Operations per sample: auto (enough to make the clock's cost negligible), each (one), batch=N
+    #[arg(help_heading = "Measurement", long, value_parser = parse_timing)]
     pub timing: Option<String>,
-    /// The most bytes of a sample that has several operations; None: no limit.
+    /// Largest sample of several operations, in bytes; None: no limit.
     #[arg(skip)]
     pub sample_bytes: Option<u64>,
-    /// Turns in which a case and its floor alternate
-    #[arg(long, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    /// Number of rounds in which a case and its floor alternate
+    #[arg(help_heading = "Measurement", long,
+        value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub rounds: Option<u32>,
-    /// Number of times to measure each size, in a row, a line each, without a pause; or `endless`
-    #[arg(long, value_parser = parse_intervals)]
+    /// Number of consecutive measurements of each size, one line each, without a pause; or `endless`
+    #[arg(help_heading = "Measurement", long, value_parser = parse_intervals)]
     pub intervals: Option<String>,
-    /// What the ranks that take no part do meanwhile
-    #[arg(long, value_parser = ["spin", "yield", "sleep", "barrier"])]
+    /// Activity of the ranks that take no part in a test
+    #[arg(help_heading = "Measurement", long, value_parser = ["spin", "yield", "sleep", "barrier"])]
     pub idle: Option<String>,
-    /// Leave out the floor beside the cases
-    #[arg(long)]
+    /// Do not measure the hardware floor
+    #[arg(help_heading = "Measurement", long)]
     pub no_floor: bool,
 }
 
 impl Settings {
-    /// The same for these tests.
+    /// Returns a copy with these tests.
     pub fn with_tests<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Settings {
         let tests = names.into_iter().map(str::to_owned).collect();
         Settings { tests, ..self.clone() }
     }
 
-    /// The program's arguments.
+    /// Returns the program's arguments.
     pub fn arguments(&self) -> Vec<String> {
         let mut words = vec![self.tests.join(",")];
         for (name, value) in list_options(self) {
@@ -119,7 +115,7 @@ impl Settings {
     }
 }
 
-/// The options that are set in a record, and their values where they have one: names are those of its fields.
+/// Lists the options that are set in a record, by field name, with their values if they have one.
 pub fn list_options(record: &impl Serialize) -> Vec<(String, Option<String>)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(record) else {
         return Vec::new();
@@ -141,41 +137,38 @@ pub fn list_options(record: &impl Serialize) -> Vec<(String, Option<String>)> {
     fields.into_iter().filter_map(option).collect()
 }
 
-/// What came of a job, as far as it went.
+/// Result of a job, up to its end or failure.
 #[derive(Debug, Default)]
 pub struct JobResult {
-    /// Who was measured; None where the program did not come so far.
+    /// First event; None if the program failed before this event.
     pub start: Option<Start>,
-    /// The clock as it was known last.
+    /// Last known properties of the clock.
     pub clock: Clock,
-    /// What was measured.
     pub cases: Vec<Case>,
-    /// What was asked for and could not be.
-    pub missing: Vec<Missing>,
-    /// What our library has learnt of its messages.
-    pub learnt: Vec<Learnt>,
-    /// Why the job did not end well.
+    /// Requested cases without a result.
+    pub missing: Vec<MissingTest>,
+    /// Costs that this library has learned from messages.
+    pub learnt: Vec<LearnedCosts>,
+    /// Reason for which the job failed.
     pub failure: Option<RunError>,
-    /// The case that was being measured when the job ended.
-    pub at: Option<Progress>,
+    /// Case that was being measured when the job ended.
+    pub at: Option<CaseProgress>,
 }
 
 impl Program {
-    /// Compiles the program with this compiler wrapper, or finds what it compiled earlier.
-    ///
-    /// # Errors
-    /// The wrapper is not there or fails; there is no folder to keep the program in.
+    /// Compiles the program with this compiler wrapper, or finds an earlier compilation. Fails without a working
+    /// wrapper or a folder for the program.
     pub fn compile(mpicc: &Path) -> anyhow::Result<Program> {
         let path = source::compile(mpicc)?;
         Ok(Program { path })
     }
 
-    /// Runs the program; `on_event` sees each event as it comes.
-    pub fn run(&self, job: &Job, mut on_event: impl FnMut(&Event)) -> JobResult {
+    /// Runs the program; `on_event` gets each event as it arrives.
+    pub fn run(&self, job: &ProgramJob, mut on_event: impl FnMut(&ProgramEvent)) -> JobResult {
         let mut outcome = JobResult::default();
         let mut selection = None;
         outcome.failure = job::run(&self.path, job, |event| match event {
-            Event::Selection(said) => selection = Some(said),
+            ProgramEvent::Selection(said) => selection = Some(said),
             event => {
                 on_event(&event);
                 outcome.take(event);
@@ -193,27 +186,26 @@ impl Program {
 }
 
 impl JobResult {
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: ProgramEvent) {
         match event {
-            Event::Start(start) => {
+            ProgramEvent::Start(start) => {
                 self.clock = start.clock.clone();
                 self.start = Some(start);
             }
-            Event::Case(case) => {
+            ProgramEvent::Case(case) => {
                 self.at = None;
                 self.cases.push(*case);
             }
-            Event::Progress(progress) => self.at = Some(progress),
-            // Each size of a test may say the same.
-            Event::Missing(missing) if !self.missing.contains(&missing) => {
+            ProgramEvent::Progress(progress) => self.at = Some(progress),
+            ProgramEvent::Missing(missing) if !self.missing.contains(&missing) => {
                 self.missing.push(missing);
             }
-            Event::End { clock } => {
+            ProgramEvent::End { clock } => {
                 self.at = None;
                 self.clock = clock;
             }
-            Event::Learnt(learnt) => self.learnt.push(learnt),
-            Event::Missing(_) | Event::Selection(_) | Event::Text(_) => {}
+            ProgramEvent::Learnt(learnt) => self.learnt.push(learnt),
+            ProgramEvent::Missing(_) | ProgramEvent::Selection(_) | ProgramEvent::Text(_) => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use fastpath_base::config::Config;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_machine::measure::floor::measure_lines;
-use fastpath_machine::measure::pipeline::{Pipeline, Plan};
+use fastpath_machine::measure::pipeline::{Pipeline, PipelinePlan};
 use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
 use fastpath_protocol::selection::tuning;
 use fastpath_report::output;
@@ -23,43 +23,44 @@ use crate::bench::floor::choose_processors;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct TuneOptions {
-    /// What else can be measured
+    /// Other measurements
     #[command(subcommand)]
     pub other: Option<OtherTune>,
     /// Print the measured values and store nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// The two processors, as 0,1 [default: the first two this process may use]
+    /// Two processors to use, such as 0,1 [default: the first two this process may use]
     #[arg(long, value_delimiter = ',', num_args = 1)]
     pub processors: Vec<usize>,
 }
 
-/// What else can be measured.
+/// Other measurements.
 #[derive(Subcommand, Debug)]
 pub enum OtherTune {
-    /// Up to which size an RDMA adapter should be given payloads inside the descriptor
+    /// Largest payload that an RDMA adapter should get inline, inside the descriptor
     Inline(inline::InlineOptions),
 }
 
-/// A line that takes longer than this one way, in nanoseconds, was not passed between two processors: the
-/// two sides shared one, by time slices.
+/// Longest plausible one-way time of a cache line between two processors, in nanoseconds. A longer time means that the
+/// two sides shared one processor by time slices.
 const SHARED_PROCESSOR_NS: f64 = 5000.0;
-/// Samples of each measurement; the smallest counts, since any interference makes one larger.
+/// Samples of each measurement. The smallest sample counts, because interference only makes samples larger.
 const SAMPLES: usize = 31;
-const FAILED: &str = "cannot measure";
-const ODD: &str = "what was measured cannot be believed";
-const NOT_STORED: &str = "nothing is stored";
-/// Least time of a sample.
+const FAILED: &str = "cannot measure the constants of this machine";
+const ODD: &str = "the measured values are implausible";
+const NOT_STORED: &str = "no value is stored";
+/// Minimum duration of a sample, in nanoseconds.
 const BATCH_NS: u64 = 20_000;
-/// A stream as that of a long message: chunk and ring, and two sizes whose difference is only the stream.
+/// Chunk and ring of the stream of a large message, and two message sizes whose difference is only the stream, in
+/// bytes.
 const CHUNK: usize = 8 << 10;
 const RING: usize = 64 << 10;
 const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];
 
-/// Measures, prints and stores.
+/// Runs `fastpath tune`: measures, prints and stores.
 ///
 /// # Errors
-/// The settings are wrong, the host or its processors cannot be used, or nothing can be written.
+/// The settings are invalid, the host or its processors cannot be used, or nothing can be written.
 pub fn run(options: &TuneOptions) -> Result<()> {
     if let Some(OtherTune::Inline(options)) = &options.other {
         return inline::run(options);
@@ -87,23 +88,24 @@ fn find_path(config: &Config) -> Result<PathBuf> {
     path.with_context(|| format!("{NOT_STORED}: {}", no_place(&place)))
 }
 
-/// Why a place has no files.
 fn no_place(place: &TuningSource) -> &'static str {
     match place {
-        TuningSource::Off => "FASTPATH_TUNING is none: name a file, or auto",
+        TuningSource::Off => "FASTPATH_TUNING is none; set FASTPATH_TUNING to auto or to a file",
         _ => {
-            "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in \
-             FASTPATH_TUNING"
+            "neither HOME nor XDG_CACHE_HOME is set, so there is no cache directory; set \
+             FASTPATH_TUNING to a file"
         }
     }
 }
 
-/// The constants of this machine; those that only a whole job would show keep their defaults.
+/// Measures the constants of this machine. Constants that only a whole job would show keep their defaults.
 fn measure(processors: [usize; 2]) -> Result<Constants> {
     let lines = measure_lines(processors, SAMPLES, BATCH_NS).context(FAILED)?;
     let mut constants = Constants { line_ns: least(lines), ..Constants::default() };
     if constants.line_ns > SHARED_PROCESSOR_NS {
-        bail!("{ODD}: the two sides shared a processor: something else runs there; try again");
+        bail!(
+            "{ODD}, because another program ran on one of the two processors; run the command again"
+        );
     }
     let [short, long] = STREAM_SIZES.map(|b| measure_stream(processors, b).context(FAILED));
     let bytes = (STREAM_SIZES[1] - STREAM_SIZES[0]) as f64;
@@ -115,20 +117,20 @@ fn measure(processors: [usize; 2]) -> Result<Constants> {
     }
     match refused {
         None => constants = constants.with_single_copy(calibration.cost()),
-        // A job finds that out by itself.
-        Some(why) => output::print(&format!("single copy is not measured: {why}\n"))?,
+        // The cost of a single copy is then not stored: a job detects the refusal itself.
+        Some(why) => output::print(&format!("single copy by the kernel is not measured: {why}\n"))?,
     }
     constants.check().map_err(Error::msg).context(ODD)?;
     Ok(constants)
 }
 
-/// Half a round trip through a ring, by the faster of the two loops between which a copy of the C library chooses.
+/// Measures half a round trip through a ring, by the faster of the two loops from which C libraries choose.
 fn measure_stream(processors: [usize; 2], bytes: usize) -> io::Result<f64> {
     let mut pipeline = Pipeline::new(processors, bytes)?;
     let mut shortest = f64::INFINITY;
     let loops = [Loop::usual(), Loop::String];
     for which in loops.into_iter().filter(|which| which.is_available()) {
-        let plan = Plan { into_ring: which, out_of_ring: which, chunk: CHUNK, ring: RING };
+        let plan = PipelinePlan { into_ring: which, out_of_ring: which, chunk: CHUNK, ring: RING };
         let taken = pipeline.sample(plan, SAMPLES, BATCH_NS)?;
         shortest = shortest.min(least(taken.times));
     }

@@ -1,8 +1,8 @@
-//! `fastpath doctor`: what RDMA and jobs on several hosts find on this machine, what is wrong with it, and what to do.
-//! With `--host`, how several hosts reach each other ([`hosts`]).
+//! `fastpath doctor`: checks this machine for RDMA and for jobs on several hosts, and reports problems with remedies.
+//! With `--host`, checks the connections between several hosts ([`hosts`]).
 //!
-//! The kernel's view comes from sysfs, the library's from the library itself: which file it was loaded from, which
-//! providers it loaded, and from where, as the process's own memory map shows.
+//! The kernel's view comes from sysfs. The verbs library's view comes from the library itself: its file, and the
+//! providers that it loaded with their files, by the process's memory map.
 
 mod devices;
 mod diagnostics;
@@ -19,16 +19,16 @@ use std::path::Path;
 
 use clap::Args;
 use fastpath_base::config::Config;
-use fastpath_bootstrap::engine::abort_job;
+use fastpath_job::engine::abort_job;
 use fastpath_report::document;
 use serde::Serialize;
 
 use crate::info::transports;
 use crate::on_hosts::HostOptions;
 
-use devices::{Device, Undriven};
-use diagnostics::{Severity, Trouble};
-use engines::{Engine, Network};
+use devices::{Device, DriverlessDevice};
+use diagnostics::{Diagnostic, Severity};
+use engines::{EngineFacts, EngineNetwork};
 use library::Libraries;
 use limits::Limits;
 
@@ -43,29 +43,28 @@ pub struct DoctorOptions {
     pub hosts: HostOptions,
 }
 
-/// Everything that was found.
+/// Result of the checks.
 #[derive(Debug, Serialize)]
 pub struct Examination {
     healthy: bool,
     #[serde(flatten)]
     facts: Facts,
-    diagnostics: Vec<Trouble>,
+    diagnostics: Vec<Diagnostic>,
 }
 
-/// What there is, before anything is said about it.
 #[derive(Debug, Serialize)]
 struct Facts {
     devices: Vec<Device>,
-    /// Adapters on the bus that no driver has made an RDMA device of.
-    undriven: Vec<Undriven>,
+    /// Adapters on the bus without an RDMA device, for lack of a driver.
+    undriven: Vec<DriverlessDevice>,
     libraries: Libraries,
     limits: Limits,
-    /// What could start ranks on several hosts.
-    engines: Vec<Engine>,
-    network: Network,
-    /// The device that `FASTPATH_DEVICE` names, with its port if it says one.
+    /// Engines that could start ranks on several hosts.
+    engines: Vec<EngineFacts>,
+    network: EngineNetwork,
+    /// Device that `FASTPATH_DEVICE` names, with its port if given.
     wanted: Option<String>,
-    /// Why jobs of two ranks that are started from here end before they begin, if they do.
+    /// Reason for which jobs of two ranks started from here fail at once, if they do.
     refused: Option<String>,
 }
 
@@ -97,7 +96,7 @@ pub fn examine() -> Examination {
     })
 }
 
-/// The device that jobs started from here would use.
+/// Device that jobs started from here would use.
 fn read_wanted() -> Option<String> {
     Config::from_env().ok()?.device().map(str::to_owned)
 }
@@ -107,10 +106,10 @@ fn try_settings() -> Result<(), String> {
     transports::try_all(&config).map(drop)
 }
 
-/// Examines and prints; whether all is well. Having no adapter is no trouble.
+/// Examines and prints; returns whether all is well. A missing adapter is no problem.
 ///
 /// # Errors
-/// The output cannot be written; the processes on other hosts come to nothing.
+/// The output cannot be written, or the processes on other hosts fail.
 pub fn run(options: &DoctorOptions) -> io::Result<bool> {
     if options.hosts.probe {
         let probed = hosts::probe::run().map_err(io::Error::other);

@@ -1,5 +1,4 @@
-//! `fastpath info`: what this installation is, what it is set to, what the machine offers, and
-//! which ways of moving a message are open, with the reason.
+//! `fastpath info`: version, settings, machine, and the transports that can be used, with reasons.
 
 mod cma;
 pub(crate) mod machine;
@@ -11,36 +10,33 @@ use std::io::{self, Write};
 
 use fastpath_base::config::{Config, shorten};
 use fastpath_base::tell;
-use fastpath_bootstrap::BootstrapError;
-use fastpath_bootstrap::job::{detect::LaunchPlace, find_place};
+use fastpath_job::BootstrapError;
+use fastpath_job::{detect::LaunchPlace, find_place};
+use fastpath_protocol::report::SelectionReport;
 use fastpath_protocol::selection::Selection;
-use fastpath_protocol::selection::report::Report;
 use fastpath_transport::setup::peers::{self, PeerClass};
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
 use fastpath_report::document::{self, Document, Table};
-use machine::Machine;
+use machine::MachineFacts;
 use transports::{Facility, Transport};
 
 use crate::library::{ask_version, find_library};
 
-/// Everything `fastpath info` knows.
+/// Output of `fastpath info`.
 #[derive(Debug, Serialize)]
-pub struct Info {
+pub struct InfoReport {
     version: Version,
-    configuration: Vec<Entry>,
+    configuration: Vec<SettingEntry>,
     warnings: Vec<String>,
-    machine: Machine,
+    machine: MachineFacts,
     transports: Vec<Transport>,
-    /// Which protocol serves which size, and why.
-    protocols: Report,
+    protocols: SelectionReport,
     waiting: Vec<Facility>,
-    /// What threads may do, and what they pay.
     threads: Vec<Facility>,
 }
 
-/// What is installed.
 #[derive(Debug, Serialize)]
 struct Version {
     fastpath: &'static str,
@@ -48,28 +44,26 @@ struct Version {
     abi: &'static str,
     /// Path of the library beside this program.
     library: Option<String>,
-    /// What that library says it is.
     #[serde(rename = "library_says")]
     says: Option<String>,
-    /// Why one of the two is missing.
+    /// Reason for which the path or the version of the library is missing.
     #[serde(rename = "library_problem")]
     problem: Option<String>,
 }
 
-/// One variable.
 #[derive(Debug, Serialize)]
-struct Entry {
+struct SettingEntry {
     name: &'static str,
     value: String,
     origin: String,
     meaning: &'static str,
 }
 
-/// Finds everything out. Takes some tens of milliseconds: what can be tried is tried.
-pub fn collect() -> Info {
+/// Collects all facts. Takes some tens of milliseconds, because transports are tested.
+pub fn collect() -> InfoReport {
     let mut warnings = Vec::new();
     let config = Config::from_env().unwrap_or_else(|e| {
-        warnings.push(format!("{e} (the listing shows the defaults)"));
+        warnings.push(format!("{e} (the defaults are shown)"));
         Config::defaults()
     });
     warnings.extend_from_slice(config.warnings());
@@ -77,11 +71,11 @@ pub fn collect() -> Info {
         && claim.protocol.is_none()
     {
         let error = BootstrapError::Launched(Box::new(claim));
-        warnings.push(format!("a program started as this one stops: {error}"));
+        warnings.push(format!("programs that start with this environment fail: {error}"));
     }
     let configuration = config
         .listing()
-        .map(|setting| Entry {
+        .map(|setting| SettingEntry {
             name: setting.variable.name,
             value: setting.text.clone(),
             origin: setting.origin.to_string(),
@@ -92,13 +86,13 @@ pub fn collect() -> Info {
     let inside = match transports::try_all(&config) {
         Ok(allowed) => (allowed.loopback, allowed.shm),
         Err(why) => {
-            warnings.push(format!("jobs end before they begin: {why}"));
+            warnings.push(format!("jobs fail at their start: {why}"));
             (true, false)
         }
     };
     let protocols = report_protocols(&config, inside, &transports);
     warnings.extend(protocols.1);
-    Info {
+    InfoReport {
         version: find_version(),
         configuration,
         warnings,
@@ -110,29 +104,29 @@ pub fn collect() -> Info {
     }
 }
 
-/// What a job that may use `loopback` and `shm`, or not, would print with `FASTPATH_REPORT`, and what is wrong with the
+/// Selection that a job would print with `FASTPATH_REPORT`, if it may use `loopback` and `shm`, and problems of the
 /// stored constants.
 fn report_protocols(
     config: &Config, (loopback, shm): (bool, bool), transports: &[Transport],
-) -> (Report, Vec<String>) {
+) -> (SelectionReport, Vec<String>) {
     let mut selection = Selection::of(config);
-    // The transport was tried between two processes: that counts more than what this one may do alone.
+    // The result of the test between two processes replaces the result of the test of this process alone.
     if let Some(cma) = transports.iter().find(|t| t.name == "cma" && !t.usable) {
         selection.kernel = Err(cma.reason.clone());
     }
-    // As a job has it: without shared memory a rank reaches itself though nothing says so.
+    // Without shared memory a rank still reaches itself, as in a job.
     let others = shm && transports.iter().any(|t| t.name == "shm" && t.usable);
     let outside = peers::foresee_outside(config, |by| {
         transports::find_adapter(config, by).ok().map(|(adapter, _)| adapter)
     });
     let peers = PeerClass::list(loopback, others, outside);
-    (Report::of(&selection, peers), selection.warnings)
+    (SelectionReport::of(&selection, peers), selection.warnings)
 }
 
-/// Prints only which protocol serves which size, as a job does with `FASTPATH_REPORT`.
+/// Prints only the protocol by size, as a job does with `FASTPATH_REPORT`.
 ///
-/// # Errors A variable whose value cannot be used, a job of two ranks would end before it begins, or the output cannot
-/// be written.
+/// # Errors
+/// A variable has an invalid value, a job of two ranks would fail at once, or the output cannot be written.
 pub fn print_protocols(as_json: bool) -> io::Result<()> {
     let config = Config::from_env().map_err(io::Error::other)?;
     let allowed = transports::try_all(&config).map_err(io::Error::other)?;
@@ -169,15 +163,15 @@ fn find_version() -> Version {
     version
 }
 
-/// Prints it, for people or for programs.
+/// Prints the facts, as text or as JSON.
 ///
 /// # Errors
-/// The standard output is closed.
-pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
+/// Standard output is closed.
+pub fn print(info: &InfoReport, as_json: bool) -> io::Result<()> {
     document::write(as_json, info, || describe(info))
 }
 
-fn describe(info: &Info) -> Document {
+fn describe(info: &InfoReport) -> Document {
     let mut said = Document::default();
     describe_version(&info.version, &mut said);
     said.heading("configuration");
@@ -209,7 +203,7 @@ fn describe(info: &Info) -> Document {
     said
 }
 
-/// What is there and what is not.
+/// Table of available and missing things.
 fn tabulate<'a>(width: usize, rows: impl Iterator<Item = (&'a str, bool, &'a String)>) -> Table {
     let mut table = Table::of(&format!("<{width}|<4|"));
     for (name, is_there, note) in rows {
@@ -224,7 +218,7 @@ fn describe_version(version: &Version, said: &mut Document) {
     said.pair("ABI", version.abi);
     let found = [
         ("library", &version.library),
-        ("library says", &version.says),
+        ("library version", &version.says),
         ("no library", &version.problem),
     ];
     for (name, value) in found {

@@ -1,5 +1,5 @@
-//! Reports what is installed and works (`fastpath info`), what running jobs do (`fastpath ps`), and what is wrong with
-//! adapters, libraries, limits and hosts (`fastpath doctor`).
+//! Reports on installation and machine (`fastpath info`), running jobs (`fastpath ps`), and problems of adapters,
+//! libraries, limits and hosts (`fastpath doctor`).
 
 pub mod doctor;
 pub mod info;

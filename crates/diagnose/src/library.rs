@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The installed MPI library, opened to ask what it says it is.
+//! Access to the installed MPI library, to read its version.
 
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,10 @@ const MAX_LIBRARY_VERSION_STRING: usize = 8192;
 
 type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 
-/// The library installed with this program: `../lib/libmpi_abi.so.1` beside its `bin` folder, or
-/// in the program's own folder (a build that is not installed).
-///
-/// # Errors
-/// Neither is there.
+/// Finds the library installed with this program: `../lib/libmpi_abi.so.1` beside its `bin` folder, or in the program's
+/// own folder (an uninstalled build).
 pub fn find_library() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("own path")?;
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
     let folder = own.parent().unwrap_or(Path::new("/"));
     let candidates = [
         folder.join("../lib/libmpi_abi.so.1"),
@@ -28,30 +25,27 @@ pub fn find_library() -> Result<PathBuf> {
     let found = candidates.iter().find(|c| c.exists()).cloned();
     found.with_context(|| {
         format!(
-            "no MPI library: neither {} nor {} is there (install it)",
+            "no MPI library: neither {} nor {} exists; run `make install`",
             candidates[0].display(),
             candidates[1].display()
         )
     })
 }
 
-/// An error with what the loader said, which the crate keeps as its source.
+/// Text of an error with the loader's message, which is its source.
 fn describe(e: &libloading::Error) -> String {
     use std::error::Error;
     e.source().map_or_else(|| e.to_string(), |s| s.to_string())
 }
 
-/// Opens an MPI library.
-///
-/// # Errors
-/// The loader's message.
+/// Opens an MPI library. The error has the loader's message.
 pub fn open_library(path: &Path) -> Result<Library> {
-    // SAFETY: opening runs the library's initialisers; the caller names an MPI library, which is made to be loaded.
+    // SAFETY: opening runs the library's initialisers. The caller names an MPI library, which is meant to be loaded.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
     library.map_err(|e| anyhow!("cannot open {}: {}", path.display(), describe(&e)))
 }
 
-/// A function of a library.
+/// Finds a function of a library.
 ///
 /// # Errors
 /// The library lacks it.
@@ -64,15 +58,12 @@ pub unsafe fn find<T: Copy>(library: &Library, name: &str) -> Result<T> {
     Ok(*symbol.map_err(|e| anyhow!("{name}: {}", describe(&e)))?)
 }
 
-/// First line of what a library says it is.
-///
-/// # Errors
-/// It cannot be opened, or is no MPI library.
+/// First line of a library's version string. Fails if the file cannot be opened or is no MPI library.
 pub fn ask_version(path: &Path) -> Result<String> {
     let library = open_library(path)?;
     let mut text = vec![0u8; MAX_LIBRARY_VERSION_STRING + 1];
     let mut length = 0;
-    // SAFETY: the type is that which the MPI standard gives this function, and the buffer has the size it asks for.
+    // SAFETY: the type is that of this function in the MPI standard, and the buffer has the required size.
     unsafe {
         let version = find::<Version>(&library, "MPI_Get_library_version")?;
         version(text.as_mut_ptr().cast(), &mut length);

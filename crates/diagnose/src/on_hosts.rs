@@ -1,11 +1,11 @@
-//! One process of this program on each of several hosts: an engine starts them as `mpiexec` would do it, and they talk
-//! by it. What one puts before a fence, the others get after it.
+//! One process of this program on each of several hosts. An engine starts them as for `mpiexec`, and they communicate
+//! through it: a value put before a fence is visible to all processes after the fence.
 
 use clap::Args;
 use fastpath_base::tell;
-use fastpath_bootstrap::engine::Engine;
-use fastpath_bootstrap::job::detect::{Alone, LaunchPlace};
-use fastpath_bootstrap::job::find_place;
+use fastpath_job::detect::{LaunchPlace, SingletonReason};
+use fastpath_job::engine::Engine;
+use fastpath_job::find_place;
 use fastpath_report::output;
 use fastpath_report::surroundings::name_tool;
 use serde::de::DeserializeOwned;
@@ -14,31 +14,28 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What stands before the report on the output of the first process.
+/// Prefix of the report in the output of the first process.
 const MARK: &str = "fastpath-hosts-1 ";
 
-/// Options of commands that look at several hosts.
+/// Options of commands that examine several hosts.
 #[derive(Args, Debug)]
 pub struct HostOptions {
-    /// Look at these hosts: one process on each, started as mpiexec would do it
+    /// Examine these hosts, with one process on each host, started like the ranks of a job
     #[arg(long = "host", value_name = "NAME", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is installed]
+    /// Launch engine: slurm, flux, hydra or prrte [default: the first that is installed]
     #[arg(long, requires = "hosts")]
     pub engine: Option<String>,
-    /// A further argument of mpiexec; can be given several times
+    /// Further argument of mpiexec; may be repeated
     #[arg(long, allow_hyphen_values = true, requires = "hosts")]
     pub mpiexec_arg: Vec<String>,
-    /// The part of one host (started by the command with --host)
+    /// Internal: run as the process of one host (started by the command with --host)
     #[arg(long, hide = true)]
     pub probe: bool,
 }
 
 impl HostOptions {
-    /// Has an engine start this program with `words` on each host; what they report.
-    ///
-    /// # Errors
-    /// For people: they cannot be started, or do not come to an end.
+    /// Has an engine start this program with `words` on each host. Returns the report of the first process.
     pub fn start<T: DeserializeOwned>(&self, words: &[&str]) -> Result<T, String> {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let mpiexec: PathBuf = own.with_file_name("mpiexec");
@@ -63,43 +60,41 @@ impl HostOptions {
         let status = child.wait().map_err(|e| e.to_string())?;
         match report {
             Some(Ok(report)) => Ok(report),
-            Some(Err(e)) => Err(format!("the report of the hosts cannot be understood: {e}")),
+            Some(Err(e)) => Err(format!("the report of the hosts is malformed: {e}")),
             None => Err(format!(
-                "the processes on the hosts have reported nothing ({status}): is Fastpath there, \
-                 under the same path?"
+                "the processes on the hosts reported nothing ({status}); install Fastpath in the \
+                 same folder on each host"
             )),
         }
     }
 }
 
-/// The processes, as one of them sees them.
-pub struct Group {
+/// The group of processes, as seen by one process.
+pub struct HostGroup {
     engine: Engine,
-    /// The number of this one.
+    /// Number of this process.
     pub own: usize,
-    /// How many there are.
+    /// Number of processes.
     pub count: usize,
 }
 
-impl Group {
-    /// That of this process.
-    ///
-    /// # Errors
-    /// No engine has started this process, or it cannot be talked to.
-    pub fn join() -> Result<Group, String> {
+impl HostGroup {
+    /// Joins the group.
+    pub fn join() -> Result<HostGroup, String> {
         let protocol = match find_place() {
-            LaunchPlace::Several(claim) | LaunchPlace::Alone(Alone::OfOne(claim)) => claim.protocol,
+            LaunchPlace::Several(claim) | LaunchPlace::Alone(SingletonReason::OfOne(claim)) => {
+                claim.protocol
+            }
             _ => None,
         };
-        let protocol = protocol.ok_or("--probe is for engines: no engine started this process")?;
+        let protocol = protocol.ok_or(
+            "--probe is an internal option, and no launch engine started this process; omit it",
+        )?;
         let engine = Engine::connect(protocol).map_err(|e| e.to_string())?;
-        Ok(Group { own: engine.about().rank, count: engine.about().size, engine })
+        Ok(HostGroup { own: engine.about().rank, count: engine.about().size, engine })
     }
 
-    /// Tells the others something, and learns the same of all.
-    ///
-    /// # Errors
-    /// The engine fails, or another process is of another version.
+    /// Sends a value to all processes, and returns the values of all. Fails if the engine fails, or if versions differ.
     pub fn exchange<T>(&mut self, key: &str, own: &T) -> Result<Vec<T>, String>
     where
         T: Serialize + for<'a> Deserialize<'a>,
@@ -112,8 +107,8 @@ impl Group {
             let said = said.and_then(|text| serde_json::from_slice(&text).ok());
             said.ok_or_else(|| {
                 format!(
-                    "cannot understand process {rank}: is another version of Fastpath there? \
-                     Here it is {}",
+                    "the message of process {rank} is invalid; install the same version of \
+                     Fastpath on all hosts (this host has {})",
                     name_tool()
                 )
             })
@@ -121,24 +116,18 @@ impl Group {
         (0..self.count).map(get).collect()
     }
 
-    /// Waits until all have come here.
-    ///
-    /// # Errors
-    /// The engine fails.
+    /// Waits until all processes have called this function.
     pub fn fence(&mut self) -> Result<(), String> {
         self.engine.fence().map_err(|e| e.to_string())
     }
 
-    /// Ends the part of this process; the first one reports.
-    ///
-    /// # Errors
-    /// The report cannot be written.
+    /// Ends this process's part of the group; the first process prints the report.
     pub fn end<T: Serialize>(mut self, report: &T) -> Result<(), String> {
         if self.own == 0 {
             let text = serde_json::to_string(report).map_err(|e| e.to_string())?;
             output::print(&format!("{MARK}{text}\n")).map_err(|e| format!("{e:#}"))?;
         }
-        // The job is over: an engine that is gone needs no word.
+        // The job is over, so a failed engine does not matter.
         let _ = self.engine.finalize();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `fastpath ps`: this user's jobs on this host or on several, what each rank does, and which rank waits for which.
 //!
-//! What the job's memory and `/proc` say is read without touching a process. Only `--why` may stop one, the rank that
-//! the others wait for, for as long as its registers and the top of its stack are read.
+//! It reads the job's segment and `/proc` without affecting a process. Only `--why` may stop a process, that of the
+//! rank which the others wait for, while its registers and the top of its stack are read.
 
 mod hosts;
 mod memory;
@@ -13,13 +13,13 @@ use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell::escape;
 use fastpath_base::topology::host_name;
-use fastpath_bootstrap::engine::abort_job;
-use fastpath_bootstrap::inspect::describe::{describe_rank, describe_verdict, find_verdict};
-use fastpath_bootstrap::inspect::facts::{Activity, Facts, look_at_ranks};
-use fastpath_bootstrap::inspect::jobs::{RunningJob, find_jobs};
-use fastpath_bootstrap::inspect::{Member, ProcessEnd};
-use fastpath_bootstrap::segment::{Phase, WaitNote};
+use fastpath_job::engine::abort_job;
+use fastpath_job::inspect::describe::{describe_rank, describe_verdict, find_verdict};
+use fastpath_job::inspect::facts::{Activity, Facts, look_at_ranks};
+use fastpath_job::inspect::jobs::{RunningJob, find_jobs};
+use fastpath_job::inspect::{Member, ProcessEnd};
 use fastpath_report::document::{self, Document};
+use fastpath_segment::{RankPhase, WaitNote};
 
 use crate::info::machine::page_bytes;
 use crate::on_hosts::HostOptions;
@@ -29,14 +29,14 @@ use hosts::Hosts;
 use queues::{Traffics, look_at_traffic};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use waiting::{Waits, find_cause, name_ranks};
+use waiting::{RankWaits, find_cause, name_ranks};
 
 /// Options of `fastpath ps`.
 #[derive(Args, Debug)]
 pub struct PsOptions {
-    /// Number of a job, as `fastpath ps` lists it: the process number of its mpiexec [default: all jobs]
+    /// Job number, as listed by `fastpath ps`: the process number of its mpiexec [default: all jobs]
     pub job: Option<i32>,
-    /// Say which ranks wait for each other for ever, or where the rank is that the others wait for
+    /// Find hangs: print which ranks deadlock, or where in its program the rank is that other ranks wait for
     #[arg(long)]
     pub why: bool,
     /// Print one JSON object
@@ -47,31 +47,26 @@ pub struct PsOptions {
     pub hosts: HostOptions,
 }
 
-/// All that is said.
 #[derive(Debug, Serialize, Deserialize)]
 struct Listing {
     host: String,
     jobs: Vec<JobEntry>,
 }
 
-/// One job.
 #[derive(Debug, Serialize, Deserialize)]
 struct JobEntry {
     job: i32,
-    /// The same on all hosts of a job.
+    /// Identifier, equal on all hosts of a job.
     id: String,
     command: String,
-    /// Since the launcher was started; none where there is no launcher.
+    /// Time since the start of the launcher; None without a launcher.
     seconds: Option<f64>,
-    /// Memory behind the job's shared file.
     shared_bytes: u64,
     ranks: Vec<RankEntry>,
-    /// With `--why`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
-/// One rank.
 #[derive(Debug, Serialize, Deserialize)]
 struct RankEntry {
     rank: usize,
@@ -80,22 +75,20 @@ struct RankEntry {
     activity: String,
     resident_bytes: u64,
     waits: Vec<WaitEntry>,
-    /// It can do nothing but wait, as far as is seen, and has waited for a second.
+    /// Whether the rank only waits, as far as visible, and has waited for a second.
     #[serde(default)]
     is_idle: bool,
-    /// It sends nothing any more.
+    /// Whether the rank sends nothing any more.
     has_left: bool,
-    /// What it does, in words.
     doing: String,
-    /// What it has sent, and what its queues hold.
     #[serde(default)]
     traffic: Traffics,
 }
 
 impl RankEntry {
-    fn waits(&self) -> Waits {
+    fn waits(&self) -> RankWaits {
         let named = self.waits.iter().flat_map(|wait| wait.awaited.clone());
-        Waits {
+        RankWaits {
             named: (!self.waits.is_empty()).then(|| named.collect()),
             is_idle: self.is_idle,
             has_left: self.has_left,
@@ -103,7 +96,6 @@ impl RankEntry {
     }
 }
 
-/// What one thread of a rank waits for.
 #[derive(Debug, Serialize, Deserialize)]
 struct WaitEntry {
     thread: String,
@@ -113,14 +105,14 @@ struct WaitEntry {
     communicator: Option<String>,
     bytes: u64,
     seconds: f64,
-    /// Ranks of the job that could end the wait; empty where it may be any.
+    /// Ranks of the job that could end the wait; empty if any rank may.
     awaited: Vec<u32>,
 }
 
-/// Does what `fastpath ps` was asked for.
+/// Runs `fastpath ps`.
 ///
 /// # Errors
-/// No such job, or the output cannot be written; the processes on other hosts come to nothing.
+/// There is no such job, the output cannot be written, or the processes on other hosts fail.
 pub fn run(options: &PsOptions) -> Result<()> {
     if options.hosts.probe {
         let listing = list(options, true);
@@ -132,16 +124,16 @@ pub fn run(options: &PsOptions) -> Result<()> {
         if let Some(number) = options.job
             && !all.keep(number)
         {
-            bail!("no job of this user has number {number} on one of these hosts");
+            bail!(
+                "this user has no job {number} on the hosts of --host; omit {number} to list all \
+                 jobs"
+            );
         }
         return Ok(document::write(options.json, &all, || all.describe())?);
     }
     let listing = list(options, false);
     if let (Some(number), []) = (options.job, &listing.jobs[..]) {
-        bail!(
-            "no job {number} of this user runs on {}: `fastpath ps` lists those that do",
-            listing.host
-        );
+        bail!("this user has no job {number} on {}; `fastpath ps` lists all jobs", listing.host);
     }
     Ok(document::write(options.json, &listing, || {
         let mut said = Document::default();
@@ -150,13 +142,12 @@ pub fn run(options: &PsOptions) -> Result<()> {
     })?)
 }
 
-/// What the processes of the hosts are started with.
 fn words(options: &PsOptions) -> Vec<&'static str> {
     let why = options.why.then_some("--why");
     ["ps"].into_iter().chain(why).collect()
 }
 
-/// The jobs of this host. `apart`: only its ranks; the verdict is found for all hosts together.
+/// Lists the jobs of this host. `apart`: only list ranks, because the verdict needs all hosts.
 fn list(options: &PsOptions, apart: bool) -> Listing {
     let mut jobs = find_jobs();
     jobs.retain(|job| options.job.is_none_or(|number| job.number == number));
@@ -196,7 +187,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     }
 }
 
-/// A rank's number, its process, what is known of it, and what it has sent.
+/// A rank's number, process, facts and traffic.
 type Row<'a> = ((usize, (&'a Member, &'a Facts)), Traffics);
 
 fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
@@ -213,12 +204,11 @@ fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
     facts.notes.iter().zip(&facts.names).map(wait).collect()
 }
 
-/// Why the job does not go on, as far as that can be said.
 fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) -> String {
     if let Some(verdict) = find_verdict(&job.members, &job.segment, facts, now_ns) {
         return describe_verdict(&verdict, &job.members, facts, now_ns);
     }
-    let waits: Vec<Waits> = ranks.iter().map(RankEntry::waits).collect();
+    let waits: Vec<RankWaits> = ranks.iter().map(RankEntry::waits).collect();
     let (awaited, waiters) = match find_cause(&waits) {
         Ok(found) => found,
         Err(why) => return why,
@@ -226,22 +216,22 @@ fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) 
     let (waiters, pid) = (name_ranks(&waiters), facts[awaited].pid);
     match job.members[awaited].end {
         Some(ProcessEnd::Elsewhere) => format!(
-            "{waiters} for rank {awaited}, which is on another host: `fastpath ps --why --host` \
-             with the names of the job's hosts looks at it too"
+            "{waiters} for rank {awaited}, which is on another host; run `fastpath ps --why --host \
+             HOSTS` with the hosts of the job"
         ),
         _ => format!("{waiters} for rank {awaited} (process {pid}), which {}", find_place(pid)),
     }
 }
 
-/// Where a process that does not wait is, as text.
+/// Describes where a process that does not wait is in its program.
 fn find_place(pid: i32) -> String {
     let place = match stack::find_place(pid) {
         Ok(place) => format!("is in {place}"),
-        Err(why) => format!("is not in a wait of MPI; where it is cannot be read: {why}"),
+        Err(why) => format!("is not in a wait of MPI; its stack cannot be read: {why}"),
     };
     match is_stopped(pid) {
         true => {
-            format!("a signal has stopped: `kill -CONT {pid}` resumes it; it {place}")
+            format!("a signal has stopped: `kill -CONT {pid}` resumes the process, which {place}")
         }
         false => place,
     }
@@ -255,7 +245,7 @@ fn is_stopped(pid: i32) -> bool {
 
 fn describe_into(said: &mut Document, listing: &Listing) {
     if listing.jobs.is_empty() {
-        said.text(format!("no job of this user runs on {}", listing.host));
+        said.text(format!("this user has no job on {}", listing.host));
     }
     for job in &listing.jobs {
         let ranks = match job.ranks.len() {
@@ -284,7 +274,6 @@ fn describe_into(said: &mut Document, listing: &Listing) {
     }
 }
 
-/// Bytes as text.
 fn size(bytes: u64) -> String {
     match bytes >> 20 {
         0 => format!("{} KiB", bytes >> 10),
@@ -292,13 +281,13 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn name_phase(phase: Phase) -> &'static str {
+fn name_phase(phase: RankPhase) -> &'static str {
     match phase {
-        Phase::Launched => "before MPI_Init",
-        Phase::Attached => "in MPI_Init",
-        Phase::Initialized => "initialized",
-        Phase::Silent | Phase::Settled => "in MPI_Finalize",
-        Phase::Finalized => "finalized",
+        RankPhase::Launched => "before MPI_Init",
+        RankPhase::Attached => "in MPI_Init",
+        RankPhase::Initialized => "initialized",
+        RankPhase::Silent | RankPhase::Settled => "in MPI_Finalize",
+        RankPhase::Finalized => "finalized",
     }
 }
 
@@ -325,7 +314,7 @@ fn resident_bytes(pid: i32) -> u64 {
     pages.unwrap_or(0_u64) * page_bytes() as u64
 }
 
-/// Seconds since a process was started (proc_pid_stat(5), field 22).
+/// Seconds since the start of a process (proc_pid_stat(5), field 22).
 fn run_time(pid: i32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;

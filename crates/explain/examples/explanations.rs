@@ -1,13 +1,13 @@
-//! How long a full explanation takes, from the start of the process to its end: each command of docs/explained.md that
-//! needs no device, as text and with a page. `cargo build --profile quick -p fastpath-toolbox -p fastpath-explain --bin
-//! fastpath --example explanations`, then `target/quick/examples/explanations target/quick/fastpath`.
+//! Measures the time of a full explanation, from the start of the process to its end: each command of docs/explained.md
+//! that needs no device, as text and with a page. Build: `cargo build --profile quick -p fastpath-toolbox -p
+//! fastpath-explain --bin fastpath --example explanations`. Run: `target/quick/examples/explanations
+//! target/quick/fastpath`.
 
 use std::error::Error;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const PAGE: &str = include_str!("../../../docs/explained.md");
-/// Runs of each command.
 const RUNS: usize = 25;
 
 fn time_ms(program: &str, words: &[&str]) -> Result<f64, Box<dyn Error>> {

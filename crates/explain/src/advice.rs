@@ -1,28 +1,25 @@
-//! What the facts about a device mean: what its link carries, what it could, and why less may be seen.
+//! Interpretation of the facts about a device: what its link carries, what it could carry, and causes of less.
 //!
-//! Nothing is read here: facts come from [`super::lspci`] or [`super::sysfs`].
+//! Nothing is read here: facts come from `fastpath_machine::pci`.
 
 mod causes;
 mod fields;
 mod links;
 
-use fastpath_machine::pci::Subject;
-use fastpath_machine::pci::function::{Function, LinkShape, Shown};
+use fastpath_machine::pci::DevicePath;
+use fastpath_machine::pci::function::{CapabilityState, LinkShape, PciFunction};
 use fastpath_pcie::formulas::DataLink;
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit};
 
 use super::bus::{self, Load};
-use super::command::LinkOptions;
 use super::findings::said;
 use super::moves::{Moves, Ratio};
+use super::options::LinkOptions;
 use super::{Explanation, Finding, Waterfall};
 
-/// The whole explanation of a device.
-///
-/// # Errors
-/// A value that was given for the link is impossible for a link.
-pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, LinkError> {
+/// Explains a device. Fails if a given value is impossible for a link.
+pub fn explain(subject: &DevicePath, asked: &LinkOptions) -> Result<Explanation, LinkError> {
     let device = &subject.device;
     let direction = Moves::of_options(asked.direction, asked.ratio)?;
     let mut made = Explanation::new(title_of(device));
@@ -39,7 +36,7 @@ pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, Li
             made.waterfalls.push(waterfall);
         }
         made.findings.push(answer(&link, narrowest, unit, &directions));
-        // What software plays has a made-up link.
+        // A software device has a simulated link.
         made.findings.extend(device.is_virtio().then(|| said!(device "played")));
         if let Some(measured) = asked.measured {
             causes::judge(subject, &link, narrowest, measured, &directions, &mut made);
@@ -52,7 +49,7 @@ pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, Li
     Ok(made)
 }
 
-fn title_of(device: &Function) -> String {
+fn title_of(device: &PciFunction) -> String {
     match (device.address.as_str(), device.name.as_str()) {
         ("", _) => "a device without address".to_owned(),
         (address, "") => address.to_owned(),
@@ -60,22 +57,21 @@ fn title_of(device: &Function) -> String {
     }
 }
 
-/// Collects the link's values and writes down where each was found.
 fn collect(
-    subject: &Subject, asked: &LinkOptions, made: &mut Explanation,
+    subject: &DevicePath, asked: &LinkOptions, made: &mut Explanation,
 ) -> Result<Option<Link>, LinkError> {
     let device = &subject.device;
     let source = |register: &str| format!("{}: {register}", subject.source);
     let (shape, from) = match asked.pcie {
         Some(_) => (LinkShape::default(), "given".to_owned()),
         None if device.link_is != LinkShape::default() => (device.link_is, source("LnkSta")),
-        None => (device.link_by_name(), "its name".to_owned()),
+        None => (device.link_by_name(), "the name of the device".to_owned()),
     };
     let link = asked.pcie.or_else(|| shape.link());
     match (&link, device.shown) {
         (Some(link), _) => made.input("link", describe_link(link), from),
-        (None, Shown::Absent) => {
-            made.input("link", "none: no PCI Express function", subject.source);
+        (None, CapabilityState::Absent) => {
+            made.input("link", "none: not a PCI Express function", subject.source);
         }
         (None, _) => made.input("link", "not shown", ""),
     }
@@ -119,11 +115,10 @@ fn describe_link(link: &Link) -> String {
     format!("{link} ({} GT/s)", link.generation().gt_per_s())
 }
 
-/// The size of the transfers that ceilings are of: so large that their ends do not count.
+/// Size of the transfers for which ceilings are calculated: large enough that their ends do not count.
 const TRANSFER: Bytes = Bytes(1 << 20);
 
-/// Most that a device can move over a link in one direction. What acknowledges this traffic goes the
-/// other way.
+/// Largest rate that a device can move over a link in one direction. Acknowledgements of this traffic go the other way.
 fn ceiling(link: &Link, moves: Moves) -> Rate {
     rate(link, moves, DataLink::Directional)
 }
@@ -132,8 +127,7 @@ fn rate(link: &Link, moves: Moves, data_link: DataLink) -> Rate {
     Load::of_transfers(link, moves, TRANSFER).rate(data_link)
 }
 
-/// The same, with a narrower link above taken into account.
-fn expected(link: &Link, narrowest: Option<(&Function, Link)>, moves: Moves) -> Rate {
+fn expected(link: &Link, narrowest: Option<(&PciFunction, Link)>, moves: Moves) -> Rate {
     let own = ceiling(link, moves);
     match narrowest {
         Some((_, above)) => own.min(ceiling(&above, moves)),
@@ -142,7 +136,7 @@ fn expected(link: &Link, narrowest: Option<(&Function, Link)>, moves: Moves) -> 
 }
 
 fn draw_waterfall(
-    moves: Moves, subject: &Subject, link: &Link, narrowest: Option<(&Function, Link)>,
+    moves: Moves, subject: &DevicePath, link: &Link, narrowest: Option<(&PciFunction, Link)>,
     unit: RateUnit, asked: &LinkOptions,
 ) -> Waterfall {
     let figure = |rate: Rate| rate.in_unit(unit);
@@ -154,8 +148,8 @@ fn draw_waterfall(
     let over = moves.over_one();
     let mut made = bus::start(&moves.title(), &could.unwrap_or(*link), moves, unit);
     if could.is_some() {
-        let how = format!("{}: the device could have more", bus::say_encoding(link));
-        made = made.to("what its link is", figure(link.raw() * over), how, "");
+        let how = format!("{}; the device supports more", bus::say_encoding(link));
+        made = made.to("negotiated link", figure(link.raw() * over), how, "");
     }
     let bound = match narrowest {
         Some((port, above)) => {
@@ -170,13 +164,13 @@ fn draw_waterfall(
 }
 
 fn answer(
-    link: &Link, narrowest: Option<(&Function, Link)>, unit: RateUnit, directions: &[Moves],
+    link: &Link, narrowest: Option<(&PciFunction, Link)>, unit: RateUnit, directions: &[Moves],
 ) -> Finding {
     let rate = |moves| format_rate(expected(link, narrowest, moves), unit);
     let pieces = link.with_completion(64).unwrap_or(*link);
     let both = match directions {
         [both @ Moves::Both(ratio)] => {
-            format!("; {} in all where it does both at once, {ratio}", rate(*both))
+            format!("; {} in total when it does both at once, {ratio}", rate(*both))
         }
         _ => String::new(),
     };
@@ -190,7 +184,6 @@ fn answer(
     )
 }
 
-/// A rate in a unit, four figures.
 fn format_rate(rate: Rate, unit: RateUnit) -> String {
     let value = rate.in_unit(unit);
     let digits = match value {
@@ -202,7 +195,6 @@ fn format_rate(rate: Rate, unit: RateUnit) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// The figure of the last level of a waterfall.
 #[cfg(test)]
 fn predicted(waterfall: &Waterfall) -> f64 {
     let states = |s: &&super::WaterfallStep| s.kind == super::StepKind::Level;

@@ -1,5 +1,5 @@
-//! `fastpath explain bandwidth`: from what the lanes signal to what a message can reach, and what is left to the
-//! measured figure.
+//! `fastpath explain bandwidth`: from the signalling rate of the lanes to the achievable bandwidth of a message, and
+//! the gap to the measured figure.
 
 mod judge;
 mod steps;
@@ -10,15 +10,15 @@ mod units;
 
 use clap::{Args, ValueEnum};
 use fastpath_pcie::formulas::DataLink;
-use fastpath_pcie::formulas::message::{self, Message, Part};
+use fastpath_pcie::formulas::message::{self, Message, TrafficPart};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::profile::{self, Adapter};
 use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
 use super::bus::Load;
-use super::command::{OutputOptions, take_signs};
-use super::moves::{Direction, Moves, Ratio};
+use super::moves::{MoveDirection, Moves, Ratio};
+use super::options::{OutputOptions, take_signs};
 use super::{Explanation, refuse_if};
 
 /// Options of `fastpath explain bandwidth`.
@@ -28,81 +28,81 @@ use super::{Explanation, refuse_if};
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(take_signs))]
 pub struct BandwidthOptions {
-    /// The link: generation and lanes, as 2.0x8
-    #[arg(long, value_name = "LINK")]
+    /// PCIe link: generation and lanes, such as 2.0x8
+    #[arg(help_heading = "PCIe link", long, value_name = "LINK")]
     pub pcie: Link,
-    /// The maximum payload [default: 256]
-    #[arg(long, value_name = "BYTES")]
+    /// Maximum payload size (MPS) [default: 256]
+    #[arg(help_heading = "PCIe link", long, value_name = "BYTES")]
     pub mps: Option<Bytes>,
-    /// The maximum read request [default: 512]
-    #[arg(long, value_name = "BYTES")]
+    /// Maximum read request size (MRRS) [default: 512]
+    #[arg(help_heading = "PCIe link", long, value_name = "BYTES")]
     pub mrrs: Option<Bytes>,
-    /// Bytes in which memory answers reads: 64, 128, or up to the maximum payload [default: the maximum payload]
-    #[arg(long, value_name = "BYTES")]
+    /// Completion size of memory reads, in bytes: 64, 128, or up to the maximum payload [default: the maximum payload]
+    #[arg(help_heading = "PCIe link", long, value_name = "BYTES")]
     pub completion: Option<Bytes>,
-    /// Bits of the addresses: 64, or 32 where the memory lies below 4 GiB [default: 64]
-    #[arg(long, value_name = "BITS")]
+    /// Address width in bits: 64, or 32 if the memory is below 4 GiB [default: 64]
+    #[arg(help_heading = "PCIe link", long, value_name = "BITS")]
     pub address: Option<u32>,
-    /// Packets carry an end-to-end checksum
-    #[arg(long)]
+    /// Packets carry an end-to-end checksum (ECRC)
+    #[arg(help_heading = "PCIe link", long)]
     pub ecrc: bool,
-    /// What the host does: both is an adapter that sends and receives at once, and figures are the sum [default: one
-    /// message stream, from the sender's bus to the receiver's]
-    #[arg(long, value_enum)]
-    pub direction: Option<Direction>,
-    /// Bytes received to bytes sent, with --direction both [default: 1:1]
-    #[arg(long, value_name = "W:R")]
+    /// Direction of transfers; both: the adapter sends and receives at once, and figures are the sum [default:
+    /// one message stream, from the sender's bus to the receiver's]
+    #[arg(help_heading = "Messages", long, value_enum)]
+    pub direction: Option<MoveDirection>,
+    /// Ratio of bytes received to bytes sent, with --direction both [default: 1:1]
+    #[arg(help_heading = "Messages", long, value_name = "W:R")]
     pub ratio: Option<Ratio>,
-    /// The measured bandwidth with its unit, as 3552MiB/s: of all clients together
-    #[arg(long, value_name = "RATE")]
+    /// Measured bandwidth with its unit, such as 3552MiB/s: the sum over all clients
+    #[arg(help_heading = "Measured figures", long, value_name = "RATE")]
     pub measured: Option<StatedRate>,
     /// Number of clients that sent to one server
-    #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Measured figures", long, default_value_t = 1)]
     pub clients: u32,
-    /// What a single client reached
-    #[arg(long, value_name = "RATE")]
+    /// Bandwidth of a single client
+    #[arg(help_heading = "Measured figures", long, value_name = "RATE")]
     pub single: Option<StatedRate>,
-    /// The expected bandwidth, if it was calculated
-    #[arg(long, value_name = "RATE")]
+    /// Expected bandwidth, if it was calculated
+    #[arg(help_heading = "Measured figures", long, value_name = "RATE")]
     pub expected: Option<StatedRate>,
-    /// The tool that printed the measured figures; perftest writes MB/sec for 2^20 bytes
-    #[arg(long, value_enum)]
+    /// Tool that printed the measured figures; perftest prints MB/sec for 2^20 bytes
+    #[arg(help_heading = "Measured figures", long, value_enum)]
     pub tool: Option<Tool>,
-    /// Million messages a second that were printed beside --measured, or beside --single where that is given: proves
-    /// the unit
-    #[arg(long, value_name = "MPPS")]
+    /// Message rate in millions per second, which the tool printed beside --single, or beside --measured without
+    /// --single; the rate proves the unit
+    #[arg(help_heading = "Measured figures", long, value_name = "MPPS")]
     pub message_rate: Option<f64>,
-    /// Bytes of a message [default: 64K]
-    #[arg(long)]
+    /// Message size in bytes [default: 64K]
+    #[arg(help_heading = "Messages", long)]
     pub size: Option<Bytes>,
     /// Transport of the messages [default: rc]
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Messages", long, value_enum)]
     pub transport: Option<TransportName>,
-    /// Operation on the messages [default: send]
-    #[arg(long, value_enum)]
+    /// Operation that transfers the messages [default: send]
+    #[arg(help_heading = "Messages", long, value_enum)]
     pub verb: Option<VerbName>,
-    /// Every N-th send is signalled
-    #[arg(long, default_value_t = 100)]
+    /// Signal every N-th send
+    #[arg(help_heading = "Messages", long, default_value_t = 100)]
     pub cq_mod: u32,
-    /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7 [default: descriptors of one of the link's
-    /// generation, and no network]
-    #[arg(long)]
+    /// Adapter: infinihost3, connectx, connectx3, connectx5, connectx7 [default: descriptors of an adapter of the
+    /// link's generation, and no network]
+    #[arg(help_heading = "Adapter and network", long)]
     pub adapter: Option<String>,
-    /// The network, as QDR, EDRx4 or roce100 [default: that of --adapter]
-    #[arg(long, value_name = "WIRE")]
+    /// Network, such as QDR, EDRx4 or roce100 [default: that of --adapter]
+    #[arg(help_heading = "Adapter and network", long, value_name = "WIRE")]
     pub wire: Option<Wire>,
-    /// Bytes of payload in a packet of the network
-    #[arg(long, default_value = "4096")]
+    /// MTU: bytes of payload in a network packet
+    #[arg(help_heading = "Adapter and network", long, default_value = "4096")]
     pub mtu: Bytes,
-    /// How to show it
+    /// Output format
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// Tools whose figures are known to be written in a way of their own.
+/// Tools with unusual units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
-    /// ib_send_bw and its kin.
+    /// ib_send_bw and its relatives.
     Perftest,
 }
 
@@ -130,9 +130,9 @@ impl From<TransportName> for Transport {
 /// Names of [`Verb`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerbName {
-    /// Lands in a receive buffer.
+    /// Send to a receive buffer.
     Send,
-    /// Written to an address.
+    /// RDMA write to an address.
     Write,
 }
 
@@ -145,16 +145,14 @@ impl From<VerbName> for Verb {
     }
 }
 
-/// What is to be explained, checked.
-struct Subject {
+struct BandwidthSubject {
     link: Link,
-    /// The network, where one is given or comes with the adapter given.
+    /// Network, if it is given or the given adapter implies it.
     wire: Option<Wire>,
     adapter: &'static Adapter,
     message: Message,
     /// One side, or both at once.
     moves: Option<Moves>,
-    /// The unit of the answer.
     unit: RateUnit,
     measured: Option<Rate>,
     single: Option<Rate>,
@@ -176,18 +174,18 @@ impl BandwidthOptions {
     }
 }
 
-impl Subject {
-    /// What the receiver's bus allows.
+impl BandwidthSubject {
+    /// Limit of the receiver's bus.
     fn receiver(&self, link: &Link) -> Rate {
         self.load(link, Moves::Write).rate(DataLink::Directional)
     }
 
-    /// What the sender's bus allows.
+    /// Limit of the sender's bus.
     fn sender(&self, link: &Link) -> Rate {
         self.load(link, Moves::Read).rate(DataLink::Directional)
     }
 
-    /// Messages over a link: received, sent, or both.
+    /// Load of messages on a link: received, sent, or both.
     fn load(&self, link: &Link, moves: Moves) -> Load {
         let received = || message::receiver(link, self.adapter, &self.message);
         let sent = || message::sender(link, self.adapter, &self.message);
@@ -195,17 +193,17 @@ impl Subject {
             Moves::Write => received(),
             Moves::Read => sent(),
             Moves::Both(ratio) => {
-                let times = |parts: Vec<Part>, times: u32| {
+                let times = |parts: Vec<TrafficPart>, times: u32| {
                     let times = f64::from(times);
                     parts
                         .into_iter()
-                        .map(move |part| Part { traffic: part.traffic * times, ..part })
+                        .map(move |part| TrafficPart { traffic: part.traffic * times, ..part })
                 };
                 let both = times(received(), ratio.written).chain(times(sent(), ratio.read));
                 merge(both)
             }
         };
-        // The data first: what goes before them on the bus is small.
+        // Put the data first: the parts that precede the data on the bus are small.
         parts.sort_by_key(|part| !part.name.starts_with("payload"));
         Load {
             link: *link,
@@ -216,7 +214,7 @@ impl Subject {
         }
     }
 
-    /// What the network allows, if one is known: in both directions where both are used.
+    /// Limit of the network, if one is known; the sum of both directions if the transfers use both.
     fn network(&self) -> Option<Rate> {
         let message = &self.message;
         let over = self.moves.map_or(1.0, Moves::over_one);
@@ -224,12 +222,10 @@ impl Subject {
         self.wire.map(of)
     }
 
-    /// A rate, or the network's where that is less.
     fn through_network(&self, rate: Rate) -> Rate {
         self.network().map_or(rate, |network| network.min(rate))
     }
 
-    /// A figure in the unit of the answer.
     fn say(&self, rate: Rate) -> String {
         let figure = rate.in_unit(self.unit);
         let digits = if figure < 100.0 { 1 } else { 0 };
@@ -237,9 +233,8 @@ impl Subject {
     }
 }
 
-/// Parts of one name as one.
-fn merge(parts: impl Iterator<Item = Part>) -> Vec<Part> {
-    let mut all: Vec<Part> = Vec::new();
+fn merge(parts: impl Iterator<Item = TrafficPart>) -> Vec<TrafficPart> {
+    let mut all: Vec<TrafficPart> = Vec::new();
     for part in parts {
         match all.iter_mut().find(|p| p.name == part.name) {
             Some(known) => known.traffic = known.traffic + part.traffic,
@@ -280,7 +275,7 @@ pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
     Ok(made)
 }
 
-fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
+fn check(options: &BandwidthOptions) -> Result<BandwidthSubject, LinkError> {
     let mut link = options.pcie.with_ecrc(options.ecrc);
     if let Some(mps) = options.mps {
         link = link.with_max_payload(mps.0)?;
@@ -311,9 +306,9 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     let expected = "at most one packet of the network (--mtu)";
     refuse_if(wrong, "datagram", size, expected)?;
     let wrong = is_datagram && options.verb() == VerbName::Write;
-    let expected = "a send, or another transport";
+    let expected = "--verb send, or another transport";
     refuse_if(wrong, "verb", "write by datagram", expected)?;
-    let expected = "one in at least one (--cq-mod)";
+    let expected = "--cq-mod of at least 1";
     refuse_if(options.cq_mod == 0, "signalled sends", 0, expected)?;
     refuse_if(options.clients == 0, "clients", 0, "at least one")?;
     let rate = options.message_rate.unwrap_or(1.0);
@@ -334,7 +329,7 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     let proved = units::prove(options);
     let meant = |stated: StatedRate| units::reinterpret(stated, options.tool, proved);
     let unit = options.measured.or(options.single).map(|s| meant(s).unit);
-    Ok(Subject {
+    Ok(BandwidthSubject {
         link,
         wire: (options.wire.is_some() || options.adapter.is_some()).then_some(wire),
         adapter,
@@ -348,7 +343,7 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     })
 }
 
-/// The newest adapter known whose bus is not newer than the link: its descriptors stand for those of others.
+/// Newest known adapter whose bus is not newer than the link; its descriptors stand for those of other adapters.
 fn adapter_of_generation(link: &Link) -> &'static Adapter {
     let is_not_newer = |adapter: &&Adapter| {
         let own: Result<Link, LinkError> = adapter.link.parse();
@@ -358,13 +353,12 @@ fn adapter_of_generation(link: &Link) -> &'static Adapter {
     found.unwrap_or(&profile::ADAPTERS[0])
 }
 
-/// As it is written on the command line.
 fn name_of(value: impl ValueEnum) -> String {
     let known = value.to_possible_value();
     known.map_or_else(String::new, |v| v.get_name().to_owned())
 }
 
-fn list_inputs(options: &BandwidthOptions, subject: &Subject, made: &mut Explanation) {
+fn list_inputs(options: &BandwidthOptions, subject: &BandwidthSubject, made: &mut Explanation) {
     let link = &subject.link;
     let mut put = |name: &str, value: String, given: bool| {
         made.input(name, value, if given { "given" } else { "assumed" });
@@ -380,13 +374,13 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject, made: &mut Explana
     let transport = name_of(options.transport()).to_uppercase();
     put("transport", transport, options.transport.is_some());
     if let Some(Moves::Both(ratio)) = subject.moves {
-        let value = format!("both at once, {ratio} received to sent");
+        let value = format!("both at once, bytes received to bytes sent {ratio}");
         put("directions", value, true);
     }
     put("verb", name_of(options.verb()), options.verb.is_some());
     put("adapter", subject.adapter.title.to_owned(), options.adapter.is_some());
     let network = subject.wire.map_or_else(
-        || "not known, and left out: --adapter, --wire".to_owned(),
+        || "unknown, so not modelled; pass --adapter or --wire".to_owned(),
         |wire| format!("{wire}, packets of {} B", wire.mtu),
     );
     put("network", network, options.wire.is_some());

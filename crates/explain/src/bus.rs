@@ -1,50 +1,47 @@
-//! The waterfall of a bus: from what its lanes signal to what is left for data, step by step.
+//! Waterfall of a bus: from the signalling rate of its lanes to the data rate, step by step.
 
-use fastpath_pcie::formulas::message::Part;
+use fastpath_pcie::formulas::message::TrafficPart;
 use fastpath_pcie::formulas::{DataLink, Direction, Flow, Traffic, throughput};
 use fastpath_pcie::{Bytes, Link, Rate, RateUnit};
 
 use super::Waterfall;
 use super::moves::Moves;
 
-/// Where the constants of a bus come from.
+/// Source of the constants of a bus.
 pub const SPECIFICATION: &str = "PCI Express Base Specification";
 
-/// What a bus is for: one operation, again and again.
+/// Load on a bus: one operation, repeated.
 pub struct Load {
-    /// The bus.
     pub link: Link,
-    /// Bytes of data that one operation moves.
+    /// Data that one operation moves, in bytes.
     pub data: Bytes,
-    /// What it puts on the link: its data first, then what comes with them.
-    pub parts: Vec<Part>,
-    /// How many of the parts are data.
+    /// Traffic of one operation on the link: its data first, then the overhead.
+    pub parts: Vec<TrafficPart>,
+    /// Number of parts that are data.
     pub of_data: usize,
-    /// Where the sizes of what comes with the data are from.
+    /// Source of the overhead's sizes.
     pub source: &'static str,
 }
 
 impl Load {
-    /// Transfers of `size` bytes, with nothing beside the data.
+    /// Load of transfers of `size` bytes, without overhead.
     pub fn of_transfers(link: &Link, moves: Moves, size: Bytes) -> Load {
         let parts = moves.parts(link, size);
         Load { link: *link, data: moves.data(size), of_data: parts.len(), parts, source: "" }
     }
 
-    /// Data a second if these parts are all that is on the bus.
+    /// Data rate if `traffic` is everything on the bus.
     fn rate_of(&self, traffic: &Traffic, data_link: DataLink) -> Rate {
         let found = throughput(&self.link, traffic, data_link);
         Rate::from_bytes_per_s(found.per_s * self.data.as_f64())
     }
 
-    /// Data a second.
     pub fn rate(&self, data_link: DataLink) -> Rate {
         let all = fastpath_pcie::formulas::message::sum(&self.parts);
         self.rate_of(&all, data_link)
     }
 
-    /// Wears a figure down from the bits of the link to the data: headers, the other parts one by one, the data-link
-    /// layer.
+    /// Adds the steps from the bits of the link to the data: headers, the other parts one by one, the data-link layer.
     pub fn wear_down(&self, mut steps: Waterfall, unit: RateUnit) -> Waterfall {
         let figure = |traffic: &Traffic, data_link| self.rate_of(traffic, data_link).in_unit(unit);
         let (data, others) = self.parts.split_at(self.of_data.min(self.parts.len()));
@@ -66,21 +63,25 @@ impl Load {
             }
         }
         let how = match self.link.generation().is_flit() {
-            true => "4 of 1538 symbol times; 6 of the 242 bytes of each flit",
-            false => "4 of 1538 symbol times; what arrives the other way is answered",
+            true => {
+                "SKP sets take 4 of 1538 symbol times; DLLPs take 6 of the 242 bytes of each flit"
+            }
+            false => {
+                "SKP sets take 4 of 1538 symbol times; DLLPs acknowledge the data of the other side"
+            }
         };
         let left = figure(&sum, DataLink::Directional);
-        steps.to("skips and answers", left, how, SPECIFICATION).state()
+        steps.to("SKP sets and DLLPs", left, how, SPECIFICATION).state()
     }
 
-    fn say_headers(&self, data: &[Part], bound: Direction) -> String {
+    fn say_headers(&self, data: &[TrafficPart], bound: Direction) -> String {
         let flows = data.iter().map(|part| part.traffic.in_direction(bound));
         let said: Vec<String> = flows.filter(|f| f.packets > 0.0).map(say_headers).collect();
         format!("{} for {}", said.join(", "), self.data)
     }
 }
 
-/// The bytes around data, or those of requests.
+/// Describes the bytes around the data, or the bytes of requests, which carry no data.
 fn say_headers(flow: &Flow) -> String {
     let (packets, around) = (flow.packets, flow.overhead / flow.packets);
     let each = flow.data / packets;
@@ -91,18 +92,16 @@ fn say_headers(flow: &Flow) -> String {
     }
 }
 
-/// What the lanes of a link signal.
 pub fn say_lanes(link: &Link) -> String {
     let generation = link.generation();
     format!("{} lanes * {} GT/s", link.lanes().count(), generation.gt_per_s())
 }
 
-/// The same with the encoding, after which bytes are counted.
 pub fn say_encoding(link: &Link) -> String {
     format!("{} * {}", say_lanes(link), link.generation().encoding_name())
 }
 
-/// A waterfall that begins with what a link signals, and what the encoding leaves.
+/// Starts a waterfall with the signalling rate and the encoding.
 pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfall {
     let over = moves.over_one();
     let raw = link.raw();
@@ -122,7 +121,7 @@ pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfal
     )
 }
 
-/// Ends a waterfall, with what was measured if something was.
+/// Ends a waterfall, with the measured figure if there is one.
 pub fn finish(steps: Waterfall, measured: Option<Rate>, unit: RateUnit) -> Waterfall {
     steps.finish(measured.map(|rate| rate.in_unit(unit)))
 }

@@ -1,5 +1,5 @@
-//! `fastpath explain cliff`: what changes between one size and the next, and which sizes to probe to tell the
-//! candidates apart.
+//! `fastpath explain cliff`: what changes between one size and the next, and sizes to measure that distinguish the
+//! candidates.
 
 use clap::Args;
 use fastpath_pcie::descriptor::{self, PostMethod};
@@ -10,8 +10,8 @@ use fastpath_pcie::wire::{Transport, Verb};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
 use super::bandwidth::{TransportName, VerbName};
-use super::command::{OutputOptions, take_signs};
 use super::findings::{said, to_try};
+use super::options::{OutputOptions, take_signs};
 use super::{Experiment, Explanation, Finding, refuse_if};
 
 /// Options of `fastpath explain cliff`.
@@ -21,63 +21,60 @@ use super::{Experiment, Explanation, Finding, refuse_if};
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(take_signs))]
 pub struct CliffOptions {
-    /// The last size before the step; one byte more behaves differently
-    #[arg(long, value_name = "BYTES")]
+    /// Last size before the step; one byte more behaves differently
+    #[arg(help_heading = "Messages", long, value_name = "BYTES")]
     pub at: Bytes,
     /// Transport of the messages
-    #[arg(long, value_enum, default_value_t = TransportName::Rc)]
+    #[arg(help_heading = "Messages", long, value_enum, default_value_t = TransportName::Rc)]
     pub transport: TransportName,
-    /// Operation on the messages
-    #[arg(long, value_enum, default_value_t = VerbName::Send)]
+    /// Operation that transfers the messages
+    #[arg(help_heading = "Messages", long, value_enum, default_value_t = VerbName::Send)]
     pub verb: VerbName,
-    /// The receiver's link
-    #[arg(long, value_name = "LINK", default_value = "2.0x8")]
+    /// PCIe link of the receiver
+    #[arg(help_heading = "Hardware", long, value_name = "LINK", default_value = "2.0x8")]
     pub pcie: Link,
-    /// The maximum payload
-    #[arg(long, default_value = "256")]
+    /// Maximum payload size (MPS)
+    #[arg(help_heading = "Hardware", long, default_value = "256")]
     pub mps: Bytes,
-    /// Bytes of payload in a packet of the network
-    #[arg(long, default_value = "4096")]
+    /// MTU: bytes of payload in a network packet
+    #[arg(help_heading = "Hardware", long, default_value = "4096")]
     pub mtu: Bytes,
-    /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7
-    #[arg(long, default_value = "connectx")]
+    /// Adapter: infinihost3, connectx, connectx3, connectx5, connectx7
+    #[arg(help_heading = "Hardware", long, default_value = "connectx")]
     pub adapter: String,
-    /// Where the payload begins, from an aligned address on [default: 64 for datagrams, as perftest lays them out, else
-    /// 0]
-    #[arg(long, value_name = "BYTES")]
+    /// Offset of the payload from an aligned address [default: 64 for datagrams, as in perftest, else 0]
+    #[arg(help_heading = "Messages", long, value_name = "BYTES")]
     pub offset: Option<Bytes>,
-    /// Rounding of receive slots; perftest rounds the payload without the 40 B before it
-    #[arg(long, default_value = "64")]
+    /// Alignment of receive slots; perftest aligns the payload without the 40 B before the payload
+    #[arg(help_heading = "Messages", long, default_value = "64")]
     pub slot_align: Bytes,
-    /// Inline data granted; 0: none
-    #[arg(long, default_value = "0")]
+    /// Granted inline data, in bytes; 0: none
+    #[arg(help_heading = "Messages", long, default_value = "0")]
     pub inline: Bytes,
-    /// The bandwidth on the fast side of the step
-    #[arg(long, value_name = "RATE")]
+    /// Bandwidth on the fast side of the step
+    #[arg(help_heading = "Measured figures", long, value_name = "RATE")]
     pub rate: Option<StatedRate>,
-    /// How to show it
+    /// Output format
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// Something that changes at the step.
-struct Candidate {
+struct CliffCandidate {
     finding: Finding,
-    /// Whether a size lies right below such a change.
     changes_at: Box<dyn Fn(u64) -> bool>,
 }
 
-impl Candidate {
-    fn new(finding: Finding, changes_at: impl Fn(u64) -> bool + 'static) -> Candidate {
+impl CliffCandidate {
+    fn new(finding: Finding, changes_at: impl Fn(u64) -> bool + 'static) -> CliffCandidate {
         let changes_at = Box::new(changes_at);
-        Candidate { finding, changes_at }
+        CliffCandidate { finding, changes_at }
     }
 
     fn id(&self) -> &str {
         &self.finding.id
     }
 
-    /// A receiver's own limit lies at no size.
+    /// Whether the change depends on the size. False for a limit of the receiver itself, which can lie at any size.
     fn has_place(&self) -> bool {
         self.id() != "packet-rate"
     }
@@ -94,7 +91,7 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
     let mut made = Explanation::new(format!("A step between {at} and {} B", at + 1));
     list_inputs(options, &link, &mut made);
     let candidates = find_candidates(options, &link)?;
-    let names: Vec<&str> = candidates.iter().map(Candidate::id).collect();
+    let names: Vec<&str> = candidates.iter().map(CliffCandidate::id).collect();
     made.findings.push(match names.len() {
         0 => said!(cliff "nothing-changes", why = hint_at_datagrams(options, &link)),
         count => {
@@ -104,7 +101,7 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
     });
     made.findings.extend(candidates.iter().map(|c| c.finding.clone()));
     made.experiments = plan_probes(at, &candidates);
-    if !candidates.iter().all(Candidate::has_place) {
+    if !candidates.iter().all(CliffCandidate::has_place) {
         made.experiments.push(to_try!("slower", at, next = at + 1));
         made.experiments.extend([to_try!("up-and-down"), to_try!("losses")]);
     }
@@ -117,15 +114,15 @@ fn check(options: &CliffOptions) -> Result<(), LinkError> {
     let wrong = !align.is_power_of_two() || align > 1 << 20;
     let expected = "a power of two up to 1 MiB";
     refuse_if(wrong, "alignment of slots", options.slot_align, expected)?;
-    let wrong = mtu == 0 || options.offset.is_some_and(|o| o.0 > 1 << 30);
-    let expected = "an MTU of at least 1 byte, an offset of at most 1 GiB";
-    refuse_if(wrong, "offset or MTU", options.mtu, expected)?;
+    refuse_if(mtu == 0, "MTU", options.mtu, "at least 1 byte")?;
+    let offset = options.offset.unwrap_or_default();
+    refuse_if(offset.0 > 1 << 30, "offset", offset, "at most 1 GiB")?;
     let wrong = options.transport == TransportName::Ud && at >= mtu;
-    let expected = "at most one packet of the network (--mtu), one byte after the step too";
+    let expected = "at most one packet of the network (--mtu), also for the size after the step";
     refuse_if(wrong, "datagram", Bytes(at + 1), expected)
 }
 
-/// What would change if the messages were datagrams, where it was not said how they travel.
+/// Describes what would change with datagrams, if the transport was not given.
 fn hint_at_datagrams(options: &CliffOptions, link: &Link) -> String {
     let datagrams = CliffOptions { transport: TransportName::Ud, ..options.clone() };
     if options.transport == TransportName::Ud || options.at.0 >= options.mtu.0 {
@@ -133,9 +130,9 @@ fn hint_at_datagrams(options: &CliffOptions, link: &Link) -> String {
     }
     let candidates = [bus_packets(&datagrams, link), overlapping_slots(&datagrams)];
     let changes = candidates.iter().filter(|c| (c.changes_at)(options.at.0));
-    match changes.map(Candidate::id).collect::<Vec<&str>>().join(", ") {
+    match changes.map(CliffCandidate::id).collect::<Vec<&str>>().join(", ") {
         none if none.is_empty() => none,
-        names => format!("With datagrams (--transport ud) there would be: {names}."),
+        names => format!("With datagrams (--transport ud), the candidates would be: {names}."),
     }
 }
 
@@ -147,7 +144,7 @@ fn offset_of(options: &CliffOptions) -> u64 {
 fn list_inputs(options: &CliffOptions, link: &Link, made: &mut Explanation) {
     let packets = format!("{link}, packets of {} B", link.max_payload());
     made.input("link", packets, "given or assumed");
-    let begins = format!("{} B behind an aligned address", offset_of(options));
+    let begins = format!("{} B after an aligned address", offset_of(options));
     let source = if options.offset.is_some() { "given" } else { "assumed" };
     made.input("payload begins", begins, source);
     let slots = format!("rounded to {}", options.slot_align);
@@ -155,7 +152,7 @@ fn list_inputs(options: &CliffOptions, link: &Link, made: &mut Explanation) {
     made.input("network", format!("packets of {}", options.mtu), "given or assumed");
 }
 
-fn find_candidates(options: &CliffOptions, link: &Link) -> Result<Vec<Candidate>, LinkError> {
+fn find_candidates(options: &CliffOptions, link: &Link) -> Result<Vec<CliffCandidate>, LinkError> {
     let mut all = vec![bus_packets(options, link)];
     if options.transport == TransportName::Ud {
         all.push(overlapping_slots(options));
@@ -167,34 +164,34 @@ fn find_candidates(options: &CliffOptions, link: &Link) -> Result<Vec<Candidate>
     Ok(all)
 }
 
-fn bus_packets(options: &CliffOptions, link: &Link) -> Candidate {
+fn bus_packets(options: &CliffOptions, link: &Link) -> CliffCandidate {
     let (offset, payload) = (offset_of(options), u64::from(link.max_payload()));
     let count = move |size| count_blocks(offset, size, payload);
     let (at, next) = (options.at.0, options.at.0 + 1);
     let (here, there, end) = (count(at), count(next), offset + at);
     let finding = said!(cliff "bus-packets", at, here, next, there, end, payload);
-    Candidate::new(finding, move |size| count(size) != count(size + 1))
+    CliffCandidate::new(finding, move |size| count(size) != count(size + 1))
 }
 
-fn overlapping_slots(options: &CliffOptions) -> Candidate {
+fn overlapping_slots(options: &CliffOptions) -> CliffCandidate {
     let align = options.slot_align.0;
-    // A slot must hold prefix and payload, and the next begins where the payload alone would end.
+    // A slot must hold prefix and payload, but the next slot begins where the payload alone would end.
     let overlap =
         move |size: u64| DATAGRAM_PREFIX.saturating_sub(size.next_multiple_of(align) - size);
     let (at, next) = (options.at.0, options.at.0 + 1);
     let (here, there, prefix) = (overlap(at), overlap(next), DATAGRAM_PREFIX);
     let finding = said!(cliff "slot-overlap", at, here, next, there, prefix, align);
-    Candidate::new(finding, move |size| overlap(size) > 0 && overlap(size + 1) == 0)
+    CliffCandidate::new(finding, move |size| overlap(size) > 0 && overlap(size + 1) == 0)
 }
 
-fn network_packets(options: &CliffOptions) -> Candidate {
+fn network_packets(options: &CliffOptions) -> CliffCandidate {
     let (at, next, mtu) = (options.at.0, options.at.0 + 1, options.mtu.0);
     let (here, there) = (at.div_ceil(mtu), next.div_ceil(mtu));
     let finding = said!(cliff "network-packets", at, here, next, there, mtu);
-    Candidate::new(finding, move |size| size.div_ceil(mtu) != (size + 1).div_ceil(mtu))
+    CliffCandidate::new(finding, move |size| size.div_ceil(mtu) != (size + 1).div_ceil(mtu))
 }
 
-fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkError> {
+fn descriptor_ways(options: &CliffOptions) -> Result<Option<CliffCandidate>, LinkError> {
     let adapter = profile::adapter(&options.adapter)?;
     let (transport, verb) = (Transport::from(options.transport), Verb::from(options.verb));
     let granted = options.inline.0;
@@ -217,21 +214,21 @@ fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkErro
         granted,
         blueflame
     );
-    Ok(Some(Candidate::new(finding, move |size| way(size) != way(size + 1))))
+    Ok(Some(CliffCandidate::new(finding, move |size| way(size) != way(size + 1))))
 }
 
-/// A receiver that needs so long for each packet has its limit wherever it has it.
-fn packet_rate(options: &CliffOptions) -> Option<Candidate> {
+/// A receiver with a fixed time per packet, whose limit can lie at any size.
+fn packet_rate(options: &CliffOptions) -> Option<CliffCandidate> {
     let (at, next) = (options.at.0, options.at.0 + 1);
     let each = options.rate?.rate.time_of(next as f64);
     let million = format!("{:.2}", 1e3 / each.ns());
     let finding = said!(cliff "packet-rate", next, million, each);
-    Some(Candidate::new(finding, move |size| size == at))
+    Some(CliffCandidate::new(finding, move |size| size == at))
 }
 
-/// Sizes near the step at which some candidates change and others do not.
-fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
-    let placed: Vec<&Candidate> = candidates.iter().filter(|c| c.has_place()).collect();
+/// Plans measurements at sizes near the step at which some candidates change and others do not.
+fn plan_probes(at: u64, candidates: &[CliffCandidate]) -> Vec<Experiment> {
+    let placed: Vec<&CliffCandidate> = candidates.iter().filter(|c| c.has_place()).collect();
     let changing = |size: u64| placed.iter().filter(move |c| (c.changes_at)(size)).count();
     let mut probes = Vec::new();
     for candidate in &placed {
@@ -247,9 +244,9 @@ fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
             continue;
         }
         let sizes: Vec<String> = found.iter().map(|s| format!("{s} and {}", s + 1)).collect();
-        let change = |c: &&Candidate| found.iter().all(|&size| (c.changes_at)(size));
-        let there: Vec<&str> = candidates.iter().filter(change).map(Candidate::id).collect();
-        // Without a step there, none of those that change there is the cause.
+        let change = |c: &&CliffCandidate| found.iter().all(|&size| (c.changes_at)(size));
+        let there: Vec<&str> = candidates.iter().filter(change).map(CliffCandidate::id).collect();
+        // If no step is measured at these sizes, all candidates that change at these sizes are excluded.
         let (sizes, not_there) = (sizes.join(", "), there.join(" nor "));
         let there = there.join(" or ");
         probes.push(to_try!("other-size", sizes, there, not_there));
@@ -298,7 +295,7 @@ mod tests {
         assert_eq!(probes[0], "Measure 1472 and 1473, 1984 and 1985 B.");
         assert_eq!(probes[1], "Measure 1664 and 1665, 1792 and 1793 B.");
         assert_eq!(probes.len(), 5);
-        // Slots change every 64 B, and so at 1472 and 1984 too.
+        // Slots change every 64 B, so also at 1472 and 1984.
         let none = |i: usize| made.experiments[i].outcomes[1].means.as_str();
         assert_eq!(none(0), "not bus-packets nor slot-overlap");
         assert_eq!(none(1), "not slot-overlap");

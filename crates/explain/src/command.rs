@@ -1,135 +1,70 @@
-//! `fastpath explain`: its subcommands, and how an explanation leaves the tool.
+//! `fastpath explain`: subcommands, and the output of explanations.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Arg, Args, Subcommand};
-use fastpath_machine::pci::Subject;
-use fastpath_machine::pci::function::{Function, Port, Shown};
+use clap::{Args, Subcommand};
+use fastpath_machine::pci::DevicePath;
+use fastpath_machine::pci::function::{CapabilityState, PciFunction, PortType};
 use fastpath_machine::pci::lspci;
 use fastpath_machine::pci::sysfs;
-use fastpath_pcie::{Bytes, Link, StatedRate};
 use fastpath_report::files::read_input;
 use fastpath_report::output;
-use fastpath_report::output::file::Target;
+use fastpath_report::output::file::OutputFile;
 use fastpath_report::output::json::to_json;
 
 use super::advice;
 use super::bandwidth::{self, BandwidthOptions};
 use super::cliff::{self, CliffOptions};
 use super::latency::{self, LatencyOptions};
-use super::moves::{Direction, Ratio};
+use super::options::{LinkOptions, LocalOptions, OutputOptions};
 use super::probe::{self, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
 use super::{Explanation, page};
 
-/// Most bytes of a text that are read.
+/// Largest text that is read, in bytes.
 const TEXT_MAX: u64 = 64 << 20;
 
 /// Options of `fastpath explain`.
 #[derive(Args, Debug)]
 pub struct ExplainOptions {
-    /// What to explain
+    /// Subject to explain
     #[command(subcommand)]
-    pub what: What,
+    pub what: ExplainCommand,
 }
 
-/// What can be explained.
+/// Subcommands.
 #[derive(Subcommand, Debug)]
-pub enum What {
-    /// The bandwidth that bus, adapter and network allow, step by step, and the gap to a measured figure
+pub enum ExplainCommand {
+    /// Bandwidth limits of bus, adapter and network, step by step, and the gap to a measured figure
     Bandwidth(Box<BandwidthOptions>),
-    /// A message's one-way time, part by part, and what measured times show
+    /// One-way time of a message, part by part, compared with measured times
     Latency(Box<LatencyOptions>),
-    /// What changes between one size and the next, and which sizes to probe to tell the causes apart
+    /// Changes between one size and the next, and sizes to measure to find the cause
     Cliff(Box<CliffOptions>),
-    /// What the fields of `lspci -vv` say: what a link carries, what it could, why less may be seen
+    /// Fields of `lspci -vv`: what a link carries, what it supports, and causes of less
     Lspci(LspciOptions),
-    /// As `lspci`, for a device of this machine, read from the kernel's files
+    /// Like `lspci`, for a device of this machine, read from sysfs
     Device(DeviceOptions),
     /// Measure copies to and from a GPU and compare them with the prediction for its link (needs the CUDA driver)
     Probe(ProbeOptions),
 }
 
-/// How an explanation is shown.
-#[derive(Args, Clone, Debug, Default)]
-pub struct OutputOptions {
-    /// Print JSON (docs/schema/explanation-1.json), one object a line for each device
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with the waterfalls as pictures, whole in one file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-}
-
-/// Lets a value begin with a sign, so that what reads it says what was expected.
-pub(super) fn take_signs(arg: Arg) -> Arg {
-    let takes = arg.get_action().takes_values() && !arg.is_positional();
-    arg.allow_hyphen_values(takes)
-}
-
-/// A measured figure, and values of the link in place of those that were read.
-#[derive(Args, Clone, Debug, Default)]
-#[command(mut_args(take_signs))]
-pub struct LinkOptions {
-    /// A measured bandwidth with its unit, as 3552MiB/s or 12.3GB/s
-    #[arg(long, value_name = "RATE")]
-    pub measured: Option<StatedRate>,
-    /// What was measured [default: both are shown]
-    #[arg(long, value_enum)]
-    pub direction: Option<Direction>,
-    /// Bytes written to bytes read, with --direction both [default: 1:1]
-    #[arg(long, value_name = "W:R")]
-    pub ratio: Option<Ratio>,
-    /// The link, instead of the one that was read: generation and lanes, as 2.0x8
-    #[arg(long, value_name = "LINK")]
-    pub pcie: Option<Link>,
-    /// The maximum payload, instead of the value that was read
-    #[arg(long, value_name = "BYTES")]
-    pub mps: Option<Bytes>,
-    /// The maximum read request, instead of the value that was read
-    #[arg(long, value_name = "BYTES")]
-    pub mrrs: Option<Bytes>,
-    /// Bits of the addresses: 64, or 32 where the memory lies below 4 GiB
-    #[arg(long, value_name = "BITS")]
-    pub address: Option<u32>,
-}
-
-impl LinkOptions {
-    fn is_given(&self) -> bool {
-        self.measured.is_some() || self.pcie.is_some() || self.mps.is_some() || self.mrrs.is_some()
-    }
-}
-
 /// Options of `fastpath explain lspci`.
 ///
-/// Fields that puzzle are explained, whatever they are: `Latency: 0` and `Cache Line Size` are registers of the older
-/// PCI, without effect on PCI Express; `Latency L0s <64ns` in DevCap is what the device tolerates, no delay.
+/// Explains confusing fields: `Latency: 0` and `Cache Line Size` are registers of conventional PCI, without effect on
+/// PCI Express. `Latency L0s <64ns` in DevCap is what the device tolerates, not a delay.
 #[derive(Args, Debug)]
 pub struct LspciOptions {
-    /// File with the text of `lspci -vv` (run as root, so that it has the capabilities); -: standard input
+    /// File with the output of `lspci -vv` (run as root, so that the text has the capabilities); -: standard input
     pub file: PathBuf,
-    /// The device, by its address as in the text [default: every one with a link]
+    /// Device, by its address in the text [default: every device with a link]
     #[arg(long, value_name = "ADDRESS")]
     pub device: Option<String>,
     /// Further facts
     #[command(flatten)]
     pub link: LinkOptions,
-    /// How to show it
-    #[command(flatten)]
-    pub output: OutputOptions,
-}
-
-/// A device of this machine: where it is described, what is known besides, and how to show it.
-#[derive(Args, Clone, Debug)]
-pub struct HereOptions {
-    /// Where the kernel's files are
-    #[arg(long, default_value = "/sys", hide = true)]
-    pub sysfs: PathBuf,
-    /// Further facts
-    #[command(flatten)]
-    pub link: LinkOptions,
-    /// How to show it
+    /// Output format
     #[command(flatten)]
     pub output: OutputOptions,
 }
@@ -137,30 +72,32 @@ pub struct HereOptions {
 /// Options of `fastpath explain device`.
 #[derive(Args, Debug)]
 pub struct DeviceOptions {
-    /// The device: as mlx5_0, eth0, nvme0 or card0, or an address as 0000:41:00.0
+    /// Device, such as mlx5_0, eth0, nvme0 or card0, or a PCI address such as 0000:41:00.0
     pub name: String,
     /// The machine
     #[command(flatten)]
-    pub here: HereOptions,
+    pub here: LocalOptions,
 }
 
-/// Does what `fastpath explain` was asked for.
+/// Runs `fastpath explain`.
 ///
 /// # Errors
 /// The device cannot be read, a value is impossible for a link, or the output is closed.
 pub fn run(options: &ExplainOptions) -> Result<()> {
     match &options.what {
-        What::Bandwidth(options) => write(&[bandwidth::explain(options)?], &options.output),
-        What::Latency(options) => write(&[latency::explain(options)?], &options.output),
-        What::Cliff(options) => write(&[cliff::explain(options)?], &options.output),
-        What::Lspci(options) => run_lspci(options),
-        What::Device(options) => {
+        ExplainCommand::Bandwidth(options) => {
+            write(&[bandwidth::explain(options)?], &options.output)
+        }
+        ExplainCommand::Latency(options) => write(&[latency::explain(options)?], &options.output),
+        ExplainCommand::Cliff(options) => write(&[cliff::explain(options)?], &options.output),
+        ExplainCommand::Lspci(options) => run_lspci(options),
+        ExplainCommand::Device(options) => {
             let here = &options.here;
             let subject = sysfs::read_device(&here.sysfs, &options.name)?;
             let explanation = advice::explain(&subject, &here.link)?;
             write(&[explanation], &here.output)
         }
-        What::Probe(options) => probe::run(options),
+        ExplainCommand::Probe(options) => write(&probe::explain(options)?, &options.here.output),
     }
 }
 
@@ -179,16 +116,17 @@ fn run_lspci(options: &LspciOptions) -> Result<()> {
     }
 }
 
-/// Whether a device is worth an explanation where none is named: it has a link, or may have one, and
-/// is no port on the way to another.
-fn is_of_interest(f: &Function) -> bool {
-    let on_the_way =
-        matches!(f.port, Some(Port::Root | Port::Upstream | Port::Downstream | Port::Integrated));
-    !f.answers || f.shown != Shown::Absent && !on_the_way && f.secondary.is_none()
+/// Whether a device is explained by default: it has or may have a link, and is not a port on the path to another
+/// device.
+fn is_of_interest(f: &PciFunction) -> bool {
+    let on_the_way = matches!(
+        f.port,
+        Some(PortType::Root | PortType::Upstream | PortType::Downstream | PortType::Integrated)
+    );
+    !f.answers || f.shown != CapabilityState::Absent && !on_the_way && f.secondary.is_none()
 }
 
-/// Which devices of a text are meant.
-fn choose(functions: &[Function], named: Option<&str>, needs_one: bool) -> Result<Vec<usize>> {
+fn choose(functions: &[PciFunction], named: Option<&str>, needs_one: bool) -> Result<Vec<usize>> {
     let list = |which: &[usize]| {
         let some = which.iter().take(20).map(|i| functions[*i].address.as_str());
         some.collect::<Vec<_>>().join(", ")
@@ -203,7 +141,7 @@ fn choose(functions: &[Function], named: Option<&str>, needs_one: bool) -> Resul
         let one = all.iter().copied().find(is_named);
         return match one {
             Some(one) => Ok(vec![one]),
-            None => bail!("no device `{named}` in the text: expected is one of {}", list(&all)),
+            None => bail!("the text has no device `{named}`; use one of {}", list(&all)),
         };
     }
     let mut chosen: Vec<usize> =
@@ -212,21 +150,18 @@ fn choose(functions: &[Function], named: Option<&str>, needs_one: bool) -> Resul
         chosen = all;
     }
     if needs_one && chosen.len() > 1 {
-        bail!(
-            "the text has several devices: say which one is meant, --device ADDRESS of {}",
-            list(&chosen)
-        );
+        bail!("the text has several devices; choose one with --device: {}", list(&chosen));
     }
     Ok(chosen)
 }
 
-/// A device of a text with the ports above it, by the bus numbers of the bridges.
-fn make_subject(functions: &[Function], index: usize) -> Subject {
+/// Returns a device of a text with the ports above it, by the bus numbers of the bridges.
+fn make_subject(functions: &[PciFunction], index: usize) -> DevicePath {
     let device = functions[index].clone();
     let (mut bus, domain) = (device.bus(), device.domain());
-    let mut above: Vec<Function> = Vec::new();
+    let mut above: Vec<PciFunction> = Vec::new();
     while let Some(number) = bus {
-        let leads = |f: &&Function| {
+        let leads = |f: &&PciFunction| {
             let here = f.secondary == Some(number);
             here && f.domain() == domain && f.bus() != Some(number)
         };
@@ -240,7 +175,7 @@ fn make_subject(functions: &[Function], index: usize) -> Subject {
         above.push(port.clone());
     }
     let siblings = functions.iter().filter(|f| f.is_sibling(&device));
-    Subject {
+    DevicePath {
         siblings: siblings.map(|f| f.address.clone()).collect(),
         device,
         above,
@@ -250,11 +185,8 @@ fn make_subject(functions: &[Function], index: usize) -> Subject {
     }
 }
 
-/// Shows explanations as was asked. A page comes beside the text, not in its place.
-///
-/// # Errors
-/// The page or the standard output cannot be written.
-pub fn write(explanations: &[Explanation], options: &OutputOptions) -> Result<()> {
+/// Writes explanations as requested. A page is written in addition to the text.
+fn write(explanations: &[Explanation], options: &OutputOptions) -> Result<()> {
     write_as(explanations, options, |all, look| {
         let texts: Vec<String> = all.iter().map(|e| format_text(e, look)).collect();
         texts.join("\n\n")
@@ -266,7 +198,7 @@ fn write_as(
     format: fn(&[Explanation], Look) -> String,
 ) -> Result<()> {
     if let Some(path) = &options.html {
-        let target = Target::open(path)?;
+        let target = OutputFile::open(path)?;
         target.finish(&page::write_page(explanations))?;
     }
     let text = if options.json {
@@ -327,7 +259,7 @@ mod tests {
     #[test]
     fn ports__in_a_circle_end() {
         let mut all = lspci::parse(HOST).unwrap();
-        let root = all.iter().position(|f| f.port == Some(Port::Root)).unwrap();
+        let root = all.iter().position(|f| f.port == Some(PortType::Root)).unwrap();
         all[root].secondary = all[root].bus();
         assert!(make_subject(&all, root).above.len() <= 32);
     }

@@ -1,5 +1,5 @@
-//! The sentences of an explanation: `data/findings.toml` and `data/experiments.toml`. The code decides which of them is
-//! true and fills in the values.
+//! Sentences of explanations, from `data/findings.toml` and `data/experiments.toml`. The code selects the true ones and
+//! fills in the values.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,20 @@ use serde::Deserialize;
 use super::{Experiment, Finding, FindingKind, PossibleResult};
 
 #[derive(Deserialize)]
-struct Saying {
+struct FindingText {
     kind: FindingKind,
-    /// The finding's name in JSON, where it is not that of the entry.
+    /// Id of the finding in JSON, if it is not the entry's name.
     id: Option<String>,
     text: String,
     #[serde(default)]
     why: String,
 }
 
-table!(SAYINGS: BTreeMap<String, BTreeMap<String, Saying>> = "findings.toml");
+table!(SAYINGS: BTreeMap<String, BTreeMap<String, FindingText>> = "findings.toml");
 table!(EXPERIMENTS: BTreeMap<String, Experiment> = "experiments.toml");
 
-/// A finding by its subject and name.
-///
-/// # Panics
-///
-/// If the file has none of this name: it is part of the program.
+/// Finding by its subject and name, with values filled in. Panics without such an entry: the file is part of the
+/// program.
 pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
     let saying = &SAYINGS[subject][name];
     Finding {
@@ -36,11 +33,7 @@ pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
     }
 }
 
-/// Something to measure next, by its name.
-///
-/// # Panics
-///
-/// As [`finding`].
+/// Experiment by its name, with values filled in. Panics without such an entry: the file is part of the program.
 pub fn experiment(name: &str, values: Values) -> Experiment {
     let known = &EXPERIMENTS[name];
     let outcome = |o: &PossibleResult| PossibleResult {
@@ -54,12 +47,12 @@ pub fn experiment(name: &str, values: Values) -> Experiment {
 }
 
 impl Finding {
-    /// The same as another kind of finding.
+    /// Replaces the kind.
     pub fn of_kind(self, kind: FindingKind) -> Finding {
         Finding { kind, ..self }
     }
 
-    /// The same with more behind it.
+    /// Replaces the reason.
     pub fn because(self, why: String) -> Finding {
         Finding { why, ..self }
     }
@@ -75,7 +68,7 @@ macro_rules! said {
         )
     };
 }
-/// The same for an experiment.
+/// `to_try!("name", values)`: an experiment with values by their names.
 macro_rules! to_try {
     ($name:expr $(, $($values:tt)*)?) => {
         $crate::findings::experiment(

@@ -1,12 +1,13 @@
-//! Command lines, and what devices say of themselves.
+//! Fuzz tests of command lines and of device descriptions.
 #![allow(non_snake_case)]
 
-use fastpath_machine::pci::function::Function;
-use fastpath_machine::pci::{Subject, config_space, lspci};
+use fastpath_machine::pci::function::PciFunction;
+use fastpath_machine::pci::{DevicePath, config_space, lspci};
 use fastpath_report::testing::{parse_dump, parse_options};
 
 use crate::advice::explain;
-use crate::command::{ExplainOptions, LinkOptions, What};
+use crate::command::{ExplainCommand, ExplainOptions};
+use crate::options::LinkOptions;
 use crate::show::{Look, format_text};
 use crate::{bandwidth, cliff, latency};
 
@@ -23,7 +24,6 @@ fn fuzz__text_of_lspci_is_explained_or_refused() {
     crate::mutate::run(corpus, |input| {
         round += 1;
         match lspci::parse(&String::from_utf8_lossy(input)) {
-            // What is made of it takes longer than reading it.
             Ok(functions) if round % 8 == 0 => {
                 functions.into_iter().take(2).for_each(explain_all_ways);
             }
@@ -45,7 +45,7 @@ fn fuzz__configuration_space_is_read() {
     let mut round = 0;
     crate::mutate::run(&corpus, |input| {
         round += 1;
-        let mut function = Function::new("0000:17:00.0", "");
+        let mut function = PciFunction::new("0000:17:00.0", "");
         if config_space::read(input, &mut function).is_ok() && round % 8 == 0 {
             explain_all_ways(function);
         }
@@ -68,7 +68,6 @@ fn fuzz__command_lines_of_explain_are_answered_or_refused() {
     let mut round = 0;
     crate::mutate::run(corpus, |input| {
         round += 1;
-        // Reading the words takes long.
         if round % 16 != 0 {
             return;
         }
@@ -78,9 +77,9 @@ fn fuzz__command_lines_of_explain_are_answered_or_refused() {
             return;
         };
         let made = match &options.what {
-            What::Bandwidth(options) => bandwidth::explain(options),
-            What::Latency(options) => latency::explain(options),
-            What::Cliff(options) => cliff::explain(options),
+            ExplainCommand::Bandwidth(options) => bandwidth::explain(options),
+            ExplainCommand::Latency(options) => latency::explain(options),
+            ExplainCommand::Cliff(options) => cliff::explain(options),
             _ => return,
         };
         match made {
@@ -95,10 +94,14 @@ fn fuzz__command_lines_of_explain_are_answered_or_refused() {
     });
 }
 
-/// Whatever a device says of itself can be explained and shown, without a figure that is none.
-fn explain_all_ways(device: Function) {
-    let subject =
-        Subject { above: vec![device.clone()], device, source: "lspci", ..Subject::default() };
+/// Checks that any device description can be explained and printed, with finite figures.
+fn explain_all_ways(device: PciFunction) {
+    let subject = DevicePath {
+        above: vec![device.clone()],
+        device,
+        source: "lspci",
+        ..DevicePath::default()
+    };
     let asked = LinkOptions { measured: "3552MiB/s".parse().ok(), ..LinkOptions::default() };
     let made = explain(&subject, &asked).expect("what was read is checked where it is read");
     for step in made.waterfalls.iter().flat_map(|w| &w.steps) {

@@ -1,5 +1,5 @@
-//! `fastpath explain latency`: a message's one-way time part by part, and what a pair of measurements, before and
-//! after, allows one to conclude through the tick of their clock.
+//! `fastpath explain latency`: one-way time of a message part by part, and the conclusions that a pair of measurements
+//! allows with the tick of their clock.
 
 #[cfg(test)]
 #[allow(non_snake_case)]
@@ -16,8 +16,8 @@ use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Time};
 
 use super::bandwidth::{TransportName, VerbName};
-use super::command::{OutputOptions, take_signs};
 use super::findings::said;
+use super::options::{OutputOptions, take_signs};
 use super::{Explanation, Finding, Waterfall, refuse_if};
 pub use ticks::{InlineGain, Tick};
 
@@ -28,54 +28,54 @@ pub use ticks::{InlineGain, Tick};
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(take_signs))]
 pub struct LatencyOptions {
-    /// The adapters: infinihost3, connectx, connectx3, connectx5, connectx7
-    #[arg(long, default_value = "connectx5")]
+    /// Adapter: infinihost3, connectx, connectx3, connectx5 or connectx7
+    #[arg(help_heading = "Hardware", long, default_value = "connectx5")]
     pub adapter: String,
-    /// The hosts: 2009, 2016, uncombined
-    #[arg(long, default_value = "2016")]
+    /// Model of the host: 2009 (a server of 2009), 2016 (a server of 2016 or later) or uncombined (as 2016, but writes
+    /// to the adapter are not combined)
+    #[arg(help_heading = "Hardware", long, default_value = "2016")]
     pub host: String,
-    /// Bytes of the message
-    #[arg(long, default_value = "8")]
+    /// Message size in bytes
+    #[arg(help_heading = "Messages", long, default_value = "8")]
     pub size: Bytes,
     /// Transport of the messages
-    #[arg(long, value_enum, default_value_t = TransportName::Rc)]
+    #[arg(help_heading = "Messages", long, value_enum, default_value_t = TransportName::Rc)]
     pub transport: TransportName,
-    /// Operation on the messages
-    #[arg(long, value_enum, default_value_t = VerbName::Write)]
+    /// Operation that transfers the messages
+    #[arg(help_heading = "Messages", long, value_enum, default_value_t = VerbName::Write)]
     pub verb: VerbName,
-    /// Inline data asked for at the creation of the queue pair; 0: none
-    #[arg(long, default_value = "220")]
+    /// Inline data requested at the creation of the queue pair, in bytes; 0: none
+    #[arg(help_heading = "Messages", long, default_value = "220")]
     pub inline: Bytes,
-    /// The link, as 2.0x8 [default: the adapter's]
-    #[arg(long, value_name = "LINK")]
+    /// PCIe link, such as 2.0x8 [default: the adapter's]
+    #[arg(help_heading = "Hardware", long, value_name = "LINK")]
     pub pcie: Option<Link>,
-    /// The network, as QDR, EDRx4 or roce100 [default: the adapter's]
-    #[arg(long, value_name = "WIRE")]
+    /// Network, such as QDR, EDRx4 or roce100 [default: the adapter's]
+    #[arg(help_heading = "Hardware", long, value_name = "WIRE")]
     pub wire: Option<Wire>,
-    /// Cables and switches
-    #[arg(long, default_value = "100ns")]
+    /// Latency of cables and switches
+    #[arg(help_heading = "Hardware", long, default_value = "100ns")]
     pub hops: Time,
-    /// Time of a read of memory by the adapter [default: the host's]
-    #[arg(long, value_name = "TIME")]
+    /// Time of a memory read by the adapter [default: the host's]
+    #[arg(help_heading = "Hardware", long, value_name = "TIME")]
     pub read: Option<Time>,
-    /// The measured one-way time
-    #[arg(long, value_name = "TIME")]
+    /// Measured one-way time
+    #[arg(help_heading = "Measured figures", long, value_name = "TIME")]
     pub measured: Option<Time>,
-    /// The tick of the clock behind the measured times: a time, or acpi, tsc, us
-    #[arg(long, value_name = "TICK")]
+    /// Tick of the clock behind the measured times: a time, or acpi, tsc, us
+    #[arg(help_heading = "Measured figures", long, value_name = "TICK")]
     pub tick: Option<Tick>,
-    /// A size with its one-way times by DMA and inline, as 32:2.234us:1.117us; may be repeated
-    #[arg(long = "pair", value_name = "SIZE:BEFORE:AFTER")]
+    /// A size with its one-way times by DMA and inline, such as 32:2.234us:1.117us; may be repeated
+    #[arg(help_heading = "Measured figures", long = "pair", value_name = "SIZE:BEFORE:AFTER")]
     pub pairs: Vec<InlineGain>,
-    /// The same time by another tool; its step may be half a tick
-    #[arg(long, value_name = "TIME")]
+    /// Time measured by another tool, to compare with --measured; the step of that tool may be half a tick
+    #[arg(help_heading = "Measured figures", long, value_name = "TIME")]
     pub against: Option<Time>,
-    /// How to show it
+    /// Output format
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// `1 serial read`, `2 serial reads`.
 fn say_reads(way: PostMethod) -> String {
     match way.serial_reads() {
         1 => "1 serial read".to_owned(),
@@ -96,16 +96,17 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     path.wire = options.wire.unwrap_or(path.wire);
     path.hops = options.hops;
     let (transport, verb) = (Transport::from(options.transport), Verb::from(options.verb));
-    // Nothing is read in no time; what would follow is no figure of any adapter.
+    // A read takes time; with a read time of zero the prediction would describe no real adapter.
     let wrong = host.read <= Time::ZERO;
     refuse_if(wrong, "read of memory", host.read, "a time of more than 0")?;
-    let wrong = options.size.0 > 1 << 30 || options.inline.0 > 1 << 20;
-    let expected = "at most 1 GiB, of which at most 1 MiB inline";
-    refuse_if(wrong, "message", options.size, expected)?;
-    let is_whole = verb == Verb::Send && options.size.0 <= path.wire.mtu.into();
-    let wrong = transport == Transport::Ud && !is_whole;
-    let expected = "a send of one packet of the network";
-    refuse_if(wrong, "datagram", options.size, expected)?;
+    refuse_if(options.size.0 > 1 << 30, "message", options.size, "at most 1 GiB")?;
+    refuse_if(options.inline.0 > 1 << 20, "inline data", options.inline, "at most 1 MiB")?;
+    let is_datagram = transport == Transport::Ud;
+    let wrong = is_datagram && verb != Verb::Send;
+    let expected = "--verb send, or another transport";
+    refuse_if(wrong, "verb", "write by datagram", expected)?;
+    let wrong = is_datagram && options.size.0 > path.wire.mtu.into();
+    refuse_if(wrong, "datagram", options.size, "at most one packet of the network")?;
     let inlined = match options.inline.0 {
         0 => None,
         wanted => Some(crossover::predict(&path, transport, verb, wanted as u32)?),
@@ -119,7 +120,7 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     };
     let chosen = message(size, inline);
     let mut made = Explanation::new(format!(
-        "Model of the latency of {} over {}, one way: nothing is measured here",
+        "Predicted one-way latency of {} over {} (a model, not a measurement)",
         options.size, adapter.title
     ));
     list_inputs(options, &path, granted, &mut made);
@@ -127,7 +128,7 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     if inline {
         let other = message(size, false);
         let mut waterfall = draw(&path, &other, None);
-        waterfall.title = format!("The same by DMA: {}", say_reads(other.way));
+        waterfall.title = format!("The same message by DMA: {}", say_reads(other.way));
         made.waterfalls.push(waterfall);
     }
     made.findings.push(judge_way(&path, &chosen));
@@ -146,7 +147,7 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
 
 fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32, made: &mut Explanation) {
     let from = |given| {
-        if given { "given" } else { "the adapter's usual" }
+        if given { "given" } else { "usual for the adapter" }
     };
     made.input("adapter", path.adapter.title, path.adapter.source);
     made.input("host", path.host.title, path.host.source);
@@ -154,7 +155,7 @@ fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32, made: &m
     made.input("network", path.wire, from(options.wire.is_some()));
     let source = if options.read.is_some() { "given" } else { path.host.source };
     made.input("read of memory", path.host.read, source);
-    let inline = format!("{} asked for, {granted} B granted", options.inline);
+    let inline = format!("{} requested, {granted} B granted", options.inline);
     made.input("inline data", inline, "descriptor arithmetic of the adapter's library");
     if let Some(tick) = options.tick {
         made.input("tick of the clock", format!("{:.3}", tick.0), "given");
@@ -190,7 +191,7 @@ fn judge_way(path: &Path<'_>, message: &Message) -> Finding {
     said!(latency "one-way", total, way, reads, read, busy)
 }
 
-/// Both costs on each side of where inline data stops to pay.
+/// Describes both costs on each side of the crossover of inline data.
 fn say_costs(choice: &Choice) -> String {
     let costs = [choice.last, choice.next].into_iter().flatten();
     let said: Vec<String> =
@@ -198,12 +199,11 @@ fn say_costs(choice: &Choice) -> String {
     format!(" {}.", said.join("; "))
 }
 
-/// What inline data gains in each range of sizes.
 fn say_ranges(found: &Prediction) -> String {
     let said = found.ranges.iter().map(|r| {
         let what = if r.gain < Time::ZERO { "lost" } else { "gained" };
         let gain = r.gain.max(Time::ZERO - r.gain);
-        format!("{} to {} B {}, {gain} {what} at the end", r.from, r.to, r.way.name())
+        format!("{} to {} B {}, {gain} {what} at the largest size", r.from, r.to, r.way.name())
     });
     format!("{}.{}", said.collect::<Vec<String>>().join("; "), say_costs(&found.choice))
 }
@@ -220,8 +220,8 @@ fn judge_crossover(
             let again = beyond.find(|r| r.gain > Time::ZERO).map_or_else(String::new, |r| {
                 let from = r.from;
                 format!(
-                    " From {from} B on, where the adapter reads the descriptor, it is faster \
-                    again."
+                    " From {from} B on, where the adapter reads the descriptor, inline data is \
+                    faster again."
                 )
             });
             said!(latency "crossover-until", size, again, why)

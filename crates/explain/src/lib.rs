@@ -1,7 +1,7 @@
-//! `fastpath explain`: where the bytes and the nanoseconds went, by calculation.
+//! `fastpath explain`: calculated breakdown of bandwidth and latency.
 //!
-//! Each subcommand makes an [`Explanation`]: its input, waterfalls from a starting figure to a prediction, the gap to
-//! the measured figure, findings, experiments. All are shown in the same way.
+//! Each subcommand creates an [`Explanation`]: inputs, waterfalls from a starting figure to a prediction, the gap to
+//! the measured figure, findings, experiments. All have the same output formats.
 
 mod advice;
 pub mod bandwidth;
@@ -17,6 +17,7 @@ mod moves;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+mod options;
 pub mod page;
 mod probe;
 #[cfg(test)]
@@ -30,23 +31,23 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "fastpath.explanation";
 /// Version of the JSON form.
 pub const VERSION: u32 = 1;
-/// The schema of an explanation, as JSON Schema (draft 2020-12).
+/// Schema of an explanation, as JSON Schema (draft 2020-12).
 pub const SCHEMA_TEXT: &str = include_str!("../../../docs/schema/explanation-1.json");
 
-/// How far a measured figure may lie from the predicted one and still agree with it: what clocks and
-/// windows of the usual tools leave open.
+/// Largest relative difference between a measured and a predicted figure that agree: the tolerance of clocks and
+/// windows of the usual tools.
 pub const AGREES: f64 = 0.03;
 
-/// How much more a figure in MiB is than the same in MB.
+/// Relative difference between a MiB and a MB.
 pub const MIB_OVER_MB: f64 = 1_048_576.0 / 1e6 - 1.0;
 
-/// A share as people read it: `3 %`, `4.9 %`.
+/// Formats a share: `3 %`, `4.9 %`.
 pub fn percent(share: f64) -> String {
     let tenths = (share * 1000.0).round() / 10.0;
     format!("{tenths} %")
 }
 
-/// An answer in parts.
+/// Explanation in parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explanation {
@@ -54,20 +55,20 @@ pub struct Explanation {
     pub schema: String,
     /// Version of the JSON form.
     pub version: u32,
-    /// One line: what is explained.
+    /// Subject, in one line.
     pub title: String,
-    /// What the answer rests on.
+    /// Facts behind the explanation.
     pub inputs: Vec<Input>,
-    /// Figures built up or worn down step by step.
+    /// Figures built up or reduced step by step.
     pub waterfalls: Vec<Waterfall>,
-    /// What follows, most important first.
+    /// Conclusions, the most important first.
     pub findings: Vec<Finding>,
-    /// What to measure next, and what each outcome would say.
+    /// Measurements to make next, and the meaning of each outcome.
     pub experiments: Vec<Experiment>,
 }
 
 impl Explanation {
-    /// One without content.
+    /// Creates an explanation without content.
     pub fn new(title: impl Into<String>) -> Explanation {
         Explanation {
             schema: SCHEMA.to_owned(),
@@ -80,7 +81,7 @@ impl Explanation {
         }
     }
 
-    /// Writes down a value that the explanation rests on, and where it comes from.
+    /// Records a fact and its source.
     pub fn input(&mut self, name: &str, value: impl ToString, source: impl ToString) {
         self.inputs.push(Input {
             name: name.to_owned(),
@@ -89,7 +90,7 @@ impl Explanation {
         });
     }
 
-    /// Puts answers first and notes last; those of a kind stay in their order.
+    /// Puts answers first and notes last; findings of a kind keep their order.
     pub fn sort_findings(&mut self) {
         use FindingKind::{Answer, Cause, Caution, Excluded, Note};
         let order = [Answer, Caution, Cause, Excluded, Note];
@@ -97,7 +98,7 @@ impl Explanation {
     }
 }
 
-/// Refuses a value if it is wrong, and says what was expected.
+/// Rejects a wrong value, with the expected one.
 fn refuse_if(
     is_wrong: bool, what: &'static str, found: impl ToString, expected: &'static str,
 ) -> Result<(), LinkError> {
@@ -107,15 +108,15 @@ fn refuse_if(
     }
 }
 
-/// Something that was given, read or assumed.
+/// A value that was given, read or assumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Input {
-    /// What it is: `link`, `maximum payload`.
+    /// Name: `link`, `maximum payload`.
     pub name: String,
-    /// Its value with its unit.
+    /// Value with its unit.
     pub value: String,
-    /// Where it comes from: `given`, `assumed`, `lspci: LnkSta`.
+    /// Source: `given`, `assumed`, `lspci: LnkSta`.
     pub source: String,
 }
 
@@ -123,28 +124,28 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waterfall {
-    /// What the figure is of.
+    /// Meaning of the figure.
     pub title: String,
-    /// The unit of all its levels: `MiB/s`, `ns`.
+    /// Unit of all levels: `MiB/s`, `ns`.
     pub unit: String,
-    /// The steps in order. The first is a [`StepKind::Start`].
+    /// Steps in order. The first is a [`StepKind::Start`].
     pub steps: Vec<WaterfallStep>,
 }
 
-/// What a step does to the figure.
+/// Effect of a step on the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
-    /// Sets the figure: a bar from nothing.
+    /// Sets the figure: a bar from zero.
     Start,
-    /// Adds to it (a negative change takes away): a bar from the level before to the level after.
+    /// Adds to the figure (a negative change subtracts): a bar from the level before to the level after.
     Change,
     /// The current figure: a bar from zero.
     Level,
-    /// A figure from outside, to hold the level against: a bar from nothing.
+    /// An external figure, to compare with the level: a bar from zero.
     Measured,
-    /// What is left between the last level and the measured figure.
+    /// Difference between the last level and the measured figure.
     Left,
 }
 
@@ -152,29 +153,29 @@ pub enum StepKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaterfallStep {
-    /// What it is, in a few words.
+    /// Name, in a few words.
     pub name: String,
-    /// What it does.
+    /// Effect.
     pub kind: StepKind,
-    /// By how much the figure changes; 0 for steps that set or state one.
+    /// Change of the figure; 0 for steps that set or state a figure.
     pub change: f64,
-    /// The figure after the step (of [`StepKind::Measured`]: the measured one).
+    /// Figure after the step (of [`StepKind::Measured`]: the measured one).
     pub level: f64,
-    /// The arithmetic, with its bytes: `24 B around each 256 B`.
+    /// Arithmetic, with its bytes: `24 B around each 256 B`.
     pub how: String,
-    /// Where the constants come from; empty where `how` is plain arithmetic.
+    /// Source of the constants; empty if `how` is plain arithmetic.
     pub source: String,
 }
 
 impl WaterfallStep {
-    /// Whether its bar goes from the level before to the level after; else it begins at nothing.
+    /// Whether the bar goes from the level before to the level after; otherwise it begins at zero.
     pub fn is_change(&self) -> bool {
         matches!(self.kind, StepKind::Change | StepKind::Left)
     }
 }
 
 impl Waterfall {
-    /// Where the bar of a step begins and ends, as shares of the largest figure.
+    /// Both ends of a step's bar, as shares of the largest figure.
     pub fn ends(&self, step: &WaterfallStep) -> [f64; 2] {
         let all = self.steps.iter();
         let all = all.flat_map(|s| [s.level, s.level - s.change]);
@@ -190,44 +191,44 @@ impl Waterfall {
     }
 }
 
-/// How sure a finding is, and what it is good for.
+/// Certainty and purpose of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FindingKind {
-    /// What was asked.
+    /// Answer to the question.
     Answer,
-    /// A possible cause; they stand in the order of their likelihood.
+    /// A possible cause; causes are in the order of likelihood.
     Cause,
-    /// Ruled out, and why.
+    /// An excluded cause, with the reason.
     Excluded,
-    /// Something that looks as if it mattered, and what it means.
+    /// A fact that seems to matter, with its meaning.
     Note,
-    /// What the reader should not believe without more.
+    /// A figure that should not be trusted as it is.
     Caution,
 }
 
-/// Something that follows.
+/// A conclusion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// What sort.
+    /// Kind.
     pub kind: FindingKind,
-    /// A word that stays the same from version to version, for scripts: `unit-error`.
+    /// Stable identifier for scripts: `unit-error`.
     pub id: String,
-    /// A sentence.
+    /// One sentence.
     pub text: String,
-    /// Why, with the figures; may be empty.
+    /// Reason, with the figures; may be empty.
     pub why: String,
 }
 
-/// A measurement that would tell causes apart.
+/// A measurement that would distinguish causes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Experiment {
-    /// What to do.
+    /// Instruction.
     pub what: String,
-    /// What each outcome would mean.
+    /// Possible outcomes.
     pub outcomes: Vec<PossibleResult>,
 }
 
@@ -235,15 +236,14 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PossibleResult {
-    /// What would be seen.
+    /// Observation.
     pub seen: String,
-    /// What it would mean.
+    /// Meaning of the observation.
     pub means: String,
 }
 
-/// Made step by step.
 impl Waterfall {
-    /// Begins with a figure.
+    /// Starts with a figure.
     pub fn start(
         title: impl Into<String>, unit: &str, name: &str, level: f64, how: impl Into<String>,
         source: &str,
@@ -258,13 +258,13 @@ impl Waterfall {
         self.steps.iter().rfind(own).map_or(0.0, |s| s.level)
     }
 
-    /// Changes the figure to a level.
+    /// Changes the figure to `level`.
     pub fn to(self, name: &str, level: f64, how: impl Into<String>, source: &str) -> Self {
         let change = level - self.level();
         self.push(StepKind::Change, name, [change, level], how, source)
     }
 
-    /// Changes the figure by an amount.
+    /// Changes the figure by `change`.
     pub fn by(self, name: &str, change: f64, how: impl Into<String>, source: &str) -> Self {
         let level = self.level() + change;
         self.push(StepKind::Change, name, [change, level], how, source)
@@ -276,7 +276,7 @@ impl Waterfall {
         self.push(StepKind::Level, "predicted", [0.0, level], "", "")
     }
 
-    /// Ends with a figure from outside, if there is one, and what is left between it and the level.
+    /// Ends with a measured figure, if there is one, and its difference from the level.
     pub fn finish(self, measured: Option<f64>) -> Waterfall {
         let Some(measured) = measured else {
             return self;

@@ -1,34 +1,32 @@
-//! What a device moves over its bus: it writes memory, reads it, or both at once.
+//! Direction of a device's bus transfers: writes to memory, reads from it, or both at once.
 
 use std::fmt;
 use std::str::FromStr;
 
 use fastpath_pcie::formulas::Traffic;
-use fastpath_pcie::formulas::message::Part;
+use fastpath_pcie::formulas::message::TrafficPart;
 use fastpath_pcie::{Bytes, Link, LinkError};
 
-/// Names of [`Moves`].
+/// Directions on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Direction {
-    /// The device writes memory: what arrives from a network, a copy from a GPU
+pub enum MoveDirection {
+    /// Device writes memory: receive from a network, copy from a GPU
     Write,
-    /// The device reads memory: what is sent to a network, a copy to a GPU
+    /// Device reads memory: send to a network, copy to a GPU
     Read,
     /// Both at once; figures are the sum of the two
     Both,
 }
 
-/// How many bytes are written to how many read, where both happen at once.
+/// Ratio of bytes written to bytes read, if both happen at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
-    /// Written.
     pub written: u32,
-    /// Read.
     pub read: u32,
 }
 
 impl Ratio {
-    /// As much written as read.
+    /// Equal parts.
     pub const EVEN: Ratio = Ratio { written: 1, read: 1 };
 }
 
@@ -41,7 +39,7 @@ impl fmt::Display for Ratio {
 impl FromStr for Ratio {
     type Err = LinkError;
 
-    /// `2:1`: whole numbers from 1 to 1000.
+    /// Parses `2:1`: whole numbers from 1 to 1000.
     fn from_str(text: &str) -> Result<Ratio, LinkError> {
         let number = |part: &str| part.parse().ok().filter(|n| (1..=1000).contains(n));
         let parts = text.trim().split_once(':');
@@ -55,39 +53,40 @@ impl FromStr for Ratio {
     }
 }
 
-/// What moves.
+/// Direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moves {
     /// The device writes memory.
     Write,
     /// The device reads memory.
     Read,
-    /// Both at once.
     Both(Ratio),
 }
 
 impl Moves {
-    /// What was asked for, if a direction was.
+    /// Returns the requested direction, if there is one.
     ///
     /// # Errors
     /// A ratio is given without both directions.
     pub fn of_options(
-        direction: Option<Direction>, ratio: Option<Ratio>,
+        direction: Option<MoveDirection>, ratio: Option<Ratio>,
     ) -> Result<Option<Moves>, LinkError> {
         match (direction, ratio) {
-            (Some(Direction::Both), ratio) => Ok(Some(Moves::Both(ratio.unwrap_or(Ratio::EVEN)))),
+            (Some(MoveDirection::Both), ratio) => {
+                Ok(Some(Moves::Both(ratio.unwrap_or(Ratio::EVEN))))
+            }
             (_, Some(ratio)) => Err(LinkError {
                 what: "ratio",
                 found: ratio.to_string(),
-                expected: "none without both directions at once (--direction both)",
+                expected: "no ratio, or --direction both",
             }),
-            (Some(Direction::Write), None) => Ok(Some(Moves::Write)),
-            (Some(Direction::Read), None) => Ok(Some(Moves::Read)),
+            (Some(MoveDirection::Write), None) => Ok(Some(Moves::Write)),
+            (Some(MoveDirection::Read), None) => Ok(Some(Moves::Read)),
             (None, None) => Ok(None),
         }
     }
 
-    /// As a title.
+    /// Description for a title.
     pub fn title(self) -> String {
         match self {
             Moves::Write => "device writes memory (receive, device to host)".to_owned(),
@@ -98,7 +97,7 @@ impl Moves {
         }
     }
 
-    /// In a word or two.
+    /// Description in a word or two.
     pub fn short(self) -> &'static str {
         match self {
             Moves::Write => "writes",
@@ -107,17 +106,15 @@ impl Moves {
         }
     }
 
-    /// Whether the device writes.
     pub fn writes(self) -> bool {
         self != Moves::Read
     }
 
-    /// Whether the device reads.
     pub fn reads(self) -> bool {
         self != Moves::Write
     }
 
-    /// How much both directions of a link can carry, with one of them full, as a multiple of one.
+    /// Sum of the rates of both directions of a link, one of which is full, as a multiple of the rate of one direction.
     pub fn over_one(self) -> f64 {
         match self {
             Moves::Both(r) => f64::from(r.written + r.read) / f64::from(r.written.max(r.read)),
@@ -125,7 +122,7 @@ impl Moves {
         }
     }
 
-    /// All bytes to those read.
+    /// Ratio of all bytes to the bytes read.
     pub fn of_reads(self) -> f64 {
         match self {
             Moves::Both(r) => f64::from(r.written + r.read) / f64::from(r.read),
@@ -133,7 +130,8 @@ impl Moves {
         }
     }
 
-    /// Bytes of an operation that moves `size` bytes as often as the ratio says.
+    /// Bytes of an operation with transfers of `size` bytes: one transfer, or as many in each direction as the ratio
+    /// states.
     pub fn data(self, size: Bytes) -> Bytes {
         match self {
             Moves::Both(r) => Bytes(size.0 * u64::from(r.written + r.read)),
@@ -141,9 +139,10 @@ impl Moves {
         }
     }
 
-    /// What such an operation puts on a link.
-    pub fn parts(self, link: &Link, size: Bytes) -> Vec<Part> {
-        let part = |name, traffic, times: u32| Part { name, traffic: traffic * f64::from(times) };
+    /// Traffic on a link of the operation of [`Moves::data`], a part for each direction.
+    pub fn parts(self, link: &Link, size: Bytes) -> Vec<TrafficPart> {
+        let part =
+            |name, traffic, times: u32| TrafficPart { name, traffic: traffic * f64::from(times) };
         let written = |times| part("payload, written", Traffic::write(link, size), times);
         let read = |times| part("payload, read", Traffic::read(link, size), times);
         match self {
@@ -174,10 +173,10 @@ mod tests {
     fn ratio__needs_both_directions() {
         let two = Some(Ratio { written: 2, read: 1 });
         assert!(Moves::of_options(None, two).is_err());
-        assert!(Moves::of_options(Some(Direction::Read), two).is_err());
-        let both = Moves::of_options(Some(Direction::Both), two).unwrap();
+        assert!(Moves::of_options(Some(MoveDirection::Read), two).is_err());
+        let both = Moves::of_options(Some(MoveDirection::Both), two).unwrap();
         assert_eq!(both.unwrap().over_one(), 1.5);
-        let even = Moves::of_options(Some(Direction::Both), None).unwrap();
+        let even = Moves::of_options(Some(MoveDirection::Both), None).unwrap();
         assert_eq!(even, Some(Moves::Both(Ratio::EVEN)));
         assert_eq!(Moves::of_options(None, None), Ok(None));
     }

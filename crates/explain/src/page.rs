@@ -2,21 +2,22 @@
 
 use fastpath_report::document::Table;
 use fastpath_report::document::html::{page, text};
-use fastpath_report::html::svg::{at, shorten, three_digits};
+use fastpath_report::format::three_digits;
+use fastpath_report::html::svg::{at, shorten};
 use maud::{Markup, html};
 
 use super::{Explanation, Finding, FindingKind, StepKind, Waterfall, WaterfallStep};
 
-/// Width of a drawing, and of a row: a line of text and a bar below it.
+/// Width of a drawing, and height of a row, which has a line of text and a bar below the text.
 const WIDE: f64 = 380.0;
 const ROW: f64 = 42.0;
 const TEXT: f64 = 13.0;
 const BAR: f64 = 14.0;
-/// Characters of a name, and of a figure, for which there is room.
+/// Largest name and largest figure, in characters.
 const NAME_MAX: usize = 36;
 const FIGURE_MAX: usize = 11;
 
-/// The page of some explanations.
+/// Formats the page of some explanations.
 pub fn write_page(explanations: &[Explanation]) -> String {
     let title = match explanations {
         [one] => one.title.clone(),
@@ -27,13 +28,12 @@ pub fn write_page(explanations: &[Explanation]) -> String {
         (show(index, explanation))
     } };
     let footer = html! {
-        "MB is 10" sup { "6" } " bytes, MiB is 2" sup { "20" } ". Calculated, except what is \
-         called measured."
+        "MB is 10" sup { "6" } " bytes, MiB is 2" sup { "20" } ". All values are calculated, \
+         except those called measured."
     };
     page(&title, html! {}, main, footer)
 }
 
-/// The answers, then the pictures; what else was found stands below them.
 fn show(index: usize, explanation: &Explanation) -> Markup {
     let is_answer = |finding: &&Finding| finding.kind == FindingKind::Answer;
     let (answers, others): (Vec<_>, Vec<_>) = explanation.findings.iter().partition(is_answer);
@@ -54,7 +54,7 @@ fn show(index: usize, explanation: &Explanation) -> Markup {
                 dt { (text(&outcome.seen)) } dd { (text(&outcome.means)) }
             } }
         } }
-        @if !explanation.inputs.is_empty() { h2 { "What this rests on" } (inputs.to_card()) }
+        @if !explanation.inputs.is_empty() { h2 { "Given and assumed values" } (inputs.to_card()) }
     }
 }
 
@@ -109,7 +109,6 @@ fn show_figure(waterfall: &Waterfall, id: &str) -> Markup {
     } }
 }
 
-/// A bar: where it lies, and its colour.
 struct Bar {
     from: f64,
     to: f64,
@@ -133,7 +132,7 @@ fn draw_rows(waterfall: &Waterfall) -> Markup {
     html! { @for (row, (step, bar)) in steps.iter().zip(&bars).enumerate() {
         @let line = ROW * row as f64 + TEXT;
         @let top = line + 6.0;
-        // A line from the level before to where this bar begins.
+        // A line from the level before to the start of this bar.
         @if row > 0 {
             @let x = at(bars[row - 1].to);
             path class="lead" d=(format!("M{x} {}V{}", at(top - ROW + BAR), at(top))) {}
@@ -182,7 +181,6 @@ mod tests {
         assert_eq!(count("script"), 0);
         check_ids(&document);
         check_loads_nothing(&page);
-        // Answers stand above the pictures, everything else below.
         let picture = page.find("<svg").unwrap();
         assert!(page.find("f-answer").unwrap() < picture);
         for word in ["f-cause", "f-excluded", "f-note", "f-caution"] {
@@ -206,7 +204,7 @@ mod tests {
                 (number("x"), number("width"))
             })
             .collect();
-        // 4000 of 4000, a change of 800 below it, 3200 that are left.
+        // The bars: 4000 of 4000, a change of 800 below it, and the remaining 3200.
         let wanted = [(0.0, WIDE), (0.8 * WIDE, 0.2 * WIDE), (0.0, 0.8 * WIDE)];
         for (bar, wanted) in bars.iter().zip(wanted) {
             let near = |a: f64, b: f64| (a - b).abs() < 0.02;
@@ -235,7 +233,7 @@ mod tests {
         parse(&page);
     }
 
-    /// For looking at: `FASTPATH_TEST_PAGE=FILE cargo test -p fastpath-explain explanation_page`.
+    /// Writes a page for inspection: `FASTPATH_TEST_PAGE=FILE cargo test -p fastpath-explain explanation_page`.
     #[test]
     fn explanation_page__is_written_where_asked() {
         if let Some(path) = std::env::var_os("FASTPATH_TEST_PAGE") {

@@ -1,69 +1,64 @@
-//! `fastpath explain probe`: copies between pinned memory and a GPU, and reads of host memory by the GPU, held against
-//! what the model predicts for its link.
+//! `fastpath explain probe`: measures copies between pinned memory and a GPU, and reads of host memory by the GPU, and
+//! compares them with the model's prediction for the link.
 //!
-//! The CUDA driver is opened at run time; nothing of it is needed to build.
+//! The CUDA driver is opened at run time; the build does not need it.
 
 mod cuda;
 
 use anyhow::{Context, Result};
-use fastpath_machine::pci::Subject;
-use fastpath_machine::pci::function::Function;
+use fastpath_machine::pci::DevicePath;
+use fastpath_machine::pci::function::PciFunction;
 use fastpath_machine::pci::sysfs;
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
 use super::Explanation;
 use super::advice;
-use super::command::{HereOptions, LinkOptions, write};
 use super::findings::said;
-use super::moves::{Direction, Moves};
+use super::moves::{MoveDirection, Moves};
+use super::options::{LinkOptions, LocalOptions};
 use cuda::{CopyWay, Cuda};
 
 /// Options of `fastpath explain probe`.
 #[derive(clap::Args, Debug)]
 pub struct ProbeOptions {
-    /// Which GPU, by the driver's count from 0
+    /// GPU index, by the driver's count from 0
     #[arg(long, default_value_t = 0)]
     pub gpu: u32,
-    /// The driver's library
+    /// Path of the driver's library
     #[arg(long, default_value = "libcuda.so.1", hide = true)]
     pub driver: String,
     /// The machine
     #[command(flatten)]
-    pub here: HereOptions,
+    pub here: LocalOptions,
 }
 
-/// What an error begins with after which there is nothing to explain.
+/// Prefix of errors without a measurement.
 const NOTHING: &str = "nothing was measured";
-/// Sizes of the copies, bytes.
+/// Sizes of the copies, in bytes.
 const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
-/// Batches of each size.
 const BATCHES: usize = 7;
-/// Bytes of a batch, at least one copy and at most `COPIES_MAX`.
+/// Size of a batch in bytes, with at least one copy and at most `COPIES_MAX`.
 const BATCH_BYTES: usize = 256 << 20;
 const COPIES_MAX: usize = 1000;
-/// Reads of host memory in a chain: two counts, whose difference is free of the start of the kernel.
+/// Two lengths of a chain of reads of host memory; their difference excludes the start of the kernel.
 const READS: [u32; 2] = [256, 4352];
 
-/// One size of copies in one direction.
-struct Measured {
+struct MeasuredCopy {
     bytes: usize,
     copies: usize,
-    /// Time of a copy in the quickest and the median batch, nanoseconds.
+    /// Time of a copy in the fastest and the median batch, in nanoseconds.
     quickest: f64,
     median: f64,
 }
 
-impl Measured {
+impl MeasuredCopy {
     fn rate(&self) -> Rate {
         Rate::from_bytes_per_s(self.bytes as f64 / self.quickest * 1e9)
     }
 }
 
-/// Measures and explains.
-///
-/// # Errors
-/// There is no driver or no such GPU, a call of it failed, or the output takes no more.
-pub fn run(options: &ProbeOptions) -> Result<()> {
+/// Measures and explains. Fails without a driver or a GPU of the given index, or if a call fails.
+pub fn explain(options: &ProbeOptions) -> Result<Vec<Explanation>> {
     let cuda = Cuda::open(&options.driver).context(NOTHING)?;
     let gpu = cuda.use_gpu(options.gpu).context(NOTHING)?;
     let buffers = gpu.allocate(SIZES[SIZES.len() - 1]).context(NOTHING)?;
@@ -76,22 +71,20 @@ pub fn run(options: &ProbeOptions) -> Result<()> {
     }
     let read_ns = measure_reads(&mut |count| gpu.time_reads(count));
     let subject = sysfs::read_device(&options.here.sysfs, gpu.address()).unwrap_or_else(|e| {
-        let mut device = Function::new(gpu.address(), "");
+        let mut device = PciFunction::new(gpu.address(), "");
         device.unread.push(format!("{e:#}"));
-        Subject { device, source: "sysfs", ..Subject::default() }
+        DevicePath { device, source: "sysfs", ..DevicePath::default() }
     });
-    let subject = Subject { copies: true, ..subject };
+    let subject = DevicePath { copies: true, ..subject };
     let explanations = [CopyWay::ToDevice, CopyWay::ToHost].map(|copy| {
         let of_direction = copies.iter().filter(|(c, _)| *c == copy);
-        let measured: Vec<&Measured> = of_direction.map(|(_, m)| m).collect();
-        explain(&subject, gpu.name(), copy, &measured, &read_ns, &options.here.link)
+        let measured: Vec<&MeasuredCopy> = of_direction.map(|(_, m)| m).collect();
+        explain_copies(&subject, gpu.name(), copy, &measured, &read_ns, &options.here.link)
     });
-    let explanations: Vec<Explanation> = explanations.into_iter().collect::<Result<_, _>>()?;
-    write(&explanations, &options.here.output)
+    explanations.into_iter().collect()
 }
 
-/// Times batches of copies; the first one only warms up.
-fn measure(bytes: usize, batch: &mut dyn FnMut(usize) -> Result<u64>) -> Result<Measured> {
+fn measure(bytes: usize, batch: &mut dyn FnMut(usize) -> Result<u64>) -> Result<MeasuredCopy> {
     let copies = (BATCH_BYTES / bytes).clamp(1, COPIES_MAX);
     batch(copies)?;
     let mut times = Vec::new();
@@ -99,10 +92,10 @@ fn measure(bytes: usize, batch: &mut dyn FnMut(usize) -> Result<u64>) -> Result<
         times.push(batch(copies)? as f64 / copies as f64);
     }
     times.sort_by(f64::total_cmp);
-    Ok(Measured { bytes, copies, quickest: times[0], median: times[BATCHES / 2] })
+    Ok(MeasuredCopy { bytes, copies, quickest: times[0], median: times[BATCHES / 2] })
 }
 
-/// Time of one read of host memory by the GPU, nanoseconds: quickest of several.
+/// Time of one read of host memory by the GPU, in nanoseconds: the fastest of several.
 fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64>) -> Result<f64> {
     chain(READS[0])?;
     let mut quickest = READS.map(|_| f64::INFINITY);
@@ -114,16 +107,16 @@ fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64>) -> Result<f64> {
     Ok((quickest[1] - quickest[0]) / f64::from(READS[1] - READS[0]))
 }
 
-fn explain(
-    subject: &Subject, name: &str, copy: CopyWay, measured: &[&Measured], read_ns: &Result<f64>,
-    link: &LinkOptions,
+fn explain_copies(
+    subject: &DevicePath, name: &str, copy: CopyWay, measured: &[&MeasuredCopy],
+    read_ns: &Result<f64>, link: &LinkOptions,
 ) -> Result<Explanation> {
     let most = measured.iter().map(|m| m.rate());
     let most = most.fold(Rate::default(), |a, b| if b > a { b } else { a });
     Moves::of_options(link.direction, link.ratio)?;
     let (direction, way) = match copy {
-        CopyWay::ToDevice => (Direction::Read, "host to device"),
-        CopyWay::ToHost => (Direction::Write, "device to host"),
+        CopyWay::ToDevice => (MoveDirection::Read, "host to device"),
+        CopyWay::ToHost => (MoveDirection::Write, "device to host"),
     };
     let asked = LinkOptions {
         direction: Some(direction),
@@ -158,7 +151,7 @@ mod tests {
 
     #[test]
     fn copies__are_timed_by_their_quickest_batch() {
-        // 50 GB/s, and later batches slower than the one before.
+        // 50 GB/s, with each batch slower than the preceding batch.
         let mut calls = 0u64;
         let mut batch = |count: usize| {
             calls += 1;
@@ -184,15 +177,17 @@ mod tests {
             "../../machine/src/pci/samples/gpu.txt"
         ))
         .unwrap();
-        let subject = Subject { device: device[0].clone(), source: "sysfs", ..Subject::default() };
-        let one = Measured {
+        let subject =
+            DevicePath { device: device[0].clone(), source: "sysfs", ..DevicePath::default() };
+        let one = MeasuredCopy {
             bytes: 1 << 20,
             copies: 256,
             quickest: (1u64 << 20) as f64 / 14.3,
             median: (1u64 << 20) as f64 / 14.0,
         };
         let links = LinkOptions::default();
-        let made = explain(&subject, "a GPU", CopyWay::ToDevice, &[&one], &Ok(650.0), &links);
+        let made =
+            explain_copies(&subject, "a GPU", CopyWay::ToDevice, &[&one], &Ok(650.0), &links);
         let made = made.unwrap();
         assert_eq!(made.waterfalls.len(), 1);
         let ids: Vec<&str> = made.findings.iter().map(|f| f.id.as_str()).collect();
@@ -208,11 +203,13 @@ mod tests {
         ))
         .unwrap();
         let device = device[0].clone();
-        let subject = Subject { device, source: "sysfs", copies: true, ..Subject::default() };
-        let one = Measured { bytes: 1 << 20, copies: 256, quickest: 79_000.0, median: 79_000.0 };
+        let subject = DevicePath { device, source: "sysfs", copies: true, ..DevicePath::default() };
+        let one =
+            MeasuredCopy { bytes: 1 << 20, copies: 256, quickest: 79_000.0, median: 79_000.0 };
         let links = LinkOptions::default();
         for copy in [CopyWay::ToDevice, CopyWay::ToHost] {
-            let made = explain(&subject, "a GPU", copy, &[&one], &Ok(650.0), &links).unwrap();
+            let made =
+                explain_copies(&subject, "a GPU", copy, &[&one], &Ok(650.0), &links).unwrap();
             let ids: Vec<&str> = made.findings.iter().map(|f| f.id.as_str()).collect();
             assert!(ids.contains(&"less") && ids.contains(&"far-memory"), "{ids:?}");
             assert!(!ids.contains(&"one-process") && !ids.contains(&"unit-error"), "{ids:?}");

@@ -1,8 +1,8 @@
-//! Explanations made up for tests.
+//! Sample explanations for tests.
 
 use super::{Experiment, Explanation, Finding, FindingKind, Input, PossibleResult, Waterfall};
 
-/// One with every part: a waterfall that falls from 4000 by 800, and one that rises.
+/// An explanation with every part: a waterfall that falls from 4000 by 800, and one that rises.
 pub fn make_explanation() -> Explanation {
     let mut made = Explanation::new("why 3100 MB/s");
     let input = |name: &str, value: &str, source: &str| Input {

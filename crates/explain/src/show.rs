@@ -1,4 +1,4 @@
-//! An explanation as text for people: what it rests on, waterfalls drawn with bars, what follows.
+//! An explanation as text: inputs, waterfalls drawn with bars, conclusions.
 
 use std::io::IsTerminal;
 
@@ -8,27 +8,22 @@ use fastpath_report::output::chart::has_utf8_locale;
 
 use super::{Explanation, FindingKind, Input, StepKind, Waterfall, WaterfallStep};
 
-/// Columns where nothing says how many there are.
 const COLUMNS: usize = 80;
-/// Least and most columns of a bar.
+/// Least and largest width of a bar, in columns.
 const BAR: (usize, usize) = (8, 48);
 
-/// What the reader's terminal can show.
+/// Capabilities of the reader's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Columns of a line.
     pub columns: usize,
-    /// Whether colours are welcome.
     pub color: bool,
-    /// Whether blocks of Unicode may draw a bar; else `#`.
+    /// Whether Unicode blocks may draw a bar; otherwise `#`.
     pub blocks: bool,
 }
 
 impl Look {
-    /// As a file or a pipe gets it.
     pub const PLAIN: Look = Look { columns: COLUMNS, color: false, blocks: false };
 
-    /// That of the standard output.
     pub fn of_stdout() -> Look {
         if !std::io::stdout().is_terminal() {
             return Look::PLAIN;
@@ -38,8 +33,8 @@ impl Look {
         Look::of_terminal(columns, |name| std::env::var(name).unwrap_or_default())
     }
 
-    /// That of a terminal. Colours stay away where NO_COLOR is set (no-color.org) or it is a dumb one; blocks where the
-    /// locale has no UTF-8.
+    /// Look of a terminal. It has no colours with NO_COLOR (no-color.org) or on a dumb terminal, and no blocks without
+    /// a UTF-8 locale.
     fn of_terminal(columns: usize, variable: impl Fn(&str) -> String) -> Look {
         Look {
             columns: columns.clamp(60, 160),
@@ -48,7 +43,6 @@ impl Look {
         }
     }
 
-    /// Text in a colour of the terminal (SGR code), where colours are welcome.
     fn paint(&self, code: &str, text: &str) -> String {
         if self.color && !text.is_empty() {
             format!("\u{1b}[{code}m{text}\u{1b}[0m")
@@ -65,7 +59,6 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// The whole explanation, with the end of its last line.
 pub fn format_text(explanation: &Explanation, look: Look) -> String {
     let mut out = look.paint(BOLD, &wrap(&explanation.title, look.columns, 0, 4));
     if !explanation.inputs.is_empty() {
@@ -108,7 +101,7 @@ pub fn format_text(explanation: &Explanation, look: Look) -> String {
     out
 }
 
-/// Several explanations in a few lines each: the link, what it allows, what is wrong.
+/// Formats several explanations in a few lines each: the link, its limits, its problems.
 pub fn format_overview(explanations: &[Explanation], look: Look) -> String {
     let mut out = String::new();
     for explanation in explanations {
@@ -130,10 +123,9 @@ pub fn format_overview(explanations: &[Explanation], look: Look) -> String {
         }
         out.push('\n');
     }
-    out + "--device ADDRESS explains one of them in full.\n"
+    out + "Use --device ADDRESS to explain one device in full.\n"
 }
 
-/// A paragraph behind a mark.
 fn format_item(mark: &str, color: &str, text: &str, look: Look) -> String {
     let indent = mark.chars().count();
     let lines = wrap(text, look.columns, indent, indent);
@@ -149,7 +141,6 @@ fn format_inputs(inputs: &[Input], look: Look) -> String {
     let line = |input: &Input| {
         let head = format!("  {:<name$}  {:<value$}  ", input.name, input.value);
         let at = head.chars().count();
-        // A value that is a sentence goes on below itself, and its source stands below it.
         let head = match head.trim_end() {
             long if long.chars().count() > look.columns => wrap(long, look.columns, 2, 4 + name),
             short if at + 24 > look.columns => format!("{short}\n"),
@@ -177,7 +168,7 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
     let wide = |texts: Vec<String>| texts.iter().map(|t| t.chars().count()).max().unwrap_or(0);
     let names = wide(steps.iter().map(|s| s.name.clone()).collect()).min(30);
     let numbers = wide(steps.iter().map(number).collect());
-    // Two spaces between the columns; what is left is shared by the bar and its arithmetic.
+    // Two spaces between the columns; the bar and its arithmetic share the rest.
     let rest = look.columns.saturating_sub(names + numbers + 6);
     let bar = (rest * 2 / 5).clamp(BAR.0, BAR.1);
     let mut out = format!(
@@ -202,7 +193,7 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
     out + &format_sources(steps, look)
 }
 
-/// Where the constants of the steps come from, each source once.
+/// Lists the sources of the steps' constants, each once.
 fn format_sources(steps: &[WaterfallStep], look: Look) -> String {
     let told = steps.iter().filter(|s| s.kind != StepKind::Measured && !s.source.is_empty());
     let sources = unique(told.map(|s| s.source.as_str()));
@@ -213,7 +204,8 @@ fn format_sources(steps: &[WaterfallStep], look: Look) -> String {
     look.paint(FAINT, &wrap(&text, look.columns, 2, 4))
 }
 
-/// The arithmetic beside a bar, going on below itself; below the bar where there is no room.
+/// Formats the arithmetic of a step. It starts beside the bar, or below the bar if there is no space, and continues on
+/// further lines.
 fn format_how(how: &str, at: usize, look: Look) -> String {
     if how.is_empty() {
         return "\n".to_owned();
@@ -225,7 +217,7 @@ fn format_how(how: &str, at: usize, look: Look) -> String {
     look.paint(FAINT, lines.trim_start().trim_end()) + "\n"
 }
 
-/// Digits behind the point that show four figures of the largest level.
+/// Number of decimals that shows four digits of the largest level.
 fn choose_digits(waterfall: &Waterfall) -> usize {
     let levels = waterfall.steps.iter().map(|s| s.level.abs());
     let largest = levels.fold(0.0, f64::max);
@@ -236,11 +228,10 @@ fn choose_digits(waterfall: &Waterfall) -> usize {
     }
 }
 
-/// The bar of a step, padded to its columns: from nothing for what states a figure, from the level
-/// before to the level after for a change.
+/// Draws a step's bar, padded to its columns: from zero for a figure, between both levels for a change.
 fn draw_bar(waterfall: &Waterfall, step: &WaterfallStep, columns: usize, look: Look) -> String {
     let change = step.is_change();
-    // In eighths of a column.
+    // Both ends in eighths of a column.
     let ends = waterfall.ends(step);
     let [a, b] = ends.map(|share| (share * (columns * 8) as f64).round() as usize);
     let (low, high) = (a.min(b), a.max(b));
@@ -257,7 +248,7 @@ fn draw_bar(waterfall: &Waterfall, step: &WaterfallStep, columns: usize, look: L
     format!("{before}{}{}", look.paint(color, &drawn), " ".repeat(after))
 }
 
-/// Columns that stay empty before the bar, and the bar: to an eighth at its right end.
+/// Empty columns before the bar, and the bar of blocks: exact to an eighth at its right end.
 fn draw_blocks(low: usize, high: usize) -> (usize, String) {
     const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     if high == low {
@@ -272,7 +263,8 @@ fn draw_blocks(low: usize, high: usize) -> (usize, String) {
     (start, bar)
 }
 
-/// The same of `#`, or `-` for a change; a change is never lost.
+/// Empty columns before the bar, and the bar of `#`, or of `-` for a change. The bar has one character for each column
+/// that it covers in whole or in part. It is empty if `low` and `high` are equal and a multiple of 8.
 fn draw_signs(low: usize, high: usize, change: bool) -> (usize, String) {
     let start = low / 8;
     let count = (high.div_ceil(8)).saturating_sub(start);
@@ -375,7 +367,7 @@ mod tests {
             let before = bar.chars().take_while(|c| *c == ' ').count();
             (before, bar.trim().chars().count())
         };
-        // 4000 of 4000, a change of 800 below it, 3200 that are left.
+        // The bars: 4000 of 4000, a change of 800 below it, and the remaining 3200.
         assert_eq!(length(0), (0, 40));
         assert_eq!(length(1), (32, 8));
         assert_eq!(length(2), (0, 32));

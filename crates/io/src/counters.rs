@@ -1,45 +1,45 @@
-//! What is counted of files: by each open file, and by the process.
+//! Counters of file access, for each open file and for the process.
 
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticU64};
 
-/// What is counted.
+/// A counted quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
-    /// Calls of the system that read.
+    /// System calls that read.
     Reads,
-    /// Bytes that they have read.
+    /// Bytes read by system calls.
     ReadBytes,
-    /// Calls of the system that write.
+    /// System calls that write.
     Writes,
-    /// Bytes that they have written.
+    /// Bytes written by system calls.
     WrittenBytes,
-    /// Ranges that were mapped, to store pieces in them.
+    /// Ranges mapped to store pieces in them.
     Mappings,
-    /// Bytes that were stored there.
+    /// Bytes stored through mappings.
     StoredBytes,
-    /// Ranges that were read or written with what lies between the pieces (data sieving).
+    /// Ranges read or written together with the gaps between their pieces (data sieving).
     Sieved,
-    /// Bytes between the pieces that were read or written in vain.
+    /// Bytes of the gaps in sieved ranges.
     SievedBytes,
-    /// Collective accesses in which ranks sent their bytes to aggregators, or got them from there.
+    /// Collective accesses in which ranks exchanged bytes with aggregators.
     Exchanges,
-    /// Bytes of this process that went that way.
+    /// Bytes that this process exchanged with aggregators.
     ExchangedBytes,
 }
 
 const COUNTERS: usize = Counter::ExchangedBytes as usize + 1;
 
-/// Numbers of events and of bytes, from 0.
+/// One count for each [`Counter`].
 #[derive(Debug)]
-pub struct Counters([StaticU64; COUNTERS]);
+pub struct IoCounters([StaticU64; COUNTERS]);
 
-impl Counters {
-    /// All at 0.
-    pub const fn new() -> Counters {
-        Counters([const { StaticU64::new(0) }; COUNTERS])
+impl IoCounters {
+    /// Returns counters that are all 0.
+    pub const fn new() -> IoCounters {
+        IoCounters([const { StaticU64::new(0) }; COUNTERS])
     }
 
-    /// The number so far.
+    /// Returns the count of `counter`.
     pub fn get(&self, counter: Counter) -> u64 {
         self.0[counter as usize].load(Ordering::Relaxed)
     }
@@ -48,18 +48,18 @@ impl Counters {
         self.0[counter as usize].fetch_add(number, Ordering::Relaxed);
     }
 
-    /// Adds to the counters of a file, and to those of the process.
+    /// Adds `number` to a counter of the file and of the process.
     pub(crate) fn count(&self, counter: Counter, number: u64) {
         self.add(counter, number);
         PROCESS.add(counter, number);
     }
 }
 
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters::new()
+impl Default for IoCounters {
+    fn default() -> IoCounters {
+        IoCounters::new()
     }
 }
 
-/// Those of all files that this process has opened.
-pub static PROCESS: Counters = Counters::new();
+/// Counters of all files that this process has opened.
+pub static PROCESS: IoCounters = IoCounters::new();

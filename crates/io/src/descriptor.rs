@@ -1,51 +1,51 @@
-//! An open file, and the system calls on it: repeated where they were interrupted or moved less than asked.
+//! Open files and the system calls on them. Calls that are interrupted or move too few bytes are repeated.
 #![allow(unsafe_code)]
 
-use crate::counters::{Counter, Counters};
+use crate::counters::{Counter, IoCounters};
 use crate::error::{Action, IoError};
 use crate::lustre::{self, Striping};
 use crate::system::{
-    System, has_local_locks, is_deleted_at_server, look_at_folder, size_at_server,
+    System, has_local_locks, is_deleted_at_server, look_at_folder, retry, size_at_server,
 };
 use fastpath_base::fd::CheckedFd;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Bytes that a call on a file in this host's cache costs as much as copying.
+/// Bytes copied in the time of a system call on a file in this host's cache.
 pub(crate) const CALL_BYTES: i64 = 4096;
 
-/// How a file is opened.
+/// Options of [`Descriptor::open`].
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
-    /// Bytes can be read.
+    /// Opens for reading.
     pub read: bool,
-    /// Bytes can be written.
+    /// Opens for writing.
     pub write: bool,
-    /// The file is made where there is none.
+    /// Creates the file if it does not exist.
     pub create: bool,
-    /// There must be none.
+    /// Fails if the file exists.
     pub exclusive: bool,
-    /// Permissions of a file that is made, before the process's mask.
+    /// Permissions of a created file, before the process's mask is applied.
     pub mode: u32,
-    /// Stripes of a file that is made, where its file system has any.
+    /// Stripes of a created file, if its file system has stripes.
     pub striping: Striping,
 }
 
-/// An open file.
+/// An open file and its counters.
 #[derive(Debug)]
 pub struct Descriptor {
     fd: CheckedFd,
     pub(crate) system: System,
     readable: bool,
-    /// Whether it may be mapped where its file system allows that.
+    /// Whether the file may be mapped if its file system allows that.
     maps: StaticBool,
-    /// Whether pieces that lie close together are read by one call.
+    /// Whether one call reads pieces that are close to each other.
     sieves: StaticBool,
-    counters: Counters,
+    counters: IoCounters,
 }
 
-/// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
+/// A lock on a range of the file, released on drop. It belongs to the open file, not to a process or thread.
 #[derive(Debug)]
 pub struct Lock<'f> {
     file: &'f Descriptor,
@@ -59,10 +59,7 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// Removes a file.
-///
-/// # Errors
-/// The system's.
+/// Removes the file at `path`.
 pub fn delete(path: &CStr) -> Result<(), IoError> {
     // SAFETY: a string that ends in a NUL.
     match retry(|| unsafe { libc::unlink(path.as_ptr()) } as isize) {
@@ -71,23 +68,10 @@ pub fn delete(path: &CStr) -> Result<(), IoError> {
     }
 }
 
-/// Repeats a call that a signal has interrupted.
-pub(crate) fn retry(mut call: impl FnMut() -> isize) -> isize {
-    loop {
-        let result = call();
-        let is_interrupted =
-            result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
-        if !is_interrupted {
-            return result;
-        }
-    }
-}
-
-/// What the system knows of an open file.
 fn inspect(fd: i32) -> Result<libc::stat, IoError> {
-    // SAFETY: zeros are a value of it, which the call replaces.
+    // SAFETY: all zeros is a valid `stat`, which the call overwrites.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: an open file and a variable of that type.
+    // SAFETY: `stat` is writable, and the call checks the file descriptor.
     match unsafe { libc::fstat(fd, &mut stat) } {
         0 => Ok(stat),
         _ => Err(IoError::last(Action::Inspect, 0, 0)),
@@ -95,10 +79,7 @@ fn inspect(fd: i32) -> Result<libc::stat, IoError> {
 }
 
 impl Descriptor {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Opens the file at `path`.
     pub fn open(path: &CString, how: Opening) -> Result<Descriptor, IoError> {
         let access = match (how.read, how.write) {
             (true, true) => libc::O_RDWR,
@@ -112,11 +93,11 @@ impl Descriptor {
             && System::of_folder(path) == System::Lustre;
         let delay = if stripes { lustre::DELAY_CREATE } else { 0 };
         let flags = access | create | exclusive | delay | libc::O_CLOEXEC;
-        // SAFETY: a string that ends in a NUL; the mode is what O_CREAT wants.
+        // SAFETY: a string that ends in a NUL, and a mode as O_CREAT needs it.
         let open = || match retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize)
         {
             fd if fd < 0 => Err(IoError::last(Action::Open, 0, 0)),
-            // SAFETY: just opened, and nobody else knows it.
+            // SAFETY: the call returned this descriptor, which has no other owner.
             fd => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
         };
         let is_deleted = |fd: &OwnedFd| {
@@ -128,13 +109,13 @@ impl Descriptor {
             Err(error) => error.errno == libc::ENOENT,
         };
         if is_old {
-            // Another host may just have made it, or have deleted it and made another.
+            // Another host may just have created or replaced the file: this host's view of the folder may be old.
             look_at_folder(path);
             opened = open();
         }
         let fd = opened?;
         let refuse = |errno| IoError { action: Action::Open, errno, offset: 0, bytes: 0 };
-        // The system opens it for reading.
+        // The system would open a folder for reading without an error.
         if inspect(fd.as_raw_fd())?.st_mode & libc::S_IFMT == libc::S_IFDIR {
             return Err(refuse(libc::EISDIR));
         }
@@ -146,7 +127,7 @@ impl Descriptor {
         }
         let system = System::of(fd.as_raw_fd());
         if system == System::Nfs {
-            // SAFETY: an open file; the access mode cannot be changed by this, and no other flag is set.
+            // SAFETY: an open file. The call cannot change the access mode, and this is the only flag it sets.
             let told = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
             if told != 0 {
                 return Err(IoError::last(Action::Open, 0, 0));
@@ -158,21 +139,21 @@ impl Descriptor {
             readable: how.read,
             maps: StaticBool::new(true),
             sieves: StaticBool::new(true),
-            counters: Counters::new(),
+            counters: IoCounters::new(),
         })
     }
 
-    /// Whether each call goes to a server, past this host's cache.
+    /// Returns whether each call goes to a server and bypasses this host's cache.
     pub fn is_uncached(&self) -> bool {
         self.system == System::Nfs
     }
 
-    /// Whether locks keep out this host's processes alone, by an option of the mount.
+    /// Returns whether a mount option limits locks to processes of this host.
     pub fn has_local_locks(&self) -> bool {
         self.is_uncached() && has_local_locks(self.raw())
     }
 
-    /// Bytes that a call costs as much as copying: what it takes of a processor, or the way to a server and back.
+    /// Bytes copied in the time of a call: its processor time, or the round trip to a server.
     pub(crate) fn call_bytes(&self) -> i64 {
         match self.is_uncached() {
             true => 1 << 16,
@@ -180,7 +161,7 @@ impl Descriptor {
         }
     }
 
-    /// Stripes of the file, where its file system has any and says so.
+    /// Returns the stripes of the file, if its file system reports any.
     pub fn striping(&self) -> Option<Striping> {
         match self.system {
             System::Lustre => lustre::get(self.raw()),
@@ -188,57 +169,50 @@ impl Descriptor {
         }
     }
 
-    /// Whether it can be mapped to be written.
     pub(crate) fn can_map(&self) -> bool {
         let is_paged = matches!(self.system, System::Paged | System::Memory);
         self.is_readable() && self.may_map() && is_paged
     }
 
-    /// Whether it may be mapped to be written, where its file system allows that.
+    /// Allows or forbids mapping the file for writing where its file system allows it.
     pub fn set_mapping(&self, maps: bool) {
         self.maps.store(maps, Ordering::Relaxed);
     }
 
-    /// Whether pieces that lie close together are read by one call, with what is between them.
+    /// Sets whether one call reads pieces that are close to each other, with the gaps between them.
     pub fn set_sieving(&self, sieves: bool) {
         self.sieves.store(sieves, Ordering::Relaxed);
     }
 
-    /// As [`Descriptor::set_sieving`] has said.
     pub(crate) fn may_sieve(&self) -> bool {
         self.sieves.load(Ordering::Relaxed)
     }
 
-    /// As [`Descriptor::set_mapping`] has said.
     pub(crate) fn may_map(&self) -> bool {
         self.maps.load(Ordering::Relaxed)
     }
 
-    /// Whether it was opened to be read, too.
+    /// Returns whether the file was opened for reading.
     pub fn is_readable(&self) -> bool {
         self.readable
     }
 
-    /// What was done with this file.
-    pub fn counters(&self) -> &Counters {
+    /// Returns the counters of this file.
+    pub fn counters(&self) -> &IoCounters {
         &self.counters
     }
 
-    /// Counts something of this file and of the process.
+    /// Adds `number` to `counter` of this file and of the process.
     pub fn count(&self, counter: Counter, number: u64) {
         self.counters.count(counter, number);
     }
 
-    /// The system's number, compared by one system call. -1 if the program closed it: what is done with that fails with
-    /// EBADF, which [`IoError`] explains.
+    /// File descriptor, checked by one system call. -1 if the program closed it: calls fail with EBADF ([`IoError`]).
     pub(crate) fn raw(&self) -> i32 {
         self.fd.number_or_none()
     }
 
-    /// Bytes in the file.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Returns the size of the file in bytes.
     pub fn size(&self) -> Result<i64, IoError> {
         if self.is_uncached()
             && let Some(size) = size_at_server(self.raw())
@@ -248,38 +222,29 @@ impl Descriptor {
         inspect(self.raw()).map(|stat| stat.st_size)
     }
 
-    /// Device and number by which the system knows the file.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Returns the device and inode numbers of the file.
     pub fn identity(&self) -> Result<[u64; 2], IoError> {
         inspect(self.raw()).map(|stat| [stat.st_dev, stat.st_ino])
     }
 
-    /// Makes the file as long as said: cut, or with zeros at its end.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Truncates or extends the file to `size` bytes. An extension reads as zeros.
     pub fn set_size(&self, size: i64) -> Result<(), IoError> {
-        // SAFETY: an open file.
+        // SAFETY: the call touches no memory and checks the file descriptor.
         match retry(|| unsafe { libc::ftruncate(self.raw(), size) } as isize) {
             0 => Ok(()),
             _ => Err(IoError::last(Action::Resize, 0, size as u64)),
         }
     }
 
-    /// Allocates space for the first `size` bytes; the file becomes longer where it has fewer, and what is in it stays.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Allocates space for the first `size` bytes. The file grows if it is shorter, and its contents stay.
     pub fn allocate(&self, size: i64) -> Result<(), IoError> {
         let (mut from, mut step) = (0, size);
         while from < size {
             let bytes = step.min(size - from);
-            // SAFETY: an open file.
+            // SAFETY: the call touches no memory and checks the file descriptor.
             match unsafe { libc::posix_fallocate(self.raw(), from, bytes) } {
                 0 => from += bytes,
-                // On tmpfs it may begin anew: less of it ends between two signals of a timer.
+                // tmpfs may start over after a signal. A smaller step can finish between two signals of a timer.
                 libc::EINTR => step = (step / 2).max(1 << 20),
                 errno => {
                     return Err(IoError {
@@ -294,22 +259,16 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Returns when all that was written is on the device.
-    ///
-    /// # Errors
-    /// The system's, those of earlier writes among them.
+    /// Waits until all written data is on the device. Errors: those of the call, including earlier write errors.
     pub fn sync(&self) -> Result<(), IoError> {
-        // SAFETY: an open file.
+        // SAFETY: the call touches no memory and checks the file descriptor.
         match retry(|| unsafe { libc::fsync(self.raw()) } as isize) {
             0 => Ok(()),
             _ => Err(IoError::last(Action::Sync, 0, 0)),
         }
     }
 
-    /// Reads from `offset` until `buffer` is full or the file ends; the bytes read.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Reads from `offset` until `buffer` is full or the file ends. Returns the bytes read.
     ///
     /// # Safety
     /// `buffer` is writable for `len` bytes.
@@ -319,7 +278,7 @@ impl Descriptor {
         let (mut done, fd) = (0, self.raw());
         while done < len {
             let at = offset + done as i64;
-            // SAFETY: an open file; the rest of the caller's buffer.
+            // SAFETY: the call writes the rest of `buffer`, which the caller made writable.
             let n = retry(|| unsafe {
                 let to = buffer.add(done).cast();
                 libc::pread(fd, to, len - done, at)
@@ -335,10 +294,7 @@ impl Descriptor {
         Ok(done)
     }
 
-    /// Writes all of `data` at `offset`.
-    ///
-    /// # Errors
-    /// The system's; a part may be in the file then.
+    /// Writes `len` bytes of `data` at `offset`. Errors: those of the call. Part of the data may be written then.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -346,7 +302,7 @@ impl Descriptor {
         let (mut done, fd) = (0, self.raw());
         while done < len {
             let at = offset + done as i64;
-            // SAFETY: an open file; the rest of the caller's data.
+            // SAFETY: the call reads the rest of `data`, which the caller made readable.
             let n = retry(|| unsafe {
                 let from = data.add(done).cast();
                 libc::pwrite(fd, from, len - done, at)
@@ -369,11 +325,9 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Locks `bytes` bytes at `offset` against other open files: against readers and writers to write, against writers
-    /// alone to read. Waits for those that hold a lock.
-    ///
-    /// # Errors
-    /// The system's: the file system has no locks, say.
+    /// Locks `bytes` bytes at `offset` against other open files, and waits for conflicting locks. With `writes` the
+    /// lock excludes readers and writers, otherwise writers alone. Errors: those of the system call, for example if the
+    /// file system has no locks.
     pub fn lock(&self, writes: bool, offset: i64, bytes: i64) -> Result<Lock<'_>, IoError> {
         let kind = if writes { libc::F_WRLCK } else { libc::F_RDLCK };
         self.set_lock(kind as i16, offset, bytes)?;
@@ -381,28 +335,25 @@ impl Descriptor {
     }
 
     fn set_lock(&self, kind: i16, offset: i64, bytes: i64) -> Result<(), IoError> {
-        // SAFETY: zeros are a value of it.
+        // SAFETY: all zeros is a valid `flock`.
         let mut range: libc::flock = unsafe { std::mem::zeroed() };
         range.l_type = kind;
         range.l_whence = libc::SEEK_SET as i16;
         (range.l_start, range.l_len) = (offset, bytes);
         let fd = self.raw();
-        // SAFETY: a file, which the call checks, and a range.
+        // SAFETY: the call reads `range` and checks the file descriptor.
         match retry(|| unsafe { libc::fcntl(fd, libc::F_OFD_SETLKW, &range) } as isize) {
             0 => Ok(()),
             _ => Err(IoError::last(Action::Lock, offset, bytes as u64)),
         }
     }
 
-    /// Closes the file.
-    ///
-    /// # Errors
-    /// The system's: what a network file system says only now.
+    /// Closes the file. Errors: those of the system call. A network file system may report lost writes only here.
     pub fn close(self) -> Result<(), IoError> {
         use std::os::fd::IntoRawFd;
         let lost = |_| IoError { action: Action::Close, errno: libc::EBADF, offset: 0, bytes: 0 };
         let fd = self.fd.take().map_err(lost)?.into_raw_fd();
-        // SAFETY: an open file that nobody else has; after EINTR it is closed too on Linux.
+        // SAFETY: `take` gave up the only owner of this descriptor. Linux closes it even after EINTR.
         let result = unsafe { libc::close(fd) };
         let error = std::io::Error::last_os_error().raw_os_error();
         match result {
@@ -418,7 +369,7 @@ pub(crate) mod testing {
     use super::*;
     use std::path::Path;
 
-    /// A new file of this process in a folder, to be read and written, and its name.
+    /// Creates a file of this process in `folder`, open for reading and writing. Returns it and its path.
     pub fn scratch_in(folder: &Path, name: &str) -> (Descriptor, CString) {
         let path = folder.join(format!("{name}-{}", std::process::id()));
         let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();

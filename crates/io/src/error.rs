@@ -1,23 +1,23 @@
-//! What went wrong with a file.
+//! Errors of file operations.
 
 use std::fmt;
 use std::io;
 
 macro_rules! actions {
     ($($name:ident = $number:literal, $words:literal;)*) => {
-        /// What was done to the file.
+        /// An operation on a file.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         #[allow(missing_docs)]
         pub enum Action { $($name = $number),* }
 
         impl Action {
-            /// The action of that number, as another process tells it.
+            /// Returns the action of a number received from another process.
             pub fn from_number(number: u8) -> Option<Action> {
                 match number { $($number => Some(Action::$name),)* _ => None }
             }
 
-            /// In words, for "the system call failed to ...".
+            /// Returns words that complete "the system refused to ...".
             pub fn words(self) -> &'static str {
                 match self { $(Action::$name => $words),* }
             }
@@ -26,33 +26,32 @@ macro_rules! actions {
 }
 
 actions! {
-    Open = 1, "open it";
-    Delete = 2, "delete it";
-    Read = 3, "read from it";
-    Write = 4, "write to it";
-    Resize = 5, "set its size";
-    Allocate = 6, "allocate its space";
-    Inspect = 7, "ask for its size";
-    Sync = 8, "write it to the device";
-    Lock = 9, "lock a range of it";
-    Close = 10, "close it";
+    Open = 1, "open the file";
+    Delete = 2, "delete the file";
+    Read = 3, "read from the file";
+    Write = 4, "write to the file";
+    Resize = 5, "set the size of the file";
+    Allocate = 6, "allocate the space of the file";
+    Inspect = 7, "return the size of the file";
+    Sync = 8, "write the file to the device";
+    Lock = 9, "lock a range of the file";
+    Close = 10, "close the file";
 }
 
-/// A failed operation on a file: which, on which bytes, and the system's error.
+/// A failed operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoError {
-    /// What was tried.
+    /// Operation that failed.
     pub action: Action,
-    /// The system's error number.
+    /// Error number of the operating system.
     pub errno: i32,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: i64,
-    /// How many bytes were asked for there.
+    /// Number of bytes that the operation requested at `offset`.
     pub bytes: u64,
 }
 
 impl IoError {
-    /// The last error of a system call.
     pub(crate) fn last(action: Action, offset: i64, bytes: u64) -> IoError {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         IoError { action, errno, offset, bytes }
@@ -73,7 +72,7 @@ impl fmt::Display for IoError {
         write!(f, ": {why}")?;
         match self.errno {
             libc::EBADF => f.write_str(
-                "; the program closed the descriptor that the library uses for this file",
+                "; the program closed the descriptor that Fastpath had opened for this file",
             ),
             _ => Ok(()),
         }

@@ -1,8 +1,8 @@
-//! What happens to a store into a mapped file where somebody has shortened the file: the kernel sends SIGBUS.
+//! SIGBUS at stores into a mapped file: the kernel sends this signal if another process has shortened the file.
 //!
-//! While bytes are stored, a handler watches the range. A page that is gone is replaced by one of zeros that belongs to
-//! nobody, so that the store ends, and whoever stored learns of it. Any other SIGBUS is the program's own: its action
-//! is put back, and the instruction that failed runs again.
+//! While bytes are stored, a handler watches the mapped range. It replaces a lost page by a private page of zeros, so
+//! that the store completes, and counts the loss for [`MappingGuard::has_lost`]. Any other SIGBUS belongs to the
+//! program. The handler then restores the program's action, and the failed instruction runs again.
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticU32, StaticUsize};
@@ -13,28 +13,25 @@ use std::mem::MaybeUninit;
 static START: StaticUsize = StaticUsize::new(0);
 static END: StaticUsize = StaticUsize::new(0);
 static PAGE: StaticUsize = StaticUsize::new(4096);
-/// Pages that were gone.
 static LOST: StaticU32 = StaticU32::new(0);
-/// 1 while a range is watched.
 static WATCHED: StaticU32 = StaticU32::new(0);
 
-/// The action that the program has for the signal.
-struct Former(UnsafeCell<MaybeUninit<libc::sigaction>>);
+struct PreviousAction(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
-// SAFETY: written by the thread that has set WATCHED, before the handler is there that reads it.
-unsafe impl Sync for Former {}
+// SAFETY: only the thread that has set WATCHED writes the action, before it installs the handler that reads the action.
+unsafe impl Sync for PreviousAction {}
 
-static FORMER: Former = Former(UnsafeCell::new(MaybeUninit::uninit()));
+static FORMER: PreviousAction = PreviousAction(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// A range of memory that is watched until this is dropped, by the same thread.
-pub(crate) struct Guard {
-    /// Whether the thread held the signal back: the kernel ends a process for that.
+/// A watched range of memory. The thread that began the watch must drop it.
+pub(crate) struct MappingGuard {
+    /// Whether the thread had SIGBUS blocked. The kernel kills the process if a thread that blocks SIGBUS raises it.
     held: bool,
 }
 
-/// Lets the signal through to this thread or, with `SIG_BLOCK`, holds it back; whether it was held back.
+/// Unblocks SIGBUS for this thread, or blocks it with `SIG_BLOCK`. Returns whether SIGBUS was blocked before.
 fn set_held(how: c_int) -> bool {
-    // SAFETY: sets of signals are plain data, filled before they are used.
+    // SAFETY: signal sets are plain data, filled before they are used.
     unsafe {
         let (mut own, mut old) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigemptyset(&mut own);
@@ -44,16 +41,17 @@ fn set_held(how: c_int) -> bool {
     }
 }
 
-impl Guard {
-    /// Watches `len` bytes at `at`, both multiples of `page`; none where another range is watched, by another thread.
-    pub(crate) fn watch(at: usize, len: usize, page: usize) -> Option<Guard> {
-        // ORDERING: acquire, with the release in `drop`: what that thread wrote to FORMER comes before what this does.
+impl MappingGuard {
+    /// Watches `len` bytes at `at`, both multiples of `page`. Returns none while another thread watches a range.
+    pub(crate) fn watch(at: usize, len: usize, page: usize) -> Option<MappingGuard> {
+        // ORDERING: acquire, pairs with the release in `drop`: the previous watcher's writes to FORMER come before
+        // ours.
         WATCHED.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
         START.store(at, Ordering::Relaxed);
         END.store(at.saturating_add(len), Ordering::Relaxed);
         PAGE.store(page, Ordering::Relaxed);
         LOST.store(0, Ordering::Relaxed);
-        // SAFETY: WATCHED makes this thread the only one here; the structures live, and zeros are valid ones.
+        // SAFETY: WATCHED makes this thread the only writer, the structures live, and all zeros is a valid `sigaction`.
         let is_set = unsafe {
             let former = FORMER.0.get().cast::<libc::sigaction>();
             let mut new: libc::sigaction = std::mem::zeroed();
@@ -63,23 +61,22 @@ impl Guard {
             libc::sigaction(libc::SIGBUS, std::ptr::null(), former) == 0
                 && libc::sigaction(libc::SIGBUS, &new, std::ptr::null_mut()) == 0
         };
-        let guard = Guard { held: set_held(libc::SIG_UNBLOCK) };
+        let guard = MappingGuard { held: set_held(libc::SIG_UNBLOCK) };
         is_set.then_some(guard)
     }
 
-    /// Whether a page of the range was gone when it was touched.
     pub(crate) fn has_lost(&self) -> bool {
         LOST.load(Ordering::Relaxed) > 0
     }
 }
 
-impl Drop for Guard {
+impl Drop for MappingGuard {
     fn drop(&mut self) {
         END.store(0, Ordering::Relaxed);
         if self.held {
             set_held(libc::SIG_BLOCK);
         }
-        // SAFETY: the structures live; `watch` has filled FORMER where the handler is there.
+        // SAFETY: the structures live, and `watch` filled FORMER before it installed the handler.
         unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
             let action: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = replace_page;
@@ -89,19 +86,18 @@ impl Drop for Guard {
                 libc::sigaction(libc::SIGBUS, FORMER.0.get().cast(), std::ptr::null_mut());
             }
         }
-        // ORDERING: release, with the acquire in `watch`.
+        // ORDERING: release, pairs with the acquire in `watch`.
         WATCHED.store(0, Ordering::Release);
     }
 }
 
-/// The handler.
 extern "C" fn replace_page(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel's, valid for the length of the handler.
+    // SAFETY: the kernel passes a `siginfo_t` that is valid while the handler runs.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let (start, end) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
     if code > 0 && (start..end).contains(&address) {
         let page = PAGE.load(Ordering::Relaxed);
-        // SAFETY: a page of the mapping that the guard watches, which nobody can use any more.
+        // SAFETY: the page belongs to the watched mapping and has lost its file page, so it holds no data to overwrite.
         let at = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -113,7 +109,7 @@ extern "C" fn replace_page(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
             return;
         }
     }
-    // SAFETY: the handler is there, so FORMER is filled. A signal that somebody sent does not come again by itself.
+    // SAFETY: `watch` fills FORMER before it installs the handler. A signal sent by a process is raised again.
     unsafe {
         libc::sigaction(signal, FORMER.0.get().cast(), std::ptr::null_mut());
         if code <= 0 {
@@ -127,10 +123,10 @@ extern "C" fn replace_page(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
 mod tests {
     use super::*;
 
-    /// Other tests of this process map files, too.
-    fn watch(at: usize, len: usize, page: usize) -> Guard {
+    /// Waits until no other range is watched, because other tests of this process map files too.
+    fn watch(at: usize, len: usize, page: usize) -> MappingGuard {
         loop {
-            match Guard::watch(at, len, page) {
+            match MappingGuard::watch(at, len, page) {
                 Some(guard) => return guard,
                 None => std::thread::yield_now(),
             }
@@ -150,17 +146,17 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         file.set_len(2 * PAGE as u64).unwrap();
         use std::os::fd::AsRawFd;
-        // SAFETY: a mapping of an open file, which nobody else uses.
+        // SAFETY: a mapping of an open file that only this test uses.
         unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let fd = file.as_raw_fd();
             let at = libc::mmap(std::ptr::null_mut(), 2 * PAGE, rights, libc::MAP_SHARED, fd, 0);
             assert!(at != libc::MAP_FAILED);
             let at = at.cast::<u8>();
-            // A thread that holds all signals back is none the worse for it.
+            // The guard works in a thread that blocks all signals.
             assert!(!set_held(libc::SIG_BLOCK));
             let guard = watch(at as usize, 2 * PAGE, PAGE);
-            assert!(Guard::watch(at as usize, PAGE, PAGE).is_none());
+            assert!(MappingGuard::watch(at as usize, PAGE, PAGE).is_none());
             at.add(PAGE).write_volatile(1);
             assert!(!guard.has_lost());
             file.set_len(10).unwrap();

@@ -1,7 +1,7 @@
-//! Files below MPI: which bytes of a file a view shows, and the system calls that move them.
+//! Files below MPI: the bytes of a file that a view selects, and the system calls that move them.
 //!
-//! [`View`] is pure: it says where the bytes of an access lie. [`Descriptor`] carries accesses out: whole, after
-//! interruptions and short transfers, or with an error that says what was done to which bytes.
+//! [`View`] is pure and computes the locations of an access's bytes. [`Descriptor`] performs accesses, and repeats
+//! calls that are interrupted or short. An error names the failed operation and its bytes.
 
 mod counters;
 mod descriptor;
@@ -17,12 +17,12 @@ mod system;
 mod transfer;
 mod view;
 
-pub use counters::{Counter, Counters, PROCESS};
+pub use counters::{Counter, IoCounters, PROCESS};
 pub use descriptor::{Descriptor, Lock, Opening, delete};
 pub use error::{Action, IoError};
 pub use lustre::Striping;
-pub use plan::{Plan, Share, Switch, Tuning};
-pub use runs::{Coverage, RUN_WORDS, Run};
-pub use scattered::Scattered;
-pub use transfer::Sieve;
+pub use plan::{AccessPlan, RankAccess, Switch, Tuning};
+pub use regular::Sieve;
+pub use runs::{Coverage, RUN_WORDS, StridedRun};
+pub use scattered::ScatteredAccess;
 pub use view::View;

@@ -1,39 +1,41 @@
-//! Stripes of Lustre: what a new file is given, and what a file has.
+//! Lustre stripes: setting them for a new file, and reading them.
 //!
-//! By the interface that every release has (`lustre_user.h`, 1.8 to 2.16): a file is made without objects, `ioctl` says
-//! how it is to be striped, and another one tells how it is. Numbers are the host's, without gaps.
+//! The interface is the one of `lustre_user.h`, releases 1.8 to 2.16. A file is created without objects, then `ioctl`
+//! sets its stripes. A second `ioctl` reads them. Numbers are in host byte order, without padding.
 #![allow(unsafe_code)]
 
-/// Flags of `open` that make a file without objects (`O_LOV_DELAY_CREATE`).
+/// Flags of `open` that create a file without objects (`O_LOV_DELAY_CREATE`).
 pub(crate) const DELAY_CREATE: i32 = 0o100_000_000 | libc::O_NOCTTY | libc::O_ASYNC;
 
 /// `LL_IOC_LOV_SETSTRIPE` and `LL_IOC_LOV_GETSTRIPE`: `_IOW('f', 154, long)` and 155.
 const SET: u64 = 0x4008_669A;
 const GET: u64 = 0x4008_669B;
 
-/// What begins a layout: version 1, with a pool's name behind the head (3), and with chosen servers (5).
+/// Magic numbers of a layout: version 1, version 3 with a pool name after the head, and version 5 with chosen servers.
 const MAGIC: [u32; 3] = [0x0BD1_0BD0, 0x0BD3_0BD0, 0x0BD5_0BD0];
 
-/// Magic, pattern, 16 bytes of the object's name, bytes of a stripe, stripes, and the first server.
+/// Bytes of the head: magic, pattern, 16 bytes of object name, stripe size, stripe count, first server.
 const HEAD: usize = 32;
-/// Bytes of a pool's name, bytes that are told of each stripe, and the most stripes.
+/// Bytes of a pool name.
 const POOL: usize = 16;
+/// Bytes for each stripe.
 const OBJECT: usize = 24;
+/// Most stripes.
 const MOST: usize = 2000;
 
-/// Stripes are multiples of this many bytes.
+/// Granularity of the stripe size, in bytes.
 const GRAIN: u64 = 1 << 16;
 
-/// How a file is cut into stripes. 0 in a wish: as its folder has it.
+/// Stripes of a file. In a request, 0 means the default of the folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Striping {
     /// Bytes of a stripe.
     pub unit: u64,
-    /// Servers that stripes go to in turn.
+    /// Number of servers that receive stripes in turn.
     pub factor: u64,
 }
 
-/// The layout that is asked for; none where the wish says nothing that Lustre takes.
+/// Encodes a requested layout. Returns none if `wish` requests nothing that Lustre accepts.
 fn encode(wish: Striping) -> Option<[u8; HEAD]> {
     let is_size = wish.unit.is_multiple_of(GRAIN);
     let unit = u32::try_from(wish.unit).ok().filter(|_| is_size)?;
@@ -50,7 +52,7 @@ fn encode(wish: Striping) -> Option<[u8; HEAD]> {
     Some(bytes)
 }
 
-/// What a layout says; none of one that is made of several.
+/// Decodes a layout. Returns none for a composite layout.
 fn decode(bytes: &[u8]) -> Option<Striping> {
     let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let half = |at: usize| Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -60,22 +62,21 @@ fn decode(bytes: &[u8]) -> Option<Striping> {
     is_known.then_some(Striping { unit, factor })
 }
 
-/// Says how a file that has no objects yet is to be striped. It is a hint: where Lustre refuses it, the file is striped
-/// as its folder has it, and [`get`] tells that.
+/// Requests stripes for a file without objects. If Lustre refuses, the folder's default applies, as [`get`] reports.
 pub(crate) fn set(fd: i32, wish: Striping) {
     if let Some(bytes) = encode(wish) {
-        // SAFETY: the call reads as many bytes as a layout of this version has.
+        // SAFETY: the call reads HEAD bytes, the size of a layout of version 1.
         unsafe { libc::ioctl(fd, SET as _, bytes.as_ptr()) };
     }
 }
 
-/// How a file is striped; none where Lustre does not say.
+/// Reads the stripes of a file. Returns none if Lustre reports none.
 pub(crate) fn get(fd: i32) -> Option<Striping> {
     let mut bytes = vec![0u8; HEAD + POOL + OBJECT * MOST];
     bytes[..4].copy_from_slice(&MAGIC[0].to_ne_bytes());
-    // There is room for so many stripes.
+    // Number of stripes that the buffer has space for.
     bytes[28..30].copy_from_slice(&(MOST as u16).to_ne_bytes());
-    // SAFETY: the call writes a head and what it has to say of each stripe, for which there is room.
+    // SAFETY: the call writes a head and OBJECT bytes for each stripe, for which `bytes` has space.
     match unsafe { libc::ioctl(fd, GET as _, bytes.as_mut_ptr()) } {
         0.. => decode(&bytes),
         _ => None,
@@ -98,7 +99,7 @@ mod tests {
         expected.extend(4u16.to_ne_bytes());
         expected.extend([255, 255]);
         assert_eq!(wish[..], expected[..]);
-        // One of the two is enough, and what Lustre would refuse is not asked for.
+        // One of the two values is enough. Requests that Lustre would refuse are not made.
         assert!(encode(Striping { unit, factor: 0 }).is_some());
         assert!(encode(Striping { unit: 0, factor: 1 }).is_some());
         for (unit, factor) in [(0, 0), (1000, 4), (1 << 32, 4), (unit, 2001), (unit, 1 << 16)] {
@@ -117,7 +118,7 @@ mod tests {
             assert_eq!(decode(&bytes), Some(told));
         }
         assert_eq!(decode(&bytes[..29]), None);
-        // One of several parts.
+        // A composite layout.
         bytes[..4].copy_from_slice(&0x0BD6_0BD0u32.to_ne_bytes());
         assert_eq!(decode(&bytes), None);
         assert_eq!(decode(&[0; HEAD]), None);

@@ -1,76 +1,75 @@
-//! Who reads and writes what for whom in a collective access (two-phase access; Thakur, Gropp and Lusk, 1999).
+//! Plans of collective accesses by aggregators (two-phase access; Thakur, Gropp and Lusk, 1999).
 //!
-//! Pure: all ranks make the same plan from what they have told each other, and none needs the file for it. The range
-//! that all touch is cut into a domain for each aggregator, at multiples of a page or a stripe. An aggregator walks its
-//! domain in windows of its buffer, one a round: ranks send it what they have in the window, or get it from there.
+//! Planning is pure: all ranks compute the same plan from exchanged shares, without the file. The accessed range is cut
+//! into one domain for each aggregator, at multiples of a page or a stripe. An aggregator walks its domain in windows
+//! of its buffer's size, one window a round. In each round, ranks send it their bytes of the window, or receive them.
 
 use std::ops::Range;
 
-/// What a rank wants of the file.
+/// Access of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Share {
-    /// Its first byte in the file.
+pub struct RankAccess {
+    /// Offset of the first byte in the file.
     pub low: i64,
-    /// Behind its last byte.
+    /// End of the last byte in the file, exclusive.
     pub high: i64,
-    /// Bytes; with 0 the rank wants nothing.
+    /// Bytes accessed. 0 means that the rank accesses nothing.
     pub bytes: u64,
-    /// Bytes of a piece, in the mean.
+    /// Mean bytes of a piece.
     pub piece: u64,
-    /// Which host it is on.
+    /// Number of the rank's host.
     pub node: u32,
 }
 
-impl Share {
-    /// Whether it has bytes in a window, or may have.
+impl RankAccess {
+    /// Returns whether the access may have bytes in `window`.
     pub fn meets(&self, window: &Range<i64>) -> bool {
         self.bytes > 0 && self.low < window.end && window.start < self.high
     }
 }
 
-/// Whether a way of access is taken.
+/// Use of an access method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Switch {
-    /// Where it costs less.
+    /// The method is used if it costs less.
     #[default]
     Automatic,
-    /// Always.
+    /// The method is always used.
     Enabled,
-    /// Never.
+    /// The method is never used.
     Disabled,
 }
 
-/// What a plan is made by, the same on all ranks.
+/// Parameters of a plan, equal on all ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
-    /// Whether ranks exchange their bytes at all.
+    /// Use of two-phase access.
     pub switch: Switch,
     /// Bytes of an aggregator's buffer.
     pub buffer: u64,
-    /// Aggregators; 0 for as many as there are hosts.
+    /// Number of aggregators. 0 means one for each host.
     pub aggregators: u64,
-    /// What domains and windows begin at multiples of, in bytes.
+    /// Alignment of domains and windows, in bytes.
     pub align: u64,
-    /// Pieces of so many bytes cost each rank more by itself than by way of an aggregator.
+    /// Mean bytes of a piece below which two-phase access is worthwhile.
     pub worthwhile: u64,
 }
 
-/// A plan.
+/// Plan of one collective access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// Ranks that read or write.
+pub struct AccessPlan {
     aggregators: Vec<u32>,
-    /// Where the domain of each begins, and where the last one ends.
+    /// Start of each aggregator's domain, and the end of the last domain.
     cuts: Vec<i64>,
     window: i64,
 }
 
-/// A range of which less than this part is wanted is not worth a walk.
+/// Two-phase access pays only if at least one part in `DENSITY` of the range is accessed.
 const DENSITY: u64 = 8;
 
-impl Plan {
-    /// The plan of an access; none where each rank does better alone.
-    pub fn make(shares: &[Share], tuning: &Tuning) -> Option<Plan> {
+impl AccessPlan {
+    /// Returns the plan of an access, or none if independent accesses are cheaper.
+    pub fn make(shares: &[RankAccess], tuning: &Tuning) -> Option<AccessPlan> {
         let wanted = || shares.iter().filter(|share| share.bytes > 0);
         let low = wanted().map(|share| share.low).min()?;
         let high = wanted().map(|share| share.high).max()?;
@@ -85,15 +84,15 @@ impl Plan {
         let aggregators = choose_aggregators(shares, tuning.aggregators);
         let (align, window) = fit(tuning);
         let cuts = cut(low..high, aggregators.len() as u64, align);
-        Some(Plan { aggregators, cuts, window })
+        Some(AccessPlan { aggregators, cuts, window })
     }
 
-    /// Ranks that read or write, each once.
+    /// Returns the aggregators, each rank once.
     pub fn aggregators(&self) -> &[u32] {
         &self.aggregators
     }
 
-    /// Which aggregator a rank is.
+    /// Returns the index of `rank` among the aggregators.
     pub fn index_of(&self, rank: u32) -> Option<usize> {
         self.aggregators.iter().position(|other| *other == rank)
     }
@@ -105,13 +104,13 @@ impl Plan {
         }
     }
 
-    /// The first whole window of a domain begins before it, at a multiple of the window where stripes are.
+    /// Start of the domain's first whole window, a multiple of the window size at or before the domain.
     fn base(&self, index: usize) -> i64 {
         let start = self.domain(index).start;
         start - start.rem_euclid(self.window)
     }
 
-    /// Rounds until all domains have been walked.
+    /// Returns the number of rounds that walk all domains.
     pub fn rounds(&self) -> u64 {
         let of = |index: usize| {
             let domain = self.domain(index);
@@ -124,8 +123,8 @@ impl Plan {
         (0..self.aggregators.len()).map(of).max().unwrap_or(0)
     }
 
-    /// The rounds in which a share meets a window, or may: ascending ranges that are apart.
-    pub fn busy_rounds(&self, shares: &[Share]) -> Vec<Range<u64>> {
+    /// Returns the rounds in which a share may meet a window, as ascending ranges that do not touch.
+    pub fn busy_rounds(&self, shares: &[RankAccess]) -> Vec<Range<u64>> {
         let wanted = shares.iter().filter(|share| share.bytes > 0 && share.low < share.high);
         let wanted = join(wanted.map(|share| share.low..share.high).collect());
         let mut rounds = Vec::new();
@@ -141,13 +140,13 @@ impl Plan {
         join(rounds)
     }
 
-    /// Bytes of the buffer that an aggregator's windows need.
+    /// Returns the bytes of the buffer that the windows of aggregator `index` need.
     pub fn buffer_bytes(&self, index: usize) -> u64 {
         let domain = self.domain(index);
         (domain.end - domain.start).min(self.window) as u64
     }
 
-    /// The bytes of the file that an aggregator handles in a round; an empty range where it is done.
+    /// Returns the bytes of the file that aggregator `index` handles in `round`; empty after its last round.
     pub fn window(&self, index: usize, round: u64) -> Range<i64> {
         let domain = self.domain(index);
         let start = i128::from(self.base(index)) + i128::from(round) * i128::from(self.window);
@@ -157,7 +156,7 @@ impl Plan {
     }
 }
 
-/// Ranges in ascending order, those that meet as one.
+/// Sorts ranges and merges those that touch.
 fn join<T: Copy + Ord>(mut ranges: Vec<Range<T>>) -> Vec<Range<T>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<T>> = Vec::new();
@@ -170,10 +169,10 @@ fn join<T: Copy + Ord>(mut ranges: Vec<Range<T>>) -> Vec<Range<T>> {
     joined
 }
 
-/// Whether an exchange costs less than the calls of the ranks alone: their ranges overlap, their pieces are small, and
-/// a good part of the range is wanted.
-fn pays(shares: &[Share], range: u64, worthwhile: u64) -> bool {
-    let mut wanted: Vec<&Share> = shares.iter().filter(|share| share.bytes > 0).collect();
+/// Whether two-phase access costs less than independent calls. The ranges of the ranks must overlap, pieces must be
+/// small, and at least one part in `DENSITY` of the range must be accessed.
+fn pays(shares: &[RankAccess], range: u64, worthwhile: u64) -> bool {
+    let mut wanted: Vec<&RankAccess> = shares.iter().filter(|share| share.bytes > 0).collect();
     wanted.sort_by_key(|share| share.low);
     let mut reached = i64::MIN;
     let mut is_interleaved = false;
@@ -188,8 +187,8 @@ fn pays(shares: &[Share], range: u64, worthwhile: u64) -> bool {
     is_interleaved && bytes / pieces.max(1) < worthwhile && bytes >= range / DENSITY
 }
 
-/// The ranks that read and write: in turn one of each host, so that few of them are on many.
-fn choose_aggregators(shares: &[Share], asked: u64) -> Vec<u32> {
+/// Chooses aggregators in turn from each host, to spread them over the hosts.
+fn choose_aggregators(shares: &[RankAccess], asked: u64) -> Vec<u32> {
     let mut by_host: Vec<(u32, Vec<u32>)> = Vec::new();
     for (rank, share) in (0..).zip(shares) {
         match by_host.iter_mut().find(|(node, _)| *node == share.node) {
@@ -206,7 +205,7 @@ fn choose_aggregators(shares: &[Share], asked: u64) -> Vec<u32> {
     in_turn.take(number).copied().collect()
 }
 
-/// Alignment and window: a buffer's bytes in whole stripes, or in whole pages where a stripe has more.
+/// Returns alignment and window size: the buffer in whole stripes, or in pages if a stripe is larger than the buffer.
 fn fit(tuning: &Tuning) -> (i64, i64) {
     const PAGE: u64 = 4096;
     let most = 1 << 40;
@@ -219,7 +218,7 @@ fn fit(tuning: &Tuning) -> (i64, i64) {
     (align as i64, (buffer / step * step) as i64)
 }
 
-/// Cuts a range at multiples of `align` into as many domains, as even as that can be; some may be empty.
+/// Cuts `range` at multiples of `align` into `domains` nearly equal parts. Parts may be empty.
 fn cut(range: Range<i64>, domains: u64, align: i64) -> Vec<i64> {
     let (low, high) = (i128::from(range.start), i128::from(range.end));
     let parts = i128::from(domains.max(1));
@@ -249,9 +248,10 @@ mod tests {
         worthwhile: 4096,
     };
 
-    /// Each rank has every n-th piece.
-    fn interleaved(ranks: u32, piece: u64, pieces: u64, node: impl Fn(u32) -> u32) -> Vec<Share> {
-        let share = |rank: u32| Share {
+    fn interleaved(
+        ranks: u32, piece: u64, pieces: u64, node: impl Fn(u32) -> u32,
+    ) -> Vec<RankAccess> {
+        let share = |rank: u32| RankAccess {
             low: i64::from(rank) * piece as i64,
             high: ((pieces - 1) * u64::from(ranks) + u64::from(rank) + 1) as i64 * piece as i64,
             bytes: piece * pieces,
@@ -264,13 +264,13 @@ mod tests {
     #[test]
     fn plan__is_made_where_it_pays() {
         let small = interleaved(4, 8, 1000, |_| 0);
-        assert!(Plan::make(&small, &TUNING).is_some());
-        assert!(Plan::make(&interleaved(4, 8192, 1000, |_| 0), &TUNING).is_none());
+        assert!(AccessPlan::make(&small, &TUNING).is_some());
+        assert!(AccessPlan::make(&interleaved(4, 8192, 1000, |_| 0), &TUNING).is_none());
         let off = Tuning { switch: Switch::Disabled, ..TUNING };
-        assert!(Plan::make(&small, &off).is_none());
+        assert!(AccessPlan::make(&small, &off).is_none());
         let on = Tuning { switch: Switch::Enabled, ..TUNING };
-        let apart: Vec<Share> = (0..4)
-            .map(|rank| Share {
+        let apart: Vec<RankAccess> = (0..4)
+            .map(|rank| RankAccess {
                 low: rank * 8000,
                 high: rank * 8000 + 8000,
                 bytes: 8000,
@@ -278,12 +278,13 @@ mod tests {
                 node: 0,
             })
             .collect();
-        assert!(Plan::make(&apart, &TUNING).is_none());
-        assert!(Plan::make(&apart, &on).is_some());
-        assert!(Plan::make(&apart[..1], &on).is_none());
-        let sparse: Vec<Share> = small.iter().map(|s| Share { high: 1 << 40, ..*s }).collect();
-        assert!(Plan::make(&sparse, &TUNING).is_none());
-        assert!(Plan::make(&[Share::default(); 4], &on).is_none());
+        assert!(AccessPlan::make(&apart, &TUNING).is_none());
+        assert!(AccessPlan::make(&apart, &on).is_some());
+        assert!(AccessPlan::make(&apart[..1], &on).is_none());
+        let sparse: Vec<RankAccess> =
+            small.iter().map(|s| RankAccess { high: 1 << 40, ..*s }).collect();
+        assert!(AccessPlan::make(&sparse, &TUNING).is_none());
+        assert!(AccessPlan::make(&[RankAccess::default(); 4], &on).is_none());
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
         let shares = interleaved(6, 8, 1000, |rank| rank / 2);
         let of = |aggregators| {
             let tuning = Tuning { aggregators, ..TUNING };
-            Plan::make(&shares, &tuning).unwrap().aggregators().to_vec()
+            AccessPlan::make(&shares, &tuning).unwrap().aggregators().to_vec()
         };
         assert_eq!(of(0), [0, 2, 4]);
         assert_eq!(of(2), [0, 2]);
@@ -301,11 +302,11 @@ mod tests {
 
     #[test]
     fn rounds__between_shares_that_lie_far_apart_are_left_out() {
-        let at = |low| Share { low, high: low + 8, bytes: 8, piece: 8, node: 0 };
-        let shares = [at(0), at(1 << 62), Share::default(), at(8)];
+        let at = |low| RankAccess { low, high: low + 8, bytes: 8, piece: 8, node: 0 };
+        let shares = [at(0), at(1 << 62), RankAccess::default(), at(8)];
         for aggregators in 1..5 {
             let tuning = Tuning { switch: Switch::Enabled, aggregators, ..TUNING };
-            let plan = Plan::make(&shares, &tuning).unwrap();
+            let plan = AccessPlan::make(&shares, &tuning).unwrap();
             let busy = plan.busy_rounds(&shares);
             assert_eq!(busy[0], 0..1);
             assert_eq!(busy.iter().map(|rounds| rounds.end - rounds.start).sum::<u64>(), 2);
@@ -319,11 +320,11 @@ mod tests {
             shares in prop::collection::vec((0i64..5000, 0i64..300, 0u64..2), 2..6),
             aggregators in 1u64..5, align in prop::sample::select(vec![1u64, 16, 4096]), buffer in 1u64..600,
         ) {
-            let shares: Vec<Share> = shares.into_iter().map(|(low, len, bytes)| Share {
+            let shares: Vec<RankAccess> = shares.into_iter().map(|(low, len, bytes)| RankAccess {
                 low, high: low + len, bytes, piece: 1, node: 0,
             }).collect();
             let tuning = Tuning { switch: Switch::Enabled, aggregators, align, buffer, ..TUNING };
-            let Some(plan) = Plan::make(&shares, &tuning) else { return Ok(()) };
+            let Some(plan) = AccessPlan::make(&shares, &tuning) else { return Ok(()) };
             let indices = 0..plan.aggregators().len();
             let meets = |round| indices.clone().any(|index| {
                 let window = plan.window(index, round);
@@ -339,12 +340,12 @@ mod tests {
             low in 0i64..100_000, len in 1i64..400_000, aggregators in 1u64..7,
             align in prop::sample::select(vec![1u64, 512, 4096, 65536]), buffer in 1u64..100_000,
         ) {
-            let share = |rank: i64| Share {
+            let share = |rank: i64| RankAccess {
                 low: low + rank.min(len - 1), high: low + len, bytes: 10, piece: 1, node: rank as u32,
             };
-            let shares: Vec<Share> = (0..6).map(share).collect();
+            let shares: Vec<RankAccess> = (0..6).map(share).collect();
             let tuning = Tuning { switch: Switch::Enabled, aggregators, align, buffer, ..TUNING };
-            let plan = Plan::make(&shares, &tuning).unwrap();
+            let plan = AccessPlan::make(&shares, &tuning).unwrap();
             let mut windows = vec![];
             for index in 0..plan.aggregators().len() {
                 prop_assert!(plan.window(index, plan.rounds()).is_empty());
@@ -371,12 +372,12 @@ mod tests {
             shares in prop::collection::vec((any::<i64>(), any::<i64>(), any::<u64>(), any::<u64>()), 0..6),
             buffer in any::<u64>(), align in any::<u64>(), aggregators in any::<u64>(),
         ) {
-            let shares: Vec<Share> = shares.into_iter().map(|(a, b, bytes, piece)| Share {
+            let shares: Vec<RankAccess> = shares.into_iter().map(|(a, b, bytes, piece)| RankAccess {
                 low: (a.min(b) & i64::MAX).min(b & i64::MAX), high: b & i64::MAX, bytes, piece, node: 0,
             }).collect();
             for switch in [Switch::Automatic, Switch::Enabled] {
                 let tuning = Tuning { switch, buffer, align, aggregators, worthwhile: 4096 };
-                if let Some(plan) = Plan::make(&shares, &tuning) {
+                if let Some(plan) = AccessPlan::make(&shares, &tuning) {
                     let rounds = plan.rounds();
                     let busy = plan.busy_rounds(&shares);
                     prop_assert!(busy.iter().all(|busy| busy.start < busy.end && busy.end <= rounds));

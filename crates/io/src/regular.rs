@@ -1,27 +1,24 @@
-//! Many small pieces at even distances: one call reads all that lie in a range, and they are copied without a list.
+//! Many small pieces at even distances: one call reads the range of many pieces, which are then copied without a list.
 //!
-//! **PIECES.** As in `transfer`: the pieces of a run lie in the caller's memory one after the other, readable or
-//! writable.
+//! **PIECES.** The pieces of a run are contiguous in the caller's memory, readable for a write and writable for a read.
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
 use crate::descriptor::{CALL_BYTES, Descriptor};
 use crate::error::IoError;
-use crate::runs::Run;
-use crate::transfer::Sieve;
+use crate::runs::StridedRun;
 
-/// Pieces below which a run is not treated by itself.
+/// Fewest pieces of a run that is handled here.
 pub(crate) const LEAST_PIECES: u64 = 64;
 
-/// Bytes of the file that are read at once: they stay in a processor's cache until they are copied.
+/// Bytes of the file read at once. They stay in the processor's cache until they are copied.
 const READ_SPAN: i64 = 1 << 18;
-/// Bytes of the file that are mapped at once.
 const MAPPED_SPAN: i64 = 1 << 22;
 
-/// Copies `count` pieces of `len` bytes; `to` and `from` move on by `to_step` and `from_step` bytes after each.
+/// Copies `count` pieces of `len` bytes. `to` advances by `to_step` bytes for each piece, `from` by `from_step`.
 ///
 /// # Safety
-/// All pieces are readable there, writable here, and do not overlap.
+/// All pieces are readable at `from`, writable at `to`, and do not overlap.
 unsafe fn copy_pieces(
     mut to: *mut u8, to_step: usize, mut from: *const u8, from_step: usize, len: usize,
     count: usize,
@@ -29,14 +26,14 @@ unsafe fn copy_pieces(
     macro_rules! of_length {
         ($len:expr) => {
             for _ in 0..count {
-                // SAFETY: PIECES; addresses behind the last piece are not used.
+                // SAFETY: PIECES. Addresses after the last piece are not used.
                 unsafe { to.copy_from_nonoverlapping(from, $len) };
                 to = to.wrapping_add(to_step);
                 from = from.wrapping_add(from_step);
             }
         };
     }
-    // A length that is known is no call.
+    // A constant length needs no call to `memcpy`.
     match len {
         4 => of_length!(4),
         8 => of_length!(8),
@@ -45,48 +42,55 @@ unsafe fn copy_pieces(
     }
 }
 
-impl Run {
-    /// The first pieces that lie in `span` bytes, at least one, and the others.
-    fn split(self, span: i64) -> (Run, Option<Run>) {
+impl StridedRun {
+    /// Returns the first pieces of the run, those within `span` bytes but at least one, and the remaining run.
+    fn split(self, span: i64) -> (StridedRun, Option<StridedRun>) {
         let now = ((span / self.stride.max(1)).max(1) as u64).min(self.count);
-        let rest = (now < self.count).then(|| Run {
+        let rest = (now < self.count).then(|| StridedRun {
             offset: self.offset.wrapping_add(self.stride.wrapping_mul(now as i64)),
             count: self.count - now,
             ..self
         });
-        (Run { count: now, ..self }, rest)
+        (StridedRun { count: now, ..self }, rest)
     }
 
-    /// From the first byte to behind the last one.
+    /// Bytes from the start of the first piece to the end of the last.
     fn span(&self) -> usize {
         ((self.count - 1) * self.stride as u64 + self.len) as usize
     }
 }
 
+/// Whether a write may read the gaps between its pieces and write them back. This is correct only if no other process
+/// changes the gaps meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sieve {
+    /// No writer of the file writes back the bytes between pieces.
+    #[default]
+    Never,
+    /// Every writer locks: exclusively if it writes back the bytes between pieces, otherwise shared.
+    Locked,
+}
+
 impl Descriptor {
-    /// Whether the pieces of a run are read by a call for many.
-    pub(crate) fn reads_run(&self, run: &Run) -> bool {
+    /// Whether the run is read by calls that each read many pieces.
+    pub(crate) fn reads_run(&self, run: &StridedRun) -> bool {
         let gap = run.stride.saturating_sub_unsigned(run.len);
         self.may_sieve() && run.count >= LEAST_PIECES && (1..=self.call_bytes()).contains(&gap)
     }
 
-    /// Reads pieces for which [`Descriptor::reads_run`] holds, up to the end of the file; the bytes of them that are
-    /// there.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Reads a run for which [`Descriptor::reads_run`] holds, up to the end of the file. Returns the bytes read.
     ///
     /// # Safety
     /// `to` is writable for the bytes of all pieces.
     pub(crate) unsafe fn read_run(
-        &self, run: Run, to: *mut u8, room: &mut Vec<u8>,
+        &self, run: StridedRun, to: *mut u8, room: &mut Vec<u8>,
     ) -> Result<usize, IoError> {
         let (mut done, mut rest) = (0, Some(run));
         while let Some(run) = rest {
             let (now, later) = run.split(READ_SPAN);
             let (span, len, stride) = (now.span(), now.len as usize, now.stride as usize);
             room.resize(room.len().max(span), 0);
-            // SAFETY: the room has so many bytes.
+            // SAFETY: `room` has at least `span` bytes.
             let there = unsafe { self.read_at(room.as_mut_ptr(), span, now.offset)? };
             self.count(Counter::Sieved, 1);
             self.count(Counter::SievedBytes, span as u64 - now.bytes());
@@ -94,12 +98,12 @@ impl Descriptor {
                 true => 0,
                 false => ((there - len) / stride + 1).min(now.count as usize),
             };
-            // What is there of the piece in which the file ends.
+            // Bytes of the piece in which the file ends.
             let part = match whole < now.count as usize {
                 true => there.saturating_sub(whole * stride).min(len),
                 false => 0,
             };
-            // SAFETY: PIECES; within the room that was read.
+            // SAFETY: PIECES. The source is within the bytes of `room` that were read.
             unsafe {
                 let (to, from) = (to.add(done), room.as_ptr());
                 copy_pieces(to, len, from, stride, len, whole);
@@ -112,22 +116,19 @@ impl Descriptor {
         Ok(done)
     }
 
-    /// Whether the pieces of a run are stored through mappings, if the file can be mapped.
-    pub(crate) fn stores_run(&self, run: &Run) -> bool {
+    /// Whether the run is stored through mappings if the file can be mapped.
+    pub(crate) fn stores_run(&self, run: &StridedRun) -> bool {
         let is_small = run.stride > run.len as i64 && run.stride < CALL_BYTES / 4;
         self.may_map() && run.count >= LEAST_PIECES && is_small
     }
 
-    /// Stores the first pieces of a run through a mapping; the pieces that are left, all of them where that cannot be.
-    ///
-    /// # Errors
-    /// The system's, of locks.
+    /// Stores the first pieces of a run through mappings. Returns the rest: all if the file cannot be mapped.
     ///
     /// # Safety
     /// `data` is readable for the bytes of all pieces.
     pub(crate) unsafe fn store_run(
-        &self, run: Run, data: *const u8, sieve: Sieve,
-    ) -> Result<Option<Run>, IoError> {
+        &self, run: StridedRun, data: *const u8, sieve: Sieve,
+    ) -> Result<Option<StridedRun>, IoError> {
         let (mut done, mut rest) = (0, Some(run));
         while let Some(run) = rest {
             let (now, later) = run.split(MAPPED_SPAN);
@@ -140,7 +141,7 @@ impl Descriptor {
                 return Ok(rest);
             };
             let (len, stride) = (now.len as usize, now.stride as usize);
-            // SAFETY: PIECES; the range has every piece in it.
+            // SAFETY: PIECES. The mapped range contains every piece.
             unsafe {
                 let (to, from) = (mapping.place(now.offset), data.add(done));
                 copy_pieces(to, stride, from, len, len, now.count as usize);
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn run__is_split_into_parts_of_a_span() {
-        let run = Run { offset: 100, len: 8, stride: 32, count: 10 };
+        let run = StridedRun { offset: 100, len: 8, stride: 32, count: 10 };
         let (first, rest) = run.split(100);
         assert_eq!((first.count, first.span()), (3, 72));
         let rest = rest.unwrap();
@@ -178,7 +179,7 @@ mod tests {
         let from: Vec<u8> = (0..200).collect();
         for len in [1, 4, 8, 16, 19] {
             let mut to = vec![255u8; 200];
-            // SAFETY: seven pieces 28 bytes apart lie in both.
+            // SAFETY: both vectors contain seven pieces, at most 28 bytes apart.
             unsafe { copy_pieces(to.as_mut_ptr(), 28, from.as_ptr(), 20, len, 7) };
             for (at, byte) in to.iter().enumerate() {
                 let is_piece = at / 28 < 7 && at % 28 < len;

@@ -1,80 +1,76 @@
-//! Pieces of a file that lie at even distances, as ranks tell each other of them, and which bytes a set of them covers.
+//! Runs: pieces of a file at even distances, as ranks exchange them. Coverage: the bytes that a set of runs covers.
 
 use fastpath_base::heap::may_fail;
 use std::ops::Range;
 
 /// `count` pieces of `len` bytes, `stride` bytes apart, the first at byte `offset` of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    /// Where the first piece is.
+pub struct StridedRun {
+    /// Offset of the first piece in the file.
     pub offset: i64,
-    /// Bytes of a piece; above 0.
+    /// Bytes of a piece, above 0.
     pub len: u64,
-    /// From one piece to the next, at least `len`; any where there is one.
+    /// Distance between pieces, at least `len`. Any value if there is one piece.
     pub stride: i64,
-    /// Pieces; above 0.
+    /// Number of pieces, above 0.
     pub count: u64,
 }
 
-/// Words of a run as it travels.
+/// Words of an encoded run.
 pub const RUN_WORDS: usize = 4;
 
-impl Run {
-    /// Bytes of all pieces.
+impl StridedRun {
+    /// Returns the bytes of all pieces.
     pub fn bytes(&self) -> u64 {
         self.len.saturating_mul(self.count)
     }
 
-    /// Where its pieces are.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = i64> + use<> {
         let (offset, stride) = (self.offset, self.stride);
         (0..self.count as i64).map(move |i| offset.wrapping_add(stride.wrapping_mul(i)))
     }
 
-    /// Where the last piece ends; none where that is beyond any file.
+    /// Returns the end of the last piece, or none if no file can reach it.
     pub fn end(&self) -> Option<i64> {
         let last = i64::try_from(self.count - 1).ok()?;
         self.stride.checked_mul(last)?.checked_add(self.offset)?.checked_add_unsigned(self.len)
     }
 
-    /// As words for another process.
+    /// Encodes the run for another process.
     pub fn to_words(self) -> [u64; RUN_WORDS] {
         [self.offset as u64, self.len, self.stride as u64, self.count]
     }
 
-    /// What another process has told; none where it is no run of ascending pieces within `window`.
-    pub fn from_words(words: [u64; RUN_WORDS], window: &Range<i64>) -> Option<Run> {
+    /// Decodes a run of another process. Returns none unless its pieces ascend and lie within `window`.
+    pub fn from_words(words: [u64; RUN_WORDS], window: &Range<i64>) -> Option<StridedRun> {
         let [offset, len, stride, count] = words;
-        let run = Run { offset: offset as i64, len, stride: stride as i64, count };
+        let run = StridedRun { offset: offset as i64, len, stride: stride as i64, count };
         let ascends = count == 1 || (run.stride > 0 && run.stride as u64 >= len);
         let fits = len > 0 && count > 0 && ascends && run.offset >= window.start;
         (fits && run.end()? <= window.end).then_some(run)
     }
 }
 
-/// Runs in ascending order, made of the pieces of a walk: neighbours become one piece, even distances one run.
+/// Ascending runs built from pieces. Adjacent pieces are merged, and pieces at even distances form a run.
 #[derive(Debug)]
 pub(crate) struct RunList {
-    pub(crate) runs: Vec<Run>,
-    /// Bytes of all of them.
+    pub(crate) runs: Vec<StridedRun>,
     pub(crate) bytes: u64,
     most: usize,
     is_full: bool,
 }
 
 impl RunList {
-    /// An empty list that takes `most` runs.
     pub(crate) fn new(most: usize) -> RunList {
         RunList { runs: Vec::new(), bytes: 0, most, is_full: false }
     }
 
-    /// Whether it has refused a run, and takes no more.
+    /// Whether the list has refused a run. A list that has refused a run takes no more.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Adds a run unless the list is full.
-    pub(crate) fn add(&mut self, mut run: Run) {
+    pub(crate) fn add(&mut self, mut run: StridedRun) {
         if run.count > 1 && i64::try_from(run.len) == Ok(run.stride) {
             run.len *= run.count;
             run.count = 1;
@@ -87,7 +83,7 @@ impl RunList {
         }
     }
 
-    fn push(&mut self, run: Run) -> bool {
+    fn push(&mut self, run: StridedRun) -> bool {
         let fits = self.runs.len() < self.most;
         if fits {
             self.runs.push(run);
@@ -96,8 +92,8 @@ impl RunList {
     }
 }
 
-/// Makes two runs one where that can be said.
-fn join(last: &mut Run, next: &Run) -> bool {
+/// Extends `last` by `next` if both together are one run.
+fn join(last: &mut StridedRun, next: &StridedRun) -> bool {
     let one = next.count == 1;
     if one && last.count == 1 && last.offset.checked_add_unsigned(last.len) == Some(next.offset) {
         last.len += next.len;
@@ -121,48 +117,47 @@ fn join(last: &mut Run, next: &Run) -> bool {
     true
 }
 
-/// A bit of [`Coverage`] stands for at most so many bytes, as a power of two.
+/// Binary logarithm of the most bytes that one bit of [`Coverage`] stands for.
 const MOST_SHIFT: u32 = 12;
 
-/// Which bytes of a window of the file some runs have: a bit for each unit of it. A unit is the largest power of two
-/// that the borders of all pieces are multiples of, from the start of the window: 8 bytes for numbers in a row of them.
+/// Bytes of a window of the file that are covered by runs, one bit for each unit. A unit is the largest power of two,
+/// at most 2^`MOST_SHIFT`, that divides the distance of every piece boundary from the start of the window.
 #[derive(Debug)]
 pub struct Coverage {
     start: i64,
-    /// Bytes of the window.
     len: u64,
-    /// Bytes of a unit, as a power of two.
+    /// Binary logarithm of the bytes of a unit.
     shift: u32,
-    /// None before the first run.
+    /// Empty before the first run.
     words: Vec<u64>,
 }
 
 impl Coverage {
-    /// None of the bytes of a window.
+    /// Returns a coverage of `window` without covered bytes.
     pub fn new(window: Range<i64>) -> Coverage {
         let len = window.end.saturating_sub(window.start).max(0) as u64;
         Coverage { start: window.start, len, shift: MOST_SHIFT, words: Vec::new() }
     }
 
-    /// Whether there is memory for that of a window of so many bytes.
+    /// Returns whether memory suffices for the coverage of a window of `bytes` bytes.
     pub fn has_room(bytes: u64) -> bool {
         let words = bytes.div_ceil(64) as usize;
         may_fail(|| Vec::<u64>::new().try_reserve_exact(words)).is_ok()
     }
 
-    /// Where the window begins.
+    /// Returns the start of the window.
     pub fn start(&self) -> i64 {
         self.start
     }
 
-    /// How many bytes are covered.
+    /// Returns the number of covered bytes.
     pub fn bytes(&self) -> u64 {
         let units: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
         units << self.shift
     }
 
-    /// Adds the bytes of a run, which lies in the window.
-    pub fn add(&mut self, run: &Run) {
+    /// Adds the bytes of `run`, which is in the window.
+    pub fn add(&mut self, run: &StridedRun) {
         let at = run.offset.wrapping_sub(self.start) as u64;
         let stride = if run.count > 1 { run.stride as u64 } else { 0 };
         let shift = (at | run.len | stride).trailing_zeros().min(self.shift);
@@ -176,7 +171,6 @@ impl Coverage {
         }
     }
 
-    /// Makes the units smaller.
     fn refine(&mut self, shift: u32) {
         let units = self.len.div_ceil(1 << shift);
         let words = vec![0; units.div_ceil(64) as usize];
@@ -187,7 +181,6 @@ impl Coverage {
         *self = fine;
     }
 
-    /// Sets the bits of units.
     fn fill(&mut self, at: u64, len: u64) {
         let (mut word, mut bit, mut rest) = ((at / 64) as usize, at % 64, len);
         while rest > 0 {
@@ -201,7 +194,7 @@ impl Coverage {
         }
     }
 
-    /// Names the stretches that are covered, in ascending order: offset and bytes.
+    /// Visits the covered ranges in ascending order, as offset and bytes.
     pub fn for_each_stretch(&self, mut visit: impl FnMut(i64, u64)) {
         let mut open = None;
         let mut name = |from: u64, to: u64| {
@@ -249,8 +242,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes_of(runs: &[Run]) -> Vec<i64> {
-        let pieces = |run: &Run| {
+    fn bytes_of(runs: &[StridedRun]) -> Vec<i64> {
+        let pieces = |run: &StridedRun| {
             let run = *run;
             (0..run.count as i64).flat_map(move |i| {
                 let at = run.offset + i * run.stride;
@@ -263,13 +256,13 @@ mod tests {
     #[test]
     fn run_list__joins_neighbours_and_even_distances() {
         let mut list = RunList::new(2);
-        let one = |offset, len| Run { offset, len, stride: 0, count: 1 };
+        let one = |offset, len| StridedRun { offset, len, stride: 0, count: 1 };
         for i in 0..100 {
             list.add(one(i * 32, 8));
         }
         list.add(one(4000, 5));
         list.add(one(4005, 3));
-        assert_eq!(list.runs[0], Run { offset: 0, len: 8, stride: 32, count: 100 });
+        assert_eq!(list.runs[0], StridedRun { offset: 0, len: 8, stride: 32, count: 100 });
         assert_eq!(list.runs[1], one(4000, 8));
         list.add(one(5001, 9));
         assert!(list.is_full() && list.bytes == 808);
@@ -277,10 +270,10 @@ mod tests {
 
     #[test]
     fn run__of_another_process_is_within_the_window_or_none() {
-        let run = Run { offset: 10, len: 4, stride: 8, count: 3 };
-        assert_eq!(Run::from_words(run.to_words(), &(10..30)), Some(run));
-        assert_eq!(Run::from_words(run.to_words(), &(10..29)), None);
-        assert_eq!(Run::from_words(run.to_words(), &(11..90)), None);
+        let run = StridedRun { offset: 10, len: 4, stride: 8, count: 3 };
+        assert_eq!(StridedRun::from_words(run.to_words(), &(10..30)), Some(run));
+        assert_eq!(StridedRun::from_words(run.to_words(), &(10..29)), None);
+        assert_eq!(StridedRun::from_words(run.to_words(), &(11..90)), None);
         for wrong in [
             [10, 0, 8, 3],
             [10, 4, 3, 3],
@@ -289,7 +282,7 @@ mod tests {
             [10, u64::MAX, 8, 1],
             [10, 4, i64::MAX as u64, u64::MAX],
         ] {
-            assert_eq!(Run::from_words(wrong, &(0..i64::MAX)), None, "{wrong:?}");
+            assert_eq!(StridedRun::from_words(wrong, &(0..i64::MAX)), None, "{wrong:?}");
         }
     }
 
@@ -298,10 +291,10 @@ mod tests {
         fn run__of_any_words_is_understood_or_refused(
             words in prop::array::uniform4(prop_oneof![any::<u64>(), 0u64..200]), end in 0i64..300,
         ) {
-            if let Some(run) = Run::from_words(words, &(0..end)) {
+            if let Some(run) = StridedRun::from_words(words, &(0..end)) {
                 prop_assert!(run.offset >= 0 && run.end().unwrap() <= end);
                 prop_assert!(run.bytes() <= end as u64);
-                prop_assert_eq!(Run::from_words(run.to_words(), &(0..end)), Some(run));
+                prop_assert_eq!(StridedRun::from_words(run.to_words(), &(0..end)), Some(run));
             }
         }
 
@@ -311,7 +304,7 @@ mod tests {
         ) {
             let (mut list, mut all, mut at) = (RunList::new(most), vec![], 0);
             for (gap, len, more, count) in pieces {
-                let run = Run { offset: at + gap, len, stride: len as i64 + more, count };
+                let run = StridedRun { offset: at + gap, len, stride: len as i64 + more, count };
                 at = run.end().unwrap();
                 list.add(run);
                 all.extend(bytes_of(&[run]));
@@ -328,7 +321,7 @@ mod tests {
             start in 0i64..100, unit in prop::sample::select(vec![1u64, 8, 24]),
             runs in prop::collection::vec((0i64..300, 1u64..150, 0i64..90, 1u64..6, any::<bool>()), 0..12),
         ) {
-            // Runs of whole units, some of them a byte further on.
+            // Runs of whole units, some of them shifted by one byte.
             let size = 2000 * unit;
             let window = start..start + size as i64;
             let mut coverage = Coverage::new(window.clone());
@@ -339,7 +332,7 @@ mod tests {
                 let is_odd = is_odd && len % 5 == 0;
                 has_odd |= is_odd;
                 let offset = start + at + i64::from(is_odd);
-                let run = Run { offset, len, stride: len as i64 + more, count };
+                let run = StridedRun { offset, len, stride: len as i64 + more, count };
                 coverage.add(&run);
                 bytes_of(&[run]).iter().for_each(|at| map[(at - start) as usize] = true);
             }

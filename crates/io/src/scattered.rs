@@ -1,31 +1,32 @@
-//! Pieces of memory that follow each other in the file, moved by one call of the system for many of them.
+//! Pieces of memory that are contiguous in the file, moved by one system call for many pieces.
 //!
-//! **PIECES.** Each piece that a caller gives is readable to be written, and writable to be read.
+//! **PIECES.** Each piece is readable for a write, and writable for a read.
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
-use crate::descriptor::{Descriptor, retry};
+use crate::descriptor::Descriptor;
 use crate::error::{Action, IoError};
+use crate::system::retry;
 
 /// Most pieces of a call: the kernel's limit.
 const MOST: usize = 1024;
 
-/// An access to one piece of a file by many pieces of memory.
-pub struct Scattered<'f> {
+/// An access that moves a contiguous range of a file to or from many pieces of memory.
+pub struct ScatteredAccess<'f> {
     file: &'f Descriptor,
     writes: bool,
     offset: i64,
     pieces: Vec<libc::iovec>,
     moved: u64,
-    /// Whether nothing more is moved: the file has ended, or a call has failed.
+    /// Whether nothing more can be moved, because the file has ended or a call has failed.
     is_over: bool,
     failed: Option<IoError>,
 }
 
-impl<'f> Scattered<'f> {
-    /// From `offset` of the file on.
+impl<'f> ScatteredAccess<'f> {
+    /// Begins an access at `offset` of `file`.
     pub fn new(file: &'f Descriptor, writes: bool, offset: i64) -> Self {
-        Scattered {
+        ScatteredAccess {
             file,
             writes,
             offset,
@@ -36,10 +37,10 @@ impl<'f> Scattered<'f> {
         }
     }
 
-    /// Adds the piece that comes next in the file.
+    /// Adds the next piece in the order of the file.
     ///
     /// # Safety
-    /// PIECES, until [`Scattered::finish`] has returned.
+    /// PIECES holds for `len` bytes at `at` until [`ScatteredAccess::finish`] has returned.
     pub unsafe fn add(&mut self, at: *mut u8, len: usize) {
         self.pieces.push(libc::iovec { iov_base: at.cast(), iov_len: len });
         if self.pieces.len() == MOST {
@@ -47,10 +48,8 @@ impl<'f> Scattered<'f> {
         }
     }
 
-    /// Moves what is left; the bytes moved in all, fewer than were given only where the file ends.
-    ///
-    /// # Errors
-    /// The system's; a part may be in the file then.
+    /// Moves the remaining pieces. Returns the bytes moved in all; these are fewer than were added only if the file
+    /// ends. Errors: those of the system call. Part of the data may then be in the file.
     pub fn finish(mut self) -> Result<u64, IoError> {
         self.flush();
         match self.failed {
@@ -69,7 +68,7 @@ impl<'f> Scattered<'f> {
             }
             let (fd, at) = (self.file.raw(), self.offset);
             let (list, count) = (rest.as_ptr(), rest.len() as i32);
-            // SAFETY: an open file; PIECES.
+            // SAFETY: an open file and PIECES.
             let n = retry(|| unsafe {
                 match self.writes {
                     true => libc::pwritev(fd, list, count, at),
@@ -101,7 +100,7 @@ impl<'f> Scattered<'f> {
     }
 }
 
-/// Takes `moved` bytes off the front of the pieces; how many of them are done.
+/// Removes `moved` bytes from the front of the pieces. Returns the number of whole pieces removed.
 fn skip(pieces: &mut [libc::iovec], mut moved: usize) -> usize {
     for (index, piece) in pieces.iter_mut().enumerate() {
         if moved < piece.iov_len {

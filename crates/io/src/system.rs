@@ -1,22 +1,21 @@
-//! What the file system of a file needs done differently.
+//! Differences between file systems.
 #![allow(unsafe_code)]
 
-use crate::descriptor::retry;
 use std::ffi::{CStr, CString};
 
-/// Kinds of file systems, as far as they differ here.
+/// Kinds of file systems that need different treatment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum System {
-    /// Keeps a file's pages in this host's memory for all its processes: a file may be mapped to be written.
+    /// All processes of this host share the file's pages, so the file may be mapped for writing.
     Paged,
-    /// The same, and the pages are all there is of the file: one that is mapped may be written without a word to it.
+    /// Like `Paged`, without storage behind the pages: mapped pages are written without notice to the file system.
     Memory,
-    /// Each host has a cache of its own, which nobody keeps alike. A write to a page that is in it may take the rest of
-    /// the page along, so that bytes of another host are lost: nothing goes through the cache here.
+    /// Host caches are not coherent. Writing back a cached page may overwrite bytes that another host wrote to the
+    /// page, so every access bypasses the cache.
     Nfs,
-    /// Stripes over servers, which programs may choose; keeps caches alike itself.
+    /// Stripes over servers, which programs may choose. Caches are coherent.
     Lustre,
-    /// Anything else: files are not mapped.
+    /// Any other file system: files are not mapped.
     Other,
 }
 
@@ -24,7 +23,7 @@ pub(crate) enum System {
 const LUSTRE: i64 = 0x0BD0_0BD0;
 
 fn kind_of(magic: i64) -> System {
-    // The type of the constants differs between libraries of C.
+    // The type of the constants differs between C libraries.
     #[allow(clippy::unnecessary_cast)]
     const KINDS: [(i64, System); 5] = [
         (libc::TMPFS_MAGIC as i64, System::Memory),
@@ -38,11 +37,10 @@ fn kind_of(magic: i64) -> System {
 }
 
 impl System {
-    /// That of an open file.
     pub(crate) fn of(fd: i32) -> System {
-        // SAFETY: zeros are a value of it, which the call replaces.
+        // SAFETY: all zeros is a valid `statfs`, which the call overwrites.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: a variable of that type; a number that is no open file is an error.
+        // SAFETY: `facts` is writable, and the call checks the file descriptor.
         match retry(|| unsafe { libc::fstatfs(fd, &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
@@ -50,12 +48,11 @@ impl System {
         }
     }
 
-    /// That of the folder in which the path is, or would be.
     pub(crate) fn of_folder(path: &CStr) -> System {
         let folder = folder_of(path);
-        // SAFETY: zeros are a value of it, which the call replaces.
+        // SAFETY: all zeros is a valid `statfs`, which the call overwrites.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: a string that ends in a NUL, and a variable of that type.
+        // SAFETY: a string that ends in a NUL, and a writable `facts`.
         match retry(|| unsafe { libc::statfs(folder.as_ptr(), &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
@@ -64,7 +61,6 @@ impl System {
     }
 }
 
-/// The folder that a path names a file in.
 fn folder_of(path: &CStr) -> CString {
     let bytes = path.to_bytes();
     let folder = match bytes.iter().rposition(|byte| *byte == b'/') {
@@ -75,15 +71,14 @@ fn folder_of(path: &CStr) -> CString {
     CString::new(folder).unwrap_or_default()
 }
 
-/// Asks the server for the attributes of an open file; its size. Those of a network file system are otherwise as this
-/// host has seen them some seconds ago.
+/// Requests an open file's size from the server. Network file systems otherwise report some seconds old values.
 pub(crate) fn size_at_server(fd: i32) -> Option<i64> {
     let seen = ask(fd, c"", libc::AT_EMPTY_PATH)?;
     i64::try_from(seen.stx_size).ok()
 }
 
-/// Asks the server whether an open file has no name any more. A host that has seen the name believes it for some
-/// seconds, and opens what another one has deleted.
+/// Requests from the server whether an open file has been deleted. A host caches names for some seconds, and may open a
+/// file that another host has deleted.
 pub(crate) fn is_deleted_at_server(fd: i32) -> bool {
     match ask(fd, c"", libc::AT_EMPTY_PATH) {
         Some(seen) => seen.stx_nlink == 0,
@@ -91,13 +86,13 @@ pub(crate) fn is_deleted_at_server(fd: i32) -> bool {
     }
 }
 
-/// Asks the server for the attributes of the folder that a path names a file in. A host that has seen that there is no
-/// such file believes it for some seconds, unless it learns that the folder has changed.
+/// Requests the attributes of the path's folder from the server. A host caches the absence of a file for some seconds,
+/// unless it learns that the folder has changed.
 pub(crate) fn look_at_folder(path: &CStr) {
     ask(libc::AT_FDCWD, &folder_of(path), 0);
 }
 
-/// Whether locks of an open file keep out this host's processes alone.
+/// Whether locks of an open file exclude only processes of this host.
 pub(crate) fn has_local_locks(fd: i32) -> bool {
     let Some(seen) = ask(fd, c"", libc::AT_EMPTY_PATH) else {
         return false;
@@ -107,7 +102,8 @@ pub(crate) fn has_local_locks(fd: i32) -> bool {
         .is_ok_and(|mounts| is_locked_locally(&mounts, &device))
 }
 
-/// The same by a text as in `/proc/self/mountinfo`: a device is its third word, its options are the last.
+/// Whether the mount of `device` has local locks. In `mounts`, as in `/proc/self/mountinfo`, the device is the third
+/// word of a line and the options are the last.
 fn is_locked_locally(mounts: &str, device: &str) -> bool {
     mounts.lines().any(|line| {
         let options = line.rsplit(' ').next().unwrap_or("");
@@ -117,12 +113,23 @@ fn is_locked_locally(mounts: &str, device: &str) -> bool {
 }
 
 fn ask(fd: i32, path: &CStr, flags: i32) -> Option<libc::statx> {
-    // SAFETY: zeros are a value of it, which the call replaces.
+    // SAFETY: all zeros is a valid `statx`, which the call overwrites.
     let mut seen: libc::statx = unsafe { std::mem::zeroed() };
     let flags = flags | libc::AT_STATX_FORCE_SYNC;
-    // SAFETY: a string that ends in a NUL, and a variable of that type.
+    // SAFETY: a string that ends in a NUL, and a writable `seen`.
     let told = unsafe { libc::statx(fd, path.as_ptr(), flags, libc::STATX_BASIC_STATS, &mut seen) };
     (told == 0).then_some(seen)
+}
+
+pub(crate) fn retry(mut call: impl FnMut() -> isize) -> isize {
+    loop {
+        let result = call();
+        let is_interrupted =
+            result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
+        if !is_interrupted {
+            return result;
+        }
+    }
 }
 
 #[cfg(test)]

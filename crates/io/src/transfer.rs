@@ -1,59 +1,44 @@
-//! Moves the bytes of a view: each piece by a call of its own or, reading pieces that lie close together, by a call for
-//! all of them (data sieving; Thakur, Gropp and Lusk, 1999).
+//! Transfers of the bytes of a view: one call for each piece, or one read for pieces that are close to each other (data
+//! sieving; Thakur, Gropp and Lusk, 1999).
 //!
-//! By itself writing never reads first: bytes between the pieces are not touched, so that nobody else's are lost. Many
-//! small pieces are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that. Where
-//! all writers lock what they write ([`Sieve`]), pieces that lie close together are read with what is between them,
-//! changed, and written back.
+//! Writes normally leave the bytes between pieces alone, so that no data of other writers is lost. Many small pieces
+//! are stored through a mapping of the file ([`crate::mapping`]), if its file system allows that. If all writers lock
+//! what they write ([`Sieve`]), close pieces may be read together with their gaps, changed, and written back.
 //!
-//! **PIECES.** Each piece lies in the caller's memory at its distance from `data` or `to`, readable to be written and
-//! writable to be read: `write_view`, `read_view`, `write_covered` and `read_covered` ask this of their callers, and
-//! all else here works on pieces of those.
+//! **PIECES.** Each piece is in the caller's memory at its distance from `data` or `to`, readable for a write and
+//! writable for a read. Callers of `write_view`, `read_view`, `write_covered` and `read_covered` guarantee this. All
+//! other functions here work on pieces of these calls.
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
 use crate::descriptor::{CALL_BYTES, Descriptor};
 use crate::error::IoError;
-use crate::regular::LEAST_PIECES;
-use crate::runs::{Coverage, Run};
+use crate::regular::{LEAST_PIECES, Sieve};
+use crate::runs::{Coverage, StridedRun};
 use crate::view::View;
 use std::ops::Range;
 
-/// Bytes that are read at once where pieces lie close together.
 const SIEVE_BYTES: i64 = 1 << 20;
 
-/// Pieces that are looked at together.
 const BATCH: usize = 1 << 16;
 
-/// Pieces below which no mapping is made.
+/// Fewest pieces for which a mapping is made.
 const MAPPED_PIECES: usize = 64;
 
-/// Pieces below which a range is not read to be written back.
+/// Fewest pieces for which a range is read to be written back.
 const SIEVED_PIECES: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct TransferPiece {
     offset: i64,
     bytes: usize,
-    /// Where it belongs in memory.
+    /// Offset in the caller's memory.
     at: usize,
 }
 
-/// Whether bytes between the pieces of a write may be read and written back: only where nobody changes them meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sieve {
-    /// No writer of the file does that.
-    #[default]
-    Never,
-    /// Every writer locks: what it writes back against all others, other writes against those alone.
-    Locked,
-}
-
 impl Descriptor {
-    /// Writes `len` bytes as bytes `from..` of the view, which reaches them.
-    ///
-    /// # Errors
-    /// The system's; a part may be in the file then.
+    /// Writes `len` bytes to bytes `from..from + len` of the view, which must reach them. Errors: those of the system
+    /// call. Part of the data may be in the file then.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -61,14 +46,14 @@ impl Descriptor {
         &self, view: &View, from: u64, data: *const u8, len: usize, sieve: Sieve,
     ) -> Result<(), IoError> {
         if let Some(offset) = view.dense_offset(from) {
-            let one = Piece { offset, bytes: len, at: 0 };
+            let one = TransferPiece { offset, bytes: len, at: 0 };
             // SAFETY: PIECES.
             return unsafe { self.write_batch(&[one], data, sieve) };
         }
-        let mut batch: Vec<Piece> = Vec::new();
+        let mut batch: Vec<TransferPiece> = Vec::new();
         let (mut at, mut result) = (0, Ok(()));
-        // SAFETY: the pieces are `len` bytes in all.
-        let write = |batch: &mut Vec<Piece>, result: &mut Result<(), IoError>| unsafe {
+        // SAFETY: PIECES: the pieces of the view are `len` bytes in all.
+        let write = |batch: &mut Vec<TransferPiece>, result: &mut Result<(), IoError>| unsafe {
             if result.is_ok() && !batch.is_empty() {
                 *result = self.write_batch(batch, data, sieve);
             }
@@ -79,7 +64,7 @@ impl Descriptor {
             if self.stores_run(&run) {
                 write(&mut batch, &mut result);
                 if result.is_ok() {
-                    // SAFETY: PIECES: those of the run begin at `at`.
+                    // SAFETY: PIECES: the pieces of the run begin at `at`.
                     match unsafe { self.store_run(run, data.add(at), sieve) } {
                         Ok(left) => rest = left,
                         Err(error) => result = Err(error),
@@ -88,8 +73,8 @@ impl Descriptor {
                 let left = rest.map_or(0, |run| run.bytes());
                 at += (run.bytes() - left) as usize;
             }
-            for piece in rest.iter().flat_map(Run::pieces) {
-                batch.push(Piece { offset: piece, bytes: run.len as usize, at });
+            for piece in rest.iter().flat_map(StridedRun::pieces) {
+                batch.push(TransferPiece { offset: piece, bytes: run.len as usize, at });
                 at += run.len as usize;
                 if batch.len() == BATCH {
                     write(&mut batch, &mut result);
@@ -100,13 +85,11 @@ impl Descriptor {
         result
     }
 
-    /// Writes the bytes of a window that are covered; `data` are those of the whole window.
-    ///
-    /// # Errors
-    /// The system's; a part may be in the file then.
+    /// Writes the covered bytes of a window. `data` holds the whole window. Errors: those of the system call. Part of
+    /// the data may be in the file then.
     ///
     /// # Safety
-    /// What is covered is readable at its distance from the start of the window.
+    /// Each covered byte is readable in `data`, at its distance from the start of the window.
     pub unsafe fn write_covered(
         &self, covered: &Coverage, data: *const u8, sieve: Sieve,
     ) -> Result<(), IoError> {
@@ -120,10 +103,7 @@ impl Descriptor {
         result
     }
 
-    /// Reads the bytes of a window that are covered, each to its place in the window; whether all are there.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Reads the covered bytes of a window into their places in `to`. Returns whether the file has all of them.
     ///
     /// # Safety
     /// `to` is writable for the bytes of the window.
@@ -142,11 +122,11 @@ impl Descriptor {
     /// Writes pieces in their order.
     ///
     /// # Safety
-    /// Every piece is readable where it is in memory.
+    /// PIECES.
     unsafe fn write_batch(
-        &self, pieces: &[Piece], data: *const u8, sieve: Sieve,
+        &self, pieces: &[TransferPiece], data: *const u8, sieve: Sieve,
     ) -> Result<(), IoError> {
-        // SAFETY: PIECES, in both calls.
+        // SAFETY: PIECES, in all calls.
         unsafe {
             let lock = match sieve {
                 Sieve::Locked => {
@@ -177,16 +157,16 @@ impl Descriptor {
         }
     }
 
-    /// Stores pieces through a mapping; false where that costs more than calls, or cannot be.
+    /// Stores pieces through a mapping. Returns false if calls are cheaper, or if the bytes could not be stored.
     ///
     /// # Safety
-    /// As [`Descriptor::write_batch`].
-    unsafe fn write_mapped(&self, pieces: &[Piece], data: *const u8) -> bool {
+    /// PIECES.
+    unsafe fn write_mapped(&self, pieces: &[TransferPiece], data: *const u8) -> bool {
         let Some(mapping) = mapped_range(pieces).and_then(|range| self.map(range)) else {
             return false;
         };
         for piece in pieces {
-            // SAFETY: PIECES; the range has every piece in it.
+            // SAFETY: PIECES. The mapped range contains every piece.
             unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
         }
         self.count(Counter::Mappings, 1);
@@ -197,9 +177,9 @@ impl Descriptor {
     /// Writes each piece by a call.
     ///
     /// # Safety
-    /// As [`Descriptor::write_batch`].
+    /// PIECES.
     unsafe fn write_pieces(
-        &self, pieces: &[Piece], data: *const u8, sieve: Sieve,
+        &self, pieces: &[TransferPiece], data: *const u8, sieve: Sieve,
     ) -> Result<(), IoError> {
         for piece in pieces {
             let lock = match sieve {
@@ -213,13 +193,12 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Reads the range of pieces in ascending order, changes them there, and writes it back, under a lock against all
-    /// others.
+    /// Reads the range of ascending pieces, changes it, and writes it back, under an exclusive lock.
     ///
     /// # Safety
-    /// As [`Descriptor::write_batch`].
+    /// PIECES.
     unsafe fn write_sieved(
-        &self, pieces: &[Piece], data: *const u8, room: &mut Vec<u8>,
+        &self, pieces: &[TransferPiece], data: *const u8, room: &mut Vec<u8>,
     ) -> Result<(), IoError> {
         let Some(range) = range_of(pieces) else {
             return Ok(());
@@ -229,10 +208,10 @@ impl Descriptor {
         if room.len() < span {
             room.resize(span, 0);
         }
-        // SAFETY: the room has so many bytes, and every piece lies in the range.
+        // SAFETY: PIECES. `room` has `span` bytes, and every piece is in the range.
         unsafe {
             let there = self.read_at(room.as_mut_ptr(), span, range.start)?;
-            // Behind the end of the file there are zeros.
+            // Bytes after the end of the file become zeros.
             room[there..span].fill(0);
             for piece in pieces {
                 let to = room.as_mut_ptr().add((piece.offset - range.start) as usize);
@@ -245,10 +224,7 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Reads bytes `from..from + len` of the view, which reaches them, up to the end of the file; the bytes read.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Reads bytes `from..from + len` of the view, which must reach them, up to the file's end. Returns the bytes read.
     ///
     /// # Safety
     /// `to` is writable for `len` bytes.
@@ -259,14 +235,14 @@ impl Descriptor {
             // SAFETY: PIECES.
             return unsafe { self.read_at(to, len, offset) };
         }
-        let (mut batch, mut room): (Vec<Piece>, _) = (Vec::new(), Vec::new());
-        let (mut at, mut read) = (0, Progress::default());
+        let (mut batch, mut room): (Vec<TransferPiece>, _) = (Vec::new(), Vec::new());
+        let (mut at, mut read) = (0, ReadProgress::default());
         view.for_each_part(from, len as u64, LEAST_PIECES, |run| {
             if read.is_over {
                 return;
             }
             if self.reads_run(&run) {
-                // SAFETY: the pieces are `len` bytes in all.
+                // SAFETY: PIECES: the pieces of the view are `len` bytes in all.
                 unsafe {
                     read.add(at, self.read_batch(&batch, to));
                     batch.clear();
@@ -279,7 +255,7 @@ impl Descriptor {
                 return;
             }
             for offset in run.pieces() {
-                batch.push(Piece { offset, bytes: run.len as usize, at });
+                batch.push(TransferPiece { offset, bytes: run.len as usize, at });
                 at += run.len as usize;
                 if batch.len() == BATCH && !read.is_over {
                     // SAFETY: PIECES.
@@ -295,11 +271,11 @@ impl Descriptor {
         read.failed.map_or(Ok(read.done), Err)
     }
 
-    /// Reads pieces in their order, up to the end of the file; the bytes of them that are there.
+    /// Reads pieces in their order, up to the end of the file. Returns the bytes read.
     ///
     /// # Safety
-    /// Every piece is writable where it belongs.
-    unsafe fn read_batch(&self, pieces: &[Piece], to: *mut u8) -> Result<usize, IoError> {
+    /// PIECES.
+    unsafe fn read_batch(&self, pieces: &[TransferPiece], to: *mut u8) -> Result<usize, IoError> {
         let mut room = Vec::new();
         let mut rest = pieces;
         let mut done = 0;
@@ -326,12 +302,12 @@ impl Descriptor {
         Ok(done)
     }
 
-    /// Reads pieces in ascending order by one call; the bytes of them that are there.
+    /// Reads ascending pieces by one call. Returns the bytes read.
     ///
     /// # Safety
-    /// As [`Descriptor::read_batch`].
+    /// PIECES.
     unsafe fn read_sieved(
-        &self, pieces: &[Piece], to: *mut u8, room: &mut Vec<u8>,
+        &self, pieces: &[TransferPiece], to: *mut u8, room: &mut Vec<u8>,
     ) -> Result<usize, IoError> {
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
             return Ok(0);
@@ -340,14 +316,14 @@ impl Descriptor {
         if room.len() < span {
             room.resize(span, 0);
         }
-        // SAFETY: the room has so many bytes.
+        // SAFETY: `room` has at least `span` bytes.
         let there = unsafe { self.read_at(room.as_mut_ptr(), span, first.offset)? };
         self.count_sieved(span, pieces);
         let mut read = 0;
         for piece in pieces {
             let start = (piece.offset - first.offset) as usize;
             let bytes = piece.bytes.min(there.saturating_sub(start));
-            // SAFETY: PIECES; within the room that was read.
+            // SAFETY: PIECES. The source is within the bytes of `room` that were read.
             unsafe { to.add(piece.at).copy_from_nonoverlapping(room.as_ptr().add(start), bytes) };
             read += bytes;
             if bytes < piece.bytes {
@@ -357,23 +333,22 @@ impl Descriptor {
         Ok(read)
     }
 
-    fn count_sieved(&self, span: usize, pieces: &[Piece]) {
+    fn count_sieved(&self, span: usize, pieces: &[TransferPiece]) {
         self.count(Counter::Sieved, 1);
         let between = span.saturating_sub(bytes_of(pieces));
         self.count(Counter::SievedBytes, between as u64);
     }
 }
 
-/// What has been read of a view: all bytes before some place, until the file or a call ends it.
+/// State of a read of a view: the bytes read so far, until the file ends or a call fails.
 #[derive(Default)]
-struct Progress {
+struct ReadProgress {
     done: usize,
     failed: Option<IoError>,
     is_over: bool,
 }
 
-impl Progress {
-    /// Takes in a transfer of the bytes up to `until`.
+impl ReadProgress {
     fn add(&mut self, until: usize, moved: Result<usize, IoError>) {
         match moved {
             Ok(bytes) => self.done += bytes,
@@ -383,15 +358,14 @@ impl Progress {
     }
 }
 
-fn bytes_of(pieces: &[Piece]) -> usize {
+fn bytes_of(pieces: &[TransferPiece]) -> usize {
     pieces.iter().map(|piece| piece.bytes).sum()
 }
 
-/// Names what is covered in batches of pieces.
-fn for_each_batch(covered: &Coverage, mut visit: impl FnMut(&[Piece])) {
-    let mut batch: Vec<Piece> = Vec::new();
+fn for_each_batch(covered: &Coverage, mut visit: impl FnMut(&[TransferPiece])) {
+    let mut batch: Vec<TransferPiece> = Vec::new();
     covered.for_each_stretch(|offset, bytes| {
-        batch.push(Piece {
+        batch.push(TransferPiece {
             offset,
             bytes: bytes as usize,
             at: (offset - covered.start()) as usize,
@@ -406,22 +380,20 @@ fn for_each_batch(covered: &Coverage, mut visit: impl FnMut(&[Piece])) {
     }
 }
 
-/// The range of the file that pieces lie in.
-fn range_of(pieces: &[Piece]) -> Option<Range<i64>> {
+fn range_of(pieces: &[TransferPiece]) -> Option<Range<i64>> {
     let low = pieces.iter().map(|piece| piece.offset).min()?;
     let high = pieces.iter().map(|piece| piece.offset + piece.bytes as i64).max()?;
     Some(low..high)
 }
 
-/// Whether reading and writing the whole range costs less than a call for each of these pieces.
-fn is_sieved(pieces: &[Piece], call_bytes: i64) -> bool {
+/// Whether reading and writing back the whole range costs less than a call for each piece.
+fn is_sieved(pieces: &[TransferPiece], call_bytes: i64) -> bool {
     let span = range_of(pieces).map_or(0, |range| range.end - range.start);
     pieces.len() >= SIEVED_PIECES && 2 * span < pieces.len() as i64 * call_bytes
 }
 
-/// The range of the file that pieces lie in, where storing them through a mapping of it costs less than a call for
-/// each: a page of it costs about as much as a call.
-fn mapped_range(pieces: &[Piece]) -> Option<Range<i64>> {
+/// Range of the pieces, if storing them through a mapping is cheaper. A mapped page costs about one call.
+fn mapped_range(pieces: &[TransferPiece]) -> Option<Range<i64>> {
     if pieces.len() < MAPPED_PIECES {
         return None;
     }
@@ -429,8 +401,8 @@ fn mapped_range(pieces: &[Piece]) -> Option<Range<i64>> {
     ((range.end - range.start) / CALL_BYTES < pieces.len() as i64 / 4).then_some(range)
 }
 
-/// How many of the first pieces are read by one call: while they ascend, and a gap costs less than a call.
-fn count_together(pieces: &[Piece], call_bytes: i64) -> usize {
+/// Number of leading pieces that one call reads: they ascend, and each gap costs less than a call.
+fn count_together(pieces: &[TransferPiece], call_bytes: i64) -> usize {
     let mut pairs = pieces.iter().zip(&pieces[1..]);
     let Some(first) = pieces.first() else {
         return 0;
@@ -486,14 +458,14 @@ mod tests {
                 model.resize(model.len().max(end), 0);
                 model[at as usize..end].iter_mut().for_each(|byte| *byte = *next.next().unwrap());
             });
-            // SAFETY: buffers of so many bytes.
+            // SAFETY: each buffer has the length that is passed with it.
             unsafe {
                 file.write_view(&view, from, data.as_ptr(), bytes, sieve).unwrap();
                 prop_assert_eq!(file.size().unwrap() as usize, model.len());
                 let mut all = vec![0u8; model.len()];
                 file.read_at(all.as_mut_ptr(), all.len(), 0).unwrap();
                 prop_assert_eq!(&all, &model);
-                // More than there is: what is read ends where the file does.
+                // A read beyond the end of the file stops there.
                 let mut back = vec![9u8; bytes + 3000];
                 let read = file.read_view(&view, from, back.as_mut_ptr(), back.len()).unwrap();
                 let there = view.bytes_before(model.len() as i64).saturating_sub(from) as usize;
@@ -516,7 +488,7 @@ mod tests {
             let window: Vec<u8> = (0..9000).map(|i| (i % 251) as u8 + 1).collect();
             for run in [(100, 7, 40, 200), (8500, 300, 0, 1), (9000, 100, 0, 1)] {
                 let (offset, len, stride, count) = run;
-                covered.add(&crate::Run { offset, len, stride, count });
+                covered.add(&crate::StridedRun { offset, len, stride, count });
                 for at in (0..count as i64).flat_map(|i| {
                     let start = offset + i * stride;
                     start..start + len as i64
@@ -524,7 +496,7 @@ mod tests {
                     model[at as usize] = window[at as usize - 100];
                 }
             }
-            // SAFETY: buffers of so many bytes.
+            // SAFETY: the buffers hold the 9000 bytes of the window, or the 9100 bytes that are read.
             unsafe {
                 file.write_covered(&covered, window.as_ptr(), sieve).unwrap();
                 let mut all = vec![9u8; 9100];
@@ -564,7 +536,7 @@ mod tests {
                 }
             });
             for _ in 0..100 {
-                // SAFETY: data of so many bytes.
+                // SAFETY: the length of `data` is passed with it.
                 unsafe {
                     file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never).unwrap()
                 };
@@ -572,7 +544,7 @@ mod tests {
             over.store(true, Ordering::Relaxed);
         });
         let mut back = vec![0u8; data.len()];
-        // SAFETY: buffers of so many bytes.
+        // SAFETY: the length of each buffer is passed with it.
         unsafe {
             file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never).unwrap();
             let read = file.read_view(&view, 0, back.as_mut_ptr(), back.len());

@@ -1,46 +1,46 @@
-//! Views (MPI 5.0, section 14.3): the bytes of a file that a process sees, in order.
+//! Views (MPI 5.0, section 14.3): the bytes of a file that a process accesses, in order.
 //!
-//! A view is a displacement and a layout that is repeated without end. Nothing is unrolled: setting a view of any
-//! number of blocks costs nothing, and an access walks the blocks that it touches alone.
+//! A view is a displacement and a layout that repeats without end. It is never expanded: setting a view of any number
+//! of blocks is free, and an access walks only the blocks that it touches.
 
-use crate::runs::{Run, RunList};
+use crate::runs::{RunList, StridedRun};
 use fastpath_base::layout::Layout;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A view. Its bytes are counted from 0: byte `position` is somewhere in the file ([`View::offset_of`]).
+/// A view of a file. Positions count its bytes from 0, and [`View::offset_of`] maps them to offsets in the file.
 #[derive(Debug, Clone)]
 pub struct View {
     displacement: i64,
     filetype: Arc<Layout>,
 }
 
-/// Bytes of an access that are looked at to learn how large its pieces are.
+/// Bytes of an access that are walked to estimate its mean piece size.
 const SAMPLE: u64 = 1 << 14;
 
-/// Bytes of a view that are walked at first to find runs; where few runs say it all, twice as many the next time.
+/// Bytes of a view in the first walk for runs. Each further walk covers twice as many.
 const WALK: u64 = 1 << 16;
 
-/// Elements of the filetype: as many as anyone could ask for.
+/// Repetitions of the filetype in a walk, more than any access needs.
 const ENDLESS: u64 = u64::MAX;
 
 impl View {
-    /// A view that starts at byte `displacement` of the file and repeats `filetype`.
+    /// Returns a view that starts at byte `displacement` of the file and repeats `filetype`.
     pub fn new(displacement: i64, filetype: Arc<Layout>) -> View {
         View { displacement, filetype }
     }
 
-    /// Bytes of the view in one repetition; with 0 it shows nothing.
+    /// Returns the bytes of the view in one repetition. With 0, the view selects nothing.
     pub fn size(&self) -> u64 {
         self.filetype.size()
     }
 
-    /// Where the view starts in the file, in bytes.
+    /// Returns the start of the view in the file, in bytes.
     pub fn displacement(&self) -> i64 {
         self.displacement
     }
 
-    /// Whether bytes `from..from + len` of the view lie within a file, whose offsets have 63 bits.
+    /// Returns whether bytes `from..from + len` of the view lie within a file, whose offsets have 63 bits.
     pub fn can_reach(&self, from: u64, len: u64) -> bool {
         if len == 0 {
             return true;
@@ -59,7 +59,7 @@ impl View {
         (0..=i128::from(i64::MAX)).contains(&high) && last <= i64::MAX as u64
     }
 
-    /// Where byte `position` of the view lies in the file; none where that is beyond any file.
+    /// Returns the offset in the file of byte `position` of the view, or none if no file can reach it.
     pub fn offset_of(&self, position: u64) -> Option<i64> {
         if !self.can_reach(position, 1) {
             return None;
@@ -69,14 +69,13 @@ impl View {
         offset.checked_add(self.displacement)
     }
 
-    /// Where byte `position` lies of a view without gaps, of which any bytes are one piece.
+    /// Returns the offset of byte `position` if the view has no gaps, so that every access is one piece.
     pub fn dense_offset(&self, position: u64) -> Option<i64> {
         let dense = self.filetype.is_contiguous() && self.size() > 0;
         dense.then(|| self.displacement.wrapping_add_unsigned(position))
     }
 
-    /// How many bytes of the view lie before byte `offset` of the file. The blocks of the filetype must be in
-    /// ascending order, as the standard asks.
+    /// Returns the bytes of the view before byte `offset` of the file. Blocks must ascend, as MPI requires.
     pub fn bytes_before(&self, offset: i64) -> u64 {
         let (size, extent) = (self.size(), self.filetype.extent());
         let first = self.displacement.saturating_add(self.filetype.true_lb());
@@ -101,14 +100,13 @@ impl View {
         start + low
     }
 
-    /// Whether later bytes of the view lie behind earlier ones in the file, all of them: the part that lies in a range
-    /// of the file is one range of the view then.
+    /// Returns whether offsets ascend with positions. A range of the file is then one range of the view.
     pub fn is_ascending(&self) -> bool {
         let layout = &self.filetype;
         layout.is_ascending() && layout.extent() >= layout.true_extent()
     }
 
-    /// Which of the bytes `within` of an ascending view lie in a window of the file.
+    /// Returns the positions in `within`, of an ascending view, that lie in `window` of the file.
     pub fn positions_in(&self, window: &Range<i64>, within: Range<u64>) -> Range<u64> {
         let place = |offset| self.bytes_before(offset).clamp(within.start, within.end);
         match window.is_empty() {
@@ -117,7 +115,7 @@ impl View {
         }
     }
 
-    /// How many bytes a piece of the range has, by its first ones; a large number where they are one piece.
+    /// Returns the mean bytes of a piece, estimated from the first pieces. It is `len` if the bytes are one piece.
     pub fn piece_bytes(&self, from: u64, len: u64) -> u64 {
         if self.dense_offset(from).is_some() {
             return len;
@@ -130,15 +128,14 @@ impl View {
         }
     }
 
-    /// The first runs of an ascending view from byte `from` on, `most` at most, and the bytes in them: `len`, or fewer
-    /// where it takes more runs.
-    pub fn runs(&self, from: u64, len: u64, most: usize) -> (Vec<Run>, u64) {
+    /// Returns at most `most` runs of an ascending view from byte `from`, and their bytes: up to `len`.
+    pub fn runs(&self, from: u64, len: u64, most: usize) -> (Vec<StridedRun>, u64) {
         let mut list = RunList::new(most);
         let (mut done, mut step) = (0, WALK);
         while done < len && !list.is_full() {
             let now = step.min(len - done);
             self.filetype.for_each_run(ENDLESS, from + done, now, |run| {
-                list.add(Run {
+                list.add(StridedRun {
                     offset: run.offset.wrapping_add(self.displacement),
                     len: run.len,
                     stride: run.stride,
@@ -151,17 +148,17 @@ impl View {
         (list.runs, list.bytes)
     }
 
-    /// Names the pieces of the file that hold bytes `from..from + len` of the view, in their order: offset and bytes.
-    /// Neighbours are one piece. The range must be one that the view reaches.
+    /// Visits the pieces of the file that hold bytes `from..from + len` of the view, in order, as offset and bytes.
+    /// Adjacent pieces are merged. The view must reach the range.
     pub fn for_each_piece(&self, from: u64, len: u64, mut visit: impl FnMut(i64, u64)) {
         self.for_each_part(from, len, ENDLESS, |run| visit(run.offset, run.len));
     }
 
-    /// As [`View::for_each_piece`], but at least `regular` pieces at even distances, with gaps, are named as one run.
+    /// Visits parts like [`View::for_each_piece`]: at least `regular` pieces at even distances, with gaps, are one run.
     pub(crate) fn for_each_part(
-        &self, from: u64, len: u64, regular: u64, mut visit: impl FnMut(Run),
+        &self, from: u64, len: u64, regular: u64, mut visit: impl FnMut(StridedRun),
     ) {
-        let one = |(offset, len)| Run { offset, len, stride: 0, count: 1 };
+        let one = |(offset, len)| StridedRun { offset, len, stride: 0, count: 1 };
         let mut open: Option<(i64, u64)> = None;
         self.filetype.for_each_run(ENDLESS, from, len, |run| {
             let mut at = run.offset.wrapping_add(self.displacement);
@@ -169,7 +166,12 @@ impl View {
                 if let Some(piece) = open.take() {
                     visit(one(piece));
                 }
-                visit(Run { offset: at, len: run.len, stride: run.stride, count: run.count });
+                visit(StridedRun {
+                    offset: at,
+                    len: run.len,
+                    stride: run.stride,
+                    count: run.count,
+                });
                 return;
             }
             for _ in 0..run.count {
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Blocks of `len` bytes with `gap` between them, `count` times, the extent longer by `tail`.
+    /// Blocks of `len` bytes with `gap` bytes between them, `count` times, and `tail` further bytes of extent.
     fn strided(displacement: i64, len: u64, gap: u64, count: u64, tail: u64) -> View {
         let block = Layout::contiguous(len).unwrap();
         let places = (0..count).map(|i| (i * (len + gap)) as i64);

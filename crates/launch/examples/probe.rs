@@ -1,20 +1,15 @@
 #![allow(unsafe_code)]
-//! A rank that does as it is told, for the launcher's tests: it uses the job as the MPI
-//! library does, without being one.
-//!
-//! `probe WORD...` carries out the words in order:
-//! `attach`, `init`, `finalize`, `say TEXT`, `print N` (lines of growing length, in torn
-//! writes), `flood MIB`, `wait CALL` (sleeps for ever), `wait-since SECONDS CALL` (has done so
-//! for that long), `until-dead RANK`, `abort CODE TEXT`,
-//! `exit CODE`, `signal N` (to itself), `where`, `close FD`, `exec WORD...`, `orphan SECONDS`
-//! (leaves a process in a session of its own), `limit` (open files), `arena MIB` (memory for
-//! the rank's arena).
+//! A test rank that attaches to a job as the MPI library does, and executes the words of its command line in order:
+//! `attach`, `init`, `finalize`, `say TEXT`, `print N` (lines of growing length, written in pieces), `flood MIB`, `wait
+//! CALL` (sleeps forever), `wait-since SECONDS CALL` (reports a sleep that began SECONDS ago), `until-dead RANK`,
+//! `abort CODE TEXT`, `exit CODE`, `signal N` (to itself), `where`, `close FD`, `exec WORD...`, `orphan SECONDS`
+//! (leaves a process in a separate session), `limit` (open files), `arena MIB` (memory for the rank's arena).
 
 use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
 use fastpath_base::wait::{futex_wait, yield_now};
-use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{Awaited, Phase, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
+use fastpath_job::Job;
+use fastpath_segment::{AwaitedRanks, RankPhase, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -32,8 +27,8 @@ fn main() {
                     std::process::exit(99);
                 }
             },
-            "init" => of(&job).set_phase(Phase::Initialized),
-            "finalize" => of(&job).set_phase(Phase::Finalized),
+            "init" => of(&job).set_phase(RankPhase::Initialized),
+            "finalize" => of(&job).set_phase(RankPhase::Finalized),
             "say" => println!("{}", next()),
             "print" => print_torn(next().parse().unwrap()),
             "flood" => flood(next().parse().unwrap()),
@@ -46,10 +41,10 @@ fn main() {
             "abort" => {
                 let code = next().parse().unwrap();
                 of(&job).record_abort(code, &next());
-                std::process::exit(fastpath_bootstrap::job::exit_code(code));
+                std::process::exit(fastpath_job::exit_code(code));
             }
             "exit" => std::process::exit(next().parse().unwrap()),
-            // SAFETY: plain kill of this process.
+            // SAFETY: kill takes no pointers, and the target is this process.
             "signal" => unsafe {
                 libc::kill(libc::getpid(), next().parse().unwrap());
             },
@@ -64,7 +59,7 @@ fn main() {
                     j.launcher().is_some()
                 );
             }
-            // SAFETY: plain close of a number nobody here uses.
+            // SAFETY: close takes no pointers, and no code of this process uses that descriptor.
             "close" => unsafe {
                 libc::close(next().parse().unwrap());
             },
@@ -95,7 +90,7 @@ fn of(job: &Option<Job>) -> &Job {
     job.as_ref().expect("attach comes first")
 }
 
-/// Lines of growing length, written in pieces that end anywhere.
+/// Prints lines of growing length, in writes that end anywhere within a line.
 fn print_torn(lines: usize) {
     let rank = std::env::var("FASTPATH_RANK").unwrap_or_default();
     let mut text = Vec::new();
@@ -124,7 +119,7 @@ fn flood(mib: usize) {
     }
 }
 
-/// Sleeps as a rank does that waits for a message which never comes, since so many seconds.
+/// Sleeps as a rank that has waited `seconds` for a message which never arrives.
 fn sleep_in(job: &Job, call: &str, seconds: u64) {
     job.note_waiting(
         0,
@@ -135,7 +130,7 @@ fn sleep_in(job: &Job, call: &str, seconds: u64) {
             comm: "halo",
             bytes: 8,
             since_ns: now_ns().saturating_sub(seconds * 1_000_000_000),
-            awaited: Awaited::of(&[1]),
+            awaited: AwaitedRanks::of(&[1]),
             multiple: false,
             thread: 0,
         },
@@ -161,14 +156,14 @@ fn wait_for_death(job: &Job, rank: usize) {
             comm: "",
             bytes: 0,
             since_ns: now_ns(),
-            awaited: Awaited::of(&[rank as u32]),
+            awaited: AwaitedRanks::of(&[rank as u32]),
             multiple: false,
             thread: 0,
         },
     );
     loop {
-        // ORDERING: before the look at the peer's state; partner is the launcher, which marks the
-        // peer dead and then wakes who sleeps.
+        // ORDERING: SeqCst, before the read of the peer's state; partner is the launcher, which marks the peer dead and
+        // then wakes sleepers.
         word.store(STATE_SLEEPING, Ordering::SeqCst);
         if job.is_dead(rank) {
             break;
@@ -180,7 +175,7 @@ fn wait_for_death(job: &Job, rank: usize) {
     println!("rank {rank} is dead");
 }
 
-/// A process that has left the group and the session of its rank.
+/// Starts a process outside the group and the session of its rank.
 #[allow(clippy::zombie_processes)]
 fn leave_orphan(seconds: &str) {
     let mut command = Command::new("sleep");
@@ -198,7 +193,7 @@ fn leave_orphan(seconds: &str) {
 }
 
 fn print_limit() {
-    // SAFETY: all zeros is valid for the structure, which the call fills.
+    // SAFETY: all zeros is a valid rlimit, and getrlimit fills it.
     let limit = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);

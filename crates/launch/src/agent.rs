@@ -1,27 +1,26 @@
-//! One node's part of a job on several: what the agents tell each other, through the engine that has started them,
-//! before any rank runs.
+//! One node's agent in a job on several nodes. Before any rank runs, the agents exchange addresses through the engine
+//! that started them.
 //!
-//! Each agent opens a listener for each of its ranks, puts one value for the node, and reads the others' after one
-//! fence: then it knows how every rank of the job is reached. What ranks ask while the job runs they tell each other
-//! directly ([`peers`]).
+//! Each agent opens a listener for each of its ranks, puts one value for the node, and reads the other values after one
+//! fence. Then it has the address of every rank. While the job runs, agents connect to each other directly ([`peers`]).
 
 mod message;
 pub mod peers;
 mod pulse;
 
-use crate::watch::TIMEOUT_CODE;
+use crate::args::TIMEOUT_CODE;
 use fastpath_base::config::Config;
+use fastpath_base::entropy::draw_random;
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::tell;
-use fastpath_bootstrap::engine::{Aborter, Engine, abort_job};
-use fastpath_bootstrap::job::detect::{Alone, LaunchPlace, Launcher, Protocol};
-use fastpath_bootstrap::job::{find_place, random_job_id};
-use fastpath_bootstrap::network::proof::Pass;
-use fastpath_bootstrap::network::random::draw_random;
-use fastpath_bootstrap::network::{self, Listener, NetworkCard, Reach};
-use fastpath_bootstrap::segment::{Elsewhere, Segment, SegmentError, Spare};
+use fastpath_job::detect::{LaunchPlace, Launcher, Protocol, SingletonReason};
+use fastpath_job::engine::{Aborter, Engine, abort_job};
+use fastpath_job::network::proof::Pass;
+use fastpath_job::network::{self, Listener, NetworkCard, Reach};
+use fastpath_job::{find_place, random_job_id};
+use fastpath_segment::{RemoteRank, Segment, SegmentError, SpareRanks};
 use message::NodeMessage;
-use peers::{Door, Peers};
+use peers::{AgentListener, Peers};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::unix::process::parent_id;
@@ -30,69 +29,69 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the agents wait for each other, at most. Before that ssh gives up a host that does not answer.
+/// Longest time that agents wait for each other. ssh gives up an unresponsive host earlier.
 const ALL_COME: Duration = Duration::from_secs(180);
-/// The first one says that they have not met; others say it so much later, unless the engine has ended them by then.
+/// Delay of the error message of agents other than the first. Usually the engine has ended them by then.
 const FIRST_SPEAKS: Duration = Duration::from_secs(5);
 
-/// What the value of a node is called.
 const KEY: &str = "node";
 
-/// This node's agent, and what it knows of the others.
 #[derive(Debug)]
 pub struct Agent {
-    engine: pulse::Shared,
+    engine: pulse::SharedEngine,
     aborter: Aborter,
-    /// The process of the engine that has started this one.
+    /// Process number of the engine's process that started this process.
     parent: u32,
-    /// Whether `srun`, where it is the engine, has ended, as the first agent finds.
+    /// Whether `srun`, if it is the engine, has ended. Set by the first agent.
     is_lost: Option<Arc<StaticBool>>,
-    /// When all agents had come: they count the job's time from there.
+    /// Time at which all agents had connected. The job's time limit counts from it.
     met: Instant,
     node: usize,
-    /// How many ranks each node began with.
+    /// Initial number of ranks on each node.
     counts: Vec<usize>,
-    /// The node of each rank that was spawned.
     added: Vec<u32>,
-    /// The agents, as this one calls the others.
     peers: Option<Peers>,
-    /// Ends when the first agent knows that this one's ranks run.
+    /// Channel that disconnects when the first agent knows that this node's ranks run.
     staying: Option<Receiver<()>>,
-    /// Where they come in, until that is watched.
-    door: Option<Door>,
-    /// Processors of all nodes.
+    /// Listener for other agents, until the caller polls it.
+    door: Option<AgentListener>,
     processors: u32,
     /// Whether a rank of this node has published a name.
     pub has_published: bool,
-    /// Of the first agent: the worlds that failures have ended, and the exit code of the first of those.
+    /// In the first agent: worlds ended by failures, and the exit code of the first such world.
     pub ended: (BTreeSet<u32>, Option<u32>),
-    /// What the ranks of this node listen on, until they run.
+    /// Listening sockets of this node's ranks, until the ranks start.
     listeners: Vec<Listener>,
     job_id: u64,
     secret: [u8; 32],
-    /// How each rank of the job is reached.
+    /// Network card of each rank of the job.
     cards: Vec<Vec<u8>>,
 }
 
 impl Agent {
-    /// Finds the engine that has started this process, and exchanges with the other agents how ranks are reached.
-    /// `counts`: how many ranks each node has; `processors`: how many this one has; `limit`: the time that the job has.
+    /// Finds the engine that started this process, and exchanges rank addresses with the other agents. `counts` holds
+    /// the number of ranks of each node, `processors` is that of this node, and `limit` bounds the job's time.
     ///
     /// # Errors
-    /// There is no engine, or it has started another number of agents; no port; an agent of another version.
+    /// There is no engine, it started another number of agents, no port is free, or an agent has another version.
     pub fn join(
         counts: &[usize], processors: usize, config: &Config, limit: Option<Duration>,
     ) -> Result<Agent, String> {
-        // Before the engine is spoken to: one that ends from here on is found out.
+        // Read the parent's process number before the engine is contacted: if the engine ends later, this process gets
+        // another parent, so the number differs.
         let parent = parent_id();
-        let describe = |e| format!("--agent: the engine that should have started it: {e}");
-        let (protocol, launcher) =
-            find_engine().ok_or("--agent is for engines: no engine started this process")?;
+        let describe = |e| format!("--agent: cannot connect to the launch engine: {e}");
+        let (protocol, launcher) = find_engine().ok_or(
+            "--agent is an internal option of launch engines, and none started this \
+                    process; omit it",
+        )?;
         let mut engine = Engine::connect(protocol).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
             return Err(format!(
-                "the engine has started {} agents for {} nodes: it must start one on each",
+                "the launch engine has started {} mpiexec agents for {} hosts, not one for each \
+                 host; check the engine's configuration and environment variables, or choose \
+                 another engine with --engine",
                 about.size,
                 counts.len()
             ));
@@ -125,53 +124,46 @@ impl Agent {
         Ok(agent)
     }
 
-    /// When all agents had come, which is at the same moment for all of them.
     pub fn met(&self) -> Instant {
         self.met
     }
 
-    /// What of the engine has ended, if it has: the process that had started this one, or `srun`.
+    /// Returns which part of the engine has ended, if any: the parent process or `srun`.
     pub fn lost_engine(&self) -> Option<String> {
-        // ORDERING: acquire; partner is the store of the thread that looks: nothing else is passed on.
+        // ORDERING: acquire; partner is the release store of the thread in `pulse::watch`. No other data is passed.
         let is_lost = |lost: &Arc<StaticBool>| lost.load(Ordering::Acquire);
         if self.is_lost.as_ref().is_some_and(is_lost) {
             return Some("srun".to_owned());
         }
         let is_gone = parent_id() != self.parent;
-        is_gone.then(|| format!("the engine's process ({})", self.parent))
+        is_gone.then(|| format!("the process of the launch engine ({})", self.parent))
     }
 
-    /// The ranks of this node.
     pub fn local(&self) -> Range<usize> {
         self.ranks_of(self.node)
     }
 
-    /// This node's number.
     pub fn node(&self) -> usize {
         self.node
     }
 
-    /// The agents of all nodes; None where they cannot be called.
+    /// Returns the connections to the agents of all nodes; None if agents cannot connect.
     pub fn peers(&self) -> Option<&Peers> {
         self.peers.as_ref()
     }
 
-    /// A channel that ends when the first agent knows that this one's ranks run.
     pub fn take_staying(&mut self) -> Option<Receiver<()>> {
         self.staying.take()
     }
 
-    /// Where agents of other nodes connect, to be watched by the caller.
-    pub fn take_door(&mut self) -> Option<Door> {
+    pub fn take_door(&mut self) -> Option<AgentListener> {
         self.door.take()
     }
 
-    /// Ranks were spawned, on these nodes.
     pub fn add(&mut self, nodes: &[u32]) {
         self.added.extend_from_slice(nodes);
     }
 
-    /// Number of the node that a rank runs on.
     pub fn node_of(&self, rank: usize) -> usize {
         let began_with: usize = self.counts.iter().sum();
         if let Some(added) = rank.checked_sub(began_with) {
@@ -185,7 +177,6 @@ impl Agent {
         ends.take_while(|&end| end <= rank).count()
     }
 
-    /// The ranks that a node began with.
     pub fn ranks_of(&self, node: usize) -> Range<usize> {
         let first: usize = self.counts[..node].iter().sum();
         first..first + self.counts[node]
@@ -195,7 +186,7 @@ impl Agent {
         &mut self, engine: &mut Engine, config: &Config, limit: Option<Duration>,
     ) -> Result<(), String> {
         let ranks = self.local().len();
-        // One for itself.
+        // The agent itself has a listener too.
         let (own_listener, own_card) = network::open(config, Reach::Network, ranks + 1)?;
         let mut own = NodeMessage {
             job_id: random_job_id(),
@@ -209,7 +200,8 @@ impl Agent {
             self.listeners.push(listener);
             own.cards.push(card.encode());
         }
-        let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
+        let describe =
+            |e| format!("cannot exchange the addresses of the ranks with the other nodes: {e}");
         let put = engine.put(KEY, &own.encode());
         let aborter = put.and_then(|()| engine.aborter()).map_err(describe)?;
         let met = end_unless_met(aborter, self.node, limit);
@@ -229,8 +221,8 @@ impl Agent {
             let said = said.filter(is_whole);
             let said = said.ok_or_else(|| {
                 format!(
-                    "cannot understand the agent of node {node}: is another version of Fastpath \
-                     there?"
+                    "the message of mpiexec on node {node} is invalid; install the same version \
+                     of Fastpath on all nodes"
                 )
             })?;
             if node == 0 {
@@ -241,7 +233,7 @@ impl Agent {
             self.cards.extend(said.cards);
         }
         let pass = Pass { job_id: self.job_id, secret: self.secret };
-        self.door = Some(Door::new(own_listener, pass, self.node as u32));
+        self.door = Some(AgentListener::new(own_listener, pass, self.node as u32));
         let peers = Peers::new(pass, self.node, agents);
         if self.node != 0 {
             self.staying = Some(peers.stay());
@@ -250,25 +242,20 @@ impl Agent {
         Ok(())
     }
 
-    /// Makes this node's memory, with room for `spare` further ranks on any of the nodes.
-    ///
-    /// # Errors
-    /// As [`Segment::create_for_node`].
+    /// Creates this node's segment, with room for `spare` further ranks on any of the nodes.
     pub fn make_memory(&self, spare: usize) -> Result<Segment, SegmentError> {
         let here: Vec<usize> = self.local().collect();
-        let spare = Spare { ranks: spare, foreign: 0 };
+        let spare = SpareRanks { ranks: spare, foreign: 0 };
         Segment::create_for_node(&here, self.counts.iter().sum(), spare, self.job_id)
     }
 
-    /// The ranks of the node that began with most: room for further ones is the same everywhere.
+    /// Largest initial number of ranks on a node. All nodes derive their room for further ranks from it,
+    /// so that the room is equal.
     pub fn most_ranks(&self) -> usize {
         self.counts.iter().copied().max().unwrap_or(0)
     }
 
-    /// Writes what the ranks of this node find in its memory: the secret, and how each rank of the job is reached.
-    ///
-    /// # Errors
-    /// No memory for the table of other nodes.
+    /// Writes the secret and the card of each rank of the job to this node's segment.
     pub fn fill(&self, segment: &Segment) -> Result<(), SegmentError> {
         let header = segment.header();
         header.set_secret(&self.secret);
@@ -284,14 +271,13 @@ impl Agent {
                         page.host.store(host, Ordering::Relaxed);
                         page.network.store(card);
                     }
-                    None => segment.tell(rank, Elsewhere { host, card })?,
+                    None => segment.tell(rank, RemoteRank { host, card })?,
                 }
             }
         }
         Ok(())
     }
 
-    /// The listening socket of one rank of this node; the first one belongs to the first rank.
     pub fn take_listener(&mut self) -> Option<Listener> {
         match self.listeners.is_empty() {
             true => None,
@@ -299,7 +285,7 @@ impl Agent {
         }
     }
 
-    /// The ranks of this node have ended, with this code: ends the others unless it is 0.
+    /// Leaves the engine after this node's ranks have ended with `code`. Any other code than 0 ends all nodes.
     pub fn leave(&mut self, code: i32) {
         if code != 0 {
             return self.aborter.abort(code);
@@ -309,17 +295,17 @@ impl Agent {
     }
 }
 
-/// The protocol of the engine that has started this process, and which one it is.
+/// Finds the protocol and the kind of the engine that started this process.
 fn find_engine() -> Option<(Protocol, Launcher)> {
     let claim = match find_place() {
-        LaunchPlace::Several(claim) | LaunchPlace::Alone(Alone::OfOne(claim)) => claim,
+        LaunchPlace::Several(claim) | LaunchPlace::Alone(SingletonReason::OfOne(claim)) => claim,
         _ => return None,
     };
     Some((claim.protocol?, claim.launcher))
 }
 
-/// Ends the job of an agent that fails, also before it has joined the others: an engine may take no notice of its end,
-/// and they would wait for it.
+/// Ends the job after this agent has failed, perhaps before it joined the other agents. An engine may ignore that an
+/// agent has ended, and the other agents would then wait for it.
 pub fn end_job(code: i32) {
     if !abort_job(code)
         && let Some((protocol, _)) = find_engine()
@@ -329,8 +315,8 @@ pub fn end_job(code: i32) {
     }
 }
 
-/// Ends the job unless what this gives is dropped in time: an engine may start no agent on a host, where Fastpath is
-/// missing for one, and not say so.
+/// Ends the job unless the returned sender is dropped in time. An engine may silently start no agent on a host, for
+/// instance where Fastpath is missing.
 fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sender<()> {
     let (met, wait) = channel();
     let is_told = limit.is_some_and(|limit| limit < ALL_COME);
@@ -343,14 +329,14 @@ fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sen
         let (code, told) = if is_told { (TIMEOUT_CODE, " (--timeout)") } else { (1, "") };
         let place = std::env::current_exe().unwrap_or_default();
         tell!(
-            "mpiexec: the ranks of some host have not started within {} s{told}: can the launcher \
-             start {} there?",
+            "mpiexec: on at least one host no rank has started within {} s{told}; check that {} \
+             can be started on every host",
             limit.as_secs_f64(),
             place.display()
         );
         aborter.abort(code);
     };
-    // Without a thread the engine alone ends such a job.
+    // If no thread can be started, only the engine ends a job whose agents do not meet.
     let _ = thread::Builder::new().stack_size(1 << 17).spawn(look);
     met
 }

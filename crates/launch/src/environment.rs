@@ -1,13 +1,13 @@
-//! Which variables the ranks of a program get.
+//! Environment of the ranks of a program.
 
 use crate::args::{App, Inherit, JobSpec};
-use fastpath_bootstrap::job::{JOB_VARIABLE, PARENT_VARIABLE, is_identity};
+use fastpath_job::{JOB_VARIABLE, PARENT_VARIABLE, is_identity};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Those of the launcher's `environment` that the command line passes on, in pairs of name and value. Variables about
-/// the launcher itself stay with it.
+/// Selects the variables of `environment` that the command line passes on. Variables about the launcher itself are
+/// dropped.
 pub fn select_variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>, spec: &JobSpec, app: &App,
 ) -> BTreeMap<OsString, OsString> {
@@ -27,14 +27,13 @@ pub fn select_variables(
         .collect()
 }
 
-/// Whether a variable is about the launcher itself, and would be wrong for its ranks.
 fn is_about_ourselves(name: &str) -> bool {
     let own =
         [JOB_VARIABLE, PARENT_VARIABLE, "FASTPATH_RANK", "FASTPATH_SIZE", "FASTPATH_SINGLETON"];
     own.contains(&name) || is_identity(name)
 }
 
-/// The names of `-x` that nothing in the environment has.
+/// Returns the names of `-x` that match no variable.
 pub fn find_missing<V: IntoIterator<Item = (OsString, OsString)>>(
     environment: impl FnOnce() -> V, spec: &JobSpec,
 ) -> Vec<&OsString> {
@@ -47,7 +46,7 @@ pub fn find_missing<V: IntoIterator<Item = (OsString, OsString)>>(
     missing
 }
 
-/// Is this the name that was written, in which a last `*` stands for anything?
+/// Whether `wanted`, in which a final `*` matches anything, matches `name`.
 fn is_meant(wanted: &OsStr, name: &OsStr) -> bool {
     match wanted.as_bytes().strip_suffix(b"*") {
         Some(start) => name.as_bytes().starts_with(start),

@@ -1,17 +1,18 @@
-//! Ranks of other jobs that this one is connected with: they get numbers in this job, the same on all of its hosts.
+//! Connected ranks of other jobs. Each gets a number in this job, equal on all of its hosts.
 
 use crate::agent::Agent;
 use crate::control::Client;
-use crate::watch::Watch;
-use fastpath_bootstrap::control::{Answer, Cause, Foreign, Request};
-use fastpath_bootstrap::job::number_host;
-use fastpath_bootstrap::segment::Elsewhere;
+use crate::watch::JobWatch;
+use fastpath_job::control::{Answer, Cause, Foreign, Request};
+use fastpath_job::number_host;
+use fastpath_segment::RemoteRank;
 
-/// What a rank of another job is called where programs are named.
+/// Program name of a rank of another job.
 const PROGRAM: &str = "a process of another job";
 
-impl Watch<'_> {
-    /// The numbers of ranks of other jobs, and what the agents of other hosts are to be asked before those are told.
+impl JobWatch<'_> {
+    /// Numbers ranks of other jobs. Returns the answer, and the request that must reach the agents of other hosts
+    /// before the answer is sent.
     pub fn number_foreign(&mut self, asked: &[Foreign]) -> (Answer, Option<Request>) {
         let first = self.segment.present() as u32;
         let (ranks, new) = self.foreign.assign(asked, first);
@@ -25,7 +26,7 @@ impl Watch<'_> {
         (Answer::Numbered { ranks }, Some(Request::AddForeign { first, foreign: new }))
     }
 
-    /// The same on several hosts; the answer comes when all of them know those ranks.
+    /// Numbers ranks of other jobs on several hosts. Answers when all agents know those ranks.
     pub fn begin_numbers(&mut self, client: Client, asked: &[Foreign]) {
         let (answer, request) = self.number_foreign(asked);
         let peers = self.agent.as_ref().and_then(Agent::peers).cloned();
@@ -34,7 +35,7 @@ impl Watch<'_> {
         };
         let tell = move || {
             for node in 1..peers.nodes() {
-                // One whose ranks have all ended need not know.
+                // Ignore a failure: an agent whose ranks have all ended needs no numbers.
                 let _ = peers.ask(node, &request);
             }
         };
@@ -42,33 +43,32 @@ impl Watch<'_> {
     }
 
     /// Makes room for ranks of other jobs.
-    ///
-    /// # Errors
-    /// For people.
     pub fn add_foreign(&mut self, first: u32, new: &[Foreign]) -> Result<(), String> {
         let first = first as usize;
         if first != self.segment.present() {
-            return Err("the hosts do not agree on which ranks there are".to_owned());
+            return Err(
+                "the hosts of the job disagree about the number of ranks of the job".to_owned()
+            );
         }
         let left = self.segment.capacity() - first;
         if new.len() > left {
             return Err(format!(
-                "{} ranks of another job are to be connected with, and there is room for {left} \
-                 (ranks that were spawned, and those of other jobs that have ended, count too): \
-                 start mpiexec with a larger FASTPATH_SPAWN_MAX",
+                "the call connects {} ranks of another job, and there is room for {left}; spawned \
+                 ranks and ranks of earlier connected jobs also take room. Start mpiexec with a \
+                 larger FASTPATH_SPAWN_MAX",
                 new.len()
             ));
         }
         let elsewhere = |rank: usize| {
             let foreign = new.get(rank - first)?;
-            Some(Elsewhere {
+            Some(RemoteRank {
                 host: number_host(foreign.origin.job, foreign.host),
                 card: &foreign.card,
             })
         };
         self.outputs.open_files(first..first + new.len(), |_| false)?;
         let added = self.segment.add_ranks(new.len(), elsewhere, |_, _| {});
-        added.map_err(|e| format!("no memory for ranks of another job: {e}"))?;
+        added.map_err(|e| format!("cannot allocate memory for ranks of another job: {e}"))?;
         self.ranks.add_foreign(new.len(), PROGRAM);
         if let Some(agent) = &mut self.agent {
             agent.add(&vec![agent.node() as u32; new.len()]);

@@ -1,35 +1,33 @@
 #![allow(unsafe_code)]
-//! The guard and its deputy: two small processes that end the ranks when the launcher dies.
+//! The guard and its deputy, two small processes that end the ranks if the launcher dies.
 //!
-//! A rank asks the kernel to be killed when the launcher dies, but what a rank itself has
-//! started (a program below a shell script, say) would live on. The guard waits for the end
-//! of a pipe that only the launcher holds, and then kills the ranks' process groups. Its
-//! deputy, a child of its own, does the same, so that killing the launcher and its guard
-//! together leaves nothing either. The launcher replaces the guard, and the guard its deputy.
+//! The kernel kills a rank when the launcher dies, but not the processes that the rank has started, such as a program
+//! below a shell script. The guard waits for the end of a pipe that only the launcher holds, and then kills the ranks'
+//! process groups. The deputy, a child of the guard, does so too: killing both launcher and guard leaves no process.
+//! The launcher replaces a guard that has ended, and the guard replaces a deputy that has ended.
 
 use crate::limits::{Need, describe_clone, describe_files};
 use crate::signals::signal_group;
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::inspect::ProcessEnd;
-use fastpath_bootstrap::inspect::describe::describe_end;
-use fastpath_bootstrap::segment::Segment;
+use fastpath_job::inspect::ProcessEnd;
+use fastpath_job::inspect::describe::describe_end;
+use fastpath_segment::Segment;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
 /// Largest number of guards that the launcher replaces, and of deputies that one guard replaces.
 const MOST_REPLACED: u32 = 16;
-/// Name and command line of guard and deputy, so that `pkill -f mpiexec` passes them by.
+/// Name and command line of guard and deputy, which `pkill -f mpiexec` does not match.
 const NAME: &std::ffi::CStr = c"mpi-guard";
 
-/// The guard, as the launcher holds it.
 #[derive(Debug)]
-pub struct Guard {
+pub struct GuardProcess {
     /// Process number of the guard; 0 if there is none.
     pid: libc::pid_t,
     /// Number of guards replaced so far.
     replaced: u32,
-    /// Write end of the pipe. The kernel closes it when the launcher dies, which starts guard and deputy.
+    /// Write end of the pipe. The kernel closes it when the launcher dies, which wakes guard and deputy.
     alive: OwnedFd,
     /// Read end of the pipe, on which guard and deputy wait.
     ended: OwnedFd,
@@ -37,16 +35,18 @@ pub struct Guard {
     deputy: Option<&'static AtomicU32>,
 }
 
-impl Guard {
-    /// Starts the guard; to be called before the first rank.
-    ///
-    /// # Errors
-    /// No pipe or no process to be had, and why.
-    pub fn start(segment: &Segment, need: Need) -> Result<Guard, String> {
+impl GuardProcess {
+    /// Starts the guard. Must precede the start of the first rank.
+    pub fn start(segment: &Segment, need: Need) -> Result<GuardProcess, String> {
         let (reader, writer) = std::io::pipe().map_err(|e| describe_files("pipe2", &e, need))?;
         let deputy = share_number();
-        let mut guard =
-            Guard { pid: 0, replaced: 0, alive: writer.into(), ended: reader.into(), deputy };
+        let mut guard = GuardProcess {
+            pid: 0,
+            replaced: 0,
+            alive: writer.into(),
+            ended: reader.into(),
+            deputy,
+        };
         guard.fork(segment).map_err(|e| describe_clone(&e))?;
         Ok(guard)
     }
@@ -65,13 +65,11 @@ impl Guard {
         }
     }
 
-    /// Its process number.
     pub fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    /// Replaces the guard if it is `pid`, a child of the launcher that has ended and was waited for. Returns the notice
-    /// to print.
+    /// Replaces the guard if `pid`, a child that was waited for, is the guard. Returns the notice to print.
     pub fn replace(
         &mut self, pid: libc::pid_t, end: ProcessEnd, segment: &Segment,
     ) -> Option<String> {
@@ -83,35 +81,38 @@ impl Guard {
         let deputy = self.deputy.map_or(0, |number| number.swap(0, Ordering::Relaxed));
         let outcome = match self.replaced {
             0..=MOST_REPLACED => self.fork(segment).map_err(|e| describe_clone(&e)),
-            _ => Err(format!("{MOST_REPLACED} were replaced before")),
+            _ => Err(format!("it was already replaced {MOST_REPLACED} times")),
         };
         let end = describe_end(end);
         Some(match outcome {
             Ok(()) => {
                 end_deputy(deputy);
-                format!("mpiexec: the process that guards the job {end} and was replaced\n")
+                format!(
+                    "mpiexec: the guard process, which ends the job if mpiexec is killed, {end} \
+                     and was replaced\n"
+                )
             }
             Err(why) => {
                 if let Some(number) = self.deputy {
                     number.store(deputy, Ordering::Relaxed);
                 }
                 format!(
-                    "mpiexec: the process that guards the job {end} and is not replaced: {why}; \
-                     if mpiexec is killed, programs that ranks have started may stay\n"
+                    "mpiexec: the guard process {end} and cannot be replaced: {why}. If mpiexec is \
+                     killed, programs that ranks have started may continue to run\n"
                 )
             }
         })
     }
 
-    /// The job has ended in good order, and no rank has a process group any more: the guard is not needed.
+    /// Ends the guard after the job has ended normally and no rank has a process group any more.
     pub fn dismiss(self) {
-        let Guard { pid, alive, deputy, .. } = self;
+        let GuardProcess { pid, alive, deputy, .. } = self;
         drop(alive);
         if pid == 0 {
             return end_deputy(deputy.map_or(0, |number| number.load(Ordering::Relaxed)));
         }
-        // SAFETY: our own child, not yet waited for, so the number is still its own. It ends with its deputy, unless
-        // somebody has stopped it.
+        // SAFETY: the guard is an unreaped child, so `pid` is still its number. SIGCONT resumes a stopped guard, which
+        // then ends with its deputy.
         unsafe {
             libc::kill(pid, libc::SIGCONT);
             libc::waitpid(pid, null_mut(), 0);
@@ -119,10 +120,10 @@ impl Guard {
     }
 }
 
-/// A number that this process and those forked from it share; None where memory is refused.
+/// Allocates a number shared with forked processes; None if memory is refused.
 fn share_number() -> Option<&'static AtomicU32> {
     let (bytes, access) = (size_of::<AtomicU32>(), libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: a new mapping of zeros, which stays; it is aligned and large enough.
+    // SAFETY: a new mapping of zeros, which is never unmapped, aligned and large enough.
     unsafe {
         let place =
             libc::mmap(null_mut(), bytes, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
@@ -130,10 +131,10 @@ fn share_number() -> Option<&'static AtomicU32> {
     }
 }
 
-/// Ends the deputy of a guard that has ended, which has become a child of the launcher.
+/// Ends the deputy of an ended guard. The deputy has become a child of the launcher.
 fn end_deputy(pid: u32) {
     let pid = libc::pid_t::try_from(pid).unwrap_or(0);
-    // SAFETY: a child that still runs keeps its number until it is waited for; any other number is left alone.
+    // SAFETY: a running child keeps its number until it is waited for, and waitpid fails for any other number.
     unsafe {
         if pid > 1 && libc::waitpid(pid, null_mut(), libc::WNOHANG) == 0 {
             libc::kill(pid, libc::SIGKILL);
@@ -142,11 +143,10 @@ fn end_deputy(pid: u32) {
     }
 }
 
-/// The guard's whole life. `ended` and `alive` are the ends of the launcher's pipe.
+/// Main function of the guard. `ended` and `alive` are the ends of the launcher's pipe.
 fn watch_launcher(ended: RawFd, alive: RawFd, deputy: Option<&AtomicU32>, segment: &Segment) -> ! {
-    // SAFETY: plain system calls. The guard leaves the launcher's session, so that signals
-    // from the terminal pass it by, and closes all files but its pipe: nobody waits for the
-    // end of an output because of it.
+    // SAFETY: system calls without pointers, apart from the constant name. The guard leaves the launcher's session to
+    // avoid signals of the terminal. It closes all files but its pipe, so that it holds no output open.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
@@ -165,7 +165,7 @@ fn watch_launcher(ended: RawFd, alive: RawFd, deputy: Option<&AtomicU32>, segmen
             }
             cell.store(0, Ordering::Relaxed);
             number = 0;
-            // SAFETY: our own child, which has ended.
+            // SAFETY: the deputy is this process's child and has ended; a null status is allowed.
             unsafe {
                 libc::waitpid(pid, null_mut(), 0);
                 libc::close(gone);
@@ -174,7 +174,8 @@ fn watch_launcher(ended: RawFd, alive: RawFd, deputy: Option<&AtomicU32>, segmen
     }
     await_launcher();
     kill_ranks(segment);
-    // SAFETY: our own child, not waited for. Nothing of the guard is left when the launcher has waited for it.
+    // SAFETY: the deputy is an unreaped child, so its number is valid. It is reaped before the launcher reaps the
+    // guard.
     unsafe {
         if number > 0 {
             libc::kill(number, libc::SIGKILL);
@@ -184,8 +185,8 @@ fn watch_launcher(ended: RawFd, alive: RawFd, deputy: Option<&AtomicU32>, segmen
     }
 }
 
-/// Starts the deputy, which waits as the guard does; returns its process number, and a descriptor that shows its end.
-/// None where the system refuses it: then there is none.
+/// Starts the deputy, which waits as the guard does. Returns its process number and a descriptor that signals its end;
+/// None if the system refuses.
 fn start_deputy(cell: &AtomicU32, segment: &Segment) -> Option<(libc::pid_t, RawFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for both descriptors; the guard has one thread, so the child is a whole copy of it.
@@ -209,18 +210,18 @@ fn start_deputy(cell: &AtomicU32, segment: &Segment) -> Option<(libc::pid_t, Raw
     }
 }
 
-/// Waits for the end of launcher or deputy; whether it was the deputy's alone.
+/// Waits for the end of launcher or deputy. Returns whether only the deputy ended.
 fn await_deputy(gone: RawFd) -> bool {
     let wait_for = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
         let mut entries = [wait_for(0), wait_for(gone)];
-        // SAFETY: the array has the two entries that are stated.
+        // SAFETY: the array has the two entries that are passed.
         let rc = unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
         if rc > 0 {
             return entries[0].revents == 0;
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            // Refused: the deputy is not looked after.
+            // poll is refused: the deputy is not watched.
             return false;
         }
     }
@@ -229,7 +230,7 @@ fn await_deputy(gone: RawFd) -> bool {
 /// Waits for the end of the launcher's pipe, at descriptor 0.
 fn await_launcher() {
     let mut byte = 0u8;
-    // SAFETY: the byte is writable.
+    // SAFETY: the byte is writable and outlives the call.
     while unsafe { libc::read(0, (&raw mut byte).cast(), 1) } != 0 {
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             break;
@@ -244,11 +245,10 @@ fn kill_ranks(segment: &Segment) {
     }
 }
 
-/// Overwrites this process's command line with [`NAME`]; it keeps that of the launcher where the kernel does not say
-/// where it stands.
+/// Overwrites this process's command line with [`NAME`], unless the kernel hides its address.
 fn hide_command_line() {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
-    // The command's name, which may contain blanks, ends with the last parenthesis and is the second field.
+    // The command's name, which may contain blanks, is the second field and ends with the last parenthesis.
     let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
     let mut places =
         after.split_whitespace().skip(45).map(|word| word.parse::<usize>().unwrap_or(0));
@@ -256,8 +256,7 @@ fn hide_command_line() {
     let bytes = end.saturating_sub(start);
     let name = NAME.to_bytes();
     if bytes > name.len() {
-        // SAFETY: fields 48 and 49 bound the arguments on this process's stack, which is writable; this process uses
-        // them no more.
+        // SAFETY: fields 48 and 49 bound the arguments on this process's writable stack; no code reads them afterwards.
         unsafe {
             std::ptr::write_bytes(start as *mut u8, 0, bytes);
             std::ptr::copy_nonoverlapping(name.as_ptr(), start as *mut u8, name.len());
@@ -265,9 +264,8 @@ fn hide_command_line() {
     }
 }
 
-/// Closes every descriptor from `first` on.
 fn close_from(first: u32) {
-    // SAFETY: the guard uses none of them.
+    // SAFETY: the guard uses no descriptor from `first` on.
     unsafe {
         if libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) == 0 {
             return;

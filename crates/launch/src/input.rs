@@ -1,13 +1,12 @@
 #![allow(unsafe_code)]
-//! Standard input for the ranks that read it: rank 0, unless the command line says otherwise.
+//! Standard input of the ranks that read it: by default rank 0.
 //!
-//! A file or a pipe for one rank is simply handed over: the rank then reads exactly what it wants, and
-//! the rest is left for others. A terminal cannot be handed over, because a rank is not in the
-//! terminal's foreground group; and several ranks cannot share a file, because each gets all of it. In
-//! these cases the launcher reads and passes on a copy through a pipe for each rank.
+//! A file or a pipe for one rank is handed over: the rank reads what it needs, and leaves the rest. A terminal cannot
+//! be handed over, because a rank is not in the terminal's foreground group. Several ranks cannot share a file, because
+//! each gets all of it. In these cases the launcher reads, and sends a copy through a pipe to each rank.
 //!
-//! Of a job on several hosts the launcher's input reaches the agent of the first one. Others whose ranks read connect
-//! to it, and get a copy as ranks do.
+//! In a job on several hosts the launcher's input reaches the agent of the first host. Other agents with readers
+//! connect to it, and get a copy as ranks do.
 
 use crate::agent::Agent;
 use crate::agent::peers::Peers;
@@ -20,12 +19,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::Receiver;
 
-/// Largest read, in bytes.
 const PIECE: usize = 64 << 10;
-/// With this much waiting for the slowest reader, nothing more is read.
+/// Bytes waiting for the slowest reader above which reading stops.
 const MOST_WAITING: usize = 16 << 20;
 
-/// What the ranks get as standard input.
 #[derive(Debug)]
 pub struct Inputs {
     null: OwnedFd,
@@ -33,7 +30,6 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// That of one rank.
     pub fn of(&self, rank: usize) -> RawFd {
         let own = self.readers.binary_search_by_key(&rank, |(r, _)| *r);
         own.map_or(self.null.as_raw_fd(), |at| self.readers[at].1.as_raw_fd())
@@ -46,29 +42,24 @@ pub struct Forward {
     writers: Vec<Writer>,
     token: u64,
     terminal: bool,
-    /// A terminal that some other job has in the foreground.
+    /// Whether the launcher is in the terminal's background.
     background: bool,
     watched: bool,
     ended: bool,
-    /// Other hosts whose agents have yet to come: what was read is kept for them.
+    /// Number of hosts whose agents have not connected yet. Data is kept for these agents.
     awaited: usize,
-    /// What some writer has not written yet.
     waiting: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Writer {
     fd: OwnedFd,
-    /// Bytes of `waiting` that are written.
     written: usize,
     watched: bool,
 }
 
-/// Opens what the `local` ranks read; forwarding, where there is any, has events with this token. `awaited`: how many
-/// other hosts get a copy.
-///
-/// # Errors
-/// The kernel's.
+/// Opens the input of the `local` ranks. Events of forwarded input have `token`. `awaited` is the number of other hosts
+/// that get a copy.
 pub fn open_inputs(
     poller: &Poller, token: u64, who: &Stdin, local: Range<usize>, awaited: usize,
 ) -> io::Result<(Inputs, Option<Forward>)> {
@@ -104,11 +95,8 @@ pub fn open_inputs(
     Ok((inputs, Some(forward)))
 }
 
-/// Prepares for the input of a job on several hosts: how many other ones the first host's agent waits for. That of
-/// another one, whose ranks read, gets its own standard input from there.
-///
-/// # Errors
-/// The kernel's.
+/// Prepares the input of a job on several hosts. In the first host's agent, returns the number of agents to wait for.
+/// In another agent with readers, replaces its standard input by a copy.
 pub fn meet_agents(agent: &mut Agent, who: &Stdin) -> io::Result<usize> {
     let staying = agent.take_staying();
     let reads = |node: usize| !who.among(agent.ranks_of(node)).is_empty();
@@ -122,27 +110,25 @@ pub fn meet_agents(agent: &mut Agent, who: &Stdin) -> io::Result<usize> {
     }
 }
 
-/// Makes what the first agent sends this process's standard input.
+/// Replaces this process's standard input by what the first agent sends.
 fn fetch_input(peers: Peers, staying: Option<Receiver<()>>) -> io::Result<()> {
     let (reader, mut writer) = std::io::pipe()?;
-    // SAFETY: plain dup2 over standard input, which nobody reads yet.
+    // SAFETY: dup2 takes no pointers, and no code has read standard input yet.
     if unsafe { libc::dup2(reader.as_raw_fd(), 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
     let copy = move || {
-        // The first agent may end when its ranks have, unless it knows that there are others: it would take the rest of
-        // the input with it.
+        // Wait until the first agent knows that this node's ranks run. Otherwise the first agent may end with its own
+        // ranks, and the rest of the input would be lost.
         let _ = staying.map(|staying| staying.recv());
         match peers.open_input() {
-            // A rank that reads no more ends this too. Not by splice(2), as the standard library would from a socket:
-            // what that leaves in a pipe poll(2) may take for readable though read(2) waits.
             Ok(mut from) => {
                 let from: &mut dyn Read = &mut from;
                 drop(io::copy(from, &mut writer));
             }
             Err(e) => {
                 let host = peers.host(0);
-                tell!("mpiexec: no standard input comes from host {host}: {e}");
+                tell!("mpiexec: cannot receive standard input from host {host}: {e}");
             }
         }
     };
@@ -150,24 +136,18 @@ fn fetch_input(peers: Peers, staying: Option<Receiver<()>>) -> io::Result<()> {
     thread.spawn(copy).map(drop)
 }
 
-/// What a rank gets that reads nothing.
-///
-/// # Errors
-/// The kernel's.
+/// Opens the input of a rank that reads nothing.
 pub fn open_null() -> io::Result<OwnedFd> {
     match File::open("/dev/null") {
         Ok(file) => Ok(file.into()),
-        // A container may have no /dev: a pipe that nobody writes to ends as well.
+        // A container may have no /dev. A pipe without a writer also reads as empty.
         Err(_) => Ok(std::io::pipe()?.0.into()),
     }
 }
 
-/// A copy of a descriptor with a number of at least `least` that closes on exec.
-///
-/// # Errors
-/// The kernel's.
+/// Duplicates a descriptor to a number of at least `least`, with close-on-exec.
 pub fn copy_above(fd: BorrowedFd<'_>, least: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain fcntl; the copy is new and nobody else's.
+    // SAFETY: fcntl takes no pointers; the copy is new, so this is its only owner.
     unsafe {
         match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) {
             -1 => Err(io::Error::last_os_error()),
@@ -177,7 +157,7 @@ pub fn copy_above(fd: BorrowedFd<'_>, least: i32) -> io::Result<OwnedFd> {
 }
 
 impl Forward {
-    /// Input is there, or a rank has room again.
+    /// Forwards input. Called when input is available, or when a rank's pipe has room again.
     pub fn forward(&mut self, poller: &Poller) {
         if self.is_wanted() {
             self.read_some();
@@ -186,7 +166,7 @@ impl Forward {
         }
     }
 
-    /// The agent of another host has connected for its copy.
+    /// Adds a connected agent of another host, which gets a copy.
     pub fn add(&mut self, socket: OwnedFd, poller: &Poller) {
         self.awaited = self.awaited.saturating_sub(1);
         self.writers.push(Writer { fd: socket, written: 0, watched: false });
@@ -194,31 +174,30 @@ impl Forward {
         self.settle(poller);
     }
 
-    /// Looks at the terminal again after the launcher was continued.
     pub fn resume(&mut self, poller: &Poller) {
         self.background = false;
         self.settle(poller);
     }
 
-    /// Whether a reader has yet to get what was read.
+    /// Whether data that was read has yet to reach a reader.
     pub fn owes(&self) -> bool {
         self.awaited > 0 || !self.waiting.is_empty() && !self.writers.is_empty()
     }
 
-    /// Whether anybody reads, or will.
+    /// Whether there is a reader, now or later.
     fn is_wanted(&self) -> bool {
         !self.writers.is_empty() || self.awaited > 0
     }
 
-    /// Is more input wanted?
+    /// Whether more input is needed.
     fn is_hungry(&self) -> bool {
         !self.ended && !self.background && self.is_wanted() && self.waiting.len() < MOST_WAITING
     }
 
     fn read_some(&mut self) {
         let input = poll::standard(0);
-        // Reading in the background would stop the launcher; somebody continues it in the
-        // foreground, and then `resume` is called.
+        // Reading in the background would stop the launcher. When it is continued in the foreground, `resume` is
+        // called.
         self.background |= self.terminal && !is_foreground();
         if !self.is_hungry() || !poll::is_readable(input) {
             return;
@@ -245,7 +224,6 @@ impl Forward {
                     Ok(n) => writer.written += n,
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    // The rank reads no more.
                     Err(_) => {
                         poller.change(writer.fd.as_fd(), 0, Interest::Nothing);
                         return false;
@@ -262,7 +240,7 @@ impl Forward {
         self.waiting.drain(..done);
         self.writers.iter_mut().for_each(|w| w.written -= done);
         if self.ended {
-            // Closing is how a rank learns of the end.
+            // Closing the pipe is the end of file for the rank.
             let left = self.waiting.len();
             self.writers.retain(|w| {
                 let waits = w.written < left;
@@ -274,7 +252,6 @@ impl Forward {
         }
     }
 
-    /// Watches whatever the next step needs.
     fn settle(&mut self, poller: &Poller) {
         let want = self.is_hungry();
         if want != self.watched {
@@ -295,6 +272,6 @@ impl Forward {
 }
 
 fn is_foreground() -> bool {
-    // SAFETY: plain calls that only ask.
+    // SAFETY: tcgetpgrp and getpgrp take no pointers and change nothing.
     unsafe { libc::tcgetpgrp(0) == libc::getpgrp() }
 }

@@ -1,33 +1,33 @@
 #![allow(unsafe_code)]
-//! From a command line to running ranks.
+//! Starts the ranks of a job, from the command line on.
 
 use crate::agent::{Agent, end_job};
-use crate::args::{App, JobSpec, Nodes, Stdin};
-use crate::binding::{Machine, Plan, describe_plan, plan_binding};
+use crate::args::{App, JobNodes, JobSpec, Stdin};
+use crate::binding::{BindingPlan, describe_plan, plan_binding};
 use crate::claims::{Pick, claim_processors};
-use crate::control::Control;
+use crate::control::ControlServer;
 use crate::engine::hand_over;
 use crate::environment::find_missing;
-use crate::guard::Guard;
-use crate::hosts::rounds::Rounds;
+use crate::guard::GuardProcess;
 use crate::input::{copy_above, meet_agents, open_inputs, open_null};
 use crate::limits::{Need, check_calls, describe_files, limit_files};
 use crate::output::Outputs;
-use crate::poll::Poller;
+use crate::placing::NodeProcessors;
+use crate::poll::{INPUT, Poller, SINKS};
 use crate::program::ProgramError;
 use crate::ranks::{Ranks, list_children};
 use crate::show::describe_map;
 use crate::signals::Signals;
-use crate::start::{NewRank, Prepared, Refusal, StartContext, Starter, prepare_app};
-use crate::watch::{INPUT, SINKS, Watch};
-use fastpath_base::config::{Config, Key, Origin, shorten};
+use crate::start::{NewRank, PreparedProgram, RankStarter, Refusal, StartContext, prepare_app};
+use crate::watch::{JobWatch, Rounds};
+use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell;
 use fastpath_base::topology;
-use fastpath_bootstrap::job::{ForeignNumbers, describe_copies, random_job_id};
-use fastpath_bootstrap::segment::{MAX_RANKS, Segment, Spare};
-use fastpath_bootstrap::trace::prepare_file;
+use fastpath_job::trace::prepare_file;
+use fastpath_job::{ForeignNumbers, describe_copies, random_job_id};
+use fastpath_segment::{MAX_RANKS, Segment, SegmentLayout, SpareRanks};
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::ops::Range;
@@ -35,11 +35,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-/// The job's memory is inherited under a number that scripts do not use themselves.
+/// Descriptor of the job's segment in ranks, a number that scripts do not use.
 const SEGMENT_FD: i32 = 60;
 
-/// Most ranks with room for the workers that threads have of their own: no room for spawned ranks costs that.
-const ROOMY_RANKS: usize = 1024;
+/// Reciprocal of the share of a limited address space that the job's memory may take for spawned ranks.
+const LIMITED_SHARE: u64 = 8;
 
 /// Runs the job to its end; returns the launcher's exit code. `words`: the command line.
 pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
@@ -48,35 +48,38 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
         tell!("mpiexec: {notice}");
     }
     for name in find_missing(std::env::vars_os, spec) {
-        tell!("mpiexec: -x {}: not set in the environment, not passed on", name.display());
+        tell!(
+            "mpiexec: -x {}: the variable is not set, so ranks do not get it; set it, or use -x \
+             NAME=VALUE",
+            name.display()
+        );
     }
     if let Err(refusal) = prepare_itself(spec) {
         return refuse(spec, refusal);
     }
-    if spec.nodes == Nodes::Here
+    if spec.nodes == JobNodes::Here
         && let Some(text) = describe_copies()
     {
         tell!("mpiexec: {text}");
     }
-    if let Nodes::Several(_) = spec.nodes {
+    if let JobNodes::Several(_) = spec.nodes {
         let (code, text) = hand_over(spec, words);
         tell!("mpiexec: {text}");
         return code;
     }
     match start_job(spec) {
-        Ok(Started::Shown) => 0,
-        Ok(Started::Running(watch)) => watch.run(started),
-        Ok(Started::Broken(watch, (code, text))) => {
+        Ok(StartOutcome::Shown) => 0,
+        Ok(StartOutcome::Running(watch)) => watch.run(started),
+        Ok(StartOutcome::Broken(watch, (code, text))) => {
             watch.abandon(code, &format!("mpiexec: {}\n", tell::escape(&text)))
         }
         Err(refusal) => refuse(spec, refusal),
     }
 }
 
-/// Says why there is no job; returns the exit code.
 fn refuse(spec: &JobSpec, (code, text): Refusal) -> i32 {
     match &spec.nodes {
-        Nodes::Agent(_) => {
+        JobNodes::Agent(_) => {
             tell!("mpiexec: on {}: {text}", topology::host_name());
             end_job(code);
         }
@@ -85,23 +88,25 @@ fn refuse(spec: &JobSpec, (code, text): Refusal) -> i32 {
     code
 }
 
-/// What the launcher was asked to do with itself.
+/// Applies options about the launcher process itself.
 fn prepare_itself(spec: &JobSpec) -> Result<(), Refusal> {
     if let Some(place) = &spec.report_pid {
-        let refuse = |e| (2, format!("--report-pid {}: {e}", place.display()));
+        let refuse = |e| {
+            (2, format!("--report-pid {}: {e}; name a file that can be written", place.display()))
+        };
         report_pid(place).map_err(refuse)?;
     }
     if let Some(set) = &spec.cpus {
         let refuse = |e| {
             let there = topology::affinity();
-            (2, format!("--cpu-set {set}: {e}; processors {there} may be used here"))
+            (2, format!("--cpu-set {set}: {e}; choose from processors {there}"))
         };
         topology::set_affinity(set).map_err(refuse)?;
     }
     Ok(())
 }
 
-/// Writes our process number to standard output (`-`), standard error (`+`) or a file.
+/// Writes the process number to standard output (`-`), standard error (`+`) or the named file.
 fn report_pid(place: &OsStr) -> std::io::Result<()> {
     let line = format!("{}\n", std::process::id());
     match place.to_str() {
@@ -111,31 +116,31 @@ fn report_pid(place: &OsStr) -> std::io::Result<()> {
     }
 }
 
-enum Started<'a> {
-    Running(Box<Watch<'a>>),
-    /// Nothing was to be started.
+enum StartOutcome<'a> {
+    Running(Box<JobWatch<'a>>),
     Shown,
     /// Some ranks run, and another could not be started.
-    Broken(Box<Watch<'a>>, Refusal),
+    Broken(Box<JobWatch<'a>>, Refusal),
 }
 
-fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
+fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     check_calls().map_err(|text| (1, text))?;
-    let (signals, inherited) =
-        Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
+    let (signals, inherited) = Signals::take_over()
+        .map_err(|text| (1, format!("cannot install the signal handling of mpiexec: {text}")))?;
     let agent = match &spec.nodes {
-        Nodes::Agent(counts) => {
+        JobNodes::Agent(counts) => {
             let (config, here) = (own_config(spec), read_machine().processors);
             Some(Agent::join(counts, here, &config, spec.timeout).map_err(|text| (1, text))?)
         }
         _ => None,
     };
-    // After that: an engine may leave processes of its own where a job fails that has hardly begun.
+    // Check the programs only after the agent has joined: an engine may leave processes behind if a job fails at its
+    // very start.
     let apps = spec.apps.iter().map(|a| prepare_app(a, spec)).collect::<Result<Vec<_>, _>>();
     let apps = apps.map_err(|e: ProgramError| (e.code, e.text))?;
     if !apps.windows(2).all(|two| two[0].checks == two[1].checks) {
-        let text = "FASTPATH_CHECK differs among the programs: set it for all of them, with -x or \
-            before mpiexec";
+        let text = "the programs have different values of FASTPATH_CHECK; set one value for all, \
+            with -x or in the environment of mpiexec";
         return Err((2, text.to_string()));
     }
     let app_of: Vec<usize> =
@@ -156,7 +161,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     let shown = describe_start(spec, &apps, &plan, host, &machine);
     if spec.only_show {
         tell::lines(&shown);
-        return Ok(Started::Shown);
+        return Ok(StartOutcome::Shown);
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
     let opened = outputs.open_files(0..app_of.len(), |rank| local.contains(&rank));
@@ -165,13 +170,14 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let spared = list_children();
     adopt_orphans();
-    let guard = Guard::start(segment, need)
-        .map_err(|e| (1, format!("cannot start the process that guards the job: {e}")))?;
-    let starter = Starter::new(inherited, segment, keep.as_raw_fd(), need)?;
+    let guard = GuardProcess::start(segment, need).map_err(|e| {
+        (1, format!("cannot start the guard process, which ends the job if mpiexec is killed: {e}"))
+    })?;
+    let starter = RankStarter::new(inherited, segment, keep.as_raw_fd(), need)?;
     let job_id = segment.header().job_id.load(Ordering::Relaxed);
     let no_input = open_null().map_err(|e| (1, describe_files("open", &e, need)))?;
     let programs = app_of.iter().map(|&app| name_program(&spec.apps[app]));
-    let mut watch = Box::new(Watch {
+    let mut watch = Box::new(JobWatch {
         spec,
         host,
         segment,
@@ -179,7 +185,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         outputs,
         input: None,
         no_input,
-        control: Control::listen(job_id, &poller),
+        control: ControlServer::listen(job_id, &poller),
         starter,
         began_with: app_of.len(),
         poller,
@@ -198,17 +204,17 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     }
     watch.outputs.say(&shown);
     let done = start_ranks(&mut watch, &apps, &app_of, local, &plan, need);
-    // The claims on processors and the segment's inherited number last as long as we do.
+    // The claims on processors and the segment's descriptor must live as long as this process.
     std::mem::forget((plan, keep));
     Ok(match done {
-        Ok(()) => Started::Running(watch),
-        Err(refusal) => Started::Broken(watch, refusal),
+        Ok(()) => StartOutcome::Running(watch),
+        Err(refusal) => StartOutcome::Broken(watch, refusal),
     })
 }
 
-/// What is said before the ranks start: that they are not bound as wanted, what runs where, how it is bound.
 fn describe_start(
-    spec: &JobSpec, apps: &[Prepared], plan: &Plan, host: &str, machine: &Machine,
+    spec: &JobSpec, apps: &[PreparedProgram], plan: &BindingPlan, host: &str,
+    machine: &NodeProcessors,
 ) -> String {
     let mut text = String::new();
     if let Some(warning) = &plan.warning {
@@ -228,8 +234,8 @@ fn describe_start(
 /// Starts the `local` ranks, in order.
 #[allow(clippy::too_many_arguments)]
 fn start_ranks(
-    watch: &mut Watch<'_>, apps: &[Prepared], app_of: &[usize], local: Range<usize>, plan: &Plan,
-    need: Need,
+    watch: &mut JobWatch<'_>, apps: &[PreparedProgram], app_of: &[usize], local: Range<usize>,
+    plan: &BindingPlan, need: Need,
 ) -> Result<(), Refusal> {
     let files = |e: std::io::Error| (1, describe_files("fcntl or pipe2", &e, need));
     let who = &watch.spec.stdin;
@@ -259,8 +265,7 @@ fn start_ranks(
     Ok(())
 }
 
-/// Pipes and files of all ranks that the launcher holds: two for output; two where each gets its own copy of the input;
-/// two for files.
+/// Counts the launcher's pipes and files for the ranks: two for output, two for copied input, and output files.
 fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
     let copies = match &spec.stdin {
         Stdin::All => ranks,
@@ -270,24 +275,28 @@ fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
     (2 * ranks + 2 * copies + files) as u64
 }
 
-/// The settings of the launcher itself: those of its environment and of all ranks.
+/// Settings of the launcher itself: the settings in its environment and those of all ranks.
 fn own_config(spec: &JobSpec) -> Config {
     let set = std::env::vars_os().chain(spec.env.iter().cloned());
     Config::from_pairs(set).unwrap_or_else(|_| Config::defaults())
 }
 
-fn read_machine() -> Machine {
+fn read_machine() -> NodeProcessors {
     let allowed = topology::affinity();
     let processors = topology::limit_by_quota(allowed.len(), topology::cpu_quota());
-    Machine { cores: topology::list_cores(&allowed), processors, read: topology::read_system }
+    NodeProcessors {
+        cores: topology::list_cores(&allowed),
+        processors,
+        read: topology::read_system,
+    }
 }
 
-fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
+fn plan_for(spec: &JobSpec, ranks: usize, machine: &NodeProcessors) -> BindingPlan {
     let lookup = |name: &str| {
         let set = spec.env.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone());
         set.or_else(|| std::env::var_os(name))
     };
-    // "4" or "4,2" for nested regions: the first counts.
+    // In a list such as "4,2", the later numbers are for nested parallel regions.
     let threads = lookup("OMP_NUM_THREADS").and_then(|t| {
         t.to_string_lossy().split(',').next().and_then(|n| n.trim().parse::<usize>().ok())
     });
@@ -298,18 +307,17 @@ fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
     plan_binding(&spec.placement, ranks, per_rank, machine, &mut claim)
 }
 
-/// Makes the job's memory and fills in what the ranks find there. The segment lives as long
-/// as the launcher.
+/// Creates the job's segment and fills it. The segment lives as long as the launcher.
 fn make_segment(
-    spec: &JobSpec, app_of: &[usize], machine: &Machine, plan: &Plan, need: Need,
+    spec: &JobSpec, app_of: &[usize], machine: &NodeProcessors, plan: &BindingPlan, need: Need,
     agent: Option<&Agent>,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
     let ranks = app_of.len();
-    let refuse = |e| (1, format!("cannot make the job's memory: {e}"));
+    let refuse = |e| (1, format!("cannot create the shared memory of the job: {e}"));
     let segment = match agent {
         Some(agent) => agent.make_memory(count_spares(agent.most_ranks())),
         None => {
-            let spare = Spare { ranks: count_spares(ranks), foreign: 0 };
+            let spare = SpareRanks { ranks: count_spares(ranks), foreign: 0 };
             let here: Vec<usize> = (0..ranks).collect();
             Segment::create_for_node(&here, ranks, spare, random_job_id())
         }
@@ -338,35 +346,40 @@ fn make_segment(
         header.universe.store(u32::try_from(size).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
     segment.back_pairs_ahead();
-    // Few files may be allowed: then any number must do.
+    // If few files are allowed, use any number.
     let copy = |least| copy_above(segment.file()?, least);
     let keep = copy(SEGMENT_FD).or_else(|_| copy(3));
     let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;
     Ok((segment, keep))
 }
 
-/// What an app is called in reports.
 fn name_program(app: &App) -> String {
     let name = app.argv.first();
     name.map_or(String::new(), |name| tell::escape(&name.to_string_lossy()).into_owned())
 }
 
-/// Ranks that may be spawned later: room for them costs address space, so that there are none where that is limited.
+/// Number of ranks that may be spawned later. Room for them costs address space, so a limit of the address space may
+/// lower this number.
 fn count_spares(ranks: usize) -> usize {
-    if read_limit(libc::RLIMIT_AS).is_some() {
-        return 0;
-    }
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
     let wanted = config.number(Key::SpawnMax).unwrap_or_default() as usize;
-    let most = match config.setting(Key::SpawnMax).origin != Origin::Default || ranks > ROOMY_RANKS
-    {
-        true => MAX_RANKS,
-        false => ROOMY_RANKS,
-    };
-    wanted.min(most.saturating_sub(ranks))
+    let wanted = wanted.min(MAX_RANKS.saturating_sub(ranks));
+    match read_limit(libc::RLIMIT_AS) {
+        Some(limit) => count_fitting_spares(ranks, wanted, limit / LIMITED_SHARE),
+        None => wanted,
+    }
 }
 
-/// Number of the host that an app's ranks count as being on: that of the first app that names it, plus one.
+/// Most spare ranks, up to `wanted`, with which each rank maps at most `bytes` of the job's memory.
+fn count_fitting_spares(ranks: usize, wanted: usize, bytes: u64) -> usize {
+    let fits = |spares: &usize| {
+        SegmentLayout::new(ranks + spares).is_some_and(|layout| layout.mapped_bytes() <= bytes)
+    };
+    (1..=wanted).rev().find(fits).unwrap_or(0)
+}
+
+/// Number of the host that a program's ranks count as being on: one plus the index of the first program that names it;
+/// 0 without a name.
 fn number_host(spec: &JobSpec, app: usize) -> u32 {
     let host = &spec.apps[app].virtual_host;
     let first = spec.apps.iter().position(|other| other.virtual_host == *host);
@@ -376,8 +389,8 @@ fn number_host(spec: &JobSpec, app: usize) -> u32 {
     }
 }
 
-/// What ranks leave behind becomes the launcher's child, so that it can be ended too.
+/// Makes orphans of ranks children of the launcher, so that it can end them.
 fn adopt_orphans() {
-    // SAFETY: plain prctl; where it is missing, orphans go elsewhere as usual.
+    // SAFETY: prctl takes no pointers here. If it is missing, orphans go to init.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }

@@ -1,29 +1,29 @@
 #![allow(unsafe_code)]
-//! What a job needs of the system: calls, open files, processes. Where a container or a limit refuses one of them, the
-//! job does not start and says why.
+//! Needs of a job: system calls, open files, processes. If a container or a limit denies one of them, the job does not
+//! start and reports why.
 
-use crate::signals::{Inherited, raise_file_limit};
-use fastpath_base::refusal::{Bytes, describe_call, read_limit};
-use fastpath_bootstrap::inspect::ProcessEnd;
+use crate::signals::{InheritedSignals, raise_file_limit};
+use fastpath_base::refusal::{ByteSize, describe_call, read_limit};
+use fastpath_job::inspect::ProcessEnd;
 use std::fmt::Write as _;
 use std::io;
 
-/// Descriptors of the launcher itself, those of a rank that starts among them, with some to spare.
+/// Descriptors of the launcher itself, including those of a starting rank and a reserve.
 const OWN_FILES: u64 = 20;
-/// Descriptors for those that the launcher has inherited, where the limit can be raised so far.
+/// Number of descriptors reserved for files that the launcher has inherited, if the limit can be raised this far.
 const INHERITED_FILES: u64 = 108;
 
-/// Looks whether the calls by which a job is watched and ended are allowed. Refused later, they would leave it running.
+/// Checks that the calls which watch and end a job are allowed. A call denied later would leave the job running.
 ///
 /// # Errors
-/// The call, the cause, and what to do.
+/// The call, the cause, and the remedy.
 pub fn check_calls() -> Result<(), String> {
-    // SAFETY: plain calls: they ask for numbers, for a child that has ended and whether a signal could be sent, and
-    // write nothing.
+    // SAFETY: the calls read numbers, poll for an ended child, and check whether a signal could be sent. A null status
+    // is allowed, and the write has length 0.
     let answers = unsafe {
         let me = libc::getpid();
         [
-            // These two have no errno: they return it.
+            // If these two calls are denied, their results hold the errno.
             ("getpid", error_number(me)),
             ("getppid", error_number(libc::getppid())),
             ("wait4", errno_of(libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) as isize)),
@@ -35,7 +35,7 @@ pub fn check_calls() -> Result<(), String> {
         None => Ok(()),
         Some((call, errno)) => {
             let why = describe_call(call, &io::Error::from_raw_os_error(*errno));
-            Err(format!("the job could not be watched: {why}"))
+            Err(format!("mpiexec could not supervise its ranks: {why}"))
         }
     }
 }
@@ -51,25 +51,20 @@ fn errno_of(rc: isize) -> i32 {
     }
 }
 
-/// What a job needs of the launcher.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// Ranks.
     pub ranks: usize,
-    /// Pipes and files for all of them that are open at once.
+    /// Pipes and files of all ranks that are open at once.
     pub files: u64,
 }
 
-/// Raises the limit on open files as far as the job needs it, and somewhat beyond where that is allowed.
-///
-/// # Errors
-/// It is too low, and may not be raised.
-pub fn limit_files(need: Need, inherited: &Inherited) -> Result<(), String> {
+/// Raises the limit on open files to the job's need, and further if allowed.
+pub fn limit_files(need: Need, inherited: &InheritedSignals) -> Result<(), String> {
     let files = need.files + OWN_FILES;
     let Some(limit) = inherited.files else {
         return Ok(());
     };
-    // As far as the hard limit where it lies between the two.
+    // If the hard limit is between the need and the need with the reserve, raise the limit to the hard limit.
     let far = (files + INHERITED_FILES).min(limit.rlim_max.max(files));
     let enough = [files + INHERITED_FILES, far].map(|files| raise_file_limit(limit, files));
     match enough.contains(&true) {
@@ -83,28 +78,28 @@ fn too_few_files(need: Need) -> String {
     let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(0);
     let most = limit.saturating_sub(OWN_FILES) * ranks as u64 / files.max(1);
     format!(
-        "{ranks} ranks need {} open files in the launcher, allowed are {limit} (`ulimit -n`), \
-         enough for {most} ranks",
+        "mpiexec needs {} open files for {ranks} ranks, and the limit of {limit} is enough for \
+         {most} ranks; raise the limit with `ulimit -n`, or start fewer ranks",
         files + OWN_FILES
     )
 }
 
-/// Says why a process of the job could not be made (`clone`).
+/// Describes why a process of the job could not be created (`clone`).
 pub fn describe_clone(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EAGAIN) => {
             let limit = read_limit(libc::RLIMIT_NPROC);
             let limit = limit.map_or(String::new(), |n| format!(" to {n} for this user"));
             format!(
-                "{cause}; the number of processes is limited{limit} (`ulimit -u`, or the control \
-                 group's pids.max)"
+                "{cause}; the number of processes is limited{limit}: raise `ulimit -u`, or \
+                 pids.max of the control group"
             )
         }
         _ => describe_call("clone", cause),
     }
 }
 
-/// Says why a call failed that makes descriptors for a job.
+/// Describes why a call that creates descriptors for a job failed.
 pub fn describe_files(call: &str, cause: &io::Error, need: Need) -> String {
     match cause.raw_os_error() {
         Some(libc::EMFILE) => format!("{call}: {cause}; {}", too_few_files(need)),
@@ -112,7 +107,7 @@ pub fn describe_files(call: &str, cause: &io::Error, need: Need) -> String {
     }
 }
 
-/// A line on each limit that may have ended a rank so, as the launcher has handed it on; `early`: before `MPI_Init`.
+/// Describes each inherited limit that may have caused a rank's `end`. `early`: the rank ended before `MPI_Init`.
 pub fn describe_limits(end: Option<ProcessEnd>, early: bool) -> String {
     let memory =
         [(libc::RLIMIT_AS, "address space", "-v"), (libc::RLIMIT_DATA, "private memory", "-d")];
@@ -124,7 +119,7 @@ pub fn describe_limits(end: Option<ProcessEnd>, early: bool) -> String {
             &[(libc::RLIMIT_FSIZE, "size of files", "-f")]
         }
         Some(ProcessEnd::Signal(libc::SIGABRT, _)) => &memory,
-        // The code of a loader that cannot map a library.
+        // Exit code of a loader that cannot map a library.
         Some(ProcessEnd::Exit(127)) if early => &memory,
         _ => &[],
     };
@@ -135,7 +130,7 @@ pub fn describe_limits(end: Option<ProcessEnd>, early: bool) -> String {
         };
         let amount = match resource {
             libc::RLIMIT_CPU => format!("{limit} s"),
-            _ => Bytes(limit).to_string(),
+            _ => ByteSize(limit).to_string(),
         };
         let _ = writeln!(
             text,
@@ -159,7 +154,7 @@ mod tests {
     fn files__that_are_missing_are_counted() {
         let need = Need { ranks: 7, files: 14 };
         let text = describe_files("pipe2", &io::Error::from_raw_os_error(libc::EMFILE), need);
-        assert!(text.contains("7 ranks need 34 open files"), "{text}");
+        assert!(text.contains("mpiexec needs 34 open files for 7 ranks"), "{text}");
         let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(0);
         let most = limit.saturating_sub(OWN_FILES) / 2;
         assert!(text.contains(&format!("enough for {most} ranks")), "{text}");

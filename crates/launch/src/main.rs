@@ -5,12 +5,11 @@ mod args;
 mod binding;
 mod claims;
 mod control;
-mod dynamic;
+mod deadlock;
 mod engine;
 mod environment;
 mod foreign;
 mod guard;
-mod hosts;
 mod input;
 mod launch;
 mod limits;
@@ -33,23 +32,24 @@ mod start;
 mod watch;
 mod worlds;
 
-use args::Request;
+use args::CommandRequest;
 use fastpath_base::tell;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 
-/// Exit code for a command line that cannot be understood.
 const USAGE_CODE: i32 = 2;
 
 fn main() {
     let here = args::ThisNode::new(fastpath_base::topology::host_name());
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let code = match args::parse_args(words.iter().cloned(), &here) {
-        Ok(Request::Help) => print_text(&args::write_help()),
-        Ok(Request::Version) => {
+        Ok(CommandRequest::Help) => print_text(&args::write_help()),
+        Ok(CommandRequest::Version) => {
             print_text(concat!("mpiexec (Fastpath) ", env!("BUILD_VERSION"), "\n"))
         }
-        Ok(Request::Run(spec)) => launch::run_job(&spec, &words),
+        Ok(CommandRequest::Generate(folder)) => generate(&folder),
+        Ok(CommandRequest::Run(spec)) => launch::run_job(&spec, &words),
         Err(e) => {
             tell!("mpiexec: {e}");
             if words.first().is_some_and(|word| word == args::AGENT) {
@@ -59,6 +59,17 @@ fn main() {
         }
     };
     std::process::exit(code);
+}
+
+/// Writes the manual page and the completions. Returns the exit code.
+fn generate(folder: &Path) -> i32 {
+    match args::write_files(folder) {
+        Ok(()) => 0,
+        Err(e) => {
+            tell!("mpiexec: cannot write to {}: {e}", folder.display());
+            1
+        }
+    }
 }
 
 /// Prints to standard output and returns the exit code. A closed pipe is not an error.

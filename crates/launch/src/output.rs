@@ -1,8 +1,7 @@
-//! What the ranks print: gathered by lines, tagged, and written without ever blocking the
-//! watch over the ranks.
+//! Output of the ranks: collected into lines, tagged, and written without blocking the main loop.
 
 use crate::args::Output;
-use crate::pattern::{Pattern, Who};
+use crate::pattern::{Pattern, PatternRank};
 use crate::poll::{self, Interest, Poller};
 use fastpath_base::tell::{escape, escape_lines};
 use std::collections::HashMap;
@@ -15,24 +14,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A line longer than this is passed on in pieces.
 const LONGEST_LINE: usize = 1 << 20;
-/// With this much waiting to be written, ranks are not read from.
+/// Bytes waiting to be written above which ranks are not read from.
 const QUEUE_HIGH: usize = 4 << 20;
-/// With this little they are again.
+/// Bytes waiting to be written below which reading resumes.
 const QUEUE_LOW: usize = 1 << 20;
-/// A pipe that is ready takes this much without blocking (PIPE_BUF).
+/// Bytes that a writable pipe takes without blocking (PIPE_BUF).
 const WRITE_PIECE: usize = 4096;
 
-/// Token of all files that output goes to: room in one is met by `settle`.
+/// Token of all output files. `settle` writes when one has room.
 const FILES: u64 = 4;
 
-/// Turns the bytes of one stream into whole lines with tags.
+/// Converts the bytes of one stream to whole lines with tags.
 #[derive(Debug)]
 pub struct LineBuffer {
     tag: Pattern,
     partial: Vec<u8>,
-    /// The last thing passed on was a piece of a line.
+    /// Whether the last output was part of a line.
     inside_line: bool,
 }
 
@@ -42,7 +40,6 @@ impl LineBuffer {
         LineBuffer { tag, partial: Vec::new(), inside_line: false }
     }
 
-    /// Takes bytes in, gives whole lines out.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let Some(last) = bytes.iter().rposition(|&b| b == b'\n') else {
             self.partial.extend_from_slice(bytes);
@@ -67,7 +64,6 @@ impl LineBuffer {
         self.partial.extend_from_slice(rest);
     }
 
-    /// Passes on a line that has no end yet.
     pub fn flush_partial(&mut self, out: &mut Vec<u8>) {
         if !self.partial.is_empty() {
             self.begin_line(out);
@@ -76,8 +72,8 @@ impl LineBuffer {
         }
     }
 
-    /// The stream has ended. With tags the last line is completed, so that no two share one;
-    /// without, the bytes stay exactly as the program wrote them.
+    /// Ends the stream. With tags the last line is completed, so that no two ranks share a line. Without tags the bytes
+    /// stay as the program wrote them.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.flush_partial(out);
         if self.inside_line && !self.tag.is_empty() {
@@ -86,7 +82,6 @@ impl LineBuffer {
         }
     }
 
-    /// Is there a line without its end?
     pub fn has_partial(&self) -> bool {
         !self.partial.is_empty()
     }
@@ -106,11 +101,10 @@ struct Sink {
     token: u64,
     queue: Vec<u8>,
     written: usize,
-    /// Writes never block.
     regular: bool,
-    /// It has no reader any more, or takes no more.
+    /// Whether the sink has no reader any more, or failed.
     broken: bool,
-    /// Why it takes no more, unless it has no reader, which is no failure of ours.
+    /// Error of a failed write; None if the sink only lacks a reader, which is not the launcher's failure.
     failure: Option<io::Error>,
     watched: bool,
 }
@@ -149,7 +143,7 @@ impl Sink {
         self.queue.len() - self.written
     }
 
-    /// Writes as much as goes without blocking.
+    /// Writes as much as is possible without blocking.
     fn write_ready(&mut self) {
         while self.pending() > 0 {
             let rest = &self.queue[self.written..];
@@ -179,7 +173,6 @@ impl Sink {
         }
     }
 
-    /// Asks to be told about room to write, as long as something waits.
     fn watch(&mut self, poller: &Poller) {
         let want = self.pending() > 0 && !self.regular;
         if want != self.watched {
@@ -190,17 +183,15 @@ impl Sink {
     }
 }
 
-/// One stream of one rank.
 #[derive(Debug)]
 struct Stream {
     fd: Option<OwnedFd>,
     sink: usize,
-    /// A file that gets the same.
     copy: Option<usize>,
     lines: LineBuffer,
-    /// Not read from while its sink is full.
+    /// Whether the stream is not read, because its sink is full.
     paused: bool,
-    /// When something came last, while a line without its end waits.
+    /// Time of the last data, while an unfinished line waits.
     touched: Option<Instant>,
 }
 
@@ -212,34 +203,29 @@ impl Stream {
     }
 }
 
-/// Where a stream goes, and where a copy goes; numbers of sinks.
 type Destination = (usize, Option<usize>);
 
-/// All streams of all ranks and the launcher's own outputs.
 #[derive(Debug)]
 pub struct Outputs<'a> {
     streams: Vec<Stream>,
     sinks: Vec<Sink>,
-    /// Which sink serves standard output and which standard error: the same one where both
-    /// are the same file, or lines would tear each other.
+    /// Sinks of standard output and standard error; one sink if they are one file, so that lines stay whole.
     sink_of: [usize; 2],
     what: &'a Output,
-    who: Who<'a>,
-    /// Where the streams of each rank go; empty where they go to the launcher's own outputs.
+    who: PatternRank<'a>,
+    /// Sinks of each rank's streams; empty if all go to the launcher's own outputs.
     files: Vec<[Destination; 2]>,
-    /// The files that are open, by their sinks.
     opened: HashMap<PathBuf, usize>,
-    /// Standard output is a terminal.
     terminal: bool,
     buffer: Vec<u8>,
 }
 
-/// Time, in milliseconds, after which a line without a newline is passed on: to a terminal, and to a pipe or a file.
-/// Lines of several ranks can then share one. At a terminal that is a smaller fault than a late prompt.
+/// Time, in milliseconds, after which an unfinished line is written to a terminal, and to a pipe or a file. A shared
+/// line is less bad at a terminal than a late prompt.
 const PROMPT_MS: [u64; 2] = [50, 200];
 
 impl<'a> Outputs<'a> {
-    /// `tokens` are those of the two sinks; `what` says what becomes of the output of `ranks` ranks on `host`.
+    /// Outputs for `ranks` ranks on `host` by the options `what`. `tokens` are those of the launcher's two sinks.
     pub fn new(what: &'a Output, host: &'a str, ranks: usize, tokens: [u64; 2]) -> Outputs<'a> {
         use std::io::IsTerminal;
         let own = |fd, name, token| Sink::new(SinkFd::Standard(poll::standard(fd)), name, token);
@@ -254,7 +240,7 @@ impl<'a> Outputs<'a> {
             sink_of: [0, sinks.len() - 1],
             sinks,
             what,
-            who: Who { rank: 0, ranks, host },
+            who: PatternRank { rank: 0, ranks, host },
             files: Vec::new(),
             opened: HashMap::new(),
             terminal: io::stdout().is_terminal(),
@@ -262,16 +248,13 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Opens the files that the output of further ranks goes to, if there are any: of those that are `local`.
-    ///
-    /// # Errors
-    /// Which file cannot be made, and why.
+    /// Opens the output files, if any, of further ranks that are local.
     pub fn open_files(
         &mut self, ranks: Range<usize>, is_local: impl Fn(usize) -> bool,
     ) -> Result<(), String> {
         self.files.truncate(ranks.start);
         for rank in ranks {
-            let who = Who { rank, ..self.who };
+            let who = PatternRank { rank, ..self.who };
             let mut both = self.sink_of.map(|sink| (sink, None));
             for (which, place) in both.iter_mut().enumerate() {
                 let which = if self.what.merge { 0 } else { which };
@@ -301,15 +284,15 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Watches a rank's output (`which` 0) or error (1). Streams are numbered in the order
-    /// they are added, which is also their token's offset from `first_token`.
+    /// Polls a rank's output (`which` 0) or error (1). Streams are numbered in the order of these calls. A stream's
+    /// token is `first_token` plus its number.
     pub fn add_stream(
         &mut self, poller: &Poller, first_token: u64, rank: usize, which: usize, fd: OwnedFd,
     ) {
         let token = first_token + self.streams.len() as u64;
         poller.change(fd.as_fd(), token, Interest::Read);
         let (sink, copy) = self.files[rank][which];
-        let who = Who { rank, ..self.who };
+        let who = PatternRank { rank, ..self.who };
         self.streams.push(Stream {
             fd: Some(fd),
             sink,
@@ -320,7 +303,6 @@ impl<'a> Outputs<'a> {
         });
     }
 
-    /// Reads a stream that is ready.
     pub fn read_stream(&mut self, poller: &Poller, index: usize) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
@@ -345,7 +327,8 @@ impl<'a> Outputs<'a> {
         self.pass_on(poller, index, before);
     }
 
-    /// Writes what a stream has added to its sink, which held `before` bytes, and copies it.
+    /// Writes what a stream has added to its sink's queue, which held `before` bytes, and copies these bytes to the
+    /// stream's second sink, if there is one.
     fn pass_on(&mut self, poller: &Poller, index: usize, before: usize) {
         let stream = &mut self.streams[index];
         if let Some(copy) = stream.copy {
@@ -356,12 +339,12 @@ impl<'a> Outputs<'a> {
         let sink = &mut self.sinks[stream.sink];
         sink.write_ready();
         if sink.broken {
-            // As if the rank wrote to the broken pipe itself: it gets SIGPIPE.
+            // Close the pipe: the rank then gets SIGPIPE, as if it wrote to the broken output itself.
             stream.close(poller);
         }
     }
 
-    /// Writes what waits and decides who may be read from; to be called after each round.
+    /// Writes waiting data, and decides which streams may be read. Must be called after each round of the main loop.
     pub fn settle(&mut self, poller: &Poller, first_token: u64) {
         for sink in &mut self.sinks {
             sink.write_ready();
@@ -380,8 +363,8 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Passes on lines without their ends, such as prompts, that have waited long enough, unless lines are tagged;
-    /// returns in how many milliseconds the next one is due.
+    /// Writes unfinished lines, such as prompts, that have waited long enough, unless lines are tagged. Returns the
+    /// time until the next unfinished line is due, in milliseconds.
     pub fn show_prompts(&mut self, poller: &Poller) -> Option<u64> {
         if !self.what.prefix.is_empty() {
             return None;
@@ -408,15 +391,13 @@ impl<'a> Outputs<'a> {
         next
     }
 
-    /// The ranks are gone: reads what is left in the pipes, without waiting for their ends,
-    /// which a process that left the job may hold.
+    /// Reads what the pipes hold after the ranks have ended. A process that left the job may keep a pipe open.
     pub fn drain(&mut self, poller: &Poller) {
         for index in 0..self.streams.len() {
             self.drain_stream(poller, index);
         }
     }
 
-    /// Some ranks are gone: reads what their pipes, and those of the others, hold by now.
     pub fn catch_up(&mut self, poller: &Poller) {
         for index in 0..self.streams.len() {
             self.read_all(poller, index);
@@ -424,8 +405,7 @@ impl<'a> Outputs<'a> {
     }
 
     fn read_all(&mut self, poller: &Poller, index: usize) {
-        // A pipe holds a mebibyte at most where nobody has asked for more; a process that
-        // writes on and on must not keep us here.
+        // By default a pipe holds at most a mebibyte. A process that writes forever must not block this loop.
         for _ in 0..1024 {
             let open = self.streams[index].fd.as_ref();
             if !open.is_some_and(|fd| poll::is_readable(fd.as_fd())) {
@@ -448,7 +428,7 @@ impl<'a> Outputs<'a> {
         self.pass_on(poller, index, before);
     }
 
-    /// Writes all that waits, as long as it is read and `go_on` agrees.
+    /// Writes all waiting data, while it has readers and `go_on` returns true.
     pub fn flush(&mut self, mut go_on: impl FnMut() -> bool) {
         for sink in &mut self.sinks {
             sink.write_ready();
@@ -459,16 +439,15 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Says which output of the ranks is lost, in part or whole, because it could not be written.
     pub fn describe_loss(&self) -> Option<String> {
         self.sinks.iter().find_map(|sink| {
             let e = sink.failure.as_ref()?;
             let name = escape(&sink.name);
-            Some(format!("mpiexec: {name} cannot be written, output is lost: {e}\n"))
+            Some(format!("mpiexec: cannot write to {name}, and output is lost: {e}\n"))
         })
     }
 
-    /// Prints lines of the launcher to standard error, between those of the ranks. Control characters are escaped.
+    /// Prints lines of the launcher to standard error, between lines of the ranks. Control characters are escaped.
     pub fn say(&mut self, text: &str) {
         let sink = &mut self.sinks[self.sink_of[1]];
         sink.queue.extend_from_slice(escape_lines(text).as_bytes());
@@ -476,7 +455,6 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// A file for output, and the folders above it.
 fn open_file(path: &Path) -> Result<Sink, String> {
     let name = path.display().to_string();
     let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -484,7 +462,7 @@ fn open_file(path: &Path) -> Result<Sink, String> {
         .map_or(Ok(()), std::fs::create_dir_all)
         .and_then(|()| File::create(path))
         .map(|file| Sink::new(SinkFd::File(file.into()), &name, FILES))
-        .map_err(|e| format!("output file {name}: {e}"))
+        .map_err(|e| format!("output file {name}: {e}; name a file that can be written"))
 }
 
 #[cfg(test)]
@@ -493,7 +471,7 @@ mod tests {
     use super::*;
 
     fn tagged(tag: &str) -> LineBuffer {
-        let who = Who { rank: 0, ranks: 1, host: "" };
+        let who = PatternRank { rank: 0, ranks: 1, host: "" };
         LineBuffer::new(Pattern::new(tag.as_bytes(), who))
     }
 

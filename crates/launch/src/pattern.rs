@@ -1,14 +1,13 @@
 #![allow(unsafe_code)]
-//! Patterns for the names of output files and for what stands before lines: `%r` is the rank, `%R` the rank with
-//! leading zeros, `%h` the node, `%t` the time in seconds since 1970, `%T` date and time of day, `%g` (group) and
-//! `%p` (proxy) are 0 as on the first node of Hydra, `%%` is a `%`.
+//! Patterns for names of output files and for line tags: `%r` is the rank, `%R` the rank with leading zeros, `%h` the
+//! node, `%t` the time in seconds since 1970, `%T` date and time of day. `%g` (group) and `%p` (proxy) are 0, as on
+//! Hydra's first node. `%%` is a `%`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The letters that may follow a `%`, for messages.
 pub const LETTERS: &str = "%r, %R, %h, %t, %T, %g, %p and %%";
 
-/// The first letter after a `%` that means nothing; a `%` at the end stands for itself.
+/// Returns the first invalid letter after a `%`. A `%` at the end stands for itself.
 pub fn find_unknown(text: &[u8]) -> Option<char> {
     let mut rest = text.iter();
     while rest.any(|&byte| byte == b'%') {
@@ -23,33 +22,29 @@ pub fn find_unknown(text: &[u8]) -> Option<char> {
     None
 }
 
-/// A pattern for one rank: all is filled in but the time.
+/// A pattern for one rank, complete but for the time.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
-    pieces: Vec<Piece>,
+    pieces: Vec<PatternPiece>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum PatternPiece {
     Text(Vec<u8>),
     Seconds,
     Date,
 }
 
-/// Whom a pattern is filled in for.
 #[derive(Clone, Copy, Debug)]
-pub struct Who<'a> {
-    /// The rank.
+pub struct PatternRank<'a> {
     pub rank: usize,
-    /// Ranks of the job.
     pub ranks: usize,
-    /// The node.
     pub host: &'a str,
 }
 
 impl Pattern {
-    /// Fills in all but the time. What follows an unknown letter stays as it is.
-    pub fn new(text: &[u8], who: Who<'_>) -> Pattern {
+    /// Fills in all but the time. An unknown letter stays unchanged.
+    pub fn new(text: &[u8], who: PatternRank<'_>) -> Pattern {
         let mut pattern = Pattern::default();
         let mut rest = text.iter().copied();
         while let Some(byte) = rest.next() {
@@ -63,8 +58,8 @@ impl Pattern {
                 Some(b'R') => pattern.push(format!("{:0digits$}", who.rank).as_bytes()),
                 Some(b'h') => pattern.push(who.host.as_bytes()),
                 Some(b'g' | b'p') => pattern.push(b"0"),
-                Some(b't') => pattern.pieces.push(Piece::Seconds),
-                Some(b'T') => pattern.pieces.push(Piece::Date),
+                Some(b't') => pattern.pieces.push(PatternPiece::Seconds),
+                Some(b'T') => pattern.pieces.push(PatternPiece::Date),
                 Some(b'%') | None => pattern.push(b"%"),
                 Some(other) => pattern.push(&[b'%', other]),
             }
@@ -74,17 +69,15 @@ impl Pattern {
 
     fn push(&mut self, bytes: &[u8]) {
         match self.pieces.last_mut() {
-            Some(Piece::Text(text)) => text.extend_from_slice(bytes),
-            _ => self.pieces.push(Piece::Text(bytes.to_vec())),
+            Some(PatternPiece::Text(text)) => text.extend_from_slice(bytes),
+            _ => self.pieces.push(PatternPiece::Text(bytes.to_vec())),
         }
     }
 
-    /// Is there nothing?
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Writes it with the time of now.
     pub fn write(&self, out: &mut Vec<u8>) {
         let seconds = || {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -92,17 +85,17 @@ impl Pattern {
         };
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Seconds => out.extend_from_slice(seconds().to_string().as_bytes()),
-                Piece::Date => out.extend_from_slice(format_date(seconds()).as_bytes()),
+                PatternPiece::Text(text) => out.extend_from_slice(text),
+                PatternPiece::Seconds => out.extend_from_slice(seconds().to_string().as_bytes()),
+                PatternPiece::Date => out.extend_from_slice(format_date(seconds()).as_bytes()),
             }
         }
     }
 }
 
-/// Such as `2026-11-23 12:33:22`, in the zone of the user.
+/// Formats a time, such as `2026-11-23 12:33:22`, in the user's time zone.
 fn format_date(seconds: libc::time_t) -> String {
-    // SAFETY: all zeros is valid for the structure, and the call fills it or fails.
+    // SAFETY: all zeros is a valid tm, and the call fills it or fails.
     let tm = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         if libc::localtime_r(&seconds, &mut tm).is_null() {
@@ -127,7 +120,7 @@ mod tests {
     use super::*;
 
     fn write(text: &str) -> String {
-        let who = Who { rank: 7, ranks: 12, host: "box" };
+        let who = PatternRank { rank: 7, ranks: 12, host: "box" };
         let mut out = Vec::new();
         Pattern::new(text.as_bytes(), who).write(&mut out);
         String::from_utf8(out).unwrap()

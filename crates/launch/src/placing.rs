@@ -1,23 +1,31 @@
-//! The order in which ranks take places: `--map-by`, `--rank-by`, and binding to places that several ranks share.
+//! Order in which ranks take places: `--map-by`, `--rank-by`, and binding to places that several ranks share.
 
-use crate::args::{Placement, Rank};
-use crate::binding::Machine;
-use fastpath_base::topology::{CpuSet, Level, list_places};
+use crate::args::{Placement, RankOrder};
+use fastpath_base::topology::{Core, CpuSet, Level, list_places};
 use std::collections::BTreeMap;
 
-/// Where one process goes: the number of the place it is mapped to, and its processors.
+/// Placement of one process: the number of the place it is mapped to, and its processors.
 pub type Placed = (usize, CpuSet);
 
-impl Machine {
-    /// The places of this kind; an error says that the kernel does not tell.
+#[derive(Debug)]
+pub struct NodeProcessors {
+    /// Cores with the processors that this process may use.
+    pub cores: Vec<Core>,
+    /// Processor time that this process may use at once, in processors.
+    pub processors: usize,
+    /// Reads a file below /sys/devices/system.
+    pub read: fn(&str) -> Option<String>,
+}
+
+impl NodeProcessors {
+    /// Lists the places of this kind. Fails if the kernel does not report them.
     pub fn places(&self, level: Level) -> Result<Vec<CpuSet>, String> {
         let allowed: CpuSet = self.cores.iter().flat_map(|c| c.threads.iter().copied()).collect();
         list_places(level, &allowed, &self.read)
             .filter(|places| !places.is_empty())
-            .ok_or_else(|| format!("the kernel names no {level} here"))
+            .ok_or_else(|| format!("the kernel reports no {level} on this machine"))
     }
 
-    /// Groups of `size` places.
     fn groups(&self, level: Level, size: usize) -> Result<Vec<CpuSet>, String> {
         let places = self.places(level)?;
         let join = |group: &[CpuSet]| group.iter().flat_map(CpuSet::iter).collect();
@@ -25,10 +33,10 @@ impl Machine {
     }
 }
 
-/// Sorts units (cores or hardware threads) by the place that `map` deals ranks round; all in one list where it leaves
-/// them in order.
+/// Sorts units (cores or hardware threads) by the place that `map` distributes ranks over. All are in one list if `map`
+/// keeps their order.
 pub fn group_units(
-    units: Vec<Vec<usize>>, map: Option<(Level, usize)>, machine: &Machine,
+    units: Vec<Vec<usize>>, map: Option<(Level, usize)>, machine: &NodeProcessors,
 ) -> Result<Vec<Vec<Vec<usize>>>, String> {
     let threads = units.iter().all(|u| u.len() == 1);
     let (level, size) = match map {
@@ -44,13 +52,13 @@ pub fn group_units(
     Ok(groups.iter().map(of).collect())
 }
 
-/// Binds each rank to places of this kind, which it may share with others.
+/// Binds each rank to places of this kind, which ranks may share.
 pub fn place_on(
-    level: Level, placement: &Placement, ranks: usize, machine: &Machine,
+    level: Level, placement: &Placement, ranks: usize, machine: &NodeProcessors,
 ) -> Result<Vec<CpuSet>, String> {
     let targets = machine.groups(level, placement.per_rank.unwrap_or(1))?;
     let placed = match placement.map.filter(|(level, _)| *level != Level::Node) {
-        // Neighbouring ranks on the same place, the same number on each.
+        // Neighbouring ranks share a place, with an equal number of ranks on each place.
         None => (0..ranks)
             .map(|r| r * targets.len() / ranks)
             .map(|at| (at, targets[at].clone()))
@@ -64,7 +72,7 @@ pub fn place_on(
     Ok(number(placed, placement.rank, machine))
 }
 
-/// For each process the group that it goes to, and how many went there before.
+/// Yields for each process its group, and the number of earlier processes of that group.
 fn visit(groups: usize, ranks: usize, in_a_row: usize) -> impl Iterator<Item = (usize, usize)> {
     let row = in_a_row.max(1);
     (0..ranks).map(move |r| {
@@ -73,7 +81,7 @@ fn visit(groups: usize, ranks: usize, in_a_row: usize) -> impl Iterator<Item = (
     })
 }
 
-/// One of the targets inside the group, in turn, or the one that it lies in.
+/// Returns one of the targets inside the group, in turn, or the target around the group.
 fn choose(targets: &[CpuSet], group: &CpuSet, turn: usize) -> CpuSet {
     let inside: Vec<&CpuSet> =
         targets.iter().filter(|t| t.iter().all(|cpu| group.contains(cpu))).collect();
@@ -84,19 +92,18 @@ fn choose(targets: &[CpuSet], group: &CpuSet, turn: usize) -> CpuSet {
     }
 }
 
-/// Gives the mapped processes their ranks.
-pub fn number(mut placed: Vec<Placed>, rank: Rank, machine: &Machine) -> Vec<CpuSet> {
+pub fn number(mut placed: Vec<Placed>, rank: RankOrder, machine: &NodeProcessors) -> Vec<CpuSet> {
     match rank {
-        Rank::Mapped => {}
-        Rank::Fill => placed.sort_by_key(|(at, _)| *at),
-        Rank::Round(level) => {
+        RankOrder::Mapped => {}
+        RankOrder::Fill => placed.sort_by_key(|(at, _)| *at),
+        RankOrder::Round(level) => {
             if let Some(Ok(places)) = level.map(|level| machine.places(level)) {
                 for (at, set) in &mut placed {
                     let is_here = |p: &CpuSet| set.iter().any(|cpu| p.contains(cpu));
                     *at = places.iter().position(is_here).unwrap_or(0);
                 }
             }
-            // First those whose turn is first at their place, by place.
+            // First the first process of each place, in order of the places, then the second ones, and so on.
             let mut turns: BTreeMap<usize, usize> = BTreeMap::new();
             placed.sort_by_cached_key(|(at, _)| {
                 let turn = turns.entry(*at).or_default();
@@ -113,12 +120,12 @@ pub fn number(mut placed: Vec<Placed>, rank: Rank, machine: &Machine) -> Vec<Cpu
 mod tests {
     use super::*;
     use crate::args::Bind;
-    use crate::binding::{Plan, plan_binding};
+    use crate::binding::{BindingPlan, plan_binding};
     use crate::claims::claim_beside;
     use fastpath_base::topology::list_cores_in;
 
-    /// The files of /sys/devices/system of a node with two packages of two NUMA nodes of two cores of two threads;
-    /// n and n + 8 are siblings. The cores of a package share a cache of level 3.
+    /// The files of /sys/devices/system of a node with two packages of two NUMA nodes of two cores of two threads. n
+    /// and n + 8 are siblings. The cores of a package share a cache of level 3.
     fn sysfs(path: &str) -> Option<String> {
         let list = |first: usize, n: usize| {
             format!("{first}-{},{}-{}\n", first + n - 1, first + 8, first + n + 7)
@@ -145,12 +152,12 @@ mod tests {
         })
     }
 
-    fn machine() -> Machine {
+    fn machine() -> NodeProcessors {
         let allowed = CpuSet::parse("0-15").unwrap();
-        Machine { cores: list_cores_in(&allowed, &sysfs), processors: 16, read: sysfs }
+        NodeProcessors { cores: list_cores_in(&allowed, &sysfs), processors: 16, read: sysfs }
     }
 
-    fn plan(ranks: usize, placement: Placement) -> Plan {
+    fn plan(ranks: usize, placement: Placement) -> BindingPlan {
         plan_binding(&placement, ranks, 1, &machine(), &mut claim_beside("", ""))
     }
 
@@ -189,7 +196,10 @@ mod tests {
         assert!(p.sets.is_empty());
         assert_eq!(
             p.warning.as_deref(),
-            Some("--bind-to l4cache: not possible, ranks float: the kernel names no l4cache here")
+            Some(
+                "--bind-to l4cache is not possible, so ranks are not bound: the kernel reports no \
+                 l4cache on this machine"
+            )
         );
         let quiet = Placement { if_supported: true, ..to(Level::Cache(4)) };
         assert_eq!(plan(2, quiet).warning, None);
@@ -201,7 +211,7 @@ mod tests {
         let cpus = |list| Placement { bind: Bind::Cpus(list), ..Placement::default() };
         assert_eq!(sets(3, cpus(list)), ["0,2", "1", "0,2"]);
         let far = plan(1, cpus(vec![CpuSet::from_iter([40])]));
-        assert!(far.sets.is_empty() && far.warning.unwrap().contains("processors 40"));
+        assert!(far.sets.is_empty() && far.warning.unwrap().contains("none of the processors 40"));
     }
 
     #[test]
@@ -222,10 +232,10 @@ mod tests {
     fn map__with_several_cores_a_rank() {
         let pe = |level, n| Placement { per_rank: Some(n), ..map(level) };
         assert_eq!(sets(3, pe(Level::Package, 2)), ["0-1,8-9", "4-5,12-13", "2-3,10-11"]);
-        // Three of four cores of a package, then none of it are left for a second rank.
+        // Three of a package's four cores are taken, so a second rank does not fit there.
         assert_eq!(sets(2, pe(Level::Package, 3)), ["0-2,8-10", "4-6,12-14"]);
         let warning = plan(2, pe(Level::Numa, 3)).warning.unwrap();
-        assert!(warning.contains("no numa has 3 cores left"), "{warning}");
+        assert!(warning.contains("no numa has 3 free cores"), "{warning}");
         assert_eq!(sets(1, pe(Level::Core, 2)), ["0-1,8-9"]);
     }
 
@@ -254,13 +264,13 @@ mod tests {
         let by = |rank, placement| Placement { rank, ..placement };
         let filled = ["0,8", "1,9", "4,12", "5,13"];
         let dealt = ["0,8", "4,12", "1,9", "5,13"];
-        assert_eq!(sets(4, by(Rank::Fill, map(Level::Package))), filled);
-        assert_eq!(sets(4, by(Rank::Round(None), map(Level::Package))), dealt);
+        assert_eq!(sets(4, by(RankOrder::Fill, map(Level::Package))), filled);
+        assert_eq!(sets(4, by(RankOrder::Round(None), map(Level::Package))), dealt);
         let ppr = Placement { in_a_row: 2, ..map(Level::Package) };
-        assert_eq!(sets(4, by(Rank::Round(None), ppr.clone())), dealt);
-        assert_eq!(sets(4, by(Rank::Round(Some(Level::Package)), ppr)), dealt);
+        assert_eq!(sets(4, by(RankOrder::Round(None), ppr.clone())), dealt);
+        assert_eq!(sets(4, by(RankOrder::Round(Some(Level::Package)), ppr)), dealt);
         let cores = Placement::default();
-        assert_eq!(sets(3, by(Rank::Round(Some(Level::Numa)), cores)), ["0,8", "2,10", "1,9"]);
+        assert_eq!(sets(3, by(RankOrder::Round(Some(Level::Numa)), cores)), ["0,8", "2,10", "1,9"]);
     }
 
     #[test]
@@ -272,7 +282,7 @@ mod tests {
 
     #[test]
     fn cores_of_another_job__are_passed_over_within_their_place() {
-        // Those of another user come last in theirs.
+        // Processors of another user come last in their place.
         for (own, foreign) in [("0,5", ""), ("0", "5")] {
             let mut claim = claim_beside(own, foreign);
             let p = plan_binding(&map(Level::Package), 4, 1, &machine(), &mut claim);

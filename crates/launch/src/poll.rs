@@ -1,42 +1,51 @@
 #![allow(unsafe_code)]
-//! Waiting for descriptors and signals (`ppoll`), and the few calls on descriptors that the loop needs.
+//! Waits for descriptors and signals (`ppoll`), and wrappers of system calls on descriptors.
 
-use crate::signals::has_arrived;
+use fastpath_base::sync::{StaticOrdering as Ordering, StaticU64};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{from_ref, null};
 
-/// What a descriptor is watched for.
+// Tokens of the main loop's descriptors.
+pub const INPUT: u64 = 1;
+pub const SINKS: [u64; 2] = [2, 3];
+/// Token of the listening socket for ranks.
+pub const CONTROL: u64 = 5;
+pub const CLIENTS: u64 = 6;
+/// Token of the first agent's round of questions.
+pub const ROUND: u64 = 7;
+/// Token of the first stream of the ranks.
+pub const STREAMS: u64 = 16;
+
+/// Signals that arrived and were not taken, as a bit mask. A handler in `signals` writes it.
+pub static ARRIVED: StaticU64 = StaticU64::new(0);
+
+/// Whether a signal has arrived and was not taken yet.
+pub fn has_arrived() -> bool {
+    ARRIVED.load(Ordering::Relaxed) != 0
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read.
     Read,
-    /// Room to write.
     Write,
-    /// Nothing for now.
     Nothing,
 }
 
-/// A set of watched descriptors.
 pub struct Poller {
-    watched: RefCell<Watched>,
-    /// Signals held back while it waits.
+    watched: RefCell<PolledDescriptors>,
     mask: libc::sigset_t,
 }
 
 #[derive(Default)]
-struct Watched {
+struct PolledDescriptors {
     entries: Vec<libc::pollfd>,
-    /// What comes back with the events of each.
     tokens: Vec<u64>,
 }
 
 impl Poller {
-    /// An empty set. `mask` are the signals to hold back while it waits; others end a wait.
-    ///
-    /// # Errors
-    /// The kernel refuses the call that waits.
+    /// Creates an empty set. `mask` holds the signals to block during a wait; other signals end the wait.
     pub fn new(mask: libc::sigset_t) -> io::Result<Poller> {
         let poller = Poller { watched: RefCell::default(), mask };
         match poll_entries(&mut [], Some(0), Some(&poller.mask)) {
@@ -45,8 +54,8 @@ impl Poller {
         }
     }
 
-    /// Watches a descriptor for something; `token` comes back with its events. It must be watched for nothing before it
-    /// is closed. Regular files are always ready.
+    /// Sets the event for which `wait` polls a descriptor and returns `token`. `Nothing` must be set before the
+    /// descriptor is closed. Regular files are always ready.
     pub fn change(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
         let mut watched = self.watched.borrow_mut();
         let place = watched.entries.iter().position(|entry| entry.fd == fd.as_raw_fd());
@@ -73,11 +82,11 @@ impl Poller {
         }
     }
 
-    /// Waits until something is ready, a signal has come or the time is up; None waits without
-    /// limit. Returns the tokens.
+    /// Waits until a descriptor is ready, a signal arrives or the time is over; None waits without limit. Returns the
+    /// tokens of the ready descriptors.
     pub fn wait(&self, limit_ms: Option<u64>) -> Vec<u64> {
         let mut watched = self.watched.borrow_mut();
-        // One that has come and was not taken would not end the wait.
+        // A signal that arrived earlier would not end the wait.
         let limit = if has_arrived() { Some(0) } else { limit_ms };
         if poll_entries(&mut watched.entries, limit, Some(&self.mask)).is_err() {
             return Vec::new();
@@ -87,8 +96,8 @@ impl Poller {
     }
 }
 
-/// Waits until an entry is ready or a signal that `mask` lets in has come, for at most `limit_ms` milliseconds. Returns
-/// how many entries are ready.
+/// Waits until an entry is ready or a signal outside `mask` arrives, for at most `limit_ms` milliseconds. Returns the
+/// number of ready entries.
 fn poll_entries(
     entries: &mut [libc::pollfd], limit_ms: Option<u64>, mask: Option<&libc::sigset_t>,
 ) -> io::Result<usize> {
@@ -96,7 +105,7 @@ fn poll_entries(
         tv_sec: (ms / 1000) as libc::time_t,
         tv_nsec: (ms % 1000 * 1_000_000) as libc::c_long,
     });
-    // SAFETY: the entries, the time and the mask are valid for the call.
+    // SAFETY: the entries, the time and the mask outlive the call.
     let ready = unsafe {
         libc::ppoll(
             entries.as_mut_ptr(),
@@ -113,22 +122,21 @@ pub fn pause(ms: u64) {
     let _ = poll_entries(&mut [], Some(ms), None);
 }
 
-/// Lets in the signals that are held back and not in `mask`.
+/// Delivers pending signals that are not in `mask`.
 pub fn let_signals_in(mask: &libc::sigset_t) {
     let _ = poll_entries(&mut [], Some(0), Some(mask));
 }
 
-/// Is there room to write right now?
 pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
     wait_for(fd, libc::POLLOUT, Some(0))
 }
 
-/// Waits until there is room to write (or an error to be met by writing).
+/// Waits until there is room to write, or a write would fail.
 pub fn wait_writable(fd: BorrowedFd<'_>, limit_ms: u64) -> bool {
     wait_for(fd, libc::POLLOUT, Some(limit_ms))
 }
 
-/// Is there something to read right now, or the end to be met?
+/// Whether data or the end of the stream can be read now.
 pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     wait_readable(fd, Some(0))
 }
@@ -138,7 +146,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit_ms: Option<u64>) -> bool {
     wait_for(fd, libc::POLLIN, limit_ms)
 }
 
-/// Has the other end of a connection been closed? What it has written before may still be there to be read.
+/// Whether the other end of a connection is closed. Data written before the end may still be unread.
 pub fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
     wait_for(fd, libc::POLLRDHUP, Some(0))
 }
@@ -149,30 +157,23 @@ fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, limit_ms: Option<u64>) ->
     poll_entries(std::slice::from_mut(&mut entry), limit_ms, None).is_ok_and(|n| n == 1)
 }
 
-/// Reads what is there, at most the buffer's length.
+/// Reads available data, at most the buffer's length.
 ///
 /// # Errors
-/// The kernel's; `WouldBlock` when nothing is there.
+/// The kernel's; `WouldBlock` if there is no data.
 pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is writable for its length.
     let n = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Writes what it can.
-///
-/// # Errors
-/// The kernel's.
 pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the buffer is readable for its length.
     let n = unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// A pipe: reading end (not blocking) and writing end, both above 2 and closed on exec.
-///
-/// # Errors
-/// The kernel's, usually that too many files are open.
+/// Creates a pipe: read end (not blocking) and write end, both above 2 and closed on exec.
 pub fn make_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = std::io::pipe()?;
     let reader = OwnedFd::from(reader);
@@ -180,20 +181,17 @@ pub fn make_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer.into()))
 }
 
-/// Makes reads and writes on this open file return at once.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) {
-    // SAFETY: plain fcntl on an open descriptor.
+    // SAFETY: fcntl takes no pointers here, and the descriptor is open.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
 }
 
-/// One of the launcher's own standard descriptors.
 pub fn standard(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: the runtime opens 0, 1 and 2 at start where they are closed, and this program
-    // never closes them.
+    // SAFETY: the runtime opens 0, 1 and 2 at start if they are closed, and this program never closes them.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Are both the same file, pipe or terminal?
+/// Whether both descriptors refer to one file, pipe or terminal.
 pub fn is_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let identity = |fd: BorrowedFd<'_>| {
         // SAFETY: all zeros is a valid stat, and the call fills it.
@@ -205,7 +203,7 @@ pub fn is_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     identity(a).is_some_and(|i| Some(i) == identity(b))
 }
 
-/// Does every write to it succeed at once, because it is a file or the like?
+/// Whether every write succeeds at once, as for a regular file.
 pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: all zeros is a valid stat, and the call fills it.
     unsafe {
@@ -219,9 +217,8 @@ pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
 pub mod tests {
     use super::*;
 
-    /// One that holds no signals back.
     pub fn poller() -> Poller {
-        // SAFETY: all zeros is the empty set.
+        // SAFETY: all zeros is the empty signal set.
         Poller::new(unsafe { std::mem::zeroed() }).unwrap()
     }
 
@@ -237,7 +234,6 @@ pub mod tests {
         assert_eq!(poller.wait(None), [7, 8]);
         poller.change(reader.as_fd(), 7, Interest::Nothing);
         assert_eq!(poller.wait(None), [8]);
-        // Twice is once.
         poller.change(reader.as_fd(), 7, Interest::Nothing);
         poller.change(reader.as_fd(), 9, Interest::Read);
         poller.change(writer.as_fd(), 8, Interest::Nothing);
@@ -251,7 +247,7 @@ pub mod tests {
             assert_eq!(write(other.as_fd(), b"x").unwrap(), 1);
             assert!(wait_for(own, libc::POLLIN, Some(10_000)) && !is_hung_up(own));
             drop(other);
-            // Though a byte is still to be read. The kernel may take a moment to bring the end.
+            // A byte is still unread. The kernel may deliver the end with a delay.
             assert!(wait_for(own, libc::POLLRDHUP, Some(10_000)) && is_hung_up(own));
         };
         let (own, other) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -1,30 +1,30 @@
-//! The program of an app, and what it is started with.
+//! Program of a command line, and the C strings it is started with.
 
 use crate::args::App;
-pub use fastpath_bootstrap::program::{ProgramError, check_folder};
+pub use fastpath_job::program::{ProgramError, check_folder};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Checks the folder an app starts in.
+/// Checks the program's working directory.
 ///
 /// # Errors
-/// It is not there, no folder, or may not be entered.
+/// It is missing, not a folder, or may not be entered.
 pub fn check_wdir(app: &App) -> Result<(), ProgramError> {
     let folder = app.wdir.as_deref();
     folder.map_or(Ok(()), |folder| check_folder("-wdir", folder))
 }
 
-/// The file to execute for an app; `path` is the ranks' PATH.
+/// Finds the executable of a program. `path` is the ranks' PATH.
 ///
 /// # Errors
 /// 127 if it is not found, 126 if it cannot be executed.
 pub fn find_program(app: &App, path: Option<&OsStr>) -> Result<PathBuf, ProgramError> {
     let name = app.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
-    fastpath_bootstrap::program::find_program(name, app.wdir.as_deref(), path)
+    fastpath_job::program::find_program(name, app.wdir.as_deref(), path)
 }
 
-/// What an exec that failed after all these checks has to say.
+/// Describes an exec that failed although the checks of this file passed.
 pub fn describe_exec_error(program: &Path, errno: i32) -> ProgramError {
     let cause = std::io::Error::from_raw_os_error(errno);
     let program = program.display();
@@ -32,14 +32,15 @@ pub fn describe_exec_error(program: &Path, errno: i32) -> ProgramError {
         libc::ENOENT => ProgramError {
             code: 127,
             text: format!(
-                "{program}: its interpreter is missing (the program named in its first line, or \
-                 its dynamic loader)"
+                "{program}: the interpreter in its first line, or its dynamic loader, does not \
+                 exist"
             ),
         },
         libc::ENOEXEC => ProgramError {
             code: 126,
             text: format!(
-                "{program}: not a program of this machine, nor a script that begins with #!"
+                "{program}: the file is neither a program for this machine nor a script that \
+                 begins with #!"
             ),
         },
         libc::E2BIG => ProgramError {
@@ -50,13 +51,12 @@ pub fn describe_exec_error(program: &Path, errno: i32) -> ProgramError {
     }
 }
 
-/// A C string; a zero byte inside, which no command line can hold, ends it.
+/// Converts to a C string. A zero byte, which no command line can hold, ends it.
 pub fn c_string(text: &OsStr) -> CString {
     let bytes: Vec<u8> = text.as_bytes().iter().copied().take_while(|&b| b != 0).collect();
     CString::new(bytes).unwrap_or_default()
 }
 
-/// `NAME=VALUE` as a C string.
 pub fn c_pair(name: &OsStr, value: &OsStr) -> CString {
     let mut text = name.as_bytes().to_vec();
     text.push(b'=');

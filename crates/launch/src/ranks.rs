@@ -1,33 +1,31 @@
 #![allow(unsafe_code)]
-//! The processes of the ranks: which run, which have ended and how.
+//! Processes of the ranks: which of them run, and how the others have ended.
 
-use crate::signals::signal_group;
+use crate::signals::{is_stoppable, leads_session, signal_group};
 use crate::worlds::{find_ended, find_known};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::inspect::{Member, ProcessEnd};
-use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
+use fastpath_job::inspect::{Member, ProcessEnd};
+use fastpath_segment::{FailureKind, RankPhase, Segment, WaitNote};
 use std::collections::HashMap;
 
-/// One rank's process.
 #[derive(Debug)]
-pub struct Rank {
-    /// Process and process group; 0 before it was started.
+pub struct RankProcess {
+    /// Process and process group; 0 before the start.
     pub pid: libc::pid_t,
-    /// How it ended; None while it runs.
+    /// How the process ended; None while it runs.
     pub end: Option<ProcessEnd>,
-    /// What it was waiting for when it ended.
+    /// Waits of the rank's threads when it ended.
     pub last_notes: Vec<WaitNote>,
-    /// What it runs.
     pub program: String,
-    /// Its end is no failure: it was started and is not wanted after all, or is ended because another one has failed.
+    /// Whether the rank's end is no failure: the rank is not needed after all, or is ended because of another failure.
     is_given_up: bool,
-    /// Its process group is empty: the number may be another one's by now.
+    /// Whether the process group is empty. The kernel may have reused its number.
     group_gone: bool,
 }
 
-impl Rank {
-    fn new(program: String) -> Rank {
-        Rank {
+impl RankProcess {
+    fn new(program: String) -> RankProcess {
+        RankProcess {
             pid: 0,
             end: None,
             last_notes: Vec::new(),
@@ -44,66 +42,56 @@ impl Rank {
     }
 }
 
-/// What the failure of a rank ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureScope {
-    /// The job.
     Job,
-    /// The worlds that may be connected with its own; the job where no other goes on.
+    /// The failure ends the worlds that may be connected with the failed world, or the job if no other world continues.
     Worlds,
-    /// The ranks of this node of those worlds that are known here to be connected: the first agent knows more.
+    /// The failure ends ranks of this node in worlds that this node knows to be connected. The first agent decides
+    /// about the other worlds.
     NodeWorlds,
 }
 
-/// A rank's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The rank.
     pub rank: usize,
-    /// How.
     pub kind: FailureKind,
-    /// Signal or exit code or abort code.
     pub code: i32,
-    /// Message of the abort.
     pub message: String,
-    /// The ranks that it ends; None: the job.
     pub ended: Option<Vec<usize>>,
 }
 
-/// All ranks of the job.
 #[derive(Debug)]
 pub struct Ranks {
-    list: Vec<Rank>,
+    list: Vec<RankProcess>,
     by_pid: HashMap<libc::pid_t, usize>,
     running: usize,
 }
 
 impl Ranks {
-    /// None started yet; `programs` has what each rank runs.
     pub fn new(programs: impl IntoIterator<Item = String>) -> Ranks {
         Ranks {
-            list: programs.into_iter().map(Rank::new).collect(),
+            list: programs.into_iter().map(RankProcess::new).collect(),
             by_pid: HashMap::new(),
             running: 0,
         }
     }
 
-    /// Further ranks, none started yet.
     pub fn add(&mut self, programs: impl IntoIterator<Item = String>) {
-        self.list.extend(programs.into_iter().map(Rank::new));
+        self.list.extend(programs.into_iter().map(RankProcess::new));
     }
 
-    /// Further ranks that run in other jobs.
     pub fn add_foreign(&mut self, ranks: usize, program: &str) {
-        let foreign = || Rank {
+        let foreign = || RankProcess {
             end: Some(ProcessEnd::Elsewhere),
             group_gone: true,
-            ..Rank::new(program.to_owned())
+            ..RankProcess::new(program.to_owned())
         };
         self.list.extend(std::iter::repeat_with(foreign).take(ranks));
     }
 
-    /// Ends the ranks from `first` on, some of which could not be started: ranks that know of them find them dead.
+    /// Ends the ranks from `first` on, because some of them could not be started. Running ranks that know of these
+    /// ranks see them as dead.
     pub fn give_up(&mut self, first: usize, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate().skip(first) {
             rank.is_given_up = true;
@@ -118,32 +106,28 @@ impl Ranks {
         }
     }
 
-    /// A rank's process was started.
     pub fn started(&mut self, rank: usize, pid: libc::pid_t) {
         self.list[rank].pid = pid;
         self.by_pid.insert(pid, rank);
         self.running += 1;
     }
 
-    /// Them as an observer sees them.
     pub fn members(&self) -> Vec<Member> {
-        let member = |rank: &Rank| Member { pid: rank.pid, end: rank.end };
+        let member = |rank: &RankProcess| Member { pid: rank.pid, end: rank.end };
         self.list.iter().map(member).collect()
     }
 
-    /// All of them.
-    pub fn list(&self) -> &[Rank] {
+    pub fn list(&self) -> &[RankProcess] {
         &self.list
     }
 
-    /// How many still run.
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their pages and wakes
-    /// those who sleep. Returns the ranks, and those failures among them that do not follow from another one: an abort
-    /// before all else, then a signal, then the lowest rank. `other` gets the ends of children that are no ranks.
+    /// Reaps all ended processes, records the first failure of the job, marks the pages of ended ranks and wakes
+    /// sleepers. Returns the ended ranks, and their failures that are not consequences of another failure: an abort
+    /// first, then a signal, then the lowest rank. `other` gets the ends of children that are not ranks.
     pub fn reap(
         &mut self, segment: &Segment, scope: FailureScope,
         mut other: impl FnMut(libc::pid_t, ProcessEnd),
@@ -151,7 +135,7 @@ impl Ranks {
         let mut ended = Vec::new();
         loop {
             let mut status = 0;
-            // SAFETY: the status is writable.
+            // SAFETY: the status is writable and outlives the call.
             let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
             if pid <= 0 {
                 break;
@@ -167,8 +151,10 @@ impl Ranks {
             ended.push(rank);
         }
         self.forget_groups(segment);
+        ended.iter().for_each(|&rank| self.note_absence(rank, segment));
         let failures = ended.iter().filter_map(|&r| self.judge(r, segment)).collect();
-        // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
+        // Note the failures before other ranks can see which ranks are dead: a rank that then fails as a consequence
+        // has no failure of its own.
         let failures = self.note_failures(failures, segment, scope);
         for &rank in &ended {
             segment.mark_dead(rank);
@@ -180,7 +166,7 @@ impl Ranks {
         (ended, failures)
     }
 
-    /// Notes whom each failure ends; returns those that do not follow from another one.
+    /// Records the ranks that each failure ends. Returns the failures that are not consequences of another failure.
     fn note_failures(
         &mut self, mut failures: Vec<Failure>, segment: &Segment, scope: FailureScope,
     ) -> Vec<Failure> {
@@ -191,7 +177,7 @@ impl Ranks {
                 let kind = FailureKind::Abort;
                 Failure { rank, kind, code, message, ended: None }
             });
-            // What a rank says that is being ended does not count.
+            // An abort of a rank that is being ended does not count.
             let is_late = |f: &Failure| self.list.get(f.rank).is_none_or(|r| r.is_given_up);
             if by_abort.as_ref().is_some_and(is_late) {
                 abort.clear();
@@ -215,7 +201,8 @@ impl Ranks {
             failures.retain(|f| !ended.contains(&f.rank));
             first.push(failure);
         }
-        // The next one that aborts, of another world, is to be heard.
+        // A later abort in another world is recorded only in an empty field, so clear the abort of a rank that is being
+        // ended.
         let is_given_up = |rank: usize| self.list.get(rank).is_some_and(|r| r.is_given_up);
         if scope != FailureScope::Job && abort.load().is_some_and(|(rank, ..)| is_given_up(rank)) {
             abort.clear();
@@ -223,7 +210,7 @@ impl Ranks {
         first
     }
 
-    /// Ranks of this node that are ended because one has failed: what becomes of them is no failure.
+    /// Marks ranks of this node that are ended because of a failure. Their ends are not failures.
     pub fn mark_ended(&mut self, ended: &[usize], segment: &Segment) {
         for &rank in ended {
             self.list[rank].is_given_up = true;
@@ -233,7 +220,6 @@ impl Ranks {
         }
     }
 
-    /// Whether a rank runs and is not being ended.
     pub fn goes_on(&self, rank: usize) -> bool {
         let rank = self.list.get(rank);
         rank.is_some_and(|r| r.pid != 0 && r.end.is_none() && !r.is_given_up)
@@ -241,10 +227,10 @@ impl Ranks {
 
     /// Whether no process of a rank is left that could use its memory.
     pub fn has_ended(&self, rank: usize, segment: &Segment) -> bool {
-        let is_over = |r: &Rank| r.end.is_some() && r.group_gone;
+        let is_over = |r: &RankProcess| r.end.is_some() && r.group_gone;
         let owner = segment.page(rank).map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
         self.list.get(rank).is_some_and(|r| {
-            // A descendant of the process that was started may have become the rank, and have left its group.
+            // A descendant of the started process may have become the rank, and have left the group of that process.
             is_over(r)
                 && (owner == 0
                     || owner as libc::pid_t == r.pid
@@ -252,8 +238,8 @@ impl Ranks {
         })
     }
 
-    /// Notes which groups of ended ranks are empty. Members that outlive their rank are children of the launcher by
-    /// adoption, so it comes here when the last of them ends.
+    /// Records which groups of ended ranks are empty. Members that outlive their rank are adopted by the launcher, so
+    /// this function runs when the last of them ends.
     fn forget_groups(&mut self, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate() {
             if rank.end.is_some() && !rank.group_gone && !signal_group(rank.pid, 0) {
@@ -265,15 +251,30 @@ impl Ranks {
         }
     }
 
-    /// Was the end of this rank a failure?
+    /// Records program and process of a spawned rank in the rank's page, if the rank exited with code 0 before it
+    /// called `MPI_Init`. The record tells the waiting parents that the rank will never join.
+    fn note_absence(&self, rank: usize, segment: &Segment) {
+        let RankProcess { pid, end, program, .. } = &self.list[rank];
+        let Some(page) = segment.page(rank) else { return };
+        let is_spawned = page.parent.load(Ordering::Relaxed) != 0;
+        if is_spawned && *end == Some(ProcessEnd::Exit(0)) && page.phase() < RankPhase::Initialized
+        {
+            let end = "exited with code 0 before it called MPI_Init";
+            page.message.store(&format!("{program}, process {pid}, {end}"));
+        }
+    }
+
+    /// Returns the failure of an ended rank; None if its end was no failure.
     fn judge(&self, rank: usize, segment: &Segment) -> Option<Failure> {
-        let phase = segment.page(rank).map_or(Phase::Launched, |p| p.phase());
+        let phase = segment.page(rank).map_or(RankPhase::Launched, |p| p.phase());
         let failure =
             |kind, code| Some(Failure { rank, kind, code, message: String::new(), ended: None });
         match self.list[rank].end? {
             _ if self.list[rank].is_given_up => None,
             ProcessEnd::Signal(signal, _) => failure(FailureKind::Signal, signal),
-            ProcessEnd::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
+            ProcessEnd::Exit(0)
+                if (RankPhase::Initialized..RankPhase::Finalized).contains(&phase) =>
+            {
                 failure(FailureKind::NoFinalize, 0)
             }
             ProcessEnd::Exit(0) | ProcessEnd::Unknown | ProcessEnd::Elsewhere => None,
@@ -281,13 +282,21 @@ impl Ranks {
         }
     }
 
-    /// Sends a signal to the groups of all ranks, ended ones too: what they have started may
-    /// still run.
+    /// Sends a signal to the groups of all ranks, also of ended ones: processes that they started may still run.
     pub fn signal_all(&self, signal: i32) {
         self.signal(None, signal);
     }
 
-    /// As [`Ranks::signal_all`], to some of them where they are given.
+    /// Sends SIGTSTP to all ranks. Ranks with a session of their own also get SIGSTOP, unless they handle, ignore or
+    /// block SIGTSTP: the kernel drops SIGTSTP in a session without another process group.
+    pub fn stop_all(&self) {
+        self.signal_all(libc::SIGTSTP);
+        let running = self.list.iter().filter(|rank| rank.pid != 0 && rank.end.is_none());
+        let dropped = running.filter(|rank| leads_session(rank.pid) && is_stoppable(rank.pid));
+        dropped.for_each(|rank| rank.signal(libc::SIGSTOP));
+    }
+
+    /// Sends a signal to the groups of `some` ranks, or of all if None.
     pub fn signal(&self, some: Option<&[usize]>, signal: i32) {
         match some {
             None => self.list.iter().for_each(|rank| rank.signal(signal)),
@@ -295,12 +304,12 @@ impl Ranks {
         }
     }
 
-    /// Whether a rank's end is not awaited: another one has failed, and it is ended with that.
+    /// Whether the rank is being ended because of another rank's failure.
     pub fn is_given_up(&self, rank: usize) -> bool {
         self.list.get(rank).is_some_and(|rank| rank.is_given_up)
     }
 
-    /// Kills what is left in the ranks' groups, and forgets them.
+    /// Kills the remaining members of the ranks' groups, and forgets the groups.
     pub fn kill_groups(&mut self, segment: &Segment) {
         self.signal_all(libc::SIGKILL);
         for rank in 0..self.list.len() {
@@ -311,10 +320,9 @@ impl Ranks {
     }
 }
 
-/// Kills every child of the launcher but `spared`: what has left its rank's group, and was
-/// adopted when its own parent ended.
+/// Kills every child of the launcher but `spared`: processes that left their rank's group before their parent ended.
 pub fn kill_adopted(spared: &[libc::pid_t]) {
-    // Each round may bring children of those that were killed in the one before.
+    // Each round may adopt children of processes that were killed in the preceding round.
     for _ in 0..200 {
         let mut strangers = list_children();
         strangers.retain(|pid| !spared.contains(pid));
@@ -322,22 +330,22 @@ pub fn kill_adopted(spared: &[libc::pid_t]) {
             return;
         }
         for &pid in &strangers {
-            // SAFETY: a plain call on a child of ours, which keeps its number until it is waited
-            // for below.
+            // SAFETY: kill takes no pointers. The target is a child, which keeps its number until it is waited for
+            // below.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         for pid in strangers {
             await_end(pid, 2);
-            // SAFETY: a plain call; no status is asked for.
+            // SAFETY: a null status is allowed.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
         }
     }
 }
 
-/// Returns when a child has ended, or after `limit_ms` milliseconds.
+/// Waits until a child has ended, for at most `limit_ms` milliseconds.
 fn await_end(pid: libc::pid_t, limit_ms: i32) {
-    // SAFETY: the call takes integers and gives a descriptor, or -1 (Linux before 5.3), which poll
-    // ignores; the array has the one entry that is stated.
+    // SAFETY: pidfd_open takes integers and returns a descriptor, or -1 (Linux before 5.3), which poll ignores. The
+    // array has the one entry that is passed.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
         let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -348,9 +356,9 @@ fn await_end(pid: libc::pid_t, limit_ms: i32) {
     }
 }
 
-/// Whether there is a process of that number, of this user or another one.
+/// Whether a process of that number exists, of any user.
 fn is_process(pid: libc::pid_t) -> bool {
-    // SAFETY: a plain call; signal 0 is none.
+    // SAFETY: kill takes no pointers, and signal 0 is not delivered.
     let answer = unsafe { libc::kill(pid, 0) };
     answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
@@ -369,7 +377,7 @@ fn read_status(status: i32) -> ProcessEnd {
     }
 }
 
-/// Children of this thread, adopted ones too; empty where the kernel does not tell.
+/// Lists the children of this thread, including adopted ones; empty if the kernel does not report them.
 pub fn list_children() -> Vec<libc::pid_t> {
     let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     text.split_whitespace().filter_map(|w| w.parse().ok()).collect()
@@ -380,7 +388,7 @@ pub fn list_children() -> Vec<libc::pid_t> {
 mod tests {
     use super::*;
 
-    /// Two ranks that have spawned one, and then another one, all of which run unconnected.
+    /// A world of two ranks that spawned one rank, and then another one; the worlds are not connected.
     fn job() -> (Ranks, Segment) {
         let segment = Segment::create(4, 1).unwrap();
         let mut ranks = Ranks::new(["a", "a", "b", "c"].map(String::from));
@@ -420,7 +428,6 @@ mod tests {
         let abort = |rank| (rank, FailureKind::Abort);
         assert!(segment.header().abort.record(2, 9, "why"));
         assert_eq!(note(&mut ranks, &segment, &[0]), [abort(2), (0, FailureKind::Exit)]);
-        // Of a rank that is being ended already.
         assert!(segment.header().abort.record(1, 9, "late"));
         assert_eq!(note(&mut ranks, &segment, &[3]), [(3, FailureKind::Exit)]);
         assert!(segment.header().abort.record(3, 9, "next"));

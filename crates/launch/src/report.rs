@@ -1,15 +1,14 @@
-//! What the launcher says: who failed first, what everybody was doing.
+//! Failure reports: the first failed rank, and what all ranks were doing.
 
 use crate::ranks::{Failure, Ranks};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::inspect;
-use fastpath_bootstrap::inspect::ProcessEnd;
-use fastpath_bootstrap::inspect::describe::{describe_note, describe_signal};
-use fastpath_bootstrap::inspect::facts::name_thread;
-use fastpath_bootstrap::segment::{FailureKind, RankPage, Segment};
+use fastpath_job::inspect;
+use fastpath_job::inspect::ProcessEnd;
+use fastpath_job::inspect::describe::{describe_note, describe_signal};
+use fastpath_job::inspect::facts::name_thread;
+use fastpath_segment::{FailureKind, RankPage, Segment};
 use std::fmt::Write as _;
 
-/// Says who failed first, how, and in which call.
 pub fn describe_failure(
     failure: &Failure, ranks: &Ranks, segment: &Segment, host: &str, now_ns: u64,
 ) -> String {
@@ -29,7 +28,7 @@ pub fn describe_failure(
             if core { ", core file written" } else { "" }
         ),
         FailureKind::Exit => write!(text, " left with exit code {}", failure.code),
-        // What the rank says of its end is told below.
+        // The diagnostics of the rank follow below.
         FailureKind::NoFinalize if !said.is_empty() => {
             write!(text, " left with exit code 0 but without finalizing MPI")
         }
@@ -45,7 +44,7 @@ pub fn describe_failure(
         let page = segment.page(failure.rank);
         let owner = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
         for (at, note) in rank.last_notes.iter().enumerate() {
-            // Its process is gone, and with it what the program called its threads.
+            // The process is gone, and with it the names of its threads.
             let who = match (note.multiple, at) {
                 (false, _) => "while waiting".to_owned(),
                 (true, 0) => format!("while {} waited", name_thread(0, owner, note.thread)),
@@ -66,7 +65,7 @@ pub fn describe_failure(
     text
 }
 
-/// Says what each rank is doing, and why ranks wait for ever where that is proved.
+/// Reports what each rank is doing, and the cause if ranks provably wait forever.
 pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
     let text = inspect::describe::describe_ranks(&ranks.members(), segment);
     text.lines().map(|line| format!("mpiexec: {line}\n")).collect()

@@ -1,14 +1,14 @@
-//! What is said of a job because the command line asks for it: what runs where, and how it ended.
+//! Output that options request: the rank map, and how ranks ended.
 
 use crate::args::JobSpec;
-use crate::ranks::Rank;
+use crate::ranks::RankProcess;
 use fastpath_base::tell::escape;
-use fastpath_bootstrap::inspect::ProcessEnd;
-use fastpath_bootstrap::inspect::describe::describe_end;
+use fastpath_job::inspect::ProcessEnd;
+use fastpath_job::inspect::describe::describe_end;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The lines of `-v` and `--display-map`: node and processors, then each program with its ranks.
+/// Text of `-v` and `--display-map`: node and processors, then each program with its ranks.
 pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usize) -> String {
     let mut text = format!("mpiexec: node {host}, {processors} processor{}\n", plural(processors));
     let mut first = 0;
@@ -30,15 +30,14 @@ pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usi
     text
 }
 
-/// The lines of `-print-all-exitcodes`.
-pub fn describe_ends(ranks: &[Rank]) -> String {
+pub fn describe_ends(ranks: &[RankProcess]) -> String {
     let mut text = String::new();
-    let own = |(_, rank): &(usize, &Rank)| rank.end != Some(ProcessEnd::Elsewhere);
+    let own = |(_, rank): &(usize, &RankProcess)| rank.end != Some(ProcessEnd::Elsewhere);
     for (number, rank) in ranks.iter().enumerate().filter(own) {
         let how = match rank.end {
             Some(ProcessEnd::Exit(code)) => format!("left with exit code {code}"),
             Some(end) => describe_end(end),
-            None => "was not waited for".to_owned(),
+            None => "had not ended".to_owned(),
         };
         let _ = writeln!(text, "mpiexec: rank {number} {how}");
     }

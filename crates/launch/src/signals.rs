@@ -1,14 +1,14 @@
 #![allow(unsafe_code)]
-//! Signals as something to take one by one, and their names.
+//! Signals, taken one by one by the main loop.
 
-use crate::poll::let_signals_in;
+use crate::poll::{ARRIVED, has_arrived, let_signals_in};
 use fastpath_base::refusal::describe_call;
-use fastpath_base::sync::{StaticOrdering as Ordering, StaticU64};
+use fastpath_base::sync::StaticOrdering as Ordering;
 use std::io;
 use std::mem::zeroed;
 use std::ptr::null_mut;
 
-/// Signals that are passed on to every rank.
+/// Signals that are forwarded to every rank.
 pub const FORWARDED: &[i32] = &[
     libc::SIGINT,
     libc::SIGTERM,
@@ -20,46 +20,33 @@ pub const FORWARDED: &[i32] = &[
     libc::SIGCONT,
 ];
 
-/// Signals that have come and were not taken, a bit each. A handler writes it.
-static ARRIVED: StaticU64 = StaticU64::new(0);
-
 extern "C" fn note_arrival(signal: libc::c_int) {
     ARRIVED.fetch_or(1 << signal, Ordering::Relaxed);
 }
 
-/// Has a signal come that was not taken?
-pub fn has_arrived() -> bool {
-    ARRIVED.load(Ordering::Relaxed) != 0
-}
-
-/// All signals that the launcher handles. They are held back, and let in while it waits.
+/// Signals that the launcher handles. They are blocked except during a wait.
 pub struct Signals {
-    /// What is held back while it waits.
     mask: libc::sigset_t,
 }
 
-/// What the launcher was started with; its ranks get it back.
+/// State that the launcher was started with, restored in ranks.
 #[derive(Clone, Copy)]
-pub struct Inherited {
-    /// Blocked signals.
+pub struct InheritedSignals {
     pub mask: libc::sigset_t,
-    /// Signals that have a handler in the launcher and must not have one in a rank.
+    /// Signals that have a handler in the launcher. A rank must not inherit the handler.
     pub handled: libc::sigset_t,
-    /// Limit of open files; None where the kernel does not say.
+    /// Limit of open files; None if the kernel does not report it.
     pub files: Option<libc::rlimit>,
 }
 
 impl Signals {
-    /// Blocks every signal that can be blocked (those that are not handled are not delivered) and notes the handled
-    /// ones while the launcher waits. A signal that was ignored when the launcher was started (`nohup`) stays ignored.
-    ///
-    /// # Errors
-    /// The call that was refused, and why.
-    pub fn take_over() -> Result<(Signals, Inherited), String> {
-        // SAFETY: all zeros is valid for these plain structures, and the calls fill them; the handler writes an atomic
-        // and nothing else.
+    /// Blocks every signal that can be blocked, so that unhandled ones are not delivered. Handled ones arrive during
+    /// waits. A signal that was ignored when the launcher was started (`nohup`) stays ignored.
+    pub fn take_over() -> Result<(Signals, InheritedSignals), String> {
+        // SAFETY: all zeros is valid for these plain structures, and the calls fill them; the handler only writes an
+        // atomic.
         unsafe {
-            // A daemon may have left SIGCHLD ignored; then nobody's end could be waited for.
+            // A daemon may have left SIGCHLD ignored; then waitpid would not report the ends of children.
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let mut wanted: libc::sigset_t = zeroed();
             libc::sigemptyset(&mut wanted);
@@ -70,11 +57,11 @@ impl Signals {
                 }
             }
             let mut blocked = wanted;
-            // A write to a terminal from the background is reported, not a reason to stop.
+            // A background write to a terminal fails instead of stopping the launcher.
             libc::sigaddset(&mut blocked, libc::SIGTTOU);
             libc::sigaddset(&mut blocked, libc::SIGTTIN);
             libc::sigaddset(&mut blocked, libc::SIGPIPE);
-            // Output to a file that may not grow (`ulimit -f`) is lost with an error.
+            // Output to a file that may not grow (`ulimit -f`) fails with an error.
             libc::sigaddset(&mut blocked, libc::SIGXFSZ);
             let mut old: libc::sigset_t = zeroed();
             if libc::sigprocmask(libc::SIG_BLOCK, &blocked, &mut old) != 0 {
@@ -96,17 +83,16 @@ impl Signals {
                     return Err(describe_call("rt_sigaction", &cause));
                 }
             }
-            let inherited = Inherited { mask: old, handled: wanted, files: read_file_limit() };
+            let inherited =
+                InheritedSignals { mask: old, handled: wanted, files: read_file_limit() };
             Ok((Signals { mask }, inherited))
         }
     }
 
-    /// What to hold back while the launcher waits.
     pub fn mask(&self) -> libc::sigset_t {
         self.mask
     }
 
-    /// The next signal that has come, if any.
     pub fn next(&self) -> Option<i32> {
         if !has_arrived() {
             let_signals_in(&self.mask);
@@ -118,14 +104,13 @@ impl Signals {
     }
 }
 
-/// The signals of a set.
 pub fn members(set: &libc::sigset_t) -> impl Iterator<Item = i32> {
-    // SAFETY: the set is valid, the numbers are those of signals.
+    // SAFETY: the set is initialized, and the numbers are valid signals.
     (1..32).filter(move |&signal| unsafe { libc::sigismember(set, signal) } == 1)
 }
 
 fn read_file_limit() -> Option<libc::rlimit> {
-    // SAFETY: all zeros is valid for the structure, which the call fills.
+    // SAFETY: all zeros is a valid rlimit, which the call fills.
     unsafe {
         let mut files: libc::rlimit = zeroed();
         (libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0).then_some(files)
@@ -133,7 +118,7 @@ fn read_file_limit() -> Option<libc::rlimit> {
 }
 
 fn is_ignored(signal: i32) -> bool {
-    // SAFETY: asks only; all zeros is valid for the structure.
+    // SAFETY: a null action changes nothing; all zeros is a valid sigaction, which the call fills.
     unsafe {
         let mut old: libc::sigaction = zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut old) == 0
@@ -143,13 +128,36 @@ fn is_ignored(signal: i32) -> bool {
 
 /// Sends a signal to a process group; false if it does not exist.
 pub fn signal_group(group: libc::pid_t, signal: i32) -> bool {
-    // SAFETY: plain kill; a group number of 1 or less would mean others, so it is refused.
+    // SAFETY: kill takes no pointers. A group of 1 or less would address other processes, so it is refused.
     group > 1 && unsafe { libc::kill(-group, signal) } == 0
 }
 
-/// Stops this process the way the terminal would have, until it is continued.
+/// Whether this process has a nice value other than 0.
+pub fn is_niced() -> bool {
+    // SAFETY: getpriority takes no pointers, and cannot fail for the calling process.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) != 0 }
+}
+
+pub fn leads_session(pid: libc::pid_t) -> bool {
+    // SAFETY: getsid takes no pointers.
+    unsafe { libc::getsid(pid) == pid }
+}
+
+/// Whether SIGTSTP stops process `pid`, because the process neither handles, ignores nor blocks the signal. True if the
+/// kernel does not report that.
+pub fn is_stoppable(pid: libc::pid_t) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let masks = status.lines().filter_map(|line| {
+        let names = ["SigBlk:", "SigCgt:", "SigIgn:"];
+        let mask = names.iter().find_map(|name| line.strip_prefix(name))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    masks.fold(0, |all, mask| all | mask) & (1 << (libc::SIGTSTP - 1)) == 0
+}
+
+/// Stops this process as the terminal would have, until it is continued.
 pub fn stop_self() {
-    // SAFETY: plain raise.
+    // SAFETY: raise takes no pointers.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
@@ -158,9 +166,9 @@ pub fn raise_file_limit(old: libc::rlimit, need: u64) -> bool {
     if old.rlim_cur >= need {
         return true;
     }
-    // Whoever is privileged may go beyond the hard limit.
+    // A privileged process may exceed the hard limit.
     let raised = libc::rlimit { rlim_cur: need, rlim_max: old.rlim_max.max(need) };
-    // SAFETY: plain setrlimit on a valid structure.
+    // SAFETY: the structure is initialized and outlives the call.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 }
 }
 
@@ -171,7 +179,7 @@ mod tests {
 
     #[test]
     fn group__of_everybody_is_never_signalled() {
-        // Signal 0 only asks whether it could be sent: to ourselves it could.
+        // Signal 0 only tests whether a signal could be sent, which is true of this process.
         assert!(!signal_group(0, 0) && !signal_group(1, 0) && !signal_group(-1, 0));
     }
 }

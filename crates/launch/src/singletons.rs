@@ -1,18 +1,18 @@
-//! Ranks that were singletons: the program has loaded another MPI library, for which each of them is rank 0 of 1.
+//! Detects ranks that ran as singletons: the program loaded another MPI library, which made each of them rank 0 of 1.
 
-use crate::ranks::Rank;
-use fastpath_bootstrap::inspect::ProcessEnd;
+use crate::ranks::RankProcess;
+use fastpath_job::inspect::ProcessEnd;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// So much of a program is looked through; the names of its libraries lie further ahead.
+/// Bytes of a program that are searched. The names of its libraries are within them.
 const HEAD: u64 = 4 << 20;
 
-/// The line about a job of several ranks that all ended well, or run too long, without one having joined it, if their
-/// program names an MPI library other than the one beside this launcher. None if it names none.
-pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<String> {
-    let is_well = |rank: &Rank| matches!(rank.end, None | Some(ProcessEnd::Exit(0)));
+/// Returns a warning if the several ranks of a job ended well, or run too long, without having joined the job. Returns
+/// None unless their program names an MPI library other than the one beside this launcher.
+pub fn describe(ranks: &[RankProcess], has_joined: impl Fn(usize) -> bool) -> Option<String> {
+    let is_well = |rank: &RankProcess| matches!(rank.end, None | Some(ProcessEnd::Exit(0)));
     if ranks.len() < 2 || !ranks.iter().all(is_well) || (0..ranks.len()).any(has_joined) {
         return None;
     }
@@ -27,9 +27,9 @@ pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<St
         return None;
     }
     Some(format!(
-        "mpiexec: no rank has joined the job: each may have run alone, as rank 0 of 1. {program} \
-         names {name}: check with ldd which one it loads; to replace one of the standard ABI \
-         (libmpi_abi.so) by this one, put {} first in LD_LIBRARY_PATH\n",
+        "mpiexec: no rank has called MPI_Init of Fastpath; each rank may have run alone, as rank 0 \
+         of 1. {program} needs {name}: ldd prints which library the program loads. If that is \
+         libmpi_abi.so of another MPI, put {} first in LD_LIBRARY_PATH\n",
         own.display()
     ))
 }

@@ -1,11 +1,11 @@
 #![allow(unsafe_code)]
-//! Starting one rank: `clone` in the manner of `vfork`, then exec.
+//! Starts one rank: `clone` with the semantics of `vfork`, then exec.
 //!
-//! The child shares the launcher's memory until it has executed its program, so nothing is
-//! copied and a rank costs a few hundred microseconds whatever the launcher holds. In return
-//! the child may do nothing but system calls: no allocation, no lock, no formatting.
+//! The child shares the launcher's memory until it executes its program. Nothing is copied, so a rank costs a few
+//! hundred microseconds whatever the size of the launcher. In return the child may only execute system calls: no
+//! allocation, no lock, no formatting.
 
-use crate::signals::{Inherited, members};
+use crate::signals::{InheritedSignals, members};
 use fastpath_base::refusal::describe_mapping;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::topology::CpuSet;
@@ -16,58 +16,47 @@ use std::ptr::{from_mut, from_ref, null, null_mut};
 
 const STACK_BYTES: usize = 64 * 1024;
 
-/// What one rank is started with.
 #[derive(Debug)]
 pub struct RankStart<'a> {
-    /// File to execute, absolute.
     pub program: &'a CString,
-    /// Arguments, the program's name first.
     pub argv: &'a [CString],
-    /// The whole environment as `NAME=VALUE`, in pieces that follow each other.
+    /// The whole environment as `NAME=VALUE`, in two consecutive parts.
     pub env: [&'a [CString]; 2],
-    /// Folder to start in.
     pub wdir: Option<&'a CString>,
     /// Standard input, output and error; each above 2.
     pub stdio: [RawFd; 3],
     /// Descriptor that stays open across the exec.
     pub keep: RawFd,
-    /// Processors to be bound to.
     pub cpus: Option<&'a CpuSet>,
-    /// Where the child leaves its process number once it has a group of its own. The guard
-    /// reads it, so it must be there before the program can start anything itself.
+    /// Whether the rank gets a session of its own, not only a process group (docs/decisions/0089-sessions-of-ranks.md).
+    pub has_session: bool,
+    /// Cell to which the child writes its process number once it leads a process group. The guard reads it, so it must
+    /// be written before the program can start other processes.
     pub pid_cell: &'a AtomicU32,
 }
 
-/// What all ranks of the job have in common.
 pub struct Spawner {
     stack: *mut libc::c_void,
     launcher: libc::pid_t,
-    inherited: Inherited,
+    inherited: InheritedSignals,
 }
 
-/// At which step a child gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartStep {
-    /// The new process itself.
     Clone,
-    /// Its folder.
     Chdir,
-    /// This system call: for descriptors, the process group and the like.
+    /// A system call of the setup: descriptors, process group and so on.
     Setup(&'static str),
-    /// The program.
     Exec,
 }
 
-/// A rank that could not be started.
 #[derive(Debug)]
 pub struct SpawnError {
-    /// Where.
     pub step: StartStep,
-    /// Why.
     pub errno: i32,
 }
 
-/// What the child sees of its parent's memory, and where it leaves its error.
+/// Data that the child reads from its parent's memory, and the field for its error.
 struct Child {
     program: *const libc::c_char,
     argv: *const *const libc::c_char,
@@ -77,19 +66,17 @@ struct Child {
     keep: RawFd,
     cpus: *const u64,
     cpu_bytes: usize,
+    has_session: bool,
     pid_cell: *const AtomicU32,
     launcher: libc::pid_t,
-    inherited: *const Inherited,
+    inherited: *const InheritedSignals,
     failed: Option<(StartStep, i32)>,
 }
 
 impl Spawner {
-    /// `inherited` is what the launcher itself was started with; ranks get it back.
-    ///
-    /// # Errors
-    /// No memory for the child's stack.
-    pub fn new(inherited: Inherited) -> io::Result<Spawner> {
-        // SAFETY: a new private mapping.
+    /// `inherited` is the state that the launcher was started with; ranks get it back.
+    pub fn new(inherited: InheritedSignals) -> io::Result<Spawner> {
+        // SAFETY: a new private mapping affects no other memory.
         let stack = unsafe {
             libc::mmap(
                 null_mut(),
@@ -103,13 +90,13 @@ impl Spawner {
         if stack == libc::MAP_FAILED {
             return Err(describe_mapping(STACK_BYTES as u64, &io::Error::last_os_error()));
         }
-        // SAFETY: no arguments.
+        // SAFETY: getpid has no arguments and cannot fail.
         let launcher = unsafe { libc::getpid() };
         Ok(Spawner { stack, launcher, inherited })
     }
 
-    /// Starts one rank in a process group of its own; returns its process number, which is the
-    /// group's too. All signals must be blocked in the caller.
+    /// Starts one rank in its own process group. Returns its process number, which is also the group's. All signals
+    /// must be blocked in the caller.
     ///
     /// # Errors
     /// The step that failed. No process is left behind.
@@ -130,14 +117,14 @@ impl Spawner {
             keep: start.keep,
             cpus: words.map_or(null(), <[u64]>::as_ptr),
             cpu_bytes: words.map_or(0, |w| w.len() * 8),
+            has_session: start.has_session,
             pid_cell: from_ref(start.pid_cell),
             launcher: self.launcher,
             inherited: from_ref(&self.inherited),
             failed: None,
         };
-        // SAFETY: the stack is ours, idle (CLONE_VFORK suspends this thread until the child has
-        // left our memory) and large enough for `enter_child`; `child` and all it points to
-        // live on this suspended frame.
+        // SAFETY: this Spawner owns the stack, which is idle: CLONE_VFORK suspends this thread until the child has left
+        // this memory. It is large enough for `enter_child`. `child` and all it points to live on this suspended frame.
         let pid = unsafe {
             libc::clone(
                 enter_child,
@@ -150,12 +137,12 @@ impl Spawner {
             let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
             return Err(SpawnError { step: StartStep::Clone, errno });
         }
-        // SAFETY: the child wrote through the pointer it was given; read it from memory.
+        // SAFETY: the child wrote through the pointer it was given; the volatile read gets that value from memory.
         match unsafe { from_ref(&child.failed).read_volatile() } {
             None => Ok(pid),
             Some((step, errno)) => {
                 start.pid_cell.store(0, Ordering::Relaxed);
-                // SAFETY: our own child, which has ended.
+                // SAFETY: the process is an unreaped child that has ended; a null status is allowed.
                 unsafe { libc::waitpid(pid, null_mut(), 0) };
                 Err(SpawnError { step, errno })
             }
@@ -170,12 +157,10 @@ impl Drop for Spawner {
     }
 }
 
-/// The child's whole life in our memory: system calls only.
 extern "C" fn enter_child(argument: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `spawn` passes a Child that outlives this function; nobody else looks at it
-    // meanwhile.
+    // SAFETY: `spawn` passes a Child that outlives this function, and accesses it only afterwards.
     let child = unsafe { &mut *argument.cast::<Child>() };
-    // SAFETY: plain system calls on values and pointers that `spawn` has prepared.
+    // SAFETY: the pointers are those that `spawn` has prepared, valid for the calls.
     unsafe {
         let failed = match prepare_child(child) {
             Err(step) => step,
@@ -196,15 +181,18 @@ unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
         -1 => Err(StartStep::Setup(call)),
         _ => Ok(()),
     };
-    // SAFETY: plain system calls; pointers are valid or null as `spawn` has made them.
+    // SAFETY: the pointers are valid or null as `spawn` has set them, and the calls allow that.
     unsafe {
-        // Where it is refused, the guard ends what the launcher leaves behind.
+        // If `prctl` is refused, the guard ends the ranks when the launcher dies.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != child.launcher {
-            // The launcher died before the call above: nobody would end us.
+            // The launcher died before the call above, so no process would end this child.
             libc::_exit(127);
         }
-        check("setpgid", libc::setpgid(0, 0))?;
+        // A rank that may not have a session has a group at least.
+        if !child.has_session || libc::setsid() == -1 {
+            check("setpgid", libc::setpgid(0, 0))?;
+        }
         (*child.pid_cell).store(libc::getpid() as u32, Ordering::Relaxed);
         for (target, &fd) in child.stdio.iter().enumerate() {
             check("dup2", libc::dup2(fd, target as libc::c_int))?;
@@ -214,7 +202,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
             return Err(StartStep::Chdir);
         }
         if !child.cpus.is_null() {
-            // A mask that went stale (processors taken offline) is no reason to fail.
+            // A stale mask (processors taken offline) is not an error.
             libc::sched_setaffinity(0, child.cpu_bytes, child.cpus.cast());
         }
         let inherited = &*child.inherited;

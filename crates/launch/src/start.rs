@@ -1,51 +1,42 @@
-//! Starting the processes of ranks: those of the command line, and those that ranks ask for later.
+//! Starts processes of ranks: those of the command line, and spawned ones.
 
 use crate::args::{App, JobSpec};
 use crate::environment::select_variables;
 use crate::limits::{Need, describe_clone, describe_files};
 use crate::output::Outputs;
-use crate::poll::{Poller, make_pipe};
+use crate::poll::{Poller, STREAMS, make_pipe};
 use crate::program::{
     ProgramError, c_pair, c_string, check_wdir, describe_exec_error, find_program,
 };
 use crate::ranks::Ranks;
-use crate::signals::Inherited;
+use crate::signals::{InheritedSignals, is_niced};
 use crate::spawn::{RankStart, SpawnError, Spawner, StartStep};
-use crate::watch::STREAMS;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::refusal::describe_call;
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, PARENT_VARIABLE, parent};
-use fastpath_bootstrap::network::Listener;
-use fastpath_bootstrap::segment::Segment;
+use fastpath_job::network::Listener;
+use fastpath_job::{Identity, JOB_VARIABLE, PARENT_VARIABLE, parent};
+use fastpath_segment::Segment;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 
-/// Why something did not start: exit code and text.
 pub type Refusal = (i32, String);
 
-/// A program with everything looked up.
-pub struct Prepared {
+pub struct PreparedProgram {
     program: CString,
-    /// Where it is.
     pub path: PathBuf,
     argv: Vec<CString>,
     env: Vec<CString>,
     wdir: Option<CString>,
-    /// Whether its ranks look for mistakes.
+    /// Whether the ranks check for MPI errors (FASTPATH_CHECK).
     pub checks: bool,
-    /// The file for a trace.
     pub trace: Option<PathBuf>,
 }
 
-/// Looks everything up that an app is started with.
-///
-/// # Errors
-/// The folder, the program or a variable is wrong.
-pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
+pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<PreparedProgram, ProgramError> {
     check_wdir(app)?;
     let mut env: BTreeMap<OsString, OsString> = select_variables(std::env::vars_os(), spec, app);
     if let Some(dir) = app.wdir.as_ref().and_then(|d| std::path::absolute(d).ok()) {
@@ -60,7 +51,7 @@ pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> 
     let trace = (!trace.is_empty()).then(|| PathBuf::from(trace));
     let found = find_program(app, search_path(app, &env).as_deref())?;
     let path = std::path::absolute(&found).unwrap_or(found);
-    Ok(Prepared {
+    Ok(PreparedProgram {
         program: c_string(path.as_os_str()),
         path,
         argv: app.argv.iter().map(|a| c_string(a)).collect(),
@@ -71,7 +62,7 @@ pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> 
     })
 }
 
-/// Where programs are looked for: folders of `-path`, then PATH, the launcher's own where the ranks get none.
+/// Search path of programs: folders of `-path`, then PATH. The launcher's own PATH is used if the ranks get none.
 fn search_path(app: &App, env: &BTreeMap<OsString, OsString>) -> Option<OsString> {
     let path = env.get(OsStr::new("PATH")).cloned();
     let path = path.or_else(|| std::env::var_os("PATH"));
@@ -81,53 +72,41 @@ fn search_path(app: &App, env: &BTreeMap<OsString, OsString>) -> Option<OsString
     }
 }
 
-/// What one rank is.
 pub struct NewRank<'a> {
-    /// Its rank in the job.
     pub rank: usize,
-    /// Its rank in its `MPI_COMM_WORLD`, and how many that has.
+    /// Rank in its `MPI_COMM_WORLD`, and the size of this communicator.
     pub world: (usize, usize),
-    /// What it runs.
-    pub app: &'a Prepared,
-    /// Its standard input.
+    pub app: &'a PreparedProgram,
     pub input: RawFd,
-    /// Processors that it is bound to.
     pub cpus: Option<&'a CpuSet>,
-    /// What was opened for it to listen on.
     pub listener: Option<&'a Listener>,
 }
 
-/// Where a rank that starts is looked after.
 pub struct StartContext<'a, 'b> {
-    /// The job's memory.
     pub segment: &'a Segment,
-    /// The processes.
     pub ranks: &'a mut Ranks,
-    /// Their output.
     pub outputs: &'a mut Outputs<'b>,
-    /// Events.
     pub poller: &'a Poller,
 }
 
-/// What all ranks of the job are started with.
-pub struct Starter {
+pub struct RankStarter {
     spawner: Spawner,
     identity: Identity,
-    /// Where the process of another job that has spawned this one waits, in the form that ranks get.
+    /// Port of the process of another job that spawned this job, in the form that ranks get.
     parent: Option<String>,
     need: Need,
+    /// Whether the launcher has a nice value. Nice values count only among processes of one session.
+    is_niced: bool,
 }
 
-impl Starter {
-    /// `keep`: the descriptor of the job's memory that ranks inherit.
-    ///
-    /// # Errors
-    /// No memory.
+impl RankStarter {
+    /// `keep` is the descriptor of the job's segment that ranks inherit.
     pub fn new(
-        inherited: Inherited, segment: &Segment, keep: RawFd, need: Need,
-    ) -> Result<Starter, Refusal> {
+        inherited: InheritedSignals, segment: &Segment, keep: RawFd, need: Need,
+    ) -> Result<RankStarter, Refusal> {
         let spawner = Spawner::new(inherited);
-        let spawner = spawner.map_err(|e| (1, format!("no memory to start ranks: {e}")))?;
+        let spawner =
+            spawner.map_err(|e| (1, format!("cannot allocate memory to start ranks: {e}")))?;
         let identity = Identity {
             fd: keep,
             rank: 0,
@@ -135,24 +114,25 @@ impl Starter {
             job_id: segment.header().job_id.load(Ordering::Relaxed),
             listeners: Vec::new(),
         };
-        Ok(Starter {
+        Ok(RankStarter {
             spawner,
             parent: parent::read_of_launcher().map(|port| parent::tell(identity.job_id, &port)),
             identity,
             need,
+            is_niced: is_niced(),
         })
     }
 
     /// Starts one rank, whose page is prepared and whose outputs are open.
     ///
     /// # Errors
-    /// Why it does not run. Nothing is left of it.
+    /// The reason. No process is left behind.
     pub fn start(
         &mut self, new: &NewRank<'_>, at: &mut StartContext<'_, '_>,
     ) -> Result<(), Refusal> {
         let files = |e: std::io::Error| (1, describe_files("pipe2", &e, self.need));
         let rank = new.rank;
-        // Kept by the rank; closed here when it runs.
+        // The rank inherits the listener; this process closes the listener when the rank runs.
         new.listener.iter().for_each(|listener| listener.set_inherited(true));
         let identity = Identity {
             rank,
@@ -171,7 +151,7 @@ impl Starter {
         let (out_reader, out) = make_pipe().map_err(files)?;
         let (err_reader, err) = make_pipe().map_err(files)?;
         let Some(page) = at.segment.page(rank) else {
-            return Err((1, format!("there is no place for rank {rank}")));
+            return Err((1, format!("the shared memory of the job has no room for rank {rank}")));
         };
         let app = new.app;
         let pid = self
@@ -184,6 +164,7 @@ impl Starter {
                 stdio: [new.input, out.as_raw_fd(), err.as_raw_fd()],
                 keep: self.identity.fd,
                 cpus: new.cpus,
+                has_session: !self.is_niced && page.bound.load(Ordering::Relaxed) != 0,
                 pid_cell: &page.launched_pid,
             })
             .map_err(|e| describe_spawn_error(&e, rank, app))?;
@@ -195,14 +176,18 @@ impl Starter {
     }
 }
 
-fn describe_spawn_error(error: &SpawnError, rank: usize, app: &Prepared) -> Refusal {
+fn describe_spawn_error(error: &SpawnError, rank: usize, app: &PreparedProgram) -> Refusal {
     let cause = std::io::Error::from_raw_os_error(error.errno);
     match error.step {
         StartStep::Exec => {
             let e = describe_exec_error(&app.path, error.errno);
             (e.code, e.text)
         }
-        StartStep::Chdir => (2, format!("-wdir: {cause}")),
+        StartStep::Chdir => {
+            let folder = app.wdir.as_deref().unwrap_or_default().to_string_lossy();
+            let remedy = "pass a folder that this user can enter on this host";
+            (2, format!("-wdir {folder}: {cause}; {remedy}"))
+        }
         StartStep::Clone => {
             let why = describe_clone(&cause);
             (1, format!("rank {rank} cannot be started: {why}"))

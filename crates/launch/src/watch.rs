@@ -1,166 +1,133 @@
-//! The loop from the start of the last rank to the end of the job.
+//! Main loop, from the start of the last rank to the end of the job.
+
+mod dynamic;
+mod hosts;
+
+pub use hosts::rounds::Rounds;
 
 use crate::agent::Agent;
-use crate::args::JobSpec;
-use crate::control::Control;
-use crate::guard::Guard;
-use crate::hosts::Pending;
-use crate::hosts::failures::Order;
-use crate::hosts::rounds::Rounds;
+use crate::args::{JobSpec, TIMEOUT_CODE};
+use crate::control::ControlServer;
+use crate::deadlock::{DEADLOCK_CODE, DeadlockWatch};
+use crate::guard::GuardProcess;
 use crate::input::Forward;
 use crate::limits::describe_limits;
 use crate::output::Outputs;
-use crate::poll::Poller;
+use crate::poll::{CLIENTS, CONTROL, INPUT, Poller, ROUND, STREAMS};
 use crate::ranks::{Failure, FailureScope, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::show::describe_ends;
 use crate::signals::{Signals, stop_self};
 use crate::singletons;
-use crate::start::Starter;
+use crate::start::RankStarter;
 use fastpath_base::clock::now_ns;
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::engine::output::await_taken;
-use fastpath_bootstrap::inspect::describe::describe_signal;
-use fastpath_bootstrap::job::{ForeignNumbers, exit_code};
-use fastpath_bootstrap::segment::{FailureKind, Phase, Segment};
-use fastpath_bootstrap::trace;
+use fastpath_job::engine::output::await_taken;
+use fastpath_job::inspect::describe::describe_signal;
+use fastpath_job::trace;
+use fastpath_job::{ForeignNumbers, exit_code};
+use fastpath_segment::{FailureKind, RankPhase, Segment};
+use hosts::PendingSpawn;
+use hosts::failures::FailureDecision;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Token of the input that is passed on.
-pub const INPUT: u64 = 1;
-/// Tokens of the launcher's outputs.
-pub const SINKS: [u64; 2] = [2, 3];
-/// Token of the socket on which ranks ask.
-pub const CONTROL: u64 = 5;
-/// Token of those that have connected to it.
-pub const CLIENTS: u64 = 6;
-/// Token of the round of questions that the first agent asks.
-pub const ROUND: u64 = 7;
-/// Token of the first stream of the ranks.
-pub const STREAMS: u64 = 16;
-
-/// Exit code after `--timeout`, that of timeout(1).
-pub const TIMEOUT_CODE: i32 = 124;
-/// After a time-out the agents of other nodes, which have the same limit, see what their ranks are doing before the end
-/// of ours wakes those; and after that end they say it. Likewise the last words of those that have ended before arrive.
+/// Delay before an agent ends after a time-out: agents of other nodes have the same limit, and report first. During the
+/// delay, the last output of agents that have ended arrives too.
 const OTHERS_SPEAK: Duration = Duration::from_millis(300);
-/// How often an agent looks whether its engine lives: Linux before 5.3 has no descriptor for that.
+/// Interval, in milliseconds, of an agent's checks of its engine: Linux before 5.3 has no descriptor that signals the
+/// end of a process.
 const LOOK_MS: u64 = 500;
-/// Between the polite signal and the other one; together with the time below well under 2 s.
+/// Time from SIGTERM to SIGKILL. Together with FINALIZED_GRACE it is well under 2 s.
 const KILL_AFTER: Duration = Duration::from_millis(900);
 /// Default of `--kill-after`: grace period of the ranks after SIGTERM or SIGHUP.
 const KILL_GRACE: Duration = Duration::from_secs(10);
-/// Time from Ctrl-C to the hint that a second one kills, if ranks still run.
+/// Time from Ctrl-C to the hint that a second Ctrl-C kills, if ranks still run.
 const HINT_AFTER: Duration = Duration::from_millis(500);
-/// How long the others may go on when a rank has finalized MPI and then returned a failure:
-/// they are most likely about to end by themselves.
+/// Time that other ranks may continue after a rank finalized MPI and then failed: the other ranks are probably about to
+/// end.
 pub const FINALIZED_GRACE: Duration = Duration::from_millis(700);
 
-/// What is said of a failure that does not end the job.
-pub const OTHERS_GO_ON: &str = "mpiexec:   ranks that are not connected with it continue\n";
+/// Line about a failure that does not end the job.
+pub const OTHERS_GO_ON: &str =
+    "mpiexec:   ranks that are not connected with the failed rank continue\n";
 
-/// The job is being ended, or a part of it.
+/// Termination of the job, or of some of its ranks.
 #[derive(Debug)]
-pub struct Ending {
-    /// The ranks that are ended; None: all.
+pub struct Termination {
     pub ranks: Option<Vec<usize>>,
-    /// Exit code.
     pub code: i32,
-    /// Said when all output of the ranks is out.
     pub text: String,
-    /// When they are asked to end.
     pub terminate_at: Option<Instant>,
-    /// When they are ended, if they have not heard.
     pub kill_at: Option<Instant>,
-    /// The rank that has failed, as long as the first agent has yet to say whom else that ends.
+    /// The failed rank, while the first agent has yet to decide which other ranks end.
     pub asked_for: Option<u32>,
 }
 
-impl Ending {
-    /// Whether the others are about to end by themselves.
+impl Termination {
+    /// Whether the other ranks still have time to end by themselves.
     pub fn is_late(&self) -> bool {
         self.terminate_at.is_some_and(|at| at > Instant::now())
     }
 
-    /// It is that of the job after all.
-    pub fn of_job(self, code: i32) -> Ending {
+    pub fn of_job(self, code: i32) -> Termination {
         let terminate_at = self.terminate_at.or_else(|| Some(Instant::now()));
-        Ending { ranks: None, code, terminate_at, asked_for: None, ..self }
+        Termination { ranks: None, code, terminate_at, asked_for: None, ..self }
     }
 }
 
-/// All that the loop looks after.
-pub struct Watch<'a> {
-    /// The command line.
+/// State of the main loop that lasts for the job.
+pub struct JobWatch<'a> {
     pub spec: &'a JobSpec,
-    /// The node's name.
     pub host: &'a str,
-    /// The job's memory.
     pub segment: &'a Segment,
-    /// The processes.
     pub ranks: Ranks,
-    /// Their output.
     pub outputs: Outputs<'a>,
-    /// Their input, if the launcher passes it on.
     pub input: Option<Forward>,
-    /// What ranks read that get no input.
+    /// Standard input of ranks without input.
     pub no_input: OwnedFd,
-    /// Where ranks ask for something.
-    pub control: Control,
-    /// What ranks are started with.
-    pub starter: Starter,
-    /// Number of ranks of the command line.
+    pub control: ControlServer,
+    pub starter: RankStarter,
     pub began_with: usize,
-    /// Events.
     pub poller: Poller,
-    /// Signals.
     pub signals: Signals,
-    /// The guard.
-    pub guard: Guard,
-    /// Children of the launcher that are no part of the job: what a shell that became the launcher by exec had
-    /// started before. The guard is none of them.
+    pub guard: GuardProcess,
+    /// Children of the launcher that are no part of the job: a shell that became the launcher by exec had started them.
+    /// The guard is not among them.
     pub spared: Vec<libc::pid_t>,
-    /// The file for a trace.
     pub trace: Option<PathBuf>,
-    /// The agents of the other nodes, where there are any.
     pub agent: Option<Agent>,
-    /// What the first of them has had this one prepare.
-    pub pending: Option<Pending>,
-    /// The numbers of ranks of other jobs.
+    /// Spawn that the first agent has had this agent prepare.
+    pub pending: Option<PendingSpawn>,
     pub foreign: ForeignNumbers,
-    /// What the first agent has said of failures.
-    pub orders: Vec<Order>,
-    /// What the first agent does with all others.
+    pub orders: Vec<FailureDecision>,
     pub rounds: Rounds,
 }
 
-/// What changes while it runs.
 #[derive(Debug, Default)]
-pub struct State {
-    /// The end of the job.
-    pub ending: Option<Ending>,
-    /// Worlds that were ended before, while others went on.
-    pub parts: Vec<Ending>,
+pub struct WatchState {
+    pub ending: Option<Termination>,
+    /// Terminations of some worlds, while others continued.
+    pub parts: Vec<Termination>,
     timeout_at: Option<Instant>,
-    /// The signal that asks for the end of the job, its description, and how often it came.
+    /// Signal that requests the end of the job, with its description.
     interrupted: Option<(i32, String)>,
     interrupts: u32,
-    /// Time at which ranks that are still running are killed.
     grace_ends_at: Option<Instant>,
-    /// Time at which the hint about a second signal is printed.
     hint_at: Option<Instant>,
+    /// Check for collective calls that never complete; None if ranks also run on other hosts.
+    deadlock: Option<DeadlockWatch>,
 }
 
-impl Watch<'_> {
-    /// Runs until no rank is left; returns the launcher's exit code.
+impl JobWatch<'_> {
     pub fn run(mut self, started: Instant) -> i32 {
         let started = self.agent.as_ref().map_or(started, Agent::met);
         let look = self.agent.as_ref().map(|_| LOOK_MS);
-        let mut state = State {
+        let mut state = WatchState {
             timeout_at: self.spec.timeout.and_then(|t| started.checked_add(t)),
-            ..State::default()
+            deadlock: self.agent.is_none().then(DeadlockWatch::new),
+            ..WatchState::default()
         };
         let mut prompt = None;
         while self.ranks.running() > 0 || self.is_needed(&state) {
@@ -181,9 +148,9 @@ impl Watch<'_> {
         self.finish(state)
     }
 
-    /// Whether ranks of other nodes may still ask, though none is left here, or the end of those here has an open
-    /// question.
-    fn is_needed(&self, state: &State) -> bool {
+    /// Whether the loop must continue without local ranks: ranks of other nodes may send requests, or the end of local
+    /// ranks awaits a decision.
+    fn is_needed(&self, state: &WatchState) -> bool {
         if state.ending.is_none() && state.parts.iter().any(|part| part.asked_for.is_some()) {
             return true;
         }
@@ -193,7 +160,7 @@ impl Watch<'_> {
         is_first && state.ending.is_none() && state.interrupts == 0 && is_asked
     }
 
-    /// The ranks could not all be started: ends those that were.
+    /// Ends the started ranks after another could not be started.
     pub fn abandon(mut self, code: i32, text: &str) -> i32 {
         self.ranks.kill_groups(self.segment);
         self.kill_adopted();
@@ -222,16 +189,16 @@ impl Watch<'_> {
             CLIENTS => self.serve(is_ending),
             ROUND => self.end_round(is_ending),
             t if t >= STREAMS => self.outputs.read_stream(&self.poller, (t - STREAMS) as usize),
-            // Room in an output: `settle` writes.
+            // An output has room: `settle` writes.
             _ => {}
         }
     }
 
-    fn take_signal(&mut self, signal: i32, state: &mut State) {
+    fn take_signal(&mut self, signal: i32, state: &mut WatchState) {
         match signal {
             libc::SIGCHLD => self.take_ends(state),
             libc::SIGTSTP => {
-                self.ranks.signal_all(libc::SIGTSTP);
+                self.ranks.stop_all();
                 stop_self();
             }
             libc::SIGCONT => {
@@ -244,7 +211,7 @@ impl Watch<'_> {
             _ => {
                 state.interrupts += 1;
                 if state.interrupts == 1 {
-                    // Before the ranks hear of it, or they would do nothing any more.
+                    // Describe the ranks before they get the signal, while they still wait.
                     state.interrupted = Some((signal, self.describe_interrupt(signal)));
                     self.ranks.signal_all(signal);
                     self.ranks.signal_all(libc::SIGCONT);
@@ -256,7 +223,6 @@ impl Watch<'_> {
                         state.hint_at = Some(now + HINT_AFTER);
                     }
                 } else {
-                    // Asked twice: no more waiting.
                     let text = interrupted_text(signal);
                     state.ending.get_or_insert_with(|| end_now(128 + signal, text));
                     self.ranks.signal_all(libc::SIGKILL);
@@ -265,7 +231,7 @@ impl Watch<'_> {
         }
     }
 
-    fn take_ends(&mut self, state: &mut State) {
+    fn take_ends(&mut self, state: &mut WatchState) {
         let scope = match self.agent {
             _ if state.interrupted.is_some() || state.ending.is_some() => FailureScope::Job,
             None => FailureScope::Worlds,
@@ -312,7 +278,8 @@ impl Watch<'_> {
         }
     }
 
-    /// A person at the terminal knows why; if a program has ended the job, its user wants to see where it was.
+    /// Describes an interrupt, with the state of each rank if a program sent SIGTERM: a user at a terminal knows the
+    /// cause.
     fn describe_interrupt(&self, signal: i32) -> String {
         let text = interrupted_text(signal);
         if signal != libc::SIGTERM || self.agent.is_some() {
@@ -322,7 +289,6 @@ impl Watch<'_> {
         format!("{}. What each rank was doing:\n{ranks}", text.trim_end())
     }
 
-    /// What each rank does, and whether none is of this MPI.
     fn describe_doing(&self) -> String {
         let ranks = describe_ranks(&self.ranks, self.segment);
         ranks + &self.describe_singletons().unwrap_or_default()
@@ -331,12 +297,12 @@ impl Watch<'_> {
     fn describe_singletons(&self) -> Option<String> {
         let has_joined = |rank: usize| {
             let page = self.segment.page(rank);
-            page.is_none_or(|page| page.phase() > Phase::Launched)
+            page.is_none_or(|page| page.phase() > RankPhase::Launched)
         };
         singletons::describe(self.ranks.list(), has_joined)
     }
 
-    fn end_for(&self, failure: &Failure) -> Ending {
+    fn end_for(&self, failure: &Failure) -> Termination {
         let code = match failure.kind {
             FailureKind::Signal => 128 + failure.code,
             FailureKind::Exit => failure.code,
@@ -345,24 +311,23 @@ impl Watch<'_> {
         };
         let now = now_ns();
         let mut text = describe_failure(failure, &self.ranks, self.segment, self.host, now);
-        let phase = self.segment.page(failure.rank).map_or(Phase::Launched, |p| p.phase());
+        let phase = self.segment.page(failure.rank).map_or(RankPhase::Launched, |p| p.phase());
         let end = self.ranks.list().get(failure.rank).and_then(|r| r.end);
-        text += &describe_limits(end, phase == Phase::Launched);
-        let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
-        let mut ending = Ending { ranks: failure.ended.clone(), ..end_now(code, text) };
+        text += &describe_limits(end, phase == RankPhase::Launched);
+        let late = failure.kind == FailureKind::Exit && phase == RankPhase::Finalized;
+        let mut ending = Termination { ranks: failure.ended.clone(), ..end_now(code, text) };
         if late {
             ending.terminate_at = Some(Instant::now() + FINALIZED_GRACE);
         }
         ending
     }
 
-    /// `--kill-after`; None: never.
+    /// Grace period by `--kill-after`; None: unlimited.
     fn kill_after(&self) -> Option<Duration> {
         Some(self.spec.kill_after.unwrap_or(KILL_GRACE)).filter(|grace| !grace.is_zero())
     }
 
-    /// Kills the ranks that are still running after the grace period.
-    fn kill_late(&mut self, state: &mut State) {
+    fn kill_late(&mut self, state: &mut WatchState) {
         state.grace_ends_at = None;
         let list = self.ranks.list().iter().enumerate();
         let late: CpuSet =
@@ -374,17 +339,18 @@ impl Watch<'_> {
         let noun = if late.len() == 1 { "rank" } else { "ranks" };
         if let Some((signal, text)) = state.interrupted.take() {
             let ending = end_now(128 + signal, text);
-            state.ending.get_or_insert(Ending { terminate_at: None, ..ending });
+            state.ending.get_or_insert(Termination { terminate_at: None, ..ending });
         }
         if let Some(ending) = &mut state.ending {
             ending.text += &format!(
-                "mpiexec: {noun} {late} still ran {grace} s after that (--kill-after): killed\n"
+                "mpiexec: killed {noun} {late}, which still ran {grace} s after the job began to \
+                 end (--kill-after)\n"
             );
         }
         self.ranks.signal_all(libc::SIGKILL);
     }
 
-    fn meet_deadlines(&mut self, state: &mut State) {
+    fn meet_deadlines(&mut self, state: &mut WatchState) {
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(state.grace_ends_at) {
@@ -410,14 +376,23 @@ impl Watch<'_> {
             }
             state.ending = Some(ending);
         }
+        if let Some(watch) = &mut state.deadlock
+            && watch.check_at <= now
+            && watch.check(&self.ranks, self.segment)
+            && state.ending.is_none()
+        {
+            let text = format!(
+                "mpiexec: collective calls can never complete, because count, datatype, root or \
+                 order of the calls differ between ranks. What each rank was doing:\n{}",
+                self.describe_doing()
+            );
+            state.ending = Some(end_now(DEADLOCK_CODE, text));
+        }
         if state.ending.is_none()
             && let Some(lost) = self.agent.as_ref().and_then(Agent::lost_engine)
         {
-            let text = format!(
-                "mpiexec: on {}, {lost} has ended: the ranks that it had started there are ended \
-                 too\n",
-                self.host
-            );
+            let text =
+                format!("mpiexec: {lost} has ended, so mpiexec ends the ranks on {}\n", self.host);
             state.ending = Some(end_now(1, text));
         }
         if state.ending.is_some() {
@@ -446,11 +421,11 @@ impl Watch<'_> {
         }
     }
 
-    fn finish(mut self, state: State) -> i32 {
+    fn finish(mut self, state: WatchState) -> i32 {
         self.ranks.kill_groups(self.segment);
         let first = state.ending.as_ref().or(state.parts.first());
         let mut code = first.map_or(0, |ending| ending.code);
-        // The first agent has the code: with one of this agent's own the engine would end the others.
+        // The first agent has the code. Any code but 0 of this agent would make the engine end the other agents.
         let is_part = state.ending.is_none() && !state.parts.is_empty();
         if is_part && self.agent.as_ref().is_some_and(|agent| agent.node() != 0) {
             code = 0;
@@ -483,9 +458,9 @@ impl Watch<'_> {
             self.outputs.say(&format!("mpiexec: {}\n", trace::describe(path, outcome)));
             self.outputs.flush(|| !wants_end(signals));
         }
-        // When all is said: the engine ends the other nodes, and this process too.
+        // Leave the engine last, because it then ends the other nodes and this process.
         if let Some(agent) = &mut self.agent {
-            // An engine that ends the job drops what it has yet to read.
+            // An engine that ends the job drops output that it has not read.
             if is_part {
                 await_taken();
             }
@@ -499,14 +474,13 @@ impl Watch<'_> {
     }
 }
 
-/// What is ended at once.
-pub fn end_now(code: i32, text: String) -> Ending {
+pub fn end_now(code: i32, text: String) -> Termination {
     let terminate_at = Some(Instant::now());
-    Ending { ranks: None, code, text, terminate_at, kill_at: None, asked_for: None }
+    Termination { ranks: None, code, text, terminate_at, kill_at: None, asked_for: None }
 }
 
-/// Whether a grace period begins with this signal. None begins with Ctrl-C: debuggers and interpreters handle it, and a
-/// user can send a second one.
+/// Whether a grace period begins with this signal. Ctrl-C begins none: debuggers and interpreters handle it, and a user
+/// can press it a second time.
 fn has_grace(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGHUP)
 }
@@ -515,18 +489,19 @@ fn interrupted_text(signal: i32) -> String {
     format!("mpiexec: the job was ended by {}\n", describe_signal(signal))
 }
 
-/// Was the end requested while the last output is being written?
+/// Whether a signal requested the end while the last output is written.
 fn wants_end(signals: &Signals) -> bool {
     let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
     std::iter::from_fn(|| signals.next()).any(|s| ends.contains(&s))
 }
 
-fn earliest_ms(state: &State) -> Option<u64> {
+fn earliest_ms(state: &WatchState) -> Option<u64> {
     let endings = state.parts.iter().chain(&state.ending);
     let ends = endings.flat_map(|ending| [ending.terminate_at, ending.kill_at]);
-    let others = [state.timeout_at, state.grace_ends_at, state.hint_at];
+    let check_at = state.deadlock.as_ref().map(|watch| watch.check_at);
+    let others = [state.timeout_at, state.grace_ends_at, state.hint_at, check_at];
     let next = ends.chain(others).flatten().min()?;
     let left = next.saturating_duration_since(Instant::now());
-    // Rounded up, or the loop would turn idly through the last millisecond.
+    // Rounded up, so that the loop does not spin through the last millisecond.
     Some(left.as_micros().div_ceil(1000) as u64)
 }

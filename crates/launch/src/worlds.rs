@@ -1,21 +1,18 @@
-//! Which ranks a failure ends. Processes that are not connected do not end each other (MPI-5.0 section 11.10.4): a
-//! world that has disconnected itself from those that spawned it, or that it has spawned, ends by itself.
+//! Decides which ranks a failure ends. Processes that are not connected do not end each other (MPI-5.0 section
+//! 11.10.4): a world that has disconnected from its parent and its children ends alone.
 
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::Segment;
+use fastpath_segment::Segment;
 use std::collections::BTreeSet;
 
-/// The worlds of a node, by their first ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeWorlds {
-    /// Those with a rank that holds communicators with others.
+    /// Worlds with a rank that has communicators with other worlds.
     pub linked: BTreeSet<u32>,
-    /// Those with a rank that goes on.
     pub going_on: BTreeSet<u32>,
 }
 
 impl NodeWorlds {
-    /// Those of the ranks that have a page in this memory.
     pub fn read(segment: &Segment, goes_on: impl Fn(usize) -> bool) -> NodeWorlds {
         let mut worlds = NodeWorlds::default();
         for rank in segment.node_ranks() {
@@ -33,14 +30,12 @@ impl NodeWorlds {
         worlds
     }
 
-    /// Adds those of another node.
     pub fn add(&mut self, other: NodeWorlds) {
         self.linked.extend(other.linked);
         self.going_on.extend(other.going_on);
     }
 
-    /// The worlds that a failure in one of them ends: itself, and where it holds communicators with others, all that
-    /// do.
+    /// Worlds that a failure in `failed` ends: that world and, if it is linked, all linked worlds.
     fn list_ended(&self, failed: u32) -> BTreeSet<u32> {
         let mut ended = BTreeSet::from([failed]);
         if self.linked.contains(&failed) {
@@ -49,7 +44,7 @@ impl NodeWorlds {
         ended
     }
 
-    /// Those; None where no other one goes on: then the job ends.
+    /// Worlds that a failure ends; None if no other world continues, so that the job ends.
     pub fn find_ended(&self, failed: u32) -> Option<BTreeSet<u32>> {
         let ended = self.list_ended(failed);
         let goes_on = !self.going_on.is_subset(&ended);
@@ -57,7 +52,6 @@ impl NodeWorlds {
     }
 }
 
-/// The ranks of this memory that are of these worlds.
 pub fn list_ranks(segment: &Segment, worlds: &BTreeSet<u32>) -> Vec<usize> {
     let is_of = |&rank: &usize| {
         let page = segment.page(rank);
@@ -66,7 +60,7 @@ pub fn list_ranks(segment: &Segment, worlds: &BTreeSet<u32>) -> Vec<usize> {
     segment.node_ranks().filter(is_of).collect()
 }
 
-/// The ranks of this memory that the failure of one of them ends. None where no other rank `goes_on`.
+/// Ranks of this segment that the failure of one of them ends; None if no other rank `goes_on`.
 pub fn find_ended(
     failed: usize, segment: &Segment, goes_on: impl Fn(usize) -> bool,
 ) -> Option<Vec<usize>> {
@@ -75,7 +69,7 @@ pub fn find_ended(
     Some(list_ranks(segment, &ended))
 }
 
-/// The same where other nodes have ranks too, which may go on.
+/// Ranks of this segment that a failure ends, if other nodes have ranks that may continue.
 pub fn find_known(failed: usize, segment: &Segment) -> Option<Vec<usize>> {
     let world = segment.page(failed)?.world_first.load(Ordering::Relaxed);
     let ended = NodeWorlds::read(segment, |_| false).list_ended(world);
@@ -87,7 +81,8 @@ pub fn find_known(failed: usize, segment: &Segment) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// Two ranks that spawned two, one and one, with so many communicators each.
+    /// A world of two ranks that spawned worlds of two, one and one. `links` is each rank's number of communicators
+    /// with other worlds.
     fn job(links: [u32; 6]) -> Segment {
         let segment = Segment::create(6, 1).unwrap();
         for (rank, (links, world)) in links.into_iter().zip([0, 0, 2, 2, 4, 5]).enumerate() {
@@ -122,7 +117,6 @@ mod tests {
             linked: linked.iter().copied().collect(),
             going_on: going_on.iter().copied().collect(),
         };
-        // The first host does not see that 4 is connected, nor the second one that 0 is.
         let mut all = of(&[0], &[0, 2]);
         all.add(of(&[4], &[2, 4, 5]));
         assert_eq!(all.find_ended(0), Some(BTreeSet::from([0, 4])));
@@ -132,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn failure__ends_the_job_where_nobody_else_goes_on() {
+    fn failure__without_surviving_world__ends_the_job() {
         let segment = job([0; 6]);
         assert_eq!(find_ended(0, &segment, |rank| rank < 2), None);
         assert_eq!(find_ended(0, &segment, |rank| rank == 5), Some(vec![0, 1]));

@@ -1,8 +1,9 @@
 #![allow(unsafe_code, non_snake_case)]
-//! Ranks that fail, jobs that are interrupted, and what is left of them: nothing.
+//! Ranks that fail and jobs that are interrupted. No process may be left.
 
 mod common;
 use common::{CleanFolder, marked, mpiexec, wait_gone};
+use std::os::unix::process::CommandExt;
 
 #[test]
 fn exit_code__is_that_of_the_rank_that_failed() {
@@ -27,7 +28,7 @@ fn killed_rank__is_reported_with_the_call_it_was_in() {
     let ranks = marked(&running.mark);
     let victim = ranks.iter().find(|p| p.contains("probe") && !p.contains("mpiexec")).unwrap();
     let pid: i32 = victim.split(' ').next().unwrap().parse().unwrap();
-    // SAFETY: a process of our own job.
+    // SAFETY: kill takes no pointers, and the target is a process of this test's job.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     let o = running.finish().expect_code(137);
     o.expect_stderr("SIGKILL").expect_stderr("while waiting in MPI_Bcast, peer 1, tag 7");
@@ -75,7 +76,6 @@ fn ranks_that_ignore_sigterm__are_killed() {
 #[test]
 fn failure__ends_what_has_left_its_group_too() {
     let words = ["-n", "1", "PROBE", "orphan", "1000", ":", "sh", "-c", "sleep 0.1; exit 4"];
-    // `run` finds every process with the job's mark.
     mpiexec(&words).run().expect_code(4);
 }
 
@@ -89,13 +89,13 @@ fn timeout__says_what_each_rank_was_doing() {
         .expect_stderr("has left with exit code 0");
 }
 
-/// The kernel's letter for what a process does.
+/// The kernel's letter for a process's state.
 fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next())
 }
 
-/// Ranks 0 and 1 both wait for rank 1, since so many seconds, when the job is ended.
+/// Report of a job that ends after ranks 0 and 1 have waited for rank 1 for `seconds` seconds.
 fn report_after(seconds: &str, others: &[&str]) -> String {
     let words = ["-n", "2", "PROBE", "attach", "init"];
     let words = [&words[..], &["wait-since", seconds, "MPI_Recv"], others].concat();
@@ -114,7 +114,6 @@ fn report_after(seconds: &str, others: &[&str]) -> String {
 
 #[test]
 fn terminate__calls_a_deadlock_by_its_name() {
-    // Another rank that goes on changes nothing for these.
     for others in [&[][..], &[":", "sleep", "1000"]] {
         let text = report_after("9", others);
         let verdict = "mpiexec: deadlock: rank 1 waits for itself (MPI_Recv, tag 7, 9.";
@@ -163,7 +162,6 @@ fn terminate__ends_the_job() {
 fn terminate__that_ranks_ignore__kills_them_after_the_grace() {
     let script = "trap '' $0; echo ready; while :; do sleep 0.01; done";
     for (signal, name) in [(libc::SIGTERM, "TERM"), (libc::SIGHUP, "HUP")] {
-        // The middle rank ends at the signal; the two others ignore it.
         let ends = ["echo ready; while :; do sleep 0.01; done", "none"];
         let words = ["--kill-after", "0.05", "-n", "1", "sh", "-c", script, name, ":", "-n", "1"];
         let words = [&words[..], &["sh", "-c"], &ends, &[":", "sh", "-c", script, name]].concat();
@@ -174,7 +172,7 @@ fn terminate__that_ranks_ignore__kills_them_after_the_grace() {
         running.signal(signal);
         let o = running.finish().expect_code(128 + signal);
         o.expect_stderr("mpiexec: the job was ended by signal")
-            .expect_stderr("mpiexec: ranks 0,2 still ran 0.05 s after that (--kill-after): killed");
+            .expect_stderr("mpiexec: killed ranks 0,2, which still ran 0.05 s after");
     }
 }
 
@@ -229,7 +227,7 @@ fn interrupt_twice__kills() {
     running.read_until("ready");
     running.read_until("ready");
     running.signal(libc::SIGINT);
-    // The second may merge with the first while that is pending: send it until it counts.
+    // A second signal may merge with the first while the first is pending: send it until it counts.
     while running.child.try_wait().unwrap().is_none() {
         running.signal(libc::SIGINT);
         std::thread::yield_now();
@@ -239,8 +237,14 @@ fn interrupt_twice__kills() {
 
 #[test]
 fn stop_and_continue__reach_every_rank() {
+    expect_stop_and_continue("core");
+    expect_stop_and_continue("none");
+}
+
+fn expect_stop_and_continue(binding: &str) {
     let script = "echo ready; while :; do sleep 0.01; done";
-    let mut running = mpiexec(&["-n", "1", "sh", "-c", script]).start();
+    let words = ["--bind-to", binding, "-n", "1", "sh", "-c", script];
+    let mut running = mpiexec(&words).start();
     running.read_until("ready");
     let sh: i32 = {
         let found = marked(&running.mark);
@@ -260,7 +264,67 @@ fn stop_and_continue__reach_every_rank() {
 }
 
 #[test]
-fn killed_launcher__leaves_nobody() {
+fn stop__of_a_rank_that_handles_it__is_the_handlers() {
+    let script = "trap 'echo stopping' TSTP; echo ready; while :; do :; done";
+    let mut running = mpiexec(&["--bind-to", "core", "-n", "1", "sh", "-c", script]).start();
+    running.read_until("ready");
+    running.signal(libc::SIGTSTP);
+    while state(running.child.id() as i32) != Some('T') {
+        std::thread::yield_now();
+    }
+    // SIGCONT would discard a SIGTSTP that the rank has not taken.
+    let found = marked(&running.mark);
+    let sh = found
+        .iter()
+        .find(|p| p.contains("sh -c") && !p.contains("mpiexec"))
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{sh}/status")).unwrap();
+    while !status().contains("ShdPnd:\t0000000000000000") {
+        std::thread::yield_now();
+    }
+    running.signal(libc::SIGCONT);
+    running.read_until("stopping");
+    running.signal(libc::SIGTERM);
+    running.finish().expect_code(143);
+}
+
+#[test]
+fn session__is_a_dedicated_ranks_own_unless_the_job_is_niced() {
+    // Fields 1, 5 and 6: process, process group and session.
+    // The claims of other jobs do not matter in a folder of the test.
+    let claims = std::env::temp_dir().join(format!("launch-session-claims-{}", std::process::id()));
+    std::fs::create_dir_all(&claims).unwrap();
+    let script =
+        "read pid a b c group session rest < /proc/self/stat; echo $((pid)) $group $session";
+    let run = |binding: &str, nice: i32| {
+        let mut job = mpiexec(&["--bind-to", binding, "-n", "1", "sh", "-c", script])
+            .env("FASTPATH_INTERNAL_CLAIMS", claims.to_str().unwrap());
+        // SAFETY: setpriority is async-signal-safe.
+        unsafe {
+            job.command.pre_exec(move || {
+                libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+                Ok(())
+            });
+        }
+        let output = job.run().expect_code(0).stdout;
+        let fields: Vec<i32> = output.split_whitespace().map(|f| f.parse().unwrap()).collect();
+        // `sh` has read the fields of its own process, which leads its process group.
+        assert_eq!(fields[0], fields[1], "{output}");
+        fields[1] == fields[2]
+    };
+    // SAFETY: plain call.
+    let is_niced = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } > 0;
+    assert_eq!(run("core", 0), !is_niced);
+    assert!(!run("core", 5));
+    assert!(!run("none", 0));
+    std::fs::remove_dir_all(claims).unwrap();
+}
+
+#[test]
+fn killed_launcher__leaves_no_process() {
     let script = "sleep 1000 & echo ready; wait";
     let mut running = mpiexec(&["-n", "3", "sh", "-c", script]).start();
     (0..3).for_each(|_| drop(running.read_until("ready")));
@@ -270,7 +334,7 @@ fn killed_launcher__leaves_nobody() {
 }
 
 #[test]
-fn killed_launcher__at_any_moment_leaves_nobody() {
+fn killed_launcher__at_any_moment__leaves_no_process() {
     let folder = CleanFolder::new("launch-any");
     let script = "sleep 1000 & wait";
     for step in 0..60u32 {
@@ -291,15 +355,13 @@ fn killed_launcher__at_any_moment_leaves_nobody() {
 fn killed_rank__at_any_moment_ends_the_job() {
     for _ in 0..40 {
         let running = mpiexec(&["-n", "4", "PROBE", "attach", "init", "wait", "MPI_Recv"]).start();
-        // Whichever rank is found first, however far it has come.
         let victim = loop {
             let found = marked(&running.mark);
             if let Some(p) = found.iter().find(|p| p.contains("probe") && !p.contains("mpiexec")) {
                 break p.split(' ').next().unwrap().parse::<i32>().unwrap();
             }
         };
-        // SAFETY: a process of our own job, which its launcher may have waited for already
-        // only if it was ended, and nobody else ends it.
+        // SAFETY: kill takes no pointers. The target is a process of this test's job, and only this kill ends it.
         unsafe { libc::kill(victim, libc::SIGKILL) };
         running.finish().expect_code(137).expect_stderr("SIGKILL");
     }
@@ -323,9 +385,9 @@ fn killed_guard__does_not_disturb_the_job() {
         .map(|p| p.split(' ').next().unwrap().to_owned())
         .collect();
     let guard = pids.iter().find(|pid| child(pid)).unwrap();
-    // SAFETY: a process of our own job.
+    // SAFETY: kill takes no pointers, and the target is a process of this test's job.
     assert_eq!(unsafe { libc::kill(guard.parse().unwrap(), libc::SIGKILL) }, 0);
-    running.await_error("the process that guards the job was ended by signal 9, SIGKILL");
+    running.await_error("the guard process, which ends the job if mpiexec is killed, was ended by signal 9, SIGKILL");
     drop(running.child.stdin.take());
     assert_eq!(running.finish().expect_code(0).stdout, "done\n");
 }
@@ -339,7 +401,7 @@ fn everything_killed_at_once__leaves_nothing() {
         running.read_until("waiting");
         for process in marked(&running.mark) {
             let pid: i32 = process.split(' ').next().unwrap().parse().unwrap();
-            // SAFETY: a process of our own job.
+            // SAFETY: kill takes no pointers, and the target is a process of this test's job.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         running.child.wait().unwrap();

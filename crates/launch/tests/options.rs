@@ -1,12 +1,11 @@
 #![allow(non_snake_case)]
-//! Options of other launchers on whole jobs: hosts, files for output, input for several ranks, what is said.
+//! Options of other launchers in whole jobs: hosts, output files, input for several ranks, reports.
 
 mod common;
 use common::{JobOutput, mpiexec};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A folder that is gone after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// Each rank says its number on standard output, and that it errs on standard error.
+/// Each rank prints its number to standard output and to standard error.
 const SAY: [&str; 3] = ["sh", "-c", "echo out $FASTPATH_RANK; echo err $FASTPATH_RANK >&2"];
 
 #[track_caller]
@@ -50,7 +49,7 @@ fn notice__is_one_line_that_quiet_hides() {
     let words = ["-n", "2", "--mca", "btl", "self", "--mca", "pml", "ob1"];
     let o = mpiexec(&[&words[..], &["true"]].concat()).run().expect_code(0);
     assert_eq!(o.stderr.lines().count(), 1, "{o:?}");
-    assert!(o.stderr.starts_with("mpiexec: --mca btl self, --mca pml ob1: no effect here"));
+    assert!(o.stderr.starts_with("mpiexec: --mca btl self, --mca pml ob1: no effect ("));
     let o = mpiexec(&[&words[..], &["-quiet", "true"]].concat()).run().expect_code(0);
     assert_eq!(o.stderr, "");
 }
@@ -68,7 +67,7 @@ fn hostfile__of_this_node_gives_the_ranks() {
     mpiexec(&["-machinefile", &far, "--engine", "none", "true"])
         .run()
         .expect_code(1)
-        .expect_stderr("--engine none: it must be one of");
+        .expect_stderr("--engine none: unknown launch engine; use one of");
     mpiexec(&["-f", &dir.path("none"), "true"]).run().expect_code(2).expect_stderr("No such file");
 }
 
@@ -91,7 +90,7 @@ fn output__goes_to_a_folder_of_the_rank_as_well() {
         assert_eq!(dir.read(&format!("log/1/rank.{rank}/stdout")), format!("out {rank}\n"));
         assert_eq!(dir.read(&format!("log/1/rank.{rank}/stderr")), format!("err {rank}\n"));
     }
-    // There alone, the streams as one, tagged; leading zeros keep the folders in order.
+    // Output goes only to files, with both streams merged and tagged. Leading zeros keep the folders in order.
     let log = dir.path("log2");
     let o = say(&["-n", "11", "--output", &format!("tag,merge,dir={log}:nocopy")]);
     assert_eq!((o.stdout.as_str(), o.stderr.as_str()), ("", ""));
@@ -126,7 +125,7 @@ fn output__to_a_file_that_is_full_is_said() {
     mpiexec(&words)
         .run()
         .expect_code(1)
-        .expect_stderr("/dev/full cannot be written, output is lost");
+        .expect_stderr("cannot write to /dev/full, and output is lost");
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn output__has_times_and_patterns_before_its_lines() {
     assert_eq!(o.stdout.lines().count(), 2);
 }
 
-/// More than a pipe holds.
+/// Input larger than a pipe's capacity.
 fn long_input() -> String {
     (0..200_000).map(|n| format!("{n}\n")).collect()
 }
@@ -156,7 +155,7 @@ fn long_input() -> String {
 #[test]
 fn stdin__of_a_pipe_goes_to_all() {
     let input = long_input();
-    // A rank that reads a little, or nothing and lives on, keeps nobody from reading all.
+    // A rank that reads little, or that reads nothing and stays alive, does not block other readers.
     let dir = Folder::new("all");
     let done = dir.path("done");
     let script = format!(
@@ -209,7 +208,7 @@ fn variables__that_are_listed_are_passed_on_alone() {
         assert!(o.stdout.contains("FASTPATH_WAIT=auto") && o.stdout.contains("FASTPATH_RANK=0"));
         names
     };
-    // The mark keeps the watchdog's view of the job.
+    // The mark keeps the processes visible to the watchdog.
     let mark = common::MARK;
     assert_eq!(run(&["-genvlist", &format!("A,{mark}")]), ["A", mark]);
     assert_eq!(run(&["-genvnone", "-x", mark, "-env", "C", "3"]), ["C", mark]);

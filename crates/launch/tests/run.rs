@@ -1,5 +1,5 @@
 #![allow(non_snake_case)]
-//! What a job gets and what it gives: programs, folders, variables, input, output, exit codes.
+//! Jobs as a whole: programs, folders, variables, input, output, exit codes.
 
 mod common;
 use common::mpiexec;
@@ -54,14 +54,13 @@ fn attach__by_a_program_that_a_rank_starts_is_a_job_of_one() {
     assert!(o.expect_code(0).stdout.contains("rank 0 of 1 app None of 1 launcher false"));
 }
 
-/// What Hydra sets for rank 0 of 2; the descriptor is closed, as where a program on the way closes what it inherits.
+/// Variables that Hydra sets for rank 0 of 2. The descriptor is closed, as if an intermediate program had closed it.
 const HYDRA: &str = "PMI_FD=9 PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0";
-/// What `srun` sets for task 0 of 2.
 const SRUN: &str = "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 \
     SLURM_PROCID=0 \
     SLURM_TASK_PID=1";
 
-fn with_variables(job: common::Job, text: &str) -> common::Job {
+fn with_variables(job: common::TestJob, text: &str) -> common::TestJob {
     let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
     pairs.fold(job, |job, (name, value)| job.env(name, value))
 }
@@ -72,9 +71,9 @@ fn attach__in_another_launcher_that_a_rank_has_started_is_neither_the_rank_nor_a
         let script = format!("export {inner}; PROBE attach where");
         let o = mpiexec(&["-n", "1", "sh", "-c", &script]).run();
         let o = o.expect_code(99);
-        assert!(o.stdout.contains("=2 says that"), "{o:?}");
-        assert!(!o.stdout.contains("launcher"), "{o:?}");
-        // One rank there is alone, and leaves the rank of our job to its owner.
+        assert!(o.stdout.contains("=2 shows that"), "{o:?}");
+        assert!(!o.stdout.contains("rank 0 of 1 app"), "{o:?}");
+        // The only rank of an inner job does not take a rank of the outer job; a later process takes it.
         let single = inner.replace("=2", "=1");
         let script = format!("(export {single}; PROBE attach where); PROBE attach where");
         let o = mpiexec(&["-n", "2", "sh", "-c", &script]).run().expect_code(0);
@@ -98,7 +97,7 @@ fn ranks__see_no_identity_of_a_launcher_outside() {
     {
         assert!(!seen(name), "{name} in {o:?}");
     }
-    // What says something of the job stays, and what was asked for.
+    // Variables about the allocation stay, and so do variables that the user requested.
     assert!(seen("SLURM_JOB_ID=1") && seen("SLURM_NTASKS=2") && seen("PMI_DEBUG=1"), "{o:?}");
 }
 
@@ -128,7 +127,6 @@ fn mpiexec__says_once_that_another_launcher_has_started_several_of_it() {
         SRUN.replace("PROCID=0", "PROCID=1"),
         SRUN.replace("=2", "=1"),
         format!("{SRUN} FASTPATH_SINGLETON=1"),
-        // A batch script.
         SRUN.replace("SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 ", ""),
     ];
     for text in quiet {
@@ -171,7 +169,7 @@ fn export__of_what_is_not_set_is_said() {
     mpiexec(&["-x", "NOT_SET_ANYWHERE", "true"])
         .run()
         .expect_code(0)
-        .expect_stderr("NOT_SET_ANYWHERE: not set");
+        .expect_stderr("NOT_SET_ANYWHERE: the variable is not set");
 }
 
 #[test]
@@ -235,7 +233,7 @@ fn output__more_than_any_buffer_comes_through() {
 }
 
 #[test]
-fn output__nobody_reads_ends_the_job() {
+fn output__without_reader__ends_the_job() {
     let mut running = mpiexec(&["-n", "2", "yes"]).start();
     running.read_until("y");
     drop(running.child.stdout.replace(empty()));
@@ -250,12 +248,12 @@ fn output__that_cannot_be_written_is_said() {
     mpiexec(&["-n", "1", "sh", "-c", &script])
         .run()
         .expect_code(1)
-        .expect_stderr("standard output cannot be written, output is lost: No space left");
+        .expect_stderr("cannot write to standard output, and output is lost: No space left");
 }
 
 #[test]
 fn prompt__without_its_line_end__comes_through_a_pipe_unless_lines_are_tagged() {
-    // The rank ends only when the prompt has been seen, or its input ends.
+    // The rank ends only when the prompt has been read, or its input ends.
     let script = "printf 'name? '; read name; echo \"hello $name\"";
     let mut job = mpiexec(&["-n", "1", "sh", "-c", script]);
     job.command.stdin(std::process::Stdio::piped());
@@ -310,7 +308,7 @@ fn names__with_control_characters__forge_no_line_and_command_no_terminal() {
         assert!(o.stderr.lines().all(|line| !line.contains(char::is_control)), "{o:?}");
         assert!(!o.stderr.contains("\nmpiexec: rank 7"), "{o:?}");
     }
-    // The name of a program that fails.
+    // The name of a failed program is escaped too.
     let folder = std::env::temp_dir().join(format!("fastpath-names-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let program = folder.join("a\nmpiexec: rank 7 has won\u{1b}[2J");
@@ -400,7 +398,7 @@ fn programs_that_cannot_run__say_why() {
         path.to_str().unwrap().to_owned()
     };
     let (lost, plain) = (make("lost", "#!/proc/none/interpreter\n"), make("plain", "echo hi\n"));
-    mpiexec(&["-n", "2", &lost]).run().expect_code(127).expect_stderr("interpreter is missing");
+    mpiexec(&["-n", "2", &lost]).run().expect_code(127).expect_stderr("the interpreter in");
     mpiexec(&["-n", "2", &plain]).run().expect_code(126).expect_stderr("#!");
     // Ranks that run already are ended when a later one cannot be started.
     mpiexec(&["-n", "2", "sleep", "1000", ":", &lost]).run().expect_code(127);

@@ -19,7 +19,7 @@ struct AtTerminal {
 }
 
 impl AtTerminal {
-    /// Waits for its end, after which nothing of it may be left; returns the exit code.
+    /// Waits for the end of the job, and checks that no process is left. Returns the exit code.
     #[track_caller]
     fn finish(mut self) -> Option<i32> {
         let status = self.child.wait().unwrap();
@@ -35,14 +35,14 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a job with a terminal of its own as its input, output and error.
+    /// Starts a job whose input, output and error are a new terminal.
     fn start(words: &[&str]) -> (Terminal, AtTerminal) {
         let (mut master, mut slave) = (0, 0);
         let null = std::ptr::null_mut();
-        // SAFETY: both numbers are writable; the descriptors are new and nobody else's.
+        // SAFETY: both numbers are writable; the descriptors are new, so these are their only owners.
         let (master, slave) = unsafe {
             assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()), 0);
-            // A job that held its own terminal's far end would never see it close.
+            // If the job inherited the master end, the terminal would stay open when the test closes its own copy.
             libc::fcntl(master, libc::F_SETFD, libc::FD_CLOEXEC);
             (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
         };
@@ -56,7 +56,7 @@ impl Terminal {
             job.command.pre_exec(|| {
                 libc::setsid();
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
-                // Whoever runs the tests may ignore it (nohup), and their children would too.
+                // The signal may be ignored in the test's parent (nohup), which children inherit.
                 libc::signal(libc::SIGHUP, libc::SIG_DFL);
                 Ok(())
             });
@@ -69,7 +69,6 @@ impl Terminal {
         (terminal, job)
     }
 
-    /// Reads on until this was shown.
     fn expect(&mut self, part: &str) {
         let mut buffer = [0u8; 256];
         while !self.seen.contains(part) {
@@ -84,8 +83,7 @@ impl Terminal {
     }
 }
 
-/// One terminal at a time: between its opening and the flag above, a job of another test
-/// could inherit it.
+/// One terminal at a time: a job of another test could inherit the descriptor before it is marked close-on-exec.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -147,4 +145,14 @@ fn closed_terminal__ends_the_job() {
     terminal.expect("waiting");
     drop(terminal);
     assert_eq!(job.finish(), Some(128 + libc::SIGHUP));
+}
+
+#[test]
+fn rank_that_opens_the_terminal__is_not_stopped() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let script = r#"{ read x < /dev/tty; } 2>&- || read x; echo "hi $x""#;
+    let (mut terminal, job) = Terminal::start(&["--bind-to", "core", "sh", "-c", script]);
+    terminal.type_keys("bob\n");
+    terminal.expect("hi bob");
+    assert_eq!(job.finish(), Some(0));
 }

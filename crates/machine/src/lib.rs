@@ -1,4 +1,4 @@
-//! The machine: times of its hardware, measured ([`measure`]), and attributes of its PCI devices, read ([`pci`]).
+//! Hardware of the machine: measured times ([`measure`]), and attributes of PCI devices ([`pci`]).
 
 pub mod measure;
 pub mod pci;

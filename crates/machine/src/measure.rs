@@ -1,5 +1,4 @@
-//! Numbers that can be trusted: samples, their statistics, the clock behind them, and the floor
-//! that the hardware sets.
+//! Measurements: samples, their statistics, their clock, and the floor that the hardware sets.
 
 pub mod copies;
 pub mod floor;
@@ -11,7 +10,7 @@ pub mod transfer;
 
 use fastpath_base::clock;
 
-/// `N` sizes, each four times the one before.
+/// `N` sizes, each four times the preceding size.
 pub const fn steps_of_four<const N: usize>(from: u64) -> [u64; N] {
     let mut sizes = [from; N];
     let mut at = 1;
@@ -22,8 +21,7 @@ pub const fn steps_of_four<const N: usize>(from: u64) -> [u64; N] {
     sizes
 }
 
-/// The smallest step the monotonic clock was seen to make, in nanoseconds; what a reading costs
-/// is part of it.
+/// Smallest observed step of the monotonic clock, in nanoseconds. It includes the time of a reading.
 pub fn observe_clock_step_ns() -> u64 {
     (0..1000)
         .map(|_| {
@@ -38,7 +36,7 @@ pub fn observe_clock_step_ns() -> u64 {
         .unwrap_or(1)
 }
 
-/// Nanoseconds per call: the time of `calls` calls of `body`, divided by `calls`.
+/// Time per call in nanoseconds: the time of `calls` calls of `body`, divided by `calls`.
 #[inline]
 pub fn time_calls(calls: u64, mut body: impl FnMut()) -> f64 {
     let start = clock::now_ns();
@@ -48,8 +46,7 @@ pub fn time_calls(calls: u64, mut body: impl FnMut()) -> f64 {
     (clock::now_ns() - start) as f64 / calls as f64
 }
 
-/// How many calls of `body` fill a batch of `batch_ns`; at least one. The calls made to find out
-/// are a warm-up.
+/// Number of calls of `body` that fill a batch of `batch_ns`, at least one. The calls of the search are a warm-up.
 pub fn calibrate_calls(batch_ns: u64, mut body: impl FnMut(u64)) -> u64 {
     let found = find_batch(batch_ns, |calls| {
         let start = clock::now_ns();
@@ -59,12 +56,12 @@ pub fn calibrate_calls(batch_ns: u64, mut body: impl FnMut(u64)) -> u64 {
     found.0
 }
 
-/// Trials of one count before it is believed: the shortest counts, as an interruption can only
-/// make one longer, and a batch chosen by it would be too short.
+/// Number of trials of one count. The shortest trial is used: an interruption makes a trial longer, which would give
+/// too short a batch.
 const TRIALS: usize = 3;
 
-/// How many operations fill a batch of `batch_ns`, at least one, and how many nanoseconds such a batch is expected to
-/// take; `time` runs the given number of operations and returns the time they took.
+/// Number of operations that fill a batch of `batch_ns`, at least one, and the expected time of the batch in
+/// nanoseconds. `time` runs a number of operations and returns their time.
 pub fn find_batch(batch_ns: u64, mut time: impl FnMut(u64) -> f64) -> (u64, f64) {
     let target = batch_ns as f64;
     let mut operations = 1u64;
@@ -120,7 +117,6 @@ mod tests {
     #[test]
     fn find_batch__is_not_misled_by_one_interruption() {
         let mut calls = 0;
-        // 100 ns per operation, but for the third measurement, which is interrupted.
         let (operations, expected) = find_batch(20_000, |n| {
             calls += 1;
             100.0 * n as f64 + if calls == 3 { 5e6 } else { 0.0 }

@@ -1,4 +1,4 @@
-//! PCI devices as `lspci` and the kernel's files show them. What the facts mean is said elsewhere.
+//! Facts about PCI devices, from `lspci` and the kernel's files. `fastpath explain` interprets them.
 
 mod classes;
 pub mod config_space;
@@ -6,21 +6,22 @@ pub mod function;
 pub mod lspci;
 pub mod sysfs;
 
-use function::Function;
+use function::PciFunction;
 
-/// A device and what lies between it and the processor.
+/// A device, and the path from it to the processor.
 #[derive(Clone, Debug, Default)]
-pub struct Subject {
+pub struct DevicePath {
     /// The device.
-    pub device: Function,
-    /// Addresses of the other functions of the same card, which share its link.
+    pub device: PciFunction,
+    /// Addresses of the card's other functions, which share its link.
     pub siblings: Vec<String>,
-    /// Ports above it, nearest first, as far as they are known.
-    pub above: Vec<Function>,
-    /// The network's own rate where the device has one, in Gb/s of data, and its name.
+    /// Ports above the device, nearest first, as far as known.
+    pub above: Vec<PciFunction>,
+    /// Data rate of the network in Gb/s if the device has one, and its name.
     pub network: Option<(f64, String)>,
-    /// The source of the facts: `lspci`, `sysfs`.
+    /// Source of the facts: `lspci`, `sysfs`.
     pub source: &'static str,
-    /// The bandwidth is that of copies between memory and the device, measured here: no network, no other host.
+    /// Whether the measured bandwidth is that of copies between memory and device on this machine, without a network or
+    /// another host.
     pub copies: bool,
 }

@@ -1,23 +1,23 @@
-//! Collective communication (MPI 5.0, chapter 6): blocking, nonblocking and persistent, on intracommunicators and, by
+//! Collective communication (MPI 5.0, chapter 6): blocking, nonblocking and persistent, on intracommunicators and, in
 //! `inter`, on intercommunicators.
 //!
-//! Each file has one family: the call as the standard has it, with the checks of its arguments, and below it the
-//! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
-//! runs straight through; on an outstanding call (`nonblocking`) it is a state machine in the request, which goes on
-//! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in one
-//! place, `coll_choice`. Long calls of ranks that share processors go through memory that all map, `shared`. What a
-//! call is made with is in `arguments`, its three forms in `form`.
+//! Each file has one family of calls: the standard's call, which checks its arguments, and its algorithms. Each
+//! algorithm is written once, as an `async fn` over `fabric::Fabric`. On a communicator's channel it blocks and never
+//! suspends. In an outstanding call (`nonblocking`) it is a state machine in the request, which advances when a message
+//! arrives. Tests run it on a simulator. `coll_choice` chooses the algorithm. Long calls of ranks that share processors
+//! use memory that all of them map (`shared`). `arguments` has the arguments of calls, and `form` the three forms of a
+//! call.
 //!
-//! Results of reductions depend only on the number of ranks, the count and the place, never on the order of arrival;
-//! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
+//! The result of a reduction depends only on the number of ranks, the count and the position, never on the order of
+//! arrival. All ranks of an allreduce get the same bits. An operation that does not commute is applied in rank order.
 //!
-//! **VECTORS.** Who starts a call or an algorithm promises what its `# Safety` says: which vectors, blocks and buffers
-//! are readable and which are writable, for all their bytes and until the call has ended; nothing else writes to them
-//! meanwhile, and what is written overlaps nothing else, unless that is allowed there. An algorithm passes on what it
-//! got, or parts of it, for the same use. The memory of a `Scratch` is its own, of the size that it asked for.
+//! **VECTORS.** The caller of a call or algorithm guarantees its `# Safety` section, until the call has ended. The
+//! section names the vectors, blocks and buffers that are readable or writable, for all their bytes. No other code
+//! writes to them meanwhile. Written memory overlaps no other, unless the section allows it. An algorithm passes on its
+//! own vectors, or parts of them, for the same use. The memory of a `Scratch` is private and has the requested size.
 //!
-//! **FABRIC.** A method of a `Fabric` that forwards to another function passes its arguments on, and the trait demands
-//! of its caller what that function demands.
+//! **FABRIC.** A method of a `Fabric` that forwards to another function passes its arguments on. The trait requires of
+//! its caller what that function requires.
 #![allow(unsafe_code)]
 
 mod agreement;
@@ -58,7 +58,9 @@ pub(crate) use agreement::{compare_call, compare_calls, refuse_call};
 pub use allgather::{Allgather, Allgatherv};
 pub use allreduce::Allreduce;
 pub use alltoall::{Alltoall, Alltoallv, Alltoallw};
-pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
+pub use arguments::{
+    Blocks, Collective, CollectiveBuffer, Operands, SignificantBuffer, TypedBlocks,
+};
 pub use barrier::Barrier;
 pub use bcast::Bcast;
 pub use form::Form;
@@ -78,14 +80,12 @@ use crate::objects::hot;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 
-/// Whether the address is `MPI_IN_PLACE`.
 #[inline]
 fn is_in_place(buf: *const u8) -> bool {
     buf as usize == MPI_IN_PLACE
 }
 
-/// The channel of the next collective call. Taken before anything else is checked, so that all ranks stay in step
-/// when one of them refuses a call.
+/// Opens the channel of the next collective call. This precedes all checks: a rank that refuses the call must count it.
 #[inline]
 fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     let f = Channel::next(p, comm);
@@ -94,8 +94,8 @@ fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     f
 }
 
-/// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false
-/// where they are not, or handles and root have to be looked up: nothing has happened then.
+/// Counts a collective call that moves no data. `first` and `second` are count and datatype of both sides. Returns
+/// false, without effect, if a count is not 0, or if handles and root need the ordinary path.
 #[inline]
 pub fn skip_empty(comm: usize, first: (i64, usize), second: (i64, usize), root: i32) -> bool {
     (first.0 | second.0) == 0 && count_empty(comm, first.1, second.1, root)
@@ -111,15 +111,14 @@ fn count_empty(handle: usize, first: usize, second: usize, root: i32) -> bool {
         && is_known(first)
         && is_known(second);
     if known {
-        // The ordinary path counts it too, which another rank may take.
-        // SAFETY: the communicator lives while it is in the table; below MPI_THREAD_MULTIPLE, where alone it is there,
+        // The ordinary path also counts the call. Another rank may take that path.
+        // SAFETY: the communicator lives while it is in the table. It is there only below MPI_THREAD_MULTIPLE, where
         // this is the only thread inside MPI.
         Channel::advance(unsafe { &*comm.comm });
     }
     known
 }
 
-/// The root as a rank.
 #[inline]
 pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
     match u32::try_from(root) {
@@ -134,22 +133,21 @@ fn refuse_root(comm: &Comm, root: i32) -> Error {
     let last = comm.size() - 1;
     Error::new(
         MPI_ERR_ROOT,
-        format!("the root {root} is no rank of the communicator (0 to {last})"),
+        format!("the root {root} is not a rank of the communicator (0 to {last})"),
     )
 }
 
-/// Reads which algorithms a person asks for; returns warnings, and what all ranks must have alike.
+/// Reads the algorithms that the user names. Returns warnings, and a code that must be equal on all ranks.
 pub(crate) fn ask(config: &fastpath_base::config::Config, rank: usize) -> (Vec<String>, u32) {
     choose::ask(config, rank)
 }
 
-/// Whether the report wants all calls counted, so that none may take the immediate path.
+/// Returns whether the report counts all calls. If so, no call may take the immediate path.
 pub(crate) fn counts() -> bool {
     choose::counts()
 }
 
-/// What the report says of the algorithms that ran, and of what was learnt for calls on `MPI_COMM_WORLD`: a line each;
-/// as JSON only of the algorithms.
+/// Returns a line for each algorithm that ran and, except as JSON, for each choice learned for `MPI_COMM_WORLD`.
 pub(crate) fn report(p: &Process, json: bool) -> Vec<String> {
     let mut lines = choose::report(json);
     if !json
@@ -161,7 +159,7 @@ pub(crate) fn report(p: &Process, json: bool) -> Vec<String> {
     lines
 }
 
-/// Returns when all members have called it: a barrier as part of another call.
+/// Executes a barrier as part of another call.
 pub(crate) fn meet(channel: &Channel<'_>) -> Result {
     fabric::drive(barrier::barrier(channel))
 }

@@ -1,10 +1,10 @@
-//! Which algorithm runs, by bytes, ranks and whether ranks share processors. All ranks of a call come to the same
-//! answer: what is asked here is the same on all of them.
+//! Choice of a collective algorithm by bytes, ranks and whether ranks share processors. These inputs, and thus the
+//! choice, are equal on all ranks of a call.
 //!
-//! Where ranks share processors a call goes through rank 0 (or the root) up to some size: each rank is scheduled once
-//! or twice, where a tree or a ring would wait for a processor at every step. Where processors are few the root's work
-//! is a fair part of all work, and the size is large. Otherwise few steps win while a message costs its latency, and
-//! few bytes win when it costs its copy.
+//! Where ranks share processors, a call up to some size goes through rank 0 or the root. Each rank is then scheduled
+//! once or twice; in a tree or ring it would wait for a processor at every step. With few processors the size limit is
+//! high, because the root's processor is then a large share of all processors. Otherwise algorithms of few steps are
+//! best for short data, and algorithms that move few bytes for long data.
 //!
 //! | call | short | long |
 //! |---|---|---|
@@ -19,12 +19,12 @@
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
-//! Shared buffers are for blocking calls of ranks that share processors (`shared`). Two ranks exchange what they have.
-//! An allreduce of many bytes whose operation does not commute does it in pieces that stay in the cache.
+//! The shared buffers of `shared` are for blocking calls of ranks that share processors. In a short allreduce, two
+//! ranks exchange their operands. A long allreduce whose operation does not commute runs in pieces that fit the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
-//! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
-//! Algorithms for Barrier Synchronization (1988); Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms (2009).
+//! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two Algorithms
+//! for Barrier Synchronization (1988); Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms (2009).
 
 #![allow(unsafe_code)]
 
@@ -35,64 +35,64 @@ pub(crate) mod nodes;
 pub(crate) mod tree;
 
 pub(crate) use asked::{
-    ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, ALLTOALLW, BARRIER, BCAST, Call, EXSCAN,
-    GATHER, GATHERV, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV, NEIGHBOR_ALLTOALL,
-    NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN,
-    SCATTER, SCATTERV, ask, counts, note_between, report, wants_any_order,
+    ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, ALLTOALLW, BARRIER, BCAST,
+    CallAlgorithms, EXSCAN, GATHER, GATHERV, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV,
+    NEIGHBOR_ALLTOALL, NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, REDUCE, REDUCE_SCATTER,
+    REDUCE_SCATTER_BLOCK, SCAN, SCATTER, SCATTERV, ask, counts, note_between, report,
+    wants_any_order,
 };
 pub use kept::Placement;
-pub use nodes::Nodes;
+pub use nodes::NodeMap;
 
 use asked::settle;
-use fastpath_bootstrap::job::Job;
-use fastpath_protocol::worker::SHORT_LIMIT;
-pub(crate) use hosts::Network;
+use fastpath_job::Job;
+use fastpath_protocol::wire::SHORT_LIMIT;
+pub(crate) use hosts::NetworkCosts;
 
-/// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
+/// Processors of the job in relation to its ranks, awake or asleep. The value is constant, equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room<'a> {
-    /// One for each rank.
+pub enum JobProcessors<'a> {
+    /// One processor for each rank.
     Own,
-    /// Fewer than ranks.
+    /// Fewer processors than ranks.
     Shared,
-    /// Fewer than ranks, and few at all.
+    /// Fewer processors than ranks, and at most [`FEW_PROCESSORS`].
     Tight,
     /// The ranks are on several hosts.
     Hosts(&'a Placement),
 }
 
-impl Room<'_> {
-    /// Of ranks that share one host.
+impl JobProcessors<'_> {
     #[inline]
-    pub(crate) fn on_host(job: &Job) -> Room<'static> {
-        // What all members of a communicator find alike, whatever was spawned meanwhile and on whichever node they are.
+    pub(crate) fn on_host(job: &Job) -> JobProcessors<'static> {
+        // Later spawns and the member's node must not change the value: all members of a communicator need one value.
         if job.nodes() > 1 || job.began_with() <= job.processors() {
-            Room::Own
+            JobProcessors::Own
         } else if job.processors() > FEW_PROCESSORS {
-            Room::Shared
+            JobProcessors::Shared
         } else {
-            Room::Tight
+            JobProcessors::Tight
         }
     }
 
-    /// Whether ranks wait for each other's processor.
     fn is_shared(self) -> bool {
-        matches!(self, Room::Shared | Room::Tight)
+        matches!(self, JobProcessors::Shared | JobProcessors::Tight)
     }
 
-    /// Whether some host has several of the ranks, and there are others.
+    /// Returns whether there are several hosts, and one of them has several of the ranks.
     fn has_levels(self) -> bool {
-        matches!(self, Room::Hosts(on) if on.spread.has_levels())
+        matches!(self, JobProcessors::Hosts(on) if on.spread.has_levels())
     }
 
-    /// The same for a reduction that was named: another order of operands is allowed then, except for those that must
-    /// be in the order of ranks.
+    /// Returns whether an algorithm that the user named may combine operands within hosts first. If the operation does
+    /// not commute, each host must have consecutive ranks, which keeps the order of operands.
     fn may_combine(self, size: Size) -> bool {
-        matches!(self, Room::Hosts(on) if on.spread.has_levels()
+        matches!(self, JobProcessors::Hosts(on) if on.spread.has_levels()
             && (size.commutes || on.spread.in_blocks))
     }
 
-    /// How an allgather goes where ranks share processors, unless it takes as long as where they do not.
+    /// Returns the algorithm of an allgather of ranks that share processors; `None` if sharing does not change the
+    /// choice.
     fn allgather(self, total: u64, ranks: u32) -> Option<Allgather> {
         let (flat, together) = match ranks {
             0..=FEW_RANKS => (0, TOGETHER_FEW),
@@ -101,7 +101,7 @@ impl Room<'_> {
             _ => (FLAT_ALLGATHER, TOGETHER_MORE),
         };
         match self {
-            Room::Own | Room::Hosts(_) => None,
+            JobProcessors::Own | JobProcessors::Hosts(_) => None,
             _ if self.is_flat(total, flat) && flat != 0 => Some(Allgather::Flat),
             _ if total <= together => Some(Allgather::Together),
             _ if ranks <= FEW_RANKS => Some(Allgather::Ring),
@@ -109,7 +109,6 @@ impl Room<'_> {
         }
     }
 
-    /// Whether an allgather goes through shared buffers where there are some.
     fn shares_allgather(self, total: u64, ranks: u32) -> bool {
         let from = match ranks <= FEW_RANKS {
             true => SHARED_ALLGATHER,
@@ -118,7 +117,6 @@ impl Room<'_> {
         self.is_shared() && total >= from
     }
 
-    /// The same of an allreduce.
     fn shares_allreduce(self, bytes: u64, ranks: u32) -> bool {
         let from = match ranks < MANY_RANKS {
             true => SHARED_ALLREDUCE,
@@ -127,83 +125,81 @@ impl Room<'_> {
         self.is_shared() && bytes >= from
     }
 
-    /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
+    /// Returns whether a call of `bytes` bytes goes through one rank. `tight` is the limit for
+    /// [`JobProcessors::Tight`].
     #[inline]
     fn is_flat(self, bytes: u64, tight: u64) -> bool {
         match self {
-            Room::Own | Room::Hosts(_) => false,
-            Room::Shared => bytes <= FLAT_BYTES,
-            Room::Tight => bytes <= tight,
+            JobProcessors::Own | JobProcessors::Hosts(_) => false,
+            JobProcessors::Shared => bytes <= FLAT_BYTES,
+            JobProcessors::Tight => bytes <= tight,
         }
     }
 }
 
-/// Processors that count as few.
 const FEW_PROCESSORS: usize = 4;
-/// Bytes up to which a call goes through one rank where ranks share processors.
+/// Maximum bytes of a call that goes through one rank where ranks share processors.
 const FLAT_BYTES: u64 = 8 << 10;
-/// The same for a reduction where processors are few.
+/// Maximum bytes of a reduction through one rank where processors are few.
 const FLAT_REDUCE: u64 = 2 << 20;
-/// The same for an allreduce: all ranks have a part of the work of a longer one.
+/// Maximum bytes of an allreduce through one rank; in a longer one all ranks share the work.
 const FLAT_ALLREDUCE: u64 = 32 << 10;
-/// The same for all blocks of an allgather.
+/// Maximum total bytes of an allgather through one rank.
 const FLAT_ALLGATHER: u64 = 16 << 10;
-/// The same for those of many ranks: a pair for any two of them costs more.
+/// Maximum total bytes of an allgather through one rank, from [`MANY_RANKS`] ranks on. Sending all blocks at once would
+/// open a pair for any two ranks, which costs more.
 const FLAT_ALLGATHER_MANY: u64 = 512 << 10;
-/// Ranks that are many.
 const MANY_RANKS: u32 = 16;
-/// Most ranks for which no rank waits long for a turn: all send to all at once.
+/// Maximum number of ranks that each wait only shortly for a processor, so that all can send to all at the same time.
 const FEW_RANKS: u32 = 4;
-/// Bytes in all up to which an allgather of few ranks does that where they share processors; and one of more ranks.
+/// Maximum total bytes of [`Allgather::Together`] where ranks share processors: up to [`FEW_RANKS`] ranks, and above.
 const TOGETHER_FEW: u64 = 128 << 10;
 const TOGETHER_MORE: u64 = 2 << 20;
-/// Bytes of a broadcast from which it is scattered and gathered again.
+/// Minimum bytes of a broadcast by scatter and allgather.
 const BCAST_LONG: u64 = 128 << 10;
-/// Ranks from which a gather or scatter of short blocks uses a tree.
+/// Minimum number of ranks for a gather or scatter of short blocks by a tree.
 const TREE_RANKS: u32 = 16;
-/// Bytes of a block up to which such a tree is used.
+/// Maximum bytes of a block that a tree gathers or scatters.
 const TREE_BYTES: u64 = 512;
-/// The same for the blocks that one rank sends in an alltoall.
+/// Maximum bytes that one rank sends in an alltoall through rank 0.
 const FLAT_ALLTOALL: u64 = 32 << 10;
-/// Ranks from which it does whatever a block has; fewer wait less often, and do so for blocks of up to
-/// [`FLAT_ALLTOALL_BLOCK`] bytes.
+/// Minimum number of ranks for an alltoall through rank 0 with blocks of any length. Fewer ranks wait less often: they
+/// use it for blocks of up to [`FLAT_ALLTOALL_BLOCK`] bytes.
 const FLAT_ALLTOALL_RANKS: u32 = 16;
 const FLAT_ALLTOALL_BLOCK: u64 = 64;
-/// Bytes in all from which an allgather goes round a ring.
+/// Minimum total bytes of an allgather by a ring.
 const ALLGATHER_LONG: u64 = 256 << 10;
-/// Ranks from which a short alltoall goes by Bruck's algorithm.
+/// Minimum number of ranks for Bruck's algorithm in a short alltoall.
 const BRUCK_RANKS: u32 = 8;
-/// Bytes of a block up to which it does.
+/// Maximum bytes of a block for Bruck's algorithm.
 const BRUCK_BYTES: u64 = 128;
-/// Both where ranks share processors, and those rank 0 serves are too many or too long.
+/// Limits of Bruck's algorithm where ranks share processors and the call does not go through rank 0.
 const BRUCK_RANKS_SHARED: u32 = 32;
 const BRUCK_BYTES_SHARED: u64 = 1024;
-/// Bytes of all blocks up to which an alltoall in place copies them first.
+/// Maximum total bytes of an alltoall in place that copies all blocks first.
 const IN_PLACE_COPY: u64 = 1 << 20;
-/// Bytes of a reduction from which the ranks share the arithmetic.
+/// Minimum bytes of a reduction whose arithmetic is divided among the ranks.
 const REDUCE_LONG: u64 = 16 << 10;
-/// Bytes of an allreduce from which the ranks share the arithmetic.
+/// Minimum bytes of an allreduce whose arithmetic is divided among the ranks.
 const ALLREDUCE_LONG: u64 = 32 << 10;
-/// The same of two ranks on two hosts: each further exchange costs the way between them.
+/// Minimum bytes of a divided allreduce of two ranks on two hosts. Dividing adds an exchange of high latency.
 const ALLREDUCE_LONG_APART: u64 = 512 << 10;
-/// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
+/// Bytes of a piece of an allreduce by recursive doubling. A piece of two operands fits the caches of two ranks.
 pub(crate) const ALLREDUCE_PIECE: u64 = 256 << 10;
-/// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring, and bytes of each rank's
-/// part.
+/// Minimum bytes of an allreduce by a ring, and of each rank's part. A ring is used if the number of ranks is no power
+/// of two.
 const ALLREDUCE_RING: u64 = 256 << 10;
 const RING_BLOCK: u64 = 4 << 10;
-/// Bytes of an allreduce from which it goes through shared buffers where ranks share processors, of few and of many
-/// ranks, and most bytes of an element.
+/// Minimum bytes of an allreduce through shared buffers, for few and for many ranks; maximum bytes of an element.
 const SHARED_ALLREDUCE: u64 = FLAT_ALLREDUCE + 1;
 const SHARED_ALLREDUCE_MANY: u64 = 16 << 10;
 const SHARED_ELEMENT: u64 = 1 << 10;
-/// Bytes in all from which an allgather does, of few ranks and of more.
+/// Minimum total bytes of an allgather through shared buffers, for few ranks and for more.
 const SHARED_ALLGATHER: u64 = 32 << 10;
 const SHARED_ALLGATHER_MORE: u64 = 8 << 10;
-/// Bytes in all of a reduce-scatter up to which every rank reduces everything.
+/// Maximum total bytes of a reduce-scatter in which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
-/// How a barrier goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barrier {
     Flat,
@@ -212,12 +208,12 @@ pub(crate) enum Barrier {
 }
 
 #[inline]
-pub(crate) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
+pub(crate) fn barrier(ranks: u32, room: JobProcessors<'_>) -> Barrier {
     let usual = match room {
-        Room::Hosts(on) => {
-            on.choose(&BARRIER, 0, 0, |spread| hosts::barrier(spread, &Network::TCP))
+        JobProcessors::Hosts(on) => {
+            on.choose(&BARRIER, 0, 0, |spread| hosts::barrier(spread, &NetworkCosts::TCP))
         }
-        Room::Shared | Room::Tight if ranks > 2 => Barrier::Flat,
+        JobProcessors::Shared | JobProcessors::Tight if ranks > 2 => Barrier::Flat,
         _ => Barrier::Dissemination,
     };
     let may = |how| match how {
@@ -228,7 +224,6 @@ pub(crate) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
     settle(&BARRIER, usual, || 0, ranks, may)
 }
 
-/// How a broadcast goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bcast {
     Flat,
@@ -238,12 +233,12 @@ pub(crate) enum Bcast {
 }
 
 #[inline]
-pub(crate) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
+pub(crate) fn bcast(bytes: u64, ranks: u32, room: JobProcessors<'_>) -> Bcast {
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
-    } else if let Room::Hosts(on) = room {
-        on.choose(&BCAST, bytes, 0, |s| hosts::bcast(s, &Network::TCP, bytes))
-    } else if bytes >= BCAST_LONG && room == Room::Own {
+    } else if let JobProcessors::Hosts(on) = room {
+        on.choose(&BCAST, bytes, 0, |s| hosts::bcast(s, &NetworkCosts::TCP, bytes))
+    } else if bytes >= BCAST_LONG && room == JobProcessors::Own {
         Bcast::ScatterAllgather
     } else {
         Bcast::Binomial
@@ -252,17 +247,15 @@ pub(crate) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
     settle(&BCAST, usual, || bytes, ranks, may)
 }
 
-/// How a gather or a scatter goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gather {
     Linear,
     Binomial,
 }
 
-/// Of blocks of one length.
 #[inline]
 pub(crate) fn gather(
-    call: &'static Call<Gather>, block: u64, ranks: u32, room: Room<'_>,
+    call: &'static CallAlgorithms<Gather>, block: u64, ranks: u32, room: JobProcessors<'_>,
 ) -> Gather {
     let usual = if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
@@ -272,15 +265,14 @@ pub(crate) fn gather(
     settle(call, usual, || block, ranks, |_| true)
 }
 
-/// Of blocks whose lengths only the root knows; `block`: the longest that this rank knows, as in what follows.
+/// Chooses the algorithm of a call whose block lengths only the root knows. `block` returns the longest known length.
 #[inline]
 pub(crate) fn gather_arrays(
-    call: &'static Call<Gather>, block: impl FnOnce() -> u64, ranks: u32,
+    call: &'static CallAlgorithms<Gather>, block: impl FnOnce() -> u64, ranks: u32,
 ) -> Gather {
     settle(call, Gather::Linear, block, ranks, |how| how == Gather::Linear)
 }
 
-/// How an allgather goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allgather {
     Flat,
@@ -292,17 +284,17 @@ pub(crate) enum Allgather {
     Nodes,
 }
 
-/// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
+/// Chooses the algorithm for `total` bytes. `even`: all blocks have one length and are adjacent in memory.
 #[inline]
 pub(crate) fn allgather(
-    total: u64, even: bool, ranks: u32, (room, may_share): (Room<'_>, bool),
+    total: u64, even: bool, ranks: u32, (room, may_share): (JobProcessors<'_>, bool),
 ) -> Allgather {
     let doubles = even && ranks.is_power_of_two();
     let usual = if ranks == 2 {
         Allgather::Ring
-    } else if let Room::Hosts(on) = room {
+    } else if let JobProcessors::Hosts(on) = room {
         on.choose(&ALLGATHER, total, doubles.into(), |s| {
-            hosts::allgather(s, &Network::TCP, total, doubles)
+            hosts::allgather(s, &NetworkCosts::TCP, total, doubles)
         })
     } else if may_share && room.shares_allgather(total, ranks) {
         Allgather::Shared
@@ -325,21 +317,22 @@ pub(crate) fn allgather(
     settle(call, usual, || total, ranks, may)
 }
 
-/// How an alltoall goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alltoall {
     Flat,
     Bruck,
-    /// Not in place.
+    /// Sends all blocks at the same time; not in place.
     Together,
-    /// Only in place, as the next one. Ranks need not agree on which: a pair exchanges two messages either way.
+    /// In place, like `Pairs`. Some ranks of a call may choose `Copied` and others `Pairs`: each pair of ranks
+    /// exchanges the same two messages.
     Copied,
     Pairs,
 }
 
-/// For blocks of `block` bytes, all of one length.
 #[inline]
-pub(crate) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -> Alltoall {
+pub(crate) fn alltoall(
+    block: u64, ranks: u32, in_place: bool, room: JobProcessors<'_>,
+) -> Alltoall {
     let usual = match usual_alltoall(block, ranks, room) {
         Alltoall::Together if in_place => in_place_alltoall(block.saturating_mul(ranks.into())),
         how => how,
@@ -352,26 +345,27 @@ pub(crate) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -
     settle(&ALLTOALL, usual, || block, ranks, may)
 }
 
-/// The same of blocks of any lengths, whose sum is `in_place` where they go where they come from; `block`: the longest.
+/// Chooses the algorithm for blocks of any lengths. `in_place` is the sum of the lengths; `block` returns the longest.
 #[inline]
 pub(crate) fn alltoall_arrays(
-    call: &'static Call<Alltoall>, block: impl FnOnce() -> u64, ranks: u32, in_place: Option<u64>,
+    call: &'static CallAlgorithms<Alltoall>, block: impl FnOnce() -> u64, ranks: u32,
+    in_place: Option<u64>,
 ) -> Alltoall {
     let usual = in_place.map_or(Alltoall::Together, in_place_alltoall);
     let may = |how| (how == Alltoall::Together) == in_place.is_none();
     settle(call, usual, block, ranks, may)
 }
 
-/// The usual algorithm of an alltoall that is not in place.
+/// Returns the usual algorithm of an alltoall that is not in place.
 ///
-/// Counts what all ranks know: messages, of which the first to a partner opens a pair, waits for a processor, and
-/// copies. Through rank 0 each rank has one partner and waits once, and rank 0 copies everything.
+/// The choice counts messages, because the first message to a partner opens a pair, waits for a processor and is
+/// copied. Through rank 0, each rank has one partner and one wait, but rank 0 copies everything.
 #[inline]
-pub(crate) fn usual_alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
+pub(crate) fn usual_alltoall(block: u64, ranks: u32, room: JobProcessors<'_>) -> Alltoall {
     let all = block.saturating_mul(ranks as u64);
     let (from, most) = match room {
-        Room::Own | Room::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
-        Room::Shared | Room::Tight => (BRUCK_RANKS_SHARED, BRUCK_BYTES_SHARED),
+        JobProcessors::Own | JobProcessors::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
+        JobProcessors::Shared | JobProcessors::Tight => (BRUCK_RANKS_SHARED, BRUCK_BYTES_SHARED),
     };
     let pays = ranks >= FLAT_ALLTOALL_RANKS || block <= FLAT_ALLTOALL_BLOCK;
     if ranks >= BRUCK_RANKS && pays && room.is_flat(all, FLAT_ALLTOALL) {
@@ -383,62 +377,60 @@ pub(crate) fn usual_alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall
     }
 }
 
-/// `total` bytes of all blocks.
 #[inline]
 fn in_place_alltoall(total: u64) -> Alltoall {
     if total <= IN_PLACE_COPY { Alltoall::Copied } else { Alltoall::Pairs }
 }
 
-/// What a reduction asks for: bytes and elements of the vector, and whether the operation commutes.
+/// Size of a reduction's vector, and the properties of the operation that the choice depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) bytes: u64,
     pub(crate) count: u64,
     pub(crate) commutes: bool,
     pub(crate) is_contiguous: bool,
-    pub(crate) order: Order,
+    pub(crate) order: ReductionOrder,
 }
 
-/// In which order operands may be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// In any: the result has the same bits, or the user has said that they do not matter.
+pub(crate) enum ReductionOrder {
+    /// Any order: the result has the same bits, or the user accepts different bits.
     Free,
-    /// Only as ranks and count say.
+    /// The one order that the ranks and the count determine.
     Fixed,
-    /// Along the tree of [`tree::Actors`]: this is a part of a call that does so as a whole.
+    /// The order of the tree of [`tree::Actors`], because the reduction is a part of a call that combines operands
+    /// along the tree.
     Tree,
 }
 
 impl Size {
-    /// Whether the elements can be dealt out to the ranks, in any order of operands.
+    /// Returns whether the elements can be divided among the ranks and their operands combined in any order.
     pub(crate) fn can_share(&self, ranks: u32) -> bool {
         self.commutes && self.count >= ranks as u64
     }
 
-    /// Of a part of the call.
+    /// Returns the size of a part of the call, whose operands are combined along the tree unless the order is free.
     pub(crate) fn along_tree(self) -> Size {
         let order = match self.order {
-            Order::Free => Order::Free,
-            Order::Fixed | Order::Tree => Order::Tree,
+            ReductionOrder::Free => ReductionOrder::Free,
+            ReductionOrder::Fixed | ReductionOrder::Tree => ReductionOrder::Tree,
         };
         Size { order, ..self }
     }
 
-    /// Whether elements are contiguous and so short that each member combines some of what fits a shared buffer.
+    /// Returns whether elements are contiguous and short enough for each member to combine part of a shared buffer.
     fn has_short_elements(&self) -> bool {
         self.is_contiguous && self.bytes <= self.count.saturating_mul(SHARED_ELEMENT)
     }
 
-    /// Whether an allreduce goes round a ring: it combines each element in another order than all other algorithms, so
-    /// only ranks and count may decide.
+    /// Returns whether an allreduce uses a ring. A ring combines operands in a different order from all other
+    /// algorithms. To keep results reproducible, only the vector and the number of ranks decide.
     fn goes_round(&self, ranks: u32) -> bool {
         let least = ALLREDUCE_RING.max(RING_BLOCK.saturating_mul(ranks.into()));
         !ranks.is_power_of_two() && self.bytes >= least && self.can_share(ranks)
     }
 }
 
-/// How a reduce goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reduce {
     Flat,
@@ -448,12 +440,12 @@ pub(crate) enum Reduce {
 }
 
 #[inline]
-pub(crate) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
+pub(crate) fn reduce(size: Size, ranks: u32, room: JobProcessors<'_>) -> Reduce {
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
-    } else if let Room::Hosts(on) = room {
+    } else if let JobProcessors::Hosts(on) = room {
         on.choose(&REDUCE, size.bytes, size.facts(ranks), |s| {
-            hosts::reduce(s, &Network::TCP, size, ranks)
+            hosts::reduce(s, &NetworkCosts::TCP, size, ranks)
         })
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::Halving
@@ -468,7 +460,6 @@ pub(crate) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
     settle(&REDUCE, usual, || size.bytes, ranks, may)
 }
 
-/// How an allreduce goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allreduce {
     Flat,
@@ -480,12 +471,14 @@ pub(crate) enum Allreduce {
 }
 
 #[inline]
-pub(crate) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bool)) -> Allreduce {
-    let goes_round = size.order != Order::Tree && size.goes_round(ranks);
+pub(crate) fn allreduce(
+    size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool),
+) -> Allreduce {
+    let goes_round = size.order != ReductionOrder::Tree && size.goes_round(ranks);
     let may_share = may_share && size.has_short_elements() && !goes_round;
     let usual = if ranks <= 2 {
         let long = match room {
-            Room::Hosts(_) => ALLREDUCE_LONG_APART,
+            JobProcessors::Hosts(_) => ALLREDUCE_LONG_APART,
             _ => ALLREDUCE_LONG,
         };
         match size.bytes >= long && size.can_share(ranks) {
@@ -496,9 +489,9 @@ pub(crate) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
         Allreduce::Shared
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
-    } else if let Room::Hosts(on) = room {
+    } else if let JobProcessors::Hosts(on) = room {
         on.choose(&ALLREDUCE, size.bytes, size.facts(ranks), |s| {
-            hosts::allreduce(s, &Network::TCP, size, ranks)
+            hosts::allreduce(s, &NetworkCosts::TCP, size, ranks)
         })
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
@@ -507,13 +500,14 @@ pub(crate) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
     } else {
         Allreduce::HalvingDoubling
     };
-    // Two ranks exchange so few bytes on the immediate path, which asks for no name; each must find the other there.
+    // Short exchanges of two ranks use the immediate path, which ignores named algorithms. The code below must ignore
+    // the names too, because the other rank may take the immediate path.
     let is_immediate = ranks == 2 && size.bytes <= SHORT_LIMIT as u64;
     let may = |how| match how {
         Allreduce::Doubling => true,
         _ if is_immediate => false,
         Allreduce::HalvingDoubling => size.can_share(ranks),
-        Allreduce::Ring => size.can_share(ranks) && size.order != Order::Tree,
+        Allreduce::Ring => size.can_share(ranks) && size.order != ReductionOrder::Tree,
         Allreduce::Shared => may_share,
         Allreduce::Nodes => room.may_combine(size),
         Allreduce::Flat => true,
@@ -521,17 +515,15 @@ pub(crate) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
     settle(&ALLREDUCE, usual, || size.bytes, ranks, may)
 }
 
-/// How a reduce-scatter goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReduceScatter {
     Allreduce,
     Ring,
 }
 
-/// `size` is that of the whole vector.
 #[inline]
 pub(crate) fn reduce_scatter(
-    call: &'static Call<ReduceScatter>, size: Size, ranks: u32,
+    call: &'static CallAlgorithms<ReduceScatter>, size: Size, ranks: u32,
 ) -> ReduceScatter {
     let usual = if size.bytes <= REDUCE_SCATTER_SHORT || !size.commutes {
         ReduceScatter::Allreduce
@@ -542,7 +534,6 @@ pub(crate) fn reduce_scatter(
     settle(call, usual, || size.bytes, ranks, may)
 }
 
-/// How a scan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scan {
     Chain,
@@ -550,21 +541,21 @@ pub(crate) enum Scan {
 }
 
 #[inline]
-pub(crate) fn scan(call: &'static Call<Scan>, bytes: u64, ranks: u32, room: Room<'_>) -> Scan {
+pub(crate) fn scan(
+    call: &'static CallAlgorithms<Scan>, bytes: u64, ranks: u32, room: JobProcessors<'_>,
+) -> Scan {
     let usual = if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling };
     settle(call, usual, || bytes, ranks, |_| true)
 }
 
-/// How a call with neighbours goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Neighbor {
     Linear,
 }
 
-/// `block` bytes of the longest block.
 #[inline]
 pub(crate) fn neighbor(
-    call: &'static Call<Neighbor>, block: impl FnOnce() -> u64, ranks: u32,
+    call: &'static CallAlgorithms<Neighbor>, block: impl FnOnce() -> u64, ranks: u32,
 ) -> Neighbor {
     settle(call, Neighbor::Linear, block, ranks, |_| true)
 }

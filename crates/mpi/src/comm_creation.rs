@@ -1,13 +1,10 @@
-//! How communicators are made, made known, and freed (MPI-5.0 sections 7.4 and 7.6).
+//! Creation, publication and release of communicators (MPI-5.0 sections 7.4 and 7.6).
 
 pub mod create;
 pub(crate) mod departed;
 pub mod inter;
 pub(crate) mod meeting;
 pub mod topology;
-mod workers;
-
-pub(crate) use workers::settle;
 
 use crate::coll::shared::mapped;
 use crate::coll::{self, words};
@@ -15,7 +12,7 @@ use crate::common::consts::*;
 use crate::common::error::{Error, NOT_TO_BE_FREED, Result};
 use crate::objects::attribute;
 use crate::objects::comm::Comm;
-use crate::objects::comm::contexts::Block;
+use crate::objects::comm::contexts::ContextBlock;
 use crate::objects::group::Group;
 use crate::p2p::buffered;
 use crate::p2p::channel::Channel;
@@ -26,8 +23,7 @@ use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
 impl Comm {
-    /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
-    /// rank in `group`.
+    /// Makes a communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the caller's rank in `group`.
     pub fn new(
         p: &Process, context: Context, group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
     ) -> Self {
@@ -36,10 +32,7 @@ impl Comm {
     }
 }
 
-/// Gives a new communicator a handle and makes it known.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when no handle is free.
+/// Gives a new communicator a handle and publishes it. Errors: `MPI_ERR_OTHER` if no handle is free.
 pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     let comm = Rc::new(comm);
     let handle = p.comms.publish(comm.clone())?;
@@ -48,13 +41,12 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         local.handle.set(handle);
     }
     errhandler::attach(p, comm.errhandler.get());
-    comm.tell_title();
     p.hot_comm_set(handle, &comm);
     count_link(p, &comm);
     Ok(handle)
 }
 
-/// Which members are of other worlds than this process: of other jobs too.
+/// Returns the members that are not in this process's world, including those of other jobs.
 fn outsiders(p: &Process, comm: &Comm) -> impl Iterator<Item = usize> {
     let groups = [Some(&comm.group), comm.remote_group.as_ref()].into_iter().flatten();
     let job = p.engine().map(|engine| engine.job);
@@ -64,7 +56,7 @@ fn outsiders(p: &Process, comm: &Comm) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Counts a communicator that connects this world with another one of the job (MPI-5.0 section 11.10.4).
+/// Counts a communicator that connects this world to another world of the job (MPI-5.0 section 11.10.4).
 fn count_link(p: &Process, comm: &Comm) {
     if let Some(engine) = p.engine()
         && outsiders(p, comm).any(|rank| !engine.job.is_foreign(rank))
@@ -74,7 +66,7 @@ fn count_link(p: &Process, comm: &Comm) {
     }
 }
 
-/// Counts it no more.
+/// Reverses [`count_link`].
 fn drop_link(p: &Process, comm: &Comm) {
     if comm.is_link.take()
         && let Some(engine) = p.engine()
@@ -83,12 +75,9 @@ fn drop_link(p: &Process, comm: &Comm) {
     }
 }
 
-/// `MPI_Comm_free`: deletes the attributes, then the handle. Requests keep what they need of the
-/// communicator.
-///
-/// # Errors
-/// `MPI_ERR_COMM` for a handle that is no communicator or a predefined one; what a user's attribute
-/// delete function returns, and then the communicator stays.
+/// `MPI_Comm_free`: deletes the attributes, then the handle. Objects of the communicator that requests use stay alive.
+/// Errors: `MPI_ERR_COMM` for a predefined communicator or another invalid handle; the code of a user's delete
+/// function, after which the communicator remains.
 pub fn free_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
     if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
@@ -103,7 +92,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     }
     p.comms.withdraw(handle);
     drop_link(p, &comm);
-    let spares = comm.spares.replace(Block::EMPTY);
+    let spares = comm.spares.replace(ContextBlock::EMPTY);
     p.contexts.give_back(comm.my_world_rank(), spares);
     let is_outside = outsiders(p, &comm).next().is_some();
     p.freed_comms.add(comm);
@@ -114,19 +103,17 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     Ok(())
 }
 
-/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it and all communication of each is
-/// complete. If it connects worlds, no member returns before all of them have counted it off: a later failure ends no
-/// other world by it.
-///
-/// # Errors
-/// As [`free_comm`], and those of communication.
+/// `MPI_Comm_disconnect`: frees a communicator like [`free_comm`], after all members have called it and completed all
+/// communication. If it connects worlds, no member returns before all have removed the link from their counts. A later
+/// failure then ends no other world. Errors: see [`free_comm`]; errors of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
     buffered::drain_place(p, &comm.buffer)?;
     request::complete_communication(p, &comm)?;
     synchronize(p, &comm)?;
     let is_link = comm.is_link.get();
-    // Members of several jobs know of no worlds but their own: this is the same for all of them.
+    // All members take the same branch: if there is a second world, each member has outsiders. `is_link` may differ
+    // between members, because it does not count worlds of other jobs.
     let done = match outsiders(p, &comm).next() {
         None => Ok(()),
         Some(_) => {

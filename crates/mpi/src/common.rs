@@ -1,10 +1,9 @@
-//! What every folder uses: constants, errors, statuses, handles, locks and workers.
+//! Constants, errors, statuses, handles and the lock. All other folders use them.
 
 pub mod consts;
 pub mod environment;
 pub mod error;
 pub mod lock;
-pub mod places;
 pub(crate) mod spare_blocks;
 pub mod status;
 pub mod table;

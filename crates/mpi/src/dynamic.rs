@@ -1,11 +1,11 @@
 #![allow(unsafe_code)]
-//! Processes and connections that come while a job runs (MPI-5.0 section 11.8).
+//! Processes and connections added while a job runs (MPI 5.0, section 11.8).
 //!
-//! What is spawned are ranks of one job, whose memory has room for more ranks than it begins with; so are, to each
-//! other, those of two jobs that are connected ([`foreign`]). The launcher starts processes and keeps the names of
-//! services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a spawned world is a range of them.
-//! Two sides meet at their roots, in a context of their own ([`Meeting`](crate::comm_creation::meeting::Meeting)), and
-//! agree on an intercommunicator as `MPI_Intercomm_create` does.
+//! Spawned processes join the parent's job, whose memory has space for more ranks than the job starts with. Processes
+//! of a connected job also become ranks ([`foreign`]). The launcher starts processes and stores service names
+//! ([`fastpath_job::control`]). Groups consist of ranks of the job; a spawned world is a range of them. To connect two
+//! sides, their roots exchange messages in a separate context ([`Meeting`](crate::comm_creation::meeting::Meeting)).
+//! They agree on an intercommunicator as in `MPI_Intercomm_create`.
 
 mod door;
 mod foreign;
@@ -20,47 +20,44 @@ pub use join::join;
 pub use names::{look_up, publish as publish_name, unpublish};
 pub use port::{accept, close, connect, open};
 pub(crate) use spawn::meet_parent;
-pub use spawn::{Asked, SpawnResult, get_parent, spawn};
+pub use spawn::{SpawnRequest, SpawnResult, get_parent, spawn};
 
 use crate::common::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
 use crate::common::error::{Error, Result};
+use crate::p2p::slow;
 use crate::process::{self, Process, ProcessPart};
 use fastpath_base::clock;
 use fastpath_base::config::Key;
-use fastpath_bootstrap::control::{Answer, Request, client};
-use fastpath_bootstrap::job::describe_start;
-use fastpath_bootstrap::segment::Awaited;
+use fastpath_job::control::{Answer, Request, client};
+use fastpath_job::describe_start;
 use fastpath_protocol::Worker;
-use fastpath_protocol::waiting::Note;
+use fastpath_segment::AwaitedRanks;
 use std::cell::Cell;
 
-/// Counts what must not be taken for an earlier one of its kind: from 1.
+/// Counter of calls or ports, from 1.
 struct Counter(Cell<u32>);
 
 impl Counter {
-    /// Nothing was counted.
+    /// Makes a counter whose first number is 1.
     pub const fn new() -> Self {
         Counter(Cell::new(0))
     }
 
-    /// The next number; after 2^32 they come again.
+    /// Returns the next number. Numbers repeat after 2^32.
     pub fn next(&self) -> u32 {
         self.0.set(self.0.get().wrapping_add(1).max(1));
         self.0.get()
     }
 }
 
-/// Numbers of ports and connections.
 static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
 
-/// How long a call waits for the other side of a connection.
+/// Time limit for the other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    /// Length of the timeout, in nanoseconds.
     length_ns: u64,
-    /// When it ends, in nanoseconds of the clock.
     until_ns: u64,
-    /// The info key or variable that sets it.
+    /// Source of the limit for messages: an info key or a variable.
     source: &'static str,
 }
 
@@ -68,14 +65,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 const INFO_KEY: &str = "the info key timeout";
 
 impl Timeout {
-    /// For ever.
+    /// No time limit.
     pub const ENDLESS: Timeout =
         Timeout { length_ns: u64::MAX, until_ns: u64::MAX, source: INFO_KEY };
 
-    /// As the info key `timeout` says, in seconds from now on (as in MPICH); for ever without it.
-    ///
-    /// # Errors
-    /// `MPI_ERR_INFO_VALUE` for what is no number of seconds.
+    /// Reads the info key `timeout`, in seconds from now (as in MPICH); without it, there is no limit. Errors:
+    /// `MPI_ERR_INFO_VALUE` unless the value is a number of seconds.
     pub fn read(hints: &[(String, String)]) -> Result<Timeout> {
         match hints.iter().find(|(key, _)| key == "timeout") {
             Some((_, text)) => Timeout::parse(text),
@@ -83,11 +78,9 @@ impl Timeout {
         }
     }
 
-    /// Timeout of `MPI_Comm_connect`: the info key `timeout`, or `FASTPATH_CONNECT_TIMEOUT` without it. An attempt to
-    /// connect ends at some time (MPI 5.0, section 11.9.3).
-    ///
-    /// # Errors
-    /// The info key is not a number of seconds.
+    /// Reads the timeout of `MPI_Comm_connect`: the info key `timeout`, or else `FASTPATH_CONNECT_TIMEOUT`. An attempt
+    /// to connect must end eventually (MPI 5.0, section 11.9.3). Errors: `MPI_ERR_INFO_VALUE` unless the info key is a
+    /// number of seconds.
     pub fn read_for_connect(p: &Process, hints: &[(String, String)]) -> Result<Timeout> {
         let given = Timeout::read(hints)?;
         let usual = p.running()?.config.number(Key::ConnectTimeout);
@@ -99,7 +92,7 @@ impl Timeout {
 
     fn parse(text: &str) -> Result<Timeout> {
         let refuse = |_| {
-            let text = format!("timeout is {text:?}: it is a whole number of seconds");
+            let text = format!("the info key timeout is {text:?}: pass a whole number of seconds");
             Error::new(MPI_ERR_INFO_VALUE, text)
         };
         text.trim().parse().map(Timeout::of_seconds).map_err(refuse)
@@ -121,54 +114,41 @@ impl Timeout {
         clock::now_ns() >= self.until_ns
     }
 
-    /// The error if that time is over: `what` has not happened.
+    /// Returns an error if the time limit has passed. `what` describes what has not happened.
     pub fn check(&self, what: &str) -> Option<Error> {
         if !self.is_over() {
             return None;
         }
-        let text = format!("{what} for {} s, the limit that {} sets", self.seconds(), self.source);
-        Some(Error::new(MPI_ERR_PORT, text))
+        let text = format!("{what} within {} s, the limit of {}", self.seconds(), self.source);
+        let advice = "make the matching call (MPI_Comm_connect or MPI_Comm_accept) in time, or \
+                      raise that limit";
+        Some(Error::new(MPI_ERR_PORT, text).with_advice(Some(advice)))
     }
 }
 
-/// Asks the launcher. Other threads may call MPI meanwhile.
-///
-/// # Errors
-/// `class`, where there is no launcher of ours, or it does not answer.
+/// Sends a request to the launcher and waits for the answer. Other threads may call MPI meanwhile. Errors: `class` if
+/// the job was not started by this project's `mpiexec`, or if `mpiexec` does not answer.
 fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer> {
     let job = p.running()?.job;
     if job.launcher().is_none() {
-        let text = format!("this process was started without mpiexec, and only mpiexec can {what}");
-        let advice = format!("start it with mpiexec: {}", describe_start(1));
+        let text =
+            format!("this process was started without Fastpath's mpiexec, which alone can {what}");
+        let advice = format!("start the program with Fastpath's mpiexec: {}", describe_start(1));
         return Err(Error::new(class, text).with_advice(Some(advice)));
     }
     let answer = process::run_outside(|| client::ask(job.job_id(), request));
     answer.map_err(|why| Error::new(class, why))
 }
 
-/// The worker, while nothing waits.
 fn with_worker<T>(p: &Process, act: impl FnOnce(&mut Worker) -> T) -> Result<T> {
     let worker = p.worker()?;
-    // SAFETY: the worker lives while MPI runs; this call holds the lock, and no other reference to it is held.
+    // SAFETY: the worker lives while MPI runs. This call holds the lock, and no other reference to the worker is held.
     Ok(act(unsafe { &mut *worker }))
 }
 
-/// Waits, with progress, until `done` returns true, which is its last call. A change of what it looks at need not wake
-/// this process.
+/// Makes progress until `done` returns true. The awaited change need not wake this process.
 fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
-    let note = Note {
-        call: p.call.get(),
-        peer: -1,
-        tag: -1,
-        comm,
-        bytes: 0,
-        awaited: Awaited::UNKNOWN,
-        naps: true,
-    };
-    let worker = p.worker()?;
-    // SAFETY: the worker lives while MPI runs; no reference to it is held here.
-    unsafe { Worker::wait_until(worker, None, &note, done) };
-    Ok(())
+    slow::wait_until(p, (comm, 0), AwaitedRanks::UNKNOWN, true, done)
 }
 
 #[cfg(test)]
@@ -181,9 +161,9 @@ mod tests {
         let read = |text: &str| Timeout::read(&[("timeout".to_owned(), text.to_owned())]);
         assert!(Timeout::read(&[]).unwrap().check("x").is_none());
         assert!(read(" 4000000 ").unwrap().check("x").is_none());
-        let over = read("0").unwrap().check("nobody has come").unwrap();
+        let over = read("0").unwrap().check("no process has connected").unwrap();
         assert_eq!(over.code(), MPI_ERR_PORT);
-        assert!(over.message().starts_with("nobody has come for 0 s"));
+        assert!(over.message().starts_with("no process has connected within 0 s"));
         for text in ["", "soon", "-1", "1.5"] {
             assert_eq!(read(text).unwrap_err().code(), MPI_ERR_INFO_VALUE, "{text}");
         }

@@ -1,9 +1,9 @@
-//! Files (MPI 5.0, chapter 14): what the calls mean. Which bytes an access touches, and the system calls, are crate
-//! `io`'s.
+//! Files (MPI 5.0, chapter 14): semantics of the calls. Crate `io` computes which bytes an access covers, and makes the
+//! system calls.
 //!
-//! A file has a communicator of its own for its collective calls, which all end alike on every rank
-//! ([`failure::agree`]). Its shared pointer is a word of rank 0's memory that all change by atomic operations
-//! ([`shared`]): nothing of it lies in a file system.
+//! Each file has its own communicator. Its collective calls have the same outcome on all ranks ([`failure::agree`]).
+//! The shared file pointer is a word in rank 0's memory, changed by atomic operations ([`shared`]). No part of it is in
+//! a file system.
 
 pub mod access;
 mod collective;
@@ -19,12 +19,12 @@ pub mod shared;
 pub mod split;
 mod two_phase;
 
-pub use failure::Refused;
+pub use failure::AccessFailure;
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use crate::objects::comm::Comm;
 use crate::objects::datatype::Datatype;
 use crate::process::{Process, ProcessPart};
@@ -36,29 +36,29 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a rank sees of the file, as `MPI_File_set_view` left it.
-pub struct Shown {
-    /// Where the bytes are.
+/// View of a file, as set by `MPI_File_set_view`.
+pub struct FileView {
+    /// Bytes of the file that the view selects.
     pub view: View,
-    /// What offsets and pointers count.
+    /// Etype, the unit of offsets and file pointers.
     pub etype: Rc<Datatype>,
-    /// What is repeated.
+    /// Filetype, repeated by the view.
     pub filetype: Rc<Datatype>,
-    /// How numbers lie in the file.
+    /// Data representation of the file.
     pub representation: Representation,
-    /// Bytes of an etype in the file.
+    /// Bytes of an etype in the file; 0 if the etype is empty.
     pub(crate) unit: u64,
-    /// Whether later bytes of the view lie behind earlier ones in the file.
+    /// Whether file offsets ascend with positions in the view.
     pub is_ascending: bool,
 }
 
-impl Shown {
-    /// Bytes of an etype in the file.
+impl FileView {
+    /// Returns the bytes of an etype in the file, or 1 for an empty etype.
     pub fn unit(&self) -> u64 {
         self.unit.max(1)
     }
 
-    /// Etypes of the view before byte `offset` of the file, rounded up.
+    /// Returns the number of etypes of the view before byte `offset` of the file, rounded up.
     pub fn units_before(&self, offset: i64) -> i64 {
         self.view.bytes_before(offset).div_ceil(self.unit()) as i64
     }
@@ -66,58 +66,49 @@ impl Shown {
 
 /// An open file.
 pub struct File {
-    /// Its handle.
+    /// Handle of the file.
     pub handle: Cell<usize>,
     /// Handle of the error handler.
     pub errhandler: Cell<usize>,
-    /// The communicator of its collective calls: the members of the one that it was opened on.
+    /// Communicator of the collective calls: a copy of the opening communicator.
     pub(crate) comm: Rc<Comm>,
-    /// As messages show it.
     name: String,
-    /// As the program named it: any bytes.
+    /// Name as given by the program, of any bytes.
     named: Box<[u8]>,
-    /// As the system calls it.
     path: std::ffi::CString,
-    /// The call that opened it with its place, where mistakes are looked for.
+    /// Call that opened the file, and its call site, if `FASTPATH_CHECK` is set.
     opened_by: String,
-    /// The access mode.
+    /// Access mode: the bits of `MPI_MODE_*`.
     pub amode: i32,
     descriptor: RefCell<Option<Arc<Descriptor>>>,
     hints: RefCell<Hints>,
-    shown: RefCell<Rc<Shown>>,
-    /// The individual file pointer, in etypes of the view.
+    shown: RefCell<Rc<FileView>>,
+    /// Individual file pointer, in etypes of the view.
     position: Cell<i64>,
     atomic: Cell<bool>,
-    /// Whether some rank's locks keep out only processes of its own host.
+    /// Whether, on some rank, locks exclude only processes of the same host.
     local_locks: bool,
     pointer: RefCell<SharedPointer>,
-    /// The split collective access under way, and how it has ended.
-    pending: Cell<Option<(split::Which, Status)>>,
-    /// Hosts that ranks are on, once that was asked.
+    /// Split collective access under way, and its status.
+    pending: Cell<Option<(split::SplitKind, Status)>>,
     hosts: OnceCell<u64>,
-    /// Ranks of the file that moved bytes for others in the last collective access where any did.
+    /// Aggregators of the last collective access that used any.
     aggregated: RefCell<Vec<u32>>,
-    /// Memory that collective accesses use, kept from one to the next.
     buffer: RefCell<Vec<u8>>,
 }
 
-/// The open files of the process.
-static OPEN_FILES: ProcessPart<Table<File>> = ProcessPart::new(Table::new());
+static OPEN_FILES: ProcessPart<HandleTable<File>> = ProcessPart::new(HandleTable::new());
 
-/// The error handler of a file.
 pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
     Some(OPEN_FILES.of(p).get(handle)?.errhandler.get())
 }
 
-/// The file behind a handle.
-///
-/// # Errors
-/// `MPI_ERR_FILE` for an invalid handle.
+/// Returns the file of a handle. Errors: `MPI_ERR_FILE` for an invalid handle.
 pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
     OPEN_FILES.of(p).find(handle)
 }
 
-/// Tells, where mistakes are looked for, of files that are open when the program calls `MPI_Finalize`.
+/// Reports files that are open at `MPI_Finalize`, if `FASTPATH_CHECK` is set.
 pub(crate) fn tell_left(p: &Process) {
     let (files, Some(checks)) = (OPEN_FILES.of(p), p.checks()) else { return };
     for file in files.handles().into_iter().filter_map(|handle| files.get(handle)) {
@@ -129,30 +120,28 @@ pub(crate) fn tell_left(p: &Process) {
     }
 }
 
-impl Handled for File {
+impl HandleKind for File {
     const NOUN: &'static str = "file";
     const NULL: (usize, &'static str) = (MPI_FILE_NULL, "MPI_FILE_NULL");
     const CLASS: i32 = MPI_ERR_FILE;
 }
 
 impl File {
-    /// What this rank sees of it.
-    pub fn shown(&self) -> Rc<Shown> {
+    /// Returns this rank's view.
+    pub fn shown(&self) -> Rc<FileView> {
         self.shown.borrow().clone()
     }
 
-    /// Whether it was opened with these bits of a mode.
     fn has_mode(&self, bits: i32) -> bool {
         self.amode & bits != 0
     }
 
-    /// Refuses what only files without `MPI_MODE_SEQUENTIAL` have.
     fn require_random(&self) -> Result {
         match self.has_mode(MPI_MODE_SEQUENTIAL) {
             true => Err(Error::new(
                 MPI_ERR_UNSUPPORTED_OPERATION,
-                "the file was opened with MPI_MODE_SEQUENTIAL: only the shared file pointer \
-                 moves in it",
+                "the file was opened with MPI_MODE_SEQUENTIAL: use the calls with the shared file \
+                 pointer",
             )),
             false => Ok(()),
         }

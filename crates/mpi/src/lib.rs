@@ -1,16 +1,16 @@
-//! What MPI means: communicator, group, datatype, operation, request.
+//! MPI semantics: communicator, group, datatype, operation, request.
 //!
-//! Functions take Rust types and return [`Result`]; error classes are assigned only here. The C entry points of crate
-//! `abi` decode handles and call in; nothing here knows a transport.
+//! Functions take Rust types and return [`Result`]. Only this crate assigns error classes. The C entry points of crate
+//! `abi` decode handles and call this crate, which knows no transport.
 //!
 //! Each folder uses itself and the folders before it:
 //!
 //! | folder | content |
 //! |---|---|
-//! | [`common`] | constants, errors, statuses, handles, locks and workers |
+//! | [`common`] | constants, errors, statuses, handles, the lock |
 //! | `coll_choice` | selection of collective algorithms: a cost model without state |
 //! | [`objects`] | groups, datatypes, operations, communicators and their tables of the immediate path |
-//! | [`check`] | `FASTPATH_CHECK=1`, and where the program made a call |
+//! | [`check`] | `FASTPATH_CHECK=1`, and call sites of the program |
 //! | [`process`] | the static that holds every table, error handlers, crash reports |
 //! | [`p2p`] | messages: the immediate path, the full path, requests, probes, channels of collective calls |
 //! | [`coll`] | collective calls |
@@ -21,7 +21,7 @@
 //! | [`tool`] | the tool interface, and traces |
 //! | [`lifecycle`] | `MPI_Init`, `MPI_Finalize`, sessions |
 //!
-//! `scripts/lint` checks this order, and that the files of a folder name each other without a circle.
+//! `scripts/lint` checks this order, and that the files of a folder use each other without a cycle.
 
 pub mod check;
 pub mod coll;

@@ -1,4 +1,4 @@
-//! The objects of MPI that stand alone: groups, datatypes, operations, communicators, info, attributes.
+//! The objects of MPI: groups, datatypes, operations, communicators, info, attributes.
 
 pub mod arguments;
 pub(crate) mod attached;

@@ -1,16 +1,22 @@
 //! Point-to-point communication: the immediate path of send, receive and sendrecv.
 //!
-//! Each function first tries the whole operation with nothing but the hot tables, one endpoint and
-//! the matcher's counters (see `hot`); whatever does not fit goes to `slow`, which checks every
-//! argument and explains what is wrong.
+//! Each function first tries the whole operation with only the hot tables, one endpoint and the matcher's counters (see
+//! `hot`). Other cases go to `slow`, which checks every argument and reports errors.
 //!
-//! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, as count and datatype say, until the
-//! call returns, or of a started operation until its request completes. `status` and `request` are null or variables of
-//! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
+//! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, for its count and datatype. It stays
+//! so until the call returns, or until the request of a started operation completes. `status` and `request` are null or
+//! variables of their type. The caller of an MPI entry point promises this, and so does the caller of each function
+//! here.
+//!
+//! **TABLES.** If the key of an entry matches a handle, MPI runs and the entry's worker lives. The entry then has an
+//! endpoint and a world rank for each rank, and the calling thread is alone inside that worker. Below
+//! MPI_THREAD_MULTIPLE a calling thread is always alone. At MPI_THREAD_MULTIPLE entries are hidden from threads without
+//! the worker's lock.
 #![allow(unsafe_code)]
 
 pub mod buffered;
 pub mod channel;
+pub(crate) mod fault;
 pub mod partitioned;
 pub mod probe;
 pub mod request;
@@ -23,45 +29,46 @@ use crate::objects::arguments::Args;
 use crate::objects::datatype::is_memory;
 use crate::objects::hot;
 use fastpath_base::hint::hide;
-use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::matching::{ANY_PEER, MatchCriteria};
 use fastpath_protocol::tag::ANY_TAG;
-use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::wire::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, Fault, Request};
 use fastpath_transport::Post;
 
 const _: () = assert!(ANY_TAG == MPI_ANY_TAG);
 
-/// Handle of the request of every send that was done at once: the first of the pool, never freed.
+/// Handle of the request of every send that completed immediately: the first of the pool, never freed.
 pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 
-/// What an immediate operation did.
+/// Outcome of an immediate operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Immediate {
-    /// All of it.
+    /// Complete.
     Done,
-    /// All of it, but the peer sleeps and must be woken. With the bytes of the message, so that who wakes it needs no
-    /// other argument of the call, which would have to be kept in registers until then.
+    /// Complete, but the peer sleeps and must be woken. The value is the bytes of the message, so that the wake-up
+    /// needs no other argument of the call. Such arguments would occupy registers until the wake-up.
     Wake(u64),
-    /// Nothing.
+    /// Nothing was done.
     Declined,
 }
 
-/// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE` others are expected to
-/// follow at once, as nonblocking sends do; `WAY` says where the tables show the communicator (`hot::OPEN`).
-/// From `hot::FURTHER` on the caller has seen it.
+/// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE`, further messages are
+/// expected immediately, as with nonblocking sends. `WAY` is the key with which the communicator must be in the tables
+/// (`hot::OPEN`). With `hot::SEEN`, the caller has already compared the key.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say.
+/// See USER'S BUFFER.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
 pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate {
-    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+    let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    if (WAY >= hot::FURTHER || comm.send_key == hot::key::<WAY>(args.comm))
+    if (WAY == hot::SEEN || comm.send_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        // Elements have 1 to 2^31 - 1 bytes: of such a count the product is exact, and below zero it is beyond every
-        // limit. Where the count came as an int the first is no instruction, where nobody knows the second is shorter.
+        // Elements have 1 to 2^31 - 1 bytes. For an int count the product is exact, and for a negative one it exceeds
+        // every limit. If the compiler knows that the count is an int, the first form of the comparison takes no
+        // instruction. Otherwise the second form is shorter.
         && match WAY {
             hot::OPEN | hot::SEEN => args.count == args.count as i32 as i64,
             _ => args.count as u64 <= SHORT_LIMIT as u64,
@@ -70,8 +77,7 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
         && args.tag >= 0
         && is_memory(args.buf)
     {
-        // SAFETY: the table has an endpoint for each rank; this is the only thread inside MPI: below
-        // MPI_THREAD_MULTIPLE always, and there the tables hide from who has not taken the lock.
+        // SAFETY: TABLES and USER'S BUFFER; the rank is below the entry's size.
         let post = unsafe {
             let endpoint = &mut **comm.endpoints.add(args.peer as usize);
             let post = endpoint.send_immediate(comm.own_key, args.tag, args.buf, bytes as usize);
@@ -89,72 +95,69 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
     Immediate::Declined
 }
 
-/// A short message that was copied out of its slot, which is still to be taken.
+/// Short message that was copied from its slot, which must still be freed.
 #[derive(Clone, Copy)]
-pub struct Copied(*mut Endpoint);
+pub struct CopiedSlot(*mut Endpoint);
 
-impl Copied {
-    /// Takes it.
+impl CopiedSlot {
+    /// Frees the slot.
     ///
     /// # Safety
-    /// It has just been copied, and not been taken.
+    /// The message has just been copied, and `self` has not been used.
     pub unsafe fn take(self) {
-        // SAFETY: it has just been copied, by this function's contract; the endpoint of a communicator lives as long
-        // as that.
+        // SAFETY: the message has just been copied, by contract. The endpoint lives as long as its communicator.
         unsafe { (*self.0).take_short() };
     }
 
-    /// Takes it, but for telling its sender; says whether [`Copied::tell`] must follow.
+    /// Frees the slot without publishing that to the sender. Returns whether [`CopiedSlot::tell`] must follow.
     ///
     /// # Safety
-    /// As [`Copied::take`].
+    /// See [`CopiedSlot::take`].
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     #[must_use]
     pub unsafe fn advance(self) -> bool {
-        // SAFETY: as in `take`.
+        // SAFETY: the message has just been copied, by contract. The endpoint lives as long as its communicator.
         unsafe { (*self.0).advance_short() }
     }
 
-    /// Tells the sender how far its messages have been taken.
+    /// Publishes the number of freed slots to the sender.
     ///
     /// # Safety
-    /// [`Copied::advance`] has just asked for it.
+    /// [`CopiedSlot::advance`] has just returned true.
     pub unsafe fn tell(self) {
-        // SAFETY: as in `take`.
+        // SAFETY: the endpoint lives as long as its communicator, which the caller is using.
         unsafe { (*self.0).tell_taken() };
     }
 }
 
-/// Receives a message that is there already and fits a slot, but for the end: it is still to be taken. Or does nothing.
-/// Straight code without a call.
+/// Copies an arrived message that fits a slot, or does nothing. The slot must still be freed. Makes no call.
 ///
 /// # Safety
-/// The buffer is writable as count and datatype say; `status` is null or a status.
+/// See USER'S BUFFER.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option<Copied> {
-    // SAFETY: USER'S BUFFER.
+pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option<CopiedSlot> {
+    // SAFETY: USER'S BUFFER, and the endpoint is one of TABLES.
     unsafe {
         let (endpoint, key, room) = find_source::<WAY>(&args)?;
         let taken = (*endpoint).copy_short(key, args.tag, args.buf, room)?;
         fill_status(status, args.peer, taken.tag, taken.len as i64);
-        Some(Copied(endpoint))
+        Some(CopiedSlot(endpoint))
     }
 }
 
-/// Receives a short message where messages or receives of its source wait already, or does nothing: what [`try_copy`]
-/// has declined because the source is not quiet.
+/// Receives a short message although earlier messages or receives of its source wait, or does nothing. [`try_copy`]
+/// declines if such messages or receives wait.
 ///
 /// # Safety
-/// As [`try_copy`].
+/// See [`try_copy`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
 pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) -> bool {
     let Some((want, room)) = named_want::<WAY>(&args) else {
         return false;
     };
-    // SAFETY: USER'S BUFFER; as in `find_source`.
+    // SAFETY: USER'S BUFFER, and TABLES: `named_want` has compared the key.
     unsafe {
-        let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
-        match (*hot::worker_of::<WAY>(comm)).recv_queued(want, args.buf, room) {
+        match (*hot::worker_of::<WAY>()).recv_queued(want, args.buf, room) {
             Some(taken) => {
                 fill_status(status, args.peer, taken.tag, taken.len as i64);
                 true
@@ -164,19 +167,18 @@ pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) ->
     }
 }
 
-/// The same of [`try_irecv`]: completes or posts a receive.
+/// Completes or posts a receive that [`try_irecv`] declines because earlier messages or receives of its source wait.
 ///
 /// # Safety
-/// As [`try_irecv`].
+/// See [`try_irecv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_unexpected
 pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -> bool {
     let Some((want, room)) = named_want::<WAY>(&args) else {
         return false;
     };
-    // SAFETY: USER'S BUFFER; as in `find_source`.
+    // SAFETY: USER'S BUFFER, and TABLES: `named_want` has compared the key.
     unsafe {
-        let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
-        let worker = &mut *hot::worker_of::<WAY>(comm);
+        let worker = &mut *hot::worker_of::<WAY>();
         if request.is_null() || !worker.requests.has_free() {
             return false;
         }
@@ -191,10 +193,10 @@ pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -
     }
 }
 
-/// What a receive that names its source asks for, and its room, where the hot tables are enough for it.
-#[inline(always)] // as `try_recv_queued`
-pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
-    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+/// Returns match data and buffer size of a receive with a named source, if the hot tables are sufficient.
+#[inline(always)] // see `try_recv_queued`
+pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(MatchCriteria, usize)> {
+    let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let plain = comm.recv_key == hot::key::<WAY>(args.comm)
         && datatype.key == args.datatype as u64
@@ -206,8 +208,8 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
         return None;
     }
     let rank = args.peer as usize;
-    let want = Want {
-        // SAFETY: the table has an entry for each rank.
+    let want = MatchCriteria {
+        // SAFETY: TABLES; the key was compared, and the rank is below the entry's size.
         peer: unsafe { *comm.world.add(rank) },
         tag: args.tag,
         key: comm.from_key + rank as u64,
@@ -215,23 +217,23 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
     Some((want, (args.count as u64 * datatype.size) as usize))
 }
 
-/// Whether a receive may ask for a tag: one of 0 and above, or any.
+/// Returns whether a receive may have `tag`: 0 and above, or `MPI_ANY_TAG`.
 #[inline(always)] // see `try_copy`
 fn is_wanted_tag(tag: i32) -> bool {
-    // Hidden: the second test stays behind the first one, which is enough for nearly all.
+    // `hide` keeps the second test after the first, which nearly always suffices.
     tag >= 0 || hide(tag) == ANY_TAG
 }
 
-/// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
-/// (as an `isize`) where the count is.
+/// Returns endpoint, match key and buffer size of a receive with a named source, if no message or receive precedes it.
+/// The size is negative (as an `isize`) if the count is negative.
 #[inline(always)] // see `try_copy`
 pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
-    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+    let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
+    let plain = (WAY == hot::SEEN || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        // As in `try_send`; below zero the room is too, and nothing fits.
+        // See `try_send`. A negative count gives a negative size, into which nothing fits.
         && args.count == args.count as i32 as i64
         && is_wanted_tag(args.tag)
         && is_memory(args.buf);
@@ -239,10 +241,10 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
         return None;
     }
     let rank = args.peer as usize;
-    // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
+    // SAFETY: TABLES; the key was compared, and the rank is below the entry's size.
     unsafe {
         let endpoint = *comm.endpoints.add(rank);
-        if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet_beside(endpoint) {
+        if !(*hot::worker_of::<WAY>()).matcher.is_quiet_beside(endpoint) {
             return None;
         }
         let room = (args.count as u64).wrapping_mul(datatype.size);
@@ -250,10 +252,8 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
     }
 }
 
-/// Writes source, tag and count; `MPI_ERROR` belongs to calls that complete several operations.
-///
-/// # Safety
-/// `status` is null (`MPI_STATUS_IGNORE`) or a status.
+/// Writes source, tag and bytes to a status. Only calls that complete several operations also write `MPI_ERROR`.
+/// Safety: `status` is null (`MPI_STATUS_IGNORE`) or a status.
 #[inline(always)] // see `try_copy`
 pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, bytes: i64) {
     // SAFETY: USER'S BUFFER.
@@ -265,17 +265,17 @@ pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, byt
     }
 }
 
-/// What became of an immediate receive.
+/// Outcome of an immediate receive.
 pub enum ImmediateRecv<P = Posting> {
-    /// The message was there, and the receive has completed. It is still to be taken.
-    Done(Copied),
-    /// It must be posted, by [`post_irecv`].
+    /// The message has arrived, and the receive is complete. The slot must still be freed.
+    Done(CopiedSlot),
+    /// The receive must be posted, by [`post_irecv`].
     Post(P),
-    /// Nothing has happened.
+    /// Nothing was done.
     Declined,
 }
 
-/// A receive that nothing stands against but that its message is not there.
+/// Receive that can be posted, because its message has not arrived and nothing precedes it.
 #[derive(Clone, Copy)]
 pub struct Posting {
     /// Bytes of the buffer.
@@ -287,27 +287,27 @@ pub struct Posting {
 /// Completes a receive from a named source if its message is there.
 ///
 /// # Safety
-/// As [`try_copy`], until the request completes; `request` is null or a variable.
+/// See [`try_copy`]. The buffer is in use until the request completes.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
 pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> ImmediateRecv {
-    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+    let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
+    let plain = (WAY == hot::SEEN || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count == args.count as i32 as i64
         && is_wanted_tag(args.tag)
-        // Not `&&`: what declines must pass on the pointer itself, not a null that the compiler has learnt of, or the
-        // jump to it would be a call.
+        // `&` instead of `&&`: a declined call must pass on `request` itself. If the compiler knew that `request` is
+        // null, the jump to the declined path would become a call.
         && (is_memory(args.buf) & !request.is_null());
     if !plain {
         return ImmediateRecv::Declined;
     }
-    // SAFETY: as in `find_source`.
+    // SAFETY: USER'S BUFFER, and TABLES: the key was compared, and the rank is below the entry's size.
     unsafe {
         let rank = args.peer as usize;
         let endpoint = *comm.endpoints.add(rank);
-        let Some(look) = (*hot::worker_of::<WAY>(comm)).may_recv(endpoint) else {
+        let Some(look) = (*hot::worker_of::<WAY>()).may_recv(endpoint) else {
             return ImmediateRecv::Declined;
         };
         let posting = Posting {
@@ -315,41 +315,44 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Immed
             key: comm.from_key + rank as u64,
         };
         if (posting.room as i64) < 0 {
-            return ImmediateRecv::Declined; // as the count is
+            return ImmediateRecv::Declined; // the count is negative
         }
         if look {
             let taken =
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {
-                *request = (*hot::worker_of::<WAY>(comm)).finished_recv(args.peer, taken);
-                return ImmediateRecv::Done(Copied(endpoint));
+                *request = (*hot::worker_of::<WAY>()).finished_recv(args.peer, taken);
+                return ImmediateRecv::Done(CopiedSlot(endpoint));
             }
         }
         ImmediateRecv::Post(posting)
     }
 }
 
-/// Posts what [`try_irecv`] has found to be posted, and returns the request's handle.
+/// Posts the receive for which [`try_irecv`] returned `posting`, and returns the request's handle.
 ///
 /// # Safety
-/// As [`try_irecv`], which has just been called with the same arguments.
+/// See [`try_irecv`], which has just been called with equal arguments.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
 pub unsafe fn post_irecv<const WAY: u8>(
     posting: Posting, buf: *mut u8, tag: i32, comm: usize,
 ) -> usize {
-    // SAFETY: as in `find_source`.
+    // SAFETY: USER'S BUFFER, and TABLES: `try_irecv` has compared the key.
     unsafe {
         let rank = posting.key - hot::comm(comm).from_key;
-        let want = Want { peer: *hot::comm(comm).world.add(rank as usize), tag, key: posting.key };
-        let entry = hot::entry::<WAY>(comm, rank as i32, tag);
-        (*hot::worker_of::<WAY>(entry)).post_recv(want, buf, posting.room, comm)
+        let want = MatchCriteria {
+            peer: *hot::comm(comm).world.add(rank as usize),
+            tag,
+            key: posting.key,
+        };
+        (*hot::worker_of::<WAY>()).post_recv(want, buf, posting.room, comm)
     }
 }
 
-/// Source of a receive that has ended, as a rank of its communicator.
+/// Returns the source of a receive that has ended, as a rank of its communicator.
 pub(crate) fn source_of(request: &Request) -> i32 {
     match request.peer {
-        // No message has matched it.
+        // The receive has no message.
         ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
         _ => request.source,
     }

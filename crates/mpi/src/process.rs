@@ -1,4 +1,4 @@
-//! The process as MPI sees it: one static that holds every table, and the way in.
+//! The MPI process: one static that holds every table, and the entry to it.
 #![allow(unsafe_code)]
 
 pub(crate) mod background;
@@ -18,14 +18,13 @@ use crate::common::error::codes::Codes;
 use crate::common::error::handler::Errhandler;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
-use crate::common::places;
 use crate::common::spare_blocks::Spare;
-use crate::common::table::Table;
-use crate::objects::attached::{Attached, Spares};
+use crate::common::table::HandleTable;
+use crate::objects::attached::{AttachedBuffer, SpareAttachedBuffers};
 use crate::objects::attribute::{Keyval, Keyvals};
 use crate::objects::comm::Comm;
 use crate::objects::comm::contexts::Pool;
-use crate::objects::comm::freed::Freed;
+use crate::objects::comm::freed::FreedComms;
 use crate::objects::datatype::Datatype;
 use crate::objects::fortran::Fortran;
 use crate::objects::group::Group;
@@ -37,7 +36,7 @@ use crate::process::background::ProgressThread;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::trace;
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 use fastpath_protocol::Worker;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_int;
@@ -50,9 +49,9 @@ pub(crate) use forked::{ForkedChild, watch as watch_forks};
 pub use session::Session;
 pub(crate) use session::Use;
 
-/// Where the process is in its MPI life.
+/// Phase of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum ProcessPhase {
     /// Before `MPI_Init`.
     Uninitialized,
     /// Between `MPI_Init` and `MPI_Finalize`.
@@ -64,84 +63,81 @@ pub enum Phase {
 /// All MPI objects of this process.
 pub struct Process {
     phase: AtomicU32,
-    /// The same for only the world model: between `MPI_Init` and `MPI_Finalize`, whatever sessions there are.
+    /// Phase of the world model, which `MPI_Init` and `MPI_Finalize` change, and sessions do not.
     world: AtomicU32,
-    /// The level granted at initialisation.
+    /// Thread level granted at initialisation.
     pub thread_level: Cell<i32>,
     /// Token of the thread that initialised MPI.
     pub main_thread: Cell<usize>,
-    /// Name of the MPI call under way, for messages.
+    /// MPI call under way, for messages.
     pub call: Cell<&'static str>,
     /// Communicators.
-    pub comms: Table<Comm>,
+    pub comms: HandleTable<Comm>,
     /// Communicators that were freed while requests need them.
-    pub freed_comms: Freed,
+    pub freed_comms: FreedComms,
     /// Groups.
-    pub groups: Table<Group>,
+    pub groups: HandleTable<Group>,
     /// Datatypes.
-    pub types: Table<Datatype>,
+    pub types: HandleTable<Datatype>,
     /// Reduction operations.
-    pub ops: Table<Op>,
+    pub ops: HandleTable<Op>,
     /// Info objects.
-    pub infos: Table<Info>,
+    pub infos: HandleTable<Info>,
     /// Error handlers.
-    pub errhandlers: Table<Errhandler>,
-    /// Attribute keys. Their "handles" are the keyval numbers.
-    pub keyvals: Table<Keyval>,
-    /// Context numbers for the communicators this process leads.
+    pub errhandlers: HandleTable<Errhandler>,
+    /// Attribute keys. Their handles are the keyval numbers.
+    pub keyvals: HandleTable<Keyval>,
+    /// Context numbers for the communicators that this process leads.
     pub contexts: Pool,
     /// Values of the predefined attributes.
     pub environment: Environment,
     /// Error classes and codes that the user added, and the last error.
     pub codes: Codes,
-    /// Find the error handlers of objects that only others know.
+    /// Functions that find the error handlers of windows and files.
     pub(crate) finders: Cell<Finders>,
-    /// Error handler of errors on no open file, and of files when they are opened.
+    /// Error handler of errors without an open file, and initial handler of files.
     pub file_errhandler: Cell<usize>,
     /// Whether the program has set the error handler of `MPI_COMM_SELF`.
     pub own_handler_is_set: Cell<bool>,
     /// Requests of this layer.
     pub extras: Extras<Process>,
-    /// Memory for outstanding collective calls.
     pub(crate) spare_blocks: Spare,
     /// The buffer of buffered sends.
-    pub attached: Attached,
-    /// Buffers of communicators and sessions that are gone.
-    pub(crate) spare_buffers: Spares,
+    pub attached: AttachedBuffer,
+    pub(crate) spare_buffers: SpareAttachedBuffers,
     /// Sessions.
-    pub sessions: Table<Session>,
-    /// What sessions have done to the process.
+    pub sessions: HandleTable<Session>,
     pub(crate) session_use: Use,
-    /// What `MPI_Comm_get_parent` gives.
     pub(crate) parent: Cell<usize>,
-    /// The services that this process has published, where it has no launcher.
-    pub(crate) names: RefCell<fastpath_bootstrap::control::Names>,
-    /// What Fortran support said about its compiler.
+    /// Services that this process has published, if it has no launcher.
+    pub(crate) names: RefCell<fastpath_job::control::ServiceNames>,
+    /// Description of the Fortran compiler.
     pub fortran: Fortran,
-    /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
-    pub(crate) engine: UnsafeCell<Option<Engine>>,
+    /// Job and worker; `None` before `MPI_Init`.
+    pub(crate) engine: UnsafeCell<Option<Runtime>>,
+    /// Number of threads in [`run_outside`].
+    pub(crate) outside: Cell<u32>,
 }
 
-// SAFETY: everything but the atomics is touched by the process's only MPI thread or, at
-// MPI_THREAD_MULTIPLE, under `lock`; `enter` is the only public way to a reference and takes it.
+// SAFETY: everything but the atomics is used only by the process's one MPI thread or, at MPI_THREAD_MULTIPLE, under
+// `lock`. `enter` is the only public way to a reference, and takes the lock.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process::new();
 
-/// What a subject keeps in the process that the process need not know. It is a static beside that subject, reached with
-/// the process.
+/// State of one part of MPI in a process. It is a static in the part's file, and is accessed through the process.
 pub struct ProcessPart<T>(T);
 
-// SAFETY: as for `Process`: `of` asks for it, and whoever has it is alone inside MPI.
+// SAFETY: `of` requires a `Process`, and a thread with a reference to a `Process` is alone inside MPI.
 unsafe impl<T> Sync for ProcessPart<T> {}
 
 impl<T> ProcessPart<T> {
-    /// As it is before `MPI_Init`.
+    /// Makes the state before `MPI_Init`.
     pub const fn new(value: T) -> Self {
         ProcessPart(value)
     }
 
-    /// The part of this process, which is the program's own: tests that make another have no parts.
+    /// Returns the state. `p` must be the program's process, because the processes that tests make have no parts.
     #[inline]
     pub fn of(&'static self, p: &Process) -> &'static T {
         assert!(ptr::eq(p, &PROCESS), "the process is not the program's own");
@@ -149,61 +145,61 @@ impl<T> ProcessPart<T> {
     }
 }
 
-/// The process, entered: derefs to [`Process`], and gives up the lock when dropped.
-pub struct Guard(());
+/// Guard of a call inside MPI. It derefs to [`Process`], and releases the lock when dropped.
+pub struct ProcessGuard(());
 
-impl Deref for Guard {
+impl Deref for ProcessGuard {
     type Target = Process;
     fn deref(&self) -> &Process {
         &PROCESS
     }
 }
 
-impl Drop for Guard {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
-        if !lock::first().is_open() {
+        if !lock::get().is_open() {
             end();
         }
     }
 }
 
-/// Enters MPI for the call `name`. `anytime` calls are allowed before initialisation and after
-/// finalisation; any other then fails with `MPI_ERR_OTHER`.
-pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
-    if !anytime && phase() != Phase::Running {
+/// Enters MPI for the call `name`. `anytime` calls are allowed before initialisation and after finalisation. At these
+/// times, other calls fail with `MPI_ERR_OTHER`.
+pub fn enter(name: &'static str, anytime: bool) -> Result<ProcessGuard> {
+    if !anytime && phase() != ProcessPhase::Running {
         return Err(refuse_phase());
     }
-    if !lock::first().is_open() {
+    if !lock::get().is_open() {
         begin(name, anytime);
     }
     PROCESS.call.set(name);
-    Ok(Guard(()))
+    Ok(ProcessGuard(()))
 }
 
 #[inline(never)]
 fn begin(name: &'static str, anytime: bool) {
-    if lock::first().watches() {
-        let known = threads::Known {
+    if lock::get().watches() {
+        let known = threads::ThreadState {
             is_main: PROCESS.is_main_thread(),
             level: PROCESS.thread_level.get(),
             rank: || PROCESS.engine().map_or(0, |engine| engine.job.rank()),
         };
         threads::enter(known, name, anytime);
     }
-    lock::first().acquire();
+    lock::get().acquire();
     trace::enter(name);
 }
 
 #[inline(never)]
 fn end() {
     trace::leave();
-    lock::first().release();
-    if lock::first().watches() {
+    lock::get().release();
+    if lock::get().watches() {
         threads::leave();
     }
 }
 
-/// The process, for a caller that holds the lock or runs while there is no other thread.
+/// Returns the process, for a caller that holds the lock or is the only thread.
 ///
 /// # Safety
 /// No other thread may be inside MPI.
@@ -211,17 +207,19 @@ pub unsafe fn get_unlocked() -> &'static Process {
     &PROCESS
 }
 
-/// Runs what waits for something outside of MPI: other threads may call MPI meanwhile, and one of them may hold what it
-/// waits for (a lock of the program, or of its interpreter).
+/// Runs `run` outside of MPI, because `run` waits for something else. Other threads may call MPI during the wait. One
+/// of them may hold what `run` waits for, such as a lock of the program or its interpreter.
 pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread is inside MPI; what it looks at while it is not, it owns.
+    // SAFETY: the calling thread is inside MPI, and uses only its own data while it is not.
     let p = unsafe { get_unlocked() };
     if !p.has_threads() {
         return run();
     }
     let call = p.call.get();
     let (mut run, mut result) = (Some(run), None);
-    places::release_lock(&mut || result = run.take().map(|run| run()));
+    p.outside.set(p.outside.get() + 1);
+    lock::get().release_lock(|| result = run.take().map(|run| run()));
+    p.outside.set(p.outside.get() - 1);
     p.call.set(call);
     match result {
         Some(result) => result,
@@ -229,9 +227,10 @@ pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Takes a datatype's handle from the table.
+/// Removes a datatype's handle from the table.
 pub fn remove_datatype(handle: usize) {
-    // SAFETY: types are freed, and calls that kept one end, inside MPI.
+    // SAFETY: the calling thread is inside MPI. This function is called either by the call that frees the type, or at
+    // the end of the last call that still needed the type.
     drop(unsafe { get_unlocked() }.types.remove(handle));
 }
 
@@ -241,59 +240,61 @@ pub(crate) fn refuse_phase() -> Error {
         return child.refuse();
     }
     match phase() {
-        Phase::Uninitialized => {
-            Error::new(MPI_ERR_OTHER, "called before MPI_Init: call MPI_Init first")
+        ProcessPhase::Uninitialized => {
+            Error::new(MPI_ERR_OTHER, "this call was made before MPI_Init: call MPI_Init first")
         }
         _ => Error::new(
             MPI_ERR_OTHER,
-            "called after MPI_Finalize: no MPI call may follow it but a few queries",
+            "this call was made after MPI_Finalize: only a few queries such as MPI_Finalized may \
+             follow MPI_Finalize",
         ),
     }
 }
 
-/// Where the process is in its MPI life.
+/// Returns the phase of the process.
 #[inline]
-pub fn phase() -> Phase {
+pub fn phase() -> ProcessPhase {
     // ORDERING: acquire pairs with the release in `set_phase`.
     phase_of(PROCESS.phase.load(Ordering::Acquire))
 }
 
-/// Where the process is in the world model: what `MPI_Initialized` and `MPI_Finalized` ask.
-pub fn world_phase() -> Phase {
+/// Returns the phase of the world model, for `MPI_Initialized` and `MPI_Finalized`.
+pub fn world_phase() -> ProcessPhase {
     // ORDERING: acquire pairs with the release in `set_world_phase`.
     phase_of(PROCESS.world.load(Ordering::Acquire))
 }
 
-fn phase_of(number: u32) -> Phase {
+fn phase_of(number: u32) -> ProcessPhase {
     match number {
-        0 => Phase::Uninitialized,
-        1 => Phase::Running,
-        _ => Phase::Finalized,
+        0 => ProcessPhase::Uninitialized,
+        1 => ProcessPhase::Running,
+        _ => ProcessPhase::Finalized,
     }
 }
 
-/// The job and the worker of a process between `MPI_Init` and `MPI_Finalize`.
-pub struct Engine {
-    /// The job; lives as long as the process.
+/// Job and worker of a process between `MPI_Init` and `MPI_Finalize`.
+pub struct Runtime {
+    /// Job, which lives as long as the process.
     pub job: &'static Job,
-    /// What the environment says.
+    /// Settings from the environment.
     pub config: &'static Config,
     pub(crate) worker: *mut Worker,
     pub(crate) allowed: Allowed,
-    /// What looks for mistakes of the program.
+    /// State of the checks (`FASTPATH_CHECK`), if they are on.
     pub(crate) checks: Option<Box<Checks>>,
-    /// What makes progress while the program computes, until `MPI_Finalize`.
+    /// Thread that makes progress while the program computes, until `MPI_Finalize`.
     pub(crate) progress: Cell<Option<ProgressThread>>,
 }
 
-impl Engine {
-    /// The worker, by address: a wait may let other threads use it meanwhile.
+impl Runtime {
+    /// Returns the address of the worker. No reference may last across a wait, because other threads may then enter
+    /// MPI.
     #[inline]
     pub fn worker(&self) -> *mut Worker {
         self.worker
     }
 
-    /// Bytes that a message of the program is longer by, on its way.
+    /// Returns the bytes that checks add to a message of the program.
     pub(crate) fn record_bytes(&self) -> u64 {
         match self.checks {
             Some(_) => RECORD_BYTES,
@@ -303,32 +304,32 @@ impl Engine {
 }
 
 impl Process {
-    /// The engine, while MPI is initialised.
+    /// Returns the engine, while MPI is initialised.
     #[inline]
-    pub fn engine(&self) -> Option<&Engine> {
-        // SAFETY: set once at initialisation and taken at finalisation, under the lock or alone.
+    pub fn engine(&self) -> Option<&Runtime> {
+        // SAFETY: the engine is set at initialisation and removed at finalisation, under the lock or alone.
         unsafe { (*self.engine.get()).as_ref() }
     }
 
-    /// The engine, or the error of a call outside initialisation and finalisation.
+    /// Returns the engine, or the error of a call before initialisation or after finalisation.
     #[inline]
-    pub fn running(&self) -> Result<&Engine> {
+    pub fn running(&self) -> Result<&Runtime> {
         self.engine().ok_or_else(refuse_phase)
     }
 
-    /// The worker of the running process.
+    /// Returns the worker of the running process.
     #[inline]
     pub fn worker(&self) -> Result<*mut Worker> {
         Ok(self.running()?.worker)
     }
 
-    /// What looks for mistakes of the program, where that is asked for (`FASTPATH_CHECK`).
+    /// Returns the state of the checks (`FASTPATH_CHECK`), if they are on.
     #[inline]
     pub fn checks(&self) -> Option<&Checks> {
         self.engine()?.checks.as_deref()
     }
 
-    /// Whether more ranks are awake on this node than it has processors.
+    /// Returns whether more ranks are awake on this node than it has processors.
     pub fn is_crowded(&self) -> bool {
         // SAFETY: the worker lives as long as the engine.
         self.engine().is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
@@ -342,8 +343,7 @@ impl Default for Process {
 }
 
 impl Process {
-    /// A process before `MPI_Init`, without any object. Every program has one, which [`enter`]
-    /// gives; tests make their own.
+    /// Makes a process before `MPI_Init`. A program has one, which [`enter`] returns; tests make others.
     pub const fn new() -> Self {
         Process {
             phase: AtomicU32::new(0),
@@ -351,14 +351,14 @@ impl Process {
             thread_level: Cell::new(MPI_THREAD_SINGLE),
             main_thread: Cell::new(0),
             call: Cell::new("MPI"),
-            comms: Table::new(),
-            freed_comms: Freed::new(),
-            groups: Table::new(),
-            types: Table::new(),
-            ops: Table::new(),
-            infos: Table::new(),
-            errhandlers: Table::new(),
-            keyvals: Table::new(),
+            comms: HandleTable::new(),
+            freed_comms: FreedComms::new(),
+            groups: HandleTable::new(),
+            types: HandleTable::new(),
+            ops: HandleTable::new(),
+            infos: HandleTable::new(),
+            errhandlers: HandleTable::new(),
+            keyvals: HandleTable::new(),
             contexts: Pool::new(),
             environment: Environment::new(),
             codes: Codes::new(),
@@ -367,68 +367,67 @@ impl Process {
             own_handler_is_set: Cell::new(false),
             extras: Extras::new(),
             spare_blocks: Spare::new(),
-            attached: Attached::new(),
-            spare_buffers: Spares::new(),
-            sessions: Table::new(),
+            attached: AttachedBuffer::new(),
+            spare_buffers: SpareAttachedBuffers::new(),
+            sessions: HandleTable::new(),
             session_use: Use::new(),
             parent: Cell::new(MPI_COMM_NULL),
-            names: RefCell::new(fastpath_bootstrap::control::Names::new()),
+            names: RefCell::new(fastpath_job::control::ServiceNames::new()),
             fortran: Fortran::new(),
             engine: UnsafeCell::new(None),
+            outside: Cell::new(0),
         }
     }
 
-    /// Moves to the next phase.
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: ProcessPhase) {
         // ORDERING: release pairs with the acquire in `phase`.
         self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// Moves to the next phase of the world model.
-    pub(crate) fn set_world_phase(&self, phase: Phase) {
+    pub(crate) fn set_world_phase(&self, phase: ProcessPhase) {
         // ORDERING: release pairs with the acquire in `world_phase`.
         self.world.store(phase as u32, Ordering::Release);
     }
 
-    /// The communicator behind a handle, or the right error.
+    /// Finds the communicator of a handle.
     pub fn comm(&self, handle: usize) -> Result<Rc<Comm>> {
         self.comms.find(handle)
     }
 
-    /// The communicator that a request was made on, which may have been freed since.
+    /// Finds the communicator that a request was made on, which may have been freed since.
     pub fn comm_of_request(&self, handle: usize) -> Option<Rc<Comm>> {
         let alive = self.comms.get(handle);
         alive.or_else(|| self.freed_comms.find(handle))
     }
 
-    /// The group behind a handle, or the right error.
+    /// Finds the group of a handle.
     pub fn group(&self, handle: usize) -> Result<Rc<Group>> {
         self.groups.find(handle)
     }
 
-    /// The datatype behind a handle, or the right error.
+    /// Finds the datatype of a handle.
     pub fn datatype(&self, handle: usize) -> Result<Rc<Datatype>> {
         self.types.find(handle)
     }
 
-    /// The operation behind a handle, or the right error.
+    /// Finds the operation of a handle.
     pub fn op(&self, handle: usize) -> Result<Rc<Op>> {
         self.ops.find(handle)
     }
 
-    /// Whether several threads of the program may be inside MPI.
+    /// Returns whether several threads of the program may be inside MPI.
     pub fn has_threads(&self) -> bool {
         self.thread_level.get() == MPI_THREAD_MULTIPLE
     }
 
-    /// Whether the calling thread is the one that initialised MPI.
+    /// Returns whether the calling thread initialised MPI.
     pub fn is_main_thread(&self) -> bool {
         self.main_thread.get() == lock::thread_token()
     }
 }
 
 impl Keyvals for Process {
-    fn keyvals(&self) -> &Table<Keyval> {
+    fn keyvals(&self) -> &HandleTable<Keyval> {
         &self.keyvals
     }
 

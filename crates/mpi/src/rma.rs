@@ -1,19 +1,19 @@
 //! One-sided communication (MPI 5.0, chapter 12).
 //!
-//! A window is made by its ranks together ([`create`]): each sends the others the key of its memory and that of a few
-//! words for synchronisation ([`control`]). How a rank's memory is reached is determined when it is first accessed
-//! ([`window::Window::reach`]) and kept:
+//! All ranks of a window make it together ([`create`]): each sends the others keys of its memory and of its control
+//! words ([`control`]). How this process reaches a rank's memory is determined at the first access
+//! ([`window::Window::reach`]) and cached:
 //!
-//! | way | memory | who does the work |
+//! | access | memory | performed by |
 //! |---|---|---|
-//! | load and store | of the same host, of `MPI_Win_allocate`, `MPI_Win_allocate_shared` or `MPI_Alloc_mem` | this process |
-//! | the kernel's copy | any other of the same host | this process |
-//! | adapter | registered, over a reliable connection | this process, the adapter |
-//! | messages | any other | the target's progress |
+//! | load and store | memory of `MPI_Win_allocate`, `MPI_Win_allocate_shared` or `MPI_Alloc_mem` on the same host | this process |
+//! | copy by the kernel | other memory on the same host | this process |
+//! | adapter | registered memory, over a reliable connection | this process and the adapter |
+//! | messages | other memory | the target's progress |
 //!
-//! Puts and gets go the way of the memory. Accumulates are done by the origin on all ways: it takes the target's lock
-//! of accumulates, reads, combines and writes (`docs/decisions/0035-windows.md`). Locks of windows, post, start,
-//! complete and wait are words that the origin changes by atomic operations: a target takes part in none of them.
+//! Puts and gets use the access of the memory. For accumulates, the origin takes the target's accumulate lock, reads,
+//! combines and writes, whatever the access (`docs/decisions/0035-windows.md`). Window locks, post, start, complete and
+//! wait are words that the origin changes by atomic operations, without the target's participation.
 
 pub mod accumulate;
 pub(crate) mod change;

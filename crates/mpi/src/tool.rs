@@ -1,13 +1,13 @@
-//! The tool interface (MPI 5.0, chapter 15): initialisation, handles, categories. What tools can read and set:
+//! The tool interface (MPI 5.0, chapter 15): initialisation, handles, categories, and the objects of its modules:
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
 //! | [`cvar`] | control variables: the rows of the configuration's table |
-//! | [`pvar`] | performance variables: the counters of the workers |
+//! | [`pvar`] | performance variables: the counters of the worker |
 //! | [`event`] | events: the points of traces |
 //!
-//! All of it may be called before `MPI_Init` and after `MPI_Finalize`, by several threads. A lock of its own guards the
-//! handles; it is not held while a callback of a tool runs.
+//! All calls may be made before `MPI_Init` and after `MPI_Finalize`, by several threads. A separate lock guards the
+//! handles, and is not held while a callback of a tool runs.
 
 pub mod cvar;
 pub mod event;
@@ -18,10 +18,10 @@ use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The first handle of each kind: smaller ones are the ABI's constants.
+/// First handle of each kind. Smaller numbers are constants of the ABI.
 const FIRST_HANDLE: usize = 16;
 
-/// Objects with handles.
+/// Table of objects by handle.
 #[derive(Debug)]
 pub(crate) struct Slots<T>(Vec<Option<T>>);
 
@@ -53,12 +53,10 @@ impl<T> Slots<T> {
     }
 }
 
-/// All handles of the tool interface.
 #[derive(Debug)]
 struct Tool {
-    /// Calls of `MPI_T_init_thread` without their `MPI_T_finalize`.
+    /// Calls of `MPI_T_init_thread` without a matching `MPI_T_finalize`.
     inits: u32,
-    /// Control variables behind handles.
     cvars: Slots<usize>,
     sessions: Slots<()>,
     pvars: Slots<pvar::Handle>,
@@ -71,7 +69,7 @@ fn lock() -> MutexGuard<'static, Tool> {
     TOOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handles, for a call between initialisation and finalisation of the interface.
+/// Locks the handles. Fails unless the interface is initialised.
 fn enter() -> Result<MutexGuard<'static, Tool>> {
     let tool = lock();
     match tool.inits {
@@ -80,30 +78,22 @@ fn enter() -> Result<MutexGuard<'static, Tool>> {
     }
 }
 
-/// Whether the interface is initialised.
-///
-/// # Errors
-/// It is not.
+/// Checks that the interface is initialised. Errors: `MPI_T_ERR_NOT_INITIALIZED`.
 pub fn check() -> Result {
     enter().map(drop)
 }
 
-/// `MPI_T_init_thread`: the level that is provided, which is the one that is asked for.
-///
-/// # Errors
-/// It is no thread level.
+/// `MPI_T_init_thread`. Returns the provided thread level, which is `required`. Errors: `MPI_T_ERR_INVALID` if
+/// `required` is not a thread level.
 pub fn init(required: i32) -> Result<i32> {
     if !(MPI_THREAD_SINGLE..=MPI_THREAD_MULTIPLE).contains(&required) {
-        return Err(Error::new(MPI_T_ERR_INVALID, "no such thread level"));
+        return Err(Error::new(MPI_T_ERR_INVALID, "the thread level is unknown"));
     }
     lock().inits += 1;
     Ok(required)
 }
 
-/// `MPI_T_finalize`. The last one frees what tools have left.
-///
-/// # Errors
-/// The interface is not initialised.
+/// `MPI_T_finalize`. The last call frees all remaining handles. Errors: `MPI_T_ERR_NOT_INITIALIZED`.
 pub fn finalize() -> Result {
     let mut tool = enter()?;
     tool.inits -= 1;
@@ -118,21 +108,21 @@ pub fn finalize() -> Result {
 /// A group of variables or events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Category {
-    /// Its name.
+    /// Name of the category.
     pub name: &'static str,
-    /// What is in it.
+    /// Description of its content.
     pub meaning: &'static str,
     /// Numbers of control variables, performance variables and events.
     pub counts: [usize; 3],
 }
 
-/// All categories. None has others in it, and none changes.
+/// Returns all categories. Categories do not contain others and never change.
 pub fn categories() -> [Category; 3] {
     let category = |name, meaning, counts| Category { name, meaning, counts };
     [
         category(
             "configuration",
-            "the variables of the environment (`fastpath info`)",
+            "environment variables of Fastpath (`fastpath info` lists them)",
             [cvar::count(), 0, 0],
         ),
         category(
@@ -140,14 +130,11 @@ pub fn categories() -> [Category; 3] {
             "messages, waits and connections of this process",
             [0, pvar::VARIABLES.len(), 0],
         ),
-        category("trace", "what FASTPATH_TRACE records", [0, 0, event::count()]),
+        category("trace", "events that FASTPATH_TRACE records", [0, 0, event::count()]),
     ]
 }
 
-/// A category by its number.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the category of a number. Errors: `MPI_T_ERR_INVALID_INDEX`.
 pub fn find_category(index: i32) -> Result<Category> {
     check()?;
     let found = usize::try_from(index).ok();
@@ -163,10 +150,7 @@ fn no_name(what: &str, name: &str) -> Error {
     Error::new(MPI_T_ERR_INVALID_NAME, format!("there is no {what} {name}"))
 }
 
-/// The number of a category by its name.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the number of the category `name`. Errors: `MPI_T_ERR_INVALID_NAME`.
 pub fn category_index(name: &str) -> Result<usize> {
     check()?;
     let found = categories().iter().position(|c| c.name == name);

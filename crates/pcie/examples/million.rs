@@ -1,4 +1,4 @@
-//! How long the simulator takes for a million packets: `cargo run --profile quick -p fastpath-pcie --example million`.
+//! Measures the time of a million simulated packets: `cargo run --profile quick -p fastpath-pcie --example million`.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! Where inline data stops paying: as a property of adapter, host and bus together.
+//! Crossover of inline data and DMA, as a property of adapter, host and bus together.
 //!
-//! A prediction from profiles ([`choose`]) and a measurement ([`Choice::of_samples`]) answer with the same
-//! type, so that selection and tuning can take either.
+//! A prediction from profiles ([`choose`]) and a measurement ([`Choice::of_samples`]) have one result type, so that
+//! selection and tuning can use either.
 
 use crate::descriptor::{self, PostMethod};
 use crate::formulas::latency::Path;
@@ -11,19 +11,19 @@ use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Time};
 use crate::wire::{Transport, Verb};
 
-/// Up to which size to send inline.
+/// Limit of inline data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crossover {
     /// Inline is never faster.
     Never,
-    /// Inline is faster up to this size in bytes, and no longer at the next one looked at.
+    /// Inline is faster up to this size in bytes, and not at the next examined size.
     Until(u32),
-    /// Inline is faster up to the largest size granted or measured, this one.
+    /// Inline is faster up to this size in bytes, the largest that is granted or measured.
     Always(u32),
 }
 
 impl Crossover {
-    /// The largest size to send inline; none where it never pays.
+    /// Returns the largest size to send inline; None if inline is never faster.
     pub fn limit(self) -> Option<u32> {
         match self {
             Crossover::Never => None,
@@ -32,38 +32,38 @@ impl Crossover {
     }
 }
 
-/// What a message of one size takes, one way, inside the descriptor and by DMA.
+/// One-way times of a message of one size, inline and by DMA.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// Bytes of the message.
+    /// Message size in bytes.
     pub size: u32,
-    /// Inline.
+    /// Time with the payload inline.
     pub inline: Time,
-    /// By DMA.
+    /// Time with the payload by DMA.
     pub dma: Time,
 }
 
 impl Costs {
-    /// What inline gains; less than nothing: it loses.
+    /// Gain of inline; negative if it loses.
     pub fn gain(&self) -> Time {
         self.dma - self.inline
     }
 }
 
-/// Up to which size to send inline, with the costs that decide it.
+/// Limit of inline data, with the costs that determine it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// Where to stop.
+    /// The limit.
     pub crossover: Crossover,
-    /// Both costs at the largest size to send inline; none where it never pays.
+    /// Both costs at the largest size to send inline; None if inline is never faster.
     pub last: Option<Costs>,
-    /// Both costs at the next size looked at; none where all were faster inline.
+    /// Both costs at the next examined size; None if all were faster inline.
     pub next: Option<Costs>,
 }
 
 impl Choice {
-    /// The choice from costs in the order of sizes, calculated or measured. A difference of up to `noise`
-    /// does not count as faster.
+    /// Chooses from costs in the order of sizes, calculated or measured. A difference of up to `noise` does not count
+    /// as faster.
     pub fn of_samples(samples: &[Costs], noise: Time) -> Choice {
         let pays = |costs: &&Costs| costs.gain() > noise;
         let count = samples.iter().take_while(pays).count();
@@ -77,34 +77,34 @@ impl Choice {
         Choice { crossover, last, next }
     }
 
-    /// Whether a message of `size` bytes is to go inline.
+    /// Whether to send a message of `size` bytes inline.
     pub fn takes(&self, size: u32) -> bool {
         self.crossover.limit().is_some_and(|limit| size <= limit)
     }
 }
 
-/// Sizes that go the same way.
+/// Range of sizes with one post method.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Range {
+pub struct MethodRange {
     /// First size in bytes.
     pub from: u32,
     /// Last size in bytes.
     pub to: u32,
-    /// How such messages go when they are inline.
+    /// Method of messages of these sizes if they are inline.
     pub way: PostMethod,
-    /// What inline gains at the last size; less than nothing: it loses.
+    /// Gain of inline at the last size; negative if it loses.
     pub gain: Time,
 }
 
-/// What inline data gives on a path.
+/// Predicted effect of inline data on a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Descriptor and inline size granted.
+    /// Granted descriptor and inline size.
     pub grant: descriptor::Grant,
-    /// Where to stop.
+    /// Limit of inline data.
     pub choice: Choice,
-    /// The ranges between changes of way.
-    pub ranges: Vec<Range>,
+    /// Ranges between changes of the method.
+    pub ranges: Vec<MethodRange>,
 }
 
 fn message(path: &Path<'_>, transport: Transport, verb: Verb, size: u32, inline: bool) -> Message {
@@ -114,7 +114,7 @@ fn message(path: &Path<'_>, transport: Transport, verb: Verb, size: u32, inline:
     }
 }
 
-/// What inline data gives where `wanted` bytes of it are asked for.
+/// Predicts the effect of inline data if `wanted` bytes are requested.
 ///
 /// # Errors
 /// No descriptor of the adapter holds that much.
@@ -126,20 +126,20 @@ pub fn predict(
     let samples: Vec<Costs> = (1..=grant.inline)
         .map(|size| Costs { size, inline: time(size, true), dma: time(size, false) })
         .collect();
-    let mut ranges: Vec<Range> = Vec::new();
+    let mut ranges: Vec<MethodRange> = Vec::new();
     for costs in &samples {
         let (size, gain) = (costs.size, costs.gain());
         let way = path.way(transport, verb, size, true);
         match ranges.last_mut() {
             Some(range) if range.way == way => (range.to, range.gain) = (size, gain),
-            _ => ranges.push(Range { from: size, to: size, way, gain }),
+            _ => ranges.push(MethodRange { from: size, to: size, way, gain }),
         }
     }
     Ok(Prediction { grant, choice: Choice::of_samples(&samples, Time::ZERO), ranges })
 }
 
-/// Up to which size a message should go inline from `host` by `adapter`, where `wanted` bytes of inline data
-/// are asked for: by their profiles, with the bus and the network that the adapter usually has.
+/// Chooses the limit of inline data from `host` by `adapter` if `wanted` bytes are requested, by their profiles, with
+/// the adapter's usual bus and network.
 ///
 /// # Errors
 /// No descriptor of the adapter holds that much.
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(found.choice.crossover, Crossover::Always(448));
     }
 
-    /// The size comes with what decides it: there inline is faster, one byte beyond it is not.
+    /// The costs on both sides of the limit: inline is faster at the limit, and is not faster one byte above it.
     #[test]
     fn choice__has_the_costs_on_both_sides() {
         let (host, adapter) = (host("uncombined").unwrap(), adapter("connectx5").unwrap());

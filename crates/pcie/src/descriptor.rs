@@ -1,66 +1,64 @@
-//! The arithmetic of send descriptors: how large they are, how much inline data a queue pair is
-//! granted, and when the processor hands the adapter the descriptor itself (BlueFlame).
+//! Arithmetic of send descriptors: their size, the inline data granted to a queue pair, and when the processor writes
+//! the descriptor itself to the adapter (BlueFlame).
 //!
-//! Sources: the user libraries of the adapters (rdma-core, `providers/mlx4/qp.c` and
-//! `providers/mlx5/qp.c`), read for their rules; UCX for the largest descriptor that it builds itself.
+//! Sources: the user libraries of the adapters (rdma-core, `providers/mlx4/qp.c` and `providers/mlx5/qp.c`) for their
+//! rules; UCX for the largest descriptor that it builds itself.
 
 use crate::link::LinkError;
 use crate::wire::{Transport, Verb};
 
-/// Bytes of the control segment.
+/// Size of the control segment, in bytes.
 pub const CONTROL: u32 = 16;
-/// Bytes of the remote address segment of writes and reads.
+/// Size of the remote address segment of writes and reads, in bytes.
 pub const REMOTE_ADDRESS: u32 = 16;
-/// Bytes of the segment that names a datagram's destination.
+/// Size of the segment with a datagram's destination, in bytes.
 pub const DATAGRAM: u32 = 48;
-/// Bytes of a segment that points at data: length, key, address.
+/// Size of a segment that points at data (length, key, address), in bytes.
 pub const DATA: u32 = 16;
-/// Bytes before inline data.
+/// Size of the header before inline data, in bytes.
 pub const INLINE_HEADER: u32 = 4;
-/// Bytes of a basic block; descriptors begin at its multiples.
+/// Size of a basic block, in bytes; descriptors begin at its multiples.
 pub const BLOCK: u32 = 64;
 
 /// Generations of descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// ConnectX to ConnectX-3. Descriptors are powers of two, and each 64-byte chunk of inline data
-    /// has a header of its own.
+    /// ConnectX to ConnectX-3. Descriptors are powers of two, and each 64-byte chunk of inline data has its own header.
     Mlx4,
     /// Connect-IB, ConnectX-4 and later. Descriptors are multiples of 64 bytes with one inline header.
     Mlx5,
 }
 
-/// What a queue pair was granted.
+/// Resources granted to a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// Bytes of each descriptor in the send queue.
+    /// Size of each descriptor in the send queue, in bytes.
     pub descriptor: u32,
-    /// Most bytes of inline data.
+    /// Largest inline data, in bytes.
     pub inline: u32,
-    /// Whether both are what is granted. Otherwise they are lower bounds: mlx5 reserves room for the largest operation
-    /// of the queue pair, which the request does not determine.
+    /// Whether both values are exact. Otherwise they are lower bounds: mlx5 reserves room for the largest operation of
+    /// the queue pair, which the request does not determine.
     pub is_exact: bool,
 }
 
 impl Grant {
-    /// Bytes of a send queue with room for `entries` descriptors. Queues are powers of two.
+    /// Size of a send queue with room for `entries` descriptors, in bytes. Queues are powers of two.
     pub fn queue_bytes(&self, entries: u32) -> u64 {
         u64::from(entries.max(1)).next_power_of_two() * u64::from(self.descriptor)
     }
 }
 
-/// Largest descriptor in bytes that is reckoned with. A device of mlx5 has a limit of its own
-/// (`max_sq_desc_sz`), which is not known here: that of mlx4 stands for it.
+/// Assumed largest descriptor, in bytes: that of mlx4. An mlx5 device's own limit (`max_sq_desc_sz`) is unknown here.
 pub const LARGEST_DESCRIPTOR: u32 = 1024;
 
-/// Largest descriptor in bytes that UCX builds itself on mlx5: four blocks. No limit of the adapter or of verbs.
+/// Largest descriptor that UCX builds itself on mlx5, in bytes: four blocks. It is no limit of the adapter or of verbs.
 pub const UCX_LARGEST: u32 = 4 * BLOCK;
 
-/// Most bytes of UCX's short put on mlx5: 220.
+/// Largest short put of UCX on mlx5, in bytes: 220.
 pub const UCX_SHORT_PUT: u32 = UCX_LARGEST - CONTROL - REMOTE_ADDRESS - INLINE_HEADER;
 
-/// Bytes in front of the data that a queue pair of this transport keeps free for every operation: all of
-/// them with mlx4, at least so many with mlx5.
+/// Bytes before the data that a queue pair of this transport reserves for every operation: exact with mlx4, a lower
+/// bound with mlx5.
 pub fn reserved(transport: Transport) -> u32 {
     match transport {
         Transport::Ud => CONTROL + DATAGRAM,
@@ -68,7 +66,7 @@ pub fn reserved(transport: Transport) -> u32 {
     }
 }
 
-/// Bytes in front of the data of one operation.
+/// Bytes before the data of one operation.
 pub fn header(transport: Transport, verb: Verb) -> u32 {
     match (transport, verb) {
         (Transport::Ud, _) => CONTROL + DATAGRAM,
@@ -77,12 +75,12 @@ pub fn header(transport: Transport, verb: Verb) -> u32 {
     }
 }
 
-/// Bytes of a descriptor that carries `payload` bytes inside.
+/// Size of a descriptor with `payload` bytes inside, in bytes.
 pub fn inline_descriptor(family: Family, transport: Transport, verb: Verb, payload: u32) -> u32 {
     let header = header(transport, verb);
     let data = match family {
         Family::Mlx4 => {
-            // The first chunk ends at the next multiple of 64; none of the headers is for nothing.
+            // The first chunk ends at the next multiple of 64; every header leaves space in it.
             let first = BLOCK - header % BLOCK - INLINE_HEADER;
             let rest = payload.saturating_sub(first);
             let chunks = 1 + rest.div_ceil(BLOCK - INLINE_HEADER);
@@ -93,12 +91,12 @@ pub fn inline_descriptor(family: Family, transport: Transport, verb: Verb, paylo
     header + data.next_multiple_of(16)
 }
 
-/// Bytes of a descriptor that points at `segments` pieces of data.
+/// Size of a descriptor that points at `segments` pieces of data, in bytes.
 pub fn pointing_descriptor(transport: Transport, verb: Verb, segments: u32) -> u32 {
     header(transport, verb) + segments * DATA
 }
 
-/// Bytes of a descriptor of one operation with `payload` bytes, inside it or pointed at.
+/// Size of a descriptor of one operation with `payload` bytes, inside it or pointed at, in bytes.
 pub fn descriptor(
     family: Family, transport: Transport, verb: Verb, payload: u32, inline: bool,
 ) -> u32 {
@@ -108,7 +106,7 @@ pub fn descriptor(
     }
 }
 
-/// What a queue pair is granted that asks for `inline` bytes and `segments` pieces.
+/// Resources granted to a queue pair that requests `inline` bytes and `segments` pieces.
 ///
 /// # Errors
 /// No descriptor is that large ([`LARGEST_DESCRIPTOR`]).
@@ -136,17 +134,17 @@ pub fn grant(
         .ok_or_else(|| LinkError {
             what: "inline data",
             found: format!("{inline} B and {segments} segments"),
-            expected: "what fits a descriptor of 1024 bytes",
+            expected: "a size that fits a descriptor of 1024 bytes",
         })
 }
 
-/// The estimate of inline room that was in use before it could be asked for: each segment is 16 bytes,
-/// 4 of which an inline header takes.
+/// Estimate, in bytes, of the inline data that fits in `segments` segments. Software used this estimate before inline
+/// data could be requested. A segment has 16 bytes, of which the inline header takes 4.
 pub fn estimate_by_segments(segments: u32) -> u32 {
     segments * (DATA - INLINE_HEADER)
 }
 
-/// How the adapter comes by an operation.
+/// Method by which the adapter gets an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PostMethod {
     /// The processor writes the descriptor with the data inside to the adapter.
@@ -160,7 +158,7 @@ pub enum PostMethod {
 }
 
 impl PostMethod {
-    /// Reads of memory that follow one another before the first byte can leave.
+    /// Number of consecutive memory reads before the first byte can leave.
     pub fn serial_reads(self) -> u32 {
         match self {
             PostMethod::InlineBlueFlame => 0,
@@ -179,7 +177,7 @@ impl PostMethod {
         matches!(self, PostMethod::InlineBlueFlame | PostMethod::PointBlueFlame)
     }
 
-    /// In a few words.
+    /// Short description.
     pub fn name(self) -> &'static str {
         match self {
             PostMethod::InlineBlueFlame => "inline, BlueFlame",
@@ -190,15 +188,14 @@ impl PostMethod {
     }
 }
 
-/// The way of an operation with `payload` bytes, if its sender wants it inline or not.
-/// `buffer` is the adapter's BlueFlame buffer in bytes (0: it has none), `posted` how many
-/// operations are posted at once.
+/// Method of an operation with `payload` bytes, posted inline or not. `buffer` is the adapter's BlueFlame buffer in
+/// bytes (0: none), `posted` the number of operations posted at once.
 pub fn way(
     family: Family, transport: Transport, verb: Verb, payload: u32, inline: bool, buffer: u32,
     posted: u32,
 ) -> PostMethod {
     let size = descriptor(family, transport, verb, payload, inline);
-    // mlx4 pushes only inline descriptors, mlx5 any single one.
+    // mlx4 pushes only inline descriptors, mlx5 any single descriptor.
     let pushed = posted == 1 && size <= buffer && (inline || family == Family::Mlx5);
     match (inline, pushed) {
         (true, true) => PostMethod::InlineBlueFlame,
@@ -243,7 +240,7 @@ mod tests {
 
     #[test]
     fn grant__of_mlx5_is_at_least_what_was_asked_for() {
-        // UCX's short put, perftest's sends by itself, and more than either.
+        // No inline data, UCX's short put, perftest's default, and more than either.
         for (transport, inline, descriptor) in [
             (Transport::Rc, 0, 64),
             (Transport::Rc, UCX_SHORT_PUT, 256),
@@ -284,7 +281,7 @@ mod tests {
             (Family::Mlx4, u32::MAX, u32::MAX),
         ] {
             let error = grant(family, Transport::Rc, inline, segments).unwrap_err();
-            assert!(error.to_string().contains("what fits a descriptor of"), "{error}");
+            assert!(error.to_string().contains("a size that fits a descriptor of"), "{error}");
         }
     }
 
@@ -328,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is granted fits the descriptor it was granted for.
+        /// Granted inline data fits the granted descriptor.
         #[test]
         fn grant__fits(inline in 0..900u32, ud: bool, mlx5: bool) {
             let family = if mlx5 { Family::Mlx5 } else { Family::Mlx4 };

@@ -1,7 +1,7 @@
-//! The closed form: what each operation costs on the bus, and what rate that allows.
+//! Closed-form model: the cost of each operation on the bus, and the resulting rate.
 //!
-//! [`Traffic`] is what one operation puts on the link in each direction. [`throughput`] says how
-//! often a link can do it. The data-link layer's own packets are charged as [`DataLink`] says.
+//! [`Traffic`] is the load of one operation on the link in each direction. [`throughput`] is the number of operations
+//! per second. [`DataLink`] determines the charge for packets of the data-link layer.
 
 pub mod latency;
 pub mod message;
@@ -12,37 +12,37 @@ pub use traffic::{Direction, Flow, Traffic};
 use crate::link::Link;
 use crate::units::{Bytes, Rate};
 
-/// Bytes of an acknowledgement or of an update of credits, framing included.
+/// Size of an acknowledgement or of a credit update, including framing, in bytes.
 pub const DLLP_BYTES: f64 = 8.0;
 
-/// The share of symbol times that goes to skips: 4 in each 1538, so that clocks may differ.
+/// Share of symbol times used by skips, which compensate clock differences: 4 in each 1538.
 pub const SKIP_SHARE: f64 = 4.0 / 1538.0;
 
-/// The share of a flit's 242 usable bytes that is the data-link layer's own.
+/// Share of a flit's 242 usable bytes that the data-link layer uses.
 pub const FLIT_SHARE: f64 = 6.0 / 242.0;
 
-/// How the packets of the data-link layer (acknowledgements, credit updates, skips) are charged.
+/// Charge for packets of the data-link layer (acknowledgements, credit updates, skips).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DataLink {
-    /// Not at all: headers only.
+    /// No charge: only headers count.
     Ignored,
-    /// As they travel: what arrives in one direction is answered in the other. Each packet is
-    /// acknowledged, and each that uses credits gets them back, but at most one acknowledgement and
-    /// one update go out per [`Link::answer_limit`] symbol times, in each of which every lane carries
-    /// a byte. Skips take their share of both directions. Packets are taken to be spread evenly: then
-    /// answers are the most.
+    /// Data-link packets are charged in the direction in which they travel, opposite to the answered packets. Each
+    /// packet is acknowledged, and each packet that uses credits is followed by an update that returns them. At most
+    /// one acknowledgement and one update are sent per [`Link::answer_limit`] symbol times, in each of which every lane
+    /// carries a byte. Skips take their share of both directions. Packets are assumed to be spread evenly, which
+    /// maximizes the number of answers.
     Directional,
-    /// The same with packets that come back to back and pauses between: then answers are the fewest,
-    /// one per limit while packets come. What a bus carries lies between this and the former. Writes alone
-    /// are the same in both, writes and reads at once differ by 1.2 % at most (by how much, the rates tell).
+    /// Like `Directional`, with packets in bursts and pauses between. This minimizes the number of answers: one per
+    /// limit while packets arrive. The real rate is between those of `Directional` and `Bursts`. Both variants are
+    /// equal for writes alone, and differ by at most 1.2 % for simultaneous writes and reads.
     Bursts,
-    /// As pcie-bench's published model does: both directions pay for answers at full traffic, at one
-    /// byte per symbol time whatever the number of lanes.
+    /// The published model of pcie-bench: both directions pay for answers at full traffic, at one byte per symbol time
+    /// for any number of lanes.
     Symmetric,
 }
 
 impl DataLink {
-    /// The share of a direction that is gone whatever is sent.
+    /// Share of a direction that is lost for any traffic.
     pub fn fixed_share(self, link: &Link) -> f64 {
         match self {
             DataLink::Ignored => 0.0,
@@ -52,8 +52,7 @@ impl DataLink {
         }
     }
 
-    /// Bytes of time, on one direction of the link, for an operation that puts `own` there and `other` on the
-    /// opposite direction.
+    /// Time on one direction of the link, in bytes, of an operation that sends `own` there and `other` the other way.
     fn need(self, link: &Link, own: &Flow, other: &Flow) -> f64 {
         let left = 1.0 - self.fixed_share(link);
         let limit = f64::from(link.answer_limit() * link.lanes().count());
@@ -69,8 +68,8 @@ impl DataLink {
             }
             DataLink::Directional => (),
         }
-        // Answers take `all` and `updates` bytes, or a share of the time where their limit is
-        // tighter. The least of the three is the one whose assumption holds.
+        // Each packet is answered (`each`), or acknowledgements reach their limit and take `share` of the time
+        // (`some`), or updates reach their limit too (`none`). The case that applies gives the least time.
         let each = (bytes + all + updates) / left;
         let some = (bytes + updates) / (left - share);
         let none = bytes / (left - share - if updates > 0.0 { share } else { 0.0 });
@@ -78,18 +77,18 @@ impl DataLink {
     }
 }
 
-/// How often a link can do something.
+/// Rate of an operation on a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Throughput {
-    /// Operations a second.
+    /// Operations per second.
     pub per_s: f64,
-    /// The direction that limits them.
+    /// The limiting direction.
     pub bound: Direction,
-    /// Share of the raw rate in use from the device to the host, and back.
+    /// Share of the raw rate in use, from the device to the host, and from the host to the device.
     pub busy: (f64, f64),
 }
 
-/// How often `link` can carry `traffic` a second.
+/// Rate at which `link` can carry `traffic`.
 pub fn throughput(link: &Link, traffic: &Traffic, data_link: DataLink) -> Throughput {
     let up = data_link.need(link, &traffic.up, &traffic.down);
     let down = data_link.need(link, &traffic.down, &traffic.up);
@@ -102,27 +101,27 @@ pub fn throughput(link: &Link, traffic: &Traffic, data_link: DataLink) -> Throug
     Throughput { per_s, bound, busy: (up * per_s / raw, down * per_s / raw) }
 }
 
-/// Bytes a second that the device can write into memory, in transfers of `size` bytes.
+/// Rate at which the device can write memory, in transfers of `size` bytes.
 pub fn write_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
     let found = throughput(link, &Traffic::write(link, size), data_link);
     Rate::from_bytes_per_s(found.per_s * size.as_f64())
 }
 
-/// Bytes a second that the device can read from memory, in transfers of `size` bytes.
+/// Rate at which the device can read memory, in transfers of `size` bytes.
 pub fn read_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
     let found = throughput(link, &Traffic::read(link, size), data_link);
     Rate::from_bytes_per_s(found.per_s * size.as_f64())
 }
 
-/// Bytes a second in each direction while the device reads as much as it writes.
+/// Rate in each direction while the device reads as much as it writes.
 pub fn both_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
     let traffic = Traffic::write(link, size) + Traffic::read(link, size);
     let found = throughput(link, &traffic, data_link);
     Rate::from_bytes_per_s(found.per_s * size.as_f64())
 }
 
-/// The utilisation by UCX's rule (`ucs_topo_get_pci_bw`): four packets of the maximum payload, with
-/// their headers, to 16 bytes of answers.
+/// Utilisation by UCX's rule (`ucs_topo_get_pci_bw`): four packets of the maximum payload, with their headers, cost 16
+/// bytes of answers.
 pub fn ucx_utilisation(link: &Link) -> f64 {
     let payload = f64::from(link.max_payload());
     let header = f64::from(link.with_framing(crate::link::Framing::Ucx).write_overhead());
@@ -148,7 +147,7 @@ mod tests {
         assert!((found / mib - 1.0).abs() < 1e-3, "{found} MiB/s, not {mib}");
     }
 
-    /// Headers only, and with pcie-bench's charge.
+    /// Rates with headers only, and with pcie-bench's charge for the data-link layer.
     #[test]
     fn grid__of_generation_2_x8_writes() {
         for (mps, bits, headers, charged) in [
@@ -203,7 +202,7 @@ mod tests {
         is_near(link.raw() * ucx_utilisation(&link), 3438.6);
     }
 
-    /// One-way writes pay for skips alone; what pcie-bench charges beyond that travels the other way.
+    /// One-way writes pay only for skips. The answers that pcie-bench charges too travel in the opposite direction.
     #[test]
     fn directional__writes_lose_only_the_skips() {
         let long = link("2.0x8", 256);
@@ -219,7 +218,7 @@ mod tests {
     fn both__is_bound_by_the_tighter_direction() {
         let link = link("2.0x8", 256);
         let traffic = Traffic::write(&link, SIZE) + Traffic::read(&link, SIZE);
-        // 256 writes with 24 bytes and 128 requests of 24 bytes share the way up.
+        // 256 writes with 24 bytes and 128 requests of 24 bytes share the upstream direction.
         assert_eq!(traffic.up.bytes(), 65536.0 + 256.0 * 24.0 + 128.0 * 24.0);
         assert_eq!(traffic.down.bytes(), 65536.0 + 256.0 * 20.0);
         let found = throughput(&link, &traffic, DataLink::Ignored);
@@ -256,8 +255,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing arrives against writes alone, so that bursts make no difference; at once with reads they make
-        /// little.
+        /// Writes alone have no opposite traffic, so bursts make no difference. With simultaneous reads the difference
+        /// is small.
         #[test]
         fn bursts__matter_little(link in any_link(), pages in 1..64u64) {
             let gain = |rate: fn(&Link, Bytes, DataLink) -> Rate| {
@@ -268,8 +267,9 @@ mod tests {
             prop_assert!((1.0 - 1e-12..1.012).contains(&gain(both_rate)), "{}", gain(both_rate));
         }
 
-        /// More room in a packet never makes whole transfers slower, answers aside: their limit falls from
-        /// 256 to 512 bytes. A charge never makes them faster; nothing beats the raw rate.
+        /// Without a data-link charge, a larger payload never makes whole transfers slower. With a charge it may,
+        /// because the limit of answers falls from 256 to 512 bytes. A charge never makes transfers faster. No rate
+        /// exceeds the raw rate.
         #[test]
         fn rate__is_monotone_and_bounded(link in any_link(), pages in 1..64u64) {
             let size = Bytes(pages * 4096);

@@ -1,7 +1,7 @@
-//! What a PCIe bus and an RDMA adapter can carry, and what an operation costs on them.
+//! Model of a PCIe bus and an RDMA adapter: rates, and costs of operations.
 //!
-//! The model only calculates: it reads no device, no clock and no file. Quantities have types of
-//! their own ([`units`]), so that a figure in MB/s cannot be taken for one in MiB/s.
+//! The model only calculates: it reads no device, no clock and no file. Quantities have their own types ([`units`]), so
+//! that MB/s and MiB/s cannot be confused.
 
 pub mod crossover;
 pub mod descriptor;

@@ -1,22 +1,21 @@
-//! A PCIe link as it has been negotiated, and the bytes that each of its packets costs.
+//! A negotiated PCIe link, and the bytes of each of its packets.
 //!
-//! Sources: PCI Express Base Specification (packet formats, encodings, the tables of limits for
-//! acknowledgements and credit updates); pcie-bench (Neugebauer et al., SIGCOMM 2018) for which of
-//! these matter; UCX for its simpler rule.
+//! Sources: PCI Express Base Specification (packet formats, encodings, the tables of limits for acknowledgements and
+//! credit updates); pcie-bench (Neugebauer et al., SIGCOMM 2018) for which of these matter; UCX for its simpler rule.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::units::{GbPerS, Rate};
 
-/// What is impossible about a link, and what was expected.
+/// Error for an impossible value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkError {
-    /// What was wrong: `lanes`, `maximum payload`.
+    /// Name of the value: `lanes`, `maximum payload`.
     pub what: &'static str,
-    /// What was given.
+    /// The given value.
     pub found: String,
-    /// What was expected instead.
+    /// The expected values.
     pub expected: &'static str,
 }
 
@@ -52,7 +51,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// All of them.
+    /// All generations.
     pub const ALL: [Generation; 7] = [
         Generation::Gen1,
         Generation::Gen2,
@@ -63,12 +62,12 @@ impl Generation {
         Generation::Gen7,
     ];
 
-    /// 1 to 7.
+    /// Number from 1 to 7.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Billions of transfers a second on a lane.
+    /// Billions of transfers per second on a lane.
     pub fn gt_per_s(self) -> f64 {
         match self {
             Generation::Gen1 => 2.5,
@@ -81,7 +80,7 @@ impl Generation {
         }
     }
 
-    /// The share of the bits on a lane that carries bytes: 8 of 10, 128 of 130, 242 of 256.
+    /// Share of the bits on a lane that carries bytes: 8 of 10, 128 of 130, 242 of 256.
     pub fn encoding(self) -> f64 {
         match self {
             Generation::Gen1 | Generation::Gen2 => 8.0 / 10.0,
@@ -90,7 +89,7 @@ impl Generation {
         }
     }
 
-    /// The encoding, as it is called.
+    /// Name of the encoding.
     pub fn encoding_name(self) -> &'static str {
         match self {
             Generation::Gen1 | Generation::Gen2 => "8b/10b",
@@ -104,13 +103,13 @@ impl Generation {
         self >= Generation::Gen6
     }
 
-    /// The generation whose lanes run at so many GT/s, as `lspci` and sysfs print it.
+    /// Finds the generation whose lanes run at `gt_per_s` GT/s, as printed by `lspci` and sysfs.
     pub fn of_speed(gt_per_s: f64) -> Option<Generation> {
         let at = |g: &Generation| (g.gt_per_s() - gt_per_s).abs() < 1e-3;
         Generation::ALL.into_iter().find(at)
     }
 
-    /// Symbol times that a receiver takes inside before it answers; part of the limits below.
+    /// Internal delay of a receiver before it answers, in symbol times; part of [`Link::answer_limit`].
     fn internal_delay(self) -> f64 {
         match self {
             Generation::Gen1 => 19.0,
@@ -134,15 +133,15 @@ impl fmt::Display for Generation {
     }
 }
 
-/// How many lanes a link has.
+/// Number of lanes of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lanes(u8);
 
 impl Lanes {
-    /// The widths that there are.
+    /// All widths.
     pub const ALL: [u8; 7] = [1, 2, 4, 8, 12, 16, 32];
 
-    /// The number.
+    /// Number of lanes.
     pub fn count(self) -> u32 {
         u32::from(self.0)
     }
@@ -163,7 +162,7 @@ impl fmt::Display for Lanes {
     }
 }
 
-/// How long the addresses are that the device uses.
+/// Width of the device's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressWidth {
     /// Memory below 4 GiB: a header of 3 words.
@@ -183,20 +182,20 @@ impl TryFrom<u32> for AddressWidth {
     }
 }
 
-/// What is counted around a packet's header: framing, sequence number, link checksum.
+/// Bytes that are counted around a packet's header: framing, sequence number, link checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// As specified. Up to generation 2: start, sequence number, checksum, end: 1 + 2 + 4 + 1 bytes. From
-    /// generation 3: a start token of 4 bytes that holds the sequence number, and 4 of checksum.
-    /// In flits: nothing.
+    /// Framing of the specification. Up to generation 2: start, sequence number, checksum, end: 1 + 2 + 4 + 1 bytes.
+    /// From generation 3: a start token of 4 bytes that holds the sequence number, and 4 of checksum. In flits:
+    /// nothing.
     Specified,
-    /// 8 bytes in every generation, as pcie-bench counts.
+    /// Framing of pcie-bench: 8 bytes in every generation.
     Eight,
-    /// As UCX counts: 8 bytes up to generation 2, 10 after it (the sequence number beside the token).
+    /// Framing of UCX: 8 bytes up to generation 2, 10 after it (the sequence number beside the token).
     Ucx,
 }
 
-/// A negotiated link. Made by [`Link::new`] and the `with_` functions, which check each value.
+/// A negotiated link. Created by [`Link::new`] and the `with_` functions, which check each value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     generation: Generation,
@@ -219,8 +218,8 @@ fn check_size(what: &'static str, bytes: u64) -> Result<u32, LinkError> {
 }
 
 impl Link {
-    /// A link with a maximum payload of 256 bytes, read requests of 512, completions of the maximum
-    /// payload, addresses of 64 bits, no ECRC: what most hosts set.
+    /// Creates a link with the settings of most hosts: a maximum payload of 256 bytes, read requests of 512,
+    /// completions of the maximum payload, addresses of 64 bits, no ECRC.
     pub fn new(generation: Generation, lanes: Lanes) -> Link {
         Link {
             generation,
@@ -234,10 +233,11 @@ impl Link {
         }
     }
 
-    /// Sets the maximum payload (DevCtl MaxPayload) in bytes; completions that were as large follow.
+    /// Sets the maximum payload (DevCtl MaxPayload) in bytes. The size of completions changes too, if it equals the old
+    /// maximum or exceeds the new one.
     ///
     /// # Errors
-    /// It is no power of two from 128 to 4096.
+    /// The value is not a power of two from 128 to 4096.
     pub fn with_max_payload(mut self, bytes: u64) -> Result<Link, LinkError> {
         let bytes = check_size("maximum payload", bytes)?;
         if self.completion == self.max_payload || self.completion > bytes {
@@ -250,17 +250,17 @@ impl Link {
     /// Sets the maximum read request (DevCtl MaxReadReq) in bytes.
     ///
     /// # Errors
-    /// It is no power of two from 128 to 4096.
+    /// The value is not a power of two from 128 to 4096.
     pub fn with_max_read_request(mut self, bytes: u64) -> Result<Link, LinkError> {
         self.max_read_request = check_size("maximum read request", bytes)?;
         Ok(self)
     }
 
-    /// Sets how many bytes the memory answers per completion. Memory may cut its answers at the read
-    /// completion boundary (64 or 128 bytes), or combine them up to the maximum payload.
+    /// Sets the size of a read completion in bytes. Memory may split its answers at the read completion boundary (64 or
+    /// 128 bytes), or combine them up to the maximum payload.
     ///
     /// # Errors
-    /// It is no power of two from 64 to the maximum payload.
+    /// The value is not a power of two from 64 to the maximum payload.
     pub fn with_completion(mut self, bytes: u64) -> Result<Link, LinkError> {
         if !bytes.is_power_of_two() || bytes < 64 || bytes > u64::from(self.max_payload) {
             let expected = "a power of two from 64 bytes to the maximum payload";
@@ -276,13 +276,13 @@ impl Link {
         self
     }
 
-    /// Sets whether packets carry an end-to-end checksum, 4 bytes.
+    /// Sets whether packets carry an end-to-end checksum (4 bytes).
     pub fn with_ecrc(mut self, ecrc: bool) -> Link {
         self.ecrc = ecrc;
         self
     }
 
-    /// Sets what is counted around a header.
+    /// Sets the framing that is counted.
     pub fn with_framing(mut self, framing: Framing) -> Link {
         self.framing = framing;
         self
@@ -298,17 +298,17 @@ impl Link {
         self.lanes
     }
 
-    /// Most bytes of data in a packet.
+    /// Largest data of a packet, in bytes.
     pub fn max_payload(&self) -> u32 {
         self.max_payload
     }
 
-    /// Most bytes that a read asks for.
+    /// Largest read request, in bytes.
     pub fn max_read_request(&self) -> u32 {
         self.max_read_request
     }
 
-    /// Bytes per read completion.
+    /// Size of a read completion, in bytes.
     pub fn completion(&self) -> u32 {
         self.completion
     }
@@ -323,12 +323,12 @@ impl Link {
         self.ecrc
     }
 
-    /// What is counted around a header.
+    /// The framing that is counted.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Bytes a second in one direction after the encoding.
+    /// Rate in one direction after the encoding.
     pub fn raw(&self) -> Rate {
         let lane = self.generation.gt_per_s() * self.generation.encoding();
         GbPerS(lane * f64::from(self.lanes.count())).into()
@@ -365,9 +365,9 @@ impl Link {
         }
     }
 
-    /// Symbol times between two acknowledgements, or two updates of credits, at most: the base
-    /// specification's formula behind its tables, `(payload + 28) * factor / lanes + delay`,
-    /// rounded down. A symbol time is that of one byte on one lane.
+    /// Largest number of symbol times between two acknowledgements, or two credit updates. The value is the base
+    /// specification's formula behind its tables, `(payload + 28) * factor / lanes + delay`, rounded down. A symbol
+    /// time is that of one byte on one lane.
     pub fn answer_limit(&self) -> u32 {
         let lanes = self.lanes.count();
         let factor = match self.max_payload {
@@ -393,7 +393,7 @@ impl fmt::Display for Link {
 impl FromStr for Link {
     type Err = LinkError;
 
-    /// `2.0x8`, `5 x16`, `gen3x8`: a generation and a width; the rest as in [`Link::new`].
+    /// Parses `2.0x8`, `5 x16`, `gen3x8`: a generation and a width; the rest as in [`Link::new`].
     fn from_str(text: &str) -> Result<Link, LinkError> {
         let expected = "a generation and a width, such as 2.0x8 or 5.0x16";
         let malformed = || refuse("link", format_args!("`{text}`"), expected);

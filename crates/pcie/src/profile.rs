@@ -1,7 +1,6 @@
-//! Profiles: what is known of adapters and hosts.
+//! Profiles of adapters and hosts.
 //!
-//! Times are for models, not for boasting: each says where it comes from, and those that only their
-//! sum is known of say so.
+//! Times are for models only. Each profile states the sources, and the times of which only the sum is known.
 
 use crate::descriptor::Family;
 use crate::link::LinkError;
@@ -10,58 +9,58 @@ use crate::units::Time;
 /// An RDMA adapter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adapter {
-    /// What it is called here: `connectx`.
+    /// Name: `connectx`.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub title: &'static str,
-    /// Its descriptors.
+    /// Generation of the adapter's descriptors.
     pub family: Family,
-    /// Bytes of its BlueFlame buffer; 0: none.
+    /// Size of its BlueFlame buffer, in bytes; 0: none.
     pub blueflame: u32,
-    /// Bytes that the processor writes to ring its doorbell.
+    /// Size of a doorbell write, in bytes.
     pub doorbell: u32,
-    /// Bytes of a completion entry.
+    /// Size of a completion entry, in bytes.
     pub completion_entry: u32,
-    /// Bytes of a receive descriptor of one segment.
+    /// Size of a receive descriptor of one segment, in bytes.
     pub receive_descriptor: u32,
-    /// Reads of memory that it keeps under way at most.
+    /// Largest number of outstanding memory reads.
     pub reads_in_flight: u32,
-    /// Bytes of packets from the network that it holds before the network has to wait.
+    /// Network packets that it buffers before the network must wait, in bytes.
     pub receive_buffer: u32,
-    /// Its bus when nobody says otherwise.
+    /// Default bus.
     pub link: &'static str,
-    /// Its network when nobody says otherwise.
+    /// Default network.
     pub wire: &'static str,
-    /// From the last byte it needs until the first bit leaves.
+    /// Time from the last required byte until the first bit leaves.
     pub send: Time,
-    /// From the last bit until the first write into memory.
+    /// Time from the last bit until the first write to memory.
     pub receive: Time,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: &'static str,
 }
 
 /// A processor with its memory and its path to the adapter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Host {
-    /// What it is called here.
+    /// Name.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub title: &'static str,
-    /// The library's work for one send before it writes to the adapter.
+    /// Time of the library for one send before it writes to the adapter.
     pub post: Time,
-    /// Writing the doorbell.
+    /// Time of writing the doorbell.
     pub doorbell: Time,
-    /// Writing 64 bytes to the adapter through write-combining.
+    /// Time of writing 64 bytes to the adapter through write-combining.
     pub store: Time,
-    /// Copying a byte into a descriptor.
+    /// Time of copying a byte into a descriptor.
     pub copy: Time,
-    /// From a read request's last byte leaving the adapter until the completion's first byte is back.
+    /// Time from a read request's last byte leaving the adapter until the completion's first byte is back.
     pub read: Time,
-    /// From a write's last byte leaving the adapter until the processor can see it.
+    /// Time from a write's last byte leaving the adapter until the processor can see it.
     pub write: Time,
-    /// Noticing a completion and returning.
+    /// Time of noticing a completion and returning.
     pub poll: Time,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: &'static str,
 }
 
@@ -69,7 +68,7 @@ const fn ns(ns: f64) -> Time {
     Time::from_ns(ns)
 }
 
-/// The adapters known here.
+/// All known adapters.
 pub static ADAPTERS: [Adapter; 5] = [
     Adapter {
         name: "infinihost3",
@@ -85,7 +84,8 @@ pub static ADAPTERS: [Adapter; 5] = [
         wire: "DDR",
         send: ns(450.0),
         receive: ns(350.0),
-        source: "no BlueFlame; its descriptors taken to be those of mlx4; times assumed",
+        source: "InfiniHost III has no BlueFlame; assumed: descriptors as those of mlx4, and the \
+            adapter's times of sending and receiving",
     },
     Adapter {
         name: "connectx",
@@ -101,7 +101,8 @@ pub static ADAPTERS: [Adapter; 5] = [
         wire: "QDR",
         send: ns(300.0),
         receive: ns(250.0),
-        source: "rdma-core mlx4; only the sum of the times is known, from 1.12 us one way",
+        source: "rdma-core mlx4; only the sum of the times is known, from a one-way latency of \
+            1.12 us",
     },
     Adapter {
         name: "connectx3",
@@ -149,11 +150,11 @@ pub static ADAPTERS: [Adapter; 5] = [
         wire: "NDR",
         send: ns(140.0),
         receive: ns(120.0),
-        source: "as ConnectX-5; times assumed",
+        source: "descriptors as those of ConnectX-5; times assumed",
     },
 ];
 
-/// The hosts known here.
+/// All known hosts.
 pub static HOSTS: [Host; 3] = [
     Host {
         name: "2009",
@@ -165,8 +166,8 @@ pub static HOSTS: [Host; 3] = [
         read: ns(490.0),
         write: ns(300.0),
         poll: ns(80.0),
-        source: "a read of 0.42 to 0.56 us from inline data's gain in 2009; the rest assumed to \
-            sum up to 1.12 us",
+        source: "read time of 0.42 to 0.56 us, from the gain by inline data in 2009; the other \
+            times are assumed, with a one-way latency of 1.12 us in all",
     },
     Host {
         name: "2016",
@@ -190,11 +191,11 @@ pub static HOSTS: [Host; 3] = [
         read: ns(350.0),
         write: ns(150.0),
         poll: ns(20.0),
-        source: "as 2016; eight stores of 8 bytes at 40 ns each for 64 bytes",
+        source: "as a server of 2016, but 64 bytes take eight stores of 8 bytes, 40 ns each",
     },
 ];
 
-/// The adapter of a name.
+/// Finds an adapter by name.
 ///
 /// # Errors
 /// There is none of that name.
@@ -207,7 +208,7 @@ pub fn adapter(name: &str) -> Result<&'static Adapter, LinkError> {
     })
 }
 
-/// The host of a name.
+/// Finds a host by name.
 ///
 /// # Errors
 /// There is none of that name.

@@ -1,13 +1,16 @@
-//! Buses and adapters simulated packet by packet, with a clock of their own.
+//! Packet-level simulation of buses and adapters, with simulated time.
 //!
-//! Nothing here uses the formulas of [`crate::formulas`]: packets are cut one by one, a direction is a
-//! line on which one packet follows another, answers are sent when they fall due. That both agree where they
-//! must is a test. What is simulated: both directions of each bus; doorbells and BlueFlame; reads of
-//! descriptors and payload, with a limit on how many are under way; packets on the network, with
-//! credits of the receiving adapter's buffer; receive descriptors, fetched in batches, waited for (reliable
-//! connections) or missed (datagrams); writes of payload and completion entries; processes that take
-//! one message after another. Not simulated: bit errors, the root complex's own flow control beyond
-//! its updates on the link, acknowledgements' bytes on the network.
+//! It does not use the formulas of [`crate::formulas`]: packets are split one by one, a direction is a line on which
+//! one packet follows another, and answers are sent when they are due. Tests check that simulation and formulas agree
+//! where they must.
+//!
+//! Simulated: both directions of each bus; doorbells and BlueFlame; reads of descriptors and payload, with a limit on
+//! outstanding ones; network packets, with credits of the receiving adapter's buffer; receive descriptors, fetched in
+//! batches, awaited (reliable connections) or missed (datagrams); writes of payload and completion entries; processes
+//! that take one message after another.
+//!
+//! Not simulated: bit errors, the root complex's own flow control beyond its updates on the link, acknowledgements'
+//! bytes on the network.
 
 mod adapter;
 mod bus;
@@ -23,22 +26,22 @@ use crate::link::Link;
 use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Rate, Time};
 use crate::wire::{Transport, Verb, Wire};
-use events::{Event, Queue};
-pub use node::Tally;
-use node::{FlowState, Job, MessageState, Node, Stream};
+use events::{EventQueue, SimEvent};
+pub use line::Tally;
+use node::{AdapterJob, FlowState, MessageState, Node, Stream};
 
 /// A host with its bus and adapter.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeSpec<'a> {
-    /// The host's times.
+    /// Times of the host.
     pub host: &'a Host,
     /// The adapter.
     pub adapter: &'a Adapter,
-    /// The bus between.
+    /// The bus between host and adapter.
     pub link: Link,
-    /// The adapter's port.
+    /// Port of the adapter.
     pub wire: Wire,
-    /// Whether the data-link layer's packets and skips take their share.
+    /// Whether the data-link layer's packets and skips are simulated.
     pub data_link: bool,
 }
 
@@ -49,34 +52,34 @@ pub struct FlowSpec {
     pub from: usize,
     /// The receiving node.
     pub to: usize,
-    /// Which process of the receiving node takes the messages; processes work one message at a time.
+    /// Number of the receiving node's process that takes the messages; a process handles one message at a time.
     pub process: usize,
-    /// How messages travel.
+    /// Transport of the messages.
     pub transport: Transport,
-    /// What is done with them.
+    /// Operation of the messages.
     pub verb: Verb,
-    /// Bytes of payload in a packet of the network.
+    /// Payload of a network packet, in bytes.
     pub mtu: u32,
-    /// Messages of up to so many bytes go inline; 0: none.
+    /// Largest message, in bytes, sent inline; 0 disables inlining.
     pub inline: u32,
     /// Every N-th send is signalled.
     pub signal_every: u32,
-    /// Receive descriptors that the process keeps posted.
+    /// Number of receive descriptors that the process keeps posted.
     pub receives: u32,
-    /// Receive descriptors that the adapter fetches at once.
+    /// Number of receive descriptors that the adapter fetches at once.
     pub receive_batch: u32,
-    /// What the receiving process does with each message, beyond noticing it.
+    /// Time that each message takes the receiving process, in addition to the poll that finds it.
     pub work: Time,
-    /// What that becomes for messages that have waited, if it changes.
+    /// Replacement of `work` for messages that have waited; `None` if `work` applies to them too.
     pub cold: Option<Cold>,
     /// Least time between two posts of a load.
     pub pace: Time,
-    /// Cables and switches.
+    /// Latency of cables and switches.
     pub hops: Time,
 }
 
 impl FlowSpec {
-    /// A flow of sends over a reliable connection with the field's usual depths, nothing inline.
+    /// Creates a flow of sends over a reliable connection with usual depths, nothing inline.
     pub fn new(from: usize, to: usize) -> FlowSpec {
         FlowSpec {
             from,
@@ -97,40 +100,41 @@ impl FlowSpec {
     }
 }
 
-/// A receiver that falls behind and then takes longer: what it works on has left its caches.
+/// Slowdown of a receiver that has fallen behind, because its data has left its caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cold {
-    /// A message that waited longer than this costs more.
+    /// Waiting time from which a message costs more.
     pub after: Time,
-    /// What the process does with it, beyond noticing it.
+    /// Time that the receiving process spends on a message that has waited longer than `after`, in addition to the poll
+    /// that finds the message.
     pub work: Time,
 }
 
-/// A message that its receiver has.
+/// A delivered message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Delivery {
-    /// Its flow.
+    /// Number of the flow.
     pub flow: usize,
-    /// What [`Simulator::post`] was given to know it by.
+    /// Token given to [`Simulator::post`].
     pub token: u64,
-    /// Bytes of payload.
+    /// Payload.
     pub size: Bytes,
-    /// When it was posted.
+    /// Time of the post.
     pub posted: Time,
-    /// When the receiver had it.
+    /// Time of the delivery.
     pub delivered: Time,
 }
 
-/// What has become of a flow's messages so far.
+/// Counts of a flow's messages so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowCounts {
-    /// Posted.
+    /// Posted messages.
     pub posted: u64,
-    /// Taken by the receiving process.
+    /// Messages taken by the receiving process.
     pub delivered: u64,
-    /// Datagrams for which no receive descriptor was there.
+    /// Datagrams without a receive descriptor.
     pub dropped: u64,
-    /// Bytes of payload delivered.
+    /// Delivered payload, in bytes.
     pub bytes: u64,
     /// Packets that waited because the receiving adapter's buffer was full.
     pub stalled: u64,
@@ -140,19 +144,18 @@ pub struct FlowCounts {
 
 /// The simulation.
 pub struct Simulator {
-    queue: Queue,
+    queue: EventQueue,
     nodes: Vec<Node>,
     flows: Vec<FlowState>,
     messages: Vec<MessageState>,
     free_messages: Vec<u32>,
-    jobs: Vec<Job>,
+    jobs: Vec<AdapterJob>,
     free_jobs: Vec<u32>,
     streams: Vec<Stream>,
     deliveries: VecDeque<Delivery>,
     packets: u64,
 }
 
-/// Femtoseconds of a time.
 fn fs(time: Time) -> u64 {
     (time.ns() * 1e6).round() as u64
 }
@@ -162,10 +165,10 @@ fn time(fs: u64) -> Time {
 }
 
 impl Simulator {
-    /// Nodes at time 0.
+    /// Creates nodes at time 0.
     pub fn new(nodes: &[NodeSpec<'_>]) -> Simulator {
         Simulator {
-            queue: Queue::default(),
+            queue: EventQueue::default(),
             nodes: nodes.iter().map(Node::new).collect(),
             flows: Vec::new(),
             messages: Vec::new(),
@@ -178,7 +181,7 @@ impl Simulator {
         }
     }
 
-    /// Connects two nodes; the flow's number.
+    /// Connects two nodes; returns the flow's number.
     ///
     /// # Panics
     /// The flow's MTU is 0, or its packets are larger than the receiving adapter's buffer: they would never arrive.
@@ -186,7 +189,7 @@ impl Simulator {
         assert!(spec.mtu > 0, "an MTU of 0");
         let frame = self.nodes[spec.from].frame;
         let buffer = u64::from(self.nodes[spec.to].adapter.receive_buffer);
-        // Inline data goes in one packet; the first of a write names an address.
+        // Inline data goes in one packet; the first packet of a write has an address.
         let around = frame.connected.max(frame.datagram) + u64::from(REMOTE_ADDRESS);
         let largest = around + u64::from(spec.mtu.max(spec.inline));
         assert!(
@@ -209,8 +212,7 @@ impl Simulator {
         self.post_at(flow, size, token, at);
     }
 
-    /// Keeps `depth` messages of `size` under way until `count` have been posted. Their deliveries are
-    /// counted and not told.
+    /// Keeps `depth` messages of `size` in flight until `count` are posted. Their deliveries are counted, not returned.
     pub fn load(&mut self, flow: usize, size: Bytes, count: u64, depth: u32) {
         let state = &mut self.flows[flow];
         state.load = (size, count);
@@ -224,8 +226,8 @@ impl Simulator {
         self.flows[flow].spec.pace = pace;
     }
 
-    /// Lets a node's device read and write memory without a network: `count` times `write` and `read` bytes,
-    /// `depth` such pairs under way. The stream's number.
+    /// Lets a node's device write and read memory without a network: `count` pairs of `write` and `read` bytes, `depth`
+    /// pairs in flight. Returns the stream's number.
     pub fn stream(
         &mut self, node: usize, write: Bytes, read: Bytes, count: u64, depth: u32,
     ) -> usize {
@@ -237,17 +239,17 @@ impl Simulator {
         stream
     }
 
-    /// The clock.
+    /// Current simulated time.
     pub fn now(&self) -> Time {
         time(self.queue.now)
     }
 
-    /// When something happens next by itself.
+    /// Time of the next event.
     pub fn next_event(&self) -> Option<Time> {
         self.queue.next().map(time)
     }
 
-    /// Lets everything up to `until` happen, and the clock stand there.
+    /// Runs all events up to `until`, and sets the time to `until`.
     pub fn run_until(&mut self, until: Time) {
         let until = fs(until);
         while let Some(event) = self.queue.pop_until(until) {
@@ -256,7 +258,7 @@ impl Simulator {
         self.queue.now = self.queue.now.max(until);
     }
 
-    /// Lets time pass until a message is delivered, at most until `until`; false where none was.
+    /// Runs until a message is delivered, at most until `until`; false if none was.
     pub fn run_to_delivery(&mut self, until: Time) -> bool {
         let until = fs(until);
         while self.deliveries.is_empty() {
@@ -268,24 +270,24 @@ impl Simulator {
         true
     }
 
-    /// Lets time pass until nothing more happens by itself.
+    /// Runs until there are no more events.
     pub fn run(&mut self) {
         while let Some(event) = self.queue.pop_until(u64::MAX) {
             self.handle(event);
         }
     }
 
-    /// The next message delivered, in the order of delivery.
+    /// Takes the next delivered message, in the order of delivery.
     pub fn take_delivery(&mut self) -> Option<Delivery> {
         self.deliveries.pop_front()
     }
 
-    /// What has become of a flow's messages.
+    /// Returns the counts of a flow's messages.
     pub fn counts(&self, flow: usize) -> FlowCounts {
         self.flows[flow].counts
     }
 
-    /// Payload a second of all flows together, between the first and the last delivery of any.
+    /// Payload rate of all flows together, between the first and the last delivery of any flow.
     pub fn total_rate(&self) -> Rate {
         let started = self.flows.iter().filter_map(|f| f.first_delivery);
         let Some((first, bytes)) = started.min() else {
@@ -300,8 +302,8 @@ impl Simulator {
         }
     }
 
-    /// Payload a second of a flow between its first and its last delivery. Windows of several flows
-    /// need not coincide: their rates do not add up ([`Simulator::total_rate`]).
+    /// Payload rate of a flow between its first and last delivery. The rates of several flows do not add up, because
+    /// their times differ; see [`Simulator::total_rate`].
     pub fn rate(&self, flow: usize) -> Rate {
         let state = &self.flows[flow];
         let (Some((first, bytes)), last) = (state.first_delivery, state.last_delivery) else {
@@ -314,36 +316,36 @@ impl Simulator {
         }
     }
 
-    /// What a node's bus has carried: from the device to the host, and back.
+    /// Traffic of a node's bus so far: from the device to the host, and from the host to the device.
     pub fn tallies(&self, node: usize) -> (Tally, Tally) {
         (self.nodes[node].up.tally, self.nodes[node].down.tally)
     }
 
-    /// Packets simulated so far, on buses and network.
+    /// Number of packets simulated so far, on buses and network.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// When a stream's pairs were completed: the first, the last, and how many after the first.
+    /// Returns the completion times of a stream's first and last pair, and the number of pairs after the first.
     pub fn stream_span(&self, stream: usize) -> Option<(Time, Time, u64)> {
         let stream = &self.streams[stream];
         let first = stream.first?;
         Some((time(first), time(stream.last), stream.completed - 1))
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SimEvent) {
         match event {
-            Event::Store { node, bytes, message } => self.store(node, bytes, message),
-            Event::Up { node, packet } => self.arrive_at_host(node, packet),
-            Event::Down { node, packet } => self.arrive_at_adapter(node, packet),
-            Event::Answer { node, up, update } => self.answer(node, up, update),
-            Event::Memory { node, job, bytes } => self.complete_read(node, job, bytes),
-            Event::Launch { message, bytes, place } => self.launch(message, bytes, place),
-            Event::LineFree { node } => self.transmit(node),
-            Event::Received { message, bytes, place } => self.receive(message, bytes, place),
-            Event::Acknowledged { message } => self.acknowledge(message),
-            Event::Visible { message } => self.take_up(message),
-            Event::Done { message } => self.finish(message),
+            SimEvent::Store { node, bytes, message } => self.store(node, bytes, message),
+            SimEvent::Up { node, packet } => self.arrive_at_host(node, packet),
+            SimEvent::Down { node, packet } => self.arrive_at_adapter(node, packet),
+            SimEvent::Answer { node, up, update } => self.answer(node, up, update),
+            SimEvent::Memory { node, job, bytes } => self.complete_read(node, job, bytes),
+            SimEvent::Launch { message, bytes, place } => self.launch(message, bytes, place),
+            SimEvent::LineFree { node } => self.transmit(node),
+            SimEvent::Received { message, bytes, place } => self.receive(message, bytes, place),
+            SimEvent::Acknowledged { message } => self.acknowledge(message),
+            SimEvent::Visible { message } => self.take_up(message),
+            SimEvent::Done { message } => self.finish(message),
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Bytes, rates and times, each a type of its own.
+//! Types for bytes, rates and times.
 //!
-//! A [`Rate`] is the quantity itself; [`MbPerS`], [`MibPerS`] and [`GbPerS`] are figures in one unit.
-//! Figures of different units neither compare nor add: they become a [`Rate`] first, explicitly.
-//! MB is 10^6 bytes, MiB is 2^20, Gb is 10^9 bits.
+//! A [`Rate`] is the quantity itself; [`MbPerS`], [`MibPerS`] and [`GbPerS`] are figures in one unit. Figures of
+//! different units can be neither compared nor added: they must be converted to a [`Rate`] explicitly. MB is 10^6
+//! bytes, MiB is 2^20, Gb is 10^9 bits.
 
 use std::fmt;
 use std::ops::{Add, Div, Mul, Sub};
 use std::str::FromStr;
 
-/// What is wrong with a quantity as it was written, and what was expected.
+/// Error for an invalid quantity in text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitError {
-    /// What was written.
+    /// The text.
     pub found: String,
-    /// What was expected instead.
+    /// The expected form.
     pub expected: String,
 }
 
@@ -29,7 +29,7 @@ fn refuse(found: &str, expected: impl Into<String>) -> UnitError {
     UnitError { found: found.trim().to_owned(), expected: expected.into() }
 }
 
-/// Splits `1.5MiB/s` into its number and the unit behind it, which may be empty.
+/// Splits `1.5MiB/s` into its number and its unit, which may be empty.
 fn split_number<'a>(text: &'a str, of: &str) -> Result<(f64, &'a str), UnitError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && !"+-._,".contains(c));
@@ -49,7 +49,7 @@ fn split_number<'a>(text: &'a str, of: &str) -> Result<(f64, &'a str), UnitError
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// As a number to calculate with.
+    /// Converts to a floating-point number.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// `256`, `256B`, `64K`, `64KiB` (2^10), `64kB` (10^3), `1M`, `1MiB` (2^20), `1MB` (10^6).
+    /// Parses `256`, `256B`, `64K`, `64KiB` (2^10), `64kB` (10^3), `1M`, `1MiB` (2^20), `1MB` (10^6).
     fn from_str(text: &str) -> Result<Bytes, UnitError> {
         let (number, unit) = split_number(text, "a size")?;
         let factor = match unit {
@@ -100,7 +100,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// How much a second: the quantity, whatever the unit it is written in.
+/// A rate, independent of its unit.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Rate {
     bytes_per_s: f64,
@@ -134,7 +134,7 @@ impl RateUnit {
         RateUnit::GbPerS,
     ];
 
-    /// Bytes a second in one of the unit.
+    /// Number of bytes per second that 1 of this unit means, such as 10^6 for `MB/s`.
     pub fn bytes_per_s(self) -> f64 {
         match self {
             RateUnit::MbPerS => 1e6,
@@ -146,7 +146,7 @@ impl RateUnit {
         }
     }
 
-    /// As it is written: `MB/s`, `MiB/s`, `GB/s`, `GiB/s`, `Mb/s`, `Gb/s`.
+    /// Symbol: `MB/s`, `MiB/s`, `GB/s`, `GiB/s`, `Mb/s`, `Gb/s`.
     pub fn name(self) -> &'static str {
         match self {
             RateUnit::MbPerS => "MB/s",
@@ -174,47 +174,47 @@ impl fmt::Display for RateUnit {
 }
 
 impl Rate {
-    /// A rate of so many bytes a second.
+    /// Creates a rate from bytes per second.
     pub fn from_bytes_per_s(bytes_per_s: f64) -> Rate {
         Rate { bytes_per_s }
     }
 
-    /// A rate written in a unit.
+    /// Creates a rate from a value in a unit.
     pub fn new(value: f64, unit: RateUnit) -> Rate {
         Rate::from_bytes_per_s(value * unit.bytes_per_s())
     }
 
-    /// Bytes a second.
+    /// Value in bytes per second.
     pub fn bytes_per_s(self) -> f64 {
         self.bytes_per_s
     }
 
-    /// The figure in a unit.
+    /// Value in a unit.
     pub fn in_unit(self, unit: RateUnit) -> f64 {
         self.bytes_per_s / unit.bytes_per_s()
     }
 
-    /// The figure in 10^6 bytes a second.
+    /// Value in 10^6 bytes per second.
     pub fn mb_per_s(self) -> MbPerS {
         MbPerS(self.in_unit(RateUnit::MbPerS))
     }
 
-    /// The figure in 2^20 bytes a second.
+    /// Value in 2^20 bytes per second.
     pub fn mib_per_s(self) -> MibPerS {
         MibPerS(self.in_unit(RateUnit::MibPerS))
     }
 
-    /// The figure in 10^9 bits a second.
+    /// Value in 10^9 bits per second.
     pub fn gb_per_s(self) -> GbPerS {
         GbPerS(self.in_unit(RateUnit::GbPerS))
     }
 
-    /// Time that so many bytes take.
+    /// Time of a transfer of `bytes` bytes.
     pub fn time_of(self, bytes: f64) -> Time {
         Time::from_ns(bytes * 1e9 / self.bytes_per_s)
     }
 
-    /// The lesser of two.
+    /// Smaller of two rates.
     pub fn min(self, other: Rate) -> Rate {
         Rate::from_bytes_per_s(self.bytes_per_s.min(other.bytes_per_s))
     }
@@ -241,7 +241,6 @@ impl Mul<f64> for Rate {
     }
 }
 
-/// The ratio of two rates.
 impl Div for Rate {
     type Output = f64;
     fn div(self, other: Rate) -> f64 {
@@ -249,7 +248,7 @@ impl Div for Rate {
     }
 }
 
-/// Figures of one unit.
+/// Types of figures in one unit.
 macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
@@ -285,23 +284,23 @@ figures! {
     GbPerS
 }
 
-/// One digit behind the point unless a precision is asked for.
+/// Uses one or two decimals unless a precision is given.
 fn write_rate(f: &mut fmt::Formatter<'_>, value: f64, unit: RateUnit) -> fmt::Result {
     let digits = f.precision().unwrap_or(if value < 100.0 { 2 } else { 1 });
     write!(f, "{value:.digits$} {unit}")
 }
 
-/// A rate as somebody wrote it: the quantity, and the unit to answer in.
+/// A rate as written by a user: the quantity, and the unit for the answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatedRate {
     /// The quantity.
     pub rate: Rate,
-    /// The unit it was written in.
+    /// The written unit.
     pub unit: RateUnit,
 }
 
 impl StatedRate {
-    /// The figure as it was written.
+    /// The written number.
     pub fn value(self) -> f64 {
         self.rate.in_unit(self.unit)
     }
@@ -316,7 +315,7 @@ impl fmt::Display for StatedRate {
 impl FromStr for StatedRate {
     type Err = UnitError;
 
-    /// A number and its unit: `3552MiB/s`, `3724.5 MB/s`, `32Gb/s`.
+    /// Parses a number and its unit: `3552MiB/s`, `3724.5 MB/s`, `32Gb/s`.
     fn from_str(text: &str) -> Result<StatedRate, UnitError> {
         let (number, unit) = split_number(text, "a rate")?;
         let units = "MB/s (10^6 bytes), MiB/s (2^20 bytes), GB/s, GiB/s, Mb/s or Gb/s (bits)";
@@ -341,32 +340,32 @@ impl FromStr for Rate {
     }
 }
 
-/// A span of time.
+/// A duration.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Time {
     ns: f64,
 }
 
 impl Time {
-    /// No time.
+    /// Zero.
     pub const ZERO: Time = Time { ns: 0.0 };
 
-    /// So many nanoseconds.
+    /// Creates a duration from nanoseconds.
     pub const fn from_ns(ns: f64) -> Time {
         Time { ns }
     }
 
-    /// Nanoseconds.
+    /// Value in nanoseconds.
     pub const fn ns(self) -> f64 {
         self.ns
     }
 
-    /// Microseconds.
+    /// Value in microseconds.
     pub fn us(self) -> f64 {
         self.ns / 1e3
     }
 
-    /// The longer of two.
+    /// Longer of two durations.
     pub fn max(self, other: Time) -> Time {
         Time::from_ns(self.ns.max(other.ns))
     }
@@ -413,7 +412,7 @@ impl fmt::Display for Time {
 impl FromStr for Time {
     type Err = UnitError;
 
-    /// A number and its unit: `350ns`, `2.23us`, `1ms`, `2s`.
+    /// Parses a number and its unit: `350ns`, `2.23us`, `1ms`, `2s`.
     fn from_str(text: &str) -> Result<Time, UnitError> {
         let (number, unit) = split_number(text, "a time")?;
         let ns = match unit {

@@ -1,7 +1,7 @@
-//! The network link: its rate, and what packets of a transport leave of it.
+//! Network links: rates, and packet overhead by transport.
 //!
-//! Sources: InfiniBand Architecture Specification, volume 1 (packet formats); its annex on RoCEv2; IEEE
-//! 802.3 for what surrounds an Ethernet frame.
+//! Sources: InfiniBand Architecture Specification, volume 1 (packet formats); its annex on RoCEv2; IEEE 802.3 for the
+//! bytes around an Ethernet frame.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::link::LinkError;
 use crate::units::{Bytes, GbPerS, Rate};
 
-/// How a message travels.
+/// Transport service of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// Reliable connection.
@@ -20,16 +20,16 @@ pub enum Transport {
     Ud,
 }
 
-/// What is done with it at the other side.
+/// Operation of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Lands in a receive buffer.
+    /// Sent to a receive buffer.
     Send,
     /// Written to an address.
     Write,
 }
 
-/// What carries the packets.
+/// Network technology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fabric {
     /// InfiniBand.
@@ -43,19 +43,19 @@ pub enum Fabric {
 /// A network link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wire {
-    /// What carries the packets.
+    /// Network technology.
     pub fabric: Fabric,
     /// Data rate after the encoding.
     pub rate: Rate,
     /// Signalling rate.
     pub signalling: Rate,
-    /// Bytes of payload in a packet at most.
+    /// Largest payload of a packet, in bytes.
     pub mtu: u32,
-    /// Its name: `QDR 4x`, `RoCEv2 100GbE`.
+    /// Name: `QDR 4x`, `RoCEv2 100GbE`.
     pub name: &'static str,
 }
 
-/// Name, signalling Gb/s of a lane, share left by the encoding.
+/// Name, signalling rate of a lane in Gb/s, share left by the encoding.
 const SPEEDS: [(&str, f64, f64); 9] = [
     ("SDR", 2.5, 8.0 / 10.0),
     ("DDR", 5.0, 8.0 / 10.0),
@@ -63,7 +63,6 @@ const SPEEDS: [(&str, f64, f64); 9] = [
     ("FDR10", 10.3125, 64.0 / 66.0),
     ("FDR", 14.0625, 64.0 / 66.0),
     ("EDR", 25.78125, 64.0 / 66.0),
-    // Error correction replaces the encoding; the names give the data rate: 50, 100, 200 Gb/s.
     ("HDR", 53.125, 50.0 / 53.125),
     ("NDR", 106.25, 100.0 / 106.25),
     ("XDR", 212.5, 200.0 / 212.5),
@@ -80,7 +79,7 @@ const EXPECTED: &str = "an InfiniBand link such as QDR, FDRx4, EDR4x, or RoCE wi
     as roce100 or rocev1-40";
 
 impl Wire {
-    /// An InfiniBand link of a speed (`QDR`) and 1, 2, 4, 8 or 12 lanes, packets of 4096 bytes.
+    /// Creates an InfiniBand link of a speed (`QDR`) and 1, 2, 4, 8 or 12 lanes, with packets of 4096 bytes.
     pub fn infiniband(speed: &str, lanes: u32) -> Result<Wire, LinkError> {
         let known = SPEEDS.iter().find(|s| s.0.eq_ignore_ascii_case(speed));
         let known = known.filter(|_| matches!(lanes, 1 | 2 | 4 | 8 | 12));
@@ -97,7 +96,7 @@ impl Wire {
         })
     }
 
-    /// RoCE on an Ethernet of so many Gb/s, packets of 4096 bytes.
+    /// Creates RoCE on an Ethernet of `gb_per_s` Gb/s, with packets of 4096 bytes.
     pub fn roce(fabric: Fabric, gb_per_s: u32) -> Result<Wire, LinkError> {
         let encoding = match gb_per_s {
             1 => 8.0 / 10.0,
@@ -117,10 +116,10 @@ impl Wire {
         })
     }
 
-    /// The same with another size of packets.
+    /// Changes the size of packets.
     ///
     /// # Errors
-    /// It is none of 256, 512, 1024, 2048, 4096.
+    /// The value is none of 256, 512, 1024, 2048, 4096.
     pub fn with_mtu(mut self, mtu: u64) -> Result<Wire, LinkError> {
         if !matches!(mtu, 256 | 512 | 1024 | 2048 | 4096) {
             return Err(LinkError {
@@ -140,11 +139,11 @@ impl Wire {
             Fabric::RoceV1 => ROCE_V1_FRAME,
             Fabric::RoceV2 => ROCE_V2_FRAME,
         };
-        // A datagram names its queue pair in a header of 8 bytes.
+        // A datagram has a header of 8 bytes with its queue pair.
         frame + if transport == Transport::Ud { 8 } else { 0 }
     }
 
-    /// Packets of a message: one even if it is empty.
+    /// Number of packets of a message: one even if it is empty.
     pub fn packets(&self, size: Bytes) -> u64 {
         size.0.div_ceil(u64::from(self.mtu)).max(1)
     }
@@ -156,7 +155,7 @@ impl Wire {
         size.as_f64() + packets * f64::from(self.packet_overhead(transport)) + address
     }
 
-    /// Payload a second in messages of `size`.
+    /// Payload rate in messages of `size` bytes.
     pub fn ceiling(&self, transport: Transport, verb: Verb, size: Bytes) -> Rate {
         self.rate * (size.as_f64() / self.message_bytes(transport, verb, size))
     }
@@ -169,7 +168,7 @@ fn refuse(found: String) -> LinkError {
 impl FromStr for Wire {
     type Err = LinkError;
 
-    /// `QDR` (four lanes), `FDRx1`, `EDR4x`, `roce100`, `rocev2-25`, `rocev1-40`.
+    /// Parses `QDR` (four lanes), `FDRx1`, `EDR4x`, `roce100`, `rocev2-25`, `rocev1-40`.
     fn from_str(text: &str) -> Result<Wire, LinkError> {
         let lower = text.trim().to_ascii_lowercase();
         let malformed = || refuse(format!("`{}`", text.trim()));

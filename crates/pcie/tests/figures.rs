@@ -1,4 +1,4 @@
-//! Published figures that the model must meet to 0.1 %: RAMCloud's measurement of 2018, step by step.
+//! Published figures that the model must match to 0.1 %: RAMCloud's measurement of 2018, step by step.
 #![allow(non_snake_case)]
 
 use fastpath_pcie::formulas::{DataLink, SKIP_SHARE, write_rate};
@@ -21,7 +21,7 @@ fn mib(rate: Rate) -> f64 {
     rate.mib_per_s().0
 }
 
-/// Bytes around each `piece` bytes that a rate stands for.
+/// Bytes around each `piece` bytes that a rate implies.
 fn implied(rate: f64, piece: f64) -> f64 {
     piece * (bus().raw() / MibPerS(rate).into() - 1.0)
 }
@@ -30,7 +30,7 @@ fn implied(rate: f64, piece: f64) -> f64 {
 fn ceiling__in_mixed_units_is_a_tenth_too_high() {
     is_near(bus().raw().mb_per_s().0, 4000.0);
     is_near(mib(bus().raw()), 3814.7);
-    // Its gigabytes, each taken for 1024 * 1024 kB, in MB of 1000 kB.
+    // Gigabytes of the bus, each mistaken for 1024 * 1024 kB, in MB of 1000 kB.
     let mixed = bus().raw().in_unit(RateUnit::GbytePerS) * 1024.0 * 1024.0 / 1000.0;
     is_near(mixed, 4194.3);
     let gap = mixed - 3552.0;
@@ -76,12 +76,11 @@ fn driver__comment_mixes_units_too() {
     is_near(reported.mb_per_s().0, 3167.0);
     is_near(reported / bus().raw(), 0.792);
     is_near(reported.gb_per_s().0, 25.33);
-    // Four lanes carry half of that.
     let narrow: Link = "2.0x4".parse().unwrap();
     assert!(narrow.raw() < reported);
 }
 
-/// A link of generation 5 with 16 lanes carries about 57 GB/s by the reckoning of UCX, 57.6 as specified.
+/// A link of generation 5 with 16 lanes carries about 57 GB/s by UCX's calculation, 57.6 as specified.
 #[test]
 fn generation__5_x16() {
     let link: Link = "5.0x16".parse().unwrap();

@@ -1,70 +1,51 @@
-//! Progress while the program computes: what a progress thread does under the lock, and who calls it.
+//! Progress while the program computes: the progress thread's work under the lock, and the signals that wake it.
 //!
-//! Peers of the host call it (`fastpath_bootstrap::segment::Call`) after what needs an answer: an RTS, a
-//! synchronous message, the answer to an RTS, fragments, room, a one-sided operation by messages. A call is no
-//! part of a short message. Of what comes from other hosts the kernel tells, whatever it is. While a thread of the
-//! program waits inside MPI it looks by itself, and a call is only noted. The rank calls its own thread where it leaves
-//! something behind that has to be pushed.
+//! Peers of the host signal the thread (`fastpath_segment::CallWord`) after events that need an answer: an RTS or RTR,
+//! a synchronous message, fragments, space, a one-sided operation by messages. Short messages do not signal. The kernel
+//! reports all arrivals from other hosts. While a thread of the program waits inside MPI, that thread polls, and the
+//! progress thread only notes a signal. The rank signals its own thread if a call leaves work to the thread.
 
-use crate::request::{Phase, RequestId};
-use crate::unexpected::{Arrived, EntryId};
+use crate::request::{MessagePhase, RequestId};
+use crate::unexpected::{EntryId, UnexpectedKind};
 use crate::wire::{self, Offer};
 use crate::worker::Worker;
+pub use crate::worker::background::Background;
 use fastpath_base::clock;
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::Call;
+use fastpath_segment::CallWord;
 use std::time::Duration;
 
-/// Nanoseconds without an arrival for which the thread looks on where a processor is spare: a fragment or two.
+/// Nanoseconds without an arrival for which the thread polls if a processor is free: about the time of one or two
+/// fragments.
 const POLLS_ON_NS: u64 = 20_000;
-/// The same where it goes on to poll outside of the lock, so that the program need not ask it to leave.
+/// Nanoseconds without an arrival for which the thread polls under the lock, before it releases the lock and polls on.
 const POLLS_INSIDE_NS: u64 = 1_000;
-/// Rounds of progress that a thread of the program makes, at most, before it goes on.
+/// Most rounds of progress that a thread of the program makes when a wait ends.
 const ROUNDS: u32 = 4;
-/// Looks between two readings of the clock.
 const POLLS_PER_CLOCK: u32 = 64;
-/// How long the thread sleeps at a time while it waits for room, where the kernel has no expedited membarrier.
+/// Longest sleep of the thread while it awaits space and the kernel has no expedited membarrier.
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
 
-/// Bytes from which on a copy is left to the progress thread: it takes several times as long as waking it.
+/// Smallest copy, in bytes, that is left to the progress thread. Such a copy takes several times as long as a wake-up.
 const DEFERRED_MIN: u64 = 64 << 10;
 
-/// What a process knows of its progress thread.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Background {
-    /// Whether there is one.
-    pub runs: bool,
-    /// Threads of the program that wait inside MPI.
-    attending: u32,
-    /// Whether a call came that the thread did not follow, because one of these looks.
-    missed: bool,
-    /// Whether it has a processor that nobody else needs, on which it stays awake for a while.
-    pub has_processor: bool,
-    /// Whether the thread makes progress now.
-    pub serves: bool,
-    /// Times the thread went inside.
-    pub turns: u64,
-    /// Those of its looks that found something.
-    pub useful: u64,
-}
-
-/// Why the thread goes outside.
+/// Reason why the progress thread leaves the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// Another thread wants to get in; it must come back.
+pub enum TurnEnd {
+    /// Another thread needs the worker; the progress thread must return.
     Interrupted,
-    /// There is nothing to do until it is called, or, where there is a limit, for so long.
+    /// There is no work until a signal, or until the timeout if there is one.
     Over(Option<Duration>),
 }
 
 impl Worker {
-    /// The word by which this rank's progress thread is called.
-    pub fn own_call(&self) -> &'static Call {
+    /// Returns the word by which peers signal this rank's progress thread.
+    pub fn own_call(&self) -> &'static CallWord {
         &self.job.own_page().call
     }
 
-    /// A thread of the program waits from now on, and looks by itself. Ended by [`Worker::resume`].
+    /// Marks that a thread of the program waits and polls itself, until [`Worker::resume`].
     pub fn attend(&mut self) {
         if self.background.attending == 0 {
             self.background.missed = self.own_call().attend();
@@ -72,7 +53,7 @@ impl Worker {
         self.background.attending += 1;
     }
 
-    /// Ends what [`Worker::attend`] has begun.
+    /// Ends the wait that [`Worker::attend`] has marked.
     pub fn resume(&mut self) {
         self.background.attending -= 1;
         if self.background.attending != 0 {
@@ -80,14 +61,14 @@ impl Worker {
         }
         let is_due = self.interfaces.has_outside();
         let missed = self.own_call().resume(is_due) | self.background.missed;
-        // Mostly it was what was waited for. Where more and more comes, the program is not kept.
+        // The event of the noted signal is usually handled already. `ROUNDS` bounds the program's delay by other
+        // events.
         let goes_on = missed && (0..ROUNDS).all(|_| self.progress());
         if goes_on || !self.is_idle() {
             self.own_call().ring();
         }
     }
 
-    /// Calls a peer's progress thread, if it has one, to what was posted to that peer.
     #[inline]
     pub(crate) fn ring(&self, peer: u32) {
         if let Some(page) = self.job.rank_page(peer as usize) {
@@ -95,8 +76,7 @@ impl Worker {
         }
     }
 
-    /// Calls a peer's progress thread to a short message, if the job has such threads: an operation of that rank may
-    /// go on with it.
+    /// Signals a peer's progress thread after a short message: an operation of that rank may depend on the message.
     #[inline]
     pub fn call_peer(&self, peer: u32) {
         if self.background.runs {
@@ -104,23 +84,24 @@ impl Worker {
         }
     }
 
-    /// Calls a peer's progress thread to a control message. One that only completes an operation is left to the
-    /// program, but where the job has such threads: a collective call may go on with it.
+    /// Signals a peer's progress thread after a control message. Without progress threads in the job, a message that
+    /// only completes an operation sends no signal. With progress threads such a message signals too, because a
+    /// collective call may depend on that operation.
     pub(crate) fn ring_for(&self, peer: u32, id: u8) {
         if self.background.runs || !wire::only_completes(id) {
             self.ring(peer);
         }
     }
 
-    /// Whether a long message will be received by the peer's progress thread while its program computes: it needs a
-    /// processor, perhaps this one, and the fewer copies the better.
+    /// Returns whether a message is long and the peer's progress thread will receive it, because the peer's program
+    /// computes. Such a message is sent with the fewest copies: copies made here take processor time, and the peer's
+    /// thread may share this processor.
     pub(crate) fn computes_beside(&self, peer: u32, bytes: u64) -> bool {
         let page = || self.job.rank_page(peer as usize);
-        bytes >= self.thresholds.crowded_copy
+        bytes >= self.planner.thresholds.crowded_copy
             && page().is_some_and(|page| page.call.finds_computing())
     }
 
-    /// Something was left that has to be pushed.
     #[inline]
     pub(crate) fn ring_own(&self) {
         if self.background.runs {
@@ -128,45 +109,41 @@ impl Worker {
         }
     }
 
-    /// Whether an unexpected message is copied at once by its receiver, and is long.
     pub(crate) fn is_long_copy(&self, token: EntryId) -> bool {
         let is_copied = |offer| matches!(offer, Offer::Get(_) | Offer::Cooperative(..));
         match self.matcher.unexpected(token).arrived() {
-            Arrived::Rendezvous(rts) => rts.total >= DEFERRED_MIN && is_copied(rts.offer),
+            UnexpectedKind::Rendezvous(rts) => rts.total >= DEFERRED_MIN && is_copied(rts.offer),
             _ => false,
         }
     }
 
-    /// Leaves a receive, which has taken that message out of matching, to whoever makes progress.
     pub(crate) fn defer_recv(&mut self, id: RequestId, token: EntryId) {
         let peer = self.matcher.unexpected(token).peer;
         let request = self.requests.get_mut(id);
-        (request.phase, request.peer, request.remote) = (Phase::Deferred, peer, token);
+        (request.phase, request.peer, request.remote) = (MessagePhase::Deferred, peer, token);
         self.probed += 1;
         self.push_later(id);
     }
 
-    /// Goes on with it.
     pub(crate) fn receive_deferred(&mut self, id: RequestId) {
         let request = self.requests.get_mut(id);
-        request.phase = Phase::Begun;
+        request.phase = MessagePhase::Begun;
         let token = request.remote;
         self.probed -= 1;
         self.consume_unexpected(id, token);
     }
 
-    /// Makes progress until there is nothing to do, for the progress thread. `wanted`: whether another thread wants to
-    /// get in.
-    pub fn serve_others(&mut self, wanted: fn() -> bool) -> Turn {
+    /// Makes progress until there is no work, or `wanted` returns true because another thread needs the worker.
+    pub fn serve_others(&mut self, wanted: fn() -> bool) -> TurnEnd {
         self.background.turns += 1;
         let (mut polls, mut since_ns) = (0_u32, 0);
-        // At its end the word says that nobody answers, for good.
+        // At the end of the job the word is left unanswered.
         while self.background.attending == 0 && self.own_call().is_answered() {
             self.own_call().take();
             let moved = self.serve_round();
             self.background.useful += u64::from(moved);
             if wanted() {
-                return Turn::Interrupted;
+                return TurnEnd::Interrupted;
             }
             if moved {
                 (polls, since_ns) = (0, 0);
@@ -182,10 +159,10 @@ impl Worker {
                 continue;
             }
             if self.own_call().rest(self.background.has_processor) {
-                return Turn::Over(limit.flatten());
+                return TurnEnd::Over(limit.flatten());
             }
         }
-        Turn::Over(None)
+        TurnEnd::Over(None)
     }
 
     fn serve_round(&mut self) -> bool {
@@ -195,7 +172,6 @@ impl Worker {
         moved
     }
 
-    /// Whether to look on after so many looks that found nothing.
     fn polls_on(&self, polls: u32, since_ns: &mut u64) -> bool {
         if self.job.header().awake.load(Ordering::Relaxed) >= self.wait.processors {
             return false;
@@ -214,15 +190,15 @@ impl Worker {
         now - *since_ns < most
     }
 
-    /// Has peers call when they give room that is waited for, and adapter and network when something comes. `Some`
-    /// where one more look is due after that; in it how long a sleep may last.
+    /// Requests signals from peers that make awaited space, and from adapter and network. Returns `Some` with the
+    /// longest sleep if one more poll is needed afterwards.
     fn prepare_rest(&mut self) -> Option<Option<Duration>> {
         let awaits_room = self.await_all_room();
         if !awaits_room && !self.interfaces.has_outside() {
             return None;
         }
-        // ORDERING: as before every sleep for room: either peers see that it is awaited, or the look sees the room
-        // (partner: the load in the transport's `publish_head`).
+        // ORDERING: this fence precedes every sleep for space. Either peers see that space is awaited, or the poll sees
+        // the space (partner: the load in the transport's `publish_head`).
         let fenced = !awaits_room || wait::fence_others();
         let unfenced = (!fenced).then_some(UNFENCED_NAP);
         Some(unfenced.into_iter().chain(self.arm()).min())

@@ -1,28 +1,28 @@
-//! The memory of a message: where it lies and how it is laid out.
+//! Memory of a message.
 
 use crate::layout::Layout;
 use std::sync::Arc;
 
-/// A user's buffer: contiguous bytes, or elements of a layout.
+/// User's buffer: contiguous bytes, or elements of a layout.
 #[derive(Debug, Clone)]
 pub struct Buffer {
     /// Address of the first element's origin (`MPI_BOTTOM` is null, with absolute offsets in the layout).
     pub ptr: *mut u8,
-    /// Data bytes in all.
+    /// Length of the data in bytes.
     pub bytes: u64,
-    /// How elements are laid out; `None` where the bytes are contiguous from `ptr`.
+    /// Layout of the elements; `None` for contiguous bytes from `ptr`.
     pub layout: Option<Arc<Layout>>,
     /// Number of elements of `layout`.
     pub count: u64,
 }
 
 impl Buffer {
-    /// `bytes` contiguous bytes at `ptr`.
+    /// Returns a buffer of `bytes` contiguous bytes at `ptr`.
     pub fn contiguous(ptr: *mut u8, bytes: u64) -> Self {
         Buffer { ptr, bytes, layout: None, count: 0 }
     }
 
-    /// Whether it is known to be the same memory as another one: one piece at one address, or the same elements.
+    /// Returns whether both buffers have the same address and layout, so that they are the same memory.
     pub fn is_same(&self, other: &Buffer) -> bool {
         let same_elements = match (&self.layout, &other.layout) {
             (None, None) => true,
@@ -32,7 +32,7 @@ impl Buffer {
         self.ptr == other.ptr && same_elements
     }
 
-    /// No bytes at all.
+    /// Returns an empty buffer.
     pub fn empty() -> Self {
         Buffer::contiguous(std::ptr::null_mut(), 0)
     }

@@ -1,18 +1,17 @@
-//! The worker's part in connecting: lanes are chosen and opened here, never on the path of a message.
+//! Connecting: lanes are chosen and opened here, never on the path of a message.
 //!
-//! While a lane is being wired up it refuses what is posted, as a full one does; so what is sent
-//! meanwhile waits in the endpoint's queue and goes out in order once the lane is ready.
+//! During its wire-up a lane refuses messages, as a full lane does. Messages wait in the endpoint's queue, in order.
 
 use crate::request::Fault;
-use crate::wireup::{Action, Stage, WireupMessage};
+use crate::wireup::{Stage, WireupAction, WireupMessage};
 use crate::worker::Worker;
 use fastpath_transport::{Address, Connection};
 
-/// Marks the steps of connections that take the place of datagrams.
+/// Bit of wire-up messages for connections that replace datagrams.
 const RISE: u8 = 0x10;
 
 impl Worker {
-    /// Makes sure that messages can be sent to `peer`, now or as soon as its lane is wired up.
+    /// Makes `peer` reachable, now or when its lane is wired up. Messages can be queued after this call.
     pub(crate) fn connect(&mut self, peer: u32) -> Result<(), Fault> {
         self.prepare_lane(peer);
         let lane = &mut self.endpoints[peer].lane;
@@ -20,7 +19,7 @@ impl Worker {
             return Err(Fault::PeerGone);
         }
         if let Err(error) = self.interfaces.connect(lane) {
-            // A lane to a place that was taken from the peer refers to another rank's words.
+            // If another rank has taken the peer's place, a lane to that place would reach the other rank's memory.
             if self.job.segment().has_lost_place(peer as usize) {
                 self.interfaces.release(peer, &mut self.endpoints[peer].lane);
                 self.note_lane_change();
@@ -28,7 +27,7 @@ impl Worker {
             if self.interfaces.has_left(peer) {
                 return Err(Fault::PeerGone);
             }
-            self.job.own_page().message.store(&format!("connecting to rank {peer}: {error}"));
+            self.job.own_page().message.store(&format!("cannot connect to rank {peer}: {error}"));
             return Err(Fault::NoMemory);
         }
         match self.endpoints[peer].lane.wants_wireup() {
@@ -37,9 +36,8 @@ impl Worker {
         }
     }
 
-    /// Makes a lane, as [`Worker::prepare_lane`] does, and connects a lane in shared memory to a spawned rank. Such a
-    /// lane refers to the peer's page and maps memory of the peer. Only a ring keeps the peer's place from being reused
-    /// (docs/decisions/0087).
+    /// Makes a lane, and connects it if it is a shared-memory lane to a spawned rank. Such a lane refers to the peer's
+    /// memory, and only the ring of a connected lane keeps the peer's place from being reused (docs/decisions/0087).
     pub(crate) fn hold_lane(&mut self, peer: u32) -> Result<(), Fault> {
         self.prepare_lane(peer);
         let is_spawned = peer as usize >= self.job.began_with();
@@ -49,7 +47,6 @@ impl Worker {
         }
     }
 
-    /// Chooses a lane for `peer` if it has none.
     pub(crate) fn prepare_lane(&mut self, peer: u32) {
         let endpoint = &mut self.endpoints[peer];
         if endpoint.lane.is_unconnected() {
@@ -63,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with everything that is not the ring of one peer; says whether anything happened.
+    /// Polls interfaces, connections and signals, but not the rings of peers. Returns whether anything happened.
     #[cold]
     #[inline(never)]
     pub(crate) fn progress_interfaces(&mut self) -> bool {
@@ -83,22 +80,20 @@ impl Worker {
         if self.interfaces.take_upgraded() {
             self.note_lane_change();
         }
-        // A poll of the wire-up interface is not free: only while something is connecting, or when
-        // the interface itself signals that a message has come (UCX progresses it for ever unless
-        // it is taken out once everything is connected).
+        // Poll the wire-up interface only while a peer is connecting, or if the interface signals arrivals, because the
+        // poll has a cost. (UCX polls it until all connections exist, and then removes it.)
         let wired =
             (self.is_connecting() || self.interfaces.wireup_signals() || !self.rma.gates_wireup)
                 && self.progress_wireup();
         accepted | moved | wired | released
     }
 
-    /// Whether anything is connecting.
+    /// Returns whether a peer is connecting.
     #[inline]
     pub fn is_connecting(&self) -> bool {
         self.wireup.is_active() || self.upgrade.is_active()
     }
 
-    /// Attaches the lanes of peers that have connected to this process, and looks again at those that have something.
     fn accept_peers(&mut self) -> bool {
         let (before, mut moved) = (self.active.len(), false);
         let active = &mut self.active;
@@ -150,7 +145,8 @@ impl Worker {
         let left_upgrades: Vec<u32> = self.upgrade.connecting().filter(has_left).collect();
         left.into_iter().for_each(|peer| self.wireup.give_up(peer, &mut actions));
         left_upgrades.into_iter().for_each(|peer| self.upgrade.give_up(peer, &mut upgrades));
-        // A retransmission is not progress. A peer that is given up below is noticed by whoever asks for its requests.
+        // Computed before `tick`, because a retransmission is not progress. If `tick` gives up a peer, that is detected
+        // when the peer's requests are checked.
         let moved = !actions.is_empty() || !upgrades.is_empty();
         self.wireup.tick(now_ns, &mut actions);
         self.upgrade.tick(now_ns, &mut upgrades);
@@ -159,15 +155,15 @@ impl Worker {
         moved
     }
 
-    fn apply_wireup(&mut self, actions: Vec<Action>) {
+    fn apply_wireup(&mut self, actions: Vec<WireupAction>) {
         for action in actions {
             let failed = |peer| self.wireup.stage(peer) == Some(Stage::Failed);
             match action {
-                // Its end could not be opened a moment ago.
-                Action::Send(peer, step) if failed(peer) && step != WireupMessage::Refuse => {}
-                Action::Ready(peer) if failed(peer) => {}
-                Action::Send(peer, step) => self.send_step(peer, step),
-                Action::Open(peer, address) => {
+                WireupAction::Send(peer, step) if failed(peer) && step != WireupMessage::Refuse => {
+                }
+                WireupAction::Ready(peer) if failed(peer) => {}
+                WireupAction::Send(peer, step) => self.send_step(peer, step),
+                WireupAction::Open(peer, address) => {
                     self.prepare_lane(peer);
                     match self.endpoints[peer].lane.open(&address) {
                         true => self.active.push(peer),
@@ -177,8 +173,8 @@ impl Worker {
                         false => self.counters.violations += 1,
                     }
                 }
-                Action::Ready(peer) => self.endpoints[peer].lane.set_ready(),
-                Action::Fail(peer) => _ = self.leave_adapter(peer),
+                WireupAction::Ready(peer) => self.endpoints[peer].lane.set_ready(),
+                WireupAction::Fail(peer) => _ = self.leave_adapter(peer),
             }
         }
     }
@@ -187,7 +183,6 @@ impl Worker {
         self.wireup.stage(peer) == Some(Stage::Connected)
     }
 
-    /// A peer whose lane is wired up speaks as if it had none: no healthy one does.
     #[cold]
     fn refuse_peer(&mut self, peer: u32) {
         self.counters.violations += 1;
@@ -202,11 +197,11 @@ impl Worker {
         }
     }
 
-    /// The lane to a peer will not be wired up: another one takes its place, or all that waits for it fails and the
-    /// answer is `false`. No message has gone by it: each waits until it is wired up.
+    /// Replaces a lane that will not be wired up. Messages wait for the wire-up, so the old lane has sent none. If no
+    /// other lane is possible, fails all pending messages and returns false.
     #[cold]
     fn leave_adapter(&mut self, peer: u32) -> bool {
-        // The peer is told so when it asks.
+        // The peer gets the refusal when it requests a connection.
         self.wireup.refuse(peer, &mut Vec::new());
         if !self.interfaces.leave_adapter(peer) {
             self.fail_pending(peer, Fault::PeerGone);
@@ -217,14 +212,14 @@ impl Worker {
         if !self.active.contains(&peer) {
             self.active.push(peer);
         }
-        // That of a connection of the network cannot fail.
+        // Connecting a network lane cannot fail.
         _ = self.interfaces.connect(&mut self.endpoints[peer].lane);
         true
     }
 }
 
-/// Connections that take the place of datagrams: found worth it by the lane, made by the same machine, and never missed
-/// where they cannot be made.
+/// Connections that replace datagrams when the lane finds a connection worth its cost. Without such a connection,
+/// datagrams continue.
 impl Worker {
     #[cold]
     fn start_upgrade(&mut self, peer: u32) {
@@ -237,7 +232,6 @@ impl Worker {
                 let now_ns = self.interfaces.now_ns();
                 self.upgrade.connect(peer, now_ns, &mut actions);
             }
-            // The peer learns of it when it asks.
             false => self.upgrade.refuse(peer, &mut Vec::new()),
         }
         self.apply_upgrade(actions);
@@ -250,7 +244,7 @@ impl Worker {
     }
 
     fn receive_upgrade(
-        &mut self, peer: u32, step: WireupMessage, address: Address, out: &mut Vec<Action>,
+        &mut self, peer: u32, step: WireupMessage, address: Address, out: &mut Vec<WireupAction>,
     ) {
         let is_new = step == WireupMessage::Request && self.upgrade.stage(peer).is_none();
         if is_new && !self.prepare_upgrade(peer) {
@@ -260,19 +254,18 @@ impl Worker {
         self.upgrade.receive(peer, step, address, now_ns, out);
     }
 
-    fn apply_upgrade(&mut self, actions: Vec<Action>) {
+    fn apply_upgrade(&mut self, actions: Vec<WireupAction>) {
         for action in actions {
-            let (Action::Send(peer, _)
-            | Action::Open(peer, _)
-            | Action::Ready(peer)
-            | Action::Fail(peer)) = action;
+            let (WireupAction::Send(peer, _)
+            | WireupAction::Open(peer, _)
+            | WireupAction::Ready(peer)
+            | WireupAction::Fail(peer)) = action;
             let failed = self.upgrade.stage(peer) == Some(Stage::Failed);
             match action {
-                // Its end could not be opened a moment ago.
-                Action::Send(_, step) if failed && step != WireupMessage::Refuse => {}
-                Action::Ready(_) if failed => {}
-                Action::Send(_, step) => self.send_upgrade(peer, step),
-                Action::Open(_, address) => {
+                WireupAction::Send(_, step) if failed && step != WireupMessage::Refuse => {}
+                WireupAction::Ready(_) if failed => {}
+                WireupAction::Send(_, step) => self.send_upgrade(peer, step),
+                WireupAction::Open(_, address) => {
                     let lane = &mut self.endpoints[peer].lane;
                     if !lane.open_upgrade(&address) {
                         lane.give_up_upgrade();
@@ -280,8 +273,8 @@ impl Worker {
                         self.send_upgrade(peer, WireupMessage::Refuse);
                     }
                 }
-                Action::Ready(_) => self.endpoints[peer].lane.finish_upgrade(),
-                Action::Fail(_) => self.endpoints[peer].lane.give_up_upgrade(),
+                WireupAction::Ready(_) => self.endpoints[peer].lane.finish_upgrade(),
+                WireupAction::Fail(_) => self.endpoints[peer].lane.give_up_upgrade(),
             }
         }
     }

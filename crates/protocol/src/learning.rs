@@ -1,61 +1,63 @@
-//! Which way the messages of a size go to a peer, by what they took.
+//! Learns from measured times which protocol is fastest for messages of a size to a peer.
 //!
-//! One [`Learner`] for each octave of sizes, on the receiver's side, which alone sees when a message is complete. It
-//! plays the arm with the least known time and tries the others now and then: the time that trials lose is bounded by a
-//! share of the time of all messages. (Bandits: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed
-//! Bandit Problem, 2002; a trial takes several messages in a row, since the first one after a change meets cold
-//! caches.) What it finds goes to the sender as [`Advice`]; an RTS says which arm its message went, so that
-//! nothing depends on the advice being followed. Pure: all times are arguments.
+//! The receiver has one [`Learner`] for each octave of sizes (from a power of two to the next), because only the
+//! receiver sees when a message is complete. A protocol is an *arm*. The learner uses the arm with the least known time
+//! and tries the others now and then. Trials may lose only a bounded share of the time of all messages. (Bandits: Auer,
+//! Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed Bandit Problem, 2002.) A trial takes several
+//! messages in a row, because the first one after a change meets cold caches.
+//!
+//! The receiver sends the result as [`Advice`]. An RTS states the arm of its message, so a sender may ignore the
+//! advice. Pure: all times are arguments.
 
 mod peer;
 mod shared_processors;
 
-pub use peer::Learnt;
-pub(crate) use peer::stamp_ns;
-pub(crate) use shared_processors::Half;
+pub use peer::PeerLearning;
 pub use shared_processors::{CopyCosts, EagerCopy};
+pub(crate) use shared_processors::{Half, TIMED_MIN};
 
 use fastpath_base::copy::CopyLoop;
 
-/// Smallest size that is learnt about, in bytes: below, reading the clock would cost too much.
+/// Smallest learnt size, in bytes. For shorter messages, the clock would cost too much.
 pub const LEARN_MIN: u64 = 4096;
-/// Octaves of sizes, the first from [`LEARN_MIN`]; the last one has no upper end.
+/// Number of octaves of sizes, from [`LEARN_MIN`]; the last one is unbounded.
 pub const OCTAVES: usize = 11;
-/// The sender has one of this many messages timed: rarely short ones, for which an RTS costs most. Long ones have an
-/// RTS anyway, and a program may send few of them.
+/// Returns the number of messages of an octave per timed message. Short messages are timed rarely, because a timed
+/// short message needs an RTS. Long messages have an RTS anyway, and a program may send few of them.
 pub fn timed_of(octave: usize) -> u8 {
     (128 >> octave.min(6)) as u8
 }
 
-/// Messages of a trial; the first one does not count.
+/// Timed messages of a trial. The time of the first message does not count.
 const TRIAL: u8 = 4;
-/// One part in so many of the time of messages may be lost to trials, and as much again of those that mirror them.
+/// Trials may lose 1/`SHARE` of the time of messages. Messages that mirror trials may lose as much again.
 const SHARE: i64 = 128;
-/// What may be lost to trials at first, in messages, and the timed messages before that.
+/// Initial allowance for trials, in messages.
 const START_MESSAGES: i64 = 32;
+/// Number of timed messages before the first trial.
 const START_AFTER: u32 = 6;
-/// Messages of its own that a rank sends the way of a trial at most: what is tried may come no more.
+/// Most sent messages that mirror a trial. Bounded, because further messages of the trial may never come.
 const MIRRORED: u8 = 4 * TRIAL;
-/// An arm that nothing is known of is taken to be so many times as slow as the best.
+/// Assumed time of an arm without measurements, as a multiple of the best arm's.
 const UNKNOWN: u64 = 3;
-/// A message of a trial that takes so many times as long as the best ends it.
+/// Time of a message that ends its arm's trial, as a multiple of the best arm's time.
 const HOPELESS: u64 = 4;
-/// Doublings of the allowance that a trial of an arm waits for: one more after each that fails.
+/// Most doublings of the allowance that a trial needs. Each failed trial of the arm adds one doubling.
 const DOUBLINGS: u8 = 6;
-/// Timed messages of a trial that went another way: the sender does not follow.
+/// Timed messages with another arm during a trial after which the sender counts as not following.
 const IGNORED: u8 = 12;
-/// Longest time of a message that counts, in nanoseconds: 18 minutes. A clock that jumps says more.
+/// Longest time of a message that counts, in nanoseconds: 18 minutes. Longer times come from a clock that jumps.
 const LONGEST_NS: u64 = 1 << 40;
 
-/// How a long message travels between two ranks of a host.
+/// Transfer of a long message between two ranks of a host.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Arm {
-    /// Through the ring, by vectors.
+    /// Through the ring, by vector copies.
     Vector,
     /// Through the ring, by the string instruction.
     String,
-    /// Through the ring, by stores past the caches.
+    /// Through the ring, by non-temporal stores.
     Streaming,
     /// Copied by the receiver alone, without the ring.
     Get,
@@ -64,22 +66,22 @@ pub enum Arm {
 }
 
 impl Arm {
-    /// All of them.
+    /// All arms.
     pub const ALL: [Arm; 5] =
         [Arm::Vector, Arm::String, Arm::Streaming, Arm::Get, Arm::Cooperative];
 
-    /// The arm with this number, if there is one.
+    /// Returns the arm with this number, if there is one.
     pub fn of(number: u8) -> Option<Arm> {
         Arm::ALL.get(number as usize).copied()
     }
 
-    /// For reports.
+    /// Returns the name for reports.
     pub fn name(self) -> &'static str {
         ["pipelined", "pipelined, string copy", "pipelined, streaming copy", "get", "cooperative"]
             [self as usize]
     }
 
-    /// The sender's loop where the message goes through the ring.
+    /// Returns the sender's copy loop if the message goes through the ring.
     #[inline]
     pub fn copy_loop(self) -> CopyLoop {
         match self {
@@ -89,72 +91,79 @@ impl Arm {
         }
     }
 
-    /// Whether the message goes through the ring.
+    /// Returns the ring arm whose sender uses this copy loop.
+    #[inline]
+    pub fn of_loop(copy_loop: CopyLoop) -> Arm {
+        match copy_loop {
+            CopyLoop::Vector => Arm::Vector,
+            CopyLoop::String => Arm::String,
+            CopyLoop::Streaming => Arm::Streaming,
+        }
+    }
+
+    /// Returns whether the message goes through the ring.
     #[inline]
     pub fn is_ring(self) -> bool {
         self < Arm::Get
     }
 }
 
-/// The octave of a size of at least [`LEARN_MIN`] bytes.
+/// Returns the octave of a size of at least [`LEARN_MIN`] bytes.
 #[inline]
 pub fn octave(bytes: u64) -> usize {
     ((bytes.max(LEARN_MIN) / LEARN_MIN).ilog2() as usize).min(OCTAVES - 1)
 }
 
-/// What `bytes` bytes take at `rate` picoseconds for each, at most [`LONGEST_NS`].
 fn nanoseconds(rate: u64, bytes: u64) -> i64 {
     (rate.saturating_mul(bytes) / 1000).min(LONGEST_NS) as i64
 }
 
-/// What the sender is to do for an octave.
+/// Instruction to the sender for an octave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advice {
-    /// The way to go.
+    /// Arm to use.
     pub arm: Arm,
-    /// Of so many messages one is to be timed.
+    /// Number of messages per timed message.
     pub timed: u8,
 }
 
 impl Advice {
-    /// Whether a way is to be tried: all messages of a trial are timed, of others never all.
+    /// Returns whether the advice starts a trial: in a trial all messages are timed, otherwise never all.
     #[inline]
     pub fn is_trial(&self) -> bool {
         self.timed == 1
     }
 }
 
-/// What is known of the arms for one octave of a peer's messages.
+/// Knowledge about the arms for one octave of a peer's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learner {
-    /// Least time of late, in picoseconds for each byte; 0: not known.
+    /// Recent least time, in picoseconds per byte; 0 if unknown.
     known: [u32; Arm::ALL.len()],
-    /// Failed trials in a row.
     failed: [u8; Arm::ALL.len()],
-    /// Bits of the arms that there are, and of those that the sender has not ignored.
+    /// Bits of the available arms.
     all: u8,
+    /// Bits of the available arms that the sender uses when advised.
     open: u8,
-    /// Of so many messages one is timed.
+    /// Number of messages per timed message.
     timed: u8,
     best: Arm,
     trial: Option<Arm>,
-    /// Timed messages of the trial, and those that went another way.
+    /// Number of timed messages of the trial.
     seen: u8,
+    /// Number of messages timed during the trial that used another arm.
     ignored: u8,
-    /// Least time of the trial.
     least: u32,
-    /// The arm tried last.
     last: u8,
-    /// What the best one took when its rivals were last given up.
+    /// Time of the best arm when the last rivals were given up.
     settled: u32,
     /// Nanoseconds that trials may lose.
     allowance: i64,
-    /// Timed messages in all.
     messages: u32,
 }
 
 impl Learner {
-    /// One that starts with `first`, of whose messages one in `timed` is timed; `open` says which arms there are.
+    /// Creates a learner that starts with `first` and times one in `timed` messages. `open`: available arms.
     pub fn new(first: Arm, timed: u8, open: impl Fn(Arm) -> bool) -> Learner {
         let arms = Arm::ALL.into_iter().filter(|&arm| open(arm));
         let all = arms.fold(0, |bits, arm| bits | 1 << arm as u8);
@@ -176,13 +185,12 @@ impl Learner {
         }
     }
 
-    /// The arm that took least, its picoseconds for each byte (0: not known), and the timed messages behind that.
+    /// Returns the best arm, its time in picoseconds per byte (0 if unknown), and the number of timed messages.
     pub fn learnt(&self) -> (Arm, u32, u32) {
         (self.best, self.known[self.best as usize], self.messages)
     }
 
-    /// A timed message of `bytes` bytes that went by `arm` took `ns` nanoseconds. What the sender is to do from now on,
-    /// where that changes.
+    /// Notes a timed message of `bytes` bytes that took `ns` nanoseconds. Returns the sender's new advice, if any.
     pub fn note(&mut self, arm: Arm, bytes: u64, ns: u64) -> Option<Advice> {
         let ns = ns.clamp(1, LONGEST_NS);
         let rate = (ns.saturating_mul(1000) / bytes.max(1)).clamp(1, u32::MAX as u64 >> 4) as u32;
@@ -196,7 +204,7 @@ impl Learner {
                 is_closed.then(|| self.settle())
             }
             None if arm != self.best => match self.known[self.best as usize] {
-                // The sender knows other constants.
+                // The sender's constants select another arm, so no message of the best arm is timed.
                 0 => {
                     self.best = arm;
                     self.note_best(bytes, ns, rate)
@@ -212,12 +220,12 @@ impl Learner {
         *known = match *known {
             0 => rate,
             before if rate < before => (before + rate) / 2,
-            // A message may have waited for its receiver: longer times count little.
+            // A message may have waited for its receiver, so longer times count little.
             before => before + (rate.min(2 * before) - before) / 4,
         };
         let known = *known;
         if known > self.settled + self.settled / 2 || known < self.settled - self.settled / 3 {
-            // The machine or the program has changed.
+            // The machine or the program has changed: forget failed trials.
             self.failed = [0; Arm::ALL.len()];
             (self.settled, self.open) = (known, self.all);
         }
@@ -231,8 +239,8 @@ impl Learner {
         Some(Advice { arm: next, timed: 1 })
     }
 
-    /// The arm that is known to have taken least, if that is half of what the best one takes now; its time is measured
-    /// anew by that. Else the next one in turn whose trial the allowance covers.
+    /// Returns the arm to try next: the arm with the least known time, if that time is at most half of the best arm's
+    /// current time. Otherwise returns the next arm in turn whose trial the allowance covers.
     fn next_trial(&self, bytes: u64) -> Option<Arm> {
         if self.messages < START_AFTER {
             return None;
@@ -252,7 +260,7 @@ impl Learner {
                 known => known,
             };
             let loss = nanoseconds(known.saturating_sub(best), bytes) * TRIAL as i64;
-            let least = nanoseconds(best, bytes); // a change costs something, however good it looks
+            let least = nanoseconds(best, bytes); // every change has a cost
             self.allowance >= (loss + least) << self.failed[arm as usize]
         };
         in_turn.filter(is_open).find(is_due)
@@ -270,8 +278,8 @@ impl Learner {
             return None;
         }
         self.known[trial as usize] = self.least;
-        // A copy without the ring takes the lines away from the sender's cache. No message's time tells what its next
-        // writing pays for that: so such a copy must be clearly faster than the ring.
+        // A copy without the ring takes lines from the sender's cache. The sender pays at its next writes, which no
+        // message's time shows, so such a copy must be clearly faster than the ring.
         let eighths = match self.best.is_ring() && !trial.is_ring() {
             true => 6,
             false => 7,
@@ -300,9 +308,8 @@ impl Learner {
     }
 }
 
-/// A rank that tries a copy loop for what it receives sends its own messages of that octave by the same one meanwhile.
-/// Where both directions are in use its clock shows the slower one of both copies into rings: a trial of one alone
-/// would show nothing. One for each octave.
+/// Mirror of a trial, for each octave: a rank that tries a copy loop for received messages also sends with it. A rank's
+/// clock shows the slower of the two ranks' copies into rings, so a trial in one direction would show nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mirror {
     arm: Option<Arm>,
@@ -310,7 +317,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// The learner of an octave gives this advice.
+    /// Follows the advice of the octave's learner.
     pub fn follow(&mut self, advice: Advice) {
         *self = match advice.is_trial() && advice.arm.is_ring() {
             true => Mirror { arm: Some(advice.arm), left: MIRRORED },
@@ -318,13 +325,13 @@ impl Mirror {
         };
     }
 
-    /// The way of this rank's own messages, if a trial says so.
+    /// Returns the arm of sent messages, if a trial determines the arm.
     #[inline]
     pub fn arm(&self) -> Option<Arm> {
         self.arm
     }
 
-    /// A message leaves.
+    /// Counts a sent message.
     #[inline]
     pub fn count(&mut self) {
         self.left = self.left.saturating_sub(1);
@@ -334,44 +341,44 @@ impl Mirror {
     }
 }
 
-/// What the sender does for an octave, and how many of its messages were not timed since the last one that was.
+/// State of a sender for an octave: the advice, and the untimed messages since the last timed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct OctaveState {
     advice: Advice,
     passed: u8,
 }
 
-impl Entry {
-    /// Where nothing was heard of the receiver.
-    pub fn new(arm: Arm, timed: u8) -> Entry {
+impl OctaveState {
+    /// Returns the state before any advice.
+    pub fn new(arm: Arm, timed: u8) -> OctaveState {
         let advice = Advice { arm, timed };
-        Entry { advice, passed: 0 }
+        OctaveState { advice, passed: 0 }
     }
 
-    /// Takes over what the receiver says.
+    /// Stores the receiver's advice.
     pub fn follow(&mut self, advice: Advice) {
         (self.advice, self.passed) = (advice, 0);
     }
 
-    /// The way to go.
+    /// Returns the arm to use.
     #[inline]
     pub fn arm(&self) -> Arm {
         self.advice.arm
     }
 
-    /// Whether the receiver tries this way.
+    /// Returns whether the receiver tries this arm.
     #[inline]
     pub fn is_trial(&self) -> bool {
         self.advice.is_trial()
     }
 
-    /// Whether the next message is to be timed.
+    /// Returns whether the next message is to be timed.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.passed >= self.advice.timed - 1
     }
 
-    /// A message leaves, timed if it was due and `timed` says that it can be.
+    /// Counts a message; `timed` is whether it was timed.
     #[inline]
     pub fn count(&mut self, timed: bool) {
         self.passed = match timed {

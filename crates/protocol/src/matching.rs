@@ -1,18 +1,19 @@
-//! Tag matching (MPI-5.0 section 3.5): receives that wait, and messages nobody has asked for yet.
+//! Tag matching (MPI-5.0 section 3.5): posted receives and unexpected messages.
 //!
-//! No clock and no transport. Each peer has a list of posted receives and one of unexpected messages, so that a receive
-//! that names its source looks at that source alone; receives from any source have a list of their own, and an order
-//! number decides between the two. Posted requests are linked where they lie, so that posting writes nothing twice. A
-//! long list of them gets an index by source and tag (`index`); messages have one always (`unexpected`). What stood in
-//! the way of a message or a receive is remembered for the next one with the same tag ([`Again`], `Store`), so that
-//! threads with tags of their own do not search behind each other's. Nothing is global to the process.
+//! This module uses no clock and no transport. Each peer has a list of posted receives and a list of unexpected
+//! messages, so a receive with a named source searches only that source. Receives from any source have their own list.
+//! If both lists have a matching receive, an order number decides. Posted requests are linked in place.
 //!
-//! The lists of a peer lie beside its endpoint (`peers`), in memory that reads as zero until a peer is talked to. So
-//! all bits zero are empty lists.
+//! A long list of receives gets an index by source and tag (`index`), and so does a long list of messages
+//! (`unexpected`). The matcher caches where the last search ended ([`LastMatch`], `UnexpectedStore`), so threads with
+//! their own tags do not search through each other's entries.
 //!
-//! **POSTED IN PLACE.** A request in a list is valid, and stays where it is until it is matched or taken back: whoever
-//! posts it promises that. So all links of a list lead to valid requests, and an `end` to the link behind the last of
-//! them or to the list itself. The lists stay where they are as long as the matcher is used.
+//! The lists of a peer are beside its endpoint (`peers`), in memory that reads as zero until the peer is first used.
+//! All bits zero are therefore empty lists.
+//!
+//! **POSTED IN PLACE.** A request in a list is valid and does not move until it is matched or taken back: its poster
+//! guarantees that. So all links of a list lead to valid requests. `end` names the link of the last request, or the
+//! list itself. The lists do not move while the matcher is used.
 
 #![allow(unsafe_code)]
 
@@ -22,123 +23,54 @@ mod messages;
 mod tests;
 
 use crate::endpoint::Endpoint;
-use crate::peers::{Peer, Peers};
-use crate::request::{Phase, Request, RequestId};
+use crate::peers::{Peer, PeerLists, Peers};
+use crate::request::{MessagePhase, ReceiveLink, Request, RequestId};
+pub use crate::tag::{ANY_PEER, MatchCriteria};
 use crate::tag::{key_context, tag_matches};
 pub use crate::unexpected::EntryId;
-use crate::unexpected::{List, Store};
+use crate::unexpected::UnexpectedStore;
 use index::Index;
-use std::mem::offset_of;
 use std::ptr;
 
-/// Source of a receive that takes a message of any.
-pub const ANY_PEER: u32 = u32::MAX;
-/// Receives of a list that are looked at one after the other before it gets an index.
+/// Receives that a search compares before their list gets an index.
 const POLLS_MAX: u32 = 8;
-/// Lists up to which a wait counts the receives in all of them.
+/// Largest number of lists whose receives a wait counts.
 const COUNTED_MAX: u32 = 256;
 
-/// What a receive asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
-    /// World rank of the source, or [`ANY_PEER`].
-    pub peer: u32,
-    /// Tag, or `tag::ANY_TAG`.
-    pub tag: i32,
-    /// Match key; with [`ANY_PEER`] its source part is 0 and does not count.
-    pub key: u64,
-}
-
-impl Want {
-    /// Whether a message satisfies this receive. Its peer has been compared by the caller's choice of list.
-    #[inline]
-    pub(crate) fn accepts(&self, key: u64, tag: i32) -> bool {
-        let key = if self.peer == ANY_PEER { key_context(key) } else { key };
-        self.key == key && tag_matches(self.tag, tag)
-    }
-}
-
-/// A place in a list that leads to a receive, or to none: its `first`, or the `next` of a receive in it. It is stored
-/// as the distance from `first`, so that of an empty list it is 0, and posting needs no case for that.
-#[repr(transparent)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link(usize);
-
-impl Link {
-    /// The `next` of a receive.
-    #[inline(always)] // see `append`
-    fn behind(list: *mut PeerLists, request: *mut Request) -> Link {
-        let next = request.expose_provenance() + offset_of!(Request, next);
-        Link(next.wrapping_sub(list.addr()))
-    }
-
-    /// Where it is. What it names has been exposed: the list by `Matcher::new`, a receive by `behind`.
-    #[inline(always)] // see `append`
-    fn place(self, list: *mut PeerLists) -> *mut *mut Request {
-        ptr::with_exposed_provenance_mut(list.addr().wrapping_add(self.0))
-    }
-}
-
-/// Posted receives in the order of their posting.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct PostedList {
-    first: *mut Request,
-    /// The `next` of the last one, or `first`.
-    end: Link,
-}
-
-/// The lists of a peer. All bits zero are empty ones.
-#[repr(C)]
-pub(crate) struct PeerLists {
-    posted: PostedList,
-    unexpected: List,
-    /// Entries in both lists: 0 says that the peer's next message can be looked at directly.
-    busy: u32,
-    /// Of the posted receives: one more than the place of their index in `Matcher::indexes`, or 0.
-    index: u32,
-}
-
-const _: () = assert!(size_of::<PeerLists>() == 32);
-// What a link counts from.
-const _: () = assert!(offset_of!(PeerLists, posted) == 0 && offset_of!(PostedList, first) == 0);
-
-/// Where the last message found its receive in a list with an index. The next message with the same key and tag begins
-/// there: no receive before that place matches, and later ones are posted behind it.
-struct Again {
+/// Place where the last message found its receive in an indexed list. The next search with this key and tag starts at
+/// that place: no earlier receive matches, and later receives are posted behind it.
+struct LastMatch {
     key: u64,
     tag: i32,
     list: u32,
-    /// The link that leads to the first receive that may match; null where there was none yet, or the list is empty.
+    /// Link to the first receive that may match; null before the first search, or if the list is empty.
     link: *mut *mut Request,
 }
 
 /// The matching engine of one worker.
 pub struct Matcher {
-    /// The first of `count` peers; behind them lies one more, for receives from any source.
+    /// First of `count` peers. The entry behind them is for receives from any source.
     peers: *mut Peer,
     count: u32,
     any_source_count: u32,
     order: u64,
-    pub(crate) store: Store,
-    /// Indexes of long lists of posted receives, and those of no list.
+    pub(crate) store: UnexpectedStore,
+    /// Indexes of long lists.
     indexes: Vec<Index>,
+    /// Numbers of the unused entries of `indexes`.
     unused: Vec<u32>,
-    again: Again,
-    /// Receives of a list that are looked at before it gets an index.
+    again: LastMatch,
     polls_max: u32,
-    /// The most posted receives that were counted.
     posted_most: u64,
-    /// Receives looked at by `find_posted` so far.
     #[cfg(test)]
     steps: usize,
 }
 
 impl Matcher {
-    /// An engine for messages of `peers`.
+    /// Creates an engine for messages of `peers`.
     ///
     /// # Safety
-    /// The matcher is not used when `peers` has been dropped.
+    /// The matcher is not used after `peers` has been dropped.
     pub(crate) unsafe fn new(peers: &Peers) -> Self {
         peers.first().expose_provenance();
         Matcher {
@@ -146,10 +78,10 @@ impl Matcher {
             count: peers.count(),
             any_source_count: 0,
             order: 0,
-            store: Store::default(),
+            store: UnexpectedStore::default(),
             indexes: Vec::new(),
             unused: Vec::new(),
-            again: Again { key: 0, tag: 0, list: 0, link: ptr::null_mut() },
+            again: LastMatch { key: 0, tag: 0, list: 0, link: ptr::null_mut() },
             polls_max: POLLS_MAX,
             posted_most: 0,
             #[cfg(test)]
@@ -157,20 +89,20 @@ impl Matcher {
         }
     }
 
-    /// Whether no receive waits that `peer`'s next message could match, and no message of it waits:
-    /// then a receive may look at the next arrival without asking the lists.
+    /// Returns whether `peer` has no unexpected message, and no posted receive could match its next message. If so, a
+    /// receive may read the next arrival without searching the lists.
     #[inline]
     pub fn is_quiet(&self, peer: u32) -> bool {
         self.is_without_entries(self.lists(peer))
     }
 
-    /// The same of the peer that an endpoint leads to.
+    /// Returns whether the peer of an endpoint is quiet. See [`Matcher::is_quiet`].
     ///
     /// # Safety
-    /// It is one of the worker's that has this matcher.
+    /// The endpoint belongs to the worker of this matcher.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub unsafe fn is_quiet_beside(&self, endpoint: *const Endpoint) -> bool {
-        // SAFETY: every endpoint of a worker lies in a `Peer`, whose lists no reference is kept to.
+        // SAFETY: every endpoint of a worker is in a `Peer`, to whose lists no reference is kept.
         self.is_without_entries(unsafe { &*Peer::lists_beside(endpoint) })
     }
 
@@ -179,56 +111,56 @@ impl Matcher {
         lists.busy == 0 && self.any_source_count == 0
     }
 
-    /// Whether no receive waits that `peer`'s next message could match: a receive that no message in the unexpected
-    /// queue satisfies may look at the next arrival.
+    /// Returns whether no posted receive could match the next message of `peer`. If so, a receive may read the next
+    /// arrival after it has found no unexpected message.
     #[inline]
     pub fn has_no_receive(&self, peer: u32) -> bool {
         self.lists(peer).posted.first.is_null() && self.any_source_count == 0
     }
 
-    /// Whether messages of `peer` wait that nobody has asked for.
+    /// Returns whether `peer` has unexpected messages.
     #[inline]
     pub fn has_unexpected(&self, peer: u32) -> bool {
         !self.lists(peer).unexpected.is_empty()
     }
 
-    /// As [`Matcher::has_unexpected`], of the peer that an endpoint leads to.
+    /// Returns whether the peer of an endpoint has unexpected messages.
     ///
     /// # Safety
-    /// As [`Matcher::is_quiet_beside`].
+    /// See [`Matcher::is_quiet_beside`].
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn has_unexpected_beside(&self, endpoint: *const Endpoint) -> bool {
-        // SAFETY: as there.
+        // SAFETY: every endpoint of a worker is in a `Peer`, to whose lists no reference is kept.
         unsafe { !(*Peer::lists_beside(endpoint)).unexpected.is_empty() }
     }
 
     #[inline]
     fn lists(&self, peer: u32) -> &PeerLists {
-        // SAFETY: the lists of a peer are valid; who changes them has this matcher for itself.
+        // SAFETY: the lists of a peer are valid, and only `&mut self` methods change them.
         unsafe { &*self.at(peer) }
     }
 
-    /// Where the lists of a peer lie; those of `count` are for receives from any source.
+    /// Returns the address of the lists of a peer; index `count` is for receives from any source.
     #[inline]
     fn at(&self, list: u32) -> *mut PeerLists {
         debug_assert!(list <= self.count);
-        // SAFETY: peers are ranks of the job that the matcher was made for: those of receives come from groups, those
-        // of messages are the ones whose lanes progress looks at. `Peers` has one more, and lives (`new`).
+        // SAFETY: the index is a rank of the job of this matcher: for receives it comes from groups, for messages from
+        // polled lanes. `Peers` has one more entry, and outlives the matcher (`new`).
         unsafe { &raw mut (*self.peers.add(list as usize)).lists }
     }
 
-    /// Whether a receive is posted that a message of `peer` may match.
+    /// Returns whether a message of `peer` may match a posted receive.
     pub fn wants_of(&self, peer: u32) -> bool {
         self.any_source_count != 0 || !self.lists(peer).posted.first.is_null()
     }
 
-    /// The most posted receives that were counted in a wait.
     pub(crate) fn posted_most(&self) -> u64 {
         self.posted_most
     }
 
-    /// Counts the posted receives in a wait that lasts, since posting and matching have no time to: all entries of
-    /// lists but messages, of which a probe may have taken some out. Of many peers that takes too long.
+    /// Counts the posted receives during a long wait, because posting and matching do not count them. The result, list
+    /// entries minus messages, is a lower bound if a probe has taken messages out. Skipped for [`COUNTED_MAX`] peers or
+    /// more.
     pub(crate) fn count_posted(&mut self) {
         if self.count < COUNTED_MAX {
             let entries: u64 = (0..=self.count).map(|list| u64::from(self.lists(list).busy)).sum();
@@ -237,20 +169,20 @@ impl Matcher {
         }
     }
 
-    /// Posts a receive: its `peer`, `key` and `tag` say what it wants. The caller has looked for an
-    /// unexpected message first.
+    /// Posts a receive with its `peer`, `key` and `tag`. The caller has searched the unexpected messages first.
     ///
     /// # Safety
-    /// The request is valid and not posted, and stays where it is until it is matched or taken back.
+    /// The request is valid, not posted, and does not move until it is matched or taken back.
     #[inline]
     pub unsafe fn post(&mut self, request: *mut Request) {
-        // SAFETY: POSTED IN PLACE: the request is valid, and stays where it is once it is in a list.
+        // SAFETY: POSTED IN PLACE: the request is valid, and does not move while it is in a list.
         unsafe {
-            (*request).phase = Phase::Posted;
+            (*request).phase = MessagePhase::Posted;
             if (*request).peer != ANY_PEER {
                 return self.post_named(request);
             }
-            // Named receives of before have a smaller order than this, those of later one as large.
+            // Named receives posted before this any-source receive have a smaller order; later ones have at least its
+            // order.
             self.order += 1;
             self.any_source_count += 1;
             self.append(self.count, request);
@@ -260,18 +192,18 @@ impl Matcher {
     /// Posts a receive that names its source.
     ///
     /// # Safety
-    /// As [`Matcher::post`], but that the request says already that it is posted.
+    /// See [`Matcher::post`]; the request is already in phase `Posted`.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_named(&mut self, request: *mut Request) {
-        // SAFETY: as `append` asks: the request is valid and in no list, and names a peer, which has a list.
+        // SAFETY: the request is valid and in no list, and names a peer, which has a list.
         unsafe { self.append((*request).peer, request) }
     }
 
     /// # Safety
-    /// As [`Matcher::post`]; `list` is at most `count`.
+    /// See [`Matcher::post`]; `list` is at most `count`.
     #[inline(always)] // see `post_named`
     unsafe fn append(&mut self, list: u32, request: *mut Request) {
-        // SAFETY: POSTED IN PLACE for the request and for the one, or the list, whose link `end` names.
+        // SAFETY: POSTED IN PLACE for the request, and for the request or list whose link `end` names.
         unsafe {
             let lists = self.at(list);
             let end = (*lists).posted.end;
@@ -279,7 +211,7 @@ impl Matcher {
             (*request).link = end;
             (*request).order = self.order;
             *end.place(lists) = request;
-            (*lists).posted.end = Link::behind(lists, request);
+            (*lists).posted.end = ReceiveLink::behind(lists, request);
             (*lists).busy += 1;
         }
     }
@@ -290,7 +222,7 @@ impl Matcher {
     /// The request is posted here.
     #[inline]
     pub unsafe fn unpost(&mut self, request: *mut Request) {
-        // SAFETY: a posted request's links are valid, and it is in the list of its peer.
+        // SAFETY: POSTED IN PLACE: the request is in the list of its peer, and its links are valid.
         unsafe {
             let list = match (*request).peer {
                 ANY_PEER => {
@@ -304,10 +236,10 @@ impl Matcher {
     }
 
     /// # Safety
-    /// The request is posted in this list.
+    /// The request is posted in `list`.
     #[inline(always)] // see `drain`
     unsafe fn unlink(&mut self, list: u32, request: *mut Request) {
-        // SAFETY: POSTED IN PLACE: the request and those beside it in its list are valid.
+        // SAFETY: POSTED IN PLACE: the request and its neighbours in the list are valid.
         unsafe {
             let lists = self.at(list);
             if (*lists).index != 0 {
@@ -320,18 +252,18 @@ impl Matcher {
                 false => (*next).link = link,
             }
             (*lists).busy -= 1;
-            (*request).phase = Phase::Begun;
+            (*request).phase = MessagePhase::Begun;
         }
     }
 
-    /// The earliest receive posted to `peer` that a message satisfies, unless receives from any source wait as well.
+    /// Returns the earliest receive posted to `peer` that matches; `None` if any-source receives are posted.
     #[inline(always)] // see `drain`
     pub fn find_named(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
         let first = self.lists(peer).posted.first;
         if self.any_source_count != 0 {
             return None;
         }
-        // SAFETY: what lies in the lists is valid, by the contract of `post`.
+        // SAFETY: POSTED IN PLACE: the first request of the list is valid.
         let request = unsafe { first.as_ref() }?;
         if request.key == key && tag_matches(request.tag, tag) {
             return Some(first);
@@ -347,7 +279,7 @@ impl Matcher {
             // SAFETY: POSTED IN PLACE: the link is one of the list, and what it leads to is valid.
             let next = unsafe { (*again.link).as_ref() };
             if next.is_some_and(|next| next.key == key && tag_matches(next.tag, tag)) {
-                // SAFETY: as above.
+                // SAFETY: POSTED IN PLACE: the link is one of the list.
                 return Some(unsafe { *again.link });
             }
         }
@@ -356,9 +288,9 @@ impl Matcher {
             return None;
         }
         if self.lists(peer).index != 0 {
-            // SAFETY: POSTED IN PLACE: it is in the list.
+            // SAFETY: POSTED IN PLACE: `found` is in the list.
             let link = unsafe { (*found).link.place(self.at(peer)) };
-            self.again = Again { key, tag, list: peer, link };
+            self.again = LastMatch { key, tag, list: peer, link };
         }
         Some(found)
     }
@@ -366,28 +298,28 @@ impl Matcher {
     /// Removes a receive posted to `peer`.
     ///
     /// # Safety
-    /// It is posted there.
+    /// The request is posted to `peer`.
     #[inline(always)] // see `drain`
     pub unsafe fn unpost_named(&mut self, peer: u32, request: *mut Request) {
-        // SAFETY: it is posted to `peer`, so that it is in that list.
+        // SAFETY: the request is posted to `peer`, by this function's contract, and so in that list.
         unsafe { self.unlink(peer, request) }
     }
 
-    /// The earliest posted receive that a message satisfies is removed and returned.
+    /// Removes and returns the earliest posted receive that a message satisfies.
     #[inline]
     pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<RequestId> {
         let found = self.find_posted(peer, key, tag)?;
-        // SAFETY: what lies in the lists is valid, by the contract of `post`.
+        // SAFETY: POSTED IN PLACE: the request that was found is in a list.
         unsafe {
             self.unpost(found);
             Some((*found).id())
         }
     }
 
-    /// The earliest posted receive that a message satisfies, left where it is.
+    /// Returns the earliest posted receive that a message satisfies, without removing it.
     #[inline]
     pub fn find_posted(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
-        // SAFETY: what lies in the lists is valid, by the contract of `post`.
+        // SAFETY: POSTED IN PLACE: both requests that were found are in a list.
         unsafe {
             let mut found = self.find_in(peer, key, tag);
             if self.any_source_count != 0 {
@@ -400,14 +332,13 @@ impl Matcher {
         }
     }
 
-    /// The first receive of a list that asks for `key` and a tag, or null.
     #[inline]
     fn find_in(&mut self, list: u32, key: u64, tag: i32) -> *mut Request {
         let lists = self.lists(list);
         if lists.index == 0 {
             let mut at = lists.posted.first;
             for _ in 0..self.polls_max {
-                // SAFETY: what lies in the lists is valid, by the contract of `post`.
+                // SAFETY: POSTED IN PLACE: links of the list lead to valid requests.
                 let Some(request) = (unsafe { at.as_ref() }) else {
                     return at;
                 };
@@ -424,12 +355,11 @@ impl Matcher {
         self.find_indexed(list, key, tag)
     }
 
-    /// The same of a list that is long, or was before.
     #[cold]
     #[inline(never)]
     fn find_indexed(&mut self, list: u32, key: u64, tag: i32) -> *mut Request {
         let lists = self.at(list);
-        // SAFETY: POSTED IN PLACE for all that the list and its index lead to.
+        // SAFETY: POSTED IN PLACE for all requests in the list and its index.
         unsafe {
             if (*lists).index == 0 {
                 (*lists).index = self.unused.pop().unwrap_or_else(|| {
@@ -446,7 +376,7 @@ impl Matcher {
         }
     }
 
-    /// Takes a receive out of its list's index. The index of a list that becomes empty is no longer needed.
+    /// Removes a receive from its list's index, and releases the index if the list becomes empty.
     ///
     /// # Safety
     /// The receive is posted, in a list that has an index.
@@ -454,7 +384,7 @@ impl Matcher {
     #[inline(never)]
     unsafe fn leave_index(&mut self, list: u32, request: *mut Request) {
         let lists = self.at(list);
-        // SAFETY: POSTED IN PLACE: the receive is in the list. One that has a place there is in the list's index.
+        // SAFETY: POSTED IN PLACE: the receive is in the list. A receive with a place is in the list's index.
         unsafe {
             if self.again.link == &raw mut (*request).next {
                 self.again.link = (*request).link.place(lists);

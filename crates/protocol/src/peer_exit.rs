@@ -1,20 +1,19 @@
-//! Peers that have left the job: what only they could end, ends here.
+//! Peers that have left the job: ends operations that only those peers could end.
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
-use crate::request::{Fault, Request, RequestId, RequestKind, State};
+use crate::request::{Fault, Request, RequestId, RequestKind, RequestState};
 use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::Phase;
+use fastpath_segment::RankPhase;
 use fastpath_transport::Connection;
 
-/// Most rounds of progress for what has arrived: each takes some messages of every peer.
+/// Most rounds of progress that drain arrivals. Each round takes some messages of every peer.
 const ROUNDS_MAX: u32 = 1000;
 
 impl Worker {
-    /// Whether a peer, by its rank in the world, has left the job. What it sent before can be seen after an answer of
-    /// yes.
+    /// Returns whether a peer, by world rank, has left the job. If so, all its messages are visible.
     #[inline]
     pub fn peer_has_left(&self, peer: u32) -> bool {
         let lane = &self.endpoints[peer].lane;
@@ -24,13 +23,13 @@ impl Worker {
         }
     }
 
-    /// Calls `on_ends` if ranks ended since the last call. The launcher signals ranks that have a ring with an ended
-    /// rank. Returns whether messages may have been taken.
+    /// Calls `on_ends` if ranks ended since the last call. The launcher signals the ranks that have a ring with an
+    /// ended rank. Returns whether the callback may have taken messages.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_ends(&mut self) -> bool {
         let events = self.job.header().events.load(Ordering::Relaxed);
-        let call = self.on_ends.filter(|_| events != self.seen_events);
+        let call = self.hooks.on_ends.filter(|_| events != self.seen_events);
         self.seen_events = events;
         if let Some(call) = call {
             call(self);
@@ -38,7 +37,7 @@ impl Worker {
         call.is_some()
     }
 
-    /// Spawned ranks of this host that have left and that this process has a lane to.
+    /// Returns the spawned ranks of this host that have left, if this process has a lane to them.
     pub fn departed(&self) -> Vec<u32> {
         let has_left = |peer: &u32| {
             *peer != self.rank && self.endpoints[*peer].lane.is_ring() && self.peer_has_left(*peer)
@@ -48,9 +47,8 @@ impl Worker {
         spawned.map(|rank| rank as u32).filter(has_left).collect()
     }
 
-    /// Drops the lanes to ranks that have left and that no communicator of this process has, where nothing is under way
-    /// with them: their places in memory can be reused. An operation with such a rank fails from now on as it did
-    /// before.
+    /// Drops the lanes to those of `departed` that are in no communicator of this process and have no operation. Their
+    /// places in memory can then be reused. Operations with such a rank fail as before.
     pub fn release_departed(&mut self, departed: &[u32]) {
         self.take_arrivals();
         for &peer in departed {
@@ -67,46 +65,47 @@ impl Worker {
         }
     }
 
-    /// Why a peer cannot be reached any more, with its rank, for people.
+    /// Describes why a peer cannot be reached any more.
     pub fn lost_peer(&self) -> Option<String> {
         let of_lane = |peer| self.endpoints[peer].lane.describe_failure(peer);
         let of_interface = |peer| self.interfaces.failure(peer);
         (0..self.present()).find_map(|peer| of_lane(peer).or_else(|| of_interface(peer)))
     }
 
-    /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is
-    /// not counted: it does nothing until a message comes.
+    /// Returns whether none of `senders`, by world rank, will send another message. With `blocked`, this process does
+    /// not count as a sender, because it waits for the message.
     pub fn have_left(&self, senders: &[u32], blocked: bool) -> bool {
         let is_silent = |&peer: &u32| (blocked && peer == self.rank) || self.peer_has_left(peer);
         senders.iter().all(is_silent)
     }
 
-    /// Whether an operation with `peer` can never end because the peer has left the job. It is completed with
-    /// [`Fault::PeerGone`] or [`Fault::SourceGone`] then, unless its message was there after all.
+    /// Completes an operation that cannot end because `peer` has left the job, with [`Fault::PeerGone`] or
+    /// [`Fault::SourceGone`]. If the operation's message has arrived, the operation completes normally. Returns whether
+    /// it is complete.
     #[inline]
     pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
         self.peer_has_left(peer) && self.give_up_slow(id)
     }
 
-    /// As [`Worker::give_up`], of an operation whose peers, all that it may have, have been found to have left.
+    /// Gives up an operation if all its possible peers have left. See [`Worker::give_up`].
     #[cold]
     #[inline(never)]
     pub fn give_up_slow(&mut self, id: RequestId) -> bool {
         self.take_arrivals();
         let request = self.requests.get(id);
-        if request.state != State::Active {
+        if request.state != RequestState::Active {
             return true;
         }
         let unsent = request.kind == RequestKind::Send && request.has_unsent();
-        if unsent || self.pushing.contains(&id) {
-            return false; // `progress_sends` gives it up
+        if unsent || self.sends.pushing.contains(&id) {
+            return false; // `progress_sends` gives up such a send
         }
         let (peer, kind, posted) = (request.peer, request.kind, request.is_posted());
         if peer == ANY_PEER && !self.is_idle() {
-            return false; // what this process sends to itself may be under way
+            return false; // a message from this process to itself may be under way
         }
         if peer != ANY_PEER && self.awaits_early(peer, id) {
-            // What may still come by itself, from one that only claims to have left, belongs nowhere.
+            // Drop eager bytes from a peer that only claims to have left.
             self.endpoints[peer].early.left = 0;
         }
         if kind == RequestKind::Send {
@@ -121,40 +120,44 @@ impl Worker {
             request.source = key_source(request.key) as i32;
             request.received_tag = request.tag;
             request.received = 0;
-            // SAFETY: as it says itself.
+            // SAFETY: the phase of the request says that it is posted.
             unsafe { self.matcher.unpost(self.requests.address(id)) };
         }
         self.complete(id);
         true
     }
 
-    /// Says how far this process has come with leaving the job, and wakes who may wait for that.
-    pub fn tell_phase(&mut self, phase: Phase) {
+    /// Publishes this process's phase of leaving the job, and wakes the processes that wait for it.
+    pub fn tell_phase(&mut self, phase: RankPhase) {
         self.interfaces.tell_phase(phase);
     }
 
-    /// Whether a peer, or this process itself, has come so far with leaving the job.
-    fn has_come(&self, peer: u32, phase: Phase) -> bool {
+    fn has_come(&self, peer: u32, phase: RankPhase) -> bool {
         self.interfaces.has_come(peer, phase) || self.peer_has_left(peer)
     }
 
-    /// Whether a process, by its rank in the world, begins no message any more.
+    /// Returns whether a process, by world rank, will begin no further message.
     pub fn is_silent(&self, peer: u32) -> bool {
-        self.has_come(peer, Phase::Silent)
+        self.has_come(peer, RankPhase::Silent)
     }
 
-    /// Whether the peer of an active request has left, or is too far in `MPI_Finalize` to complete the request. The
-    /// request's peer is not [`ANY_PEER`].
+    /// Returns whether a process, by world rank, receives no further message.
+    pub fn is_settled(&self, peer: u32) -> bool {
+        self.has_come(peer, RankPhase::Settled)
+    }
+
+    /// Returns whether the peer of an active request has left, or is too far in `MPI_Finalize` to complete the request.
+    /// The request's peer is not [`ANY_PEER`].
     pub fn is_hopeless(&self, request: &Request) -> bool {
         match request.peer {
-            peer if request.is_posted() => self.has_come(peer, Phase::Silent),
-            peer if request.is_unmatched_send() => self.has_come(peer, Phase::Settled),
+            peer if request.is_posted() => self.has_come(peer, RankPhase::Silent),
+            peer if request.is_unmatched_send() => self.is_settled(peer),
             peer => self.peer_has_left(peer),
         }
     }
 
-    /// Ends the requests without an owner that nothing can end any more; says whether there are others, for which this
-    /// process must stay. `is_unanswered`: whether nobody can send what a receive from any source waits for.
+    /// Ends the detached requests that can no longer complete. Returns whether any remain, for which this process must
+    /// stay. `is_unanswered` returns whether no rank can send the message of an any-source receive.
     pub fn end_detached(&mut self, is_unanswered: impl Fn(&Worker, &Request) -> bool) -> bool {
         let is_hopeless = |worker: &Worker, request: &Request| match request.peer {
             ANY_PEER => is_unanswered(worker, request),
@@ -167,7 +170,7 @@ impl Worker {
         if hopeless.is_empty() {
             return !others.is_empty();
         }
-        // What has ended one of them may be there and not seen yet.
+        // The message that completes a request may have arrived without being handled.
         self.take_arrivals();
         let mut left = !others.is_empty();
         for (id, handle) in hopeless {
@@ -179,7 +182,7 @@ impl Worker {
         left
     }
 
-    /// Takes back, in `MPI_Finalize`, receives that the program has not completed: it cannot any more.
+    /// Cancels, in `MPI_Finalize`, receives that the program did not complete and no longer can.
     pub fn abandon_posted(&mut self) {
         let is_abandoned =
             |r: &&Request| r.kind == RequestKind::Recv && r.is_posted() && !r.detached;
@@ -189,10 +192,10 @@ impl Worker {
         }
     }
 
-    /// Handles all that is there, of peers not yet seen too: of one that has left nothing comes after that.
+    /// Handles all arrivals, including those of peers not yet connected. A peer that has left sends nothing afterwards.
     #[cold]
     pub fn take_arrivals(&mut self) {
-        // A peer that sends all the time would keep this rank here.
+        // Bounded, because a peer that sends continuously would keep this rank here.
         for _ in 0..ROUNDS_MAX {
             if !self.progress_unbounded() {
                 break;

@@ -1,20 +1,20 @@
-//! Progress: looks at what has arrived, and goes on with what was begun.
+//! Progress: handles arrivals and advances operations.
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
-use crate::request::{RequestId, RequestKind, State};
-use crate::unexpected::{Arrived, Body, EntryId};
-use crate::wire;
-use crate::worker::{EARLY_LIMIT, SHORT_LIMIT, Worker};
+use crate::request::{RequestId, RequestKind, RequestState};
+use crate::unexpected::{Body, EntryId, UnexpectedKind};
+use crate::wire::{self, EARLY_LIMIT, SHORT_LIMIT};
+use crate::worker::Worker;
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header};
 
-/// Arrivals of one peer handled in one round, so that no peer starves another.
+/// Most arrivals of one peer that one round handles, so that no peer starves another.
 const ROUND: u32 = 32;
 
 impl Worker {
-    /// One round over everything alive; says whether anything happened.
+    /// Makes one round of progress. Returns whether anything happened.
     pub fn progress(&mut self) -> bool {
         let mut moved = false;
         self.flood.held_back = false;
@@ -27,7 +27,7 @@ impl Worker {
             let peer = self.active[index];
             let lane = &mut self.endpoints[peer].lane;
             index += 1;
-            // An adapter is asked once for all of its peers, and each look would ask it again.
+            // All peers of the adapter have been polled together; a poll of the lane would poll the adapter again.
             if !asked || !lane.is_resting() {
                 moved |= self.progress_peer(peer);
             } else if lane.retire() {
@@ -42,33 +42,32 @@ impl Worker {
         moved
     }
 
-    /// As [`Worker::progress`], and goes on with the operations of the layer above.
+    /// Makes one round of progress, and advances the operations of the layer above.
     pub fn progress_all(&mut self) -> bool {
         let moved = self.progress();
         moved | self.advance_operations()
     }
 
-    /// Goes on with the operations of the layer above, if any are under way.
     #[inline]
     pub(crate) fn advance_operations(&mut self) -> bool {
-        match self.on_progress {
+        match self.hooks.on_progress {
             None => false,
             Some(go_on) => go_on(self),
         }
     }
 
-    /// What wakes this rank where it sleeps, for another thread of its process that has done something for it.
+    /// Returns a function by which another thread of the process wakes this rank.
     pub fn waker(&self) -> impl Fn() + Send + 'static {
         self.interfaces.waker()
     }
 
-    /// Goes on with sends that found no room and with long messages.
+    /// Advances blocked sends and long messages.
     pub fn progress_sends(&mut self) -> bool {
         let mut moved = false;
-        if !self.pushing.is_empty() {
+        if !self.sends.pushing.is_empty() {
             moved |= self.push_fragments();
         }
-        if self.blocked_peers != 0 {
+        if self.sends.blocked_peers != 0 {
             moved |= self.flush_waiting();
         }
         moved
@@ -78,10 +77,9 @@ impl Worker {
     fn flush_waiting(&mut self) -> bool {
         let mut moved = false;
         let mut next = 0;
-        while let Some(&peer) = self.blocked.get(next) {
+        while let Some(&peer) = self.sends.blocked.get(next) {
             moved |= self.flush_pending(peer);
-            // A peer that is not blocked any more has left the list.
-            next += usize::from(self.blocked.get(next) == Some(&peer));
+            next += usize::from(self.sends.blocked.get(next) == Some(&peer));
         }
         if self.rma.queues != 0 {
             moved |= self.progress_remote();
@@ -89,11 +87,11 @@ impl Worker {
         moved
     }
 
-    /// Handles what has arrived from one peer, and looks at no other.
+    /// Handles the arrivals of one peer.
     #[inline]
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
-        // Threads of this process that sleep must be woken when a request completes: the long way does that.
+        // If threads sleep, use the slow path: only the slow path wakes a thread when its request completes.
         let alone = self.wait.sleepers.count() == self.wait.drain_at;
         while rounds < ROUND {
             if alone && self.drain_next(peer).is_some() {
@@ -118,13 +116,14 @@ impl Worker {
         if rounds == 0 {
             self.endpoints[peer].lane.offer_credits();
         } else {
-            // What this thread has found may be for another one: a probed message, a long one to push.
+            // The arrival may concern another thread, which may probe for it, or may have to push a long message after
+            // it.
             self.wake_sleepers();
         }
         rounds != 0
     }
 
-    /// One arrival. `data` is valid for `len` bytes, in memory the peer may still write.
+    /// Handles one arrival. `data` is valid for `len` bytes, in memory that the peer may still write.
     pub(crate) fn handle(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         trace::record(Point::Arrival, peer, header.id.into(), len as u64);
         match header.id {
@@ -149,32 +148,31 @@ impl Worker {
         trace::record(Point::Handled, 0, 0, 0);
     }
 
-    /// Keeps a whole message that nobody waits for.
     pub(crate) fn store(&mut self, peer: u32, header: Header, from: *const u8, len: usize) {
         if len > SHORT_LIMIT {
-            self.store_long(peer, header, Arrived::Eager, from, len);
+            self.store_long(peer, header, UnexpectedKind::Eager, from, len);
             return;
         }
         trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
         let message = (peer, header.key, header.imm as i32);
         self.matcher.add_unexpected_short(message, len, |to| {
-            // SAFETY: there is room for a short message; `from` holds `len` bytes.
+            // SAFETY: `to` has space for a short message, and `from` holds `len` bytes.
             unsafe { copy_small(to, from, len) };
         });
         self.counters.unexpected += 1;
     }
 
-    /// Keeps what has come of a message, with room for what comes by itself.
+    /// Stores the first part of an unexpected message, with space for all of its eager bytes.
     pub(crate) fn store_long(
-        &mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize,
+        &mut self, peer: u32, header: Header, arrived: UnexpectedKind, from: *const u8, len: usize,
     ) -> EntryId {
         trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
         let room = match arrived {
-            Arrived::Rendezvous(rts) => (rts.early as usize).min(EARLY_LIMIT as usize),
+            UnexpectedKind::Rendezvous(rts) => (rts.early as usize).min(EARLY_LIMIT as usize),
             _ => len,
         };
         let mut data = self.unexpected.buffer(room.max(len));
-        // SAFETY: `buffer` reserved `len` bytes at least; `from` holds as many.
+        // SAFETY: `buffer` reserved at least `len` bytes, and `from` holds `len` bytes.
         unsafe {
             copy(data.as_mut_ptr(), from, len);
             data.set_len(len);
@@ -182,21 +180,19 @@ impl Worker {
         self.keep(peer, header, arrived, data)
     }
 
-    /// Keeps a message that nobody has asked for.
     pub(crate) fn keep(
-        &mut self, peer: u32, header: Header, arrived: Arrived, data: Vec<u8>,
+        &mut self, peer: u32, header: Header, arrived: UnexpectedKind, data: Vec<u8>,
     ) -> EntryId {
         self.counters.unexpected += 1;
         let (tag, body) = (header.imm as i32, Body::Long(arrived, data));
         self.matcher.add_unexpected(peer, header.key, tag, body)
     }
 
-    /// The active request that a peer names, if it is one with that peer.
     pub(crate) fn find_active(&self, key: u64, kind: RequestKind, peer: u32) -> Option<RequestId> {
         let id = self.requests.find(key)?;
         let request = self.requests.get(id);
         let right = request.kind == kind
-            && request.state == State::Active
+            && request.state == RequestState::Active
             && request.peer == peer
             && request.peer != ANY_PEER;
         right.then_some(id)

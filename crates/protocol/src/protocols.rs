@@ -1,6 +1,8 @@
-//! The protocols, a file each: what it costs, which sizes it serves, and what both sides do.
+//! Protocols, one file each: cost, sizes and the steps of both sides.
 //!
-//! [`RECORDS`] is the table that a report shows and the thresholds are made of (`selection::decide`).
+//! Reports and thresholds (`decide`) use the table [`RECORDS`]. A send starts by the protocol of its plan:
+//! [`start_now`] without a request, [`start`] with one.
+#![allow(unsafe_code)]
 
 pub mod cooperative;
 pub mod eager;
@@ -11,54 +13,60 @@ pub mod pipelined;
 mod put;
 mod rendezvous;
 
+use crate::endpoint::Endpoint;
+use crate::learning::{Arm, Half, TIMED_MIN};
+use crate::plan::{LaneSizes, SendPlan, SendProtocol};
+use crate::request::{Request, RequestId};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Selection, Thresholds};
-use fastpath_transport::PeerClass;
+use crate::worker::Worker;
+use fastpath_transport::{PeerClass, Post};
 pub use fragments::Parts;
 
-/// A protocol: what both sides do with the messages of a size.
+/// Description of a protocol.
 pub struct Record {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Active messages that go to and fro, in order (see `wire`).
+    /// Active messages in the order sent (see `wire`).
     pub steps: &'static str,
-    /// Largest message that it serves, of those that no record before it serves; or why it serves none, or not by the
-    /// sender's choice.
-    pub most: fn(&Case) -> Result<u64, String>,
-    /// How the bytes move.
-    pub how: fn(&Case) -> String,
-    /// What it costs between two ranks of a node, with memory that both reach by load and store or do not.
+    /// Returns the size of the largest message that this protocol serves and no earlier record serves. The error is the
+    /// reason why there is no such message.
+    pub probe: fn(&SelectionCase) -> Result<u64, String>,
+    /// Describes how the bytes move.
+    pub describe: fn(&SelectionCase) -> String,
+    /// Returns the cost between two ranks of a node, in nanoseconds by size. The last argument is whether both sides
+    /// reach the memory directly.
     pub cost: fn(&Constants, &Thresholds, bool) -> Curve,
 }
 
-/// Whom a record is asked about: peers that are served alike.
-pub struct Case<'a> {
-    /// What was selected.
+/// Peers with equal capabilities, for which a record is evaluated.
+pub struct SelectionCase<'a> {
+    /// Selected constants and settings.
     pub selection: &'a Selection,
-    /// What follows from it.
+    /// Thresholds of the selection.
     pub thresholds: &'a Thresholds,
-    /// The peers.
+    /// Class of the peers.
     pub peers: &'a PeerClass,
     /// Whether both sides reach the memory by load and store.
     pub shared: bool,
 }
 
-/// Where peers are.
+/// Location of peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerPlace {
     /// In this process.
     Itself,
-    /// On this host.
+    /// On this host, in another process.
     Node,
-    /// Beyond an adapter.
+    /// On another host, or reached through an adapter.
     Outside,
 }
 
-/// Size whose cost stands for those of all long messages, in bytes.
+/// Size, in bytes, whose cost stands for that of all long messages.
 pub const FAR: u64 = 1 << 20;
 
-impl Case<'_> {
-    /// Where the peers are.
+impl SelectionCase<'_> {
+    /// Returns the location of the peers.
     pub fn place(&self) -> PeerPlace {
         match self.peers {
             peers if peers.in_process => PeerPlace::Itself,
@@ -67,25 +75,23 @@ impl Case<'_> {
         }
     }
 
-    /// See [`Thresholds::as_one`].
-    fn as_one(&self) -> u64 {
-        self.thresholds.max_single.min(self.peers.max_single)
+    fn sizes(&self) -> LaneSizes {
+        self.thresholds.sizes(self.peers.max_single, self.peers.bulk)
     }
 
-    /// What every record costs here.
+    /// Returns the costs of all records.
     pub fn curves(&self) -> [Curve; RECORDS.len()] {
         curves(&self.selection.constants, self.thresholds, self.shared)
     }
 
-    /// What a long message costs by a protocol, in microseconds.
     fn far_us(&self, protocol: Protocol) -> f64 {
         self.curves()[protocol as usize].at(FAR).unwrap_or(f64::NAN) / 1e3
     }
 
-    /// Why no message between two ranks of a node is copied without the ring.
+    /// Checks whether messages between two ranks of a node are copied without the ring.
     ///
     /// # Errors
-    /// That is why.
+    /// The reason why they are copied through the ring.
     fn check_copies(&self) -> Result<(), String> {
         if self.shared && !self.selection.overrides.direct {
             return Err("switched off by FASTPATH_DISABLE".to_owned());
@@ -95,10 +101,10 @@ impl Case<'_> {
         }
         match self.thresholds.copy_from(self.shared) {
             u64::MAX if !self.shared && self.selection.overrides.adapt => {
-                Err("not at first: where it was seen to take less".to_owned())
+                Err("not at first; used after a measurement shows that it is faster".to_owned())
             }
             u64::MAX => Err(format!(
-                "costs more: 1 MiB takes {:.1} us instead of {:.1} us",
+                "slower: 1 MiB takes {:.1} us, and {:.1} us through the ring",
                 self.far_us(Protocol::Cooperative),
                 self.far_us(Protocol::Pipelined)
             )),
@@ -106,36 +112,35 @@ impl Case<'_> {
         }
     }
 
-    /// What copies without the ring.
-    fn copier(&self) -> &'static str {
+    /// Describes the method of copies between two ranks of a node, to follow a verb.
+    fn copy_method(&self) -> &'static str {
         match self.shared {
-            true => "load and store copy",
-            false => "the kernel copies",
+            true => "by load and store",
+            false => "through the kernel",
         }
     }
 }
 
-/// The places of [`RECORDS`].
+/// Indexes of [`RECORDS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Header and payload in one slot.
     Short,
     /// One buffer.
     Eager,
-    /// Several buffers without asking.
+    /// Several buffers, all sent at once.
     Fragments,
-    /// Announced, then fragments.
+    /// Announcement, then fragments.
     Pipelined,
     /// Copied by the receiver alone.
     Get,
     /// Copied by both sides.
     Cooperative,
-    /// Written by the sender into the receiver's memory; chosen by the receiver.
+    /// Written by the sender into the receiver's memory. The receiver chooses this protocol.
     Put,
 }
 
-/// All of them, by rising size and in the order of preference where costs are equal; last the one that the sender does
-/// not choose.
+/// All protocols by rising size, in order of preference at equal costs. Senders never choose the last.
 pub const RECORDS: [Record; 7] = [
     eager::SHORT,
     eager::EAGER,
@@ -146,12 +151,44 @@ pub const RECORDS: [Record; 7] = [
     put::RECORD,
 ];
 
-/// What each of them costs.
+/// Sends a contiguous message by the protocol of its plan without a request, or does nothing.
+///
+/// # Safety
+/// `data` is readable for `len` bytes.
+#[inline]
+pub(crate) unsafe fn start_now(
+    endpoint: &mut Endpoint, plan: &SendPlan, (key, tag): (u64, i32), data: *const u8, len: usize,
+) -> Post {
+    // SAFETY: `data` is readable for `len` bytes, by this function's contract.
+    unsafe {
+        match plan.protocol {
+            SendProtocol::Whole => eager::start_now(endpoint, plan, (key, tag), data, len),
+            SendProtocol::Fragments => fragments::start_now(endpoint, plan, (key, tag), data, len),
+            SendProtocol::Announced => Post::NoResource,
+        }
+    }
+}
+
+pub(crate) fn start(worker: &mut Worker, plan: &SendPlan, id: RequestId) -> Post {
+    match plan.protocol {
+        SendProtocol::Whole => eager::start(worker, id),
+        SendProtocol::Fragments | SendProtocol::Announced => rendezvous::start(worker, plan, id),
+    }
+}
+
+impl Worker {
+    #[inline]
+    pub(crate) fn times_copies(&self, half: Half, request: &Request, bytes: u64) -> bool {
+        let is_ours = half == Half::Get || Arm::of(request.arm) == Some(Arm::Streaming);
+        bytes >= TIMED_MIN && is_ours && self.is_crowded()
+    }
+}
+
+/// Returns the costs of all records.
 pub fn curves(c: &Constants, t: &Thresholds, shared: bool) -> [Curve; RECORDS.len()] {
     RECORDS.map(|record| (record.cost)(c, t, shared))
 }
 
-/// The largest size below `size`; there is none below no size.
 pub(crate) fn below(size: u64) -> u64 {
     if size == u64::MAX { size } else { size - 1 }
 }

@@ -1,60 +1,48 @@
-//! Cancelling sends (MPI-5.0 section 3.8.4): an announced message is taken back if its receiver has not matched it.
+//! Cancelling sends (MPI-5.0 section 3.8.4): an announced message is withdrawn if its receiver has not matched it.
 //!
-//! `MPI_Wait` for a cancelled send must return whatever the receiver does. So within a node the sender decides alone,
-//! in shared memory (`transport::shm::recall`), and tells the receiver to forget the message. Elsewhere, and where that
-//! does not come to a decision, it asks the receiver. What has left without a request is not taken back: it was sent.
+//! `MPI_Wait` for a cancelled send must return whatever the receiver does. Within a node the sender therefore decides
+//! alone, in shared memory (`transport::shm::recall`), and sends the receiver a notice to drop the message. Between
+//! nodes, or if shared memory has no place for the decision, the sender sends the receiver a request. A message that
+//! has left without a request counts as sent and is not withdrawn.
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::{Early, Pending};
-use crate::matching::{EntryId, Want};
-use crate::request::{Phase, Request, RequestId, RequestKind, State};
+use crate::endpoint::{EagerTarget, PendingPost};
+use crate::matching::{EntryId, MatchCriteria};
+use crate::request::{MessagePhase, Request, RequestId, RequestKind, RequestState};
 use crate::selection::thresholds::BULK_EARLY;
-use crate::wire;
-use crate::worker::{EARLY_LIMIT, Worker};
+use crate::wire::{self, EARLY_LIMIT};
+use crate::worker::Worker;
+use crate::worker::sends::RecalledSend;
 use fastpath_transport::Header;
 use std::sync::LazyLock;
 
-/// What an arrival that its sender may take back has found.
-pub(crate) enum Matched {
-    /// A receive, which is its own now.
+pub(crate) enum RecallMatch {
     Receive(RequestId),
-    /// No receive.
     Nothing,
-    /// The message was taken back.
     TakenBack,
 }
 
-/// A cancelled send whose message the receiver may still have: its request must not name another one yet.
-pub(crate) struct Recalled {
-    id: RequestId,
-    /// Of the entry in shared memory.
-    entry: usize,
-    /// Whether the owner has let the request go.
-    released: bool,
-}
-
-/// What the rest of a message is sent from when its own buffer is the user's again: zeros, as many as go by themselves.
+/// Zeros sent in place of the eager bytes of a withdrawn message, whose buffer belongs to the user again.
 static NOTHING: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BULK_EARLY as usize].into());
 const _: () = assert!(BULK_EARLY >= EARLY_LIMIT);
 
-/// The receiver.
 impl Worker {
-    /// Finds the receive for an arrival and claims the message of the peer's request for it.
+    /// Finds the receive for an arrival, and claims the message of the peer's `request` for it.
     #[inline]
     pub(crate) fn match_announced(
         &mut self, peer: u32, key: u64, tag: i32, request: Option<u32>,
-    ) -> Matched {
+    ) -> RecallMatch {
         let Some(found) = self.matcher.find_posted(peer, key, tag) else {
-            return Matched::Nothing;
+            return RecallMatch::Nothing;
         };
         if request.is_some_and(|request| !self.claim(peer, request)) {
-            return Matched::TakenBack;
+            return RecallMatch::TakenBack;
         }
-        // SAFETY: posted, as just found.
+        // SAFETY: `find_posted` has just returned the receive, which is posted.
         unsafe {
             self.matcher.unpost(found);
-            Matched::Receive((*found).id())
+            RecallMatch::Receive((*found).id())
         }
     }
 
@@ -64,8 +52,7 @@ impl Worker {
         endpoint.lane.claim(request, endpoint.blocked == 0 && self.probed == 0)
     }
 
-    /// The earliest unexpected message that satisfies `want`, taken out of matching.
-    pub(crate) fn claim_unexpected(&mut self, want: &Want) -> Option<EntryId> {
+    pub(crate) fn claim_unexpected(&mut self, want: &MatchCriteria) -> Option<EntryId> {
         loop {
             let id = self.matcher.find_unexpected(want)?;
             let message = self.matcher.unexpected(id);
@@ -78,8 +65,7 @@ impl Worker {
         }
     }
 
-    /// The earliest unexpected message that satisfies `want`, left where it is.
-    pub(crate) fn find_unexpected(&mut self, want: &Want) -> Option<EntryId> {
+    pub(crate) fn find_unexpected(&mut self, want: &MatchCriteria) -> Option<EntryId> {
         loop {
             let id = self.matcher.find_unexpected(want)?;
             let message = self.matcher.unexpected(id);
@@ -95,19 +81,17 @@ impl Worker {
         }
     }
 
-    /// Removes an unexpected message that was taken back.
     #[cold]
     #[inline(never)]
     fn discard(&mut self, id: EntryId) {
         self.matcher.remove_unexpected(id);
         let early = &mut self.endpoints[self.matcher.unexpected(id).peer].early;
         if early.left > 0 && early.stored && early.id == id {
-            early.id = Early::NOWHERE;
+            early.id = EagerTarget::NOWHERE;
         }
         self.free_unexpected(id);
     }
 
-    /// Frees an unexpected message that was taken out of matching.
     #[inline]
     pub(crate) fn free_unexpected(&mut self, id: EntryId) {
         if let Some(data) = self.matcher.store.free(id) {
@@ -115,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// Removes the message that a peer's request has announced, if nothing has matched it.
+    /// Removes the message announced by a peer's request, if it is unmatched. Returns whether it was removed.
     fn discard_announced(&mut self, peer: u32, request: u32) -> bool {
         let is_it = |id: &EntryId| self.matcher.unexpected(*id).announced_by() == Some(request);
         let found = self.matcher.unexpected_of(peer).find(is_it);
@@ -136,18 +120,16 @@ impl Worker {
     }
 }
 
-/// The sender.
 impl Worker {
-    /// Takes back a send that its receiver has not matched; one that it has matched goes on. The answer may follow,
-    /// where the receiver must be asked.
+    /// Cancels a send that its receiver has not matched; a matched send continues. An answer may come later.
     pub fn cancel_send(&mut self, id: RequestId) {
         self.reap_recalled();
         let request = self.requests.get(id);
-        if request.kind != RequestKind::Send || request.state != State::Active {
+        if request.kind != RequestKind::Send || request.state != RequestState::Active {
             return;
         }
         let (peer, handle) = (request.peer, request.handle);
-        if request.phase == Phase::Begun {
+        if request.phase == MessagePhase::Begun {
             return self.cancel_waiting(id);
         }
         if request.is_unanswered() {
@@ -165,17 +147,17 @@ impl Worker {
 
     fn is_unmatched(&self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        request.state == State::Active && request.is_unmatched_send()
+        request.state == RequestState::Active && request.is_unmatched_send()
     }
 
-    /// Hands a message that is on its way, in part, over to a request without an owner, whose `buffer` has a copy of
-    /// it: the first one completes, whatever the receiver does. `None` where there is no such message.
+    /// Hands a partly sent message over to a detached request, whose buffer `copy` returns, and completes the original
+    /// request. `None` if the message is not sent in part, or cannot be handed over.
     pub fn hand_over(
         &mut self, id: RequestId, copy: impl FnOnce(&Request) -> Buffer,
     ) -> Option<RequestId> {
         let request = self.requests.get(id);
-        if request.state != State::Active
-            || request.phase == Phase::Begun
+        if request.state != RequestState::Active
+            || request.phase == MessagePhase::Begun
             || !request.is_unanswered()
             || !self.requests.has_room()
         {
@@ -186,19 +168,18 @@ impl Worker {
         Some(heir)
     }
 
-    /// Lets a new request without an owner send what of a message goes by itself and has not left, from `buffer`.
     fn pass_on(&mut self, id: RequestId, buffer: Buffer) -> Option<RequestId> {
         let heir = self.requests.allocate(RequestKind::Send)?;
         let [request, new] = self.requests.pair(id, heir);
         new.set_buffer(buffer);
         (new.peer, new.key, new.tag, new.user) =
             (request.peer, request.key, request.tag, request.user);
-        (new.phase, new.detached) = (Phase::Announced, true);
+        (new.phase, new.detached) = (MessagePhase::Announced, true);
         (new.moved, new.early) = (request.moved, request.early);
         (new.counter, new.memory.rkey) = (None, 0);
         let queue = self.endpoints[new.peer].pending.as_deref_mut();
         for pending in queue.into_iter().flatten() {
-            if let Pending::Start(waiting) = pending
+            if let PendingPost::Start(waiting) = pending
                 && *waiting == id
             {
                 *waiting = heir;
@@ -207,23 +188,24 @@ impl Worker {
         Some(heir)
     }
 
-    /// A send that still waits for room.
     fn cancel_waiting(&mut self, id: RequestId) {
         let peer = self.requests.get(id).peer;
         let Some(queue) = self.endpoints[peer].pending.as_mut() else {
             return;
         };
-        let is_it =
-            |pending: &Pending| matches!(pending, Pending::Start(waiting) if *waiting == id);
+        let is_it = |pending: &PendingPost| match pending {
+            PendingPost::Start(waiting) => *waiting == id,
+            _ => false,
+        };
         if let Some(place) = queue.iter().position(is_it) {
-            // The endpoint is unblocked by the next progress, as after any other.
+            // The next progress unblocks the endpoint.
             queue.remove(place);
             self.end_cancelled(id);
         }
     }
 
-    /// Takes a message back without its receiver, where both share memory; false where that was not decided, or the
-    /// receiver was first.
+    /// Withdraws a message by a decision in shared memory. Returns false if no decision can be requested, or if the
+    /// receiver has decided first.
     fn recall(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
         let (peer, handle) = (request.peer, request.handle);
@@ -234,7 +216,7 @@ impl Worker {
         let Some(entry) = asked(self) else {
             return false;
         };
-        // An answer to it may be there.
+        // An answer to the message may have arrived.
         self.take_arrivals();
         let take_back = self.is_unmatched(id);
         let recalls = self.endpoints[peer].lane.sent_recalls();
@@ -243,12 +225,12 @@ impl Worker {
         }
         let request = self.requests.get(id);
         if request.has_unsent() {
-            // The rest of what goes by itself must still go: the receiver counts on it.
+            // Send the remaining eager bytes, because the receiver expects them.
             let buffer = Buffer::contiguous(NOTHING.as_ptr().cast_mut(), request.early as u64);
             self.pass_on(id, buffer);
         }
         self.send_control(peer, Header::new(wire::CANCEL, 0, handle as u64), &[]);
-        self.recalled.push(Recalled { id, entry, released: false });
+        self.sends.recalled.push(RecalledSend { id, entry, released: false });
         self.requests.get_mut(id).cancelled = true;
         self.withdraw_offer(id);
         self.complete(id);
@@ -263,19 +245,18 @@ impl Worker {
         }
     }
 
-    /// Ends a send that its receiver has let go of.
     fn end_cancelled(&mut self, id: RequestId) {
         let request = self.requests.get_mut(id);
         request.cancelled = true;
         match request.phase {
-            Phase::Begun => self.complete(id),
+            MessagePhase::Begun => self.complete(id),
             _ => self.end_send(id),
         }
     }
 
-    /// Frees the request of a cancelled send, now or when its receiver has forgotten the message.
+    /// Frees the request of a cancelled send, now or after its receiver has dropped the message.
     pub fn release_cancelled(&mut self, id: RequestId) {
-        match self.recalled.iter_mut().find(|recalled| recalled.id == id) {
+        match self.sends.recalled.iter_mut().find(|recalled| recalled.id == id) {
             Some(recalled) => recalled.released = true,
             None => self.requests.free(id),
         }
@@ -283,7 +264,7 @@ impl Worker {
     }
 
     fn reap_recalled(&mut self) {
-        let mut kept = std::mem::take(&mut self.recalled);
+        let mut kept = std::mem::take(&mut self.sends.recalled);
         kept.retain(|recalled| {
             let request = self.requests.get(recalled.id);
             let recalls = self.endpoints[request.peer].lane.sent_recalls();
@@ -293,6 +274,6 @@ impl Worker {
             }
             !over
         });
-        self.recalled = kept;
+        self.sends.recalled = kept;
     }
 }

@@ -2,16 +2,16 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::{Endpoint, Taken};
-use crate::matching::Want;
-use crate::request::{Fault, Phase, Request, RequestId, RequestKind, State};
+use crate::endpoint::{Endpoint, ImmediateReceive};
+use crate::matching::MatchCriteria;
+use crate::request::{Fault, MessagePhase, Request, RequestId, RequestKind, RequestState};
 use crate::tag::key_source;
-use crate::unexpected::{Arrived, Entry, EntryId};
+use crate::unexpected::{EntryId, UnexpectedEntry, UnexpectedKind};
 use crate::wire::{self, Timing};
 use crate::worker::Worker;
 use fastpath_transport::Header;
 
-/// What a probe finds.
+/// Result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbedMessage {
     /// Source rank in the communicator.
@@ -23,11 +23,13 @@ pub struct ProbedMessage {
 }
 
 impl Worker {
-    /// Starts a receive; it may be complete at once.
+    /// Starts a receive, which may be complete on return.
     ///
     /// # Safety
     /// The buffer is writable as its layout says until the request completes.
-    pub unsafe fn start_recv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
+    pub unsafe fn start_recv(
+        &mut self, want: MatchCriteria, buffer: Buffer,
+    ) -> Result<RequestId, Fault> {
         let id = self.allocate_recv(want, buffer)?;
         match self.claim_unexpected(&want) {
             Some(token) => self.consume_unexpected(id, token),
@@ -37,29 +39,32 @@ impl Worker {
         Ok(id)
     }
 
-    /// As [`Worker::start_recv`], of a call that returns at once: a long copy is left to the progress thread.
+    /// Starts a receive for a call that returns at once. The progress thread makes the copy if the copy is long.
     ///
     /// # Safety
-    /// As there.
-    pub unsafe fn start_irecv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
+    /// See [`Worker::start_recv`].
+    pub unsafe fn start_irecv(
+        &mut self, want: MatchCriteria, buffer: Buffer,
+    ) -> Result<RequestId, Fault> {
         if !self.background.runs {
-            // SAFETY: the buffer is writable as its layout says until the request completes, by this function's
-            // contract.
+            // SAFETY: the buffer is writable until the request completes, by this function's contract.
             return unsafe { self.start_recv(want, buffer) };
         }
         let id = self.allocate_recv(want, buffer)?;
         match self.claim_unexpected(&want) {
             Some(token) if self.is_long_copy(token) => self.defer_recv(id, token),
             Some(token) => self.consume_unexpected(id, token),
-            // SAFETY: as in `start_recv`.
+            // SAFETY: a request never moves, and is unposted before it is freed.
             None => unsafe { self.matcher.post(self.requests.address(id)) },
         }
         Ok(id)
     }
 
-    /// A receive request that is not posted yet.
+    /// Allocates a receive request without posting it.
     #[inline]
-    pub fn allocate_recv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
+    pub fn allocate_recv(
+        &mut self, want: MatchCriteria, buffer: Buffer,
+    ) -> Result<RequestId, Fault> {
         let Some(id) = self.requests.allocate(RequestKind::Recv) else {
             return Err(self.out_of_requests());
         };
@@ -75,48 +80,48 @@ impl Worker {
         Ok(id)
     }
 
-    /// Receives that wait for their message. Slow: walks all requests.
+    /// Returns the number of posted receives. Slow: walks all requests.
     pub fn posted(&self) -> u64 {
         self.requests.posted()
     }
 
-    /// The most that were counted, now or in a wait.
+    /// Returns the largest number of posted receives counted so far, including now.
     pub fn posted_most(&self) -> u64 {
         self.matcher.posted_most().max(self.posted())
     }
 
-    /// Takes back a receive that no message has matched; false where one has.
+    /// Cancels a receive. Returns false if a message has matched it.
     pub fn cancel_recv(&mut self, id: RequestId) -> bool {
         let request = self.requests.get_mut(id);
         if request.kind != RequestKind::Recv || !request.is_posted() {
             return false;
         }
-        // SAFETY: as just seen.
+        // SAFETY: the request is posted, by the check above.
         unsafe { self.matcher.unpost(self.requests.address(id)) };
         let request = self.requests.get_mut(id);
         request.cancelled = true;
-        request.received = 0; // what stands there is of its last life
+        request.received = 0; // the old value is from the request's last use
         self.complete(id);
         true
     }
 
-    /// Gives up a receive whose message may come or not: what comes of it is dropped.
+    /// Abandons a receive. Its message is dropped if it arrives.
     pub fn drop_recv(&mut self, id: RequestId) {
         let request = self.requests.get_mut(id);
-        if request.state == State::Complete {
+        if request.state == RequestState::Complete {
             return self.requests.free(id);
         }
         (request.bytes, request.detached) = (0, true);
     }
 
-    /// Looks for a message without receiving it.
-    pub fn probe(&mut self, want: &Want) -> Option<ProbedMessage> {
+    /// Returns the message that a receive would match, without receiving it.
+    pub fn probe(&mut self, want: &MatchCriteria) -> Option<ProbedMessage> {
         let id = self.find_unexpected(want)?;
         Some(self.describe(id))
     }
 
-    /// The messages that nobody has asked for, in the order of their arrival.
-    pub fn unexpected_messages(&self) -> impl Iterator<Item = &Entry> {
+    /// Returns the unexpected messages, in the order of arrival.
+    pub fn unexpected_messages(&self) -> impl Iterator<Item = &UnexpectedEntry> {
         self.matcher.store.all()
     }
 
@@ -125,8 +130,8 @@ impl Worker {
         ProbedMessage { source: key_source(message.key), tag: message.tag, bytes: message.total() }
     }
 
-    /// Looks for a message and takes it out of matching; it is received by [`Worker::recv_matched`].
-    pub fn probe_matched(&mut self, want: &Want) -> Option<(EntryId, ProbedMessage)> {
+    /// Takes a message out of matching. [`Worker::recv_matched`] receives it.
+    pub fn probe_matched(&mut self, want: &MatchCriteria) -> Option<(EntryId, ProbedMessage)> {
         let token = self.claim_unexpected(want)?;
         let message = self.matcher.unexpected(token);
         self.probed += message.announced_by().is_some() as u32;
@@ -136,7 +141,7 @@ impl Worker {
     /// Receives a message that [`Worker::probe_matched`] has taken out.
     ///
     /// # Safety
-    /// As [`Worker::start_recv`].
+    /// See [`Worker::start_recv`].
     pub unsafe fn recv_matched(
         &mut self, token: EntryId, buffer: Buffer,
     ) -> Result<RequestId, Fault> {
@@ -144,7 +149,7 @@ impl Worker {
             Some(m) => (m.peer, m.key, m.tag, m.announced_by().is_some()),
             None => return Err(Fault::Protocol),
         };
-        let id = self.allocate_recv(Want { peer, key, tag }, buffer)?;
+        let id = self.allocate_recv(MatchCriteria { peer, key, tag }, buffer)?;
         self.probed -= announced as u32;
         self.consume_unexpected(id, token);
         Ok(id)
@@ -153,21 +158,21 @@ impl Worker {
     pub(crate) fn consume_unexpected(&mut self, id: RequestId, token: EntryId) {
         let message = self.matcher.unexpected(token);
         let (peer, key, tag) = (message.peer, message.key, message.tag);
-        // The bytes stay where they are until the entry is freed.
+        // The bytes stay in place until the entry is freed.
         let (arrived, data, len) =
             (message.arrived(), message.data().as_ptr(), message.data().len());
         match arrived {
-            Arrived::Eager => self.deliver(id, key, tag, data, len),
-            Arrived::EagerSync(sender) => {
+            UnexpectedKind::Eager => self.deliver(id, key, tag, data, len),
+            UnexpectedKind::EagerSync(sender) => {
                 self.deliver(id, key, tag, data, len);
                 self.send_control(peer, Header::new(wire::ACK, 0, sender as u64), &[]);
             }
-            Arrived::Rendezvous(rts) => {
+            UnexpectedKind::Rendezvous(rts) => {
                 let early = &mut self.endpoints[peer].early;
                 if early.left > 0 && early.stored && early.id == token {
                     (early.stored, early.id) = (false, id);
                 }
-                // It has waited for its receive, which tells nothing of its way.
+                // The message has waited for its receive, so its time does not measure its protocol.
                 self.requests.get_mut(id).time(Timing::default());
                 self.fetch(id, peer, key, tag, rts, data, len);
             }
@@ -176,11 +181,10 @@ impl Worker {
     }
 }
 
-/// The short way of [`Worker::start_recv`] for a contiguous buffer and a named source, in three steps of which each is
-/// straight code: whether it can be gone at all, and what follows where the message was there and where it was not.
+/// Fast path of [`Worker::start_recv`] for contiguous buffers and named sources, in three steps without a loop.
 impl Worker {
-    /// Whether a receive may look at the next arrival by an endpoint (`Some(true)`) or must be posted behind others
-    /// (`Some(false)`); `None` where the ordinary way must be gone.
+    /// Returns `Some(true)` if a receive may read the next arrival of an endpoint, and `Some(false)` if it must be
+    /// posted behind other receives. Returns `None` if only the slow path can decide.
     ///
     /// # Safety
     /// The endpoint is one of this worker's.
@@ -200,15 +204,19 @@ impl Worker {
         }
     }
 
-    /// A request that has completed with what was taken from `source`, a rank of the communicator. Returns its handle.
+    /// Returns the handle of a completed request for a message from `source`, a rank of the communicator.
     ///
     /// # Safety
     /// [`Worker::may_recv`] has found a free request, and none was taken since.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
-        // SAFETY: a request is free, by this function's contract; just taken, it is nobody else's.
+    pub unsafe fn finished_recv(&mut self, source: i32, taken: ImmediateReceive) -> usize {
+        // SAFETY: a request is free, by this function's contract; once taken it has no other user.
         unsafe {
-            let request = self.requests.take_free(RequestKind::Recv, State::Complete, Phase::Begun);
+            let request = self.requests.take_free(
+                RequestKind::Recv,
+                RequestState::Complete,
+                MessagePhase::Begun,
+            );
             (*request).source = source;
             (*request).received_tag = taken.tag;
             (*request).received = taken.len as u64;
@@ -219,10 +227,12 @@ impl Worker {
     /// Posts a receive and returns its handle.
     ///
     /// # Safety
-    /// As [`Worker::finished_recv`]; `ptr` is writable for `bytes` bytes until the request completes.
+    /// See [`Worker::finished_recv`]; `ptr` is writable for `bytes` bytes until the request completes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    pub unsafe fn post_recv(&mut self, want: Want, ptr: *mut u8, bytes: u64, user: usize) -> usize {
-        // SAFETY: by this function's contract; the request is one of the pool.
+    pub unsafe fn post_recv(
+        &mut self, want: MatchCriteria, ptr: *mut u8, bytes: u64, user: usize,
+    ) -> usize {
+        // SAFETY: the contract of `post_plain` is this function's, and the request is one of the pool.
         unsafe {
             let request = self.post_plain(want, ptr, bytes);
             (*request).user = user;
@@ -230,15 +240,21 @@ impl Worker {
         }
     }
 
-    /// The same; returns the request.
+    /// Posts a receive and returns its request.
     ///
     /// # Safety
-    /// As [`Worker::post_recv`].
-    #[inline(always)] // as `post_recv`
-    pub unsafe fn post_plain(&mut self, want: Want, ptr: *mut u8, bytes: u64) -> *mut Request {
+    /// See [`Worker::post_recv`].
+    #[inline(always)] // see `post_recv`
+    pub unsafe fn post_plain(
+        &mut self, want: MatchCriteria, ptr: *mut u8, bytes: u64,
+    ) -> *mut Request {
         // SAFETY: a request is free, by this function's contract; it never moves, and is unposted before it is freed.
         unsafe {
-            let request = self.requests.take_free(RequestKind::Recv, State::Active, Phase::Posted);
+            let request = self.requests.take_free(
+                RequestKind::Recv,
+                RequestState::Active,
+                MessagePhase::Posted,
+            );
             (*request).peer = want.peer;
             (*request).key = want.key;
             (*request).tag = want.tag;

@@ -1,28 +1,27 @@
 //! Requests: operations that outlive the call that started them.
 //!
-//! They lie in one reserved stretch of address space, so that a handle's index is an address by one
-//! multiplication, an address never moves, and memory is used only as far as requests were ever
-//! alive at once.
+//! All requests are in one reserved range of address space. One multiplication turns an index into an address,
+//! addresses never change, and memory is used only for requests that existed at the same time.
+//!
+//! **GIVEN OUT.** An id that the pool gave out is an index inside the reservation. Code that holds an address makes no
+//! reference while one from `get` or `get_mut` lives (`RequestPool::address`).
 #![allow(unsafe_code)]
-
-mod further;
-
-pub use further::place_of;
 
 use crate::buffer::Buffer;
 use crate::layout::Layout;
 use crate::learning::Arm;
-use crate::matching::Link;
 use crate::wire::Timing;
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
 use fastpath_transport::Remote;
+use std::mem::offset_of;
+use std::ptr;
 use std::sync::Arc;
 
 /// Index of a request in its pool; 0 is none.
 pub type RequestId = u32;
 
-/// What kind of operation a request is.
+/// Kind of operation of a request.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
@@ -30,107 +29,128 @@ pub enum RequestKind {
     Send,
     /// A receive.
     Recv,
-    /// An operation of the layer above, which completes it itself.
+    /// Operation of the layer above, which completes it.
     Foreign,
 }
 
-/// Where a request is in its life.
+/// State of a request.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Not in use. Zero, as untouched memory is.
+pub enum RequestState {
+    /// Not in use. The value is zero, as in untouched memory.
     Free,
     /// Under way.
     Active,
-    /// Done; its result waits to be read.
+    /// Complete, with a result that can be read.
     Complete,
 }
 
-/// How far the message of a send or receive has come.
+/// Phase of the message of a send or receive.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Sends: nothing has left. Receives: matched, and its bytes come, or none is there yet.
+pub enum MessagePhase {
+    /// Sends: no byte has left. Receives: matched, before or while its bytes arrive.
     Begun,
-    /// Receives: it waits in the matcher.
+    /// Receives: posted in the matcher.
     Posted,
-    /// Sends: the receiver knows of it and has not answered; what goes eagerly may still have to leave.
+    /// Sends: announced but not answered; some eager bytes may not have left.
     Announced,
     /// Both sides copy.
     Cooperating,
-    /// Sends: the receiver has asked for fragments.
+    /// Sends: the receiver has requested fragments.
     Pushing,
-    /// Sends: the receiver needs no more, but what goes eagerly must still leave, since it counts on that.
+    /// Sends: the receiver needs no more, but expects the remaining eager bytes.
     Ending,
-    /// Receives: the copy by both sides was given up. Fragments come instead.
+    /// Receives: the cooperative copy was given up. Fragments follow.
     FellBack,
-    /// Receives: matched, and the copy is left to whoever makes progress.
+    /// Receives: matched; the next progress makes the copy.
     Deferred,
 }
 
-/// Why an operation failed.
+/// Failure of an operation.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It did not.
+    /// No failure.
     None,
-    /// The message was longer than the receive buffer; what fits is there.
+    /// The message was longer than the receive buffer, which holds the part that fits.
     Truncated,
-    /// The peer has left the job, and takes nothing any more.
+    /// The peer has left the job.
     PeerGone,
-    /// Whoever could have sent the message has left the job.
+    /// Every rank that could send the message has left the job.
     SourceGone,
     /// There was no memory for the connection.
     NoMemory,
-    /// The peer sent what no healthy peer sends.
+    /// The peer violated the protocol.
     Protocol,
+}
+
+/// Place of a pointer to a posted receive: the `first` of a list, or the `next` of a receive in it. Stored as the
+/// distance from `first`, so that an empty list has 0 and posting needs no branch for it.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveLink(pub(crate) usize);
+
+impl ReceiveLink {
+    /// Returns the link of the `next` of a receive.
+    #[inline(always)] // see `append`
+    pub(crate) fn behind<List>(list: *mut List, request: *mut Request) -> ReceiveLink {
+        let next = request.expose_provenance() + offset_of!(Request, next);
+        ReceiveLink(next.wrapping_sub(list.addr()))
+    }
+
+    /// Returns the place. `Matcher::new` exposed the list's provenance, and `behind` that of a receive.
+    #[inline(always)] // see `append`
+    pub(crate) fn place<List>(self, list: *mut List) -> *mut *mut Request {
+        ptr::with_exposed_provenance_mut(list.addr().wrapping_add(self.0))
+    }
 }
 
 /// One operation.
 #[repr(C, align(64))]
 pub struct Request {
-    /// While posted the next one of its list, while free the next free one.
+    /// Next posted request of its list, or next free request.
     pub next: *mut Request,
-    /// While posted: the place that points here.
-    pub link: Link,
-    /// The handle that names it in the layer above; while free, the next one.
+    /// Place that points to this request while it is posted.
+    pub link: ReceiveLink,
+    /// Handle in the layer above. A free request has the handle of its next use.
     pub handle: u32,
-    /// World rank of the other side, or `ANY_PEER`.
+    /// World rank of the peer, or `ANY_PEER`.
     pub peer: u32,
-    /// Kind of operation.
+    /// Kind.
     pub kind: RequestKind,
-    /// Where it is in its life.
-    pub state: State,
-    /// How it failed, if it did.
+    /// State.
+    pub state: RequestState,
+    /// Failure, if the operation failed.
     pub fault: Fault,
-    /// Cancelled before it matched.
+    /// Whether the request was cancelled before it matched.
     pub cancelled: bool,
-    /// How far its message has come.
-    pub phase: Phase,
-    /// Sends: completes only when the receive has matched.
+    /// Phase of the message.
+    pub phase: MessagePhase,
+    /// Whether a send completes only when the receive has matched.
     pub synchronous: bool,
-    /// The buffer belongs to the library (buffered mode).
+    /// Whether the library owns the buffer (buffered mode).
     pub owned: bool,
-    /// The request's owner has let it go: freed as soon as it completes.
+    /// Whether the request is freed as soon as it completes.
     pub detached: bool,
     /// Match key.
     pub key: u64,
     /// First byte or origin of the buffer.
     pub ptr: *mut u8,
-    /// Bytes of the buffer.
+    /// Length of the buffer in bytes.
     pub bytes: u64,
-    /// Tag asked for or sent.
+    /// Tag requested or sent.
     pub tag: i32,
-    /// Sends: the way of the message, a number of [`crate::learning::Arm`]. Receives that are timed: the same.
+    /// Number of the message's [`crate::learning::Arm`], for sends and timed receives.
     pub arm: u8,
-    /// Where the buffer is the library's: it counts against the buffer that the program attached.
+    /// Whether an owned buffer counts towards the buffer that the program has attached.
     pub charged: bool,
-    /// Announced sends: the counter of pieces that was opened for a copy by both sides.
+    /// Announced sends: index of the counter of claimed pieces, for a cooperative copy.
     pub counter: Option<u8>,
-    // Second line: results, and what only long or typed messages need.
-    /// Order of posting, against receives from any source.
+    // Second cache line: results, and fields of long or typed messages.
+    /// Order of posting, which decides between this receive and receives from any source.
     pub order: u64,
-    /// A word for the layer above.
+    /// Word for the layer above.
     pub user: usize,
     /// Source rank in the communicator, once received.
     pub source: i32,
@@ -142,37 +162,33 @@ pub struct Request {
     pub moved: u64,
     /// Bytes to move in all.
     pub limit: u64,
-    /// `Arc` of the layout as a raw pointer; null where contiguous.
+    /// `Arc` of the layout as a raw pointer; null if contiguous.
     layout: *const Layout,
-    /// Elements of the layout.
     count: u64,
-    // Third line: long messages alone.
-    /// The peer's request.
+    // Third cache line: long messages only.
+    /// Request of the peer.
     pub remote: u32,
-    /// Where the message is timed: when its send began, in nanoseconds modulo 2^32; else 0.
+    /// Time when the send of a timed message began, in nanoseconds modulo 2^32; else 0.
     pub sent_ns: u32,
-    /// Sends: bytes that go without being asked for.
+    /// Sends: number of eager bytes.
     pub early: u32,
-    /// Receives: length of the whole message as announced.
+    /// Receives: announced length of the whole message.
     pub announced_bytes: u64,
-    /// The message in its sender's memory. Receives: where both sides copy. Announced sends: where an adapter shows it
-    /// to the receiver; else the key is 0.
+    /// Message in the sender's memory, for cooperative copies and sends that an adapter exposes; otherwise key 0.
     pub memory: Remote,
-    /// Posted receives of a long list: the next one of its chain in the index, and the one before.
+    /// Next receive of the same chain of an index.
     pub chain_next: *mut Request,
-    /// See there.
+    /// Previous receive of the same chain of an index.
     pub chain_prev: *mut Request,
-    /// Place of a posted receive among those of its index; 0 while it is in none.
+    /// Place of a posted receive in its index; 0 without one.
     pub place: u64,
 }
 
 const _: () = assert!(size_of::<Request>() == 192);
-const _: () = assert!(
-    std::mem::offset_of!(Request, order) == 64 && std::mem::offset_of!(Request, remote) == 128
-);
+const _: () = assert!(offset_of!(Request, order) == 64 && offset_of!(Request, remote) == 128);
 
 impl Request {
-    /// The request's buffer.
+    /// Returns the request's buffer.
     pub fn buffer(&self) -> Buffer {
         let layout = (!self.layout.is_null()).then(|| {
             // SAFETY: `set_buffer` stored a pointer from `Arc::into_raw`, which stays owned by the request.
@@ -191,21 +207,19 @@ impl Request {
         self.ptr = buffer.ptr;
         self.bytes = buffer.bytes;
         self.count = buffer.count;
-        self.layout = buffer.layout.map_or(std::ptr::null(), Arc::into_raw);
+        self.layout = buffer.layout.map_or(ptr::null(), Arc::into_raw);
     }
 
-    /// Whether the buffer is contiguous.
+    /// Returns whether the buffer is contiguous.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_null()
     }
 
-    /// How a send's bytes are copied into transport buffers.
     fn copy_loop(&self) -> CopyLoop {
         Arm::of(self.arm).map_or(CopyLoop::Vector, Arm::copy_loop)
     }
 
-    /// Receives: how the message that was announced is timed.
     pub(crate) fn time(&mut self, timing: Timing) {
         (self.arm, self.sent_ns) = (timing.arm, timing.sent_ns);
     }
@@ -215,8 +229,7 @@ impl Request {
     /// # Safety
     /// The buffer is readable as its layout says, and `to` writable for `len` bytes.
     pub unsafe fn pack(&self, from: u64, to: *mut u8, len: usize) {
-        // SAFETY: the buffer is readable as its layout says and `to` writable for `len` bytes, by this function's
-        // contract; `layout` is owned by the request.
+        // SAFETY: the buffer and `to` are valid by this function's contract, and the request owns `layout`.
         unsafe {
             match self.layout.as_ref() {
                 None => copy_with(self.copy_loop(), to, self.ptr.add(from as usize), len),
@@ -232,8 +245,7 @@ impl Request {
     /// # Safety
     /// The buffer is writable as its layout says, and `from` readable for `len` bytes.
     pub unsafe fn unpack(&self, at: u64, from: *const u8, len: usize) {
-        // SAFETY: the buffer is writable as its layout says and `from` readable for `len` bytes, by this function's
-        // contract; `layout` is owned by the request.
+        // SAFETY: the buffer and `from` are valid by this function's contract, and the request owns `layout`.
         unsafe {
             match self.layout.as_ref() {
                 None => copy(self.ptr.add(at as usize), from, len),
@@ -244,141 +256,123 @@ impl Request {
         }
     }
 
-    /// Where byte `at` of a message that lies in a row is.
+    /// Returns the address of byte `at` of a contiguous message.
     pub fn place(&self, at: u64) -> Option<*mut u8> {
-        // Not beyond the buffer: whoever uses it has compared with its length.
+        // Inside the buffer, because callers compare `at` with its length.
         let place = self.ptr.wrapping_add(at as usize);
         self.is_contiguous().then_some(place)
     }
 
-    /// Whether it is a receive that waits in the matcher.
+    /// Returns whether the request is a posted receive.
     #[inline]
     pub fn is_posted(&self) -> bool {
-        self.phase == Phase::Posted
+        self.phase == MessagePhase::Posted
     }
 
-    /// Whether it is a send that its receiver knows of and may not have matched.
+    /// Returns whether the request is an announced send that may not have been matched.
     pub fn is_unmatched_send(&self) -> bool {
-        self.kind == RequestKind::Send && self.phase == Phase::Announced
+        self.kind == RequestKind::Send && self.phase == MessagePhase::Announced
     }
 
-    /// Sends: whether something must still leave that the receiver does not ask for.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.phase == Phase::Begun || self.moved < self.early as u64
+        self.phase == MessagePhase::Begun || self.moved < self.early as u64
     }
 
-    /// Whether it is a send whose receiver does not say that it has matched: all of it comes by itself.
+    /// Returns whether the request is a send without an acknowledgement: the whole message is eager.
     pub fn is_unanswered(&self) -> bool {
         self.early as u64 == self.bytes && !self.synchronous
     }
 
-    /// Whether it is a send or receive that has ended, without fault and not cancelled: one comparison.
+    /// Returns whether a send or receive has completed without failure or cancellation. One comparison.
     #[inline]
     pub fn ended_well(&self) -> bool {
         const _: () = assert!(RequestKind::Send as u32 == 0 && RequestKind::Recv as u32 == 1);
-        // SAFETY: kind, state, fault and whether cancelled: four fields of one byte each, in this order.
-        let word = unsafe {
-            (&raw const *self).byte_add(std::mem::offset_of!(Request, kind)).cast::<u32>().read()
-        };
-        word & !1 == (State::Complete as u32) << 8
+        // SAFETY: `kind`, `state`, `fault` and `cancelled` are four adjacent fields of one byte each.
+        let word =
+            unsafe { (&raw const *self).byte_add(offset_of!(Request, kind)).cast::<u32>().read() };
+        word & !1 == (RequestState::Complete as u32) << 8
     }
 
-    /// Whether it is a receive that waits in the matcher and nothing more: one comparison.
+    /// Returns whether the request is a posted receive without other flags. One comparison.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
     fn is_posted_recv(&self) -> bool {
-        // SAFETY: eight fields of one byte each, as `begin` writes them.
-        let word = unsafe {
-            (&raw const *self).byte_add(std::mem::offset_of!(Request, kind)).cast::<u64>().read()
-        };
-        word == first_word(RequestKind::Recv, State::Active, Phase::Posted)
+        // SAFETY: eight adjacent fields of one byte each, which `begin` writes.
+        let word =
+            unsafe { (&raw const *self).byte_add(offset_of!(Request, kind)).cast::<u64>().read() };
+        word == first_word(RequestKind::Recv, RequestState::Active, MessagePhase::Posted)
     }
 
-    /// Its index in its pool.
+    /// Returns the index in the pool.
     #[inline]
     pub fn id(&self) -> RequestId {
         self.handle & (CAPACITY - 1)
     }
 
-    /// Sets kind, state and phase, and what lies beside them to nothing: one store, which the compiler does not make of
-    /// eight.
+    /// Sets kind, state and phase, and clears the flags, by one store. The compiler would not merge eight stores.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    fn begin(&mut self, kind: RequestKind, state: State, phase: Phase) {
+    fn begin(&mut self, kind: RequestKind, state: RequestState, phase: MessagePhase) {
         let word = first_word(kind, state, phase);
         // SAFETY: eight fields of one byte each, in this order (see the assertion); each value is one of its type.
         unsafe {
-            (&raw mut *self)
-                .byte_add(std::mem::offset_of!(Request, kind))
-                .cast::<u64>()
-                .write(word);
+            (&raw mut *self).byte_add(offset_of!(Request, kind)).cast::<u64>().write(word);
         }
     }
 
-    /// As a request is while it is free; a fresh one is so by its zeros.
+    /// Resets the request to the state of a free request, which holds zeros like an unused request.
     #[inline]
     fn end(&mut self) {
         self.drop_layout();
-        self.state = State::Free;
+        self.state = RequestState::Free;
     }
 
     #[inline]
     fn drop_layout(&mut self) {
         if !self.layout.is_null() {
-            // SAFETY: stored by `set_buffer` from `Arc::into_raw`.
+            // SAFETY: `set_buffer` stored the pointer from `Arc::into_raw`.
             drop(unsafe { Arc::from_raw(self.layout) });
-            self.layout = std::ptr::null();
+            self.layout = ptr::null();
         }
     }
 }
 
-/// Kind, state and phase as they lie in a request that has neither failed nor anything set beside them.
-const fn first_word(kind: RequestKind, state: State, phase: Phase) -> u64 {
+/// First eight bytes of a request without failure or flags.
+const fn first_word(kind: RequestKind, state: RequestState, phase: MessagePhase) -> u64 {
     const _: () = assert!(cfg!(target_endian = "little"));
     kind as u64 | (state as u64) << 8 | (phase as u64) << 32
 }
 
-/// Bits of a handle that hold the index.
 const INDEX_BITS: u32 = 22;
-/// Largest number of requests.
 const CAPACITY: u32 = 1 << INDEX_BITS;
-/// Fewest that address space is reserved for, where it is limited.
+/// Fewest requests for which address space is reserved if address space is limited.
 const CAPACITY_MIN: u32 = 1 << 14;
-/// A pool reserves at most this share of the address space that the process may have: the rest is the program's.
+/// A pool reserves at most 1/`SHARE_OF_LIMIT` of the process's address space, and leaves the rest to the program.
 const SHARE_OF_LIMIT: u64 = 16;
-/// Bit that marks a handle made at run time (the layer above uses the same for all its objects). Between it and the
-/// index lies the generation, which counts how often the request was freed.
+/// Bit of a handle made at run time, as for all objects of the layer above. The bits between it and the index are the
+/// generation: the number of times that the request was freed.
 const USER_BIT: u32 = 1 << 30;
-/// The handle after this one of the same request: the generation wraps below the bits above it.
 #[inline]
 fn next_handle(handle: u32) -> u32 {
     handle.wrapping_add(1 << INDEX_BITS) & (USER_BIT - 1) | USER_BIT
 }
-/// The first index in use; indices below would collide with predefined handles.
-const FIRST: u32 = 4096;
+/// First index in use. Lower indices would collide with predefined handles.
+pub(crate) const FIRST: u32 = 4096;
 
 /// All requests of a worker.
 pub struct RequestPool {
-    /// Where the request of index 0 would lie.
     base: *mut Request,
     free: *mut Request,
-    /// The indices that it may give out, and the first that it has not given out yet.
-    first: u32,
-    end: u32,
     fresh: u32,
-    /// One less than how many indices there may be, which is a power of two.
+    /// Capacity minus one. The capacity is a power of two.
     mask: u32,
 }
 
 impl Drop for RequestPool {
     fn drop(&mut self) {
-        for id in self.first..self.fresh {
+        for id in FIRST..self.fresh {
             self.get_mut(id).drop_layout();
         }
-        let (start, indices) = match self.first {
-            FIRST => (self.base, self.mask + 1),
-            first => (self.address(first), further::CAPACITY_EACH),
-        };
-        // SAFETY: the reservation of `new` or `further`; requests are not used beyond their pool.
-        unsafe { memory::release(start.cast(), reserved_bytes(indices)) };
+        // SAFETY: `new` made the reservation, and requests are not used after their pool.
+        unsafe { memory::release(self.base.cast(), reserved_bytes(self.mask + 1)) };
     }
 }
 
@@ -386,7 +380,6 @@ fn reserved_bytes(capacity: u32) -> usize {
     capacity as usize * size_of::<Request>()
 }
 
-/// The number of requests to reserve address space for where a process may have so much of it.
 fn capacity_within(limit: Option<u64>) -> u32 {
     let share = limit.map_or(u64::MAX, |bytes| bytes / SHARE_OF_LIMIT);
     let mut capacity = CAPACITY;
@@ -397,7 +390,7 @@ fn capacity_within(limit: Option<u64>) -> u32 {
 }
 
 impl RequestPool {
-    /// Reserves address space for the pool, less where it is limited; no memory is used yet.
+    /// Reserves address space for the pool, less if address space is limited. No memory is used yet.
     ///
     /// # Errors
     /// There is no address space for [`CAPACITY_MIN`] requests.
@@ -405,44 +398,42 @@ impl RequestPool {
         let mut capacity = capacity_within(memory::address_limit());
         let base = loop {
             match memory::reserve(reserved_bytes(capacity)) {
-                // Used up, or counted as memory (vm.overcommit_memory=2).
+                // Address space is used up, or is counted as memory (vm.overcommit_memory=2).
                 Err(_) if capacity > CAPACITY_MIN => capacity /= 2,
                 other => break other?,
             }
         };
         Ok(RequestPool {
             base: base.cast(),
-            free: std::ptr::null_mut(),
-            first: FIRST,
-            end: capacity,
+            free: ptr::null_mut(),
             fresh: FIRST,
             mask: capacity - 1,
         })
     }
 
-    /// A request in state `Active` with its handle set, or `None` when all are in use.
+    /// Returns an active request with its handle set, or `None` if all are in use.
     #[inline]
     pub fn allocate(&mut self, kind: RequestKind) -> Option<RequestId> {
         if self.free.is_null() {
             self.allocate_fresh()?;
         }
-        // SAFETY: there is one, as just seen to.
+        // SAFETY: the free list is not empty, by the check above.
         unsafe {
-            let request = self.take_free(kind, State::Active, Phase::Begun);
+            let request = self.take_free(kind, RequestState::Active, MessagePhase::Begun);
             Some((*request).id())
         }
     }
 
-    /// As [`RequestPool::allocate`], from those used before, by address.
+    /// Takes a used request from the free list, by address.
     ///
     /// # Safety
-    /// There is one ([`RequestPool::has_free`]). One in phase `Posted` must be posted next.
+    /// The list is not empty ([`RequestPool::has_free`]). A request in phase `Posted` must be posted next.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn take_free(
-        &mut self, kind: RequestKind, state: State, phase: Phase,
+        &mut self, kind: RequestKind, state: RequestState, phase: MessagePhase,
     ) -> *mut Request {
         let request = self.free;
-        // SAFETY: what the free list names lies in the pool, and nobody else uses it.
+        // SAFETY: requests of the free list lie in the pool, and have no other user.
         unsafe {
             self.free = (*request).next;
             (*request).begin(kind, state, phase);
@@ -450,42 +441,41 @@ impl RequestPool {
         request
     }
 
-    /// Where its first request, the index of that, and the index that follows the last one used lie, for those who look
-    /// from outside.
-    pub(crate) fn shown(&self) -> (*const Request, u32, *const u32) {
-        (self.address(self.first), self.first, &raw const self.fresh)
+    /// Returns the addresses of request [`FIRST`] and of the first index that was never given out, for outside readers.
+    pub(crate) fn shown(&self) -> (*const Request, *const u32) {
+        (self.address(FIRST), &raw const self.fresh)
     }
 
-    /// Most requests at once.
+    /// Returns the largest number of requests at once.
     pub fn capacity(&self) -> u32 {
-        self.end - self.first
+        self.mask + 1 - FIRST
     }
 
-    /// Whether there is address space for fewer than there could be.
+    /// Returns whether address space limits the pool.
     pub fn is_limited(&self) -> bool {
         self.mask + 1 < CAPACITY
     }
 
-    /// Whether a request is free that has been used before.
+    /// Returns whether the free list has a request.
     #[inline]
     pub fn has_free(&self) -> bool {
         !self.free.is_null()
     }
 
-    /// Whether [`RequestPool::allocate`] would find one.
+    /// Returns whether [`RequestPool::allocate`] would succeed.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.has_free() || self.fresh < self.end
+        self.has_free() || self.fresh <= self.mask
     }
 
     #[cold]
     #[inline(never)]
     fn allocate_fresh(&mut self) -> Option<()> {
-        if self.fresh >= self.end {
+        if self.fresh > self.mask {
             return None;
         }
         let request = self.address(self.fresh);
-        // SAFETY: inside the reservation, which reads as zeros.
+        // SAFETY: the index is inside the reservation, which reads as zeros.
         unsafe { (*request).handle = USER_BIT | self.fresh };
         self.fresh += 1;
         self.free = request;
@@ -495,18 +485,18 @@ impl RequestPool {
     /// Frees a request.
     #[inline]
     pub fn free(&mut self, id: RequestId) {
-        // SAFETY: an id that was given out.
+        // SAFETY: the id was given out by this pool (GIVEN OUT).
         unsafe { self.free_at(self.address(id)) };
     }
 
-    /// As [`RequestPool::free`], by address.
+    /// Frees a request by address.
     ///
     /// # Safety
     /// The request is one of this pool and in use.
     #[inline]
     pub unsafe fn free_at(&mut self, request: *mut Request) {
         let free = self.free;
-        // SAFETY: the request is one of this pool and in use, by this function's contract: nobody else looks at it.
+        // SAFETY: the request is one of this pool and in use, by the contract, so that no reference to it lives.
         unsafe {
             (*request).end();
             (*request).handle = next_handle((*request).handle);
@@ -515,76 +505,73 @@ impl RequestPool {
         self.free = request;
     }
 
-    /// Where the request of an id that this pool gave out lies: for who keeps it, and goes there while nothing of the
-    /// pool is borrowed.
+    /// Returns the address of a request. It may be dereferenced while no reference to a request lives.
     #[inline]
     pub fn address(&self, id: RequestId) -> *mut Request {
         self.base.wrapping_add((id & (CAPACITY - 1)) as usize)
     }
 
-    /// The request of an id that this pool gave out.
+    /// Returns the request of an id that this pool gave out.
     #[inline]
     pub fn get(&self, id: RequestId) -> &Request {
-        debug_assert!((self.first..self.fresh).contains(&id));
-        // SAFETY: inside the reservation, as every id that was given out; what holds an address makes no reference
-        // beside this one (`RequestPool::address`).
+        debug_assert!((FIRST..self.fresh).contains(&id));
+        // SAFETY: GIVEN OUT: the id is inside the reservation, and `self` is borrowed.
         unsafe { &*self.address(id) }
     }
 
-    /// The same, to change.
+    /// Returns the request of an id that this pool gave out, mutably.
     #[inline]
     pub fn get_mut(&mut self, id: RequestId) -> &mut Request {
-        debug_assert!((self.first..self.fresh).contains(&id));
-        // SAFETY: as in `get`; `self` is borrowed for as long.
+        debug_assert!((FIRST..self.fresh).contains(&id));
+        // SAFETY: GIVEN OUT: the id is inside the reservation, and `self` is borrowed mutably.
         unsafe { &mut *self.address(id) }
     }
 
-    /// Two requests of ids that this pool gave out.
+    /// Returns two requests of ids that this pool gave out.
     ///
     /// # Panics
-    /// They are one.
+    /// The ids are equal.
     pub(crate) fn pair(&mut self, first: RequestId, second: RequestId) -> [&mut Request; 2] {
         assert!(first != second);
-        // SAFETY: as in `get_mut`; they are two.
+        // SAFETY: GIVEN OUT: both ids lie inside the reservation, and they differ.
         unsafe { [&mut *self.address(first), &mut *self.address(second)] }
     }
 
-    /// The id behind a handle, or `None` where it is stale or garbage. One load.
+    /// Returns the id of a handle, or `None` if the handle is stale or invalid. One load.
     #[inline]
     pub fn find(&self, handle: u64) -> Option<RequestId> {
         let id = handle as u32 & self.mask;
-        // SAFETY: every index lies inside the reservation, whose untouched pages read as zero; a pool of a further
-        // worker is asked for its own alone ([`place_of`]).
+        // SAFETY: every index is inside the reservation, whose untouched pages read as zero.
         let found = unsafe { &*self.base.wrapping_add(id as usize) };
-        (found.handle as u64 == handle && found.state != State::Free).then_some(id)
+        (found.handle as u64 == handle && found.state != RequestState::Free).then_some(id)
     }
 
-    /// The receive behind a handle, if it waits in the matcher and nothing more.
+    /// Returns the receive of a handle, if it is posted and has no other flags.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
     pub fn find_posted_recv(&self, handle: u64) -> Option<*mut Request> {
         let request = self.address(handle as u32 & self.mask);
-        // SAFETY: as in `find`.
+        // SAFETY: every index is inside the reservation, whose untouched pages read as zero.
         let found = unsafe { &*request };
         (found.handle as u64 == handle && found.is_posted_recv()).then_some(request)
     }
 
-    /// All requests that are under way. Slow: for the end of a job.
+    /// Returns all active requests. Slow: walks the pool.
     pub fn active(&self) -> impl Iterator<Item = &Request> {
-        self.in_use().filter(|request| request.state == State::Active)
+        self.in_use().filter(|request| request.state == RequestState::Active)
     }
 
-    /// Number of receives that wait in the matcher; walks the pool.
+    /// Returns the number of posted receives. Slow: walks the pool.
     pub fn posted(&self) -> u64 {
         self.active().filter(|request| request.is_posted()).count() as u64
     }
 
-    /// All requests that have not been freed; walks the pool.
+    /// Returns all requests in use. Slow: walks the pool.
     pub fn in_use(&self) -> impl Iterator<Item = &Request> {
-        let all = (self.first..self.fresh).map(|id| self.get(id));
-        all.filter(|request| request.state != State::Free)
+        let all = (FIRST..self.fresh).map(|id| self.get(id));
+        all.filter(|request| request.state != RequestState::Free)
     }
 
-    /// Number of requests in use; walks the pool.
+    /// Returns the number of requests in use. Slow: walks the pool.
     pub fn alive(&self) -> u32 {
         self.in_use().count() as u32
     }
@@ -608,9 +595,8 @@ mod tests {
     #[test]
     fn pool__of_any_size_ends_with_its_last_request_and_refuses_garbage() {
         let mut pool = RequestPool::new().expect("address space");
-        // As if address space were limited; what is reserved beyond it stays unused.
+        // Simulate limited address space. Space reserved beyond the limit stays unused.
         let whole = std::mem::replace(&mut pool.mask, CAPACITY_MIN - 1);
-        pool.end = CAPACITY_MIN;
         let got = std::iter::from_fn(|| pool.allocate(RequestKind::Send)).count();
         assert_eq!(got, pool.capacity() as usize);
         assert_eq!(got, (CAPACITY_MIN - FIRST) as usize);

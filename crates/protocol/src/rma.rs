@@ -1,112 +1,85 @@
-//! One-sided operations: put, get and atomics on memory that its owner has exposed.
-//!
-//! The owner exposes memory ([`Worker::expose_memory`]) and gives the packed key to whom it wants. Who unpacks it
-//! ([`Worker::unpack_key`]) gets a [`RemoteKey`] in which lane and way are decided once; every operation compares one
-//! number, checks its bounds and goes that way:
-//!
-//! | way | where | done at the peer |
-//! |---|---|---|
-//! | load-store | memory of the arena of a rank of this host; own memory | when the call returns |
-//! | kernel | any memory of a rank of this host (CMA); a few bytes by its owner, while that is inside MPI ([`ask`]) | when the call returns |
-//! | adapter | registered memory, by a reliable connection: short, bcopy or zcopy by size | at a flush |
-//! | messages | anything else: active messages, which the owner carries out when it makes progress | at a flush |
-//!
-//! What is nonblocking becomes an entry of a queue only where there is no room, or where there is more of it than one
-//! operation carries ([`Counters::queued`]). A flush completes all that was posted to a peer; atomics are carried out
-//! by a processor, whatever the lane (`docs/decisions/0015-atomics-are-done-by-processors.md`).
+//! State of one-sided operations: keys, regions and messages. `one_sided` has the operations.
 #![allow(unsafe_code)]
 
-mod ask;
-mod atomic;
-mod blocking;
-mod error;
-mod flush;
-mod handle;
-mod key;
-mod locked;
-mod message;
-mod numbered;
-mod post;
-mod queue;
-mod reached;
-mod region;
-mod resolve;
+pub(crate) mod ask;
+pub(crate) mod atomic;
+pub(crate) mod error;
+pub(crate) mod key;
+pub(crate) mod locked;
+pub(crate) mod message;
+pub(crate) mod numbered;
+pub(crate) mod queue;
+pub(crate) mod region;
+pub(crate) mod resolve;
 
-pub use ask::{ASK_MOST, Ask, Asking, ChangeFunction, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
+pub use ask::{
+    ASK_MOST, Ask, ChangeFunction, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots, TargetRequest,
+};
 pub use atomic::add_masked;
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
 pub use locked::{ANSWER_HEAD, ANSWER_MOST, HeldWord};
-pub use region::{Exposed, RegionId};
+pub use region::{ExposedMemory, RegionId};
 pub use resolve::{AccessPath, Reach, RemoteKey};
 
-#[allow(unused_imports)] // for the links above
-use crate::worker::Worker;
-use message::Landing;
-use numbered::Numbered;
-use queue::Peer;
+use message::ReplyTarget;
+use numbered::NumberedList;
+use queue::RmaPeer;
 use region::Region;
 use std::collections::BTreeMap;
 
-/// Events of one-sided operations; nothing on the shortest ways is counted.
+/// Counters of one-sided operations. The fastest paths count nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct RmaCounters {
     /// Keys resolved.
     pub resolved: u64,
-    /// Operations, or rests of some, that waited in a queue.
+    /// Operations, or parts of them, that waited in a queue.
     pub queued: u64,
-    /// Operations of peers carried out here.
+    /// Operations of peers performed here.
     pub served: u64,
-    /// Polls of the wire-up interface by flushes, for nothing (`FASTPATH_DISABLE=wireup-gate`).
+    /// Polls of the wire-up interface by flushes that found no event (`FASTPATH_DISABLE=wireup-gate`).
     pub idle_wireup_polls: u64,
 }
 
-/// Whether the operation's buffer may be used again.
+/// State of an operation's local buffer.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
-    /// It may; of a get, the bytes are there.
+pub enum BufferState {
+    /// The buffer may be reused; the bytes of a get have arrived.
     Done,
-    /// Not before a flush.
+    /// The buffer is in use until a flush.
     Pending,
 }
 
-/// Everything that a worker keeps for one-sided operations.
+/// State of a worker's one-sided operations.
 pub struct Rma {
-    /// Changes whenever a lane does; keys that were resolved under another number are resolved again.
+    /// Number that changes with every change of a lane. A key resolved under another number is resolved again.
     pub(crate) generation: u32,
     /// Whether keys stay resolved (`FASTPATH_DISABLE=resolve-once`).
     pub resolves_once: bool,
-    /// Whether the wire-up interface is left alone while nothing connects (`FASTPATH_DISABLE=wireup-gate`).
+    /// Whether flushes skip the wire-up interface while no peer is connecting (`FASTPATH_DISABLE=wireup-gate`).
     pub gates_wireup: bool,
-    /// Peers with something under way that their lanes do not know of.
     pub(crate) busy: u32,
-    /// Peers with a queue.
     pub(crate) queues: u32,
-    /// Whether gets have been posted to adapters since the last flush of everything.
+    /// Whether gets were posted to adapters since the last flush of all peers.
     pub(crate) reads: bool,
-    /// By rank, those alone that messages go to or come from.
-    peers: BTreeMap<u32, Peer>,
-    /// Memory that this process exposes.
-    regions: Numbered<Region>,
-    /// The key of this process's slots, once they are exposed.
-    slots: Option<PackedKey>,
-    /// Where answers belong, by token.
-    landings: Numbered<Landing>,
-    /// Makes the changes that peers ask for.
+    /// State of peers that are reached by messages only, by rank.
+    pub(crate) peers: BTreeMap<u32, RmaPeer>,
+    pub(crate) regions: NumberedList<Region>,
+    pub(crate) slots: Option<PackedKey>,
+    pub(crate) landings: NumberedList<ReplyTarget>,
+    /// Performs the changes that peers request.
     pub change: ChangeFunction,
-    /// Events so far.
-    pub counters: Counters,
+    /// Event counters.
+    pub counters: RmaCounters,
 }
 
-/// Where the layer above knows of none.
 unsafe fn no_change(_: u64, _: *mut u8, _: *mut u8, _: usize) -> bool {
     false
 }
 
 impl Rma {
-    /// Peers with a queue.
     pub(crate) fn waiting_peers(&self) -> Vec<u32> {
         let waiting = self.peers.iter().filter(|(_, state)| state.queued);
         waiting.map(|(&peer, _)| peer).collect()
@@ -123,11 +96,11 @@ impl Default for Rma {
             queues: 0,
             reads: false,
             peers: BTreeMap::new(),
-            regions: Numbered::default(),
+            regions: NumberedList::default(),
             slots: None,
-            landings: Numbered::default(),
+            landings: NumberedList::default(),
             change: no_change,
-            counters: Counters::default(),
+            counters: RmaCounters::default(),
         }
     }
 }

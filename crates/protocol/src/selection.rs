@@ -1,48 +1,41 @@
-//! Which protocol serves which size: by what each of them costs on this machine, as far as the user's
-//! variables allow.
+//! Selection of protocols by message size: by their costs on this machine, within the user's settings.
 
 pub mod candidates;
 pub mod constants;
-pub mod decide;
 pub mod envelope;
-pub mod report;
 pub mod thresholds;
 pub mod tuning;
 
 pub use constants::Constants;
 pub use thresholds::Thresholds;
 
-use crate::worker::Worker;
 use constants::FIELDS;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::stored::{Machine, TuningSource};
-use fastpath_transport::ConfigureError;
-use fastpath_transport::interfaces::Counts;
 use fastpath_transport::single_copy::{self, SingleCopyCost};
-use report::Report;
 use std::path::PathBuf;
 
-/// What the user has set.
+/// Settings of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overrides {
-    /// `FASTPATH_EAGER_MAX`
+    /// Value of `FASTPATH_EAGER_MAX`, in bytes.
     pub eager_max: Option<u64>,
-    /// `FASTPATH_PROGRESS=thread`
+    /// Whether `FASTPATH_PROGRESS` is `thread`.
     pub serves: bool,
-    /// `FASTPATH_PIPELINE_CHUNK`
+    /// Value of `FASTPATH_PIPELINE_CHUNK`, in bytes.
     pub chunk: Option<u64>,
-    /// Not switched off by `FASTPATH_DISABLE`.
+    /// Whether transfers by load and store are permitted: `FASTPATH_DISABLE` does not have `direct`.
     pub direct: bool,
-    /// Not switched off by `FASTPATH_DISABLE`.
+    /// Whether pipelining is permitted: `FASTPATH_DISABLE` does not have `pipeline`.
     pub pipeline: bool,
-    /// Not switched off by `FASTPATH_DISABLE`.
+    /// Whether learning is permitted: `FASTPATH_DISABLE` does not have `adapt`.
     pub adapt: bool,
-    /// Not switched off by `FASTPATH_DISABLE`.
+    /// Whether long messages in one buffer are permitted: `FASTPATH_DISABLE` does not have `whole`.
     pub whole: bool,
 }
 
 impl Overrides {
-    /// Those of a configuration.
+    /// Returns the settings of a configuration.
     pub fn of(config: &Config) -> Overrides {
         Overrides {
             eager_max: config.number(Key::EagerMax),
@@ -56,37 +49,37 @@ impl Overrides {
     }
 }
 
-/// Where constants come from.
+/// Source of constants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing was measured, because.
+    /// Default constants, with the reason why nothing was measured.
     Defaults(&'static str),
-    /// A file that `fastpath tune` has made.
+    /// File that `fastpath tune` has written.
     File(PathBuf),
 }
 
-/// What was selected, and of what.
+/// Selected constants and settings, with their source.
 #[derive(Debug, Clone)]
 pub struct Selection {
-    /// What the user has set.
+    /// Settings of the user.
     pub overrides: Overrides,
-    /// What things cost here.
+    /// Measured costs.
     pub constants: Constants,
-    /// Where that comes from.
+    /// Source of the constants.
     pub source: Source,
-    /// Why the kernel does not copy between processes, as the user says or as far as this process has found out.
+    /// `Ok` if the kernel copies between processes. Otherwise the reason why it does not: a setting, or a refusal of
+    /// this process.
     pub kernel: Result<(), String>,
-    /// What is wrong with stored constants and sizes, a line each.
+    /// Warnings about stored constants and sizes, a line each.
     pub warnings: Vec<String>,
 }
 
 impl Default for Selection {
-    /// Without overrides.
     fn default() -> Self {
         Selection {
             overrides: Overrides::of(&Config::defaults()),
             constants: Constants::default(),
-            source: Source::Defaults("nothing was asked for"),
+            source: Source::Defaults("without settings"),
             kernel: Ok(()),
             warnings: Vec::new(),
         }
@@ -94,7 +87,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// That of a configuration: reads the stored constants.
+    /// Returns the selection of a configuration. Reads the stored constants.
     pub fn of(config: &Config) -> Selection {
         let mut selection = Selection {
             overrides: Overrides::of(config),
@@ -103,7 +96,7 @@ impl Selection {
         };
         let place = TuningSource::of(config);
         if place == TuningSource::Off {
-            selection.source = Source::Defaults("as FASTPATH_TUNING=none says");
+            selection.source = Source::Defaults("because of FASTPATH_TUNING=none");
             return selection;
         }
         match tuning::load(&place, Machine::current) {
@@ -115,18 +108,14 @@ impl Selection {
             Ok(None) => {}
             Err(why) => selection.warnings.push(why),
         }
-        selection.source = Source::Defaults("corrected by what messages take");
+        selection.source =
+            Source::Defaults("corrected during the run by measured times of messages");
         selection
-    }
-
-    /// What follows for the message path.
-    pub fn thresholds(&self) -> Thresholds {
-        decide::decide(&self.constants, &self.overrides, self.kernel.is_ok())
     }
 }
 
 impl Constants {
-    /// These, with the measured cost of single copies; beyond what can be believed it is at the border.
+    /// Returns the constants with the measured cost of single copies, clamped to the plausible range.
     #[must_use]
     pub fn with_single_copy(mut self, cost: SingleCopyCost) -> Constants {
         self.kernel_call_ns = cost.call_ns;
@@ -138,58 +127,3 @@ impl Constants {
         self
     }
 }
-
-impl Worker {
-    /// Takes over what the user has set; to be called before the first message.
-    ///
-    /// # Errors
-    /// As [`Interfaces::configure`](fastpath_transport::Interfaces::configure).
-    pub fn configure(&mut self, config: &Config) -> Result<(), ConfigureError> {
-        let mut warnings = self.interfaces.configure(config)?;
-        self.rma.resolves_once = !config.is_disabled("resolve-once");
-        self.rma.gates_wireup = !config.is_disabled("wireup-gate");
-        *self.selection = Selection::of(config);
-        self.selection.warnings.append(&mut warnings);
-        self.thresholds = self.selection.thresholds();
-        Ok(())
-    }
-
-    /// What the adapter by which peers are reached has counted, for the end of the job: a line for each of its parts,
-    /// or one object in JSON. Empty where there is no adapter.
-    pub fn report_counts(&self, json: bool) -> Vec<String> {
-        let (counts, rank) = (self.interfaces.adapter_counts(), self.rank);
-        if !json {
-            let line = |c: &Counts| format!("rank {rank}: {}: {}", c.of, c.text);
-            return counts.iter().map(line).collect();
-        }
-        if counts.is_empty() {
-            return Vec::new();
-        }
-        let mut object = serde_json::Map::new();
-        object.insert("rank".to_owned(), rank.into());
-        for Counts { of, numbers, .. } in counts {
-            let numbers = numbers.into_iter().map(|(name, n)| (name.to_owned(), n.into()));
-            object.insert(of.to_owned(), serde_json::Map::from_iter(numbers).into());
-        }
-        vec![serde_json::Value::Object(object).to_string()]
-    }
-
-    /// What is wrong with stored constants and sizes, a line each.
-    pub fn selection_warnings(&self) -> &[String] {
-        &self.selection.warnings
-    }
-
-    /// What was selected and why. Tries a copy from a peer's memory; waits for that peer to start for `timeout_ns`
-    /// nanoseconds at most.
-    pub fn report(&mut self, timeout_ns: u64) -> Report {
-        let mut told = (*self.selection).clone();
-        if told.kernel.is_ok() {
-            told.kernel = self.interfaces.probe_single_copy(timeout_ns);
-        }
-        Report::of(&told, self.interfaces.peer_classes())
-    }
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests;

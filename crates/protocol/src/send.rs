@@ -2,15 +2,18 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::Pending;
-use crate::learning::{Arm, EagerCopy, LEARN_MIN};
-use crate::request::{Fault, Phase, RequestId, RequestKind};
-use crate::worker::{SHORT_LIMIT, Worker};
+use crate::endpoint::PendingPost;
+use crate::learning::LEARN_MIN;
+use crate::plan::{Outgoing, SendPlan, SendProtocol};
+use crate::protocols;
+use crate::request::{Fault, RequestId, RequestKind};
+use crate::wire::SHORT_LIMIT;
+use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Post};
 
-/// A send as the layer above asks for it.
+/// Arguments of a send.
 #[derive(Debug, Clone)]
 pub struct SendArgs {
     /// World rank of the destination.
@@ -21,49 +24,50 @@ pub struct SendArgs {
     pub tag: i32,
     /// The message.
     pub buffer: Buffer,
-    /// Whether it completes only when the receive has matched.
+    /// Whether the send completes only when the receive has matched.
     pub synchronous: bool,
 }
 
-/// What became of a started operation.
+/// Outcome of starting an operation.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Started {
-    /// It is done, and there is no request.
+pub enum StartOutcome {
+    /// The operation is complete and has no request.
     Done,
-    /// It goes on under this request.
+    /// The operation continues under this request.
     Request(RequestId),
 }
 
 impl Worker {
-    /// Starts a send. The buffer stays in use until the request completes.
+    /// Starts a send.
     ///
     /// # Safety
-    /// The buffer is readable as its layout says until then.
-    pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
+    /// The buffer is readable as its layout says until the request completes.
+    pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<StartOutcome, Fault> {
         trace::record(Point::Post, args.peer, args.tag, args.buffer.bytes);
         // SAFETY: the buffer is readable as its layout says until the request completes, by this function's contract.
         let started = unsafe { self.start_new_send(args) };
-        if !matches!(started, Ok(Started::Done)) {
+        if !matches!(started, Ok(StartOutcome::Done)) {
             trace::record(Point::Posted, 0, 0, 0);
         }
         started
     }
 
     /// # Safety
-    /// As [`Worker::start_send`].
+    /// See [`Worker::start_send`].
     #[inline]
-    unsafe fn start_new_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
+    unsafe fn start_new_send(&mut self, args: SendArgs) -> Result<StartOutcome, Fault> {
         self.connect(args.peer)?;
-        if !args.synchronous && args.buffer.layout.is_none() {
-            let buffer = &args.buffer;
-            // SAFETY: the buffer is contiguous here, and readable for as many bytes, by this function's contract.
-            match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) }
-            {
+        let SendArgs { peer, key, tag, synchronous, .. } = args;
+        let Buffer { ptr, bytes, .. } = args.buffer;
+        let address = args.buffer.layout.is_none().then(|| ptr.addr());
+        let mut plan = self.plan_send(peer, bytes, address, synchronous);
+        if plan.immediate {
+            // SAFETY: an immediate message is contiguous; it is readable, by this function's contract.
+            match unsafe { self.send_immediate(&plan, peer, (key, tag), ptr, bytes) } {
                 Post::Done => {
-                    let (peer, bytes) = (args.peer, buffer.bytes);
-                    trace::record_last(Point::Eager, peer, args.tag, bytes, Point::Posted);
-                    return Ok(Started::Done);
+                    trace::record_last(Point::Eager, peer, tag, bytes, Point::Posted);
+                    return Ok(StartOutcome::Done);
                 }
                 Post::PeerGone => return Err(Fault::PeerGone),
                 Post::InProgress | Post::NoResource | Post::Wake => {}
@@ -73,30 +77,21 @@ impl Worker {
             return Err(self.out_of_requests());
         };
         self.counters.requests += 1;
-        let (arm, timed) = match args.buffer.layout {
-            None => {
-                let (arm, timed) = self.choose_arm(args.peer, args.buffer.bytes);
-                // Shared memory is read where it lies, whichever way others go.
-                let shared =
-                    timed && self.is_read_directly(args.buffer.ptr.addr(), args.buffer.bytes);
-                (arm, timed && !shared)
-            }
-            Some(_) => (Arm::Vector, false),
-        };
         let request = self.requests.get_mut(id);
-        (request.arm, request.sent_ns) = (arm as u8, timed as u32);
-        request.peer = args.peer;
-        request.key = args.key;
-        request.tag = args.tag;
-        request.synchronous = args.synchronous;
+        plan.store(request);
+        (request.peer, request.key, request.tag) = (peer, key, tag);
+        request.synchronous = synchronous;
         (request.moved, request.early) = (0, 0);
         (request.counter, request.memory.rkey) = (None, 0);
         request.set_buffer(args.buffer);
-        self.start_request(id);
-        Ok(Started::Request(id))
+        if plan.immediate {
+            plan = self.replan_send(id);
+        }
+        self.start_request(id, &plan);
+        Ok(StartOutcome::Request(id))
     }
 
-    /// Sends a contiguous message without a request, if it needs no answer and there is room for all of it.
+    /// Sends a contiguous message without a request, if it needs no answer and there is space for all of it.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -104,43 +99,97 @@ impl Worker {
     pub unsafe fn send_now(
         &mut self, peer: u32, key: u64, tag: i32, data: *const u8, len: u64,
     ) -> Post {
-        if len > self.thresholds.first {
+        if len > self.planner.thresholds.first {
             return Post::NoResource;
         }
-        let mut copy = EagerCopy::PLAIN;
         if len >= LEARN_MIN {
-            if self.is_read_directly(data.addr(), len) {
-                return Post::NoResource;
-            }
-            let Some(chosen) = self.choose_eager(peer, len) else {
-                return Post::NoResource;
-            };
-            copy = chosen;
+            // SAFETY: `data` is readable for `len` bytes, by this function's contract.
+            return unsafe { self.send_chosen(peer, (key, tag), data, len) };
         }
-        let began_ns = copy.timed.then(clock::now_ns);
+        let sizes = self.planner.thresholds.sizes_on(&self.endpoints[peer].lane);
+        let plan = SendPlan::plain(&sizes, len);
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract.
+        unsafe { self.send_planned(&plan, peer, (key, tag), data, len) }
+    }
+
+    /// Sends a message of [`LEARN_MIN`] bytes or more, if its plan needs no request. Otherwise does nothing.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline(never)]
+    unsafe fn send_chosen(
+        &mut self, peer: u32, match_bits: (u64, i32), data: *const u8, len: u64,
+    ) -> Post {
+        let plan = self.plan_send(peer, len, Some(data.addr()), false);
+        match plan.immediate {
+            // SAFETY: `data` is readable for `len` bytes, by this function's contract.
+            true => unsafe { self.send_planned(&plan, peer, match_bits, data, len) },
+            false => Post::NoResource,
+        }
+    }
+
+    /// Calls [`Worker::send_planned`], for a send that becomes a request if this fails.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline(never)]
+    unsafe fn send_immediate(
+        &mut self, plan: &SendPlan, peer: u32, match_bits: (u64, i32), data: *const u8, len: u64,
+    ) -> Post {
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract.
+        unsafe { self.send_planned(plan, peer, match_bits, data, len) }
+    }
+
+    /// Plans a send. `address` is `None` if the message is not contiguous.
+    #[inline(always)] // benchmark: callgrind of MPI_Send; a call takes 20 to 40 instructions
+    fn plan_send(
+        &mut self, peer: u32, bytes: u64, address: Option<usize>, synchronous: bool,
+    ) -> SendPlan {
+        let plain = address.is_some() && !synchronous;
+        if plain && let Some(plan) = self.planner.plan_short(&self.endpoints[peer].lane, bytes) {
+            return plan;
+        }
+        let message = Outgoing {
+            bytes,
+            contiguous: address.is_some(),
+            synchronous,
+            shared: address.is_some_and(|address| self.is_read_directly(address, bytes)),
+            crowded: self.is_crowded(),
+            computes: self.computes_beside(peer, bytes),
+        };
+        self.planner.plan_send(&mut self.endpoints[peer], message)
+    }
+
+    fn replan_send(&self, id: RequestId) -> SendPlan {
+        let request = self.requests.get(id);
+        self.planner.replan(&self.endpoints[request.peer].lane, request, self.is_crowded())
+    }
+
+    /// Sends an immediate message by its plan, if there is space for all of it.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline(always)] // benchmark: callgrind of MPI_Send; a call takes 20 to 40 instructions
+    unsafe fn send_planned(
+        &mut self, plan: &SendPlan, peer: u32, match_bits: (u64, i32), data: *const u8, len: u64,
+    ) -> Post {
+        let began_ns = plan.times_copies.then(clock::now_ns);
         let endpoint = &mut self.endpoints[peer];
         // SAFETY: `data` is readable for `len` bytes, by this function's contract.
-        let post = unsafe {
-            if len <= self.thresholds.max_single_on(&endpoint.lane) {
-                endpoint.send_buffered(key, tag, data, len as usize, copy.by)
-            } else {
-                let part = self.thresholds.fragment_on(&endpoint.lane) as usize;
-                endpoint.send_fragments(key, tag, data, len as usize, part, copy)
-            }
-        };
+        let post = unsafe { protocols::start_now(endpoint, plan, match_bits, data, len as usize) };
         if post == Post::Done {
             self.count_eager(peer, len);
             if len >= LEARN_MIN {
                 if let Some(began_ns) = began_ns {
-                    self.copy_costs.note_eager_pack(copy.by, len, began_ns);
+                    self.planner.copy_costs.note_eager_pack(plan.arm.copy_loop(), len, began_ns);
                 }
-                self.count_arm(peer, len, false);
+                self.planner.count(&mut self.endpoints[peer], len, false);
             }
         }
         post
     }
 
-    /// Counts a message that has left whole. Short ones by memory are known by the slots that they took.
+    /// Counts a message that has left whole. Short messages through memory are counted by ring slots instead.
     #[inline]
     pub(crate) fn count_eager(&mut self, peer: u32, bytes: u64) {
         let way = self.way_to(peer);
@@ -149,42 +198,32 @@ impl Worker {
         }
     }
 
-    /// How a peer is reached, as an index of what is counted: 0 by memory, 1 by an adapter or the network.
+    /// Returns the index of a peer's counters: 0 for memory, 1 for an adapter or the network.
     #[inline]
     pub(crate) fn way_to(&self, peer: u32) -> usize {
         let lane = &self.endpoints[peer].lane;
         usize::from(!lane.is_same_host() && !lane.is_self())
     }
 
-    /// Sends the first message of a request, or queues it behind what waits already.
-    fn start_request(&mut self, id: RequestId) {
+    fn start_request(&mut self, id: RequestId, plan: &SendPlan) {
         let peer = self.requests.get(id).peer;
-        if self.endpoints[peer].blocked != 0 || !self.post_first(id) {
+        if self.endpoints[peer].blocked != 0 || !self.post_first(id, plan) {
             let (tag, bytes) = (self.requests.get(id).tag, self.requests.get(id).bytes);
             trace::record(Point::NoRoom, peer, tag, bytes);
             if self.endpoints[peer].lane.peer_has_left() {
-                // Nobody makes room any more.
+                // A peer that has left makes no space.
                 self.requests.get_mut(id).fault = Fault::PeerGone;
                 return self.complete(id);
             }
-            self.enqueue(peer, Pending::Start(id));
+            self.enqueue(peer, PendingPost::Start(id));
         }
     }
 
-    /// Posts the eager message or the RTS of a request; false where there is no room.
-    pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
+    fn post_first(&mut self, id: RequestId, plan: &SendPlan) -> bool {
         let request = self.requests.get(id);
-        let whole = self.thresholds.max_single_on(&self.endpoints[request.peer].lane);
-        // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
-        let timed = request.sent_ns != 0;
-        let (peer, mut is_answered) = (request.peer, request.synchronous);
-        let post = if request.bytes <= whole && request.phase == Phase::Begun && !timed {
-            self.post_eager(id)
-        } else {
-            is_answered = true;
-            self.post_rts_and_early(id)
-        };
-        match post {
+        let peer = request.peer;
+        let is_answered = request.synchronous || plan.protocol == SendProtocol::Announced;
+        match protocols::start(self, plan, id) {
             Post::NoResource => false,
             Post::PeerGone => {
                 self.requests.get_mut(id).fault = Fault::PeerGone;
@@ -200,7 +239,6 @@ impl Worker {
         }
     }
 
-    /// Sends what waits for room, in order, as far as there is room.
     pub(crate) fn flush_pending(&mut self, peer: u32) -> bool {
         let mut moved = false;
         loop {
@@ -213,13 +251,14 @@ impl Worker {
                 return moved;
             };
             let sent = match next {
-                Pending::Start(id) => {
+                PendingPost::Start(id) => {
                     let id = *id;
-                    self.post_first(id)
+                    let plan = self.replan_send(id);
+                    self.post_first(id, &plan)
                 }
-                Pending::Control(header, bytes, len) => {
+                PendingPost::Control(header, bytes, len) => {
                     let (header, bytes, len) = (*header, *bytes, *len);
-                    // SAFETY: `len` bytes of the array.
+                    // SAFETY: `bytes` is an array of at least `len` bytes.
                     let post = unsafe { endpoint.post_short(header, bytes.as_ptr(), len as usize) };
                     self.ring_for(peer, header.id);
                     post != Post::NoResource
@@ -235,7 +274,7 @@ impl Worker {
             }
             if !sent {
                 if moved {
-                    self.ring(peer); // it makes room again
+                    self.ring(peer); // the peer then makes room again
                 }
                 return moved;
             }
@@ -246,7 +285,6 @@ impl Worker {
         }
     }
 
-    /// The peer cannot be reached: all that waits for it fails.
     #[cold]
     pub(crate) fn fail_pending(&mut self, peer: u32, fault: Fault) {
         let Some(queue) = self.endpoints[peer].pending.take() else {
@@ -257,11 +295,11 @@ impl Worker {
         }
         for pending in *queue {
             match pending {
-                Pending::Start(id) => {
+                PendingPost::Start(id) => {
                     self.requests.get_mut(id).fault = fault;
                     self.complete(id);
                 }
-                Pending::Control(..) => self.leave_unanswered(peer, fault),
+                PendingPost::Control(..) => self.leave_unanswered(peer, fault),
             }
         }
     }

@@ -1,18 +1,18 @@
-//! The short way of an arrival to the receive that waits for it: a whole message, for a receive posted to its
-//! source, with room for it in a contiguous buffer. Everything else goes the long way (`progress`).
+//! Fast path of an arrival to a posted receive. The message is whole, and the receive names its source and has space in
+//! a contiguous buffer. `progress` handles all other arrivals.
 #![allow(unsafe_code)]
 
 use crate::endpoint::Endpoint;
 use crate::matching::ANY_PEER;
-use crate::request::{Request, State};
+use crate::request::{Request, RequestState};
 use crate::tag::key_source;
 use crate::wire;
 use crate::worker::Worker;
 use fastpath_base::copy::{copy, copy_small};
 
 impl Worker {
-    /// Takes arrivals of the source that a posted receive names, as long as they go the short way, until it has
-    /// completed; says whether it has. Each completes a receive posted here, so that they come to an end.
+    /// Takes arrivals of a posted receive's source by the fast path until the receive has completed. Returns whether it
+    /// has. The loop ends, because each arrival completes a posted receive.
     ///
     /// # Safety
     /// The receive is posted.
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Takes the next arrival of `peer` if it can go the short way, or does nothing; the receive that it has completed.
+    /// Takes the next arrival of `peer` by the fast path, or does nothing. Returns the completed receive.
     #[inline(always)] // `fastpath bench rate`: windows of nonblocking receives
     pub(crate) fn drain_next(&mut self, peer: u32) -> Option<*mut Request> {
         let endpoint: *mut Endpoint = &mut self.endpoints[peer];
@@ -40,18 +40,18 @@ impl Worker {
         let lane = unsafe { &mut (*endpoint).lane };
         let short = lane.look_short(wire::EAGER);
         let is_short = short.is_some();
-        // SAFETY: the endpoint lives; the first look has shown nothing, so that nothing of the lane is borrowed by it.
+        // SAFETY: the endpoint lives, and the first poll returned nothing that borrows the lane.
         let arrival = short.or_else(|| unsafe { (*endpoint).lane.look_long(wire::EAGER) })?;
         let (header, from, len) = (arrival.header, arrival.data(), arrival.len());
         let tag = header.imm as i32;
         let request = self.matcher.find_named(peer, header.key, tag)?;
-        // SAFETY: posted, so it is valid; nobody else uses it meanwhile.
+        // SAFETY: a posted request is valid, and no other reference to it is used meanwhile.
         let found = unsafe { &mut *request };
         if len as u64 > found.bytes || !found.is_contiguous() || found.detached {
             return None;
         }
-        // SAFETY: the buffer has room for `len` bytes, by its owner's promise; the arrival was just shown, and the
-        // request is posted to this peer.
+        // SAFETY: the buffer has space for `len` bytes, the arrival was just read, and the request is posted to this
+        // peer.
         unsafe {
             match is_short {
                 true => copy_small(found.ptr, from, len),
@@ -60,7 +60,7 @@ impl Worker {
             found.source = key_source(header.key) as i32;
             found.received_tag = tag;
             found.received = len as u64;
-            found.state = State::Complete;
+            found.state = RequestState::Complete;
             self.matcher.unpost_named(peer, request);
             match is_short {
                 true => (*endpoint).lane.take_short(),

@@ -1,66 +1,63 @@
-//! The unexpected queue: messages that arrived before anyone asked for them.
+//! Unexpected queue: messages that arrived before a matching receive was posted.
 //!
-//! An entry is one record of two cache lines that holds what is compared and, of a short message, all its bytes.
-//! Records come from a slab and go back to its free list, so that a short message needs no allocation. Entries stand in
-//! two lists in the order of arrival, of their peer and of all peers. Where receives have had to look at many, all
-//! stand in an index as well (`chains`): then a receive finds its message in constant time, whether it names source and
-//! tag or not.
+//! An entry is a record of two cache lines. It holds the fields that are compared and all bytes of a short message.
+//! Records come from a slab with a free list, so a short message needs no allocation. Entries are in two lists in the
+//! order of arrival: that of their peer, and that of all peers. If receives have had to compare many entries, all
+//! entries are also in an index (`chains`). Then every receive finds its message in constant time, also with wildcards.
+//!
+//! **IN USE.** An id that the slab gave out, or that a list names, is of an entry in use, whose memory never moves.
 #![allow(unsafe_code)]
 
 mod buffers;
 mod chains;
 mod slab;
 
-use crate::matching::{ANY_PEER, Want};
-use crate::tag::tag_matches;
-use crate::wire::Rts;
-use crate::worker::SHORT_LIMIT;
+use crate::tag::{ANY_PEER, MatchCriteria, tag_matches};
+use crate::wire::{Rts, SHORT_LIMIT};
 pub use buffers::Buffers;
 use chains::{FORMS, Index};
 use fastpath_base::copy::copy;
 use slab::Slab;
 
-/// Names an entry until it is freed.
+/// Id of an entry until it is freed.
 pub type EntryId = u32;
 
-/// No entry.
+/// Id of no entry.
 pub const NIL: EntryId = 0;
 
-/// What kind of message is stored.
+/// Kind of a stored message.
 #[derive(Debug, Clone, Copy)]
-pub enum Arrived {
+pub enum UnexpectedKind {
     /// A whole message.
     Eager,
-    /// A whole message whose sender waits to hear that it was matched; holds the sender's request.
+    /// Whole message whose sender waits for the match; holds the sender's request.
     EagerSync(u32),
-    /// The RTS and first bytes of a long message.
+    /// RTS and first bytes of a long message.
     Rendezvous(Rts),
 }
 
-/// What an entry holds.
+/// Bytes of an entry.
 #[derive(Debug)]
 pub enum Body {
-    /// A whole message that nobody waits for, in the first bytes.
+    /// Whole message of standard mode, in the first bytes of the array.
     Short([u8; SHORT_LIMIT]),
-    /// Anything else: its bytes, or the first ones of a long message.
-    Long(Arrived, Vec<u8>),
+    /// Any other message: its bytes, or the first bytes of a long message.
+    Long(UnexpectedKind, Vec<u8>),
 }
 
 const _: () = assert!(size_of::<Body>() == 64);
 
 impl Body {
-    /// A body without bytes.
     const EMPTY: Body = Body::Short([0; SHORT_LIMIT]);
 }
 
 /// A stored message.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Entry {
-    /// In the list of its peer; while free, the next free one.
+pub struct UnexpectedEntry {
+    /// Link to the next entry in the peer's list, or from one free entry to the next.
     next: EntryId,
     prev: EntryId,
-    /// In the list of all.
     all_next: EntryId,
     all_prev: EntryId,
     /// Match key.
@@ -69,21 +66,18 @@ pub struct Entry {
     pub tag: i32,
     /// World rank of the sender.
     pub peer: u32,
-    /// Its own name.
     id: EntryId,
-    /// Bytes of a short body.
     len: u8,
-    /// What is there of the message.
     pub(crate) body: Body,
 }
 
-const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES as usize);
+const _: () = assert!(size_of::<UnexpectedEntry>() == ENTRY_BYTES as usize);
 
-/// Bytes of an entry, without those that lie elsewhere.
+/// Size of an entry in bytes, without memory outside it.
 pub const ENTRY_BYTES: u64 = 128;
 
-impl Entry {
-    const EMPTY: Entry = Entry {
+impl UnexpectedEntry {
+    const EMPTY: UnexpectedEntry = UnexpectedEntry {
         next: NIL,
         prev: NIL,
         all_next: NIL,
@@ -96,15 +90,15 @@ impl Entry {
         body: Body::EMPTY,
     };
 
-    /// What kind of message it is.
-    pub fn arrived(&self) -> Arrived {
+    /// Returns the kind of the message.
+    pub fn arrived(&self) -> UnexpectedKind {
         match self.body {
-            Body::Short(_) => Arrived::Eager,
+            Body::Short(_) => UnexpectedKind::Eager,
             Body::Long(arrived, _) => arrived,
         }
     }
 
-    /// Its bytes, or the first ones of a long message.
+    /// Returns the bytes, or the first bytes of a long message.
     pub fn data(&self) -> &[u8] {
         match &self.body {
             Body::Short(bytes) => &bytes[..self.len as usize],
@@ -112,7 +106,6 @@ impl Entry {
         }
     }
 
-    /// A whole message that nobody waits for and that lies in the entry: its bytes, of which `len` count.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
     pub(crate) fn short(&self) -> Option<(*const u8, usize)> {
         match &self.body {
@@ -121,19 +114,19 @@ impl Entry {
         }
     }
 
-    /// The sender's request, where the message was announced by one: it may be taken back.
+    /// Returns the sender's request, if the sender announced the message and may withdraw it.
     pub fn announced_by(&self) -> Option<u32> {
         match self.arrived() {
-            Arrived::EagerSync(request) => Some(request),
-            Arrived::Rendezvous(rts) => rts.announced_by(),
-            Arrived::Eager => None,
+            UnexpectedKind::EagerSync(request) => Some(request),
+            UnexpectedKind::Rendezvous(rts) => rts.announced_by(),
+            UnexpectedKind::Eager => None,
         }
     }
 
-    /// Length of the whole message in bytes.
+    /// Returns the length of the whole message in bytes.
     pub fn total(&self) -> u64 {
         match self.arrived() {
-            Arrived::Rendezvous(rts) => rts.total,
+            UnexpectedKind::Rendezvous(rts) => rts.total,
             _ => self.data().len() as u64,
         }
     }
@@ -146,55 +139,48 @@ impl Entry {
     }
 }
 
-/// First and last entry of a list.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct List {
+pub(crate) struct MessageList {
     first: EntryId,
     last: EntryId,
 }
 
-impl List {
-    /// Whether nothing is in it.
+impl MessageList {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.first == NIL
     }
 }
 
-/// Entries that are looked at one after the other before there is an index.
+/// Entries that a search compares before an index is built.
 const POLLS_MAX: u32 = 8;
 
-/// A receive that names no source: no search for one is remembered.
-const NOTHING: Want = Want { peer: ANY_PEER, tag: 0, key: 0 };
+/// Value of `UnexpectedStore::lacked` if no failed search is cached.
+const NOTHING: MatchCriteria = MatchCriteria { peer: ANY_PEER, tag: 0, key: 0 };
 
-/// All stored messages. The list of each peer lies with its caller.
-pub(crate) struct Store {
+pub(crate) struct UnexpectedStore {
     slab: Slab,
-    all: List,
+    all: MessageList,
     indexes: [Index; FORMS],
-    /// Which of them are in use, one bit for each.
     indexed: u8,
-    /// Entries in use.
     count: u64,
-    /// Bytes that lie outside of entries.
     bytes_elsewhere: u64,
-    /// The most entries in use so far.
     most: u64,
-    /// What no entry satisfies: the last receive from a named source that found nothing, as long as no message came
-    /// that it might take. Without such a receive it names no source.
-    lacked: Want,
-    /// Entries that are looked at before there is an index.
+    /// Criteria of the last receive from a given peer for which a search found no entry. Reset to [`NOTHING`] when a
+    /// message with the same key arrives, because it may match.
+    lacked: MatchCriteria,
+    /// Entries that a search compares before an index is built.
     pub polls_max: u32,
-    /// Entries looked at by [`Store::find`] so far.
+    /// Entries compared by [`UnexpectedStore::find`].
     #[cfg(test)]
     pub steps: std::cell::Cell<usize>,
 }
 
-impl Default for Store {
+impl Default for UnexpectedStore {
     fn default() -> Self {
-        Store {
+        UnexpectedStore {
             slab: Slab::default(),
-            all: List::default(),
+            all: MessageList::default(),
             indexes: Default::default(),
             indexed: 0,
             count: 0,
@@ -208,37 +194,38 @@ impl Default for Store {
     }
 }
 
-impl Store {
-    /// Entries in use, and the bytes that they take.
+impl UnexpectedStore {
+    /// Returns the number of entries in use and the bytes that they take.
     #[inline]
     pub fn usage(&self) -> (u64, u64) {
         (self.count, self.count * ENTRY_BYTES + self.bytes_elsewhere)
     }
 
-    /// The most entries that were in use at once.
+    /// Returns the largest number of entries that were in use at once.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Where the number of entries in use lies, for those who look from outside.
+    /// Returns the address of the number of entries in use, for other processes to read.
     pub fn shown(&self) -> *const u64 {
         &raw const self.count
     }
 
-    /// An entry.
     #[inline]
-    pub fn get(&self, id: EntryId) -> &Entry {
+    pub fn get(&self, id: EntryId) -> &UnexpectedEntry {
         self.slab.get(id)
     }
 
-    /// An entry, if there is one of that name and it is in use.
-    pub fn find_used(&self, id: EntryId) -> Option<&Entry> {
+    /// Returns the entry of an id, if the id names one.
+    pub fn find_used(&self, id: EntryId) -> Option<&UnexpectedEntry> {
         (id != NIL && id < self.slab.len()).then(|| self.slab.get(id))
     }
 
-    /// Stores a message behind all others; `list` is its peer's.
+    /// Stores a message behind all others. `list` is the list of the message's peer.
     #[inline]
-    pub fn add(&mut self, list: &mut List, peer: u32, key: u64, tag: i32, body: Body) -> EntryId {
+    pub fn add(
+        &mut self, list: &mut MessageList, peer: u32, key: u64, tag: i32, body: Body,
+    ) -> EntryId {
         let id = self.slab.take();
         let entry = self.slab.get_mut(id);
         (entry.key, entry.tag, entry.peer) = (key, tag, peer);
@@ -257,10 +244,10 @@ impl Store {
         id
     }
 
-    /// As [`Store::add`], of a short message: `fill` writes its `len` bytes.
+    /// Stores a short message, whose `len` bytes `fill` writes. `list` is the list of the message's peer.
     #[inline]
     pub fn add_short(
-        &mut self, list: &mut List, (peer, key, tag): (u32, u64, i32), len: usize,
+        &mut self, list: &mut MessageList, (peer, key, tag): (u32, u64, i32), len: usize,
         fill: impl FnOnce(*mut u8),
     ) -> EntryId {
         debug_assert!(len <= SHORT_LIMIT);
@@ -273,18 +260,18 @@ impl Store {
         id
     }
 
-    /// Takes an entry out of all lists; `list` is its peer's. It stays in use.
+    /// Removes an entry from all lists. The entry stays in use. `list` is the list of the entry's peer.
     #[inline]
-    pub fn unlink(&mut self, list: &mut List, id: EntryId) {
-        // SAFETY: a name that was given out.
+    pub fn unlink(&mut self, list: &mut MessageList, id: EntryId) {
+        // SAFETY: IN USE: the id is that of a listed entry.
         unsafe { self.unlink_at(list, self.slab.address(id)) }
     }
 
     /// # Safety
-    /// It is the address of an entry that is in the lists.
+    /// `entry` is the address of an entry in the lists.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
-    unsafe fn unlink_at(&mut self, list: &mut List, entry: *mut Entry) {
-        // SAFETY: the entry is in the lists, by this function's contract, and those beside it are valid.
+    unsafe fn unlink_at(&mut self, list: &mut MessageList, entry: *mut UnexpectedEntry) {
+        // SAFETY: IN USE: the entry is in the lists, by this function's contract, and so are its neighbours.
         unsafe {
             if self.indexed != 0 {
                 self.leave_indexes((*entry).id);
@@ -297,13 +284,13 @@ impl Store {
         }
     }
 
-    /// Takes out and frees an entry that has been read ([`Entry::short`]).
+    /// Removes and frees an entry that has been read ([`UnexpectedEntry::short`]).
     ///
     /// # Safety
-    /// As [`Store::find_at`], which has shown it; `list` is its peer's, and the body is short.
-    #[inline(always)] // as `unlink_at`
-    pub unsafe fn take_at(&mut self, list: &mut List, entry: *mut Entry) {
-        // SAFETY: the entry is in its peer's list, by this function's contract; nobody uses it once it is taken out.
+    /// [`UnexpectedStore::find_at`] has returned the entry, `list` is its peer's, and the body is short.
+    #[inline(always)] // see `unlink_at`
+    pub unsafe fn take_at(&mut self, list: &mut MessageList, entry: *mut UnexpectedEntry) {
+        // SAFETY: IN USE: the entry is in its peer's list, by this function's contract; once removed it has no user.
         unsafe {
             self.unlink_at(list, entry);
             self.count -= 1;
@@ -311,7 +298,7 @@ impl Store {
         }
     }
 
-    /// Frees an entry that is in no list any more, and returns its bytes where they lie elsewhere.
+    /// Frees an entry that is in no list. Returns its bytes if they are outside the entry.
     #[inline]
     pub fn free(&mut self, id: EntryId) -> Option<Vec<u8>> {
         let entry = self.slab.get_mut(id);
@@ -325,12 +312,12 @@ impl Store {
                 Some(data)
             }
         };
-        // SAFETY: just used, and in no list.
+        // SAFETY: IN USE: the entry was just read, and is in no list.
         unsafe { self.slab.put_back(self.slab.address(id)) };
         data
     }
 
-    /// More bytes of a long message. Other processes may write there meanwhile: they are copied, and nothing else.
+    /// Appends bytes to a long message. The bytes are only copied, because other processes may write them meanwhile.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes.
@@ -343,8 +330,7 @@ impl Store {
         };
         data.reserve(len);
         let end = data.len();
-        // SAFETY: `from` is readable for `len` bytes, by this function's contract; there is room for as many behind
-        // what `data` has, which they make its own.
+        // SAFETY: `from` is readable for `len` bytes, by this function's contract, and `reserve` made space.
         unsafe {
             copy(data.as_mut_ptr().add(end), from, len);
             data.set_len(end + len);
@@ -353,27 +339,29 @@ impl Store {
         true
     }
 
-    /// The earliest entry that satisfies `want`; `list` is that of its peer, if it names one.
-    pub fn find(&mut self, list: List, want: &Want) -> Option<EntryId> {
+    /// Returns the earliest entry that satisfies `want`. `list` is the list of its peer, if `want` names one.
+    pub fn find(&mut self, list: MessageList, want: &MatchCriteria) -> Option<EntryId> {
         match want.peer {
             ANY_PEER => match self.find_further(self.all, want) {
                 NIL => None,
                 id => Some(id),
             },
-            // SAFETY: what is found can be read.
+            // SAFETY: IN USE: the entry that was found is in a list.
             _ => self.find_at(list, want).map(|entry| unsafe { (*entry).id }),
         }
     }
 
-    /// As [`Store::find`], of a receive that names its peer: where the entry lies, until it is freed.
-    #[inline(always)] // as `unlink_at`
-    pub fn find_at(&mut self, list: List, want: &Want) -> Option<*mut Entry> {
+    /// Returns the address of the earliest match for `want`, which names its peer. Valid until the entry is freed.
+    #[inline(always)] // see `unlink_at`
+    pub fn find_at(
+        &mut self, list: MessageList, want: &MatchCriteria,
+    ) -> Option<*mut UnexpectedEntry> {
         if list.is_empty() {
             return None;
         }
         self.note_step();
         let first = self.slab.address(list.first);
-        // SAFETY: in use, as all that lists name.
+        // SAFETY: IN USE: `first` is in the list.
         let found = unsafe { (*first).key == want.key && tag_matches(want.tag, (*first).tag) };
         match found {
             true => Some(first),
@@ -394,14 +382,14 @@ impl Store {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// The entries of a peer, oldest first.
-    pub fn entries(&self, list: List) -> impl Iterator<Item = EntryId> {
+    /// Returns the entries of a peer, oldest first.
+    pub fn entries(&self, list: MessageList) -> impl Iterator<Item = EntryId> {
         let listed = |id: EntryId| (id != NIL).then_some(id);
         std::iter::successors(listed(list.first), move |&id| listed(self.slab.get(id).next))
     }
 
-    /// All entries in the order of their arrival.
-    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+    /// Returns all entries, oldest first.
+    pub fn all(&self) -> impl Iterator<Item = &UnexpectedEntry> {
         let listed = |id: EntryId| (id != NIL).then(|| self.slab.get(id));
         std::iter::successors(listed(self.all.first), move |e| listed(e.all_next))
     }

@@ -1,81 +1,87 @@
-//! The steps of the protocols as they travel: ids of active messages and what they carry.
+//! Wire format of the protocols: ids and payloads of active messages.
 //!
 //! | id | header.imm | header.key | payload |
 //! |---|---|---|---|
 //! | `EAGER` | tag | match key | the message |
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
-//! | `RTS` | tag | match key | [`RtsHeader`], then the first bytes of the message, or nothing where none come by themselves |
-//! | `EAGER_FIRST` | tag | match key | the first bytes of a message that comes all by itself; its length is one more than `header.aux` |
-//! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
+//! | `RTS` | tag | match key | [`RtsHeader`], then the first eager bytes of the message, if any |
+//! | `EAGER_FIRST` | tag | match key | the first bytes of a message in eager fragments; its length is one more than `header.aux` |
+//! | `RTR` | 0 | sender's request | [`Rtr`]: bytes to send in all, and how |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
 //! | `ATS` | 0 | sender's request | none: the receiver needs no more from the sender |
-//! | `EAGER_MIDDLE` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
-//! | `ATP` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
-//! | `CANCEL` | 1 where an answer is asked for, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
+//! | `EAGER_MIDDLE` | 0 | 0 | the next eager bytes of the message announced last |
+//! | `ATP` | 0 | receiver's request | none: the sender has written the rest to the address in the `RTR` |
+//! | `CANCEL` | 1 if an answer is requested, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
 //! | `CANCELLED` | 0 | sender's request | none: it was taken back |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a cooperative copy |
-//! | `ADVICE` | octave, and of how many messages one is to be timed | arm | none: which way to go (see `learning`) |
+//! | `ADVICE` | octave, and of how many messages one is to be timed | arm | none: protocol to use (see `learning`) |
 //!
-//! Those of one-sided operations stand in `rma::message`.
+//! `rma::message` has the messages of one-sided operations.
 #![allow(unsafe_code)]
 
 use fastpath_transport::Remote;
 
-/// A whole message of standard mode.
+/// Largest payload, in bytes, that an immediate send writes to a slot.
+pub const SHORT_LIMIT: usize = 48;
+/// Largest payload of one transport buffer, in bytes.
+pub const EAGER_LIMIT: usize = 32 * 1024;
+/// Most eager bytes of a message.
+pub const EARLY_LIMIT: u64 = 64 * 1024;
+
+/// Whole message of standard mode.
 pub const EAGER: u8 = 1;
-/// A whole message of synchronous mode.
+/// Whole message of synchronous mode.
 pub const EAGER_SYNC: u8 = 2;
-/// A synchronous message was matched.
+/// Acknowledgement that a synchronous message was matched.
 pub const ACK: u8 = 3;
-/// Ready to send (RTS): a long message, with its first bytes.
+/// Ready to send (RTS): announces a long message, with its first bytes.
 pub const RTS: u8 = 4;
-/// Ready to receive: the long message was matched; send the rest.
+/// Ready to receive (RTR): the long message was matched, and its sender must send the rest.
 pub const RTR: u8 = 5;
-/// A fragment of a long message.
+/// Fragment of a long message.
 pub const FRAG: u8 = 6;
-/// The receiver has fetched the long message by itself, or wants no more of it.
+/// Acknowledgement to the sender: the receiver has copied the message, or needs no more of it.
 pub const ATS: u8 = 7;
 
-/// A further part of a message that its sender did not wait with.
+/// Further eager part of a long message.
 pub const EAGER_MIDDLE: u8 = 8;
-/// The sender's part of a cooperative copy is done.
+/// End of the sender's part of a cooperative copy.
 pub const DONE: u8 = 9;
-/// The sender has written the rest of a message into the receiver's memory.
+/// Acknowledgement after a put: the sender has written the rest of a message into the receiver's memory.
 pub const ATP: u8 = 10;
 
-/// The first part of a message that comes all by itself, without a request on either side.
+/// First part of a message in eager fragments, without a request on either side.
 pub const EAGER_FIRST: u8 = 11;
 
-/// One-sided operations by messages (`rma::message` says what they carry): a put.
+/// One-sided put by messages. `rma::message` has the payloads of one-sided operations.
 pub const REMOTE_PUT: u8 = 12;
-/// A get.
+/// One-sided get.
 pub const REMOTE_GET: u8 = 13;
-/// An atomic.
+/// One-sided atomic.
 pub const REMOTE_ATOMIC: u8 = 14;
-/// What a get or an atomic found.
+/// Result of a get or an atomic.
 pub const REMOTE_DATA: u8 = 15;
-/// The question when the puts so far have been carried out.
+/// Request for an answer when all earlier puts are complete.
 pub const REMOTE_FLUSH: u8 = 16;
-/// The answer to it.
+/// Answer to `REMOTE_FLUSH`.
 pub const REMOTE_FLUSHED: u8 = 17;
 
-/// The sender takes back an announced message.
+/// Withdrawal of an announced message by its sender.
 pub const CANCEL: u8 = 18;
-/// The receiver has given it back.
+/// Confirmation that the receiver has dropped a withdrawn message.
 pub const CANCELLED: u8 = 19;
 
-/// The receiver says which way messages of a size should go.
+/// Receiver's choice of a protocol for messages of a size.
 pub const ADVICE: u8 = 20;
 
-/// A peer asks for a small put or get that it has written into a slot (`rma::ask`).
+/// Small put or get that the peer has written into a slot (`rma::ask`).
 pub const REMOTE_ASK: u8 = 21;
 
-/// A change that the owner makes under a lock word of its own (`rma::message`).
+/// Change that the owner makes under its own lock word (`rma::message`).
 pub const REMOTE_CHANGE: u8 = 22;
 
-/// Whether a control message does nothing but complete an operation of its receiver: a program learns of it soon enough
-/// when it asks.
+/// Returns whether a control message only completes an operation. Such a message need not interrupt the program.
 pub fn only_completes(id: u8) -> bool {
     matches!(id, ACK | ATS | ATP | CANCELLED | ADVICE | REMOTE_DATA | REMOTE_FLUSHED)
 }
@@ -83,72 +89,67 @@ pub fn only_completes(id: u8) -> bool {
 /// Bytes before the message in an `EAGER_SYNC`.
 pub const SYNC_HEADER: usize = 8;
 
-/// Names no memory.
 pub(crate) const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
 
-/// What an RTS offers beside the bytes that come by themselves.
+/// Transfer that an RTS offers for the bytes that are not eager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// Fragments, for an answer that asks for them.
+    /// Fragments, after an RTR.
     Fragments,
-    /// Nothing: all of the message comes by itself, and its sender waits to hear that it was matched.
+    /// Nothing to transfer: the whole message is eager, and its sender waits for the match.
     Nothing,
-    /// The message where it lies in the sender's memory: the receiver may copy it.
+    /// Copy by the receiver, from this address in the sender's memory.
     Get(Remote),
-    /// The same, and this counter of pieces, by which both sides may copy it.
+    /// Copy by both sides, from this address, in pieces claimed from the counter with this index.
     Cooperative(Remote, u8),
 }
 
-/// What an `RTS` says of its message.
+/// Contents of an `RTS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rts {
     /// Length of the whole message in bytes.
     pub total: u64,
     /// The sender's request.
     pub request: u32,
-    /// Bytes that come without being asked for, those behind the RTS included.
+    /// Eager bytes in all, including those that follow the RTS.
     pub early: u32,
-    /// How the rest may come.
+    /// Transfer of the other bytes.
     pub offer: Offer,
 }
 
-/// What an RTS says for the learning of ways.
+/// Fields of an RTS that measure the time of its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
-    /// When the send began, in nanoseconds modulo 2^32 of the host's clock; 0 where that is not to be timed.
+    /// Time when the send began, in nanoseconds of the host's clock modulo 2^32; 0 if the message is not timed.
     pub sent_ns: u32,
-    /// The way that the message goes: the number of a [`crate::learning::Arm`].
+    /// Number of the [`crate::learning::Arm`] of the message.
     pub arm: u8,
 }
 
-/// An [`Rts`] and its [`Timing`] as they travel.
+/// Wire format of an [`Rts`] and its [`Timing`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtsHeader {
     total: u64,
-    /// Where the message lies in the sender's memory, and the key of that (see `transport::Remote`); 0 where the offer
-    /// is neither `GET` nor `COOPERATIVE`.
+    /// Address and key of the message in the sender's memory; 0 unless the offer is `GET` or `COOPERATIVE`.
     addr: u64,
     rkey: u64,
     request: u32,
     early: u32,
     sent_ns: u32,
-    /// `FRAGMENTS`, `NOTHING`, `GET` or `COOPERATIVE`.
     offer: u8,
-    /// Number of the counter of pieces; 0 where there is none.
     index: u8,
     arm: u8,
     unused: u8,
 }
 
-/// Values of `RtsHeader::offer`, in the order of [`Offer`].
 const FRAGMENTS: u8 = 0;
 const NOTHING: u8 = 1;
 const GET: u8 = 2;
 const COOPERATIVE: u8 = 3;
 
 impl RtsHeader {
-    /// What a message and its timing look like on their way.
+    /// Encodes a message and its timing.
     pub fn pack(rts: &Rts, timing: Timing) -> Self {
         let (offer, Remote { addr, rkey }, index) = match rts.offer {
             Offer::Fragments => (FRAGMENTS, NOWHERE, 0),
@@ -170,10 +171,10 @@ impl RtsHeader {
         }
     }
 
-    /// What a peer has announced; `None` where nobody announces that.
+    /// Decodes the header; `None` if it is not valid.
     pub fn unpack(&self) -> Option<(Rts, Timing)> {
         let (early, from) = (self.early as u64, Remote { addr: self.addr, rkey: self.rkey });
-        // A message that is copied comes by the copy alone.
+        // A message that is copied without the ring has no eager bytes.
         let copied = early == 0 && self.rkey != 0;
         let offer = match self.offer {
             FRAGMENTS => Offer::Fragments,
@@ -190,51 +191,49 @@ impl RtsHeader {
 
 /// `Rtr::answer`: send fragments.
 pub const SEND: u32 = 0;
-/// Low byte of `Rtr::answer`: take part in a cooperative copy. Above it: pages of a piece.
+/// Low byte of `Rtr::answer`: take part in a cooperative copy. The bits above it are the pages of a piece.
 pub const JOIN: u32 = 1;
-/// `Rtr::answer`: send fragments, of the next messages too: single copies are not possible here.
+/// `Rtr::answer`: send fragments for this and all later messages, because single copies are impossible here.
 pub const SEND_ALWAYS: u32 = 2;
 
-/// `Rtr::answer` that asks for a cooperative copy in pieces of `pages` pages, at most 2^24 - 1.
+/// Returns the `Rtr::answer` for a cooperative copy in pieces of `pages` pages, at most 2^24 - 1.
 pub fn join(pages: u32) -> u32 {
     JOIN | pages << 8
 }
 
-/// The pages of a piece where `answer` asks for a cooperative copy.
+/// Returns the pages of a piece if `answer` requests a cooperative copy.
 pub fn joined_pages(answer: u32) -> Option<u32> {
     (answer & 0xff == JOIN).then_some(answer >> 8)
 }
 
-/// What an `RTR` says.
+/// Contents of an `RTR`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rtr {
-    /// How many bytes of the message the receiver wants in all, those of the RTS included.
+    /// Bytes of the message that the receiver needs, including those in the RTS.
     pub limit: u64,
-    /// The receiver's request, to be named by each fragment.
+    /// Receiver's request, which each fragment names.
     pub request: u32,
-    /// [`SEND`], [`JOIN`] with the size of its pieces (`join`), or [`SEND_ALWAYS`].
+    /// [`SEND`], [`JOIN`] with the size of its pieces ([`join`]), or [`SEND_ALWAYS`].
     pub answer: u32,
-    /// Where the message goes in the receiver's memory: for a cooperative copy, or to be written there
-    /// instead of fragments. Key 0: nowhere.
+    /// Address in the receiver's memory, for a cooperative copy or a put. Its key is 0 if there is none.
     pub into: Remote,
 }
 
 /// Largest control message in bytes.
 pub const CONTROL_MAX: usize = 32;
 
-/// Bytes before the message in an `RTS`:
-/// a whole cache line, so that the copy of what follows is aligned.
+/// Bytes before the message in an `RTS`: a whole cache line, so that the copy of the payload is aligned.
 pub const RTS_HEADER: usize = 64;
 
 impl Rts {
-    /// What an `EAGER_FIRST` with a length of `total` bytes says in these terms.
+    /// Returns the contents of an `EAGER_FIRST` whose header has `aux`.
     pub fn of_parts(aux: u16) -> Self {
         let total = u32::from(aux) + 1;
         Rts { total: total.into(), request: 0, early: total, offer: Offer::Fragments }
     }
 
-    /// The sender's request where it may take the message back: one in parts without a request it may not.
+    /// Returns the sender's request, if the sender may withdraw the message. Eager fragments have none.
     pub fn announced_by(&self) -> Option<u32> {
         (self.request != 0).then_some(self.request)
     }
@@ -243,11 +242,11 @@ impl Rts {
 const _: () = assert!(size_of::<Rtr>() == 32);
 const _: () = assert!(size_of::<RtsHeader>() == 40);
 
-/// Reads a plain structure from the start of an arrival, or `None` where it is too short.
+/// Reads a plain structure from the start of an arrival. `None` if the arrival is too short.
 ///
 /// # Safety
 /// `data` is readable for `len` bytes; `T` is plain data.
 pub unsafe fn read<T: Copy>(data: *const u8, len: usize) -> Option<T> {
-    // SAFETY: length checked; read once, so that a peer that writes meanwhile changes nothing.
+    // SAFETY: the length is checked, and one read makes later writes by the peer harmless.
     (len >= size_of::<T>()).then(|| unsafe { data.cast::<T>().read_unaligned() })
 }

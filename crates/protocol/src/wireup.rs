@@ -1,7 +1,7 @@
-//! Connecting endpoints whose two ends must know each other's addresses first.
+//! Wire-up of endpoints whose two ends need each other's addresses first.
 //!
-//! Pure: events and time come in, [`Action`]s come out. Messages of the wire-up may be lost, doubled
-//! and overtaken; each step is answered or sent again. One side asks, or both at once:
+//! The state machine is pure: events and time come in, [`WireupAction`]s come out. Messages of the wire-up may be lost,
+//! duplicated and reordered; each step is answered or sent again. One side starts, or both at once:
 //!
 //! ```text
 //! A: connect                    B
@@ -10,9 +10,9 @@
 //!    Confirm                -->    ready
 //! ```
 //!
-//! *Open* says that the local end takes what the peer sends, *ready* that the peer's end is known
-//! to be open, so that data may flow. Where both ask at once, each answers the other's request, and
-//! each reply confirms the other side's opening. Who cannot open its end says so, to each request and reply.
+//! *Open*: the local end accepts what the peer sends. *Ready*: the peer's end is known to be open, so that data may be
+//! sent. If both sides start at once, each answers the other's request, and each reply confirms the other side's
+//! opening. A side that cannot open its end refuses each request and reply.
 
 use fastpath_transport::Address;
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ use std::collections::BTreeMap;
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireupMessage {
-    /// I want to talk; this is my address.
+    /// Request for a connection, with the sender's address.
     Request = 1,
-    /// I have opened my end to you; this is my address.
+    /// The sender has opened its end; carries its address.
     Reply = 2,
-    /// I have opened mine too.
+    /// The sender has received the reply, and has opened its end too.
     Confirm = 3,
     /// There will be no connection.
     Refuse = 4,
 }
 
 impl WireupMessage {
-    /// The step of a number on the wire.
+    /// Decodes a step.
     pub fn from_wire(step: u8) -> Option<Self> {
         [
             WireupMessage::Request,
@@ -45,26 +45,25 @@ impl WireupMessage {
     }
 }
 
-/// What the owner of the state machine must do.
+/// Action that the owner of the state machine must take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Send this step, with the own address, to this peer.
+pub enum WireupAction {
+    /// Send this step to this peer, with the address of this process.
     Send(u32, WireupMessage),
-    /// Open the local end for what comes from that address of this peer.
+    /// Open the local end for messages from this address of this peer.
     Open(u32, Address),
-    /// Data may be sent to this peer.
+    /// The connection is open at both ends: data may be sent to this peer.
     Ready(u32),
-    /// This peer does not answer.
+    /// The connection to this peer has failed.
     Fail(u32),
 }
 
-/// How patient the wire-up is.
+/// Timeouts and retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Nanoseconds until a step is sent again; doubled each time up to 64 times this.
+    /// Nanoseconds until a step is sent again. Doubles with each send, up to 64 times this value.
     pub timeout_ns: u64,
-    /// Sends of one step before the peer is given up. Without end unless set: a peer answers only while
-    /// it is inside MPI, and may compute for hours before that.
+    /// Most sends of one step. Unlimited by default: a peer answers only inside MPI, and may compute for hours.
     pub sends: u32,
 }
 
@@ -74,16 +73,16 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The request is out.
+    /// The request was sent.
     Requested,
-    /// The local end is open, and the reply is out.
+    /// The local end is open, and the reply was sent.
     Accepted,
-    /// Data may flow both ways.
+    /// Data may be sent both ways.
     Connected,
-    /// Given up.
+    /// The attempt has ended without a connection.
     Failed,
 }
 
@@ -93,7 +92,7 @@ struct Attempt {
     sends: u32,
 }
 
-/// The connections of one worker that need a wire-up.
+/// Wire-ups of one worker.
 #[derive(Default)]
 pub struct Wireup {
     retry_policy: RetryPolicy,
@@ -102,75 +101,81 @@ pub struct Wireup {
 }
 
 impl Wireup {
-    /// Nothing is connecting.
+    /// Creates the state of a worker without connections.
     pub fn new(retry_policy: RetryPolicy) -> Self {
         Wireup { retry_policy, ..Wireup::default() }
     }
 
-    /// Whether anything is connecting: only then need the wire-up interface be progressed.
+    /// Returns whether any peer is connecting. Only then must the wire-up interface be polled.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.connecting != 0
     }
 
-    /// Where the connection to a peer stands; `None` where there has been no attempt.
+    /// Returns the state of the connection to a peer; `None` if there was no attempt.
     pub fn stage(&self, peer: u32) -> Option<Stage> {
         self.attempts.get(&peer).map(|attempt| attempt.stage)
     }
 
-    /// The local side wants to talk to `peer`.
-    pub fn connect(&mut self, peer: u32, now_ns: u64, out: &mut Vec<Action>) {
+    /// Starts a connection to `peer`, if there was no attempt.
+    pub fn connect(&mut self, peer: u32, now_ns: u64, out: &mut Vec<WireupAction>) {
         if !self.attempts.contains_key(&peer) {
             self.begin(peer, Stage::Requested, now_ns);
-            out.push(Action::Send(peer, WireupMessage::Request));
+            out.push(WireupAction::Send(peer, WireupMessage::Request));
         }
     }
 
-    /// A message of the wire-up has come from `peer`.
+    /// Handles a wire-up message from `peer`.
     pub fn receive(
         &mut self, peer: u32, step: WireupMessage, address: Address, now_ns: u64,
-        out: &mut Vec<Action>,
+        out: &mut Vec<WireupAction>,
     ) {
         match (self.stage(peer), step) {
             (None, WireupMessage::Request) | (Some(Stage::Requested), WireupMessage::Request) => {
                 self.begin(peer, Stage::Accepted, now_ns);
-                out.extend([Action::Open(peer, address), Action::Send(peer, WireupMessage::Reply)]);
+                out.extend([
+                    WireupAction::Open(peer, address),
+                    WireupAction::Send(peer, WireupMessage::Reply),
+                ]);
             }
             (Some(Stage::Requested), WireupMessage::Reply) => {
                 self.end(peer, Stage::Connected);
-                let confirm = Action::Send(peer, WireupMessage::Confirm);
-                out.extend([Action::Open(peer, address), Action::Ready(peer), confirm]);
+                let confirm = WireupAction::Send(peer, WireupMessage::Confirm);
+                out.extend([WireupAction::Open(peer, address), WireupAction::Ready(peer), confirm]);
             }
-            // It sent this before it had our reply, or our reply was lost.
+            // The peer sent this request before it had our reply, or our reply was lost.
             (Some(Stage::Accepted), WireupMessage::Request) => {
-                out.push(Action::Send(peer, WireupMessage::Reply))
+                out.push(WireupAction::Send(peer, WireupMessage::Reply))
             }
             (Some(Stage::Accepted), WireupMessage::Reply) => {
                 self.end(peer, Stage::Connected);
-                out.extend([Action::Ready(peer), Action::Send(peer, WireupMessage::Confirm)]);
+                out.extend([
+                    WireupAction::Ready(peer),
+                    WireupAction::Send(peer, WireupMessage::Confirm),
+                ]);
             }
             (Some(Stage::Accepted), WireupMessage::Confirm) => {
                 self.end(peer, Stage::Connected);
-                out.push(Action::Ready(peer));
+                out.push(WireupAction::Ready(peer));
             }
             (Some(Stage::Requested | Stage::Accepted), WireupMessage::Refuse) => {
                 self.give_up(peer, out)
             }
-            // Our refusal was lost.
+            // Our refusal was lost, so send it again.
             (Some(Stage::Failed), WireupMessage::Request | WireupMessage::Reply) => {
-                out.push(Action::Send(peer, WireupMessage::Refuse));
+                out.push(WireupAction::Send(peer, WireupMessage::Refuse));
             }
-            // Our confirmation was lost.
+            // Our confirmation was lost, so send it again.
             (Some(Stage::Connected), WireupMessage::Reply) => {
-                out.push(Action::Send(peer, WireupMessage::Confirm))
+                out.push(WireupAction::Send(peer, WireupMessage::Confirm))
             }
-            // Late copies, and what no healthy peer sends.
+            // Ignore late copies and violations.
             _ => {}
         }
     }
 
-    /// Time has passed: what has gone unanswered is sent again, or given up.
-    pub fn tick(&mut self, now_ns: u64, out: &mut Vec<Action>) {
+    /// Sends unanswered steps again after their timeout, or gives them up.
+    pub fn tick(&mut self, now_ns: u64, out: &mut Vec<WireupAction>) {
         for (&peer, attempt) in &mut self.attempts {
             let step = match attempt.stage {
                 Stage::Requested => WireupMessage::Request,
@@ -183,17 +188,17 @@ impl Wireup {
             if attempt.sends >= self.retry_policy.sends {
                 attempt.stage = Stage::Failed;
                 self.connecting -= 1;
-                out.push(Action::Fail(peer));
+                out.push(WireupAction::Fail(peer));
                 continue;
             }
             attempt.due_ns = now_ns + (self.retry_policy.timeout_ns << attempt.sends.min(6));
             attempt.sends = attempt.sends.saturating_add(1);
-            out.push(Action::Send(peer, step));
+            out.push(WireupAction::Send(peer, step));
         }
     }
 
-    /// This side cannot open its end: the peer is told so, now and whenever it asks.
-    pub fn refuse(&mut self, peer: u32, out: &mut Vec<Action>) {
+    /// Refuses a peer to which this side cannot open its end. Later requests are refused too.
+    pub fn refuse(&mut self, peer: u32, out: &mut Vec<WireupAction>) {
         match self.stage(peer) {
             Some(Stage::Requested | Stage::Accepted) => self.end(peer, Stage::Failed),
             _ => {
@@ -201,10 +206,10 @@ impl Wireup {
                 self.attempts.insert(peer, attempt);
             }
         }
-        out.push(Action::Send(peer, WireupMessage::Refuse));
+        out.push(WireupAction::Send(peer, WireupMessage::Refuse));
     }
 
-    /// What was to be sent to this peer has not even left: it is tried again soon.
+    /// Retries a step soon, because its message could not be sent.
     pub fn postpone(&mut self, peer: u32, now_ns: u64) {
         if let Some(attempt) = self.attempts.get_mut(&peer) {
             attempt.due_ns = now_ns + self.retry_policy.timeout_ns;
@@ -212,21 +217,20 @@ impl Wireup {
         }
     }
 
-    /// This peer has left and will never answer, or has said that it will not connect.
-    pub fn give_up(&mut self, peer: u32, out: &mut Vec<Action>) {
+    /// Gives up a peer that has left or has refused.
+    pub fn give_up(&mut self, peer: u32, out: &mut Vec<WireupAction>) {
         if matches!(self.stage(peer), Some(Stage::Requested | Stage::Accepted)) {
             self.end(peer, Stage::Failed);
-            out.push(Action::Fail(peer));
+            out.push(WireupAction::Fail(peer));
         }
     }
 
-    /// The attempts that wait for an answer.
     fn pending(&self) -> impl Iterator<Item = (u32, &Attempt)> {
         let attempts = self.attempts.iter().map(|(&peer, attempt)| (peer, attempt));
         attempts.filter(|(_, a)| matches!(a.stage, Stage::Requested | Stage::Accepted))
     }
 
-    /// The peers that are being connected.
+    /// Returns the peers that are connecting.
     pub fn connecting(&self) -> impl Iterator<Item = u32> {
         self.pending().map(|(peer, _)| peer)
     }
@@ -254,7 +258,7 @@ mod tests {
     use proptest::prelude::*;
 
     impl Wireup {
-        /// When [`Wireup::tick`] will next have something to do; `None` while nothing is connecting.
+        /// Returns the time at which [`Wireup::tick`] next has work. `None` if no peer is connecting.
         fn deadline_ns(&self) -> Option<u64> {
             self.pending().map(|(_, attempt)| attempt.due_ns).min()
         }
@@ -266,7 +270,6 @@ mod tests {
         Address::new(&rank.to_le_bytes()).unwrap()
     }
 
-    /// Two sides and a bad wire between them.
     struct WireupPair {
         sides: [Wireup; 2],
         open: [bool; 2],
@@ -275,8 +278,9 @@ mod tests {
         random: Random,
         now: u64,
         loss: f64,
-        /// The side that cannot open its end, and the one that has been told so.
+        /// Side that cannot open its end.
         refuses: Option<usize>,
+        /// Whether each side has failed.
         failed: [bool; 2],
     }
 
@@ -295,21 +299,21 @@ mod tests {
             }
         }
 
-        fn apply(&mut self, me: usize, actions: Vec<Action>) {
+        fn apply(&mut self, me: usize, actions: Vec<WireupAction>) {
             let peer = 1 - me;
             for action in actions {
                 let cut = self.refuses.is_some()
                     && self.sides[me].stage(peer as u32) == Some(Stage::Failed);
                 match action {
-                    Action::Send(_, step) if cut && step != WireupMessage::Refuse => {}
-                    Action::Open(..) if self.refuses == Some(me) => {
+                    WireupAction::Send(_, step) if cut && step != WireupMessage::Refuse => {}
+                    WireupAction::Open(..) if self.refuses == Some(me) => {
                         let mut out = Vec::new();
                         self.sides[me].refuse(peer as u32, &mut out);
                         self.apply(me, out);
                     }
-                    Action::Ready(_) if cut => {}
-                    Action::Fail(_) if self.refuses == Some(peer) => self.failed[me] = true,
-                    Action::Send(to, step) => {
+                    WireupAction::Ready(_) if cut => {}
+                    WireupAction::Fail(_) if self.refuses == Some(peer) => self.failed[me] = true,
+                    WireupAction::Send(to, step) => {
                         assert_eq!(to as usize, peer);
                         let copies = if self.random.chance(self.loss) {
                             0
@@ -320,18 +324,18 @@ mod tests {
                             self.wire.push((self.now + self.random.below(3000), peer, step));
                         }
                     }
-                    Action::Open(from, at) => {
+                    WireupAction::Open(from, at) => {
                         assert_eq!((from as usize, at), (peer, address(peer as u32)));
                         assert!(!self.open[me], "opened twice");
                         self.open[me] = true;
                     }
-                    Action::Ready(to) => {
+                    WireupAction::Ready(to) => {
                         assert_eq!(to as usize, peer);
                         assert!(!self.ready[me], "ready twice");
                         assert!(self.open[peer], "data would meet a closed end");
                         self.ready[me] = true;
                     }
-                    Action::Fail(_) => panic!("gave up"),
+                    WireupAction::Fail(_) => panic!("gave up"),
                 }
             }
         }
@@ -365,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pair__both_become_ready_once_whoever_asks(seed: u64, loss in 0.0..0.7, first in 0_usize..2, both: bool, later in 0_usize..20) {
+        fn pair__for_any_first_request__becomes_ready_once(seed: u64, loss in 0.0..0.7, first in 0_usize..2, both: bool, later in 0_usize..20) {
             let mut pair = WireupPair::new(seed, loss);
             pair.connect(first);
             for step in 0..200_000 {
@@ -397,15 +401,15 @@ mod tests {
                 side.tick(now as u64 * 700, &mut out);
             }
             for peer in 0..3 {
-                let opened = out.iter().filter(|a| matches!(a, Action::Open(p, _) if *p == peer)).count();
-                let ready = out.iter().filter(|a| **a == Action::Ready(peer)).count();
+                let opened = out.iter().filter(|a| matches!(a, WireupAction::Open(p, _) if *p == peer)).count();
+                let ready = out.iter().filter(|a| **a == WireupAction::Ready(peer)).count();
                 prop_assert!(opened <= 1 && ready <= opened);
             }
         }
     }
 
     proptest! {
-        /// Whoever asks and whatever is lost: where one side cannot open its end, neither is left waiting.
+        /// Property: if one side cannot open its end, both sides end, for any first request and any losses.
         #[test]
         fn refuse__ends_both_sides(seed: u64, loss in 0.0..0.7, both: bool) {
             let mut pair = WireupPair::new(seed, loss);
@@ -435,11 +439,10 @@ mod tests {
         assert_eq!(side.stage(1), Some(Stage::Connected));
         out.clear();
         side.refuse(1, &mut out);
-        assert_eq!(out, [Action::Send(1, WireupMessage::Refuse)]);
+        assert_eq!(out, [WireupAction::Send(1, WireupMessage::Refuse)]);
         assert!(!side.is_active() && side.deadline_ns().is_none());
-        // The peer repeats what it said.
         side.receive(1, WireupMessage::Reply, address(1), 2, &mut out);
-        assert_eq!(out, [Action::Send(1, WireupMessage::Refuse); 2]);
+        assert_eq!(out, [WireupAction::Send(1, WireupMessage::Refuse); 2]);
     }
 
     #[test]
@@ -460,24 +463,27 @@ mod tests {
         let mut out = Vec::new();
         sides[0].connect(1, 0, &mut out);
         sides[0].connect(1, 0, &mut out);
-        assert_eq!(out, [Action::Send(1, WireupMessage::Request)]);
+        assert_eq!(out, [WireupAction::Send(1, WireupMessage::Request)]);
         out.clear();
         sides[1].receive(0, WireupMessage::Request, address(0), 1, &mut out);
-        assert_eq!(out, [Action::Open(0, address(0)), Action::Send(0, WireupMessage::Reply)]);
+        assert_eq!(
+            out,
+            [WireupAction::Open(0, address(0)), WireupAction::Send(0, WireupMessage::Reply)]
+        );
         out.clear();
         sides[0].receive(1, WireupMessage::Reply, address(1), 2, &mut out);
         assert_eq!(
             out,
             [
-                Action::Open(1, address(1)),
-                Action::Ready(1),
-                Action::Send(1, WireupMessage::Confirm)
+                WireupAction::Open(1, address(1)),
+                WireupAction::Ready(1),
+                WireupAction::Send(1, WireupMessage::Confirm)
             ]
         );
         assert!(!sides[0].is_active() && sides[1].is_active());
         out.clear();
         sides[1].receive(0, WireupMessage::Confirm, Address::default(), 3, &mut out);
-        assert_eq!(out, [Action::Ready(0)]);
+        assert_eq!(out, [WireupAction::Ready(0)]);
         assert!(!sides[1].is_active());
     }
 
@@ -498,7 +504,7 @@ mod tests {
         assert_eq!(times, [10, 30, 70, 150]);
         assert_eq!(
             (out[0], side.stage(1), side.is_active()),
-            (Action::Fail(1), Some(Stage::Failed), false)
+            (WireupAction::Fail(1), Some(Stage::Failed), false)
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The library's own code over simulated adapters, in virtual time.
+//! Runs the library's code over simulated adapters, in virtual time.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -14,7 +14,7 @@ fn world(adapter_name: &str, inline: u32) -> World {
     World::new(2, conditions)
 }
 
-/// Virtual nanoseconds from the send until the receive is complete, between ranks that have talked before.
+/// Virtual nanoseconds from the send until the receive is complete, between connected ranks.
 fn one_way(world: &mut World, size: usize) -> f64 {
     let data = vec![7; size];
     let mut took = 0;
@@ -35,7 +35,8 @@ fn one_way(world: &mut World, size: usize) -> f64 {
 fn inline__saves_two_serial_reads_and_one_beyond_blueflame() {
     let read = host("2009").unwrap().read.ns();
     let mut inline = world("connectx", 400);
-    // A header of 16 bytes goes with each: 224 fill what BlueFlame takes, 448 are granted.
+    // Each message has a header of 16 bytes. BlueFlame takes 224 bytes, and the adapter grants 448 bytes of inline
+    // data.
     let at = [8, 208, 209, 432, 433].map(|size| one_way(&mut inline, size));
     let without = one_way(&mut world("connectx", 0), 13);
     assert!((without - at[0] - 2.0 * read).abs() < 0.3 * read, "{at:?} {without}");

@@ -1,13 +1,13 @@
-//! Operations that are cancelled, on either side.
+//! Cancelled sends and receives.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
 
 use common::*;
-use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::ANY_TAG;
+use fastpath_segment::RankPhase;
 use fastpath_transport::sim::Conditions;
 
 #[test]
@@ -39,7 +39,7 @@ fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
         {
             let (sending, id) = waiting_send(&mut world, 1, len);
             world.rank(0).cancel_send(id);
-            // A ring that is full holds the others back here.
+            // A full ring holds the other messages back.
             assert!(world.is_sent(&sending), "round {round}");
             assert!(world.rank(0).requests.get(id).cancelled);
             world.rank(0).release_cancelled(id);
@@ -55,7 +55,7 @@ fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
         world.rank(0).release_cancelled(id);
         drop(sending);
         world.settle();
-        // All that were taken back have been forgotten, but for the last: nobody has asked since.
+        // All cancelled requests have been freed, except the last one, which no later call has checked.
         assert!(world.rank(0).requests.alive() <= 1);
         assert_eq!(world.rank(0).counters.violations + world.rank(1).counters.violations, 0);
     }
@@ -101,16 +101,16 @@ fn cancel__completes_once_what_goes_by_itself_has_left() {
     let mut world = small_world(2, conditions);
     let before: Vec<_> =
         (0..4).map(|tag| world.send(0, 1, tag, &pattern(tag as u32, 50))).collect();
-    // Of the 200 bytes that go by themselves the last find no room.
+    // The last of the 200 eager bytes find no space.
     let (sending, id) = waiting_send(&mut world, 7, 1000);
-    // The receiver makes room, and the question overtakes what waits.
+    // The receiver makes space. Then the cancel request overtakes the queued bytes.
     while world.network.advance_to_next() || world.rank(1).progress() {}
     world.rank(0).cancel_send(id);
     while world.network.advance_to_next() || world.rank(1).progress() {}
     world.network.set_faults(1.0, 0.0, 0.0);
     world.rank(0).progress();
     assert!(world.rank(0).requests.get(id).cancelled, "it was answered");
-    // The queue names the request: as that of another message, it would be sent twice.
+    // The queue still names this request. If another message reused it, that message would be sent twice.
     assert!(!world.is_sent(&sending), "it has not left");
     world.network.set_faults(0.0, 0.0, 0.0);
     let outcome = world.finish_send(sending).unwrap();
@@ -139,7 +139,7 @@ fn cancel__of_a_message_that_a_matched_probe_has_taken_changes_nothing() {
     let (other, _) = waiting_send(&mut world, 2, 8);
     world.settle();
     let (token, _) = world.rank(1).probe_matched(&want(0, 1)).unwrap();
-    // Another one is claimed after it.
+    // Rank 1 claims another message after the first.
     let receiving = world.recv(1, 0, 2, 8);
     world.finish_recv(receiving);
     world.finish_send(other);
@@ -154,7 +154,7 @@ fn cancel__of_a_message_that_a_matched_probe_has_taken_changes_nothing() {
     assert!(data[..] == pattern(1, 8) && !world.finish_send(sending).unwrap().cancelled);
 }
 
-/// Its owner has the answer, and the rest of its bytes still waits for room when the peer leaves.
+/// The peer leaves after it has confirmed the cancellation, while the rest of the eager bytes still waits for space.
 #[test]
 fn cancel__completes_once_whatever_becomes_of_what_goes_by_itself() {
     let mut world = World::shared_with(2, false, true);
@@ -170,7 +170,7 @@ fn cancel__completes_once_whatever_becomes_of_what_goes_by_itself() {
     let (sending, id) = waits(&mut world);
     world.rank(0).cancel_send(id);
     assert!(world.is_sent(&sending) && world.rank(0).requests.get(id).cancelled);
-    world.rank(1).job.set_phase(Phase::Finalized);
+    world.rank(1).job.set_phase(RankPhase::Finalized);
     world.settle();
     assert_eq!(world.rank(0).requests.get(id).fault, Fault::None);
 }

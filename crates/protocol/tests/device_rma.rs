@@ -1,6 +1,5 @@
-//! One-sided operations over a real adapter (or a software one of the kernel), two ranks in one process. Built with
-//! feature
-//! `adapter` alone: `tests/vm/cases/rc.toml` does.
+//! One-sided operations over a real adapter or a software adapter of the kernel, two ranks in one process.
+//! `tests/vm/cases/rc.toml` names this test; `cargo test` alone skips it.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -8,16 +7,17 @@ mod common;
 use common::*;
 use fastpath_base::random::Random;
 use fastpath_protocol::rma::{
-    ANSWER_MOST, AccessPath, Ask, Asking, Exposed, HeldWord, Moved, RemoteKey, RmaError,
+    ANSWER_MOST, AccessPath, Ask, BufferState, ExposedMemory, HeldWord, RemoteKey, RmaError,
+    TargetRequest,
 };
 use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::adapter::upgrade::Rule;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes so long; a test that does has hung.
+/// Time after which a test counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Whether as much is done as can be: in a virtual machine it is the work of an emulated processor.
+/// Returns whether to run the long version. The virtual machine's emulated processor is too slow for it.
 fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()
 }
@@ -31,14 +31,14 @@ fn world(by: AdapterTransport) -> World {
     World::on_adapter_by(2, by, &device)
 }
 
-/// Memory of rank 1 that rank 0 reaches.
-fn region(world: &mut World, memory: &mut [u8]) -> (RemoteKey, Exposed) {
-    // SAFETY: every caller keeps the memory until its world has gone.
+/// Exposes memory of rank 1 to rank 0.
+fn region(world: &mut World, memory: &mut [u8]) -> (RemoteKey, ExposedMemory) {
+    // SAFETY: every caller keeps the memory longer than its world.
     let exposed = unsafe { world.rank(1).expose_memory(memory.as_mut_ptr(), memory.len()) };
     (world.rank(0).unpack_key(1, &exposed.key).unwrap(), exposed)
 }
 
-/// What both ranks and the adapters of this host have counted, for whoever looks for a message that does not arrive.
+/// Returns the counters of both ranks and of the adapters of this host, to diagnose a lost message.
 fn count_events(world: &World) -> String {
     let mut found = String::new();
     for worker in &world.workers {
@@ -72,15 +72,15 @@ fn flush(world: &mut World) -> Result<(), RmaError> {
 
 fn put(
     world: &mut World, key: &mut RemoteKey, offset: usize, from: &[u8],
-) -> Result<Moved, RmaError> {
+) -> Result<BufferState, RmaError> {
     // SAFETY: every caller keeps the bytes until it has flushed.
     unsafe { world.rank(0).put_nbi(key, offset as u64, from.as_ptr(), from.len()) }
 }
 
 fn get(
     world: &mut World, key: &mut RemoteKey, offset: usize, to: &mut [u8],
-) -> Result<Moved, RmaError> {
-    // SAFETY: as in `put`.
+) -> Result<BufferState, RmaError> {
+    // SAFETY: every caller keeps the bytes until it has flushed.
     unsafe { world.rank(0).get_nbi(key, offset as u64, to.as_mut_ptr(), to.len()) }
 }
 
@@ -110,12 +110,12 @@ fn bytes__of_every_size_go_there_and_come_back() {
     }
 }
 
-/// New memory at an address where nothing else is.
+/// Maps new memory at an unused address.
 fn map_anew(at: usize, len: usize) -> &'static mut [u8] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let at = std::ptr::with_exposed_provenance_mut::<u8>(at);
-    // SAFETY: the kernel places nothing there by itself, and what was there before is not used any more.
+    // SAFETY: the kernel makes no mapping of its own at this address, and its previous contents are no longer used.
     unsafe {
         assert_eq!(libc::mmap(at.cast(), len, rights, flags, -1, 0), at.cast());
         std::slice::from_raw_parts_mut(at, len)
@@ -138,12 +138,13 @@ fn registrations__are_kept_and_never_of_other_memory() {
         let (mut key, _) = region(&mut world, &mut memory);
         let (before, _) = counts(&mut world);
         for round in 0..48 {
-            // Used six times, the last two for parts that would go through buffers otherwise; then it is other memory.
+            // Each memory is used six times. The last two uses take a part of it, which would otherwise go through
+            // buffers. Then other memory replaces it.
             let own = match round % 6 {
                 0 => map_anew(0x2000_0000_0000, LEN),
                 _ => {
                     let at = std::ptr::with_exposed_provenance_mut(0x2000_0000_0000);
-                    // SAFETY: mapped in a round before, and nobody else's.
+                    // SAFETY: an earlier round has mapped the memory, which has no other user.
                     unsafe { std::slice::from_raw_parts_mut(at, LEN) }
                 }
             };
@@ -197,7 +198,7 @@ fn operations__in_any_order_do_what_they_do_to_an_array() {
         let (mut world, mut random) = (world(by), Random::new(7));
         let mut words = vec![0_u64; BYTES / 8];
         let memory: *mut u8 = words.as_mut_ptr().cast();
-        // SAFETY: nobody else looks at it while the adapter does.
+        // SAFETY: the memory has no other user while the adapter writes it.
         let memory = unsafe { std::slice::from_raw_parts_mut(memory, BYTES) };
         let (mut key, _) = region(&mut world, memory);
         let mut model = vec![0; BYTES];
@@ -208,7 +209,7 @@ fn operations__in_any_order_do_what_they_do_to_an_array() {
             if random.chance(0.2) {
                 let (at, add) = (at / 8 * 8 % (BYTES - 8), random.below(u64::MAX));
                 let mut found = 0;
-                // SAFETY: the result is there until the flush.
+                // SAFETY: the result lives until the flush.
                 let _ = unsafe {
                     let key = &mut key;
                     world.rank(0).fetch_add_nbi(key, at as u64, add, &raw mut found).unwrap()
@@ -220,7 +221,7 @@ fn operations__in_any_order_do_what_they_do_to_an_array() {
             } else if random.chance(0.5) {
                 let sent = pattern(turn, len);
                 let _ = put(&mut world, &mut key, at, &sent).unwrap();
-                // Another one over it: writes of one rank keep their order.
+                // Write the same bytes again: writes of one rank keep their order.
                 let last = pattern(turn + 1000, len / 2);
                 let _ = put(&mut world, &mut key, at, &last).unwrap();
                 model[at..at + len].copy_from_slice(&sent);
@@ -262,9 +263,9 @@ fn peer__that_leaves_without_a_word_is_an_error_and_nothing_hangs() {
         let (mut key, _) = region(&mut world, &mut memory);
         let _ = put(&mut world, &mut key, 0, &[1; 64]).unwrap();
         assert_eq!(flush(&mut world), Ok(()));
-        use fastpath_bootstrap::segment::Phase;
-        world.rank(1).job.set_phase(Phase::Initialized);
-        world.rank(1).job.set_phase(Phase::Finalized);
+        use fastpath_segment::RankPhase;
+        world.rank(1).job.set_phase(RankPhase::Initialized);
+        world.rank(1).job.set_phase(RankPhase::Finalized);
         drop(world.workers.pop());
         let bytes = vec![2; 100_000];
         let start = Instant::now();
@@ -281,7 +282,8 @@ fn peer__that_leaves_without_a_word_is_an_error_and_nothing_hangs() {
     }
 }
 
-/// A pair of ranks, on both ends of the wire if there is one, that gets a connection after so many short messages.
+/// Creates a pair of ranks that gets a connection after `messages` short messages. If there is a wire, each end has one
+/// rank.
 fn upgrade_world(messages: u64) -> World {
     let names = std::env::var("MPI_TEST_DEVICES")
         .or_else(|_| std::env::var("FASTPATH_TEST_DEVICE"))
@@ -292,7 +294,7 @@ fn upgrade_world(messages: u64) -> World {
     World::on_adapters(&devices, AdapterTransport::Upgrading, rule)
 }
 
-/// Operations on one region, and what must come of them.
+/// Operations on one region, and their expected results.
 struct Traffic {
     memory: Vec<u64>,
     sent: Vec<u64>,
@@ -300,15 +302,15 @@ struct Traffic {
     found: Vec<u64>,
 }
 
-/// Turns that are worth a connection.
+/// Turns after which a pair deserves a connection.
 const WORTH: usize = 30;
-/// Turns that are posted without waiting, however late the connection comes. A wire that loses and reorders takes some
-/// hundred messages a second: with thousands waiting, a flush would take longer than the watchdog.
+/// Turns that are posted without waiting until the connection exists. A wire that loses and reorders messages carries
+/// some hundred a second. If thousands of messages waited, a flush would exceed the watchdog.
 const BACKLOG: usize = 200;
-/// Rounds of progress between two turns that are posted beyond those.
+/// Rounds of progress between two turns after the [`BACKLOG`].
 const ROUNDS: usize = 4096;
 
-/// Words of the region: the first is counted up, the second is read, the others are written, each once.
+/// Words of the region: the first is incremented, the second is read, the others are written once each.
 const WORDS: usize = 1 << 16;
 const READ: u64 = 0x0123_4567_89ab_cdef;
 
@@ -324,17 +326,17 @@ impl Traffic {
         }
     }
 
-    /// A put, a get and an atomic: nothing of it is flushed.
+    /// Posts a put, a get and an atomic without a flush.
     fn post(&mut self, world: &mut World, key: &mut RemoteKey) {
         let turn = self.got.len();
         let word = turn + 2;
         assert!(word < WORDS, "the pair never gets its connection");
-        // Neither grows beyond what was reserved: what has been posted stays where it is.
+        // Both vectors stay within their reserved capacity, so the posted addresses stay valid.
         self.got.push(0);
         self.found.push(u64::MAX);
         let put = self.sent[word..].as_ptr().cast();
         let (got, found) = (&raw mut self.got[turn], &raw mut self.found[turn]);
-        // SAFETY: all of it is there until the last flush.
+        // SAFETY: the buffers live until the last flush.
         unsafe {
             let worker = world.rank(0);
             let _ = worker.put_nbi(key, 8 * word as u64, put, 8).unwrap();
@@ -343,10 +345,11 @@ impl Traffic {
         }
     }
 
-    /// All that was posted has been done, once.
+    /// Checks that every operation was performed exactly once.
     fn check(&mut self) {
         let turns = self.got.len();
-        // SAFETY: the adapter, or the other rank, has written behind the compiler's back.
+        // SAFETY: a new slice of valid memory, because the adapter or the other rank wrote there without the compiler's
+        // knowledge.
         let memory = unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), WORDS) };
         assert_eq!(memory[0], turns as u64, "atomics");
         assert!(memory[2..turns + 2] == self.sent[2..turns + 2], "puts");
@@ -358,18 +361,18 @@ impl Traffic {
     }
 }
 
-/// Puts, gets and atomics that were begun before a pair leaves datagrams behind, meanwhile and afterwards are done
-/// once, and a flush says so.
+/// Puts, gets and atomics are posted before, during and after the change from datagrams to a connection. Each is
+/// performed once, and flushes wait for it.
 #[test]
 fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
     for flushes in [false, true] {
         let mut world = upgrade_world(60);
         let mut traffic = Traffic::new();
         let memory: *mut u8 = traffic.memory.as_mut_ptr().cast();
-        // SAFETY: nobody else looks at it while operations are under way.
+        // SAFETY: the memory has no other user while operations are under way.
         let memory = unsafe { std::slice::from_raw_parts_mut(memory, 8 * WORDS) };
         let (mut key, _) = region(&mut world, memory);
-        // The datagrams' own wire-up is over before turns are counted.
+        // Complete the wire-up of the datagrams before turns are counted.
         traffic.post(&mut world, &mut key);
         assert_eq!(flush(&mut world), Ok(()));
         assert_eq!((key.way(), world.rank(0).is_connecting()), (AccessPath::Messages, false));
@@ -404,10 +407,10 @@ fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
     }
 }
 
-/// Adds the operand to as many bytes, and answers with what they were.
+/// Adds the operand to `len` bytes, and returns the previous ones.
 unsafe fn add_bytes(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     for at in 0..len {
-        // SAFETY: both have so many bytes.
+        // SAFETY: both have `len` bytes.
         unsafe {
             let (before, operand) = (memory.add(at).read(), data.add(at).read());
             memory.add(at).write(before.wrapping_add(operand));
@@ -423,21 +426,21 @@ fn change__is_one_question_over_an_adapter() {
         let mut world = world(by);
         let (mut words, mut memory) = ([0_u64; 2], pattern(1, 1000));
         let at = words.as_mut_ptr().cast();
-        // SAFETY: nobody else looks at the words while the world is there.
+        // SAFETY: the words have no other user while the world lives.
         let lock = unsafe { std::slice::from_raw_parts_mut(at, 16) };
         let (lock, _) = region(&mut world, lock);
         let (mut key, _) = region(&mut world, &mut memory);
         world.rank(1).rma.change = add_bytes;
         assert_eq!(key.way(), way);
-        // A first transfer connects; what it writes is there before the change.
+        // The first transfer connects, and its bytes arrive before the change.
         let _ = put(&mut world, &mut key, 100, &[7; 8]).unwrap();
         assert_eq!(flush(&mut world), Ok(()));
         let served = world.rank(1).rma.counters.served;
         let (given, mut answer) = (pattern(2, 8), [0; ANSWER_MOST]);
         let (given, taken) = ((given.as_ptr(), 8), (answer[8..].as_mut_ptr(), 8));
-        let asking = Asking { ask: Ask::Change(7), offset: 100, len: 8, given, taken };
+        let asking = TargetRequest { ask: Ask::Change(7), offset: 100, len: 8, given, taken };
         let word = HeldWord { key: &lock, offset: 8 };
-        // SAFETY: what is given and answered is there until the flush.
+        // SAFETY: given bytes and answer live until the flush.
         let asked = unsafe {
             world.rank(0).change_nbi(&mut key, &word, &asking, answer.as_mut_ptr()).unwrap()
         };

@@ -1,5 +1,5 @@
-//! A peer that sends what it likes. The ring's own words are the transport's concern; here whole
-//! messages lie: about lengths, requests, and what they belong to.
+//! Hostile peer with forged messages. The transport's tests cover invalid ring words. Here whole messages have wrong
+//! lengths, requests and owners.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -9,18 +9,18 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::wire;
 use fastpath_protocol::worker::Thresholds;
-use fastpath_protocol::{Started, State};
+use fastpath_protocol::{RequestState, StartOutcome};
 use fastpath_transport::Header;
 use fastpath_transport::contract::{Connection, Endpoint};
 use fastpath_transport::sim::{Conditions, SimEndpoint};
 use proptest::prelude::*;
 
-/// What the library may not read any more.
+/// Fill of memory that the library may no longer read.
 const POISON: u8 = 0xdd;
 
 #[derive(Debug, Clone)]
-enum Deed {
-    /// The honest rank receives, from its peer or anyone.
+enum HostileAction {
+    /// The honest rank posts a receive, from its peer or any source.
     Recv {
         any: bool,
         tag: i32,
@@ -33,15 +33,15 @@ enum Deed {
     },
     /// The honest rank cancels its oldest receive.
     Cancel,
-    /// A message with everything made up. `key`: see [`Key`].
+    /// A forged message. `key`: see [`ForgedTarget`].
     Forge {
         id: u8,
         imm: u32,
         aux: u16,
-        key: Key,
+        key: ForgedTarget,
         payload: Vec<u8>,
     },
-    /// An RTS that lies somewhere.
+    /// A forged RTS.
     Announce {
         total: u64,
         early: u32,
@@ -49,9 +49,9 @@ enum Deed {
         request: u32,
         len: usize,
     },
-    /// An answer that lies somewhere.
+    /// A forged RTR.
     Answer {
-        key: Key,
+        key: ForgedTarget,
         limit: u64,
         request: u32,
         cooperative: u32,
@@ -59,13 +59,13 @@ enum Deed {
     Progress,
 }
 
-/// What a forged message names.
+/// Target of a forged message.
 #[derive(Debug, Clone, Copy)]
-enum Key {
+enum ForgedTarget {
     Any(u64),
-    /// What a message in `MPI_COMM_WORLD` carries.
+    /// A match key in `MPI_COMM_WORLD`.
     Match,
-    /// A request that the honest rank has mentioned, or one nearby.
+    /// A request that the honest rank has named, or a number near it.
     Seen(usize, i8),
 }
 
@@ -77,32 +77,32 @@ fn early() -> impl Strategy<Value = u32> {
     prop_oneof![2 => 0_u32..2000, 1 => any::<u32>(), 1 => Just(0)]
 }
 
-fn key() -> impl Strategy<Value = Key> {
+fn key() -> impl Strategy<Value = ForgedTarget> {
     prop_oneof![
-        1 => any::<u64>().prop_map(Key::Any),
-        2 => Just(Key::Match),
-        5 => (0_usize..50, -2_i8..3).prop_map(|(index, off)| Key::Seen(index, off)),
-        3 => (0_usize..50).prop_map(|index| Key::Seen(index, 0)),
+        1 => any::<u64>().prop_map(ForgedTarget::Any),
+        2 => Just(ForgedTarget::Match),
+        5 => (0_usize..50, -2_i8..3).prop_map(|(index, off)| ForgedTarget::Seen(index, off)),
+        3 => (0_usize..50).prop_map(|index| ForgedTarget::Seen(index, 0)),
     ]
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = HostileAction> {
     let payload = prop::collection::vec(any::<u8>(), 0..300);
     prop_oneof![
-        4 => (any::<bool>(), 0_i32..2, 0_usize..2000).prop_map(|(any, tag, room)| Deed::Recv { any, tag, room }),
-        3 => (0_usize..2000, any::<bool>()).prop_map(|(len, synchronous)| Deed::Send { len, synchronous }),
-        1 => Just(Deed::Cancel),
+        4 => (any::<bool>(), 0_i32..2, 0_usize..2000).prop_map(|(any, tag, room)| HostileAction::Recv { any, tag, room }),
+        3 => (0_usize..2000, any::<bool>()).prop_map(|(len, synchronous)| HostileAction::Send { len, synchronous }),
+        1 => Just(HostileAction::Cancel),
         6 => (0_u8..24, 0_u32..3, 0_u16..600, key(), payload)
-            .prop_map(|(id, imm, aux, key, payload)| Deed::Forge { id, imm, aux, key, payload }),
+            .prop_map(|(id, imm, aux, key, payload)| HostileAction::Forge { id, imm, aux, key, payload }),
         4 => (size(), early(), (0_u8..5, any::<u8>()), any::<u32>(), 0_usize..600).prop_map(
-            |(total, early, (offer, index), request, len)| Deed::Announce { total, early, offer: [offer, index], request, len }
+            |(total, early, (offer, index), request, len)| HostileAction::Announce { total, early, offer: [offer, index], request, len }
         ),
-        4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, cooperative)| Deed::Answer { key, limit, request, cooperative }),
-        5 => Just(Deed::Progress),
+        4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, cooperative)| HostileAction::Answer { key, limit, request, cooperative }),
+        5 => Just(HostileAction::Progress),
     ]
 }
 
-/// The honest rank 0, and what its peer sees.
+/// Honest rank 0, and the messages that its peer reads.
 struct Victim {
     world: World,
     peer: SimEndpoint,
@@ -124,7 +124,7 @@ impl Victim {
         };
         let mut world =
             World::new(2, Conditions { delay_ns: 0..=0, slots: 16, ..Conditions::default() });
-        world.rank(0).thresholds = thresholds;
+        world.rank(0).planner.thresholds = thresholds;
         let mut peer = world.network.iface(1).endpoint(0);
         peer.connect();
         peer.open_receive();
@@ -132,7 +132,7 @@ impl Victim {
         Victim { world, peer, seen: Vec::new(), receives, ended, sends, spent }
     }
 
-    /// Everybody has a turn, and everything is checked.
+    /// Makes progress, then checks all buffers.
     fn turn(&mut self) {
         self.world.rank(0).progress();
         self.collect();
@@ -144,21 +144,21 @@ impl Victim {
         self.world.network.forge(1, 0, Header::new(id, 1, key), payload);
     }
 
-    fn key(&self, key: Key) -> u64 {
+    fn key(&self, key: ForgedTarget) -> u64 {
         match key {
-            Key::Any(key) => key,
-            Key::Match => WORLD.key(1),
-            Key::Seen(index, off) => match self.seen.len() {
+            ForgedTarget::Any(key) => key,
+            ForgedTarget::Match => WORLD.key(1),
+            ForgedTarget::Seen(index, off) => match self.seen.len() {
                 0 => 0,
                 len => self.seen[len - 1 - index % len].wrapping_add_signed(off as i64),
             },
         }
     }
 
-    /// Reads what the honest rank has sent: requests that it mentions, and no byte that it may not read.
+    /// Reads the honest rank's messages: collects requests, and checks that they have no bytes it may not read.
     fn spy(&mut self) {
         while let Some(arrival) = self.peer.look() {
-            // SAFETY: valid until it is taken.
+            // SAFETY: the arrival is valid until it is taken.
             let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
             let poisoned = data.windows(8).any(|run| run.iter().all(|&byte| byte == POISON));
             assert!(
@@ -178,11 +178,11 @@ impl Victim {
         self.peer.return_credits();
     }
 
-    /// Buffers of completed requests belong to their user again.
+    /// Collects completed receives, whose buffers belong to their user again.
     fn collect(&mut self) {
         let worker = &mut self.world.workers[0];
         for index in (0..self.receives.len()).rev() {
-            if worker.requests.get(self.receives[index].id).state == State::Complete {
+            if worker.requests.get(self.receives[index].id).state == RequestState::Complete {
                 let receiving = self.receives.remove(index);
                 let request = worker.requests.get(receiving.id);
                 assert!(request.received <= receiving.room as u64);
@@ -197,12 +197,14 @@ impl Victim {
         }
         for index in (0..self.sends.len()).rev() {
             let done = match self.sends[index].started {
-                Started::Done => true,
-                Started::Request(id) => worker.requests.get(id).state == State::Complete,
+                StartOutcome::Done => true,
+                StartOutcome::Request(id) => {
+                    worker.requests.get(id).state == RequestState::Complete
+                }
             };
             if done {
                 let mut sending = self.sends.remove(index);
-                if let Started::Request(id) = sending.started {
+                if let StartOutcome::Request(id) = sending.started {
                     worker.requests.free(id);
                 }
                 sending.data.fill(POISON);
@@ -226,32 +228,32 @@ impl Victim {
         }
     }
 
-    fn act(&mut self, deed: Deed) {
+    fn act(&mut self, deed: HostileAction) {
         match deed {
-            Deed::Recv { any, tag, room } => {
+            HostileAction::Recv { any, tag, room } => {
                 let tag = if tag == 0 { ANY_TAG } else { tag };
                 let receiving = match any {
                     true => self.world.recv(0, ANY_PEER, tag, room),
-                    // The way of `MPI_Irecv`, where it can be gone.
+                    // Take the path of `MPI_Irecv`, if possible.
                     false if room % 2 == 0 => self.world.recv_short(0, 1, tag, room),
                     false => self.world.recv(0, 1, tag, room),
                 };
                 self.receives.push(receiving);
             }
-            Deed::Send { len, synchronous } => {
+            HostileAction::Send { len, synchronous } => {
                 let data = vec![1; len];
                 self.sends.push(self.world.send_as(0, 1, 1, &data, synchronous));
             }
-            Deed::Cancel => {
+            HostileAction::Cancel => {
                 if let Some(receiving) = self.receives.first() {
                     self.world.workers[0].cancel_recv(receiving.id);
                 }
             }
-            Deed::Forge { id, imm, aux, key, payload } => {
+            HostileAction::Forge { id, imm, aux, key, payload } => {
                 let header = Header { aux, ..Header::new(id, imm, self.key(key)) };
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Announce { total, early, offer, request, len } => {
+            HostileAction::Announce { total, early, offer, request, len } => {
                 let mut payload = Vec::new();
                 payload.extend(total.to_le_bytes());
                 payload.extend([0, 1_u64].map(u64::to_le_bytes).concat());
@@ -263,7 +265,7 @@ impl Victim {
                 let header = Header::new(4, 1, WORLD.key(1));
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Answer { key, limit, request, cooperative } => {
+            HostileAction::Answer { key, limit, request, cooperative } => {
                 let mut payload = Vec::new();
                 payload.extend(limit.to_le_bytes());
                 payload.extend(request.to_le_bytes());
@@ -272,7 +274,7 @@ impl Victim {
                 let header = Header::new(5, 0, self.key(key));
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Progress => {
+            HostileAction::Progress => {
                 self.world.rank(0).progress();
             }
         }
@@ -283,7 +285,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn messages__that_lie_hurt_nobody_but_their_sender(deeds in prop::collection::vec(deed(), 0..200)) {
+    fn messages__that_are_forged__affect_only_their_sender(deeds in prop::collection::vec(deed(), 0..200)) {
         let mut victim = Victim::new();
         for deed in deeds {
             victim.act(deed);
@@ -300,22 +302,35 @@ proptest! {
 #[test]
 fn cancelled__receive_has_got_nothing_of_the_one_before() {
     let mut victim = Victim::new();
-    let recv = |room| Deed::Recv { any: false, tag: 0, room };
-    let message =
-        Deed::Forge { id: wire::EAGER, imm: 1, aux: 0, key: Key::Match, payload: vec![0; 35] };
-    for deed in [message, recv(35), Deed::Progress, recv(20), recv(0), Deed::Cancel] {
+    let recv = |room| HostileAction::Recv { any: false, tag: 0, room };
+    let message = HostileAction::Forge {
+        id: wire::EAGER,
+        imm: 1,
+        aux: 0,
+        key: ForgedTarget::Match,
+        payload: vec![0; 35],
+    };
+    for deed in
+        [message, recv(35), HostileAction::Progress, recv(20), recv(0), HostileAction::Cancel]
+    {
         victim.act(deed);
         victim.collect();
     }
     assert_eq!(victim.receives.len(), 1);
 }
 
-/// One that has posted a receive of 1000 bytes and has the RTS of as many, with the first 60 of 200 that are
-/// to come eagerly.
+/// Creates a victim that has posted a receive of 1000 bytes and has an RTS of a message of 1000 bytes. The RTS brings
+/// the first 60 of 200 eager bytes.
 fn victim_of_an_rts() -> Victim {
     let mut victim = Victim::new();
-    victim.act(Deed::Recv { any: false, tag: 1, room: 1000 });
-    victim.act(Deed::Announce { total: 1000, early: 200, offer: [0, 0], request: 1, len: 60 });
+    victim.act(HostileAction::Recv { any: false, tag: 1, room: 1000 });
+    victim.act(HostileAction::Announce {
+        total: 1000,
+        early: 200,
+        offer: [0, 0],
+        request: 1,
+        len: 60,
+    });
     victim.turn();
     victim
 }
@@ -326,7 +341,7 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     let handle = victim.world.rank(0).requests.get(victim.receives[0].id).handle as u64;
     victim.forge(wire::FRAG, handle, &[3; 940]);
     victim.turn();
-    // Were the receive complete now, this would go to a buffer that is its user's again.
+    // If the receive were complete already, these bytes would go to a buffer that belongs to its user again.
     victim.forge(wire::EAGER_MIDDLE, 0, &[4; 140]);
     victim.turn();
     assert_eq!(victim.receives.len(), 1, "still under way");
@@ -353,10 +368,10 @@ fn early_bytes__of_a_receive_that_was_given_up_go_nowhere() {
 #[test]
 fn fragment__for_a_posted_receive_is_refused_whatever_its_request_was_before() {
     let mut victim = Victim::new();
-    // A long send of which the peer wants less than it has been sent: its request ends with more moved than wanted.
-    victim.act(Deed::Send { len: 900, synchronous: false });
+    // The peer requests fewer bytes of a long send than it has received already.
+    victim.act(HostileAction::Send { len: 900, synchronous: false });
     victim.spy();
-    let Started::Request(id) = victim.sends[0].started else { panic!("it has no request") };
+    let StartOutcome::Request(id) = victim.sends[0].started else { panic!("it has no request") };
     let handle = victim.world.rank(0).requests.get(id).handle as u64;
     let mut answer = [0; 32];
     answer[0] = 1;
@@ -380,12 +395,12 @@ fn answer__to_what_was_never_sent_completes_nothing() {
             for len in [90, 300, 5000] {
                 let mut victim = Victim::new();
                 for _ in 0..20 {
-                    victim.act(Deed::Send { len: 50, synchronous: false });
+                    victim.act(HostileAction::Send { len: 50, synchronous: false });
                 }
-                victim.act(Deed::Send { len, synchronous });
+                victim.act(HostileAction::Send { len, synchronous });
                 victim.collect();
-                // It waits for room, and nobody can know of it but by guessing.
-                let Started::Request(last) = victim.sends.last().unwrap().started else {
+                // The send waits for space; a peer can only guess its request.
+                let StartOutcome::Request(last) = victim.sends.last().unwrap().started else {
                     panic!("there was room")
                 };
                 let handle = victim.world.rank(0).requests.get(last).handle as u64;
@@ -395,7 +410,7 @@ fn answer__to_what_was_never_sent_completes_nothing() {
                 victim.world.rank(0).progress();
                 assert_eq!(
                     victim.world.rank(0).requests.get(last).state,
-                    State::Active,
+                    RequestState::Active,
                     "{id} {synchronous} {len}"
                 );
                 (0..20).for_each(|_| victim.turn());

@@ -1,27 +1,26 @@
-//! Long messages over shared memory between two ranks of one process: every way, and ways that stop
-//! working.
+//! Long messages over shared memory between two ranks of one process: every protocol, and copies that fail midway.
 #![allow(unsafe_code, non_snake_case)]
 
 use fastpath_base::config::{Config, WaitMode};
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::Layout;
-use fastpath_protocol::matching::Want;
+use fastpath_protocol::matching::MatchCriteria;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
 use fastpath_protocol::worker::Counters;
-use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
+use fastpath_protocol::{RequestId, RequestState, SendArgs, StartOutcome, Worker};
 use std::sync::{Arc, OnceLock};
 
 const TAG: i32 = 5;
 const SIZES: [usize; 8] = [9_000, 32_767, 32_768, 32_769, 70_001, 300_000, 1 << 20, 1_200_011];
 
-/// Two ranks, each with memory of its own kind.
+/// Two ranks, each with its own kinds of memory.
 struct WorkerPair {
     workers: Vec<Worker>,
 }
 
-/// Where a buffer lies.
+/// Kind of memory of a buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum BufferPlace {
     Private,
@@ -60,27 +59,27 @@ impl WorkerPair {
         // SAFETY: buffers live as long as the test.
         let started = unsafe { worker.start_send(args) };
         match started.unwrap() {
-            Started::Done => None,
-            Started::Request(id) => Some(id),
+            StartOutcome::Done => None,
+            StartOutcome::Request(id) => Some(id),
         }
     }
 
     fn start_recv(&mut self, buffer: Buffer) -> RequestId {
-        let want = Want { peer: 0, key: Context::WORLD.key(0), tag: TAG };
-        // SAFETY: as above.
+        let want = MatchCriteria { peer: 0, key: Context::WORLD.key(0), tag: TAG };
+        // SAFETY: buffers live as long as the test.
         unsafe { self.workers[1].start_recv(want, buffer) }.unwrap()
     }
 
     fn is_complete(&self, rank: usize, id: RequestId) -> bool {
-        self.workers[rank].requests.get(id).state == State::Complete
+        self.workers[rank].requests.get(id).state == RequestState::Complete
     }
 
-    /// Sends one message; the bytes that arrived.
+    /// Sends one message. Returns the received bytes.
     fn exchange(
         &mut self, len: usize, from: BufferPlace, to: BufferPlace, room: usize, posted: bool,
     ) -> Vec<u8> {
         let (source, target) = (self.memory(0, from, len), self.memory(1, to, room));
-        // SAFETY: both are as long as asked for.
+        // SAFETY: `source` has `len` bytes.
         unsafe { source.copy_from_nonoverlapping(pattern(len).as_ptr(), len) };
         let early = posted.then(|| self.start_recv(Buffer::contiguous(target, room as u64)));
         let send = self.start_send(Buffer::contiguous(source, len as u64));
@@ -90,7 +89,7 @@ impl WorkerPair {
         let recv =
             early.unwrap_or_else(|| self.start_recv(Buffer::contiguous(target, room as u64)));
         self.finish(send, recv);
-        // SAFETY: `received` is at most `room`.
+        // SAFETY: `target` has `room` bytes.
         unsafe { std::slice::from_raw_parts(target, len.min(room)) }.to_vec()
     }
 
@@ -115,7 +114,7 @@ impl WorkerPair {
     }
 }
 
-/// The same bytes every time.
+/// Returns the first `len` bytes of a fixed pattern.
 fn pattern(len: usize) -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let byte = |i: usize| (i.wrapping_mul(2_654_435_761) >> 11) as u8;
@@ -187,14 +186,14 @@ fn direct__can_be_switched_off() {
 fn direct__switched_off_at_one_end_alone_is_no_obstacle() {
     for off in [0, 1] {
         let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", "cma")]);
-        pair.workers[off].thresholds.direct = u64::MAX;
+        pair.workers[off].planner.thresholds.direct = u64::MAX;
         for (from, to) in [(Private, Shared), (Shared, Private), (Shared, Shared)] {
             assert!(pair.exchange(300_000, from, to, 300_000, true) == pattern(300_000));
         }
     }
 }
 
-/// Every other block of 512 bytes.
+/// Layout of every other block of 512 bytes.
 fn strided(blocks: usize) -> (Arc<Layout>, u64) {
     let block = Layout::contiguous(512).unwrap();
     let layout = block.vector(blocks as u64, 1, 1024).unwrap();
@@ -208,13 +207,13 @@ fn shared_memory__serves_layouts_too() {
     let span = 500 * 1024;
     let (shared, spread) = (pair.memory(0, Shared, bytes as usize), pair.memory(1, Private, span));
     let sent = pattern(bytes as usize);
-    // SAFETY: as long as asked for.
+    // SAFETY: `shared` has the length of `sent`.
     unsafe { shared.copy_from_nonoverlapping(sent.as_ptr(), sent.len()) };
     let buffer = Buffer { ptr: spread, bytes, layout: Some(layout), count: 1 };
     let recv = pair.start_recv(buffer);
     let send = pair.start_send(Buffer::contiguous(shared, bytes));
     pair.finish(send, recv);
-    // SAFETY: as above.
+    // SAFETY: `spread` has `span` bytes.
     let got = unsafe { std::slice::from_raw_parts(spread, span) };
     assert!(sent.chunks(512).zip(got.chunks(1024)).all(|(sent, got)| sent == &got[..512]));
     assert!(got.chunks(1024).all(|got| got[512..].iter().all(|&byte| byte == 0)));
@@ -246,7 +245,7 @@ fn transports__of_two_ranks_that_cannot_meet_are_refused() {
         worker.configure(&Config::from_pairs([pair]).unwrap())
     };
     assert_eq!(set(1, "shm"), Ok(()));
-    // What makes no difference to who reaches whom may differ.
+    // Settings that do not affect reachability may differ.
     assert_eq!(set(2, "all"), Ok(()));
     let why = set(0, "rc").unwrap_err().why;
     for part in ["rank 0 has FASTPATH_TRANSPORTS=rc ", "rank 1 FASTPATH_TRANSPORTS=shm:"] {
@@ -260,7 +259,7 @@ fn rank_without_loopback__reaches_itself_through_the_ring() {
     for len in [0, 8, 5000, 20_000, 100_000, 1 << 20] {
         let (source, target) =
             (pattern(len).as_ptr().cast_mut(), vec![0u8; len].leak().as_mut_ptr());
-        let want = Want { peer: 1, key: Context::WORLD.key(1), tag: TAG };
+        let want = MatchCriteria { peer: 1, key: Context::WORLD.key(1), tag: TAG };
         let buffer = Buffer::contiguous(source, len as u64);
         let args =
             SendArgs { peer: 1, key: Context::WORLD.key(1), tag: TAG, buffer, synchronous: true };
@@ -270,13 +269,13 @@ fn rank_without_loopback__reaches_itself_through_the_ring() {
                 pair.workers[1].start_recv(want, Buffer::contiguous(target, len as u64)).unwrap();
             (recv, pair.workers[1].start_send(args).unwrap())
         };
-        let Started::Request(send) = send else {
+        let StartOutcome::Request(send) = send else {
             panic!("a synchronous send waits for its receive")
         };
         while !(pair.is_complete(1, send) && pair.is_complete(1, recv)) {
             pair.workers[1].progress();
         }
-        // SAFETY: `len` bytes long.
+        // SAFETY: `target` has `len` bytes.
         assert!(unsafe { std::slice::from_raw_parts(target, len) } == pattern(len));
     }
 }

@@ -1,13 +1,13 @@
-//! What ranks of a large job have in memory for all the others, before they talk to any of them. Alone in its process,
-//! whose memory is looked at.
+//! Memory of ranks of a large job before they connect. This test is alone in its process, because it measures the
+//! process's memory.
 #![allow(non_snake_case)]
 
 use fastpath_base::config::Config;
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 use fastpath_protocol::Worker;
 use fastpath_protocol::waiting::WaitPolicy;
 
-/// Bytes of memory that this process has for itself, and of the shared memory that it has touched.
+/// Returns the bytes of this process's private memory, and of the shared memory that it has touched.
 fn resident() -> [usize; 2] {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     ["RssAnon:", "RssShmem:"].map(|name| {

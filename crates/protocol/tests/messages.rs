@@ -14,7 +14,7 @@ fn world(ranks: u32) -> World {
     World::new(ranks, Conditions { wake: 0.2, ..Conditions::default() })
 }
 
-/// Every size at which something changes, and its neighbours.
+/// Returns every size at which the protocol changes, and its neighbours.
 fn borders(thresholds: &Thresholds) -> Vec<usize> {
     let Thresholds { eager, first, fragment, .. } = *thresholds;
     let early = [fragment, 2 * fragment, 3 * fragment, first];
@@ -33,7 +33,7 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
     let sending = world.send_as(0, 1, 7, &data, synchronous);
     if !posted_first {
         world.settle();
-        let Thresholds { eager, first, single_copy, .. } = world.rank(0).thresholds;
+        let Thresholds { eager, first, single_copy, .. } = world.rank(0).planner.thresholds;
         let copied = world.get && len as u64 >= single_copy;
         let by_itself = len as u64 <= eager || (len as u64 <= first && !copied);
         assert_eq!(world.is_sent(&sending), !synchronous && by_itself);
@@ -62,7 +62,7 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
 fn message__of_every_border_size_arrives_in_every_mode() {
     for thresholds in [SMALL, Thresholds::default()] {
         let mut world = world(2);
-        world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+        world.workers.iter_mut().for_each(|worker| worker.planner.thresholds = thresholds);
         for len in borders(&thresholds) {
             for (synchronous, posted_first) in
                 [(false, false), (false, true), (true, false), (true, true)]
@@ -82,7 +82,7 @@ fn message__arrives_by_single_copy_where_the_transport_can() {
     for get in [true, false] {
         let mut world = World::new(2, Conditions { get, ..Conditions::default() });
         let thresholds = Thresholds { single_copy: 300, ..SMALL };
-        world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+        world.workers.iter_mut().for_each(|worker| worker.planner.thresholds = thresholds);
         for len in [100, 101, 299, 300, 301, 5000] {
             for (synchronous, posted_first) in [(false, false), (false, true), (true, true)] {
                 exchange(&mut world, len, synchronous, posted_first);
@@ -115,7 +115,7 @@ fn rendezvous__several_at_once_do_not_mix() {
         .iter()
         .map(|&(from, to, tag)| world.send(from, to, tag, &pattern(tag as u32, len(tag as u32))))
         .collect();
-    // Received in another order than sent.
+    // Receive in a different order than sent.
     let receives: Vec<_> = plan
         .iter()
         .rev()
@@ -159,7 +159,7 @@ fn rings__full_in_both_directions_drain() {
     assert!(!has_unsent(world.rank(0)) && !has_unsent(world.rank(1)));
 }
 
-/// A pair that gets a connection sends more as one than before.
+/// A pair sends larger messages whole once it has a connection. A message begun in parts must continue in parts.
 #[test]
 fn message__half_sent_goes_on_in_parts_where_it_would_go_as_one_by_now() {
     let one_slot = Conditions { slots: 1, ..Conditions::default() };
@@ -168,7 +168,7 @@ fn message__half_sent_goes_on_in_parts_where_it_would_go_as_one_by_now() {
         let data = pattern(5, 180);
         let sending = world.send_as(0, 1, 7, &data, synchronous);
         assert!(!world.is_sent(&sending), "its RTS takes the slot");
-        world.rank(0).thresholds.eager = 1000;
+        world.rank(0).planner.thresholds.eager = 1000;
         let receiving = world.recv(1, 0, 7, 180);
         let after = world.send(0, 1, 8, &[1]);
         assert!(world.finish_recv(receiving).data == data);
@@ -205,7 +205,7 @@ fn receive__shorter_than_the_message_gets_what_fits_and_both_lengths() {
                 if let Some(outcome) = world.finish_send(sending) {
                     assert_eq!(outcome.fault, Fault::None);
                 }
-                // The connection is as good as before.
+                // The connection still works as before.
                 exchange(&mut world, len, false, false);
             }
         }
@@ -291,7 +291,7 @@ fn message__whose_parts_would_fit_slots_arrives() {
     for (eager, fragment) in [(0, 100), (40, 16), (0, 48)] {
         for mut world in [World::shared(2), world(2)] {
             for worker in &mut world.workers {
-                worker.thresholds = Thresholds { eager, fragment, ..SMALL };
+                worker.planner.thresholds = Thresholds { eager, fragment, ..SMALL };
             }
             for len in [1, 41, 48, 49, 101, 200] {
                 let data: Vec<u8> = (0..len).collect();

@@ -1,37 +1,13 @@
-//! Messages over connections of the kernel's network, some ranks in one process: of one memory, and of several.
+//! Messages over connections of the kernel's network, several ranks in one process, on one node or several.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
 
 use common::*;
-use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Fault;
-
-/// Rounds after which what was to happen is taken not to happen.
-const ROUNDS: u32 = 3_000_000;
+use fastpath_segment::RankPhase;
 
 const SIZES: [usize; 9] = [0, 8, 48, 49, 5000, 32_768, 40_000, 70_000, 1_000_000];
-
-fn run_until(world: &mut World, what: &str, mut done: impl FnMut(&mut World) -> bool) {
-    for _ in 0..ROUNDS {
-        if done(world) {
-            return;
-        }
-        world.progress();
-    }
-    panic!("waited in vain for {what}");
-}
-
-fn pass(world: &mut World, [from, to]: [u32; 2], size: usize, room: usize) -> Received {
-    let data: Vec<u8> = (0..size).map(|i| ((i * 7) >> 3) as u8).collect();
-    let receiving = world.recv(to, from, 3, room);
-    let sending = world.send(from, to, 3, &data);
-    run_until(world, "a message", |w| w.is_received(&receiving) && w.is_sent(&sending));
-    world.finish_send(sending);
-    let received = world.finish_recv(receiving);
-    assert!(received.data == data[..size.min(room)], "{size} {room}");
-    received
-}
 
 #[test]
 fn messages__of_all_sizes_pass_within_a_memory_and_between_two() {
@@ -41,33 +17,33 @@ fn messages__of_all_sizes_pass_within_a_memory_and_between_two() {
         for size in SIZES {
             for (from, to) in (0..ranks).flat_map(|a| (0..ranks).map(move |b| (a, b))) {
                 if from != to {
-                    pass(&mut world, [from, to], size, size + 10);
+                    world.pass([from, to], size, size + 10);
                 }
             }
         }
-        let cut = pass(&mut world, [ranks - 1, 0], 100_000, 50_000);
+        let cut = world.pass([ranks - 1, 0], 100_000, 50_000);
         assert_eq!(cut.outcome.fault, Fault::Truncated);
     }
 }
 
 #[test]
-fn messages__that_nobody_asks_for_wait_and_keep_their_order() {
+fn unexpected_messages__wait_and_keep_their_order() {
     let mut world = World::over_network(&[0, 1], false);
     let sizes = [8, 40_000, 0, 300_000, 48];
     let mut sends = Vec::new();
     for (number, &size) in sizes.iter().enumerate() {
         sends.push(world.send(0, 1, 3, &vec![number as u8; size]));
     }
-    run_until(&mut world, "the first", |w| w.is_sent(&sends[0]));
+    world.await_until("the first", |w| w.is_sent(&sends[0]));
     (0..100).for_each(|_| _ = world.progress());
     for (number, &size) in sizes.iter().enumerate() {
         let receiving = world.recv(1, 0, 3, size);
-        run_until(&mut world, "a message", |w| w.is_received(&receiving));
+        world.await_until("a message", |w| w.is_received(&receiving));
         let received = world.finish_recv(receiving);
         assert!(received.data == vec![number as u8; size], "{number}");
     }
     for send in sends {
-        run_until(&mut world, "its end", |w| w.is_sent(&send));
+        world.await_until("its end", |w| w.is_sent(&send));
         world.finish_send(send);
     }
 }
@@ -76,21 +52,22 @@ fn messages__that_nobody_asks_for_wait_and_keep_their_order() {
 fn phases__are_known_between_memories_without_a_message_before() {
     let mut world = World::over_network(&[0, 1, 1], false);
     assert!(!world.rank(0).is_silent(1));
-    world.rank(1).tell_phase(Phase::Silent);
-    world.rank(2).tell_phase(Phase::Silent);
-    // By the page of its own memory at once, by a connection that is made for it from another.
+    world.rank(1).tell_phase(RankPhase::Silent);
+    world.rank(2).tell_phase(RankPhase::Silent);
+    // A rank of the same node reads the peer's phase from its page at once. A rank of another node first makes a
+    // connection.
     assert!(world.rank(2).is_silent(1));
-    run_until(&mut world, "both to be known", |w| w.rank(0).is_silent(1) & w.rank(0).is_silent(2));
+    world.await_until("both to be known", |w| w.rank(0).is_silent(1) & w.rank(0).is_silent(2));
     assert!(!world.rank(1).is_silent(0));
 }
 
 #[test]
 fn peer__of_another_memory_that_dies_ends_what_waits_for_it() {
     let mut world = World::over_network(&[0, 1], false);
-    pass(&mut world, [0, 1], 8, 8);
+    world.pass([0, 1], 8, 8);
     let receiving = world.recv(0, 1, 3, 8);
     drop(world.workers.pop());
-    run_until(&mut world, "its end to be known", |w| {
+    world.await_until("its end to be known", |w| {
         w.rank(0).progress();
         w.rank(0).peer_has_left(1)
     });

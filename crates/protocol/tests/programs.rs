@@ -1,4 +1,4 @@
-//! Random programs on several ranks against what MPI says of matching (MPI 5.0, section 3.5).
+//! Random programs on several ranks, checked against MPI's rules of matching (MPI 5.0, section 3.5).
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -8,17 +8,17 @@ mod draw;
 use common::*;
 use draw::{conditions, op, thresholds};
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::matching::{ANY_PEER, MatchCriteria};
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::{ANY_TAG, Context, tag_matches};
 use fastpath_protocol::worker::Thresholds;
-use fastpath_protocol::{RequestId, SendArgs, Started, State};
+use fastpath_protocol::{RequestId, RequestState, SendArgs, StartOutcome};
 use fastpath_transport::Post;
 use fastpath_transport::sim::Conditions;
 use proptest::prelude::*;
 
-/// One thing that a rank, or time, does.
+/// Step of a program, or of time.
 #[derive(Debug, Clone)]
 enum Op {
     Send {
@@ -46,17 +46,17 @@ enum Op {
     Advance(u64),
 }
 
-/// How a receive is made.
+/// Form of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReceiveForm {
     Plain,
-    /// As the layer above does it: what is there already is taken without a request.
+    /// Takes an arrived message without a request, as the layer above does.
     Immediate,
-    /// Probed first; received only if a message is there.
+    /// Probes first, and receives only if there is a message.
     Matched,
 }
 
-struct Message {
+struct ProgramMessage {
     from: u32,
     to: u32,
     comm: usize,
@@ -64,25 +64,25 @@ struct Message {
     data: Box<[u8]>,
     synchronous: bool,
     request: Option<RequestId>,
-    /// The receive that got it.
+    /// Receive that got the message.
     receive: Option<usize>,
 }
 
 struct Receive {
     at: u32,
-    want: Want,
+    want: MatchCriteria,
     from: u32,
     comm: usize,
     data: Box<[u8]>,
     room: usize,
     request: Option<RequestId>,
     outcome: Option<RequestEnd>,
-    /// Index of the message it got.
+    /// Index of the message that the receive got.
     message: Option<usize>,
 }
 
 impl Receive {
-    fn accepts(&self, message: &Message) -> bool {
+    fn accepts(&self, message: &ProgramMessage) -> bool {
         let source = self.from == ANY_PEER || self.from == message.from;
         message.to == self.at
             && message.comm == self.comm
@@ -95,15 +95,15 @@ fn comm(index: usize) -> Context {
     [Context::WORLD, Context::from_leader(1, 4), Context::WORLD.collective()][index]
 }
 
-/// The program, its messages and receives in the order in which they were started.
-struct Run {
+/// The world, with its messages and receives in the order in which they were started.
+struct ProgramRun {
     world: World,
-    messages: Vec<Message>,
+    messages: Vec<ProgramMessage>,
     receives: Vec<Receive>,
 }
 
-impl Run {
-    #[allow(clippy::too_many_arguments)] // what a message is
+impl ProgramRun {
+    #[allow(clippy::too_many_arguments)] // the fields of a message
     fn send(
         &mut self, from: u32, to: u32, comm_index: usize, tag: i32, len: usize, synchronous: bool,
         immediate: bool,
@@ -127,12 +127,12 @@ impl Run {
         if !now {
             let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
             let args = SendArgs { peer: to, key, tag, buffer, synchronous };
-            // SAFETY: as above.
-            if let Started::Request(id) = unsafe { worker.start_send(args) }.unwrap() {
+            // SAFETY: the data lives in the message until the end.
+            if let StartOutcome::Request(id) = unsafe { worker.start_send(args) }.unwrap() {
                 request = Some(id);
             }
         }
-        self.messages.push(Message {
+        self.messages.push(ProgramMessage {
             from,
             to,
             comm: comm_index,
@@ -150,7 +150,7 @@ impl Run {
         let room = room.max(4);
         let mut data = vec![FILL; room + 32].into_boxed_slice();
         let source = if from == ANY_PEER { 0 } else { from };
-        let want = Want { peer: from, tag, key: comm(comm_index).key(source) };
+        let want = MatchCriteria { peer: from, tag, key: comm(comm_index).key(source) };
         let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
         let mut receive = Receive {
             at,
@@ -174,7 +174,7 @@ impl Run {
             }
             ReceiveForm::Immediate if from != ANY_PEER && self.recv_now(&mut receive) => {}
             _ => {
-                // SAFETY: as above.
+                // SAFETY: the buffer lives in the receive until the end.
                 receive.request =
                     Some(unsafe { self.world.rank(at).start_recv(want, buffer) }.unwrap());
             }
@@ -182,14 +182,14 @@ impl Run {
         self.receives.push(receive);
     }
 
-    /// Receives a message that is there without a request, or does nothing.
+    /// Receives an arrived message without a request, or does nothing.
     fn recv_now(&mut self, receive: &mut Receive) -> bool {
         let Receive { at, want, room, .. } = *receive;
         let to = receive.data.as_mut_ptr();
         if !self.world.rank(at).matcher.is_quiet(want.peer) {
             return self.recv_queued(receive);
         }
-        // SAFETY: the buffer has room for as much.
+        // SAFETY: the buffer has `room` bytes.
         let taken = unsafe {
             self.world.endpoint(at, want.peer).recv_immediate(want.key, want.tag, to, room)
         };
@@ -205,7 +205,7 @@ impl Run {
             receive.outcome = Some(done(taken.tag, taken.len as u64));
             return true;
         }
-        // SAFETY: as above, until the request completes.
+        // SAFETY: the buffer has `room` bytes, and lives until the request completes.
         match unsafe { self.world.rank(at).recv_parts(want, to, room as u64, 0) } {
             Some(Parts::Done { tag, len }) => receive.outcome = Some(done(tag, len)),
             Some(Parts::Request(id)) => receive.request = Some(id),
@@ -214,11 +214,11 @@ impl Run {
         true
     }
 
-    /// The same where messages or receives of its source wait.
+    /// Receives without a request, if the source has unexpected messages or posted receives.
     fn recv_queued(&mut self, receive: &mut Receive) -> bool {
         let Receive { at, want, room, .. } = *receive;
         let to = receive.data.as_mut_ptr();
-        // SAFETY: the buffer has room for as much.
+        // SAFETY: the buffer has `room` bytes.
         let taken = unsafe { self.world.rank(at).recv_queued(want, to, room) };
         receive.outcome = taken.map(|taken| RequestEnd {
             fault: Fault::None,
@@ -248,7 +248,7 @@ impl Run {
                     return;
                 };
                 let Some(id) = receive.request else { return };
-                if self.world.rank(at).requests.get(id).state == State::Active {
+                if self.world.rank(at).requests.get(id).state == RequestState::Active {
                     self.world.rank(at).cancel_recv(id);
                 }
             }
@@ -259,13 +259,13 @@ impl Run {
         }
     }
 
-    /// Reads the outcomes of what has completed.
+    /// Collects the outcomes of completed receives.
     fn collect(&mut self) {
         for index in 0..self.receives.len() {
             let receive = &mut self.receives[index];
             if let Some(id) = receive.request {
                 let worker = &mut self.world.workers[receive.at as usize];
-                if worker.requests.get(id).state == State::Complete {
+                if worker.requests.get(id).state == RequestState::Complete {
                     receive.outcome = Some(RequestEnd::of(worker.requests.get(id)));
                     receive.request = None;
                     worker.requests.free(id);
@@ -279,7 +279,7 @@ impl Run {
             if let Some(id) = message.request {
                 let worker = &mut self.world.workers[message.from as usize];
                 let request = worker.requests.get(id);
-                if request.state == State::Complete {
+                if request.state == RequestState::Complete {
                     assert_eq!(request.fault, Fault::None);
                     message.request = None;
                     worker.requests.free(id);
@@ -288,7 +288,7 @@ impl Run {
         }
     }
 
-    /// Which message a receive got, and that it got all of it, and only that.
+    /// Identifies the message that a receive got, and checks its contents.
     fn identify(&mut self, index: usize) {
         let receive = &mut self.receives[index];
         let outcome = receive.outcome.unwrap();
@@ -321,15 +321,15 @@ impl Run {
         message.receive = Some(index);
     }
 
-    /// The matching is one that MPI allows.
+    /// Checks that MPI allows the matching.
     fn check_matching(&self) {
         for (index, receive) in self.receives.iter().enumerate() {
             let Some(number) = receive.message else {
                 continue;
             };
             let got = &self.messages[number];
-            // No overtaking: earlier messages of the same sender that it would have taken went to
-            // receives posted before it.
+            // Messages may not overtake: earlier messages of this sender that the receive accepts went to earlier
+            // receives.
             for (earlier, message) in self.messages[..number].iter().enumerate() {
                 if message.from == got.from && receive.accepts(message) {
                     let ok = message.receive.is_some_and(|other| other < index);
@@ -341,7 +341,7 @@ impl Run {
                     );
                 }
             }
-            // No receive posted earlier that would have taken it is still waiting.
+            // No earlier receive that accepts the message is still waiting.
             for (earlier, other) in self.receives[..index].iter().enumerate() {
                 let waits = other.outcome.is_none() && other.accepts(got);
                 assert!(
@@ -352,7 +352,7 @@ impl Run {
         }
     }
 
-    /// Nothing that could happen has not.
+    /// Checks that no possible match is missing.
     fn check_rest(&self, thresholds: &Thresholds) {
         for (index, receive) in
             self.receives.iter().enumerate().filter(|(_, r)| r.outcome.is_none())
@@ -377,7 +377,7 @@ impl Run {
         }
     }
 
-    /// Takes back and receives whatever is left, so that nothing may remain.
+    /// Cancels and receives what is left.
     fn clean_up(&mut self) {
         for receive in &self.receives {
             if let Some(id) = receive.request {
@@ -419,8 +419,8 @@ impl Run {
 }
 
 fn run(world: World, thresholds: Thresholds, ops: &[Op]) {
-    let mut run = Run { world, messages: Vec::new(), receives: Vec::new() };
-    run.world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+    let mut run = ProgramRun { world, messages: Vec::new(), receives: Vec::new() };
+    run.world.workers.iter_mut().for_each(|worker| worker.planner.thresholds = thresholds);
     for op in ops {
         run.step(op);
     }
@@ -446,7 +446,7 @@ proptest! {
 }
 
 proptest! {
-    // Each case has memory of its own.
+    // Each case has its own memory.
     #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

@@ -1,5 +1,4 @@
-//! One-sided operations in every way: what they move, what they refuse, what a key is resolved to, and that nothing
-//! hangs.
+//! One-sided operations by every access path: results, errors, resolution of keys, and progress.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -7,15 +6,15 @@ mod common;
 mod remote;
 
 use common::*;
-use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{
-    ANSWER_MOST, AccessPath, Ask, Asking, HeldWord, Moved, RemoteKey, RmaError,
+    ANSWER_MOST, AccessPath, Ask, BufferState, HeldWord, RemoteKey, RmaError, TargetRequest,
 };
+use fastpath_segment::RankPhase;
 use fastpath_transport::sim::Conditions;
 use remote::{bad_network, flush, get, put, region, with_fragments};
 
-/// A world for each way, with memory that is reached so.
+/// Returns a world for each access path, with memory that uses this path.
 fn worlds() -> Vec<(World, bool, AccessPath)> {
     let direct = Conditions { get: true, ..Conditions::default() };
     vec![
@@ -97,10 +96,10 @@ fn bytes__outside_of_the_region_are_refused_and_nothing_is_written() {
     }
 }
 
-/// 2 GiB and a little of address space over a few pages of memory, which repeat.
+/// Maps slightly more than 2 GiB of address space over a few pages of memory, which repeat.
 fn repeated(len: usize) -> *mut u8 {
     const PIECE: usize = 8 << 20;
-    // SAFETY: a new file without a name, and mappings of it inside of an address range that is this function's own.
+    // SAFETY: a new file without a name, and mappings of it inside an address range that this function owns.
     unsafe {
         let file = libc::memfd_create(c"repeated".as_ptr(), libc::MFD_CLOEXEC);
         assert!(file >= 0 && libc::ftruncate(file, PIECE as i64) == 0);
@@ -117,14 +116,14 @@ fn repeated(len: usize) -> *mut u8 {
     }
 }
 
-/// More than a system call's 2^31 and a length's 32 bits.
+/// The length exceeds a system call's limit, 2^31, and 32 bits.
 #[test]
 fn bytes__more_than_two_to_the_31_go_at_once() {
     const LEN: usize = (1 << 31) + 100_000;
     let direct = Conditions { get: true, ..Conditions::default() };
     for mut world in [World::new(2, direct), World::shared(2)] {
         let [theirs, own] = [repeated(LEN), repeated(LEN)];
-        // SAFETY: both are there, and the last writes of each piece are the same.
+        // SAFETY: both ranges are mapped, and the last writes of each piece are the same.
         unsafe {
             own.copy_from(pattern(1, 50_000).as_ptr(), 50_000);
             let exposed = world.rank(1).expose_memory(theirs, LEN);
@@ -145,7 +144,7 @@ fn bytes__more_than_two_to_the_31_go_at_once() {
 }
 
 #[test]
-fn atomics__count_and_swap_whoever_makes_them() {
+fn atomics__from_any_rank__count_and_swap() {
     for (mut world, arena, way) in worlds() {
         let mut theirs = region(&mut world, 24, 0, arena);
         theirs.fill(&[0; 24]);
@@ -154,7 +153,7 @@ fn atomics__count_and_swap_whoever_makes_them() {
         for (i, found) in found.iter_mut().enumerate() {
             let rank = i as u32 % 2;
             let key = if rank == 0 { &mut theirs.key } else { &mut own };
-            // SAFETY: the results are there until the flush.
+            // SAFETY: the results live until the flush.
             let _ = unsafe { world.rank(rank).fetch_add_nbi(key, 8, 3, found).unwrap() };
         }
         assert_eq!(flush(&mut world), Ok(()));
@@ -163,7 +162,7 @@ fn atomics__count_and_swap_whoever_makes_them() {
         assert_eq!(found.to_vec(), wanted, "{way:?}");
         for (compare, swap, was) in [(120, 7, 120), (120, 8, 7), (7, u64::MAX, 7)] {
             let mut found = 0;
-            // SAFETY: as above.
+            // SAFETY: the results live until the flush.
             let _ = unsafe {
                 let key = &mut theirs.key;
                 world.rank(0).compare_swap_nbi(key, 8, compare, swap, &raw mut found).unwrap()
@@ -176,10 +175,10 @@ fn atomics__count_and_swap_whoever_makes_them() {
     }
 }
 
-/// Adds the operand to as many bytes, and answers with what they were; knows no other change than 7.
+/// Adds the operand to `len` bytes, and returns the previous ones. Knows only change 7.
 unsafe fn add_bytes(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     for at in 0..if change == 7 { len } else { 0 } {
-        // SAFETY: both have so many bytes.
+        // SAFETY: both have `len` bytes.
         unsafe {
             let (before, operand) = (memory.add(at).read(), data.add(at).read());
             memory.add(at).write(before.wrapping_add(operand));
@@ -195,7 +194,7 @@ fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
         let mut memory = region(&mut world, 4000, 0, arena);
         let lock = region(&mut world, 16, 0, arena);
         world.rank(1).rma.change = add_bytes;
-        // A first transfer connects.
+        // The first transfer connects.
         let _ = put(&mut world, &mut memory.key, 0, &[0; 4000]).unwrap();
         assert_eq!(flush(&mut world), Ok(()));
         let given = pattern(5, 4000);
@@ -212,7 +211,7 @@ fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
             lock.fill(&[[0; 8], held.to_ne_bytes()].concat());
             let mut answer = [0; ANSWER_MOST];
             let (given, to) = ((given.as_ptr(), len), answer[8..].as_mut_ptr());
-            let asking = Asking {
+            let asking = TargetRequest {
                 ask: Ask::Change(change),
                 offset: 100,
                 len: len.min(3900),
@@ -222,7 +221,7 @@ fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
             let served = world.rank(1).rma.counters.served;
             let word = HeldWord { key: &lock.key, offset: 8 };
             let (rank, key) = (world.rank(0), &mut memory.key);
-            // SAFETY: what is given and answered is there until the flush.
+            // SAFETY: given bytes and answer live until the flush.
             let asked = unsafe { rank.change_nbi(key, &word, &asking, answer.as_mut_ptr()) };
             let asked = asked.unwrap();
             let flushed = flush(&mut world);
@@ -253,7 +252,7 @@ fn key__is_resolved_once_and_again_when_a_lane_has_changed() {
         let _ = put(&mut world, &mut region.key, i, &[i as u8]).unwrap();
     }
     assert_eq!((flush(&mut world), resolved(&mut world)), (Ok(()), 1));
-    // A lane to somebody else.
+    // A send to another rank makes a new lane.
     let sending = world.send(0, 2, 1, b"x");
     for i in 0..10 {
         let _ = put(&mut world, &mut region.key, 10 + i, &[10 + i as u8]).unwrap();
@@ -300,26 +299,26 @@ fn operations__are_queued_only_where_there_is_no_room_or_no_connection() {
     let bytes = pattern(1, 4096);
     for i in 0..64 {
         let part = &bytes[64 * i..64 * (i + 1)];
-        assert_eq!(put(&mut world, &mut near.key, 64 * i as u64, part), Ok(Moved::Done));
+        assert_eq!(put(&mut world, &mut near.key, 64 * i as u64, part), Ok(BufferState::Done));
     }
     assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 0));
     assert!(near.bytes() == bytes);
-    // Nothing of a larger one is there at once: its rest waits, and so does what comes behind it.
+    // A larger put is not done at once: its rest is queued, and the operations after it too.
     let mut far = region(&mut world, 1 << 20, 0, false);
-    world.workers[0].thresholds.fragment = 1000;
+    world.workers[0].planner.thresholds.fragment = 1000;
     let many = pattern(2, 1 << 20);
-    assert_eq!(put(&mut world, &mut far.key, 0, &many), Ok(Moved::Pending));
-    assert_eq!(put(&mut world, &mut far.key, 3, &[9]), Ok(Moved::Pending));
+    assert_eq!(put(&mut world, &mut far.key, 0, &many), Ok(BufferState::Pending));
+    assert_eq!(put(&mut world, &mut far.key, 3, &[9]), Ok(BufferState::Pending));
     assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 2));
     let mut wanted = many.clone();
     wanted[3] = 9;
     assert!(far.bytes() == wanted);
-    // Without a connection everything waits, in order.
+    // Without a connection all operations are queued in order.
     let conditions = Conditions { wireup: true, ..Conditions::default() };
     let mut world = World::new(2, conditions);
     let mut region = region(&mut world, 8, 0, false);
     for i in 0..5 {
-        assert_eq!(put(&mut world, &mut region.key, 0, &[i; 8]), Ok(Moved::Pending));
+        assert_eq!(put(&mut world, &mut region.key, 0, &[i; 8]), Ok(BufferState::Pending));
     }
     assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 5));
     assert_eq!(region.bytes(), [4; 8]);
@@ -336,7 +335,7 @@ fn region__that_is_withdrawn_is_an_error_of_the_flush_alone() {
         let posted = match kind {
             0 => put(&mut world, &mut gone.key, 0, &[1; 64]),
             1 => get(&mut world, &mut gone.key, 0, &mut got),
-            // SAFETY: the buffer is there until the flush.
+            // SAFETY: the buffer lives until the flush.
             _ => unsafe {
                 let to = got.as_mut_ptr().cast();
                 world.rank(0).fetch_add_nbi(&mut gone.key, 0, 1, to)
@@ -368,12 +367,12 @@ fn peer__that_leaves_ends_what_is_under_way_to_it() {
         assert_eq!(flush(&mut world), Err(RmaError::PeerGone), "{wireup}");
         assert!(world.rank(0).is_idle());
     }
-    // Shared memory: its owner has finished, and can be seen to have.
+    // In shared memory, the owner's phase shows that it has finalized.
     let mut world = World::shared_with(2, false, true);
     let mut region = region(&mut world, 64, 0, false);
     let _ = put(&mut world, &mut region.key, 0, &[1; 64]).unwrap();
-    world.rank(1).job.set_phase(Phase::Initialized);
-    world.rank(1).job.set_phase(Phase::Finalized);
+    world.rank(1).job.set_phase(RankPhase::Initialized);
+    world.rank(1).job.set_phase(RankPhase::Finalized);
     let mut outcome = Ok(false);
     for _ in 0..1000 {
         outcome = world.rank(0).progress_flush(1);
@@ -391,7 +390,7 @@ fn blocking__operations_are_done_when_they_return() {
     let mut region = region(&mut world, 64, 0, true);
     let worker: *mut Worker = world.rank(0);
     let mut got = [0_u8; 8];
-    // SAFETY: the worker is there; the buffers as well.
+    // SAFETY: the worker and the buffers live.
     unsafe {
         Worker::put(worker, &mut region.key, 8, [7; 8].as_ptr(), 8).unwrap();
         Worker::get(worker, &mut region.key, 8, got.as_mut_ptr(), 8).unwrap();
@@ -411,14 +410,14 @@ fn blocking__operations_are_done_when_they_return() {
     assert_eq!(region.bytes(), wanted);
 }
 
-/// The owner of the memory is another thread: a rank that does nothing but progress.
+/// Another thread owns the memory: a rank that only makes progress.
 #[test]
 fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
     let mut world = World::shared_with(2, false, true);
     let mut theirs = region(&mut world, 1 << 20, 0, false);
     assert_eq!(theirs.key.way(), AccessPath::Messages);
     struct Owner(*mut Worker);
-    // SAFETY: the worker is used by that thread alone while it runs.
+    // SAFETY: only that thread uses the worker while it runs.
     unsafe impl Send for Owner {}
     let workers = world.workers.as_mut_ptr();
     let (worker, owner) = (workers, Owner(workers.wrapping_add(1)));
@@ -429,12 +428,12 @@ fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
         scope.spawn(|| {
             let owner = owner;
             while done.load(fastpath_base::sync::Ordering::Relaxed) == 0 {
-                // SAFETY: valid until the scope ends.
+                // SAFETY: the pointer is valid until the scope ends.
                 unsafe { (*owner.0).progress() };
                 fastpath_base::wait::yield_now();
             }
         });
-        // SAFETY: the worker is this thread's; the buffers are there.
+        // SAFETY: only this thread uses the worker, and the buffers live.
         unsafe {
             let key = &mut theirs.key;
             Worker::put(worker, key, 0, bytes.as_ptr(), bytes.len()).unwrap();

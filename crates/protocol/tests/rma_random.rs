@@ -1,5 +1,4 @@
-//! One-sided operations drawn at random, held against a plain array of bytes; and keys and messages that are not what a
-//! healthy peer gives.
+//! Random one-sided operations, compared with a plain array of bytes; invalid keys and messages.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -13,7 +12,7 @@ use proptest::prelude::*;
 use remote::{Region, bad_network, flush, get, put, region, with_fragments};
 
 #[derive(Debug, Clone)]
-enum Deed {
+enum RmaAction {
     Put(usize, Vec<u8>),
     Get(usize, usize),
     Add(usize, u64),
@@ -24,58 +23,60 @@ enum Deed {
 
 const BYTES: usize = 600;
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = RmaAction> {
     let at = || 0..BYTES + 20;
     let bytes = prop_oneof![
         3 => prop::collection::vec(any::<u8>(), 0..70),
         1 => prop::collection::vec(any::<u8>(), 0..BYTES)
     ];
     prop_oneof![
-        4 => (at(), bytes).prop_map(|(at, bytes)| Deed::Put(at, bytes)),
-        4 => (at(), 0..BYTES).prop_map(|(at, len)| Deed::Get(at, len)),
-        2 => (0..BYTES / 8 + 2, any::<u64>()).prop_map(|(word, add)| Deed::Add(8 * word, add)),
+        4 => (at(), bytes).prop_map(|(at, bytes)| RmaAction::Put(at, bytes)),
+        4 => (at(), 0..BYTES).prop_map(|(at, len)| RmaAction::Get(at, len)),
+        2 => (0..BYTES / 8 + 2, any::<u64>()).prop_map(|(word, add)| RmaAction::Add(8 * word, add)),
         2 => (0..BYTES / 8 + 2, any::<u64>(), any::<u64>(), any::<bool>())
-            .prop_map(|(word, compare, swap, hit)| Deed::Swap(8 * word, compare, swap, hit)),
-        2 => Just(Deed::Flush),
-        2 => Just(Deed::Progress),
+            .prop_map(|(word, compare, swap, hit)| RmaAction::Swap(8 * word, compare, swap, hit)),
+        2 => Just(RmaAction::Flush),
+        2 => Just(RmaAction::Progress),
     ]
 }
 
-/// Does the deeds, and the same to an array; what has no order (a get, and a put before the next flush) gets one by a
-/// flush.
-fn run_deeds(world: &mut World, region: &mut Region, deeds: &[Deed]) -> Result<(), TestCaseError> {
+/// Performs the operations on the region and on an array. A flush follows each operation except puts, because only puts
+/// have an order.
+fn run_deeds(
+    world: &mut World, region: &mut Region, deeds: &[RmaAction],
+) -> Result<(), TestCaseError> {
     let mut model = pattern(6, BYTES);
     region.fill(&model);
     let word = |model: &[u8], at: usize| u64::from_ne_bytes(model[at..at + 8].try_into().unwrap());
-    // Buffers of operations under way, and what they must hold after the flush.
+    // Buffers of operations that are under way, with their expected contents after the flush.
     let mut kept: Vec<(Box<[u8]>, Vec<u8>)> = Vec::new();
-    for deed in deeds.iter().chain([&Deed::Flush]) {
+    for deed in deeds.iter().chain([&RmaAction::Flush]) {
         let (at, len) = match deed {
-            Deed::Put(at, bytes) => (*at, bytes.len()),
-            Deed::Get(at, len) => (*at, *len),
-            Deed::Add(at, _) | Deed::Swap(at, ..) => (*at, 8),
-            Deed::Flush | Deed::Progress => (0, 0),
+            RmaAction::Put(at, bytes) => (*at, bytes.len()),
+            RmaAction::Get(at, len) => (*at, *len),
+            RmaAction::Add(at, _) | RmaAction::Swap(at, ..) => (*at, 8),
+            RmaAction::Flush | RmaAction::Progress => (0, 0),
         };
         let (inside, key) = (at + len <= BYTES, &mut region.key);
         let mut buffer: Box<[u8]> = vec![FILL; len].into();
         let before = if inside { model[at..at + len].to_vec() } else { buffer.to_vec() };
         let found: *mut u64 = buffer.as_mut_ptr().cast();
         let posted = match deed {
-            Deed::Put(_, bytes) => {
+            RmaAction::Put(_, bytes) => {
                 buffer.copy_from_slice(bytes);
                 put(world, key, at as u64, &buffer)
             }
-            Deed::Get(..) => get(world, key, at as u64, &mut buffer),
-            // SAFETY: the buffers are kept until the flush, and have room for a word.
-            Deed::Add(_, add) => unsafe {
+            RmaAction::Get(..) => get(world, key, at as u64, &mut buffer),
+            // SAFETY: the buffers live until the flush, and have space for a word.
+            RmaAction::Add(_, add) => unsafe {
                 world.rank(0).fetch_add_nbi(key, at as u64, *add, found)
             },
-            // SAFETY: as above.
-            Deed::Swap(_, compare, swap, hit) => unsafe {
+            // SAFETY: the buffers live until the flush, and have space for a word.
+            RmaAction::Swap(_, compare, swap, hit) => unsafe {
                 let compare = if *hit && inside { word(&model, at) } else { *compare };
                 world.rank(0).compare_swap_nbi(key, at as u64, compare, *swap, found)
             },
-            Deed::Flush => {
+            RmaAction::Flush => {
                 prop_assert_eq!(flush(world), Ok(()));
                 for (buffer, wanted) in kept.drain(..) {
                     prop_assert_eq!(&buffer[..], &wanted[..]);
@@ -83,41 +84,41 @@ fn run_deeds(world: &mut World, region: &mut Region, deeds: &[Deed]) -> Result<(
                 prop_assert_eq!(region.bytes(), model.clone());
                 continue;
             }
-            Deed::Progress => {
+            RmaAction::Progress => {
                 world.progress();
                 continue;
             }
         };
         prop_assert_eq!(posted.is_ok(), inside);
         let wanted = match deed {
-            Deed::Put(_, bytes) => bytes.clone(),
+            RmaAction::Put(_, bytes) => bytes.clone(),
             _ => before.clone(),
         };
         if inside {
             match deed {
-                Deed::Put(_, bytes) => model[at..at + len].copy_from_slice(bytes),
-                Deed::Add(_, add) => {
+                RmaAction::Put(_, bytes) => model[at..at + len].copy_from_slice(bytes),
+                RmaAction::Add(_, add) => {
                     let sum = word(&model, at).wrapping_add(*add);
                     model[at..at + 8].copy_from_slice(&sum.to_ne_bytes());
                 }
-                Deed::Swap(_, compare, swap, hit) if *hit || word(&model, at) == *compare => {
+                RmaAction::Swap(_, compare, swap, hit) if *hit || word(&model, at) == *compare => {
                     model[at..at + 8].copy_from_slice(&swap.to_ne_bytes());
                 }
                 _ => {}
             }
         }
         kept.push((buffer, wanted));
-        // Of what is under way only puts have an order, to one peer in one way.
-        if !matches!(deed, Deed::Put(..)) {
+        // Only puts have an order: those to one peer over one access path.
+        if !matches!(deed, RmaAction::Put(..)) {
             prop_assert_eq!(flush(world), Ok(()));
         }
     }
     Ok(())
 }
 
-/// A change of all bytes that it may make, whatever is asked for.
+/// Change function that clears all bytes it may change.
 unsafe fn clear_all(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
-    // SAFETY: both have so many bytes.
+    // SAFETY: both have `len` bytes.
     unsafe {
         data.write_bytes(0, len);
         memory.write_bytes(0, len);
@@ -125,7 +126,7 @@ unsafe fn clear_all(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool 
     true
 }
 
-/// A message of a peer that need not be one that a healthy one sends.
+/// Generates a message of a peer, valid or not.
 fn forgery() -> impl Strategy<Value = (u8, u32, u64, Vec<u64>, usize)> {
     let word = prop_oneof![0_u64..100, Just(1 << 32), any::<u64>(), Just(u64::MAX)];
     let words = prop::collection::vec(word, 0..20);
@@ -135,7 +136,7 @@ fn forgery() -> impl Strategy<Value = (u8, u32, u64, Vec<u64>, usize)> {
         any::<u64>()
     ];
     let imm = prop_oneof![0_u32..200, any::<u32>()];
-    // A change says in the upper half how long its answer is.
+    // In a `REMOTE_CHANGE` message (id 22), the upper 16 bits of `imm` are the length of the answer.
     let imm = prop_oneof![imm, (0_u32..80, 0_u32..80).prop_map(|(len, answer)| len | answer << 16)];
     let id = prop_oneof![12_u8..18, 21_u8..23];
     (id, imm, key, words, 0_usize..8)
@@ -149,15 +150,15 @@ proptest! {
         let mut world = World::new(2, Conditions { delay_ns: 0..=0, slots: 64, ..Conditions::default() });
         world.rank(0).rma.change = clear_all;
         let mut theirs = region(&mut world, 64, 0, false);
-        // Rank 0 exposes the middle of this.
+        // Rank 0 exposes the middle of this array.
         let own: &'static mut [u64] = Box::leak(vec![u64::MAX; 48].into_boxed_slice());
         let at: *mut u8 = own.as_mut_ptr().cast();
-        // SAFETY: there as long as the process.
+        // SAFETY: the memory is leaked.
         unsafe { world.rank(0).expose_memory(at.wrapping_add(128), 128) };
         let mut buffer = [u64::MAX; 16];
         let middle: *mut u8 = buffer[4..].as_mut_ptr().cast();
         for (id, imm, key, words, cut) in forged {
-            // SAFETY: the middle of a buffer that is there until the end.
+            // SAFETY: the middle of a buffer that lives until the end.
             let _ = unsafe { world.rank(0).get_nbi(&mut theirs.key, 0, middle, 64).unwrap() };
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let header = fastpath_transport::Header::new(id, imm, key);
@@ -168,7 +169,7 @@ proptest! {
         let _ = flush(&mut world);
         prop_assert!(world.rank(0).is_idle());
         for index in (0..16).chain(32..48) {
-            // SAFETY: as above.
+            // SAFETY: the memory is leaked.
             prop_assert_eq!(unsafe { at.cast::<u64>().add(index).read_volatile() }, u64::MAX);
         }
         prop_assert!(buffer[..4] == [u64::MAX; 4] && buffer[12..] == [u64::MAX; 4]);
@@ -207,7 +208,7 @@ proptest! {
     ) {
         let mut world = World::new(2, Conditions::default());
         let mut theirs = region(&mut world, 64, 0, false);
-        // A key whose head is right and whose words are anything, and one with a byte changed.
+        // Try a key with a valid head and arbitrary words, and a key with one changed byte.
         let mut wild = theirs.exposed.key;
         for word in 0..6_usize {
             if fields >> (word % 3) & 1 == 1 {

@@ -1,4 +1,4 @@
-//! What others see of a rank that waits.
+//! State of a waiting rank as other processes see it.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -7,16 +7,16 @@ use common::policy;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{AtomicBool, Ordering};
 use fastpath_base::wait::{futex_wake, register_membarrier, yield_now};
-use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNote};
+use fastpath_job::Job;
 use fastpath_protocol::Worker;
 use fastpath_protocol::waiting::{Note, WaitPolicy};
+use fastpath_segment::{AwaitedRanks, STATE_AWAKE, STATE_SLEEPING, WaitNote};
 use fastpath_transport::Interfaces;
 use fastpath_transport::sim::{Conditions, Network};
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// Sleeps of the wait that is looked at.
+/// Sleeps of the observed wait until it ends.
 const SLEEPS: u64 = 4;
 
 const NOTE: Note = Note {
@@ -25,11 +25,11 @@ const NOTE: Note = Note {
     tag: 7,
     comm: 0,
     bytes: 8,
-    awaited: Awaited::UNKNOWN,
+    awaited: AwaitedRanks::UNKNOWN,
     naps: false,
 };
 
-/// A worker that sleeps in every wait, for at most `nap` at a time.
+/// Creates a worker that sleeps in every wait, for at most `nap` at a time.
 fn worker(job: &'static Job, nap: Option<Duration>) -> Worker {
     let conditions = Conditions { nap, ..Conditions::default() };
     let interfaces = Interfaces::simulate(job, &Network::new(1, conditions));
@@ -37,11 +37,11 @@ fn worker(job: &'static Job, nap: Option<Duration>) -> Worker {
     Worker::with_interfaces(job, sleeps, interfaces).unwrap()
 }
 
-/// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer
-/// waits.
+/// Returns the rank's note at each poll after its first sleep, in a wait without events. The second value is whether a
+/// note is left after the wait.
 fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote>>, bool) {
     let mut worker = worker(job, nap);
-    let note = Note { awaited: Awaited::of(&[0]), ..NOTE };
+    let note = Note { awaited: AwaitedRanks::of(&[0]), ..NOTE };
     let page = job.own_page();
     let mut notes = Vec::new();
     let done = |worker: &mut Worker| {
@@ -72,12 +72,12 @@ fn note__stays_while_a_rank_is_awake_because_its_time_was_up() {
     assert!(!after, "the wait is over");
 }
 
-/// The first true answer may take the result out, so that a second call would find none.
+/// The first true result of `done` may consume the awaited state, so a second call could return false.
 #[test]
 fn done__after_it_has_returned_true__is_not_called_again() {
     let mut worker = worker(job(), Some(Duration::from_millis(1)));
     let mut answers = Vec::new();
-    // A sleep is counted before its own look.
+    // A sleep is counted before the poll that precedes it.
     let done = |worker: &mut Worker| {
         answers.push(worker.counters.sleeps != 0);
         worker.counters.sleeps != 0
@@ -87,7 +87,7 @@ fn done__after_it_has_returned_true__is_not_called_again() {
     assert_eq!(answers.iter().filter(|over| **over).count(), 1);
 }
 
-/// It may have something to do by itself when its time is up: nobody may take it for one that only a peer can wake.
+/// A sleep with a limit may end without a peer. Tools must not take it for a sleep that only a peer can end.
 #[test]
 fn sleep__with_a_limit_is_told_from_one_without() {
     let job = job();
@@ -112,7 +112,7 @@ fn sleep__with_a_limit_is_told_from_one_without() {
     assert!(slept > 0 && settled == 0, "{settled} of {slept}");
 }
 
-/// What has woken it may be a message that takes long to copy: nobody may take that for a deadlock.
+/// The message that wakes a rank may take long to copy. Meanwhile the rank must not look deadlocked.
 #[test]
 fn note__goes_when_a_rank_is_woken() {
     let job = job();
@@ -121,7 +121,7 @@ fn note__goes_when_a_rank_is_woken() {
         scope.spawn(|| {
             let page = job.own_page();
             let state = &page.state;
-            // Without the kernel's help a rank sleeps a moment at a time.
+            // Without an expedited membarrier, the rank sleeps in short naps.
             let fenced = register_membarrier();
             while !over.load(Ordering::Relaxed) {
                 let asleep = match fenced {

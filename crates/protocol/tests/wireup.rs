@@ -1,4 +1,4 @@
-//! Connecting over a network that loses, doubles and delays the messages of the wire-up.
+//! Connecting over a network that loses, duplicates and delays the messages of the wire-up.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -14,7 +14,7 @@ fn conditions() -> Conditions {
     Conditions { wireup: true, delay_ns: 100..=5000, ..Conditions::default() }
 }
 
-/// Polls of the wire-up interface by all ranks.
+/// Returns the polls of the wire-up interface by all ranks.
 fn polls(world: &World) -> u64 {
     (0..world.workers.len() as u32).map(|rank| world.network.wireup_polls(rank)).sum()
 }
@@ -98,7 +98,7 @@ fn wireup__asking_again_is_nothing_that_has_happened() {
     let asked = world.network.counts().dropped;
     for _ in 0..10 {
         world.network.advance(1_000_000_000);
-        assert!(!world.progress(), "whoever waits would look on for it");
+        assert!(!world.progress(), "a repeated request counts as progress");
     }
     assert_eq!(world.network.counts().dropped, asked + 10);
 }

@@ -1,12 +1,12 @@
-//! The table of an ablation, for terminals and pages: each optimisation added to those before, with times and
-//! instructions.
+//! Table of an ablation, for terminals and pages: each row adds one optimisation to those of the rows above, with times
+//! and instructions.
 
-use crate::compare::interval::{Ratio, Verdict};
 use crate::document::{Cell, Column, Table};
-use crate::html::svg::{size, time};
+use crate::format::{size, time};
+use crate::record::interval::{Ratio, Verdict};
 use crate::record::{AblationStep, Breakdown, Case};
 
-/// What a step is called by what it adds.
+/// Name of a step, by the optimisation that it adds.
 pub fn name_step(added: &str) -> String {
     match added {
         "" => "all off".to_owned(),
@@ -14,7 +14,7 @@ pub fn name_step(added: &str) -> String {
     }
 }
 
-/// The steps in a table, for terminals and pages.
+/// Table of the steps, for terminals and pages.
 pub fn tabulate(steps: &[AblationStep]) -> Table {
     let Some(first) = steps.iter().find(|step| !step.cases.is_empty()) else {
         return Table::default();
@@ -44,7 +44,6 @@ pub fn tabulate(steps: &[AblationStep]) -> Table {
     table
 }
 
-/// A value with the bar of its share.
 fn bar(
     value: Option<f64>, whole: Option<f64>, show: fn(f64) -> String, change: Option<&Ratio>,
 ) -> Cell {

@@ -1,73 +1,73 @@
-//! The tests: names, what they measure, how their times are to be read. One table (`data/tests.toml`), for the list
-//! that people see, for the command line and for those who compare.
+//! Catalogue of tests: names, descriptions, and the meaning of their times. One table (`data/tests.toml`) serves the
+//! list for users, the command line and comparisons.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use crate::data::{Text, leak, leak_all, table};
-use crate::record::{Level, Of};
+use crate::record::{Level, Quantity};
 
-/// Who takes part in a test.
+/// Participants of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Two ranks; the others rest.
+pub enum Participants {
+    /// Two ranks; the others are idle.
     Pair,
     /// All ranks.
     Everyone,
-    /// All ranks, in a job in which nothing else is done.
+    /// All ranks, in a job that runs nothing else.
     Alone,
     /// Whole jobs, timed from outside.
     Job,
 }
 
-/// What a test is about: `fastpath bench GROUP` runs all of a group.
+/// Subject of a test: `fastpath bench GROUP` runs all tests of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Group {
+pub enum TestGroup {
     /// Messages from rank to rank.
     Messages,
     /// One-sided communication.
     OneSided,
     /// Blocking collectives.
     Collectives,
-    /// Files.
+    /// MPI-IO.
     Io,
-    /// Many ranks: rings, pairs, what idle ranks cost.
+    /// Many ranks: rings, pairs, the cost of idle ranks.
     Scaling,
-    /// Start and memory.
+    /// Startup and memory.
     Resources,
 }
 
-impl Group {
-    /// All of them, in the order of the list, as the command line calls them.
-    pub const ALL: [(Group, &str); 6] = [
-        (Group::Messages, "messages"),
-        (Group::OneSided, "one-sided"),
-        (Group::Collectives, "collectives"),
-        (Group::Io, "io"),
-        (Group::Scaling, "scaling"),
-        (Group::Resources, "resources"),
+impl TestGroup {
+    /// All groups in list order, with their names on the command line.
+    pub const ALL: [(TestGroup, &str); 6] = [
+        (TestGroup::Messages, "messages"),
+        (TestGroup::OneSided, "one-sided"),
+        (TestGroup::Collectives, "collectives"),
+        (TestGroup::Io, "io"),
+        (TestGroup::Scaling, "scaling"),
+        (TestGroup::Resources, "resources"),
     ];
 }
 
 /// One test.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Test {
-    /// Its name, here and in the program.
+    /// Name, here and in the program.
     #[serde(deserialize_with = "leak")]
     pub name: Text,
-    /// What it measures, in one line.
+    /// Description in one line.
     #[serde(deserialize_with = "leak")]
     pub text: Text,
-    /// What it is about.
-    pub group: Group,
-    /// Who takes part.
-    pub class: Class,
-    /// What a time is of.
-    pub of: Of,
-    /// Levels at which it can run.
+    /// Subject.
+    pub group: TestGroup,
+    /// Participants.
+    pub class: Participants,
+    /// Meaning of a time.
+    pub of: Quantity,
+    /// Levels at which the test can run.
     #[serde(default = "only_mpi", deserialize_with = "leak_all")]
     pub levels: &'static [Level],
 }
@@ -79,29 +79,28 @@ fn only_mpi() -> &'static [Level] {
 #[derive(Deserialize)]
 struct Catalogue {
     test: Vec<Test>,
-    /// Other names for tests.
     alias: BTreeMap<String, String>,
 }
 
 table!(CATALOGUE: Catalogue = "tests.toml");
 
-/// All tests, in the order in which they run.
+/// Lists all tests, in the order in which they run.
 pub fn list() -> &'static [Test] {
     &CATALOGUE.test
 }
 
-/// The test of this name, or of this other name.
+/// Finds a test by its name or an alternative name.
 pub fn find(name: &str) -> Option<&'static Test> {
     let name = CATALOGUE.alias.get(name).map_or(name, String::as_str);
     CATALOGUE.test.iter().find(|t| t.name == name)
 }
 
-/// The tests that a word of the command line names: a test, a group, or `all`.
+/// Selects the tests that a word of the command line names: a test, a group, or `all`.
 pub fn select(word: &str) -> Vec<&'static Test> {
     if let Some(test) = find(word) {
         return vec![test];
     }
-    let group = Group::ALL.iter().find(|(_, name)| *name == word);
+    let group = TestGroup::ALL.iter().find(|(_, name)| *name == word);
     let wanted = |t: &&Test| word == "all" || group.is_some_and(|(group, _)| *group == t.group);
     CATALOGUE.test.iter().filter(wanted).collect()
 }
@@ -116,7 +115,7 @@ mod tests {
     fn names__are_distinct_and_no_group_is_called_like_a_test() {
         let names: BTreeSet<_> = list().iter().map(|t| t.name).collect();
         assert_eq!(names.len(), list().len());
-        assert!(Group::ALL.iter().all(|(_, g)| !names.contains(g)));
+        assert!(TestGroup::ALL.iter().all(|(_, g)| !names.contains(g)));
         assert!(!names.contains("all"));
     }
 

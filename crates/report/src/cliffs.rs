@@ -1,61 +1,58 @@
-//! Cliffs in a sweep over sizes: where a message takes much longer, or much less long, than the
-//! sizes on either side lead to expect.
+//! Cliffs in a sweep over sizes: sizes at which the time of a message jumps up or down more than the neighbouring sizes
+//! explain.
 //!
-//! Time grows with size in any case, so the bare ratio of two neighbours says little where their
-//! sizes lie apart. A cliff is what is left after growth: the line through the points below a step
-//! and the line through those above it are drawn on into the step; where even at the most
-//! charitable place between the two sizes one lies more than 1.25 times above the other, the step
-//! is a cliff. For neighbours that differ by a byte this is the ratio of their times. The question
-//! comes from "Understanding the Bandwidth Limit of RAMCloud's InfUdDriver" (1728 and 1729 B).
+//! Time grows with size, so the ratio of two neighbours alone says little if their sizes are far apart. The line
+//! through the points below a step and the line through those above are extended into the step. The step is a cliff if,
+//! even at the most favourable size between the two, one line is more than 1.25 times above the other. For neighbours
+//! that differ by a byte this is the ratio of their times. The question comes from "Understanding the Bandwidth Limit
+//! of RAMCloud's InfUdDriver" (1728 and 1729 B).
 
 use std::collections::BTreeMap;
 
-use crate::compare::interval::find_quantile_interval;
-use crate::output::format::{behind, format_number};
-use crate::record::{Case, Key};
+use crate::format::{behind, format_number};
+use crate::record::interval::find_quantile_interval;
+use crate::record::{Case, CaseKey};
 use crate::surroundings::{Cache, list_caches};
 
-/// Neighbours may step by this factor.
+/// Largest factor between neighbours that is not a cliff.
 pub const STEP_MAX: f64 = 1.25;
 
-/// A size at which something is known to change.
+/// A size at which some property is known to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// The largest size on the near side, in bytes.
+    /// Largest size below the boundary, in bytes.
     pub at: u64,
-    /// What lies there.
     pub what: String,
 }
 
-/// A size and the median of its times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Bytes of a message.
+    /// Size of the message, in bytes.
     pub bytes: u64,
-    /// Nanoseconds.
+    /// Median time, in nanoseconds.
     pub ns: f64,
 }
 
 /// A step that its neighbours do not explain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cliff {
-    /// Largest measured size before it.
+    /// Largest measured size below the step.
     pub from: u64,
-    /// Smallest measured size behind it.
+    /// Smallest measured size above the step.
     pub to: u64,
-    /// How many times the larger takes what is expected of it; below 1: less.
+    /// Ratio of the larger size's time to the expected time; below 1: faster than expected.
     pub factor: f64,
-    /// What lies there; empty where nothing is known.
+    /// Known changes between the two sizes; empty if there are none.
     pub causes: Vec<String>,
-    /// Whether it is a step only if the two medians are what they seem, and not elsewhere in their 95 % intervals.
+    /// Whether some values within the 95 % intervals of the two medians make the step vanish.
     pub is_in_noise: bool,
 }
 
-/// The cliffs of one sweep, whose points are in ascending order of size.
+/// Finds the cliffs of one sweep. The points must be in ascending order of size.
 pub fn find(points: &[Point]) -> Vec<(usize, f64)> {
     let mut cliffs: BTreeMap<usize, f64> = BTreeMap::new();
     loop {
-        // The greatest first: a line across a cliff would hide or feign one beside it.
+        // The largest cliff first: a line across a cliff would hide another cliff or fake one.
         let next = (0..points.len().saturating_sub(1))
             .filter(|i| !cliffs.contains_key(i))
             .map(|i| (i, measure_step(points, i, &cliffs)))
@@ -68,15 +65,14 @@ pub fn find(points: &[Point]) -> Vec<(usize, f64)> {
     }
 }
 
-/// The factor that is left of the step from point `i` to the next after growth; 1 where the lines of
-/// both sides meet within it.
+/// Factor of the step from point `i` to the next that growth does not explain; 1 if both lines meet in the step.
 fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f64 {
     let (a, b) = (points[i], points[i + 1]);
     let width = (b.bytes - a.bytes) as f64;
     if a.ns <= 0.0 || b.ns <= 0.0 {
         return 1.0;
     }
-    // The nearest point that is far enough away to give a line, on this side of the next cliff.
+    // The nearest point before the next cliff that is far enough away to define a line.
     let is_far = |p: &Point, q: &Point| (q.bytes - p.bytes) as f64 >= width / 2.0;
     let below = (0..i)
         .rev()
@@ -90,7 +86,7 @@ fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f6
     let slope = |p: Point, q: Point| ((q.ns - p.ns) / (q.bytes - p.bytes) as f64).max(0.0);
     let left = below.map(|p| slope(p, a));
     let right = above.map(|p| slope(b, p));
-    // Without a line above, time may grow as the size does: more than any fixed cost and speed give.
+    // Without a line above, time may grow proportionally to size, which exceeds any fixed cost plus speed.
     let proportional = a.ns / a.bytes.max(64) as f64;
     let (left, right) = match (left, right) {
         (Some(left), Some(right)) => (left, right),
@@ -98,23 +94,23 @@ fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f6
         (Some(left), None) => (left.max(proportional), 0.0),
         (None, None) => (proportional, 0.0),
     };
-    // At either end of the step: how far the far side's line lies above the near side's.
+    // Ratio of the far side's line to the near side's, at either end of the step.
     let at_a = (b.ns - right * width) / a.ns;
     let at_b = b.ns / (a.ns + left * width);
     if (at_a - 1.0) * (at_b - 1.0) <= 0.0 {
         return 1.0;
     }
-    // Both positive here: a line that falls below zero at `a` is below the near side's there, and
-    // then above 1 at `b` would have meant that they meet.
+    // At least one of the two ratios is positive. If the far line is negative at `a`, it is below the near side's line
+    // there; a ratio above 1 at `b` would then mean that the lines meet.
     let charitable = |x: f64| if x > 0.0 { x.ln().abs() } else { f64::INFINITY };
     if charitable(at_a) < charitable(at_b) { at_a } else { at_b }
 }
 
-/// The cliffs of all sweeps among the cases, with what lies there.
-pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(Key, Cliff)> {
-    let mut sweeps: BTreeMap<Key, Vec<&Case>> = BTreeMap::new();
+/// Finds the cliffs of all sweeps among the cases, with their causes.
+pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(CaseKey, Cliff)> {
+    let mut sweeps: BTreeMap<CaseKey, Vec<&Case>> = BTreeMap::new();
     for case in cases.iter().filter(|c| c.unit == "ns") {
-        let key = Key { bytes: 0, ..case.key() };
+        let key = CaseKey { bytes: 0, ..case.key() };
         sweeps.entry(key).or_default().push(case);
     }
     let mut found = Vec::new();
@@ -140,7 +136,7 @@ pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(Key, Cliff
     found
 }
 
-/// Whether a step of this factor vanishes if both medians lie at those ends of their intervals that make it smallest.
+/// Whether the step vanishes if both medians move to the ends of their intervals that reduce it most.
 fn is_in_noise(near: &Case, far: &Case, factor: f64) -> bool {
     let ends = |case: &Case| {
         let [low, high] = find_quantile_interval(&case.samples, 0.5)?;
@@ -157,7 +153,6 @@ fn is_in_noise(near: &Case, far: &Case, factor: f64) -> bool {
     least <= STEP_MAX
 }
 
-/// What lies between two neighbours of a sweep.
 fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
     let mut causes = Vec::new();
     let (from, to) = (near.bytes, far.bytes);
@@ -185,7 +180,7 @@ fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
         if from == 0 {
             break;
         }
-        // A step that spans several of them says nothing about any.
+        // A step that spans several periods indicates none of them.
         let count = to.div_ceil(period) - from.div_ceil(period);
         if count == 1 {
             let at = from.div_ceil(period) * period;
@@ -195,7 +190,7 @@ fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
     causes
 }
 
-/// Where the protocol of one ends and that of the other begins, as far as the library says it.
+/// Describes the size at which the protocol changes, as far as the library reports it.
 fn describe_threshold(near: &Case, far: &Case) -> String {
     let (Some((_, Some(end))), Some((begin, _))) = (near.protocol_sizes, far.protocol_sizes) else {
         return String::new();
@@ -203,40 +198,42 @@ fn describe_threshold(near: &Case, far: &Case) -> String {
     match end + 1 == begin {
         true => format!(" above {end} B"),
         false => {
-            format!(": the one serves up to {end} B, the other from {begin} B, others between")
+            format!(
+                ": the first protocol up to {end} B, the second from {begin} B, other protocols \
+                 between"
+            )
         }
     }
 }
 
-/// What recurs: alignment, and the payload of a packet on the bus.
+/// Periodic boundaries: alignment, and the payload of a bus packet.
 const PERIODS: [(u64, &str); 3] =
     [(64, "a 64 B cache line"), (256, "a bus packet of 256 B"), (4096, "a 4 KiB page")];
 
-/// What is known of this machine without asking the library: its caches.
+/// Lists the boundaries of this machine that are known without the library: its caches.
 pub fn list_cache_boundaries() -> Vec<Boundary> {
     let caches = list_caches(0).into_iter().filter(|c| c.kind != "instruction");
     let boundary = |cache: Cache| {
         let at = fastpath_base::config::parse_size(&cache.size).ok()?;
-        let what = format!("one buffer fills the level {} cache", cache.level);
+        let what = format!("one buffer fills the L{} cache", cache.level);
         Some(Boundary { at, what })
     };
     caches.filter_map(boundary).collect()
 }
 
-/// A line for each cliff; empty without any.
 pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
     let mut text = String::new();
     for (key, cliff) in find_in_cases(cases, boundaries) {
         if text.is_empty() {
             text = format!(
-                "\nsteps of more than {STEP_MAX} between neighbours, beyond what the sizes around \
-                 them lead to expect (medians):\n"
+                "\nsteps between neighbouring sizes: medians that change by more than a factor of \
+                 {STEP_MAX} beyond the trend of the sizes around them:\n"
             );
         }
         let variant = behind(" ", &key.variant);
         let causes = if cliff.causes.is_empty() {
             format!(
-                "nothing known lies there; sizes in between narrow it down: --sizes {}",
+                "no known cause; measure sizes in between: --sizes {}",
                 list_between(cliff.from, cliff.to)
             )
         } else {
@@ -258,7 +255,7 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
     text
 }
 
-/// Sizes that part a step in four.
+/// Sizes that divide a step into four.
 fn list_between(from: u64, to: u64) -> String {
     let mut sizes: Vec<u64> = (0..=4).map(|q| from + (to - from) * q / 4).collect();
     sizes.dedup();
@@ -313,7 +310,7 @@ mod tests {
 
     #[test]
     fn neighbours__of_one_byte_are_held_against_their_bare_ratio() {
-        // The cliff of 1728 and 1729 B: a byte more, and the message takes half the time.
+        // The cliff of 1728 and 1729 B: with one byte more, the message takes half the time.
         let points = [(1024, 700.0), (1728, 1100.0), (1729, 546.0), (2048, 640.0), (4096, 1250.0)];
         assert_eq!(find_sizes(&points), [(1728, 0.5)]);
         let steady = [(1024, 700.0), (1728, 1100.0), (1729, 1110.0), (2048, 1290.0)];
@@ -322,7 +319,7 @@ mod tests {
 
     #[test]
     fn way__that_begins_too_late_shows_as_a_step_down() {
-        // Measured: another way from 32 KiB on, which would have paid at 16 KiB already.
+        // Measured: another protocol from 32 KiB on, which would have been faster at 16 KiB already.
         let points =
             [(4096, 924.0), (8192, 1594.0), (16384, 2688.0), (32768, 3061.0), (65536, 4980.0)];
         assert_eq!(find_sizes(&points), [(16384, 0.78)]);
@@ -370,7 +367,7 @@ mod tests {
         let near = case(16384, "eager multi-fragment", (8129, Some(24000)));
         for (far, words) in [
             ((24001, None), "to rendezvous above 24000 B"),
-            ((30001, None), "up to 24000 B, the other from 30001 B"),
+            ((30001, None), "first protocol up to 24000 B, the second from 30001 B"),
         ] {
             let far = case(32768, "rendezvous", far);
             let causes = explain(&near, &far, &[]);

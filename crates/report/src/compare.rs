@@ -1,8 +1,7 @@
-//! Comparisons of results: ratios with their intervals, verdicts, and how they are shown and stored.
+//! Comparisons of results: ratios with their intervals, verdicts, and their output and storage.
 
 pub mod changed;
 pub mod comparison;
-pub mod interval;
 pub mod markdown;
 pub mod show;
 pub mod stored;
@@ -10,30 +9,30 @@ pub mod stored;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Histogram, Of};
+use crate::record::{Histogram, Quantity, interval};
 
-/// Which figure of the samples of a run is compared; the same on both sides.
+/// Statistic of a run's samples that is compared, equal on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistic {
-    /// The smallest sample
+    /// Smallest sample
     Min,
-    /// The 50th percentile
+    /// 50th percentile
     #[default]
     Median,
-    /// The arithmetic mean
+    /// Arithmetic mean
     Mean,
-    /// The 90th percentile
+    /// 90th percentile
     P90,
-    /// The 99th percentile
+    /// 99th percentile
     P99,
-    /// The 99.9th percentile
+    /// 99.9th percentile
     P999,
 }
 
 impl Statistic {
-    /// How tables call it.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Statistic::Min => "minimum",
@@ -45,7 +44,7 @@ impl Statistic {
         }
     }
 
-    /// Its value; None without samples.
+    /// Computes the statistic; None without samples.
     pub fn take(self, samples: &Histogram) -> Option<f64> {
         let summary = samples.summarize()?;
         Some(match self {
@@ -58,8 +57,7 @@ impl Statistic {
         })
     }
 
-    /// In which interval it lies with 95 %, as far as the samples of one run can say; None for a
-    /// minimum, or with few samples.
+    /// Computes the statistic's 95 % interval from the samples of one run; None for a minimum or few samples.
     pub fn find_interval(self, samples: &Histogram) -> Option<[f64; 2]> {
         let share = match self {
             Statistic::Min => return None,
@@ -73,15 +71,15 @@ impl Statistic {
     }
 }
 
-/// Whether more is better.
-pub fn is_more_better(of: Of) -> bool {
-    of == Of::Overlap
+/// Whether larger values are better.
+pub fn is_more_better(of: Quantity) -> bool {
+    of == Quantity::Overlap
 }
 
-/// How a ratio below 1, and one above, is called.
-pub fn name_directions(of: Of) -> [&'static str; 2] {
+/// Words for a ratio below 1 and for one above.
+pub fn name_directions(of: Quantity) -> [&'static str; 2] {
     match of {
-        Of::Memory | Of::Instructions | Of::Overlap => ["less", "more"],
+        Quantity::Memory | Quantity::Instructions | Quantity::Overlap => ["less", "more"],
         _ => ["faster", "slower"],
     }
 }

@@ -1,11 +1,11 @@
-//! Tables that are compiled in from `data/`: what is known of tests, tools, devices and texts is no code.
+//! Tables compiled in from `data/`: facts about tests, tools, devices and texts are data.
 
 use std::fmt::Display;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-/// Declares a table that is read from a file of `data/` when it is first needed.
+/// Declares a table that is parsed from a file of `data/` when it is first used.
 #[macro_export]
 macro_rules! table {
     ($(#[$note:meta])* $seen:vis $name:ident: $type:ty = $file:literal) => {
@@ -16,7 +16,7 @@ macro_rules! table {
         });
     };
 }
-/// Values of a text by their names: expressions, or the variables of these names.
+/// Names and values for `fill`: `name = expression`, or `name` alone for the variable of that name.
 #[macro_export]
 macro_rules! values {
     ($($key:ident $(= $value:expr)?),* $(,)?) => {
@@ -37,24 +37,25 @@ macro_rules! value {
 }
 pub use crate::{table, value, values};
 
-/// What the text of a file says.
+/// Parses the text of a file.
 ///
 /// # Panics
 ///
-/// If it does not fit the type. The files are part of the program, and a test reads each of them.
+/// If the text does not fit the type. The files are part of the program, and a test reads each of them.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> T {
     toml::from_str(text).unwrap_or_else(|e| panic!("data/{file}: {e}"))
 }
 
-/// A text that lives as long as the program. (Under its own name serde would take the reference for borrowed.)
+/// A text that lives as long as the program. The alias hides the reference from serde's derive, which would otherwise
+/// borrow the text from its input.
 pub type Text = &'static str;
 
-/// Reads a text that lives as long as the program, as everything in these tables does.
+/// Deserializes a text that lives as long as the program.
 pub fn leak<'de, D: Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
     Ok(String::deserialize(from)?.leak())
 }
 
-/// The same for a list.
+/// Deserializes a list that lives as long as the program.
 pub fn leak_all<'de, D, T>(from: D) -> Result<&'static [T], D::Error>
 where
     D: Deserializer<'de>,
@@ -63,10 +64,10 @@ where
     Ok(Vec::deserialize(from)?.leak())
 }
 
-/// Names and what replaces them in a text.
+/// Names and their replacements in a text.
 pub type Values<'a> = &'a [(&'a str, &'a dyn Display)];
 
-/// A text with its values.
+/// Replaces names in a text by their values.
 pub fn fill(text: &str, values: Values) -> String {
     let mut parts = text.split('{');
     let mut filled = parts.next().unwrap_or_default().to_owned();

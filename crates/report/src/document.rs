@@ -1,5 +1,5 @@
-//! What a command says, before it is known where: on a terminal ([`terminal`]), in a page ([`html`]) or in Markdown.
-//! JSON is made from the records themselves.
+//! Output of a command, independent of its medium: a terminal ([`terminal`]), a page ([`html`]) or Markdown. JSON is
+//! created from the records themselves.
 
 pub mod html;
 pub mod terminal;
@@ -8,10 +8,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Writes what was found to the standard output: as JSON for programs, else for people.
+/// Writes results to standard output, as JSON or as text.
 ///
 /// # Errors
-/// It takes no more.
+/// Standard output is closed or full.
 pub fn write(
     as_json: bool, found: &impl Serialize, describe: impl FnOnce() -> Document,
 ) -> io::Result<()> {
@@ -30,13 +30,13 @@ pub enum Block {
     Heading(String),
     /// A paragraph.
     Text(String),
-    /// Names and what they are.
+    /// Names and values.
     Pairs(Vec<(String, String)>),
     /// A table.
     Table(Table),
 }
 
-/// Parts in their order.
+/// Parts in order.
 #[derive(Clone, Debug, Default)]
 pub struct Document(pub Vec<Block>);
 
@@ -46,12 +46,12 @@ impl Document {
         self.0.push(Block::Heading(text.into()));
     }
 
-    /// Adds a paragraph, or a line of its own on a terminal.
+    /// Adds a paragraph, which is a separate line on a terminal.
     pub fn text(&mut self, text: impl Into<String>) {
         self.0.push(Block::Text(text.into()));
     }
 
-    /// Adds a name and what it is.
+    /// Adds a name and its value.
     pub fn pair(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let pair = (name.into(), value.into());
         match self.0.last_mut() {
@@ -60,7 +60,7 @@ impl Document {
         }
     }
 
-    /// Goes on with what the name before is.
+    /// Adds another value to the last name.
     pub fn go_on(&mut self, value: impl Into<String>) {
         self.pair("", value);
     }
@@ -72,7 +72,7 @@ impl Document {
         }
     }
 
-    /// As Markdown.
+    /// Formats the document as Markdown.
     pub fn to_markdown(&self) -> String {
         let block = |block: &Block| match block {
             Block::Heading(text) => format!("## {text}\n"),
@@ -84,10 +84,10 @@ impl Document {
     }
 }
 
-/// Columns of a line of prose in Markdown, at most.
+/// Largest width of a line of prose in Markdown, in columns.
 const PROSE_COLUMNS: usize = 120;
 
-/// A text in Markdown with its long lines wrapped, each with its end; headings and rows of tables stay as they are.
+/// Wraps the long lines of a text in Markdown; headings and rows of tables stay unchanged.
 pub fn wrap_prose(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -99,38 +99,38 @@ pub fn wrap_prose(text: &str) -> String {
     out
 }
 
-/// Rows under headings.
+/// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// The columns.
+    /// Columns.
     pub columns: Vec<Column>,
-    /// The rows; one may have fewer cells than there are columns.
+    /// Rows, which may have fewer cells than columns.
     pub rows: Vec<Vec<Cell>>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Column {
-    /// Its heading.
+    /// Heading.
     pub head: Cell,
-    /// Whether it holds words, which stand on the left.
+    /// Whether the column holds text, which is left-aligned.
     pub is_text: bool,
-    /// Characters that it takes on a terminal at least.
+    /// Least width on a terminal, in characters.
     pub width: usize,
 }
 
-/// What stands in a place of a table.
+/// A cell of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// The value.
     pub text: String,
-    /// A second line, smaller.
+    /// Second line, in a smaller font.
     pub below: String,
-    /// Whether the second line counts.
+    /// Whether the second line is emphasized.
     pub is_strong: bool,
-    /// The share of a whole, from 0 to 1, that a bar shows.
+    /// Share of a whole, from 0 to 1, that a bar shows.
     pub share: Option<f64>,
-    /// The number of a colour with a meaning.
+    /// Number of a colour with a meaning.
     pub swatch: Option<usize>,
 }
 
@@ -151,13 +151,13 @@ impl Column {
         }
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers.
     pub fn number(head: impl Into<Cell>, width: usize) -> Column {
         let head = head.into();
         Column { head, is_text: false, width }
     }
 
-    /// A column of words.
+    /// Creates a column of text.
     pub fn text(head: impl Into<Cell>, width: usize) -> Column {
         let head = head.into();
         Column { head, is_text: true, width }
@@ -165,19 +165,18 @@ impl Column {
 }
 
 impl Table {
-    /// One without rows.
+    /// Creates a table without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
         let columns = columns.into_iter().collect();
         Table { columns, rows: Vec::new() }
     }
 
-    /// One without rows, its columns written in a line such as `bytes>9|variant<14`: heads, the side on which cells
-    /// stand, and the characters that they take at least.
+    /// Creates a table without rows from a description such as `bytes>9|variant<14`: headings, alignment, least widths.
     pub fn of(columns: &str) -> Table {
         Table::new(columns.split('|').map(Column::of))
     }
 
-    /// Adds columns, written likewise.
+    /// Adds columns, described as in [`Table::of`].
     pub fn add_columns(&mut self, columns: impl IntoIterator<Item = impl AsRef<str>>) {
         let columns = columns.into_iter().map(|text| Column::of(text.as_ref()));
         self.columns.extend(columns);
@@ -188,7 +187,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(T::into).collect());
     }
 
-    /// As Markdown; a bar would part two columns.
+    /// Formats the table as Markdown. Vertical bars in cells are replaced, because Markdown separates columns by them.
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<&str>| {
             let cells: String =
@@ -201,7 +200,7 @@ impl Table {
     }
 }
 
-/// Text in lines of at most `columns`, the first behind `first` spaces, the others behind `indent`; each with its end.
+/// Wraps text in lines of at most `columns`, the first indented by `first` spaces and the others by `indent`.
 pub fn wrap(text: &str, columns: usize, first: usize, indent: usize) -> String {
     let columns = columns.max(indent + 20);
     let mut out = " ".repeat(first);

@@ -1,4 +1,4 @@
-//! Stored results as others wrote them.
+//! Fuzz test of the parser of stored results.
 #![allow(non_snake_case)]
 
 use crate::output::json::format_report;

@@ -1,12 +1,11 @@
-//! `--html FILE` and `fastpath page`: one page that shows reports, whole in one file.
+//! `--html FILE` and `fastpath page`: reports as one self-contained page.
 //!
-//! The page has no script and asks no host for anything; its policy forbids both. Every curve has
-//! its numbers in a table below it.
+//! The page has no script and loads nothing; its content security policy forbids scripts and loading. Every curve has a
+//! table of its numbers below it.
 
 mod charts;
 mod curves;
 mod heat;
-pub mod scale;
 pub mod svg;
 mod tables;
 
@@ -16,44 +15,44 @@ use std::path::{Path, PathBuf};
 use maud::{Markup, html};
 
 use crate::document::html::{page, text};
-use crate::output::file::Target;
+use crate::format::{decimal, size, three_digits, time};
+use crate::output::file::OutputFile;
 use crate::output::head::list_facts;
 use crate::record::{Case, Level, Report};
 use charts::Figure;
-use svg::{decimal, size, three_digits, time};
 
-/// Colours of curves.
 const COLORS: usize = 8;
 
 /// Options of `fastpath page`.
 #[derive(clap::Args, Debug)]
 pub struct PageOptions {
-    /// Stored results (of --json)
+    /// Stored results (written by --json)
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
-    /// The page to write; `-`: to standard output
+    /// HTML page to write; `-`: to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Its title
+    /// Title of the page
     #[arg(long)]
     pub title: Option<String>,
 }
 
-/// Does what `fastpath page` was asked for.
+/// Runs `fastpath page`.
 ///
 /// # Errors
-/// A result cannot be read or the page not be written; the message names the file.
+/// A result cannot be read, or the page cannot be written; the message names the file.
 pub fn run(options: &PageOptions) -> io::Result<()> {
     let place = std::fs::canonicalize(&options.output).ok();
     let is_place = |p: &&PathBuf| place.is_some() && std::fs::canonicalize(p).ok() == place;
     if let Some(result) = options.results.iter().find(is_place) {
-        let why = format!("{} is a result: name another file", result.display());
+        let why =
+            format!("{} is one of the results; pass another file to --output", result.display());
         return Err(io::Error::other(why));
     }
     let reports: Vec<Report> =
         options.results.iter().map(|p| read_report(p)).collect::<io::Result<_>>()?;
     let page = write_page(&reports, options.title.as_deref());
-    let written = Target::open(&options.output).and_then(|file| file.finish(&page));
+    let written = OutputFile::open(&options.output).and_then(|file| file.finish(&page));
     written.map_err(|e| io::Error::other(format!("{e:#}")))
 }
 
@@ -66,7 +65,7 @@ fn read_report(path: &Path) -> io::Result<Report> {
 const FOOTER: &str =
     "Every sample counts; percentiles are nearest rank. Point at a mark for its statistics.";
 
-/// The page of some results.
+/// Formats the page of some results.
 pub fn write_page(reports: &[Report], title: Option<&str>) -> String {
     let title = title.map_or_else(|| make_title(reports), str::to_owned);
     let figures = charts::make_figures(reports);
@@ -106,7 +105,6 @@ fn make_title(reports: &[Report]) -> String {
     }
 }
 
-/// The machine, and the figures that most people look for.
 fn show_summary(reports: &[Report]) -> Markup {
     let Some(report) = reports.first() else {
         return html! { p { "No results." } };
@@ -166,7 +164,6 @@ fn show_tile(case: Option<&Case>, what: &str, show: impl Fn(f64) -> String) -> M
     } }
 }
 
-/// What was run where.
 fn show_run(index: usize, report: &Report) -> Markup {
     let run = &report.run;
     let name = match run.mpi.name.as_str() {

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod data;
 pub mod document;
 pub mod files;
+pub mod format;
 #[cfg(test)]
 mod fuzz;
 pub mod html;
@@ -18,6 +19,7 @@ pub mod lists;
 mod mutate;
 pub mod output;
 pub mod record;
+mod scale;
 pub mod statistics;
 pub mod surroundings;
 #[cfg(any(test, feature = "testing"))]

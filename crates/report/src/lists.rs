@@ -1,6 +1,6 @@
-//! Lists in the order in which their parts came.
+//! Lists that keep the order of their items.
 
-/// Each item once.
+/// Removes duplicates.
 pub fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for item in items {
@@ -11,7 +11,7 @@ pub fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Items by their keys.
+/// Groups items by key.
 pub fn group<K: PartialEq, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, item) in items {

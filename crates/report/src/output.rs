@@ -1,12 +1,11 @@
-//! How a result leaves the tool: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
+//! Output of results: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
 //!
-//! A table grows line by line while the run goes on, so that what was measured is seen even where
-//! the run, or the writing of its result, fails.
+//! A table grows line by line during the run, so that measurements are visible even if the run fails, or if its result
+//! cannot be written.
 
 pub mod chart;
 pub mod csv;
 pub mod file;
-pub mod format;
 pub mod head;
 pub mod json;
 pub mod paths;
@@ -23,14 +22,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cliffs;
 use crate::record::{Case, Report};
-use file::Awaited;
-use style::Styled;
-use table::Table;
+use file::PendingResult;
+use style::StyledTable;
+use table::CaseTable;
 
-/// Whose columns a table has.
+/// Tool whose columns a table has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Style {
-    /// This tool's own: every statistic, and the floor
+    /// Every statistic, and the floor
     #[default]
     Fastpath,
     /// OSU micro-benchmarks: us, MB/s of 10^6 bytes
@@ -41,22 +40,22 @@ pub enum Style {
 
 /// A table that grows with each case.
 pub enum Printer {
-    /// Our own.
-    Table(Table),
-    /// In another tool's columns.
-    Styled(Styled),
+    /// A table with this tool's columns.
+    Table(CaseTable),
+    /// A table with another tool's columns.
+    Styled(StyledTable),
 }
 
 impl Printer {
     /// An empty table.
     pub fn new(style: Style) -> Printer {
         match style {
-            Style::Fastpath => Printer::Table(Table::default()),
-            other => Printer::Styled(Styled::new(other)),
+            Style::Fastpath => Printer::Table(CaseTable::default()),
+            other => Printer::Styled(StyledTable::new(other)),
         }
     }
 
-    /// Lines about the run, as the table has them.
+    /// Lines about the run, in the form of the table.
     pub fn comment(&self, text: &str) -> Vec<String> {
         let mark = match self {
             Printer::Table(_) => "",
@@ -73,7 +72,7 @@ impl Printer {
         }
     }
 
-    /// What stands below the last table: what its columns mean, and steps in the sweeps.
+    /// Text below the last table: the meaning of its columns, and steps in the sweeps.
     pub fn describe_end(&self, report: &Report) -> String {
         let boundaries = cliffs::list_cache_boundaries();
         let steps = cliffs::describe(&report.cases, &boundaries);
@@ -88,45 +87,44 @@ impl Printer {
     }
 }
 
-/// Whole tables of a result, for where they were not printed as it grew.
+/// Complete tables of a result, for results that were not printed line by line.
 pub fn format_tables(report: &Report) -> String {
-    let mut table = Table::default();
+    let mut table = CaseTable::default();
     let lines = report.cases.iter().flat_map(|case| table.add(case));
     lines.map(|line| line + "\n").collect()
 }
 
-/// Prints; a reader that has seen enough is no failure.
+/// Prints a text. A reader that closes the output early is not an error.
 ///
 /// # Errors
-/// The standard output takes no more.
+/// The standard output cannot be written.
 pub fn print(text: &str) -> Result<()> {
     write(text).or_else(|e| if is_closed_pipe(&e) { Ok(()) } else { Err(e) })
 }
 
-/// Writes to the standard output at once.
 fn write(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.context("cannot write to the standard output")
+    written.context("cannot write to standard output")
 }
 
-/// Whether the reader of the output has closed it, which is no failure.
+/// Whether the reader of the output has closed it, which is not an error.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Why the standard output was given up.
+/// Reason for which the standard output was given up.
 static GIVEN_UP: OnceLock<String> = OnceLock::new();
 
-/// Prints a line on the standard output. A reader that closed it wants no more: the program ends, unless a file waits
-/// for the result; then it goes on in silence. Where it cannot be written (a full disk), this line and those after it
-/// go to the standard error.
+/// Prints a line to the standard output. If its reader has closed the output, the program ends, or continues without
+/// printing if a file awaits the result. If the output cannot be written (a full disk), this line and those after it go
+/// to the standard error.
 pub fn print_line(line: &str) {
     if GIVEN_UP.get().is_none() {
         match write(&format!("{line}\n")) {
             Ok(()) => return,
-            Err(e) if is_closed_pipe(&e) => match Awaited::any() {
+            Err(e) if is_closed_pipe(&e) => match PendingResult::any() {
                 true => return,
                 false => std::process::exit(0),
             },
@@ -139,15 +137,15 @@ pub fn print_line(line: &str) {
     tell!("{line}");
 }
 
-/// Why [`print_line`] gave up the standard output; None where it did not.
+/// Reason for which [`print_line`] gave up the standard output; None if it did not.
 pub fn find_failure() -> Option<&'static str> {
     GIVEN_UP.get().map(String::as_str)
 }
 
-/// What a bar says at its end where the steps take alike.
+/// Text at the end of a progress bar whose steps take equally long.
 pub const LEFT: &str = ", {eta} left";
 
-/// A bar, which goes to the standard error where that is a terminal, and hides elsewhere.
+/// Progress bar on the standard error; hidden if that is not a terminal.
 pub fn make_bar(length: u64, wanted: bool, left: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     if !wanted {

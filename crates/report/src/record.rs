@@ -1,14 +1,15 @@
-//! What a measurement leaves behind: the types of a stored result, and its JSON form.
+//! Types of a stored result, and their JSON form.
 //!
-//! One [`Report`] is one run of the tool: how it was made ([`Run`]) and what came out, one
-//! [`Case`] for each test, size and number of ranks. Tables, pages, comparisons and audits read
-//! these types and nothing else. The JSON form is versioned ([`SCHEMA`], [`VERSION`]): a field may
-//! be added, and readers ignore those they do not know; any other change raises the version.
+//! One [`Report`] is one run of the tool: its conditions ([`Run`]) and its results, one [`Case`] for each test, size
+//! and number of ranks. Tables, pages, comparisons and audits read only these types. The JSON form is versioned
+//! ([`SCHEMA`], [`VERSION`]). A field may be added, and readers ignore unknown fields; any other change raises the
+//! version.
 //!
-//! Times are nanoseconds, rates are formed from them where they are shown. MB is 10^6 bytes.
+//! Times are nanoseconds; rates are derived from them on output. MB is 10^6 bytes.
 
 mod breakdown;
 pub mod histogram;
+pub mod interval;
 
 use std::collections::BTreeMap;
 
@@ -16,17 +17,16 @@ use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use breakdown::{AblationStep, Breakdown, Part, StepChange};
+pub use breakdown::{AblationStep, Breakdown, FunctionShare, StepChange};
 pub use histogram::{Histogram, Summary};
 
-/// The name that every stored result carries.
+/// Name of the format, in every stored result.
 pub const SCHEMA: &str = "fastpath.bench";
 
-/// The version of the JSON form.
+/// Version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// The variant of tests that write what they send and read what they receive; the same word as in
-/// `program/engine.c`.
+/// Variant of tests that write what they send and read what they receive. `program/engine.c` uses the same word.
 pub const TOUCHED: &str = "touched";
 
 /// One run of the tool.
@@ -35,43 +35,43 @@ pub const TOUCHED: &str = "touched";
 pub struct Report {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Always [`VERSION`]; another one is refused.
+    /// Always [`VERSION`]; another version is rejected.
     pub version: u32,
-    /// How the run was made.
+    /// Conditions of the run.
     pub run: Run,
-    /// What came out, in the order of measurement.
+    /// Results, in the order of measurement.
     pub cases: Vec<Case>,
-    /// What was asked for and not measured, with the reason.
+    /// Requested tests without a result, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<Missing>,
-    /// Where the instructions of operations go.
+    pub missing: Vec<MissingTest>,
+    /// Instructions of operations by function.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breakdowns: Vec<Breakdown>,
-    /// What each optimisation gives, in the order in which they were switched on.
+    /// Effect of each optimisation, in the order in which they were enabled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ablation: Vec<AblationStep>,
 }
 
-/// How a run was made: enough to judge whether two runs may be compared.
+/// Conditions of a run: enough to judge whether two runs may be compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
-    /// Version of this tool, and the commit where it was built from a repository.
+    /// Version of this tool, and the commit if it was built from a repository.
     pub tool: String,
-    /// Start of the run, seconds since 1970-01-01 UTC.
+    /// Start of the run, in seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
     /// The command as given.
     pub command: Vec<String>,
-    /// The MPI library that was measured.
+    /// The measured MPI library.
     pub mpi: Mpi,
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
-    /// The clock behind the times.
+    /// Clock behind the times.
     pub clock: Clock,
-    /// Variables that influence the library (`FASTPATH_*` and the like), as they were set.
+    /// Variables that influence the library (`FASTPATH_*` and similar), as they were set.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// What the levels below MPI say of the adapter they run on: device, port, queues, both ends.
+    /// Lines about the adapter, from levels below MPI: device, port, queues, both ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adapter: Vec<String>,
 }
@@ -80,7 +80,7 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Mpi {
-    /// Short name by which tables call it.
+    /// Short name in tables.
     pub name: String,
     /// First line of `MPI_Get_library_version`.
     pub version: String,
@@ -94,35 +94,35 @@ pub struct Mpi {
 pub struct Machine {
     /// Host name.
     pub host: String,
-    /// Processor model as the kernel names it.
+    /// Processor model, as named by the kernel.
     pub processor: String,
     /// Processors that the run may use.
     pub processors: usize,
     /// Kernel release.
     pub kernel: String,
-    /// Frequency governor; None where it cannot be read (most virtual machines).
+    /// Frequency governor; None if it cannot be read (most virtual machines).
     pub governor: Option<String>,
-    /// Hypervisor, where the processor says that it is a virtual one.
+    /// Hypervisor, if the processor reports a virtual machine.
     pub hypervisor: Option<String>,
 }
 
-/// The clock behind the times.
+/// Clock behind the times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Clock {
     /// `tsc` or `CLOCK_MONOTONIC`.
     pub source: String,
-    /// Its measured frequency in Hz; 10^9 for a clock that gives nanoseconds.
+    /// Measured frequency in Hz; 10^9 for a clock in nanoseconds.
     pub frequency_hz: f64,
     /// Deviation of that frequency from the kernel's clock over the run, in parts per million.
     pub frequency_error_ppm: f64,
-    /// Smallest step that it was seen to make, in nanoseconds.
+    /// Smallest observed step, in nanoseconds.
     pub resolution_ns: f64,
-    /// What one reading costs, in nanoseconds (median).
+    /// Time of one reading, in nanoseconds (median).
     pub read_ns: f64,
 }
 
-/// The levels at which a test can run (one column each).
+/// Levels at which a test can run (one column each).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -140,13 +140,13 @@ pub enum Level {
     Verbs,
 }
 
-/// What a time is of.
+/// Meaning of a value.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Of {
+pub enum Quantity {
     /// Half of a round trip.
     #[default]
     HalfRoundTrip,
@@ -154,7 +154,7 @@ pub enum Of {
     RoundTrip,
     /// One message of many in flight.
     Message,
-    /// One call of a collective, as the rank that leads sees it.
+    /// One call of a collective, as timed by the leading rank.
     Call,
     /// One step of a ring: one message to each neighbour, divided by two.
     Hop,
@@ -162,24 +162,24 @@ pub enum Of {
     Skew,
     /// A process from its start to its end.
     Process,
-    /// The bare operation of the hardware that the case is held against.
+    /// The bare operation of the hardware with which the case is compared.
     Floor,
-    /// Bytes of memory; no time.
+    /// Bytes of memory; not a time.
     Memory,
-    /// Instructions; no time.
+    /// Instructions; not a time.
     Instructions,
-    /// The share of a transfer, in percent, during which the processor could compute; what noise
-    /// moved below 0 or above 100 is kept as those.
+    /// Share of a transfer, in percent, during which the processor could compute. Values that noise moved below 0 or
+    /// above 100 are set to 0 or 100.
     Overlap,
 }
 
 impl Level {
-    /// As the command line calls it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         ["mpi", "protocol", "transport", "verbs"][self as usize]
     }
 
-    /// ` at the level of ...`, behind what is of a level below MPI.
+    /// ` at the level of ...`, to append for a level below MPI; empty for MPI.
     pub fn phrase(self) -> &'static str {
         match self {
             Level::Mpi => "",
@@ -190,130 +190,131 @@ impl Level {
     }
 }
 
-impl Of {
-    /// In words.
+impl Quantity {
+    /// Description.
     pub fn text(self) -> &'static str {
         match self {
-            Of::HalfRoundTrip => "half a round trip",
-            Of::RoundTrip => "a whole round trip",
-            Of::Message => "one message of many in flight",
-            Of::Call => "one call",
-            Of::Hop => "one step of the ring, halved",
-            Of::Skew => "from the first rank to leave to the last",
-            Of::Process => "the program from start to end",
-            Of::Floor => "the bare operation of the hardware",
-            Of::Memory => "memory",
-            Of::Instructions => "instructions of one call",
-            Of::Overlap => {
-                "share of the transfer free to compute; what noise moved outside of 0 to 100 % \
-                 counts as those"
+            Quantity::HalfRoundTrip => "half a round trip",
+            Quantity::RoundTrip => "a whole round trip",
+            Quantity::Message => "one message of many in flight",
+            Quantity::Call => "one call",
+            Quantity::Hop => {
+                "half of a step in which each rank sends one message to each of its two neighbours"
+            }
+            Quantity::Skew => "time between the first and the last rank to leave the call",
+            Quantity::Process => "the whole program",
+            Quantity::Floor => "the bare hardware operation",
+            Quantity::Memory => "memory",
+            Quantity::Instructions => "instructions of one call",
+            Quantity::Overlap => {
+                "share of the transfer free to compute; values outside 0 to 100 %, which noise \
+                 causes, count as 0 or 100 %"
             }
         }
     }
 }
 
-/// How samples were timed.
+/// Timing of the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timing {
-    /// Operations behind one sample; above 1 a sample is the mean over that many in a row.
+    /// Operations per sample; above 1 a sample is the mean over consecutive operations.
     pub operations_per_sample: u64,
     /// Operations of the warm-up, which are in no sample.
     pub warmup_operations: u64,
-    /// What the measuring adds to an operation, in nanoseconds: the loop with its clock readings
-    /// less the bare loop.
+    /// Overhead of measuring an operation, in nanoseconds: the loop with its clock readings less the bare loop.
     pub overhead_ns: f64,
 }
 
-/// One test at one size on one number of ranks.
+/// One test with one size and one number of ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Case {
     /// Name of the test (`latency`, `rate`, `ring-random`, ...).
     pub test: String,
-    /// What distinguishes it from cases of the same name: a pair of ranks (`0-3`), a collective's root, `idle=sleep`,
-    /// `touched` where each message is written before it is sent and read after it has come, `strided`, `alloc_mem` or
-    /// `offset 1` by how buffers lie; empty if nothing does.
+    /// Distinction from cases of equal name: a pair of ranks (`0-3`), a collective's root, `idle=sleep`, `touched` if
+    /// each message is written before it is sent and read after it is received, `strided`, `alloc_mem` or `offset 1` by
+    /// buffer layout; empty without one.
     #[serde(default)]
     pub variant: String,
-    /// The operation timed, as the standard calls it (`MPI_Send/MPI_Recv`, `put`).
+    /// Timed operation, as named by the standard (`MPI_Send/MPI_Recv`, `put`).
     pub operation: String,
-    /// The level.
+    /// Level of the test.
     #[serde(default)]
     pub level: Level,
-    /// What a time is of.
-    pub of: Of,
+    /// Meaning of a value.
+    pub of: Quantity,
     /// `ns`, `B`, `instructions` or `%`.
     pub unit: String,
-    /// Payload of one operation in bytes; of one message in tests of windows.
+    /// Payload of one operation, or of one message in window tests, in bytes.
     pub bytes: u64,
-    /// Ranks of the job.
+    /// Number of ranks of the job.
     pub ranks: u32,
-    /// Messages in flight at once, in tests of windows.
+    /// Messages in flight at once, in window tests.
     #[serde(default)]
     pub window: Option<u32>,
-    /// Every sample of the test.
+    /// All samples of the test.
     pub samples: Histogram,
-    /// How they were timed.
+    /// Timing of the samples.
     pub timing: Timing,
-    /// The transport and the protocol that served it, where the library says so.
+    /// Transport that carried the messages, if the library reports it.
     #[serde(default)]
     pub transport: Option<String>,
-    /// See `transport`.
+    /// Protocol of the messages, if the library reports it.
     #[serde(default)]
     pub protocol: Option<String>,
-    /// The smallest and the largest size that this protocol serves; null for no limit.
+    /// Smallest and largest size that `protocol` serves; null for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_sizes: Option<(u64, Option<u64>)>,
-    /// What the hardware needs for the same, measured in turn with the case; in the case's unit.
+    /// Time that the hardware needs for the transfer, measured in turn with the case; in the case's unit.
     #[serde(default)]
     pub floor: Option<Histogram>,
-    /// What that floor is (`cache line one way`, `memory copy`; between hosts `bare socket`).
+    /// Name of the floor in `floor` (`cache line one way`, `memory copy`; between hosts `bare socket`).
     #[serde(default)]
     pub floor_of: Option<String>,
-    /// One way of a cache line between the ranks' processors while that floor was measured, in
-    /// nanoseconds, where it was not by the ranks themselves in turn with the case.
+    /// One-way time of a cache line between the ranks' processors while the floor was measured, in nanoseconds. Only
+    /// set if the floor was not measured by the ranks themselves in turn with the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_line: Option<f64>,
-    /// One way of a cache line between the ranks' processors right before the samples and right
-    /// after them, in nanoseconds: what two processors share changes on a virtual machine.
+    /// One-way time of a cache line between the ranks' processors right before and right after the samples, in
+    /// nanoseconds. On a virtual machine this time depends on which cache the two processors share, which may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<[f64; 2]>,
-    /// Whether payloads were verified outside the timed loop: None if not asked for.
+    /// Whether payloads were correct, verified outside the timed loop; None if not requested.
     #[serde(default)]
     pub checked: Option<bool>,
-    /// Processors on which the leading rank and its partner were seen.
+    /// Processors of the leading rank and its partner.
     #[serde(default)]
     pub processors: Vec<i32>,
-    /// Processor time that the leading rank used, in percent of the time that the samples took.
+    /// Processor time of the leading rank, in percent of the time of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_percent: Option<f64>,
-    /// Figures that the definition of another tool makes of the same samples, by that tool's name
-    /// for them (`HPCC RandomlyOrderedRingLatency`), in the case's unit.
+    /// Figures that another tool defines for these samples, by that tool's name for them (`HPCC
+    /// RandomlyOrderedRingLatency`), in the case's unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub defined: BTreeMap<String, f64>,
-    /// What the leading rank did for each operation, where that was counted (`completions per send`).
+    /// Counts of the leading rank per operation, if counted (`completions per send`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, f64>,
 }
 
-/// What was asked for and not measured.
+/// A requested test without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Missing {
-    /// The test.
+pub struct MissingTest {
+    /// Name of the test.
     pub test: String,
-    /// Its level.
+    /// Level of the test.
     #[serde(default)]
     pub level: Level,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// What must agree for two cases to stand in one ratio.
+/// Properties that must be equal for two cases to be compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Key {
+pub struct CaseKey {
     /// See [`Case`].
     pub test: String,
     /// See [`Case`].
@@ -323,7 +324,7 @@ pub struct Key {
     /// See [`Case`].
     pub level: Level,
     /// See [`Case`].
-    pub of: Of,
+    pub of: Quantity,
     /// See [`Case`].
     pub unit: String,
     /// See [`Case`].
@@ -335,20 +336,19 @@ pub struct Key {
 }
 
 impl Case {
-    /// Whether each message was written before it was sent and read after it had come, so that
-    /// the times include both.
+    /// Whether each message was written before its send and read after its receive, within the measured time.
     pub fn is_touched(&self) -> bool {
         self.variant.split(", ").any(|part| part == TOUCHED)
     }
 
-    /// One way of a cache line beside the samples: the mean of before and after.
+    /// One-way time of a cache line beside the samples: the mean of before and after.
     pub fn line(&self) -> Option<f64> {
         self.lines.map(|[before, after]| (before + after) / 2.0)
     }
 
-    /// What identifies the case.
-    pub fn key(&self) -> Key {
-        Key {
+    /// Key that identifies the case.
+    pub fn key(&self) -> CaseKey {
+        CaseKey {
             test: self.test.clone(),
             variant: self.variant.clone(),
             operation: self.operation.clone(),
@@ -362,23 +362,23 @@ impl Case {
     }
 }
 
-/// Reads JSON that must say first of what form and version it is.
+/// Parses JSON that states its format and version.
 ///
 /// # Errors
-/// It is not JSON of this shape, of another form, or of another version of it.
+/// It is not JSON of this type, or has another format or version.
 pub fn read_versioned<T: DeserializeOwned>(
     text: &str, wanted: &'static str, version: u32,
 ) -> Result<T> {
     #[derive(Deserialize)]
-    struct Head {
+    struct ReportHead {
         schema: String,
         version: u32,
     }
-    let shape = "not a stored result";
-    let head: Head = serde_json::from_str(text).context(shape)?;
-    ensure!(head.schema == wanted, "a result of `{}`, not of `{wanted}`", head.schema);
+    let shape = "the file is not a stored result";
+    let head: ReportHead = serde_json::from_str(text).context(shape)?;
+    ensure!(head.schema == wanted, "the result has the schema `{}`, not `{wanted}`", head.schema);
     let found = head.version;
-    ensure!(found == version, "version {found} of the form; this tool reads {version}");
+    ensure!(found == version, "the result has version {found}; this tool reads version {version}");
     serde_json::from_str(text).context(shape)
 }
 
@@ -396,7 +396,7 @@ impl Report {
         }
     }
 
-    /// Reads a stored result.
+    /// Parses a stored result.
     ///
     /// # Errors
     /// See [`read_versioned`].
@@ -429,10 +429,10 @@ mod tests {
         let text = serde_json::to_string(&make_report()).unwrap();
         let refusal = |text: &str| Report::from_json(text).unwrap_err().to_string();
         let other = refusal(&text.replacen(SCHEMA, "something.else", 1));
-        assert!(other.contains("a result of `something.else`"), "{other}");
+        assert!(other.contains("the schema `something.else`"), "{other}");
         let later = refusal(&text.replacen("\"version\":1", "\"version\":2", 1));
-        assert!(later.starts_with("version 2"), "{later}");
-        assert_eq!(refusal("{}"), "not a stored result");
+        assert!(later.contains("version 2"), "{later}");
+        assert_eq!(refusal("{}"), "the file is not a stored result");
     }
 
     #[test]

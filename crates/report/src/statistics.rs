@@ -1,22 +1,21 @@
-//! Statistics over samples: which one is always said.
+//! Statistics over samples, each named explicitly.
 
 use serde::{Deserialize, Serialize};
 
-/// Minimum, median and 99th percentile over samples. A sample is the mean over one batch of
-/// operations; every sample counts. The unit is that of the samples.
+/// Statistics in the unit of the samples, all of which count. A sample is the mean over one batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The smallest sample.
+    /// Smallest sample.
     pub min: f64,
-    /// The middle sample, or the mean of the two in the middle.
+    /// Middle sample, or the mean of the two in the middle.
     pub median: f64,
-    /// The smallest sample that at least 99 % of the samples do not exceed (nearest rank).
+    /// Smallest sample that at least 99 % of the samples do not exceed (nearest rank).
     pub p99: f64,
-    /// How many samples these are statistics of.
+    /// Number of samples.
     pub samples: usize,
 }
 
-/// Statistics of these samples; None without samples, or if one is not a number.
+/// Computes the statistics; None without samples, or if one is not a number.
 pub fn summarize(samples: &[f64]) -> Option<Summary> {
     if samples.is_empty() || samples.iter().any(|s| s.is_nan()) {
         return None;
@@ -29,17 +28,17 @@ pub fn summarize(samples: &[f64]) -> Option<Summary> {
     Some(Summary { min: sorted[0], median, p99: sorted[rank - 1], samples: n })
 }
 
-/// The median; None of nothing.
+/// Computes the median; None without values.
 pub fn find_median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     summarize(&values).map(|s| s.median)
 }
 
-/// Lines that differ by less than this factor are of one state of the machine. Between threads of
-/// a core, cores of a cache, and caches it is 2 and more.
+/// Largest ratio of two cache-line times in one state of the machine. Times in different states (two threads of a core,
+/// two cores of a cache, separate caches) differ by a factor of 2 or more.
 const SAME_LINE: f64 = 1.5;
 
-/// Whether two times of a line are of one state of the machine.
+/// Whether two cache-line times belong to one state of the machine.
 pub fn is_same_line(one: f64, two: f64) -> bool {
     one < two * SAME_LINE && two < one * SAME_LINE
 }

@@ -1,4 +1,4 @@
-//! Where and how a run is made.
+//! Conditions of a run: tool, machine, environment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,24 +11,24 @@ use serde::Serialize;
 use crate::files::read_text;
 use crate::record::{Machine, Run};
 
-/// Variables that change what an MPI library does begin so.
+/// Prefixes of variables that influence an MPI library.
 const PREFIXES: &str =
     "FASTPATH_ OMPI_ PMIX_ PRTE_ UCX_ I_MPI_ MPICH_ MPIR_ FI_ HYDRA_ PSM2_ HWLOC_";
 
 static VERSION: OnceLock<&str> = OnceLock::new();
 
-/// Sets the version in the name of the tool, with the commit. The binary calls it once, at its start: a commit then
-/// rebuilds the binary alone.
+/// Sets the tool's version and commit. Only the binary calls this function, at its start, so that a new commit rebuilds
+/// the binary alone.
 pub fn set_version(version: &'static str) {
     VERSION.get_or_init(|| version);
 }
 
-/// The tool as results name it: version, and commit where it is known.
+/// Name of the tool in results: version, and commit if known.
 pub fn name_tool() -> String {
     format!("fastpath {}", VERSION.get().unwrap_or(&env!("CARGO_PKG_VERSION")))
 }
 
-/// A run that begins now; library and clock are filled in when they are known.
+/// Describes a run that begins now; library and clock are filled in later.
 pub fn describe_run() -> Run {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let influences = |name: &str| PREFIXES.split(' ').any(|p| name.starts_with(p));
@@ -47,7 +47,7 @@ pub fn describe_run() -> Run {
     }
 }
 
-/// A field of the first processor in the kernel's list.
+/// Returns a field of the first processor in /proc/cpuinfo.
 pub fn find_field<'a>(cpuinfo: &'a str, field: &str) -> Option<&'a str> {
     let line = cpuinfo.lines().find(|l| l.starts_with(field))?;
     Some(line.split_once(':')?.1.trim())
@@ -76,17 +76,17 @@ fn describe_machine() -> Machine {
 /// One level of cache of the first processor.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    /// Its level, from 1.
+    /// Level, from 1.
     pub level: u32,
     /// `data`, `instruction` or `unified`.
     pub kind: String,
-    /// Its size as the kernel prints it, such as `32K`.
+    /// Size as printed by the kernel, such as `32K`.
     pub size: String,
-    /// The processors that share it, such as `0-3`.
+    /// Processors that share the cache, such as `0-3`.
     pub shared_by: String,
 }
 
-/// The caches of a processor, as the kernel lists them.
+/// Lists the caches of a processor.
 pub fn list_caches(processor: usize) -> Vec<Cache> {
     let folder = format!("/sys/devices/system/cpu/cpu{processor}/cache");
     let read = |index: usize, file: &str| read_text(format!("{folder}/index{index}/{file}"));

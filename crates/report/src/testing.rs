@@ -1,4 +1,4 @@
-//! What tests of several crates share: made-up results, checks of schemas and pages, options from words.
+//! Code shared by tests of several crates: sample results, checks of schemas and pages, options from words.
 
 use clap::{Args, Parser};
 
@@ -6,17 +6,17 @@ pub mod pages;
 pub mod samples;
 pub mod schema;
 
-/// Options of a command as its words make them.
+/// Parses the options of a command from words.
 pub fn parse_options<T: Args>(words: &[&str]) -> Result<T, clap::Error> {
     #[derive(Parser)]
-    struct Line<T: Args> {
+    struct TestCommand<T: Args> {
         #[command(flatten)]
         options: T,
     }
-    Line::try_parse_from([&["fastpath"], words].concat()).map(|line| line.options)
+    TestCommand::try_parse_from([&["fastpath"], words].concat()).map(|line| line.options)
 }
 
-/// The bytes of a dump as `lspci -xxxx` prints them, from the first line that has an offset.
+/// Parses the bytes of a dump printed by `lspci -xxxx`.
 pub fn parse_dump(text: &str) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let rows = text.lines().filter_map(|l| l.split_once(": "));

@@ -1,7 +1,9 @@
-//! The command line: commands, and which crate does each.
+//! Command line: commands, and the crates that execute them.
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fastpath_audit::AuditOptions;
 use fastpath_diagnose::doctor::DoctorOptions;
 use fastpath_diagnose::ps::PsOptions;
@@ -21,37 +23,45 @@ use fastpath_bench::levels;
 use fastpath_bench::tune::TuneOptions;
 use fastpath_bench::{compare, tune};
 
-/// Measures, explains and diagnoses message passing on this machine.
+use crate::{examples, generate};
+
+/// Measure, explain and diagnose message passing on this machine
 #[derive(Parser, Debug)]
 #[command(name = "fastpath", version = env!("BUILD_VERSION"), about)]
 pub struct Cli {
-    /// What to do
+    /// Command
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// Commands of `fastpath`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Measure MPI calls, with the floor of the hardware beside them
+    /// Measure MPI calls, with the hardware floor of each
     Bench(Box<Bench>),
-    /// Find out the clock, unit and statistic behind another tool's table of numbers
+    /// Find the clock, unit and statistic behind another tool's table of numbers
     Audit(AuditOptions),
-    /// Explain where bytes and nanoseconds go: what a bus and an adapter allow, and what remains
+    /// Explain bandwidth and latency: limits of bus and adapter, and the remaining gap
     Explain(Box<ExplainOptions>),
     /// Make an HTML page of stored results
     Page(PageOptions),
     /// Compare this MPI with others in one run, or a stored result with an earlier one
     Compare(Box<CompareOptions>),
-    /// Show what is installed, its settings, what the machine offers, and which transports work
+    /// Print version, settings, machine and usable transports
     Info(InfoOptions),
-    /// Check RDMA adapters, libraries and limits, or with --host how hosts reach each other; say what is wrong and what
-    /// to do (exit code 1: not healthy)
+    /// Check RDMA adapters, libraries and limits, or with --host the connections between hosts; report problems and
+    /// remedies (exit code 1: not healthy)
     Doctor(DoctorOptions),
-    /// List the running jobs of this user, what each rank does, and with --why which rank waits for which
+    /// List this user's running jobs, what each rank does, and with --why which rank waits for which
     Ps(PsOptions),
     /// Measure the constants behind the choice of protocols, and store them for jobs on this machine
     Tune(TuneOptions),
+    /// Internal: write manual pages and shell completions (started by the installation)
+    #[command(hide = true)]
+    Generate {
+        /// Folder `share` of the installation
+        share: PathBuf,
+    },
 }
 
 /// Options of `fastpath info`.
@@ -60,34 +70,23 @@ pub struct InfoOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Print only which protocol serves which size, and why (as FASTPATH_REPORT=1 does in a job)
+    /// Print only the protocol by message size, with reasons (as FASTPATH_REPORT=1 does in a job)
     #[arg(long)]
     pub protocols: bool,
-    /// With --protocols: pass messages between two ranks for some seconds, and show what they learn from them
+    /// With --protocols: pass messages between two ranks for some seconds, and print the learned costs
     #[arg(long, requires = "protocols")]
     pub learn: bool,
-    /// Print only what the tool interface (MPI_T) lists: control variables, performance variables, events
+    /// Print only the variables of the tool interface (MPI_T): control variables, performance variables, events
     #[arg(long)]
     pub mpit: bool,
-    /// Read another process's memory and report the result (started by `fastpath info`)
+    /// Internal: read another process's memory and report the result (started by `fastpath info`)
     #[arg(long, hide = true, value_name = "PID,ADDRESS")]
     pub probe_cma: Option<String>,
 }
 
-/// Examples below the help of `fastpath bench`.
-const BENCH_EXAMPLES: &str = "Examples:
-  fastpath bench pingpong                          half a round trip of 2 ranks, all sizes
-  fastpath bench pingpong --summary                some seconds, one screen: latency, floor, a chart
-  fastpath bench latency --sizes 8,4K,1M --touch   buffers written before, read after each message
-  fastpath bench allreduce -n 2,4,8 --json r.json  stored; `fastpath page r.json` draws it
-  fastpath bench latency --level mpi,transport     what the levels of the library add
-  fastpath bench floor                             the hardware alone
-  fastpath bench copy                              copy loops; the bare pipeline of large messages
-  fastpath bench --list                            all tests";
-
 /// Tests by name, or other measurements.
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, after_help = BENCH_EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
     /// Other measurements
     #[command(subcommand)]
@@ -97,29 +96,34 @@ pub struct Bench {
     pub options: BenchOptions,
 }
 
-/// Other measurements than by the benchmark program.
+/// Measurements without the benchmark program.
 #[derive(Subcommand, Debug)]
 pub enum OtherBench {
-    /// The time of the hardware: a cache line between two processors, a copy of memory
+    /// Hardware floor: a cache line between two processors, a copy of memory
     Floor(FloorOptions),
-    /// The time of copies, singly and as a pipeline between two processors: the floor of large messages
+    /// Copy loops, alone and as a pipeline between two processors: the floor of large messages
     Copy(CopyOptions),
-    /// The instructions of a call, by function (needs valgrind)
+    /// Instructions of a call, by function (needs valgrind)
     Instructions(InstructionOptions),
-    /// The gain of each optimisation: all off, then on one after the other
+    /// Gain of each optimisation: all off, then one more enabled at each step
     Ablation(AblationOptions),
-    /// One rank of a test below MPI (started by the launcher)
+    /// Internal: one rank of a test below MPI (started by the launcher)
     #[command(hide = true)]
     Rank {
-        /// What is measured, as JSON
+        /// Plan, as JSON
         plan: String,
     },
 }
 
-/// Does a command; the exit code.
+/// Parses the command line.
 ///
 /// # Errors
-/// It cannot be done, or its result cannot be written.
+/// The command line is invalid, or requests help or the version.
+pub fn parse() -> clap::error::Result<Cli> {
+    Cli::from_arg_matches(&examples::attach(Cli::command()).try_get_matches()?)
+}
+
+/// Executes a command; returns the exit code.
 pub fn run(command: Command) -> Result<u8> {
     let mut code = 0;
     match command {
@@ -132,6 +136,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Doctor(options) => code = u8::from(!doctor::run(&options)?),
         Command::Ps(options) => ps::run(&options)?,
         Command::Tune(options) => tune::run(&options)?,
+        Command::Generate { share } => generate::write_files(Cli::command(), &share)?,
     }
     match output::find_failure() {
         Some(why) => bail!(why),
@@ -139,10 +144,7 @@ pub fn run(command: Command) -> Result<u8> {
     }
 }
 
-/// Does what `fastpath bench` was asked for.
-///
-/// # Errors
-/// A command that cannot be done, or whose result cannot be written.
+/// Runs `fastpath bench`.
 pub fn run_bench(command: Bench) -> Result<()> {
     match command.other {
         Some(OtherBench::Floor(options)) => bench::floor::run(&options),
@@ -156,10 +158,7 @@ pub fn run_bench(command: Bench) -> Result<()> {
     }
 }
 
-/// Does what `fastpath info` was asked for.
-///
-/// # Errors
-/// The output cannot be written.
+/// Runs `fastpath info`.
 pub fn run_info(options: &InfoOptions) -> Result<()> {
     match &options.probe_cma {
         Some(argument) => info::probe_as_reader(argument)?,
@@ -179,7 +178,6 @@ pub fn run_info(options: &InfoOptions) -> Result<()> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn command_line__is_consistent() {

@@ -1,22 +1,23 @@
 //! `fastpath`: measures, explains and diagnoses.
 
 mod cli;
+mod examples;
+mod generate;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use fastpath_base::tell;
 use fastpath_bench::interrupt;
 use fastpath_report::{output, surroundings};
 
-use cli::{Cli, Command};
+use cli::Command;
 
-/// Of a comparison that fails; 1 says that something is worse.
+/// Exit code of a failed comparison; 1 means that something is worse.
 const NOT_COMPARED: u8 = 2;
 
-/// Prints help, version or what is wrong with the command line; returns the exit code. Help that cannot be printed is a
-/// failure, unless its reader has closed the pipe.
+/// Prints help, version or a usage error; returns the exit code. A failure to print help is an error, unless its reader
+/// has closed the pipe.
 fn print_usage(usage: &clap::Error) -> ExitCode {
     let code = u8::try_from(usage.exit_code()).unwrap_or(1);
     match usage.print().and_then(|()| io::stdout().flush()) {
@@ -30,7 +31,7 @@ fn print_usage(usage: &clap::Error) -> ExitCode {
 
 fn main() -> ExitCode {
     surroundings::set_version(env!("BUILD_VERSION"));
-    let command = match Cli::try_parse() {
+    let command = match cli::parse() {
         Ok(line) => line.command,
         Err(e) => return print_usage(&e),
     };
@@ -39,9 +40,9 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(e) if output::is_closed_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            // Further lines, such as a compiler's, are indented: none passes for one of this tool's own.
+            // Further lines, such as a compiler's, are indented, so that none looks like one of this tool's own.
             tell::lines(&format!("fastpath: {}\n", format!("{e:#}").replace('\n', "\n  ")));
-            // As shells call the end by a signal.
+            // Exit code of shells for an end by a signal.
             let ended =
                 interrupt::find_request().and_then(|signal| u8::try_from(128 + signal).ok());
             match compares {

@@ -1,5 +1,5 @@
-//! `fastpath bench` with a compiler wrapper and a launcher that stand in for those of an MPI: what
-//! it does with a job that fails, lies or falls silent. Real ones: `tests/jobs/bench.py`.
+//! `fastpath bench` with scripts as compiler wrapper and launcher: jobs that fail, print wrong data or stall. Real jobs
+//! are in `tests/jobs/bench.py`.
 
 #![allow(non_snake_case)]
 
@@ -36,7 +36,7 @@ fn write_script(path: &Path, text: &str) {
 }
 
 impl Mpi {
-    /// `mpicc` makes a program that does nothing; `mpiexec` is this script.
+    /// `mpicc` creates a program that does nothing; `mpiexec` is this script.
     fn new(name: &str, mpiexec: &str) -> Mpi {
         let folder =
             std::env::temp_dir().join(format!("fastpath-bench-{}-{name}", std::process::id()));
@@ -48,7 +48,7 @@ impl Mpi {
     }
 
     fn bench(&self, arguments: &[&str]) -> Output {
-        // The search for the floor of large messages takes a second.
+        // Do not measure the floor: its search for large messages takes a second.
         self.bench_with_floor(&[arguments, &["--no-floor"]].concat())
     }
 
@@ -272,7 +272,7 @@ fn comma_separated_values__are_written_beside_the_table() {
     );
 }
 
-/// Its first line is read, then the pipe closed; what it did then.
+/// Reads the first line and closes the pipe; returns the line and the exit status.
 fn read_one_line(mpi: &Mpi, arguments: &[&str]) -> (String, std::process::ExitStatus) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fastpath"))
         .arg("bench")
@@ -309,7 +309,7 @@ fn reader_that_has_seen_enough__leaves_no_part_of_a_file() {
     assert!(line.starts_with("test,"), "{line}");
     assert!(status.success(), "{status}");
     assert_eq!(list_files(&mpi.0), before);
-    // A file that was asked for is whole all the same.
+    // A requested file is complete all the same.
     let (_, status) = read_one_line(&mpi, &["latency", "--csv", "result.csv"]);
     assert!(status.success(), "{status}");
     let text = fs::read_to_string(mpi.0.join("result.csv")).unwrap();
@@ -318,7 +318,7 @@ fn reader_that_has_seen_enough__leaves_no_part_of_a_file() {
 }
 
 #[test]
-fn first_run__says_that_it_compiles_where_nobody_watches_too() {
+fn first_run__without_terminal__reports_that_it_compiles() {
     let mpi = Mpi::new("announced", &say(&[START, CASE]));
     let said = || String::from_utf8_lossy(&mpi.bench(&["latency"]).stderr).into_owned();
     assert!(said().contains("compiling the benchmark program"));
@@ -351,7 +351,7 @@ fn levels__below_mpi_are_for_two_ranks_and_say_so_before_anything_is_started() {
     let mpi = Mpi::new("levels", "echo started >&2; exit 9");
     let output = mpi.bench(&["latency", "--level", "transport", "-n", "3"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("between two ranks, not 3"), "{said}");
+    assert!(said.contains("exactly two ranks, not 3"), "{said}");
     let error = error_of(&output);
     assert!(!error.contains("started"), "{error}");
 }

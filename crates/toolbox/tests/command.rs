@@ -1,4 +1,4 @@
-//! The command as a user starts it.
+//! The command as started by a user.
 
 #![allow(non_snake_case)]
 
@@ -26,7 +26,7 @@ fn floor__states_unit_statistic_and_processors() {
     let output = run(&arguments, &[]);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
-        // A line between two processors needs two: the command says so and fails.
+        // A cache line between two processors needs two: otherwise the command fails with this error.
         assert!(!output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains("one processor"));
         return;
@@ -41,12 +41,12 @@ fn floor__states_unit_statistic_and_processors() {
     );
     assert_eq!(records[0]["unit"], "ns one way");
     assert_eq!(records[0]["time"]["samples"], 5);
-    // The kernel may refuse to copy between processes; such a record says so and has no time.
+    // The kernel may refuse to copy between processes; such a record has the reason and no time.
     for record in records.iter().filter(|r| r["refused"].is_null()) {
         let time = &record["time"];
         let [min, median, p99] = ["min", "median", "p99"].map(|s| time[s].as_f64().unwrap());
         assert!(min <= median && median <= p99, "{time}");
-        // A difference of two measurements may come out below nothing where others run.
+        // A difference of two measurements may be negative on a busy machine.
         let differs = record["what"].as_str().is_some_and(|w| w.ends_with("in place"));
         assert!(differs || 0.0 < min, "{record}");
     }
@@ -68,7 +68,6 @@ fn copy__shows_each_loop_alone_and_marks_one_pipeline_of_a_size() {
         |kind: &str| -> Vec<&Value> { records.iter().filter(|r| r["record"] == kind).collect() };
     let loops = of("copy_pipeline").len() / 2;
     assert!(loops > 0);
-    // Two sizes, to a buffer and to a ring.
     assert_eq!(of("copy_alone").len(), 2 * 2 * loops);
     for bytes in [1024, 4096] {
         let best = of("copy_pipeline").into_iter().filter(|r| r["best"] == true);
@@ -109,7 +108,6 @@ fn info__as_text_has_every_section() {
     for section in ["\nconfiguration\n", "\nmachine\n", "\ntransports\n", "\nwaiting\n"] {
         assert!(text.contains(section), "{section} in {text}");
     }
-    // The trial of cross-memory attach was made, whatever came of it.
     let cma = text.lines().find(|l| l.trim_start().starts_with("cma")).unwrap();
     assert!(!cma.contains("not tried"), "{cma}");
 }
@@ -191,7 +189,7 @@ fn explain_lspci__answers_in_text_json_and_a_page() {
     for part in [
         "PCIe 2.0 x8",
         "24 B around each 256 B",
-        "nothing is left to look for",
+        "nothing is left to explain",
         "`Latency: 0`",
         "`Cache Line Size: 32 bytes`",
     ] {
@@ -256,9 +254,9 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
     let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
     let cases: [(&[&str], &str); 4] = [
         (&several, "--device"),
-        (&["explain", "lspci", &other], "expected is what `lspci -vv` prints"),
+        (&["explain", "lspci", &other], "pass the output of `lspci -vv`"),
         (&["explain", "lspci", "/proc/none"], "/proc/none"),
-        (&["explain", "device", "../etc"], "no name of a device"),
+        (&["explain", "device", "../etc"], "not a device name"),
     ];
     for (arguments, expected) in cases {
         let output = run(arguments, &[]);
@@ -311,9 +309,9 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
     for words in printing {
         let output = command(words).stdout(full()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
-        // Where there is one processor, or others use both, `tune` ends before it prints.
+        // With one processor, or with both busy, `tune` ends before it prints.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let causes = ["No space left", "one processor", "something else runs there"];
+        let causes = ["No space left", "one processor", "another program ran on"];
         assert!(causes.iter().any(|cause| said.contains(cause)), "{said}");
     }
 }

@@ -1,5 +1,5 @@
-//! `fastpath compare` with stored results, and with compilers and launchers that stand in for those
-//! of MPIs. Real ones: `make bench`.
+//! `fastpath compare` with stored results, and with scripts as compilers and launchers of MPIs. Real MPIs: `make
+//! bench`.
 
 #![allow(non_snake_case)]
 
@@ -10,7 +10,6 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Events of a run whose every sample takes so many nanoseconds.
 fn make_events(library: &str, ns: u64) -> String {
     let bound = ns * 1000;
     [
@@ -21,7 +20,6 @@ fn make_events(library: &str, ns: u64) -> String {
     .join("\n")
 }
 
-/// A folder for one test, removed at the end.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -38,7 +36,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// An MPI whose `mpicc` makes a program that does nothing and whose `mpiexec` is this script.
+    /// Adds an MPI whose `mpicc` creates a program that does nothing and whose `mpiexec` is this script.
     fn add_mpi(&self, name: &str, mpiexec: &str) -> PathBuf {
         let folder = self.0.join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -100,7 +98,6 @@ fn peers__that_are_slower_and_faster_are_told_apart_and_stored() {
     let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_valid(&value, "compare-1.json");
     assert_eq!(value["rows"][0]["pairs"].as_array().unwrap().len(), 3);
-    // Each result in it is one of the benchmark, too; and the comparison can be shown again.
     for report in value["reports"].as_array().unwrap() {
         assert_valid(report, "bench-1.json");
     }
@@ -127,14 +124,14 @@ fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
     let (text, said) = (stdout(&output), stderr(&output));
     assert!(text.contains("faster"), "{text}");
     assert!(
-        text.contains("none: not compared: there is no compiler wrapper /proc/none/mpicc"),
+        text.contains("none: not compared: the compiler wrapper /proc/none/mpicc does not exist"),
         "{text}"
     );
     assert!(text.contains("dying, latency, 2 ranks: not compared"), "{text}");
     assert!(said.contains("rank 1 is gone"), "{said}");
 }
 
-/// An MPI that notes each start in a file, and does something before it prints.
+/// Adds an MPI that records each start in a file, and runs `before` before it prints.
 fn add_counted(folder: &Folder, name: &str, ns: u64, before: &str) -> PathBuf {
     let events = make_events(&format!("{name} 1.0"), ns);
     let starts = folder.0.join(format!("{name}.starts"));
@@ -173,14 +170,14 @@ fn time_limit__stops_between_turns_and_the_next_start_goes_on() {
     for name in ["ours", "theirs"] {
         assert_eq!(count_starts(&folder, name), 3, "each turn was made once");
     }
-    // All is there: it is shown again, and nothing is started.
+    // All turns are stored: the result is printed again, and no job is started.
     let again = start();
     assert_eq!(stdout(&again), stdout(&output));
     assert_eq!(count_starts(&folder, "theirs"), 3);
-    // Other options: it says so and begins anew.
+    // With other options, the tool reports the difference and starts anew.
     let other = folder.compare(&ours, &[&peer, &keep, "--sizes=8"]);
     assert_eq!(other.status.code(), Some(0), "{}", stderr(&other));
-    assert!(stderr(&other).contains("differs"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("contains another comparison"), "{}", stderr(&other));
     assert_eq!(count_starts(&folder, "theirs"), 6);
 }
 
@@ -196,7 +193,7 @@ fn comparison__that_is_killed_goes_on_after_the_last_whole_turn() {
     assert_eq!(killed.status.code(), None, "{}", stderr(&killed));
     let output = folder.compare(&ours, &[&peer, &keep]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stderr(&output).contains("1 of 3 turns are there"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("1 of 3 turns are already stored"), "{}", stderr(&output));
     assert!(stdout(&output).contains("0.500 [0.500, 0.500]"));
     assert_eq!(count_starts(&folder, "theirs"), 4, "three, and the one killed");
 }
@@ -251,7 +248,7 @@ fn peer__that_runs_on_our_library_is_found_out() {
     let twin = folder.add_mpi("twin", &format!("cat <<'END'\n{events}\nEND"));
     let twin = format!("--peer=twin={}", twin.display());
     let output = folder.compare(&ours, &[&twin]);
-    assert!(stdout(&output).contains("same library"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("loads the library of the first MPI"), "{}", stdout(&output));
 }
 
 #[test]
@@ -265,7 +262,7 @@ fn peer__that_is_another_build_of_our_library_is_compared() {
     });
     let output = folder.compare(&ours, &[&format!("--peer=before={}", before.display())]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(!stdout(&output).contains("same library"), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("loads the library of the first MPI"), "{}", stdout(&output));
 }
 
 #[test]
@@ -280,7 +277,7 @@ fn full_disk__is_told_and_the_comparison_still_printed() {
     assert!(said.contains("/dev/full") && said.contains("No space left"), "{said}");
 }
 
-/// A stored result whose every sample takes so many nanoseconds, from the tool itself.
+/// A stored result whose samples all take `ns` nanoseconds, from the tool itself.
 fn store(folder: &Folder, name: &str, ns: u64) -> String {
     let mpicc = folder.add_steady(name, ns);
     let file = folder.0.join(format!("{name}.json"));
@@ -352,8 +349,8 @@ fn stored_results__that_are_none_are_refused() {
     for (arguments, part) in [
         (vec![before.as_str(), "/proc/none.json"], "/proc/none.json"),
         (vec![before.as_str(), wrong.to_str().unwrap()], "something"),
-        (vec![], "compare what?"),
-        (vec![&before, &before, &before], "two results"),
+        (vec![], "nothing to compare"),
+        (vec![&before, &before, &before], "exactly two results"),
     ] {
         let output = compare_stored(&arguments);
         assert_eq!(output.status.code(), Some(2));

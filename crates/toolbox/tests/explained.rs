@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fastpath_explain::command::{ExplainOptions, What};
+use fastpath_explain::command::{ExplainCommand, ExplainOptions};
 use fastpath_explain::{AGREES, Explanation, StepKind, bandwidth, cliff, latency, page, percent};
 use fastpath_pcie::formulas::{DataLink, read_rate, write_rate};
 use fastpath_pcie::wire::{Transport, Verb};
@@ -14,7 +14,7 @@ use fastpath_report::testing::parse_options;
 
 const PAGE: &str = include_str!("../../../docs/explained.md");
 
-/// What a command of the page answers; none where it needs a device or a file.
+/// Answer to a command of the page; None if it needs a device or a file.
 fn run(line: &str) -> Option<Explanation> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some(words) = words.strip_prefix(&["fastpath", "explain"]) else {
@@ -25,15 +25,14 @@ fn run(line: &str) -> Option<Explanation> {
         Err(e) => panic!("{line}: {e}"),
     };
     let made = match &options.what {
-        What::Bandwidth(options) => bandwidth::explain(options),
-        What::Latency(options) => latency::explain(options),
-        What::Cliff(options) => cliff::explain(options),
+        ExplainCommand::Bandwidth(options) => bandwidth::explain(options),
+        ExplainCommand::Latency(options) => latency::explain(options),
+        ExplainCommand::Cliff(options) => cliff::explain(options),
         _ => return None,
     };
     Some(made.unwrap_or_else(|e| panic!("{line}: {e}")))
 }
 
-/// Holds a row of a table against the step of that name.
 fn compare_row(made: &Explanation, title: &str, row: &str) {
     let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
     let waterfall = made.waterfalls.iter().find(|w| w.title.starts_with(title));
@@ -84,8 +83,7 @@ fn examples__say_what_the_commands_answer() {
     assert!(commands >= 11 && rows >= 16 && sentences >= 15, "{commands} {rows} {sentences}");
 }
 
-/// The commands for devices, with devices of ours in place of the reader's: they are taken, and say what stands below
-/// them.
+/// Commands for devices, with sample devices: they are accepted, and print what the page quotes below them.
 #[test]
 fn devices__are_answered_as_the_page_says() {
     let tree = make_tree();
@@ -121,7 +119,6 @@ fn devices__are_answered_as_the_page_says() {
         };
         let host = sample("host.txt");
         let made = ask(&command, input.unwrap_or(&host), &tree);
-        // What is quoted below several commands is of the one with a measured figure.
         if answer.is_empty() || command.contains("--measured") || command.starts_with("device") {
             answer = made;
         }
@@ -136,7 +133,7 @@ fn sample(name: &str) -> String {
     std::fs::read_to_string(path).expect("a sample")
 }
 
-/// What the tool says, with each finding whole.
+/// Output of the tool, with each finding complete.
 fn ask(command: &str, input: &str, tree: &Path) -> String {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fastpath"));
     tool.arg("explain").args(command.split_whitespace());
@@ -147,7 +144,7 @@ fn ask(command: &str, input: &str, tree: &Path) -> String {
     let tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut started = tool.spawn().expect("the tool starts");
     let mut stdin = started.stdin.take().expect("a pipe");
-    // A command that reads a file closes it unread.
+    // A command that reads a file closes its standard input unread, so this write may fail.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = started.wait_with_output().expect("it ends");
@@ -161,7 +158,7 @@ fn ask(command: &str, input: &str, tree: &Path) -> String {
     made.collect::<Vec<_>>().join("\n")
 }
 
-/// Files as the kernel shows them to an ordinary user: an adapter with 8 of its 16 lanes.
+/// A sysfs tree for an ordinary user: an adapter with 8 of its 16 lanes.
 fn make_tree() -> PathBuf {
     let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sys-{}", std::process::id()));
     let folder = tree.join("bus/pci/devices/0000:41:00.0");
@@ -184,7 +181,7 @@ fn make_tree() -> PathBuf {
     tree
 }
 
-/// Figures in the sentences between the examples, each calculated again.
+/// Checks the figures in the sentences between the examples.
 #[test]
 fn prose__has_the_figures_of_the_model() {
     let bus: Link = "2.0x8".parse().expect("a link");
@@ -205,6 +202,10 @@ fn prose__has_the_figures_of_the_model() {
         let said = &made.experiments[experiment].outcomes[outcome].seen;
         said.chars().filter(char::is_ascii_digit).collect()
     };
+    let between = |experiment: usize| {
+        let (bus, process) = (seen(experiment, 0), seen(experiment, 1));
+        format!("{bus} MiB/s if the sender's bus is the limit, {process} if")
+    };
     let of_paper = run("fastpath explain bandwidth --pcie 2.0x8 --measured 24Gb/s");
     let write = predicted(&of_paper.expect("an answer")) / 8.0;
     let below = |reached: f64| (1.0 - reached / write) * 100.0;
@@ -218,10 +219,10 @@ fn prose__has_the_figures_of_the_model() {
     let host = profile::host("2009").expect("a host");
     let takes = |work: f64| host.poll.ns() + work;
     let figures = [
-        format!("The unit is {unit:.0} % of the supposed gap"),
+        format!("The wrong unit explains {unit:.0} % of the difference"),
         format!("lies {above:.1} % above what this link can carry"),
-        format!("({} MiB/s if the sender's bus is the limit, {} if", seen(0, 0), seen(0, 1)),
-        format!("({} and {})", seen(1, 0), seen(1, 1)),
+        format!("server process: {}", between(0)),
+        format!("server hosts: {}", between(1)),
         format!(
             "stay {:.0} to {:.0} % below the {write:.2} GB/s of the bus",
             below(2.6),
@@ -234,7 +235,7 @@ fn prose__has_the_figures_of_the_model() {
             descriptor(Transport::Rc, Verb::Write),
             descriptor(Transport::Ud, Verb::Send)
         ),
-        format!("64 B more per message of up to 4096, {:.1} %", 64.0 / 4096.0 * 100.0),
+        format!("64 B more, {:.1} % of 4096 B", 64.0 / 4096.0 * 100.0),
         format!("ticks every {:.0} ns", 1e9 / 3_579_545.0),
         format!("takes {:.0} ns for a datagram, and {:.0} once", takes(450.0), takes(520.0)),
         format!("Within {}, the uncertainty of", percent(AGREES)),

@@ -1,5 +1,5 @@
-//! `fastpath explain probe` with a driver of our own, which has a GPU that is none (`cuda/driver.c`): the calls, their
-//! order and what is made of their times. What a GPU does, it cannot show.
+//! `fastpath explain probe` with a fake driver and GPU (`cuda/driver.c`): the calls, their order and the evaluation of
+//! their times. It cannot show the behaviour of a real GPU.
 
 #![allow(non_snake_case)]
 
@@ -85,7 +85,7 @@ fn probe__says_which_call_failed() {
             assert!(said.contains("0 contexts, 0 buffers"), "{call}: {said}");
         }
     }
-    // Copies alone are worth telling.
+    // If the reads of the GPU cannot be measured, the copies alone are reported.
     for (call, why) in
         [("cuModuleLoadData", "cuModuleLoadData"), ("chase", "did not follow the chain")]
     {

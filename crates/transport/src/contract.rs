@@ -1,63 +1,62 @@
-//! What every transport promises, and what the protocol layer may ask of it.
+//! Contract between the transports and the protocol layer.
 //!
-//! The split into *short*, *bcopy* and *zcopy* is the field's (UCX's transport layer uses the same
-//! words). Calls are dispatched statically: [`crate::Lane`] is a closed enum over the endpoints.
+//! The split into *short*, *bcopy* and *zcopy* is that of UCX's transport layer. Calls are dispatched statically:
+//! [`crate::Lane`] is a closed enum of endpoints.
 //!
-//! **Immediate or nothing.** A call that returns [`Post::NoResource`] has changed nothing that anyone
-//! can observe. **Look, then take.** [`Endpoint::look`] shows the next arrival of one peer without a
-//! side effect; [`Endpoint::take`] consumes it. A transport knows nothing of MPI matching: header
-//! words are opaque to it.
+//! **Immediate or nothing.** A call that returns [`Post::NoResource`] has had no observable effect. **Look, then
+//! take.** [`Endpoint::look`] returns the next arrival of one peer without a side effect; [`Endpoint::take`] consumes
+//! it. Transports know no MPI matching and do not interpret header words.
 
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 
-/// What became of a posted operation.
+/// Outcome of a post.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Post {
-    /// Done: the caller's buffer may be reused, and nothing will be reported later.
+    /// Complete: the caller's buffer may be reused, and no completion is reported later.
     Done,
-    /// Under way: completion is reported by progress; the caller's buffer stays in use until then.
-    /// Never the answer to a short or bcopy post, whose payload has been copied.
+    /// The caller's buffer stays in use until progress reports completion. Short and bcopy posts never return this
+    /// value.
     InProgress,
-    /// No room now. Nothing has changed; try again after progress.
+    /// No room now, and no effect. Retry after progress.
     NoResource,
-    /// Done, but the peer may be asleep or gone: [`Endpoint::wake`] must be called now. A value of
-    /// its own, so that the hot path contains no call.
+    /// Complete, but the peer may sleep or be gone: call [`Endpoint::wake`]. This value keeps the call that wakes the
+    /// peer off the hot path.
     Wake,
-    /// The peer has left the job: nobody will ever take this message.
+    /// The peer has left the job and will never take this message.
     PeerGone,
 }
 
-/// The header of an active message: what the protocol layer needs to know an arrival by.
+/// Header of an active message, by which the protocol layer identifies an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
-    /// Active message id: which protocol step this is (`protocol::wire` has the list).
+    /// Active message id: a protocol step, listed in `protocol::wire`.
     pub id: u8,
     /// Immediate data; the tag of an eager message.
     pub imm: u32,
-    /// The match key of an eager message, ids of requests in others.
+    /// Match key of an eager message; request ids in other messages.
     pub key: u64,
-    /// A further number, which travels with payloads beyond `Capabilities::short` only; 0 with others.
+    /// Additional number, sent only with payloads longer than `Capabilities::short`; otherwise 0.
     pub aux: u16,
 }
 
 const _: () = assert!(size_of::<Header>() == 16);
 
 impl Header {
-    /// A header of these, with `aux` 0.
+    /// Creates a header with `aux` 0.
     #[inline]
     pub fn new(id: u8, imm: u32, key: u64) -> Self {
         Header { id, imm, key, aux: 0 }
     }
 }
 
-/// A borrowed view of the next arrival. The bytes lie where the transport received them, often in
-/// memory that the peer can still write: copy out, then check the copy.
+/// Borrowed view of the next arrival. On some transports the peer can still write these bytes: copy them out, then
+/// check the copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
-    /// The header.
+    /// Message header.
     pub header: Header,
     data: *const u8,
     len: usize,
@@ -65,7 +64,7 @@ pub struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// A view of `len` bytes at `data`.
+    /// Creates a view of `len` bytes at `data`.
     #[inline]
     pub fn new(header: Header, data: *const u8, len: usize) -> Self {
         Arrival { header, data, len, _borrow: PhantomData }
@@ -90,66 +89,66 @@ impl Arrival<'_> {
     }
 }
 
-/// What a transport can do. Sizes in bytes; 0 says that the way does not exist.
+/// Limits of a transport, in bytes; 0 if an operation is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The field's name of the transport, for reports.
+    /// Name of the transport, for reports.
     pub name: &'static str,
-    /// Largest active message payload that the CPU puts into the descriptor or slot itself.
+    /// Largest active message payload that the CPU writes to the descriptor or slot itself.
     pub short: usize,
     /// Largest active message payload that is packed into a transport buffer.
     pub bcopy: usize,
-    /// Largest single `get` from remote memory without a copy through transport buffers.
+    /// Largest single `get` without a copy through transport buffers.
     pub get_zcopy: usize,
     /// Largest single `put` to remote memory.
     pub put_zcopy: usize,
-    /// Whether messages arrive once and in the order sent.
+    /// Whether messages arrive once and in order.
     pub reliable: bool,
-    /// Whether an endpoint must exchange messages over another one before it carries data.
+    /// Whether addresses must be exchanged over another endpoint before this one carries data.
     pub needs_wireup: bool,
-    /// Whether `look` can be directed at one peer at a cost that does not depend on the others.
+    /// Whether the cost of `look` at one peer does not depend on the number of other peers.
     pub directed: bool,
 }
 
-/// What an operation costs: `overhead + size / bandwidth` on each side, plus `latency`.
+/// Cost model of an operation: `overhead + size / bandwidth` on each side, plus `latency`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     /// CPU time per operation on the sending side, in nanoseconds.
     pub send_overhead_ns: f64,
     /// CPU time per operation on the receiving side, in nanoseconds.
     pub recv_overhead_ns: f64,
-    /// Time per byte while both sides work at once, in nanoseconds.
+    /// Time per byte while both sides work concurrently, in nanoseconds.
     pub ns_per_byte: f64,
-    /// From the send's end until the receiver can see it, in nanoseconds.
+    /// Time from the end of the send until the receiver sees the message, in nanoseconds.
     pub latency_ns: f64,
 }
 
 impl Cost {
-    /// Nanoseconds that do not depend on the size, from the send's begin to the receive's end.
+    /// Time that does not depend on the size, from the start of the send to the end of the receive, in nanoseconds.
     pub fn fixed_ns(&self) -> f64 {
         self.send_overhead_ns + self.latency_ns + self.recv_overhead_ns
     }
 
-    /// Nanoseconds for `bytes` bytes, from the send's begin to the receive's end.
+    /// Time for `bytes` bytes, from the start of the send to the end of the receive, in nanoseconds.
     pub fn at(&self, bytes: u64) -> f64 {
         self.fixed_ns() + self.ns_per_byte * bytes as f64
     }
 }
 
-/// Memory of a peer: where, and what proves the right to it.
+/// Memory of a peer: address and access key.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
-    /// Address in the peer's address space, or offset, as the transport's key says.
+    /// Address in the peer's address space, or an offset in the key's region, as the key determines.
     pub addr: u64,
-    /// The transport's key of the region.
+    /// Key of the region, defined by the transport.
     pub rkey: u64,
 }
 
 /// Most bytes of an [`Address`].
 pub const ADDRESS_BYTES: usize = 63;
 
-/// Where a peer's end of a connection is, as its transport writes it. Opaque to everyone else.
+/// Address of an endpoint. Only its transport interprets the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
     len: u8,
@@ -163,151 +162,186 @@ impl Default for Address {
 }
 
 impl Address {
-    /// An address of these bytes, at most [`ADDRESS_BYTES`].
+    /// Creates an address of at most [`ADDRESS_BYTES`] bytes.
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; ADDRESS_BYTES];
         bytes.get_mut(..from.len())?.copy_from_slice(from);
         Some(Address { len: from.len() as u8, bytes })
     }
 
-    /// The bytes.
+    /// Bytes of the address.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }
 }
 
-/// Why a transfer from or to remote memory did not happen.
+/// Cause of a failed one-sided transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteError {
-    /// The way does not exist or is not permitted here: use another one.
+    /// Not supported or not permitted: the caller must use another protocol.
     Unsupported,
-    /// The peer's memory is not there: it lied about an address, or has gone.
+    /// The peer's memory is not mapped: the address was wrong, or the peer has left.
     Fault,
 }
 
-/// What is asked of a connection beside its messages ([`Endpoint`]): how it comes to be, whether there is room, what
-/// the peer knows, how it ends. Each has the answer of a transport where there is nothing of the kind.
+/// Method of a one-sided operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The descriptor holds the bytes of the operation.
+    Short,
+    /// The bytes go through a transport buffer.
+    Bcopy,
+    /// The adapter moves the bytes between the memories of the two processes.
+    Zcopy,
+}
+
+impl Method {
+    /// Name of the method.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Short => "short",
+            Method::Bcopy => "bcopy",
+            Method::Zcopy => "zcopy",
+        }
+    }
+}
+
+/// Outcome of posting a one-sided operation.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostOutcome {
+    /// Number of leading bytes in progress; their buffer may be reused.
+    Done(usize),
+    /// Number of leading bytes in progress; their buffer stays in use until a flush.
+    InProgress(usize),
+    /// No room now, or not yet connected. No effect.
+    NoResource,
+    /// The peer is unreachable permanently.
+    PeerGone,
+}
+
+/// Operations other than messages ([`Endpoint`]): setup, room, credits, end. The default methods are for transports
+/// that lack the operation.
 pub trait Connection {
-    /// Whether addresses must be exchanged before it carries data.
+    /// Whether addresses must be exchanged before the endpoint carries data.
     fn wants_wireup(&self) -> bool {
         false
     }
 
-    /// Where the peer finds this end.
+    /// Address of this end, for the peer.
     fn local_address(&self) -> Address {
         Address::default()
     }
 
-    /// Opens it for receiving from a peer whose end is at `address`; false where that is none, or leads nowhere.
+    /// Opens the endpoint for receiving from `_address`; returns false for an invalid or unreachable address.
     fn open(&mut self, _address: &Address) -> bool {
         false
     }
 
-    /// Opens it for receiving, after its peer has connected.
+    /// Opens the endpoint for receiving, after its peer has connected.
     fn open_receive(&mut self) {}
 
-    /// Opens it for sending: the peer's end is open.
+    /// Opens the endpoint for sending, after the peer has opened its end.
     fn set_ready(&mut self) {}
 
-    /// Whether `messages` messages of up to `bytes` bytes each would all find room now.
+    /// Whether there is room now for `_messages` messages of up to `_bytes` bytes each.
     fn has_room(&mut self, _messages: u32, _bytes: usize) -> bool {
         false
     }
 
-    /// Asks the peer for a wake-up when it has made room; to be called before a sender sleeps.
+    /// Requests a wake-up when the peer has made room. Call it before a sender sleeps.
     fn await_room(&mut self) {}
 
-    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of
-    /// them.
+    /// Whether there is no work for this peer. Valid right after progress of the lane's interface, which checks all
+    /// peers.
     fn is_resting(&self) -> bool {
         false
     }
 
-    /// Nobody looks at the lane any more until its interface tells of the peer once more, as it does of one that has
-    /// connected: says that it will. [`Connection::is_resting`] has just said that there is nothing to do.
+    /// Stops polling this lane until its interface reports the peer again, like a new connection. Returns whether the
+    /// interface will report it. Call it right after [`Connection::is_resting`] returned true.
     fn retire(&mut self) -> bool {
         false
     }
 
-    /// Tells the peer what has been taken, if it does not know.
+    /// Returns owed credits to the peer, if there are enough for a message of their own.
     fn return_credits(&mut self) {}
 
-    /// Whether the peer has left the job, or cannot be reached any more, and all that it has sent is taken.
+    /// Whether the peer has left the job or is unreachable, and everything it sent has been taken.
     fn peer_has_left(&self) -> bool {
         false
     }
 
-    /// Whether all that was sent has been taken by the peer, or at least by its side.
+    /// Whether everything sent has been received by the peer, its adapter or its kernel.
     fn is_drained(&mut self) -> bool {
         true
     }
 
-    /// Whether the process may end without taking back what it has sent: it lies where the peer finds it.
+    /// Whether the process may end without losing what it has sent.
     fn may_leave(&mut self) -> bool {
         true
     }
 
-    /// Whether the peer can fetch only what was shown to it ([`Connection::register`]).
+    /// Whether the peer reads only memory registered by [`Connection::register`].
     fn wants_exposure(&self) -> bool {
         false
     }
 
-    /// Lets the peer fetch `len` bytes at `address` by [`Endpoint::get`], until [`Connection::deregister`]; `None`
-    /// where it cannot.
+    /// Lets the peer [`Endpoint::get`] `_len` bytes at `_address`. `None` if the memory cannot be registered.
     ///
     /// # Safety
-    /// The memory stays mapped until then.
+    /// The memory stays mapped until [`Connection::deregister`].
     unsafe fn register(&mut self, _address: *mut u8, _len: usize) -> Option<Remote> {
         None
     }
 
-    /// The peer needs no more what [`Connection::register`] has shown it under this key.
+    /// Ends the access granted by [`Connection::register`] under `_key`.
     fn deregister(&mut self, _key: u64) {}
 
-    /// Why nothing is carried to the peer of that rank any more, where that is so: for people, with the rank.
+    /// Cause of the connection's failure, if it has failed, as a message that names rank `_peer`.
     fn describe_failure(&self, _peer: u32) -> Option<String> {
         None
     }
 
-    /// Where the peer finds this end of the connection that is to take the place of this one.
+    /// Address of this end of the connection that will replace this endpoint.
     fn upgrade_address(&self) -> Address {
         Address::default()
     }
 
-    /// Opens that connection to the peer's end of it; false where it leads nowhere.
+    /// Opens the replacing connection to the peer's end; returns false for an unreachable address.
     fn open_upgrade(&mut self, _address: &Address) -> bool {
         false
     }
 
-    /// The peer's end of that connection is open: what is sent goes there from now on.
+    /// Directs sends to the replacing connection, after the peer has opened its end.
     fn finish_upgrade(&mut self) {}
 
-    /// There will be no such connection.
+    /// Abandons the replacing connection permanently.
     fn give_up_upgrade(&mut self) {}
 
-    /// Whether single copies with this peer are known to work, so that both sides can take part in one.
+    /// Whether single copies with this peer are known to work, so that both sides can share the copying.
     fn knows_single_copy(&self) -> bool {
         false
     }
 
-    /// Opens a copy of a message to the peer in which both sides take part; `None` where there is none, or too many are
-    /// under way.
+    /// Opens a copy shared by sender and receiver. `None` if shared copies are not supported, or too many copies are
+    /// open.
     fn open_cooperative(&mut self) -> Option<u32> {
         None
     }
 
-    /// Closes what [`Connection::open_cooperative`] has opened.
+    /// Closes a copy opened by [`Connection::open_cooperative`].
     fn close_cooperative(&mut self, _index: u32) {}
 
-    /// Claims the next piece of a cooperative copy: how many had been claimed before, by either side.
+    /// Claims the next piece of a shared copy; returns the number of pieces that both sides had claimed before.
     fn claim_cooperative(&mut self, _index: u32, _sender: bool) -> u32 {
         u32::MAX
     }
 }
 
-/// What carries messages to and from one peer: the hot half of the contract.
+/// Messages to and from one peer: the hot half of the contract.
 pub trait Endpoint: Connection {
-    /// What this endpoint can do.
+    /// Limits of this endpoint.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends `len` bytes at `data`, at most `capabilities().short`, by copying them now.
@@ -316,64 +350,72 @@ pub trait Endpoint: Connection {
     /// `data` is readable for `len` bytes.
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post;
 
-    /// Sends `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's
-    /// buffer. `pack` runs only if there is room, and is given a pointer to `len` writable bytes.
+    /// Sends `len` bytes, at most `capabilities().bcopy`, that `pack` writes to the transport's buffer. `pack` runs
+    /// only if there is room; its argument points to `len` writable bytes.
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post;
 
-    /// Whether [`Endpoint::am_bulk`] does better than other ways.
+    /// Whether [`Endpoint::am_bulk`] is faster than other methods.
     fn has_bulk(&self) -> bool {
         false
     }
 
-    /// The message that is posted next goes together with the bulk message that follows it at once.
+    /// Holds the next message back and sends it together with the bulk message that must follow at once.
     fn hold_next(&mut self) {}
 
-    /// As [`Endpoint::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them, of any length;
-    /// says how many have gone. They go in the order of calls: while some of a message's have not, no other message
-    /// goes, but for a bound of the transport's. `None` where that is no better.
+    /// Sends contiguous bytes of any length, for which the receiver has a buffer; returns the number of bytes sent.
+    ///
+    /// Bytes are sent in the order of calls, in frames whose length the transport bounds. While a frame is sent in
+    /// part, no other message is sent. Returns `None` if [`Endpoint::am_bcopy`] is no slower.
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes.
+    /// `_data` is readable for `_len` bytes.
     unsafe fn am_bulk(
         &mut self, _header: Header, _data: *const u8, _len: usize,
     ) -> Option<(Post, usize)> {
         None
     }
 
-    /// A message that [`Endpoint::am_bulk`] has sent and that has not all come, and how many bytes are to come: they
-    /// can be taken as they do ([`Endpoint::stream`]), before anything that [`Endpoint::look`] would show.
+    /// Header and missing bytes of a message by [`Endpoint::am_bulk`] that has arrived in part. Take them by
+    /// [`Endpoint::stream`] before anything that [`Endpoint::look`] returns.
     fn find_bulk(&self) -> Option<(Header, usize)> {
         None
     }
 
-    /// Takes the next bytes of that message, at most as many as there is room for; how many. The last one ends it.
+    /// Takes at most `_room` next bytes of a message by [`Endpoint::am_bulk`]; returns their number. The message ends
+    /// with its last byte.
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes.
+    /// `_to` is writable for `_room` bytes.
     unsafe fn stream(&mut self, _to: *mut u8, _room: usize) -> usize {
         0
     }
 
-    /// Wakes the peer after a post that returned [`Post::Wake`]: `Done` or `PeerGone`.
+    /// Wakes the peer after a post that returned [`Post::Wake`]. Returns `Done` or `PeerGone`.
     fn wake(&mut self) -> Post {
         Post::Done
     }
 
-    /// The next arrival from this peer, left where it is.
+    /// Next arrival from this peer; it stays until [`Endpoint::take`].
     fn look(&mut self) -> Option<Arrival<'_>>;
 
-    /// Consumes what [`Endpoint::look`] showed. Called once after a `look` that returned `Some`.
+    /// Takes the arrival. Call it once after [`Endpoint::look`] returned `Some`.
     fn take(&mut self);
 
-    /// Copies `len` bytes from the peer's memory to `to`.
+    /// Copies `_len` bytes of the peer's memory to `_to`.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes.
-    unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError>;
+    /// `_to` is writable for `_len` bytes.
+    unsafe fn get(&mut self, _to: *mut u8, _len: usize, _from: Remote) -> Result<(), RemoteError> {
+        Err(RemoteError::Unsupported)
+    }
 
-    /// Copies `len` bytes at `from` into the peer's memory.
+    /// Copies `_len` bytes at `_from` to the peer's memory.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes.
-    unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError>;
+    /// `_from` is readable for `_len` bytes.
+    unsafe fn put(
+        &mut self, _from: *const u8, _len: usize, _to: Remote,
+    ) -> Result<(), RemoteError> {
+        Err(RemoteError::Unsupported)
+    }
 }

@@ -1,12 +1,11 @@
-//! The interfaces of a process, and the choice of a lane for each peer.
+//! Interfaces of a process, and the lane that each peer gets.
 
-pub use crate::adapter::Counts;
 use crate::adapter::rc::RcIface;
 use crate::adapter::{Adapter, AdapterTransport, PeerWords};
+use crate::allowed::Allowed;
 use crate::contract::{Address, Connection, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
-use crate::setup::allowed::Allowed;
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 #[cfg(any(test, feature = "sim"))]
@@ -14,23 +13,21 @@ use crate::sim::Network;
 use crate::sim::SimIface;
 use crate::tcp::TcpIface;
 use crate::verbs::inline::Overrides;
-use crate::verbs::{PortCounter, open_device};
-use crate::wireup_mailbox::WireupMailbox;
+use crate::verbs::{PortCounter, VerbsError, open_device};
+pub use counts::TransportCounts;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::FURTHER;
+use fastpath_job::Job;
 use meeting::Meeting;
 use network::WithoutAdapter;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::time::Duration;
+use wireup_mailbox::WireupMailbox;
 
-/// Rounds of progress after which connections that carry no messages are looked at: each look is a call of the kernel.
+/// Rounds of progress between two polls of sockets that carry no messages. Each poll is a system call.
 const SELDOM: u32 = 64;
 
-/// What another thread of this process does when something has come from outside: it wakes the thread of the program
-/// that sleeps for it, or else calls the progress thread, if there is one.
+/// Returns a function for watching threads: it wakes this rank's thread, or else the progress thread, if any.
 fn call_outside(domain: &'static Domain) -> impl Fn() + Copy + Send + 'static {
     let (state, job) = (domain.state_word(domain.me), domain.job);
     let call = &job.own_page().call;
@@ -41,36 +38,44 @@ fn call_outside(domain: &'static Domain) -> impl Fn() + Copy + Send + 'static {
     }
 }
 
-/// Every interface that this process has opened.
+/// Creates an unconnected lane to `peer` over an adapter. Fails if the device lacks resources.
+fn make_adapter_lane(adapter: &Adapter, peer: u32, words: PeerWords) -> Result<Lane, VerbsError> {
+    let PeerWords { state, polls } = words;
+    let mut lane = match adapter {
+        Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
+        Adapter::Ud(iface, _) => Lane::Ud(Box::new(iface.endpoint(state)?)),
+        Adapter::Upgrade(iface) => Lane::Upgrade(Box::new(iface.endpoint(peer, state)?)),
+    };
+    match (&mut lane, polls) {
+        (Lane::Ud(endpoint), Some(polls)) => endpoint.watch_polls(polls),
+        (Lane::Upgrade(endpoint), Some(polls)) => endpoint.datagrams().watch_polls(polls),
+        _ => {}
+    }
+    Ok(lane)
+}
+
+/// All open interfaces of this process.
 pub struct Interfaces {
     domain: &'static Domain,
     shm: Iface,
-    /// To be set before the first lane is made.
+    /// Permitted transports. Set them before the first lane is created.
     pub allowed: Allowed,
     sim: Option<SimIface>,
-    /// An adapter, and how ranks that are reached by it find each other.
     adapter: Option<(Adapter, WireupMailbox)>,
-    /// Connections of the kernel's network: for messages where there is no adapter, and between memories for what an
-    /// adapter needs to begin.
+    /// Sockets: they carry messages if there is no adapter, and the wire-up of an adapter between nodes.
     tcp: Option<TcpIface>,
-    /// Peers that messages go to by those though there is an adapter, and why.
     without_adapter: WithoutAdapter,
-    /// What is known of peers of other memories that datagrams are to reach.
     meetings: BTreeMap<u32, Meeting>,
-    /// Rounds of progress since the connections were looked at.
     unlooked: u32,
-    /// Why no adapter is used, where one would have been.
     no_adapter: Option<String>,
-    /// What the kernel counts at its port.
     port_counter: Option<PortCounter>,
-    /// Whether an interface other than shared memory's wants to be asked for news.
     alive: bool,
-    /// Memory of this process that its peers can reach by load and store.
+    /// Memory of this process that peers on its node access by load and store.
     pub arena: Arena,
 }
 
 impl Interfaces {
-    /// Opens what the job allows.
+    /// Opens shared memory with the default permissions.
     pub fn open(job: &'static Job) -> Self {
         let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
         let allowed = Allowed::default();
@@ -92,45 +97,19 @@ impl Interfaces {
         }
     }
 
-    /// Those of a further worker, which reaches peers through shared memory alone, by rings of its own (see
-    /// [`Domain::further`]). No memory of the process can be reached by load and store through them.
-    pub fn further(&self, place: u32, area: NonNull<u8>) -> Self {
-        let domain: &'static Domain = Box::leak(Box::new(self.domain.further(place, area)));
-        Interfaces {
-            domain,
-            shm: Iface::new(domain),
-            allowed: self.allowed,
-            sim: None,
-            adapter: None,
-            tcp: None,
-            without_adapter: WithoutAdapter::default(),
-            meetings: BTreeMap::new(),
-            unlooked: 0,
-            no_adapter: None,
-            port_counter: None,
-            alive: false,
-            arena: Arena::new(domain),
-        }
-    }
-
-    /// Whether all peers are reached within this host and without a simulated network.
-    pub fn is_within_host(&self) -> bool {
-        self.allowed.outside().is_none() && self.sim.is_none()
-    }
-
-    /// Reaches every peer through a simulated network, with the job's rank as its port.
+    /// Creates interfaces that reach every peer through a simulated network, with the job's rank as port.
     #[cfg(any(test, feature = "sim"))]
     pub fn simulate(job: &'static Job, network: &Network) -> Self {
         let sim = Some(network.iface(job.rank() as u32));
         Interfaces { sim, alive: true, ..Interfaces::open(job) }
     }
 
-    /// Reaches peers by a transport of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first that
-    /// has an active port: those of other hosts, and all where shared memory is not allowed. `inline`: how much inline
-    /// data to ask for. [`Interfaces::allowed`] has been set.
+    /// Opens transport `by` of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first adapter with an active
+    /// port. The transport serves peers on other hosts, and all peers if shared memory is not permitted. `inline` is
+    /// the requested inline size. Set [`Interfaces::allowed`] before.
     ///
     /// # Errors
-    /// For people: what is missing and what to do.
+    /// Message with cause and remedy.
     pub fn open_adapter(
         &mut self, by: AdapterTransport, device: Option<&str>, inline: &Overrides<'_>,
     ) -> Result<(), String> {
@@ -153,42 +132,47 @@ impl Interfaces {
         self.domain
     }
 
-    /// Whether `peer` is reached by an adapter or over the network.
+    pub(crate) fn neighbour(&self) -> Option<u32> {
+        let job = self.shared_domain().job;
+        let mut others = (0..job.present()).filter(|&rank| rank != job.rank());
+        let found = others.find(|&rank| self.allowed.shm && !job.is_remote(rank));
+        found.map(|rank| rank as u32)
+    }
+
     fn is_outside(&self, peer: u32) -> bool {
         self.allowed.leads_outside(self.domain.job, peer as usize)
     }
 
-    /// Memory of this process that stays as it is until [`Interfaces::forget_memory`]: an adapter needs to be told of
-    /// it but once.
+    /// Declares that memory stays mapped until [`Interfaces::forget_memory`], so that one registration suffices.
     pub fn declare_memory(&mut self, range: Range<usize>) {
         if let Some(iface) = self.connections() {
             iface.with_registrations(|all| all.declare_lasting(range));
         }
     }
 
-    /// The declared memory that begins at `address`, if there is any, is about to go.
+    /// Drops the registration of declared memory at `address`, before the memory is unmapped.
     pub fn forget_memory(&mut self, address: usize) {
         if let Some(iface) = self.connections() {
             iface.with_registrations(|all| all.forget(address));
         }
     }
 
-    /// The connections of an adapter, where peers are reached by any.
     pub(crate) fn connections(&self) -> Option<&RcIface> {
         self.adapter.as_ref()?.0.connections()
     }
 
-    /// Whether peers are reached by an adapter.
+    /// Whether an adapter is in use.
     #[inline]
     pub fn has_adapter(&self) -> bool {
         self.allowed.adapter.is_some()
     }
 
-    /// What the adapter has counted so far; nothing where there is none.
-    pub fn adapter_counts(&self) -> Vec<Counts> {
-        let of_adapter = self.adapter.as_ref().map(|(adapter, _)| adapter.counts());
-        let of_tcp = self.tcp.as_ref().map(|tcp| Counts::of_tcp(&tcp.counters()));
-        let of_port = self.port_counter.as_ref().map(Counts::of_port);
+    /// Counters of adapter, sockets and port; empty if there are none.
+    pub fn adapter_counts(&self) -> Vec<TransportCounts> {
+        let of_adapter =
+            self.adapter.as_ref().map(|(adapter, _)| TransportCounts::of_adapter(adapter));
+        let of_tcp = self.tcp.as_ref().map(|tcp| TransportCounts::of_tcp(&tcp.counters()));
+        let of_port = self.port_counter.as_ref().map(TransportCounts::of_port);
         of_adapter
             .unwrap_or_default()
             .into_iter()
@@ -198,14 +182,13 @@ impl Interfaces {
             .collect()
     }
 
-    /// To be called when this rank has announced its sleep, or its progress thread is about to sleep, before its last
-    /// look: from now on what comes through an adapter or over the network wakes the rank or calls the thread. Says how
-    /// long the sleep may last at most; `None` where there is no limit.
+    /// Prepares a sleep of this rank or its progress thread: later arrivals by an adapter or sockets wake it. Call it
+    /// after the sleep is announced and before the last poll. Returns the longest sleep; `None` if unlimited.
     pub fn arm(&mut self) -> Option<Duration> {
         if let Some(sim) = &self.sim {
             return sim.nap();
         }
-        // An event of the connections is looked for by the next look.
+        // The next poll must include the sockets.
         self.unlooked = SELDOM;
         let wake = call_outside(self.domain);
         let by_network = self.tcp.as_mut().and_then(|tcp| tcp.arm(wake));
@@ -213,18 +196,18 @@ impl Interfaces {
         by_network.into_iter().chain(by_adapter).min()
     }
 
-    /// What wakes this rank where it sleeps, for another thread of its process.
+    /// Function that wakes this rank, for another thread of its process.
     pub fn waker(&self) -> impl Fn() + Send + 'static {
         let state = self.domain.state_word(self.domain.me);
         move || _ = crate::shm::iface::wake(state)
     }
 
-    /// The time by which interfaces measure, in nanoseconds.
+    /// Current time by the clock of the interfaces, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.sim.as_ref().map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
     }
 
-    /// A lane for `peer`, open in neither direction where directions are opened one by one.
+    /// Creates a lane for `peer`. If the transport opens each direction separately, both directions are still closed.
     pub fn make_lane(&self, peer: u32) -> Lane {
         if peer == self.domain.me && self.allowed.loopback {
             let state = self.domain.state_word(peer);
@@ -256,18 +239,17 @@ impl Interfaces {
                         PeerWords::on_page(self.domain.page(peer))
                     }
                 };
-                adapter.make_lane(peer, words).unwrap_or(Lane::Unconnected)
+                make_adapter_lane(adapter, peer, words).unwrap_or(Lane::Unconnected)
             }
             (adapter, Some(tcp)) if adapter.is_none() || self.allowed.fall_back => {
                 Lane::Tcp(Box::new(tcp.endpoint(peer)))
             }
-            // `connect` says why there is none.
+            // No transport reaches the peer; `connect` reports the cause.
             _ => Lane::Unconnected,
         }
     }
 
-    /// Drops the lane to a peer of this host that has left, if it is one of shared memory, with all that this process
-    /// has of that peer.
+    /// Drops a shared-memory lane to a peer that has left, with all memory for that peer.
     pub fn release(&mut self, peer: u32, lane: &mut Lane) {
         if matches!(lane, Lane::Shm(_)) {
             *lane = Lane::Unconnected;
@@ -278,11 +260,11 @@ impl Interfaces {
     /// Opens a lane for sending.
     ///
     /// # Errors
-    /// For people: what there is not enough of.
+    /// Message that names the missing resource.
     pub fn connect(&self, lane: &mut Lane) -> Result<(), String> {
         match (lane, &self.adapter) {
             (Lane::Unconnected, Some((adapter, _))) => {
-                let why = adapter.make_lane(u32::MAX, PeerWords::default()).err();
+                let why = make_adapter_lane(adapter, u32::MAX, PeerWords::default()).err();
                 let why = why.map(|error| error.to_string());
                 Err(why.unwrap_or_else(|| "there was no queue pair a moment ago".to_owned()))
             }
@@ -293,7 +275,7 @@ impl Interfaces {
     fn connect_lane(&self, lane: &mut Lane) -> Result<(), String> {
         match lane {
             Lane::Shm(endpoint) => {
-                let opened = endpoint.connect(self.allowed.ahead);
+                let opened = endpoint.connect(self.allowed.ring_tuning);
                 opened.map_err(|error| error.to_string())
             }
             #[cfg(any(test, feature = "sim"))]
@@ -314,12 +296,7 @@ impl Interfaces {
         self.domain.wake(peer);
     }
 
-    /// Wakes every thread of `peer` that sleeps.
-    pub fn wake_all(&self, peer: u32) {
-        (0..=FURTHER).for_each(|place| self.domain.page(peer).wake(place));
-    }
-
-    /// Whether `peer` has left the job; for one that has no lane yet.
+    /// Whether `peer`, to which no lane exists, has left the job.
     pub fn has_left(&self, peer: u32) -> bool {
         match (&self.sim, &self.tcp) {
             (Some(sim), _) => sim.has_left(peer),
@@ -328,25 +305,22 @@ impl Interfaces {
         }
     }
 
-    /// Whether a peer may have connected to this process since the last [`Interfaces::accept`], or
-    /// an interface may have something to do.
+    /// Whether a peer may have connected since the last [`Interfaces::accept`], or an interface needs progress.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.shm.has_news() | self.alive
     }
 
-    /// Whether a peer has connected through shared memory since the last [`Interfaces::accept`]. Other interfaces do
-    /// not say by themselves that they have something to do.
+    /// Whether a peer has connected by shared memory since the last [`Interfaces::accept`]. No other transport signals.
     #[inline]
     pub fn has_signal(&self) -> bool {
         self.shm.has_news()
     }
 
-    /// Calls `found` with each peer that has newly connected to this process, or is to be looked at again
-    /// ([`Connection::retire`]).
+    /// Calls `found` with each newly connected peer, and each peer that must be polled again ([`Connection::retire`]).
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
         if self.shm.has_news() {
-            // The same signal says that mail has come from one that is reached by an adapter.
+            // A wire-up message of a peer on this node raises the same signal as a connection.
             let (allowed, job) = (self.allowed, self.domain.job);
             let is_outside = |peer| allowed.leads_outside(job, peer as usize);
             self.shm.accept(|peer| {
@@ -361,12 +335,12 @@ impl Interfaces {
         }
     }
 
-    /// Handles what has arrived at interfaces that serve all peers at once; says whether anything had.
+    /// Processes arrivals at interfaces that serve all peers together; returns whether there were any.
     pub fn progress(&mut self) -> bool {
         self.progress_while(false)
     }
 
-    /// As [`Interfaces::progress`]. `connecting`: messages of the wire-up are waited for.
+    /// Makes progress like [`Interfaces::progress`]. `connecting` says whether wire-up messages are expected.
     pub fn progress_while(&mut self, connecting: bool) -> bool {
         let wake = call_outside(self.domain);
         match (&mut self.adapter, &mut self.tcp) {
@@ -387,8 +361,7 @@ impl Interfaces {
         }
     }
 
-    /// Sends a message of the wire-up. It may be lost, doubled or overtaken. False where it did not even leave, as it
-    /// may do soon.
+    /// Sends a wire-up message, which may be lost, duplicated or reordered. If it returns false, retry later.
     pub fn send_wireup(&mut self, peer: u32, step: u8, address: Address) -> bool {
         if let Some(sim) = &self.sim {
             sim.send_wireup(peer, step, address);
@@ -401,13 +374,13 @@ impl Interfaces {
                 let (ud, addresses) = iface.datagrams();
                 addresses.send(ud, peer, step, address)
             }
-            // Memory may be there when the wire-up asks again.
+            // After an error the wire-up sends again later, when memory may be free.
             Some((_, mail)) => mail.send(peer, step, &address).is_ok(),
             None => true,
         }
     }
 
-    /// Whether the wire-up interface signals an arrival, without asking it.
+    /// Whether the wire-up interface signals an arrival. Makes no system call.
     pub fn wireup_signals(&self) -> bool {
         let of_adapter = |(adapter, mail): &(Adapter, WireupMailbox)| {
             adapter.has_wireup_datagrams()
@@ -418,10 +391,10 @@ impl Interfaces {
             || self.sim.as_ref().is_some_and(SimIface::wireup_signals)
     }
 
-    /// Asks the wire-up interface for a message: sender, step, address.
+    /// Takes a wire-up message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         if let Some((adapter, mail)) = &mut self.adapter {
-            // Before what has come by the network, which counts those that do not come.
+            // Take datagrams first: when a message through a socket is taken, its datagram counts as missing.
             let datagram = adapter.datagrams().and_then(|(ud, addresses)| addresses.take(ud));
             if let Some(received) = datagram {
                 self.note_datagram(received.0);
@@ -441,7 +414,7 @@ impl Interfaces {
 }
 
 impl Lane {
-    /// As [`Lane::return_credits`], where nothing has arrived for the moment: it need not be at once.
+    /// Returns owed credits while no message arrives; the transport may delay them. See [`Lane::return_credits`].
     #[inline]
     pub fn offer_credits(&mut self) {
         match self {
@@ -450,14 +423,14 @@ impl Lane {
         }
     }
 
-    /// Whether the message refused last found no memory: waiting for room is in vain. The rank's page says how much is
-    /// missing.
+    /// Whether the last refused message lacked memory, so that waiting is useless. The rank's page holds the number of
+    /// missing bytes.
     #[cold]
     pub fn is_starved(&self) -> bool {
         matches!(self, Lane::Shm(endpoint) if endpoint.tx.is_starved())
     }
 
-    /// What names `len` bytes at `address` for the peer, where it can reach them by load and store.
+    /// Key for `len` bytes at `address`, if peers can access them by load and store.
     pub fn share_memory(&self, arena: &Arena, address: usize, len: u64) -> Option<Remote> {
         match self {
             Lane::Shm(_) => arena.find(address, len),
@@ -465,16 +438,15 @@ impl Lane {
         }
     }
 
-    /// Whether the peer says that its memory can be reached by load and store.
+    /// Whether `remote` is a peer's memory that this process can access by load and store.
     pub fn is_shared(&self, remote: &Remote) -> bool {
         self.can_load_store() && remote.rkey & KEY_ARENA != 0
     }
 
-    /// Calls `visit` with each stretch of shared memory that the peer's key names, in order. Others
-    /// may write there at any time.
+    /// Visits, in order, the contiguous parts of the key's shared memory, to which other processes may write.
     ///
     /// # Errors
-    /// As [`crate::contract::Endpoint::get`]; `visit` may have been called for a part of it.
+    /// See [`crate::contract::Endpoint::get`]; `visit` may have been called for some parts.
     pub fn visit_shared(
         &mut self, remote: Remote, len: usize, visit: impl FnMut(*mut u8, usize),
     ) -> Result<(), RemoteError> {
@@ -484,15 +456,17 @@ impl Lane {
         }
     }
 
-    /// Key of this process's memory for the peer (see [`crate::Remote`]).
+    /// Key of this process's memory for the peer; see [`crate::Remote`].
     pub fn memory_key(&self) -> u64 {
         std::process::id() as u64
     }
 }
 
+mod counts;
 mod meeting;
 mod network;
 #[cfg(all(test, not(feature = "loom")))]
 #[allow(non_snake_case)]
 mod tests;
 mod upgrade;
+mod wireup_mailbox;

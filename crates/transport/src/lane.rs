@@ -1,8 +1,8 @@
-//! The closed set of endpoints, matched where a message is posted.
+//! Closed set of endpoints, matched where a message is posted.
 //!
-//! **BYTES.** What is sent or put is readable and what is received or got writable for its length, until the call
-//! returns; what is registered stays mapped until it is deregistered. Each function here asks this of its caller and
-//! passes it on to the transport.
+//! **BYTES.** Memory that is sent or put is readable, and memory that is received or got is writable, until the call
+//! returns. Registered memory stays mapped until it is deregistered. Each function here requires these conditions of
+//! its caller, and passes them on to the transport.
 #![allow(unsafe_code)]
 
 use crate::adapter::rc::RcEndpoint;
@@ -17,7 +17,6 @@ use crate::sim::SimEndpoint;
 use crate::tcp::TcpEndpoint;
 use fastpath_base::sync::{Ordering, fence};
 
-/// Asks whichever endpoint a lane has; an unconnected one answers `$none`.
 macro_rules! ask {
     ($lane:expr, $endpoint:ident => $answer:expr, or $none:expr) => {
         match $lane {
@@ -36,35 +35,34 @@ macro_rules! ask {
 
 mod connection;
 
-/// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
-/// endpoints of peers that never talk cost no memory.
+/// Endpoint of one transport. [`Lane::Unconnected`] is all zero bits, so unused endpoints take no memory.
 #[repr(u8)]
 pub enum Lane {
-    /// No transport has been chosen for this peer.
+    /// No transport chosen yet.
     Unconnected = 0,
     /// Shared memory.
     Shm(ShmEndpoint) = 1,
-    /// To oneself.
+    /// A rank to itself.
     Loopback(Box<LoopbackEndpoint>) = 2,
-    /// The simulated network, in tests.
+    /// Simulated network, in tests.
     #[cfg(any(test, feature = "sim"))]
     Sim(Box<SimEndpoint>) = 3,
     /// A reliable connection of an RDMA adapter.
     Rc(Box<RcEndpoint>) = 4,
     /// Datagrams of an RDMA adapter.
     Ud(Box<UdEndpoint>) = 5,
-    /// Datagrams, until a connection takes their place.
+    /// Datagrams, until a connection replaces them.
     Upgrade(Box<UpgradeEndpoint>) = 6,
-    /// A connection of the kernel's network.
+    /// Socket.
     Tcp(Box<TcpEndpoint>) = 7,
 }
 
 impl Lane {
-    /// What the endpoint can do; `None` while unconnected.
+    /// Limits of the endpoint; `None` while unconnected.
     pub fn capabilities(&self) -> Option<Capabilities> {
         let can = ask!(self, endpoint => endpoint.capabilities(), or return None);
         Some(match self {
-            // What a message is received into is not shown to its sender.
+            // A receiver's memory is not registered for puts: [`Connection::register`] lets the peer only read it.
             Lane::Rc(_) => Capabilities { put_zcopy: 0, ..can },
             _ => can,
         })
@@ -76,12 +74,12 @@ impl Lane {
         matches!(self, Lane::Unconnected)
     }
 
-    /// Returns whether the lane uses shared memory.
+    /// Whether the lane uses shared memory.
     pub fn is_ring(&self) -> bool {
         matches!(self, Lane::Shm(_))
     }
 
-    /// Whether it leads from this process to itself without leaving it.
+    /// Whether the lane leads from this process to itself.
     #[inline]
     pub fn is_self(&self) -> bool {
         matches!(self, Lane::Loopback(_))
@@ -90,10 +88,10 @@ impl Lane {
     /// See [`Endpoint::am_short`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::am_short`].
     #[inline]
     pub unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: `data` is readable for `len` bytes.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.am_short(header, data, len),
@@ -127,12 +125,12 @@ impl Lane {
     /// See [`Endpoint::am_bulk`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::am_bulk`].
     #[inline]
     pub unsafe fn am_bulk(
         &mut self, header: Header, data: *const u8, len: usize,
     ) -> Option<(Post, usize)> {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: `data` is readable for `len` bytes.
         ask!(self, endpoint => unsafe { endpoint.am_bulk(header, data, len) }, or None)
     }
 
@@ -145,21 +143,20 @@ impl Lane {
     /// See [`Endpoint::stream`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::stream`].
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: `to` is writable for `room` bytes.
         ask!(self, endpoint => unsafe { endpoint.stream(to, room) }, or 0)
     }
 
-    /// As [`Lane::am_short`], where the room is known and the payload fits the descriptor; anything
-    /// else is `NoResource`.
+    /// Sends like [`Lane::am_short`], if room is known and the payload fits the slot; otherwise returns `NoResource`.
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::am_short`].
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn am_short_known(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             Lane::Shm(endpoint) => unsafe { endpoint.tx.am_short_known(header, data, len) },
             _ => Post::NoResource,
         }
@@ -171,8 +168,7 @@ impl Lane {
         ask!(self, endpoint => endpoint.wake(), or Post::Done)
     }
 
-    /// The next arrival if it is short and has this id, for [`Lane::take_short`]; `None` does not say that there is
-    /// none.
+    /// Next arrival, for [`Lane::take_short`], if it is short and has this id. `None` if there is no such arrival.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub fn look_short(&mut self, id: u8) -> Option<Arrival<'_>> {
         match self {
@@ -181,13 +177,14 @@ impl Lane {
         }
     }
 
-    /// Consumes what [`Lane::look_short`] showed.
+    /// Takes the arrival that [`Lane::look_short`] has just returned.
     ///
     /// # Safety
-    /// It has just shown something.
+    /// [`Lane::look_short`] has just returned an arrival.
     #[inline(always)] // see `look_short`
     pub unsafe fn take_short(&mut self) {
-        // SAFETY: by this function's contract; told as it was asked for.
+        // SAFETY: this function's contract is that of `advance_short`. Its result decides whether `tell_taken` is
+        // called.
         unsafe {
             if self.advance_short() {
                 self.tell_taken();
@@ -195,35 +192,34 @@ impl Lane {
         }
     }
 
-    /// The same, but for telling the sender; says whether [`Lane::tell_taken`] must follow.
+    /// Takes like [`Lane::take_short`], but returns no credits. Returns whether [`Lane::tell_taken`] must follow.
     ///
     /// # Safety
-    /// As [`Lane::take_short`].
+    /// See [`Lane::take_short`].
     #[inline(always)] // see `look_short`
     #[must_use]
     pub unsafe fn advance_short(&mut self) -> bool {
         match self {
             Lane::Shm(endpoint) => endpoint.advance_short(),
-            // SAFETY: the others never show anything there.
+            // SAFETY: `look_short` returns arrivals of shared memory only.
             _ => unsafe { std::hint::unreachable_unchecked() },
         }
     }
 
-    /// Tells the sender how far its messages have been taken.
+    /// Returns credits to the sender, after [`Lane::advance_short`].
     ///
     /// # Safety
-    /// [`Lane::advance_short`] has just asked for it.
+    /// [`Lane::advance_short`] has just returned true.
     #[inline]
     pub unsafe fn tell_taken(&mut self) {
         match self {
             Lane::Shm(endpoint) => _ = endpoint.publish_head(),
-            // SAFETY: the others never ask for it.
+            // SAFETY: `advance_short` returns true for shared memory only.
             _ => unsafe { std::hint::unreachable_unchecked() },
         }
     }
 
-    /// The next arrival if it is longer than a short one and has this id, for [`Lane::take`]; `None` does not say that
-    /// there is none.
+    /// Next arrival, for [`Lane::take`], if it is not short and has this id. `None` if there is no such arrival.
     #[inline]
     pub fn look_long(&mut self, id: u8) -> Option<Arrival<'_>> {
         match self {
@@ -242,7 +238,7 @@ impl Lane {
         }
     }
 
-    /// Whether [`Lane::look`] would show something.
+    /// Whether [`Lane::look`] would return an arrival.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {
         match self {
@@ -251,7 +247,7 @@ impl Lane {
         }
     }
 
-    /// The number of polls of this lane that take about as long as `at_memory` polls of memory; at least one.
+    /// Number of polls of this lane that take about as long as `at_memory` polls of memory; at least one.
     #[inline]
     pub fn polls(&self, at_memory: u32) -> u32 {
         match self {
@@ -260,7 +256,7 @@ impl Lane {
         }
     }
 
-    /// To be called after a short message that others will follow at once.
+    /// Announces further short messages. Call this after a short message if further short messages follow at once.
     #[inline]
     pub fn expect_more(&mut self) {
         if let Lane::Shm(endpoint) = self {
@@ -268,8 +264,8 @@ impl Lane {
         }
     }
 
-    /// To be called when the owner begins to wait for this peer: does what the next messages would wait for. Says
-    /// whether there is more to do, at each look that finds nothing, by [`Lane::warm`].
+    /// Prepares the lane for a wait for this peer, so that the next messages of both sides are not delayed. Returns
+    /// whether work is left, for [`Lane::warm`] at each poll without an arrival.
     #[inline]
     pub fn begin_wait(&mut self) -> bool {
         match self {
@@ -278,7 +274,7 @@ impl Lane {
         }
     }
 
-    /// Prepares a little of the next send; says whether there is more to do.
+    /// Does part of the preparation of the next send; returns whether work is left.
     #[inline]
     pub fn warm(&mut self) -> bool {
         match self {
@@ -290,7 +286,7 @@ impl Lane {
         }
     }
 
-    /// Prepares for a message of `len` bytes, much longer than what one post carries.
+    /// Prepares for a message of `len` bytes that is much longer than one post can carry.
     #[inline]
     pub fn prepare_stream(&mut self, len: u64) {
         if let Lane::Shm(endpoint) = self
@@ -300,7 +296,7 @@ impl Lane {
         }
     }
 
-    /// Whether a ring of this host may have room for so many bytes, besides those to other peers.
+    /// Whether a data area of `bytes` bytes is within this ring's share of the memory for all rings.
     #[inline]
     pub fn has_share(&self, bytes: u64) -> bool {
         match self {
@@ -309,8 +305,8 @@ impl Lane {
         }
     }
 
-    /// Largest payload, in bytes, that is faster as one message than as several on any machine; 0 if that depends on
-    /// the cost of memory. Leaves room for the upper layer's header.
+    /// Largest payload, in bytes, that is faster as one message than as several on any machine. 0 if this payload
+    /// depends on the machine's cost of memory. Leaves room for the upper layer's header.
     #[inline]
     pub fn max_single(&self) -> usize {
         match self {
@@ -333,26 +329,26 @@ impl Lane {
     /// See [`Endpoint::get`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::get`].
     pub unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: `to` is writable for `len` bytes.
         ask!(self, end => unsafe { end.get(to, len, from) }, or Err(RemoteError::Unsupported))
     }
 
-    /// Whether the peer shares this process's clock and memory.
+    /// Whether the peer is on this process's host, and shares its clock and memory.
     #[inline]
     pub fn is_same_host(&self) -> bool {
         matches!(self, Lane::Shm(_))
     }
 
-    /// Receiver: claims the announced message of the peer's `request`, to match it; false where the peer has taken it
-    /// back. `answered`: the answers to all messages that were claimed before have been posted.
+    /// Claims the announced message of the peer's `request`, to match it. Returns false if the peer has recalled it.
+    /// `answered` is whether the answers to all earlier claims have been posted. Called by the receiver.
     #[inline]
     pub fn claim(&self, request: u32, answered: bool) -> bool {
         self.received_recalls().is_none_or(|recalls| recalls.claim(request, answered))
     }
 
-    /// Slots of a ring of shared memory that were filled so far.
+    /// Slots filled so far in a shared-memory ring; 0 for other transports.
     pub fn ring_slots_sent(&self) -> u64 {
         match self {
             Lane::Shm(e) => e.slots_sent(),
@@ -360,7 +356,7 @@ impl Lane {
         }
     }
 
-    /// Receiver: what the peer takes back of its messages, where both agree in shared memory.
+    /// Messages that the peer recalls, if the lane uses shared memory. Called by the receiver.
     #[inline]
     pub fn received_recalls(&self) -> Option<&Recalls> {
         match self {
@@ -369,7 +365,7 @@ impl Lane {
         }
     }
 
-    /// Sender: what is taken back of the messages to the peer, where both agree in shared memory.
+    /// Messages to the peer that are recalled, if the lane uses shared memory. Called by the sender.
     pub fn sent_recalls(&self) -> Option<&Recalls> {
         match self {
             Lane::Shm(endpoint) => endpoint.sent_recalls(),
@@ -377,7 +373,7 @@ impl Lane {
         }
     }
 
-    /// Slots of shared memory that this side has filled and emptied so far, modulo 2^32. 0 for other transports.
+    /// Slots of shared memory that this side has filled and emptied so far, modulo 2^32; 0 for other transports.
     pub fn slots_moved(&self) -> u32 {
         match self {
             Lane::Shm(endpoint) => endpoint.slots_moved(),
@@ -388,55 +384,54 @@ impl Lane {
     /// See [`Endpoint::put`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::put`].
     pub unsafe fn put(
         &mut self, from: *const u8, len: usize, to: Remote,
     ) -> Result<(), RemoteError> {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: `from` is readable for `len` bytes.
         ask!(self, end => unsafe { end.put(from, len, to) }, or Err(RemoteError::Unsupported))
     }
 
-    /// Completes puts and gets at the peer: it sees them before anything that comes after. On every
-    /// lane so far the bytes are there when [`Lane::put`] returns, so that the order is all that is left.
+    /// Orders puts and gets, already complete on these lanes, before anything that the peer sees later.
     #[inline]
     pub fn flush(&mut self) {
-        // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire
-        // by which the peer learns of it.
+        // ORDERING: between the puts and the later notification of the peer; partner is the acquire load by which the
+        // peer sees that notification.
         fence(Ordering::SeqCst);
     }
 }
 
-/// The transports that share no memory, out of the way of the one that does; the adapters' are called with nothing
-/// saved for the rest.
+/// Lanes without shared memory. Their functions are separate, so that the path of shared memory saves no registers for
+/// them.
 impl Lane {
     /// # Safety
-    /// As [`Endpoint::am_short`].
+    /// See [`Endpoint::am_short`].
     #[cold]
     #[inline(never)]
     unsafe fn am_short_other(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             Lane::Tcp(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             _ => unsafe { self.am_short_rare(header, data, len) },
         }
     }
 
     /// # Safety
-    /// As [`Endpoint::am_short`].
+    /// See [`Endpoint::am_short`].
     #[inline(never)]
     unsafe fn am_short_rare(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `data` is readable for `len` bytes.
             Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // Served before; a new kind is to be named here.
+            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => Post::NoResource,
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => Post::NoResource,
         }
@@ -459,7 +454,7 @@ impl Lane {
             #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Upgrade(endpoint) => endpoint.am_bcopy(header, len, pack),
-            // Served before; a new kind is to be named here.
+            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => Post::NoResource,
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => Post::NoResource,
         }
@@ -482,7 +477,7 @@ impl Lane {
             #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.look(),
             Lane::Upgrade(endpoint) => endpoint.look(),
-            // Served before; a new kind is to be named here.
+            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => None,
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => None,
         }
@@ -506,10 +501,10 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Upgrade(endpoint) => {
                 endpoint.take();
-                // A busy receiver never reaches the idle path, so switch here too.
+                // Finish the upgrade here too, because a busy receiver never reaches the idle path.
                 self.settle_upgrade();
             }
-            // Served before; a new kind is to be named here.
+            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => {}
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => {}
         }

@@ -1,13 +1,14 @@
-//! How bytes move between two processes.
+//! Transports between two processes.
 //!
-//! One folder for each transport, with the same rooms: `domain` (memory), `iface` (set-up and
-//! progress), `endpoint` (connection), `wire` (what lies on the wire or in shared memory),
-//! `datapath` (the hot path and nothing else). No transport knows another; `adapter` has two, which
-//! share its core. [`Lane`] is the closed set that the protocol layer matches on.
-// Of the tests only those of the model are built with it, and not what the others need.
+//! Each transport is a folder. All except `loopback`, a queue in private memory, have these files: `iface` (setup and
+//! progress), `endpoint` (connection), `wire` (format on the wire or in shared memory), `datapath` (only the hot path).
+//! `shm`, `sim` and `tcp` also have `domain` (memory). No transport uses another; `adapter` holds two with a common
+//! core. The protocol layer matches on [`Lane`], the closed set of endpoints.
+// With `loom`, only the tests of the model are built, so other code is unused.
 #![cfg_attr(feature = "loom", allow(dead_code))]
 
 pub mod adapter;
+pub mod allowed;
 #[cfg(all(test, not(feature = "loom")))]
 mod conformance;
 pub mod contract;
@@ -27,10 +28,10 @@ pub mod sim;
 pub mod single_copy;
 pub mod tcp;
 pub mod verbs;
-mod wireup_mailbox;
 
 pub use contract::{
-    Address, Arrival, Capabilities, Connection, Cost, Header, Post, Remote, RemoteError,
+    Address, Arrival, Capabilities, Connection, Cost, Header, Method, Post, PostOutcome, Remote,
+    RemoteError,
 };
 pub use interfaces::Interfaces;
 pub use lane::Lane;

@@ -1,15 +1,15 @@
-//! Operations on a peer's memory, as a lane does them: at once, or posted and completed by a flush.
+//! One-sided operations of a lane: immediate, or posted and completed by a flush.
 //!
-//! A lane that posts chooses by size how ([`Method`]): short, from the descriptor; bcopy, through a buffer of the
-//! transport; zcopy, between the memories themselves. The layer above and the benchmarks of a transport alone post
-//! through the same calls, so that both choose the same.
+//! A lane that posts chooses the [`Method`] by size. *Short* takes the bytes from the descriptor, *bcopy* goes through
+//! a transport buffer, *zcopy* moves between the memories directly. The upper layer and the transport benchmarks make
+//! the same calls, so they get the same method.
 //!
-//! **BYTES.** What is put is readable and what is got writable, and nobody else's, for its length: until the answer, or
-//! [`Lane::progress_flush`], says that it is done. What is registered stays mapped meanwhile. Each function here asks
-//! this of its caller.
+//! **BYTES.** Memory that is put is readable. Memory that is got is writable and not accessed otherwise. Registered
+//! memory stays mapped. This holds until the result, or [`Lane::progress_flush`], reports completion. Each function
+//! here requires this of its caller.
 #![allow(unsafe_code)]
 
-use crate::contract::{Capabilities, Endpoint, Post, Remote, RemoteError};
+use crate::contract::{Capabilities, Endpoint, Method, Post, PostOutcome, Remote, RemoteError};
 use crate::interfaces::Interfaces;
 use crate::lane::Lane;
 use crate::shm::arena::KEY_ARENA;
@@ -19,107 +19,69 @@ use crate::verbs::MemoryRegion;
 use fastpath_base::sync::{Ordering, fence};
 use std::sync::Arc;
 
-/// How one operation goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// The bytes lie in the descriptor.
-    Short,
-    /// They pass through a buffer of the transport.
-    Bcopy,
-    /// The adapter moves them between the two memories.
-    Zcopy,
-}
-
-impl Method {
-    /// The field's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Short => "short",
-            Method::Bcopy => "bcopy",
-            Method::Zcopy => "zcopy",
-        }
-    }
-}
-
-/// What became of an operation on a peer's memory.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Posted {
-    /// So many bytes from the front are under way, and their buffer may be reused.
-    Done(usize),
-    /// So many bytes from the front are under way; their buffer stays in use until a flush.
-    InProgress(usize),
-    /// No room now, or not connected yet. Nothing has changed.
-    NoResource,
-    /// The peer cannot be reached any more.
-    PeerGone,
-}
-
-/// Memory that an adapter knows, for as long as this lives.
+/// Registered memory; dropping the value deregisters the memory.
 pub struct Registration {
     region: Arc<MemoryRegion>,
 }
 
 impl Registration {
-    /// The key by which peers reach it.
+    /// Key by which peers access the memory.
     pub fn rkey(&self) -> u32 {
         self.region.rkey()
     }
 }
 
 impl Interfaces {
-    /// Lets peers that are reached by an adapter read and write `len` bytes at `address`, as long as the answer is
-    /// kept;
-    /// `None` where there is no adapter that can, or the memory cannot be locked.
+    /// Registers `len` bytes at `address` for reads and writes of peers that an adapter reaches. `None` if no adapter
+    /// can access registered memory, or the memory cannot be locked.
     ///
     /// # Safety
-    /// The memory stays mapped until then.
+    /// The memory stays mapped as long as the result lives.
     pub unsafe fn register_memory(&self, address: *mut u8, len: usize) -> Option<Registration> {
         let iface = self.connections()?;
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: the memory stays mapped, by this function's contract.
         let region = unsafe { iface.register_remote(address, len) }?;
         Some(Registration { region })
     }
 
-    /// So many bytes of the program's own memory stay registered at most between messages; 0: none, as before this is
-    /// called.
+    /// Keeps up to `bytes` bytes of user memory registered between messages. The default 0 keeps none.
     pub fn keep_registrations(&self, bytes: usize) {
         if let Some(iface) = self.connections() {
             iface.with_registrations(|all| all.keep_most(bytes));
         }
     }
 
-    /// Adapters forget memory that nothing uses any more.
+    /// Deregisters unused memory.
     pub fn release_registrations(&self) {
         if let Some(iface) = self.connections() {
             iface.with_registrations(|all| all.release_unused());
         }
     }
 
-    /// Where `len` bytes at `address` are for ranks of this host ([`Interfaces::map_memory`]); `None` where not all of
-    /// them are memory that is given out to be shared.
+    /// Offset of this process's memory, for [`Interfaces::map_memory`] in other ranks of this host. `None` if not all
+    /// `len` bytes are in this process's arena.
     pub fn locate_shared(&self, address: usize, len: usize) -> Option<u64> {
         let found = self.arena.find(address, len.max(1) as u64);
         found.map(|remote| remote.addr)
     }
 
-    /// Maps memory of `peer`, a rank of this host that says where ([`Interfaces::locate_shared`]).
+    /// Maps memory of `peer`, a rank of this host, at an offset that `peer` got from [`Interfaces::locate_shared`].
     ///
     /// # Errors
-    /// As [`MappedMemory::new`].
+    /// See [`MappedMemory::new`].
     pub fn map_memory(&self, peer: u32, at: u64, len: usize) -> Result<MappedMemory, RemoteError> {
         let remote = Remote { addr: at, rkey: KEY_ARENA | u64::from(peer) };
         MappedMemory::new(self.shared_domain(), peer, remote, len)
     }
 
-    /// Whether send queues are polled only while something is outstanding (as by default).
+    /// Sets whether send queues are polled only while completions are outstanding (default true).
     pub fn set_tx_gate(&mut self, on: bool) {
         if let Some(iface) = self.connections() {
             iface.set_tx_gate(on);
         }
     }
 
-    /// Whether a message with the header of the last one goes without it (as by default).
+    /// Sets whether a message omits a header equal to the previous one (default true).
     pub fn set_repeats(&mut self, on: bool) {
         if let Some(iface) = self.connections() {
             iface.set_repeats(on);
@@ -128,19 +90,19 @@ impl Interfaces {
 }
 
 impl Lane {
-    /// Whether operations on the peer's memory are posted, and complete later.
+    /// Whether one-sided operations are posted, and complete later.
     #[inline]
     pub fn posts_remote(&self) -> bool {
         matches!(self, Lane::Rc(_))
     }
 
-    /// Whether memory of the peer that is given out to be shared is reached by load and store.
+    /// Whether the peer's arena is accessible by load and store.
     #[inline]
     pub fn can_load_store(&self) -> bool {
         matches!(self, Lane::Shm(_))
     }
 
-    /// Whether [`Lane::get`] and [`Lane::put`] copy from and to any memory of the peer, as far as is known.
+    /// Whether [`Lane::get`] and [`Lane::put`] are expected to copy any memory of the peer.
     pub fn copies_directly(&self) -> bool {
         let able = |c: Capabilities| c.get_zcopy > 0 && c.put_zcopy > 0;
         match self {
@@ -151,7 +113,7 @@ impl Lane {
         }
     }
 
-    /// How a put of `len` bytes is posted; `None` where none is.
+    /// Method of a posted put of `len` bytes; `None` if the lane does not post.
     pub fn put_method(&self, len: usize) -> Option<Method> {
         match self {
             Lane::Rc(endpoint) => Some(endpoint.put_method(len)),
@@ -159,7 +121,7 @@ impl Lane {
         }
     }
 
-    /// How a get of `len` bytes is posted; `None` where none is.
+    /// Method of a posted get of `len` bytes; `None` if the lane does not post.
     pub fn get_method(&self, len: usize) -> Option<Method> {
         match self {
             Lane::Rc(endpoint) => Some(endpoint.get_method(len)),
@@ -170,38 +132,39 @@ impl Lane {
     /// Posts a put of up to `len` bytes.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes: until [`Lane::progress_flush`] says `Done` where this says `InProgress`.
+    /// `from` is readable for `len` bytes. If the result is `InProgress`, they stay readable until
+    /// [`Lane::progress_flush`] returns `Done`.
     #[inline]
-    pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
+    pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> PostOutcome {
         match self {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: this function's contract is that of the endpoint.
             Lane::Rc(endpoint) => unsafe { endpoint.post_put(from, len, to) },
-            _ => Posted::PeerGone,
+            _ => PostOutcome::PeerGone,
         }
     }
 
-    /// Posts a get of up to `len` bytes. They are there when [`Lane::progress_flush`] says `Done`.
+    /// Posts a get of up to `len` bytes. The bytes are there when [`Lane::progress_flush`] returns `Done`.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes, and nobody else's, until then.
+    /// `to` is writable for `len` bytes, and not accessed otherwise, until `Done`.
     #[inline]
-    pub unsafe fn post_get(&mut self, to: *mut u8, len: usize, from: Remote) -> Posted {
+    pub unsafe fn post_get(&mut self, to: *mut u8, len: usize, from: Remote) -> PostOutcome {
         match self {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: this function's contract is that of the endpoint.
             Lane::Rc(endpoint) => unsafe { endpoint.post_get(to, len, from) },
-            _ => Posted::PeerGone,
+            _ => PostOutcome::PeerGone,
         }
     }
 
-    /// Goes on with completing all that was posted to the peer's memory: `Done` when it is, `InProgress` to be called
-    /// again. On lanes that copy at once only the order is left, as in [`Lane::flush`].
+    /// Makes progress on all posted one-sided operations. Returns `Done` on completion, or `InProgress`: call it again.
+    /// Lanes that copy immediately only order their operations, as in [`Lane::flush`].
     #[inline]
     pub fn progress_flush(&mut self) -> Post {
         match self {
             Lane::Rc(endpoint) => endpoint.progress_flush(),
             _ => {
-                // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire by
-                // which the peer learns of it.
+                // ORDERING: between the puts and the later notification of the peer; partner is the acquire load by
+                // which the peer sees that notification.
                 fence(Ordering::SeqCst);
                 Post::Done
             }

@@ -1,30 +1,29 @@
-//! Sets up the interfaces as the user's variables say: which transports, which adapter, what they do to be fast.
+//! Applies the user's variables to the interfaces: transports, adapter, optimizations.
 
-pub mod allowed;
+mod choice;
 pub mod inline;
 pub mod peers;
 
 use crate::adapter::AdapterTransport;
 use crate::adapter::rc::registrations::Registrations;
 use crate::adapter::upgrade::Rule;
+use crate::allowed::{Allowed, NetworkTransport};
 use crate::interfaces::Interfaces;
-use crate::shm::idle::Ahead;
-use allowed::{Allowed, Outside, choose_transports};
+use choice::choose_transports;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
 use inline::StoredInline;
 use std::fmt::{self, Display};
 
-/// What to do where an adapter cannot be used.
-const EXAMINE: &str = "run `fastpath doctor` on this host: it examines adapters, libraries and \
-    limits, and names the remedies";
+const EXAMINE: &str =
+    "run `fastpath doctor` on this host, which checks adapters, libraries and limits";
 
-/// Why a process cannot do what the user has set.
+/// Why the configuration cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigureError {
-    /// For people.
+    /// Cause, for messages.
     pub why: String,
-    /// What to do besides what `why` may say.
+    /// Remedy in addition to the remedies in `why`.
     pub advice: Option<&'static str>,
 }
 
@@ -47,17 +46,16 @@ impl Display for ConfigureError {
 impl std::error::Error for ConfigureError {}
 
 impl Interfaces {
-    /// Takes over what the user has set; to be called before the first lane is made. Says what is wrong with what is
-    /// stored for the adapter, a line each.
+    /// Applies the user's configuration, before the first lane. Returns diagnostics of adapter constants, one a line.
     ///
-    /// # Errors As [`choose_transports`]; or other ranks of the job have set something else; or there is no adapter
-    /// that could be used.
+    /// # Errors
+    /// [`choose_transports`] fails, other ranks have another configuration, or no adapter can be used.
     pub fn configure(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
         let job = self.shared_domain().job;
         let several = job.has_other_hosts();
         let ranks = job.present() as u32;
         let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
-        // A rank reaches itself without them; those that it may spawn reach it by them. Other jobs come later.
+        // A job of one rank opens no network unless it may spawn. It opens a network when ranks of other jobs connect.
         if job.capacity() == 1 || (job.numbers_foreign() && job.began_with() == 1) {
             (allowed.adapter, allowed.tcp) = (None, false);
         }
@@ -70,8 +68,8 @@ impl Interfaces {
         Ok(diagnostics)
     }
 
-    /// Opens what leads to peers that share no memory with this rank: an adapter, or, where there is none, the kernel's
-    /// network, if both may be used.
+    /// Opens the transport to peers without shared memory: an adapter, or sockets if the adapter fails and sockets are
+    /// permitted.
     fn configure_outside(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
         let mut diagnostics = Vec::new();
         if let Some(by) = self.allowed.adapter {
@@ -79,7 +77,7 @@ impl Interfaces {
                 Ok(told) => {
                     (diagnostics, self.allowed.tcp) = (told, false);
                 }
-                // The only rank of a job needs none before it spawns others, which say what is wrong.
+                // A lone rank needs no adapter until it spawns other ranks, which then report why the adapter failed.
                 Err(why) if self.allowed.tcp || self.shared_domain().job.present() == 1 => {
                     self.allowed.adapter = None;
                     self.note_no_adapter(why);
@@ -92,7 +90,7 @@ impl Interfaces {
                 }
             }
         }
-        // Ranks of other nodes find each other over the network, also where an adapter carries their messages.
+        // Ranks on different nodes wire up through sockets, even if an adapter carries their messages.
         let several = self.shared_domain().job.nodes() > 1;
         if self.allowed.tcp || (several && self.allowed.adapter.is_some()) {
             self.open_tcp(config)?;
@@ -105,22 +103,22 @@ impl Interfaces {
         Ok(diagnostics)
     }
 
-    /// A rank with an adapter and one without would wait for each other for ever.
-    fn agree_on_outside(&self, outside: Outside) -> Result<(), String> {
+    /// Checks that either all ranks use an adapter or none does. Otherwise ranks would wait for each other forever.
+    fn agree_on_outside(&self, outside: NetworkTransport) -> Result<(), String> {
         let job = self.shared_domain().job;
         let choice = match outside {
-            Outside::Adapter(by) => by as u32 + 1,
-            Outside::Tcp => 0,
+            NetworkTransport::Adapter(by) => by as u32 + 1,
+            NetworkTransport::Tcp => 0,
         };
         job.header().outside.join(job.rank(), choice).map_err(|other| {
             let (one, two) = match outside {
-                Outside::Adapter(_) => (job.rank(), other),
-                Outside::Tcp => (other, job.rank()),
+                NetworkTransport::Adapter(_) => (job.rank(), other),
+                NetworkTransport::Tcp => (other, job.rank()),
             };
             format!(
                 "rank {one} has an adapter for ranks of other hosts and rank {two} has none: \
-                 messages between them would never arrive; leave rc and ud out of \
-                 FASTPATH_TRANSPORTS (shm,tcp)"
+                 messages between them would never arrive; set FASTPATH_TRANSPORTS=shm,tcp on all \
+                 ranks"
             )
         })
     }
@@ -136,7 +134,6 @@ impl Interfaces {
         Ok(stored.take_diagnostics())
     }
 
-    /// Bytes of the program's own memory that stay registered.
     fn registrations_most(&self, config: &Config) -> usize {
         let job = self.shared_domain().job;
         let neighbours = (0..job.present()).filter(|&rank| !job.is_remote(rank));
@@ -147,7 +144,7 @@ impl Interfaces {
         }
     }
 
-    /// Ranks that reach each other by different transports would wait for each other for ever.
+    /// Checks that all ranks use the same transports. Otherwise ranks would wait for each other forever.
     fn agree_on_transports(&self, config: &Config, allowed: Allowed) -> Result<(), String> {
         let job = self.shared_domain().job;
         let own = match config.list(Key::Transports).join(",") {
@@ -158,18 +155,18 @@ impl Interfaces {
         agreed.map_err(|(other, theirs)| {
             format!(
                 "rank {} has FASTPATH_TRANSPORTS={own} and rank {other} \
-                 FASTPATH_TRANSPORTS={theirs}: messages between \
-                 them would never arrive; give all ranks of a job the same",
+                 FASTPATH_TRANSPORTS={theirs}: messages between them would never arrive; set \
+                 FASTPATH_TRANSPORTS to the same value on all ranks of a job",
                 job.rank()
             )
         })
     }
 }
 
-/// Tries what a job of two ranks of one node would use: `find` tries an adapter.
+/// Tests the transports of a job of two ranks on one node; `find` tests an adapter.
 ///
 /// # Errors
-/// Such a job ends before it begins: what it says.
+/// The message with which the job would abort.
 pub fn try_transports(
     config: &Config, find: impl FnOnce(AdapterTransport) -> Result<(), String>,
 ) -> Result<Allowed, String> {
@@ -187,12 +184,11 @@ pub fn try_transports(
 fn refuse_adapter(by: AdapterTransport, shm: bool, why: &str) -> String {
     let need = match shm {
         true => format!("ranks of other hosts are reached only by {by}"),
-        false => format!("FASTPATH_TRANSPORTS leaves only {by}"),
+        false => format!("FASTPATH_TRANSPORTS allows only {by}"),
     };
     format!("{need}, which cannot be used: {why}")
 }
 
-/// When a pair gets a connection, as far as the user says.
 fn choose_rule(config: &Config) -> Rule {
     let rule = Rule::default();
     Rule {
@@ -202,21 +198,4 @@ fn choose_rule(config: &Config) -> Rule {
             None => rule.most,
         },
     }
-}
-
-fn choose_ahead(config: &Config) -> Ahead {
-    let mut ahead = Ahead::default();
-    if config.is_disabled("prefetch") {
-        ahead = ahead.without_prefetch();
-    }
-    if config.is_disabled("pause") {
-        ahead = ahead.without_pause();
-    }
-    if config.is_disabled("demote") {
-        ahead = ahead.without_demotion();
-    }
-    if config.is_disabled("recycle") {
-        ahead = ahead.without_recycling();
-    }
-    ahead
 }

@@ -1,17 +1,16 @@
-//! Single copies by the kernel, for the layer above: whether they may be used, whether they work, what they cost.
+//! Single copies by the kernel, for the upper layer: permission, test and cost.
 //!
-//! What they cost is measured little at a time: whatever interferes (another process on this processor, a virtual
-//! machine that pauses) makes a trial longer and passes, and the shortest counts.
+//! The cost is measured in short trials. Other processes lengthen some trials, so the shortest counts.
 #![allow(unsafe_code)]
 
+use crate::allowed::is_listed;
 use crate::interfaces::Interfaces;
-use crate::setup::allowed::is_listed;
 use crate::shm::cma::{self, explain_refusal};
 use fastpath_base::config::Config;
 use fastpath_base::{clock, wait};
 use std::hint::black_box;
 
-/// Why the kernel is not to copy between processes, if the user says so.
+/// Cause, if the user's variables exclude copies by the kernel.
 pub fn switched_off(config: &Config) -> Option<&'static str> {
     match config.is_disabled("cma") {
         true => Some("switched off by FASTPATH_DISABLE"),
@@ -21,11 +20,11 @@ pub fn switched_off(config: &Config) -> Option<&'static str> {
 }
 
 impl Interfaces {
-    /// Tries whether the kernel copies from the memory of another rank of this host, with the first of them; waits for
-    /// it to start for `timeout_ns` nanoseconds at most. Nothing speaks against it where there is none.
+    /// Tests a copy from the memory of another rank of this host. Waits up to `timeout_ns` nanoseconds for that rank to
+    /// start. Succeeds also if no other rank is on this host.
     ///
     /// # Errors
-    /// Why it does not, for people.
+    /// Message with the cause.
     pub fn probe_single_copy(&self, timeout_ns: u64) -> Result<(), String> {
         let Some(peer) = self.neighbour() else {
             return Ok(());
@@ -43,42 +42,42 @@ impl Interfaces {
     }
 }
 
-/// What single copies cost.
+/// Cost of single copies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SingleCopyCost {
-    /// Nanoseconds of a call, without its bytes.
+    /// Time of a call, without its bytes, in nanoseconds.
     pub call_ns: f64,
-    /// Nanoseconds that a call adds to the copy of a byte.
+    /// Time that a call adds to the copy of a byte, in nanoseconds.
     pub byte_ns: f64,
 }
 
-/// Bytes of the longer copy; both buffers stay in the caches.
+/// Bytes of the long copy; both buffers stay in the caches.
 const LONG: usize = 64 * 1024;
-/// Bytes of the shorter one: as good as none.
+/// Bytes of the short copy, whose copying time is negligible.
 const SHORT: usize = 64;
-/// Rounds in all.
 const ROUNDS: u32 = 16;
 /// Trials of each kind in a round, which takes about 15 us.
 const TRIALS: usize = 3;
 
-/// Between two processes each byte adds so many times as much to its copy as on one's own memory: the
-/// counters of the other's pages lie in another processor's cache. (Seen: 17 and 30 ns for each KiB.)
+/// Ratio of the time that a call adds per byte between two processes to the added time within one process. Measured
+/// were 30 ns per KiB between two processes and 17 ns within one. Between processes the time is longer, because the
+/// counters of the other process's pages are in another processor's cache.
 const BYTE_BETWEEN: f64 = 1.8;
 
-/// A measurement under way.
+/// A measurement in progress.
 #[derive(Debug, Clone)]
 pub struct Calibration {
     from: Vec<u8>,
     to: Vec<u8>,
     rounds: u32,
-    /// Shortest times so far, in nanoseconds: a call, a call with [`LONG`] bytes, their copy without a call.
+    /// Shortest times so far, in nanoseconds: a call with [`SHORT`] bytes. Next: a call with [`LONG`] bytes; a copy of
+    /// [`LONG`] bytes without a call.
     call: u64,
     whole: u64,
     copy: u64,
 }
 
 impl Default for Calibration {
-    /// One that has not begun, and holds no memory.
     fn default() -> Self {
         Calibration {
             from: Vec::new(),
@@ -92,10 +91,10 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// One round more.
+    /// Runs one round.
     ///
     /// # Errors
-    /// The kernel refuses the copy: why, for people.
+    /// Why the kernel refuses the copy, for messages.
     pub fn go_on(&mut self) -> Result<(), String> {
         if self.from.is_empty() {
             (self.from, self.to) = (vec![1; LONG], vec![2; LONG]);
@@ -105,7 +104,7 @@ impl Calibration {
         let address = self.from.as_ptr().expose_provenance() as u64;
         let (source, target) = (self.from.as_ptr(), self.to.as_mut_ptr());
         let read = |len| {
-            // SAFETY: `to` has `LONG` bytes, and nothing else uses it.
+            // SAFETY: `to` has `LONG` bytes and no other user.
             unsafe { cma::read_process(pid, target, len, address) }
         };
         read(LONG).map_err(explain_refusal)?;
@@ -121,12 +120,12 @@ impl Calibration {
         Ok(())
     }
 
-    /// Whether there have been enough rounds.
+    /// Whether enough rounds have run.
     pub fn is_over(&self) -> bool {
         self.rounds >= ROUNDS
     }
 
-    /// What was measured so far.
+    /// Result so far.
     pub fn cost(&self) -> SingleCopyCost {
         let bytes = self.whole.saturating_sub(self.copy.saturating_add(self.call)) as f64;
         SingleCopyCost { call_ns: self.call as f64, byte_ns: BYTE_BETWEEN * bytes / LONG as f64 }

@@ -1,12 +1,12 @@
-//! In place of the simulated network, which only tests have: no process has an interface to it.
+//! Replacement of the simulated network outside of tests: no process has an interface to it.
 
 use crate::contract::Address;
 use std::time::Duration;
 
-/// An interface that nobody can make.
+/// Interface type without values.
 pub enum SimIface {}
 
-#[allow(missing_docs)] // as those of the simulated network
+#[allow(missing_docs)] // like those of the simulated network
 impl SimIface {
     pub fn has_left(&self, _: u32) -> bool {
         match *self {}

@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,8
-   Buffers that are the same memory without MPI_IN_PLACE are refused by MPI_ERR_BUFFER. The call has not taken place
-   then: the rank alone may make it again as it should be. */
+   Buffers that alias without MPI_IN_PLACE are rejected with MPI_ERR_BUFFER. The call has not taken place, so the
+   rank alone can repeat it with valid buffers. */
 #include "../coll_check.h"
 
 #define EXPECT(class, call) expect(__LINE__, call, class)
@@ -13,7 +13,7 @@ static void expect(int line, int code, int expected)
         fprintf(stderr, "rank %d: %s:%d: class %d instead of %d\n", me, __FILE__, line, class, expected);
 }
 
-/* Refused at the rank alone that is wrong; the next calls of all are in step. */
+/* Only the rank with the wrong argument gets the error; the next calls of all ranks match. */
 static void test_one_rank(int n, int root)
 {
     MPI_Comm world = MPI_COMM_WORLD;
@@ -35,13 +35,13 @@ static void test_one_rank(int n, int root)
     EXPECT(MPI_SUCCESS, MPI_Alltoall(a, n, MPI_INT, b, n, MPI_INT, world));
     for (int i = 0; i < n * ranks; i++)
         CHECK(b[i] == 10 * (i / n) + me * n + i % n);
-    /* The others call once, the root once more than they. */
+    /* Every rank has made equally many valid calls so far, so these calls match. */
     for (int i = 0; i < n; i++)
         a[i] = 10 * me + i, b[i] = -1;
     EXPECT(MPI_SUCCESS, MPI_Reduce(a, b, n, MPI_INT, MPI_SUM, root, world));
     for (int i = 0; me == root && i < n; i++)
         CHECK(b[i] == 10 * ranks * (ranks - 1) / 2 + ranks * i);
-    /* Elsewhere than at the root nothing is looked at. */
+    /* These buffers are significant only at the root. */
     EXPECT(MPI_SUCCESS, MPI_Gather(a, n, MPI_INT, me == root ? b : a, n, MPI_INT, root, world));
     EXPECT(MPI_SUCCESS, MPI_Scatter(me == root ? b : a, n, MPI_INT, a, n, MPI_INT, root, world));
     EXPECT(MPI_SUCCESS, MPI_Reduce(me == root ? MPI_IN_PLACE : a, a, n, MPI_INT, MPI_SUM, root, world));
@@ -76,10 +76,10 @@ static void test_all_ranks(int n)
     EXPECT(MPI_ERR_BUFFER, MPI_Reduce_local(a, a, n, MPI_INT, MPI_SUM));
     if (me == 0)
         EXPECT(MPI_ERR_BUFFER, MPI_Allreduce(a, a, n, MPI_INT, MPI_SUM, world));
-    /* In step. */
+    /* The ranks are still in step. */
     EXPECT(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world));
     CHECK(sum == ranks);
-    /* Nothing is sent, or it goes elsewhere: parts of one array are two buffers. */
+    /* Valid although the address is the same: no data is sent, or the two buffers are separate parts of one array. */
     EXPECT(MPI_SUCCESS, MPI_Allreduce(a, a, 0, MPI_INT, MPI_SUM, world));
     EXPECT(MPI_SUCCESS, MPI_Alltoall(a, 0, MPI_INT, a, 0, MPI_INT, world));
     EXPECT(MPI_SUCCESS, MPI_Allreduce(MPI_IN_PLACE, a, n, MPI_INT, MPI_SUM, world));
@@ -96,7 +96,7 @@ static void test_all_ranks(int n)
     free(bytes);
 }
 
-/* One address, of which two types take different parts: a column of a grid and its halo. */
+/* One address with two types that select different parts: a column of a grid and its halo. */
 static void test_disjoint(void)
 {
     int sizes[] = {4, 6}, part[] = {4, 1}, from[] = {0, 4}, to[] = {0, 0}, one = 1, *counts = ints(ranks, 0);

@@ -12,8 +12,8 @@ static void expect(int line, int code, int expected)
 
 #define EXPECT(class, call) expect(__LINE__, call, class)
 
-/* Two ranks that pass different counts: the one with the larger count gets less than it expects and says so, as the
- * other one does where it gets more, both by the same class; the next call is in step again. */
+/* Two ranks pass different counts. The rank with the larger count receives less than it expects, the other may
+ * receive more. Both report the same class, and the next call is in step. */
 static void test_counts(int few, int many)
 {
     int count = me == 0 ? many : few, twice = 2 * many, one = 1, sum = 0;
@@ -31,7 +31,7 @@ static void test_counts(int few, int many)
     int length;
     if (me == 0 && MPI_Bcast(a, count, MPI_INT, 1, world) != MPI_SUCCESS) {
         char wanted[100];
-        snprintf(wanted, sizeof wanted, "rank 1 passes %d bytes to this collective call, this rank expects %d", 4 * few,
+        snprintf(wanted, sizeof wanted, "rank 1 passes %d bytes to this collective call, but this rank expects %d", 4 * few,
                  4 * many);
         MPI_Error_string(MPI_ERR_TRUNCATE, text, &length);
         CHECK(strstr(text, wanted));
@@ -44,8 +44,8 @@ static void test_counts(int few, int many)
     free(b);
 }
 
-/* One rank of any number passes another count than all others. At least one of them says so, whoever does says so by
- * the same class, nobody waits for ever, and the next call is in step again. */
+/* One rank passes a different count than all others. At least one rank reports the error, all reports have the same
+ * class, no rank hangs, and the next call is in step. */
 static void test_one_count(int odd, int few, int many)
 {
     enum { CALLS = 15 };
@@ -83,7 +83,7 @@ static void test_one_count(int odd, int few, int many)
     free(displs);
 }
 
-/* What a rank sends to itself is as wrong as what it sends to others, which still get what they wait for. */
+/* A wrong block that a rank sends to itself is an error too. Other ranks still receive their data. */
 static void test_own_count(void)
 {
     int *a = ints(20 * ranks, 1), *b = ints(20 * ranks, 2), more = me == 0 ? 20 : 10;
@@ -91,7 +91,7 @@ static void test_own_count(void)
     EXPECT(others, MPI_Alltoall(a, more, MPI_INT, b, 10, MPI_INT, MPI_COMM_WORLD));
     int class = MPI_SUCCESS, code = MPI_Allgather(a, more, MPI_INT, b, 10, MPI_INT, MPI_COMM_WORLD);
     MPI_Error_class(code, &class);
-    /* The others may get the blocks from rank 0, which has the right length for them. */
+    /* The other ranks may get the blocks from rank 0, which has the right length for them. */
     CHECK(class == MPI_ERR_TRUNCATE || (me != 0 && class == MPI_SUCCESS));
     EXPECT(expected, MPI_Gather(a, more, MPI_INT, b, 10, MPI_INT, 0, MPI_COMM_WORLD));
     EXPECT(others, MPI_Scatter(a, 20, MPI_INT, b, 10, MPI_INT, 0, MPI_COMM_WORLD));
@@ -145,15 +145,15 @@ int main(int argc, char **argv)
     EXPECT(MPI_ERR_OP, MPI_Op_free(&op));
     CHECK(MPI_Op_commutative(MPI_MAXLOC, &flag) == MPI_SUCCESS && flag == 1);
 
-    /* A root that refuses its own arguments does not put the ranks out of step. */
+    /* A root that rejects its own arguments does not put the ranks out of step. */
     EXPECT(me == 0 ? MPI_ERR_TYPE : MPI_SUCCESS,
            MPI_Gather(a, 1, MPI_INT, b, 1, me == 0 ? MPI_DATATYPE_NULL : MPI_INT, 0, world));
-    /* What counts at the root alone may be anything elsewhere. */
+    /* Arguments that are significant only at the root may have any value on other ranks. */
     if (me == 0)
         EXPECT(MPI_SUCCESS, MPI_Gather(a, 1, MPI_INT, b, 1, MPI_INT, 0, world));
     else
         EXPECT(MPI_SUCCESS, MPI_Gather(a, 1, MPI_INT, NULL, -7, MPI_DATATYPE_NULL, 0, world));
-    /* Nothing to move: null buffers are fine. */
+    /* Null buffers are valid if there is no data. */
     EXPECT(MPI_SUCCESS, MPI_Bcast(NULL, 0, MPI_INT, 0, world));
     EXPECT(MPI_SUCCESS, MPI_Allreduce(NULL, NULL, 0, MPI_INT, MPI_SUM, world));
     EXPECT(MPI_SUCCESS, MPI_Alltoall(NULL, 0, MPI_INT, NULL, 0, MPI_INT, world));

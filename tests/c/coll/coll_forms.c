@@ -1,7 +1,8 @@
 /* test: ranks=1,2,3,4,8 timeout=240
-   Every collective call in its nonblocking and persistent form against the blocking one: random calls with random
-   roots, counts (none to many), types with gaps, in place, operations that do not commute; many outstanding at once,
-   completed in another order on each rank; types and operations freed meanwhile. MPI_TEST_SEED=N repeats a failure. */
+   Every collective call in its nonblocking and persistent form, compared with the blocking form. Calls are random in
+   root, count (zero to large), types with gaps, in-place use and noncommutative operations. Many are outstanding at
+   once and complete in a different order on each rank; types and operations are freed meanwhile. MPI_TEST_SEED=N
+   repeats a failure. */
 #include "../coll_check.h"
 
 enum { BATCH = 20, STARTS = 2, KINDS = 17, FORMS = 3 };
@@ -16,12 +17,12 @@ static const char *const names[KINDS] = {
     "Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"
 };
 
-/* One call, the same on all ranks. */
+/* One collective call, with the same arguments on all ranks. */
 struct call {
     enum kind kind;
     int count, root, in_place, large;
-    MPI_Datatype type; /* of data that moves */
-    MPI_Datatype pair; /* of what is reduced */
+    MPI_Datatype type; /* type of calls that move data */
+    MPI_Datatype pair; /* type of reductions */
     MPI_Op op;
     MPI_Datatype *types;
     int *counts, *displs, *bytes;
@@ -40,7 +41,7 @@ static unsigned draw(uint64_t *state, unsigned below)
     return (unsigned)(*state >> 33) % below;
 }
 
-/* Composition of x -> a x + b: associative, and the order matters. Asks for the type, which may have been freed. */
+/* Composition of x -> a x + b: associative and not commutative. It queries the type, which may have been freed. */
 static void compose(void *in, void *inout, int *len, MPI_Datatype *type)
 {
     unsigned *left = in, *right = inout;
@@ -54,7 +55,7 @@ static void compose(void *in, void *inout, int *len, MPI_Datatype *type)
     }
 }
 
-/* Elements that go between two ranks. */
+/* Number of elements exchanged by two ranks. */
 static int between(const struct call *c, int a, int b)
 {
     int low = a < b ? a : b, high = a < b ? b : a;
@@ -109,7 +110,7 @@ static void set_up(struct call *c)
         c->recv[form] = ints(c->words, 0);
 }
 
-/* What the buffers hold before a call. */
+/* Fills the buffers before a call. */
 static void prepare(struct call *c, int form, int round)
 {
     for (long i = 0; i < c->words; i++) {
@@ -182,7 +183,7 @@ static int make(struct call *c, int form, MPI_Comm comm)
     return MPI_ERR_OTHER;
 }
 
-/* Completes all of them, each rank in its own order and with its own calls. */
+/* Completes all requests. Each rank uses its own order and its own completion calls. */
 static void complete(int n, MPI_Request *requests)
 {
     MPI_Status status, statuses[2 * BATCH];
@@ -249,7 +250,7 @@ static void run_batch(MPI_Comm comm)
         CHECK(make(&calls[i], 2, comm) == MPI_SUCCESS);
         prepare(&calls[i], 1, 0);
         CHECK(make(&calls[i], 1, comm) == MPI_SUCCESS);
-        /* Nobody may start them in the same order. */
+        /* Each rank starts the requests in a different order. */
         requests[2 * i] = calls[i].request[1];
         requests[2 * i + 1] = calls[i].request[2];
     }

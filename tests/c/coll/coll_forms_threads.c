@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4 timeout=240
-   Threads of MPI_THREAD_MULTIPLE, each with many nonblocking collectives outstanding on a communicator of its own,
-   completed in another order on each rank, and one request that another thread completes. Any number of ranks. */
+   Threads of MPI_THREAD_MULTIPLE. Each has many nonblocking collectives outstanding on its own communicator,
+   completed in a different order on each rank. One request is completed by another thread. Any number of ranks. */
 #include "../coll_check.h"
 #include <pthread.h>
 
@@ -9,7 +9,7 @@ enum { THREADS = 4, ROUNDS = 40, AT_ONCE = 24, WORDS = 300 };
 struct shared {
     MPI_Comm comm;
     int wrong;
-    MPI_Request given; /* made by this thread, completed by the next */
+    MPI_Request given; /* started by this thread, completed by the next thread */
     int given_in, given_out;
 };
 

@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,6 timeout=120
-   Communicators of some ranks in some order, as on some of the hosts: reductions of floats have the bits that ranks and
-   count say, whatever the hosts and the algorithm; what moves data arrives. */
+   Communicators of some of the ranks in various orders. Floating-point reductions give bits that depend only on
+   ranks and count, not on hosts or algorithm. Moved data arrives. */
 #include "../coll_check.h"
 
 enum { MOST = 40000, LEAST_ROUND = 32768 };
@@ -10,7 +10,7 @@ static double operand(int r, int i)
     return (1.0 + i % 17) / (r + 0.3) * (i % 3 ? 1e-7 : 1e7);
 }
 
-/* The sum of ranks `from..to` of `size`: neighbours first, where the first few pairs count as one rank each. */
+/* Sum of ranks `from..to` of `size`. Neighbours are added first; the first few pairs count as one rank each. */
 static double tree(int size, int i)
 {
     static double sums[64];
@@ -33,7 +33,8 @@ static double in[MOST], out[MOST], other[MOST];
 
 static void check_sums(MPI_Comm comm, int rank, int size, int count)
 {
-    /* A ring, for a number of ranks that is no power of two, has an order of its own; so may what somebody names. */
+    /* If the number of ranks is no power of two, a ring combines in its own order. An algorithm that the user names may
+     * do so too. */
     int is_round = (size & (size - 1)) && count >= LEAST_ROUND;
     const char *named = getenv("FASTPATH_COLL");
     int is_known = !is_round && !(named && strstr(named, "nodes"));
@@ -50,7 +51,7 @@ static void check_sums(MPI_Comm comm, int rank, int size, int count)
     MPI_Iallreduce(MPI_IN_PLACE, other, count, MPI_DOUBLE, MPI_SUM, comm, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     CHECK(memcmp(out, other, count * sizeof *out) == 0);
-    /* All ranks have the same. */
+    /* All ranks have the same bits. */
     memcpy(other, out, sizeof out);
     MPI_Bcast(other, count, MPI_DOUBLE, size / 2, comm);
     CHECK(memcmp(out, other, count * sizeof *out) == 0);
@@ -126,7 +127,8 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     check(comm);
     MPI_Comm_free(&comm);
-    /* The other way round, so that ranks of a host may not be consecutive; every second; all but the last one. */
+    /* Communicators of all ranks reversed, so that ranks of a host may not be consecutive; of every second rank; of all
+     * but the last rank; of each half. */
     for (int way = 0; way < 4; way++) {
         int colors[] = {0, me % 2, me + 1 == ranks ? MPI_UNDEFINED : 0, me < (ranks + 1) / 2};
         int keys[] = {-me, me, me, me * 7 % 5};

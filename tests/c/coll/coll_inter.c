@@ -1,5 +1,5 @@
-/* Collectives on intercommunicators in their three forms: what one group gives the other one gets, with every root,
- * groups of different sizes, long and short, several at once; what is refused.
+/* Collectives on intercommunicators in their three forms: data from one group reaches the other. Covers every root,
+ * groups of different sizes, short and long data, several calls at once, and rejected arguments.
  * test: ranks=2,3,4,5 mistakes=yes */
 #include "../check.h"
 
@@ -7,7 +7,7 @@ enum { BLOCKING, NONBLOCKING, PERSISTENT };
 static MPI_Comm inter;
 static int near, far, own, low, form;
 
-/* Makes a call in the form of the moment and completes it; a persistent one twice. */
+/* Makes a call in the selected form and completes it; a persistent request is started twice. */
 #define CALL(blocking, other, persistent)                                                          \
     do {                                                                                           \
         MPI_Request request_;                                                                      \
@@ -30,7 +30,7 @@ static int near, far, own, low, form;
 #define FORMS(NAME, ...)                                                                           \
     CALL(MPI_##NAME(__VA_ARGS__, IN_COMM), MPI_I##NAME(__VA_ARGS__, IN_COMM, &request_),           \
          MPI_##NAME##_init(__VA_ARGS__, IN_COMM, MPI_INFO_NULL, &request_))
-/* The names of nonblocking calls have a small letter after the I. */
+/* The names of nonblocking calls have a lowercase letter after the I. */
 #define MPI_IBcast MPI_Ibcast
 #define MPI_IGather MPI_Igather
 #define MPI_IGatherv MPI_Igatherv
@@ -46,13 +46,13 @@ static int near, far, own, low, form;
 #define MPI_IReduce_scatter MPI_Ireduce_scatter
 #define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
 
-/* Element `i` of what rank `r` of a side has. */
+/* Element `i` of the data of rank `r` of a side. */
 static int value(int side, int r, int i)
 {
     return side * 1000000 + r * 10000 + i % 9973;
 }
 
-/* The root argument of this process where rank `r` of side `side` is the root. */
+/* Root argument of this process if rank `r` of side `side` is the root. */
 static int root_of(int side, int r)
 {
     return side != low ? r : r == own ? MPI_ROOT : MPI_PROC_NULL;
@@ -75,7 +75,7 @@ static void check_rooted(int count)
                     fail(__LINE__, "bcast: element %d is %d", i, one[i]);
                     break;
                 }
-            /* Gather, even and uneven. */
+            /* Gather, with equal and unequal counts. */
             for (int i = 0; i < count; i++)
                 one[i] = value(low, own, i);
             for (int i = 0; i < far; i++)
@@ -111,7 +111,7 @@ static void check_rooted(int count)
                         break;
                     }
             }
-            /* Reduce: the operands of the other side. */
+            /* Reduce: the operands are those of the other side. */
             for (int i = 0; i < count; i++)
                 one[i] = value(low, own, i);
             memset(all, 0xff, (size_t)count * sizeof(int));
@@ -186,13 +186,13 @@ static void check_all(int count)
         }
     }
     free(one), free(all), free(counts), free(places), free(types);
-    /* As many elements on both sides: a multiple of both sizes. */
+    /* Both sides have the same number of elements: a multiple of both sizes. */
     int total = near * far * (count % 50 + 1), here = total / near;
     int *many = allocate(total * sizeof(int)), *part = allocate(total * sizeof(int)), *parts = allocate(near * sizeof(int));
     for (int i = 0; i < total; i++)
         many[i] = value(low, own, i);
     for (int v = 0; v < 2; v++) {
-        /* Uneven: the first rank gets one more, the last one less. */
+        /* Unequal counts: the first rank gets one more, the last rank one less. */
         int at = own * here, mine = here;
         for (int p = 0; p < near; p++)
             parts[p] = here + (near > 1 && p == 0) - (near > 1 && p == near - 1);
@@ -216,7 +216,7 @@ static void check_all(int count)
     free(many), free(part), free(parts);
 }
 
-/* Nobody of one side leaves before all of the other one have come. */
+/* No rank of one side leaves the barrier before all ranks of the other side have entered it. */
 static void check_barrier(void)
 {
     CALL(MPI_Barrier(inter), MPI_Ibarrier(inter, &request_), MPI_Barrier_init(inter, MPI_INFO_NULL, &request_));
@@ -237,7 +237,7 @@ static void check_barrier(void)
         MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* An operation that does not commute: the order of ranks. */
+/* A noncommutative operation: operands are combined in rank order. */
 static void concatenate(void *in, void *inout, int *length, MPI_Datatype *type)
 {
     (void)type;
@@ -262,7 +262,7 @@ static void check_order(void)
     MPI_Op_free(&op);
 }
 
-/* Several under way at once, and a duplicate made meanwhile. */
+/* Several calls outstanding at once, and a duplicate created meanwhile. */
 static void check_together(void)
 {
     enum { MANY = 30 };

@@ -1,5 +1,5 @@
 /* test: ranks=2,3 args=barrier;bcast;start mistakes=yes
-   A rank waits in MPI_Finalize for a collective call that the others join later: nothing is wrong with that. */
+   A rank waits in MPI_Finalize for a collective call that the others enter later. This is valid and not reported. */
 #include "../check.h"
 #include <time.h>
 
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         MPI_Start(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    /* The last one comes when the others have long been in MPI_Finalize, and without a call to MPI meanwhile. */
+    /* The last rank calls late, when the others are in MPI_Finalize, and makes no MPI call before that. */
     double until = now() + 0.15 * rank;
     while (rank && now() < until)
         ;

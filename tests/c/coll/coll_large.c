@@ -1,5 +1,6 @@
 /* test: ranks=2,3 timeout=600 only=all variants=none stderr=any
-   More than 2^31 elements and bytes. Needs 3 GiB for each rank; where they are not there it says so and does less. */
+   More than 2^31 elements and bytes. Needs 3 GiB for each rank; with less memory the test reports that and runs
+   fewer cases. */
 #include "../coll_check.h"
 #include <unistd.h>
 
@@ -36,7 +37,7 @@ int main(int argc, char **argv)
         bad += p[i] != (signed char)(ranks * (i % 5) + ranks * (ranks - 1) / 2);
     CHECK(bad == 0);
 
-    /* The same bytes as a small count of a large type. */
+    /* The same number of bytes as a small count of a large type. */
     MPI_Datatype block;
     MPI_Count blocks = n >> 20;
     MPI_Type_contiguous(1 << 20, MPI_SIGNED_CHAR, &block);

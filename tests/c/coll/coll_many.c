@@ -1,9 +1,8 @@
 /* test: ranks=1,2,3,4,5,8
-   Many short collectives one after the other, with ranks that come late, on two communicators in turn. Any number of
-   ranks. */
+   Many short collectives in a row, with late ranks, on two communicators in turn. Any number of ranks. */
 #include "../coll_check.h"
 
-/* Wastes time that depends on rank and round, so that another rank is the last each time. */
+/* Delays the rank by a time that depends on rank and round, so that the last rank to arrive changes. */
 static unsigned dawdle(int round)
 {
     volatile unsigned x = round;
@@ -40,7 +39,7 @@ int main(int argc, char **argv)
             MPI_Barrier(comm);
         MPI_Gather(&mine, 1, MPI_INT, all, 1, MPI_INT, root, comm);
         CHECK(me != root || all[ranks - 1] == round * (ranks - 1));
-        /* A point-to-point message from the neighbour is none of the collectives' business. */
+        /* A point-to-point message from the neighbour must not interfere with the collectives. */
         int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks, got = -1;
         MPI_Sendrecv(&round, 1, MPI_INT, right, 0, &got, 1, MPI_INT, left, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE);
         CHECK(got == round);

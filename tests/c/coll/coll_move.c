@@ -1,5 +1,5 @@
 /* test: ranks=1,2,3,4,5,8
-   Collectives that move data, of many sizes, in place and not, on several communicators. Any number of ranks. */
+   Collectives that move data: many sizes, in place or not, on several communicators. Any number of ranks. */
 #include "../coll_check.h"
 
 static const long counts[] = {0, 1, 3, 32, 257, 3000, 40000};
@@ -57,7 +57,7 @@ static void test_gather_scatter(MPI_Comm comm, long n, int root, int in_place)
     free(all);
 }
 
-/* Rank r has n + r elements, rank 1 none; blocks lie backwards with a gap of one. */
+/* Rank r has n + r elements, rank 1 has none. The blocks are in descending order with a gap of one. */
 static long length(int r, long n)
 {
     return r == 1 ? 0 : n + r;
@@ -137,7 +137,7 @@ static void test_alltoall(MPI_Comm comm, long n, int in_place)
     free(in);
 }
 
-/* Ranks r and q exchange n + r + q elements, those whose sum is 3 none. */
+/* Ranks r and q exchange n + r + q elements; pairs whose sum is 3 exchange none. */
 static void test_alltoallv(MPI_Comm comm, long n, int in_place)
 {
     int counts[64], displs[64], bytes[64];
@@ -192,7 +192,7 @@ static void test_large_forms(MPI_Comm comm, long n)
     free(all);
 }
 
-/* Send and receive sides with different types of one signature. */
+/* Send and receive sides use different types of one signature. */
 static void test_types(MPI_Comm comm, long n)
 {
     MPI_Datatype pairs, spread;
@@ -222,7 +222,7 @@ static void test_types(MPI_Comm comm, long n)
     free(back);
 }
 
-/* Calls that move nothing count as calls, whatever datatype a rank names: one with gaps is looked up, MPI_INT is not. */
+/* Calls that move no data keep the ranks in step, for any datatype: a type with gaps is looked up, MPI_INT is not. */
 static void test_nothing(MPI_Comm comm)
 {
     MPI_Datatype gaps;

@@ -1,14 +1,14 @@
 /* test: ranks=1,2,3,4,8 timeout=240
-   Collectives with neighbours in their three forms, on grids (also of one and two processes round a dimension), graphs
-   and distributed graphs with edges that are there several times or lead back. Any number of ranks. */
+   Neighborhood collectives in their three forms: on grids (also with one or two processes along a dimension),
+   graphs, and distributed graphs with repeated edges and self-loops. Any number of ranks. */
 #include "../coll_check.h"
 
 enum { MOST = 64, FORMS = 3 };
 
-/* Not a constant, so that the compiler does not look for memory there. */
+/* Not a constant, so that the compiler does not warn about an address without memory. */
 static int *volatile unweighted = MPI_UNWEIGHTED;
 
-/* The neighbours of each rank, and which edge of the other side an edge is. */
+/* The neighbours of each rank, and the index of each edge on the other side. */
 static int indegree, outdegree, sources[MOST], destinations[MOST], partner[MOST];
 
 static void learn(MPI_Comm comm)
@@ -57,7 +57,7 @@ static void learn(MPI_Comm comm)
     free(all);
 }
 
-/* Elements on an edge: both ends know its place on the sender's side. */
+/* Number of elements on an edge. Both ends know the edge's index on the sender's side. */
 static int on_edge(int from, int place, int count)
 {
     return (from + place) % 3 == 0 ? 0 : count + place % 2;
@@ -150,7 +150,7 @@ static void check_uneven(MPI_Comm comm, int own, int count, int form, int large)
     }
     if (form != 1)
         MPI_Type_free(&pair);
-    /* Each rank sends as much as its number says to all. */
+    /* The number of elements that each rank sends depends on its rank. */
     int mine = own % 3 * count;
     long each = 2L * count + 1;
     int *all = ints(indegree * each, -1), *own_data = ints(mine, 0);
@@ -183,7 +183,7 @@ static void check(MPI_Comm comm)
                 check_even(comm, own, counts[i], form, large);
                 check_uneven(comm, own, counts[i], form, large);
             }
-    /* Two under way at once. */
+    /* Two calls outstanding at once. */
     int in[2] = { own, own + 1000 }, out[2][MOST];
     MPI_Request both[2];
     for (int k = 0; k < 2; k++)
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
             MPI_Cart_create(MPI_COMM_WORLD, dims, sizes, periods, 0, &comm);
             check(comm);
         }
-    /* A ring of edges that are there twice, with a loop on each node. */
+    /* A ring of repeated edges, with a self-loop on each node. */
     int *index = malloc(ranks * sizeof *index), *edges = malloc(5 * ranks * sizeof *edges);
     for (int r = 0; r < ranks; r++) {
         int *of = edges + 5 * r;
@@ -218,7 +218,7 @@ int main(int argc, char **argv)
     }
     MPI_Graph_create(MPI_COMM_WORLD, ranks, index, edges, 0, &comm);
     check(comm);
-    /* Each sends to those above it, twice to the next, and to itself; the first gets nothing from others. */
+    /* Each rank sends to all higher ranks, twice to the next one, and to itself. Rank 0 receives only from itself. */
     int from[MOST], to[MOST], in = 0, out = 0;
     for (int r = 0; r < me; r++)
         from[in++] = r;
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
         to[out++] = me + 1;
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, in, from, unweighted, out, to, unweighted, MPI_INFO_NULL, 0, &comm);
     check(comm);
-    /* No edges at all. */
+    /* A graph without edges. */
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, from, unweighted, 0, to, unweighted, MPI_INFO_NULL, 0, &comm);
     check(comm);
     MPI_Request request;

@@ -1,5 +1,5 @@
 /* test: ranks=1,2,3,4,5,8
-   Every predefined operation on the predefined types that it is defined for, and refused on others. Any number of
+   Every predefined operation on the predefined types it is defined for; it is rejected on other types. Any number of
    ranks. */
 #include "../coll_check.h"
 #include <complex.h>
@@ -7,7 +7,7 @@
 
 enum { N = 37 };
 
-/* Small operands that differ between ranks and elements, and are 0 now and then. */
+/* Small operands that differ between ranks and elements, and are sometimes 0. */
 static int small(int r, int i)
 {
     return (r * 5 + i * 3) % 7 - (i % 2 ? 3 : 0);
@@ -61,7 +61,7 @@ static int small(int r, int i)
         TEST(MPI_BXOR, type, datatype, z = z ^ x);        \
     } while (0)
 
-/* One rank has nothing to combine: its operand comes back as it is, true or not. */
+/* One rank alone combines nothing: its operand is returned unchanged, even if it is not a logical value. */
 #define INTEGER(type, datatype)                           \
     do {                                                  \
         ORDERED(type, datatype);                          \
@@ -113,7 +113,7 @@ static void test_refusals(void)
         MPI_Error_class(code, &class);
         CHECK(class == MPI_ERR_OP);
     }
-    /* All ranks are still in step. */
+    /* The ranks are still in step. */
     int one = 1, sum = 0;
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK(sum == ranks);

@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,8 timeout=240
-   Nonblocking and persistent collectives beside other calls: very many outstanding, progress inside blocking calls and
-   tests of other requests, blocking collectives in between, communicators freed meanwhile. */
+   Nonblocking and persistent collectives together with other calls: many outstanding at once, progress inside
+   blocking calls and tests of other requests, blocking collectives between them, communicators freed meanwhile. */
 #include "../coll_check.h"
 
 enum { MANY = 1000 };
@@ -23,7 +23,7 @@ static void check_many(MPI_Comm comm)
             MPI_Ibarrier(comm, &requests[i]);
         }
     }
-    /* From the last to the first on odd ranks. */
+    /* Odd ranks complete the calls from last to first. */
     for (int i = 0; i < MANY; i++)
         MPI_Wait(&requests[me % 2 ? MANY - 1 - i : i], MPI_STATUS_IGNORE);
     for (int i = 0; i < MANY; i++) {
@@ -34,7 +34,7 @@ static void check_many(MPI_Comm comm)
     }
 }
 
-/* A rank that waits for a message goes on with its collectives meanwhile: the message is sent when they are over. */
+/* A rank that waits for a message progresses its collectives: the message is sent after they complete. */
 static void check_progress_elsewhere(void)
 {
     for (int how = 0; how < 4; how++) {
@@ -72,7 +72,7 @@ static void check_progress_elsewhere(void)
     }
 }
 
-/* Blocking calls while others are outstanding, on one communicator and another. */
+/* Blocking calls while others are outstanding, on the same communicator and another one. */
 static void check_among_blocking(MPI_Comm comm)
 {
     long *in = malloc(40000 * sizeof *in), *out = malloc(40000 * sizeof *out);
@@ -99,7 +99,7 @@ static void check_among_blocking(MPI_Comm comm)
     free(out);
 }
 
-/* The communicator goes, its calls are completed. */
+/* The communicator is freed, and its outstanding calls complete. */
 static void check_freed_comm(void)
 {
     MPI_Comm comm;
@@ -123,8 +123,8 @@ static void check_freed_comm(void)
     MPI_Comm_free(&comm);
 }
 
-/* A persistent call of a communicator that was freed, and one of a communicator made after it: the ranks start them in
-   different orders. */
+/* A persistent call of a freed communicator, and one of a communicator created after it. The ranks start them in
+ * different orders. */
 static void check_two_communicators(void)
 {
     MPI_Comm comm;
@@ -148,7 +148,7 @@ static void check_two_communicators(void)
     MPI_Comm_free(&comm);
 }
 
-/* The others make their calls only when rank 0 has made its own, which must not wait for them. */
+/* The other ranks call only after rank 0 has returned from its call, which must not wait for them. */
 static void check_late_peers(MPI_Comm comm)
 {
     double mine = me + 0.5, sum = -1, place = me + 0.5;

@@ -1,12 +1,12 @@
 /* test: ranks=1,2 variants=none
-   A persistent collective takes no memory when it is started again. Any number of ranks. */
+   A restarted persistent collective allocates no memory. Any number of ranks. */
 #define _GNU_SOURCE
 #include "../coll_check.h"
 #include <dlfcn.h>
 
 enum { STARTS = 500, FEW = STARTS / 10, ROUNDS = 20 };
 
-/* Allocations of this process, by whoever asks. */
+/* Allocations of this process, by any caller. */
 static long allocations;
 
 void *malloc(size_t bytes)
@@ -36,7 +36,7 @@ int posix_memalign(void **at, size_t alignment, size_t bytes)
     return next(at, alignment, bytes);
 }
 
-/* Starts and completes it often; allocations meanwhile. */
+/* Starts and completes the request many times and returns the allocations meanwhile. */
 static long starts(MPI_Request *request)
 {
     long before = allocations;
@@ -47,8 +47,8 @@ static long starts(MPI_Request *request)
     return allocations - before;
 }
 
-/* The same, in rounds, up to two with hardly an allocation on any rank, and frees it. A rank that is moved to another
-   processor may allocate now and then: on a busy machine in many rounds, but not in most. */
+/* Repeats the measurement until two rounds have hardly an allocation on any rank, then frees the request. A rank
+ * that the kernel moves to another processor may allocate: on a busy machine in many rounds, but not in most. */
 static void check(const char *name, MPI_Request request)
 {
     int good_rounds = 0;

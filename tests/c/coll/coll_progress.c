@@ -1,5 +1,5 @@
-/* FASTPATH_PROGRESS=thread: outstanding collectives go on while rank 0 computes, that is, makes no MPI call until the
- * others have completed theirs, which need what rank 0 does in a later step. Others may be calls ahead of it by then.
+/* FASTPATH_PROGRESS=thread: outstanding collectives progress while rank 0 computes. Rank 0 makes no MPI call until the
+ * others have completed their calls, which need rank 0 in a later step. Other ranks may be calls ahead of it by then.
  * Argument: rounds.
  * test: ranks=2,3,4 timeout=120 variants=none env=FASTPATH_PROGRESS=thread */
 #define _GNU_SOURCE
@@ -11,7 +11,7 @@
 
 enum { LONG = 1 << 16 };
 
-/* Ranks that have come through so many calls, in memory that all map. */
+/* Ranks that have completed each number of calls, in memory that all ranks map. */
 static volatile int *over;
 
 static void map_together(void)

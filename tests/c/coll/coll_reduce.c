@@ -1,6 +1,5 @@
 /* test: ranks=1,2,3,4,5,8
-   Reductions of many sizes: in place and not, in the order of ranks for operations that do not commute. Any number of
-   ranks. */
+   Reductions of many sizes: in place and not, in rank order for noncommutative operations. Any number of ranks. */
 #include "../coll_check.h"
 
 static const long counts[] = {0, 1, 5, 40, 700, 5000, 60000};
@@ -65,7 +64,7 @@ static int same(matrix x, matrix y)
     return x.a == y.a && x.b == y.b && x.c == y.c && x.d == y.d;
 }
 
-/* Whether m holds the products of the operands of ranks first..last, elements from..from + n. */
+/* Returns whether m holds the products of the operands of ranks first..last, elements from..from + n. */
 static int is_product(const matrix *m, int first, int last, long from, long n)
 {
     for (long i = 0; i < n; i++) {
@@ -152,7 +151,7 @@ static void test_sums(MPI_Comm comm, long n, int in_place)
     free(res);
 }
 
-/* The bits of a floating-point sum are the same on all ranks, and from call to call. */
+/* A floating-point sum has the same bits on all ranks and in every call. */
 static void test_floats(MPI_Comm comm, long n)
 {
     double *own = malloc((n + 1) * sizeof *own), *res = malloc((n + 1) * sizeof *res);
@@ -171,7 +170,7 @@ static void test_floats(MPI_Comm comm, long n)
     free(others);
 }
 
-/* Calls that reduce nothing count as calls: rank 0 has used the operation before, the others have not. */
+/* Calls that reduce no data keep the ranks in step. Only rank 0 has used the operation before. */
 static void test_nothing(MPI_Comm comm)
 {
     MPI_Comm_rank(comm, &me);

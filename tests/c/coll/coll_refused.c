@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,8 mistakes=yes
-   What nonblocking and persistent collectives refuse: wrong arguments at once, active requests that are freed, cancelled
-   or started, and lengths that differ, through the request. Any number of ranks. */
+   Errors of nonblocking and persistent collectives: wrong arguments are rejected by the call; active requests cannot
+   be freed, cancelled or started; mismatched lengths are reported by the request. Any number of ranks. */
 #include "../coll_check.h"
 
 static int class_of(int code)
@@ -10,7 +10,7 @@ static int class_of(int code)
     return class;
 }
 
-/* The calls refuse these arguments themselves, and make no request. */
+/* The calls reject these arguments and create no request. */
 #define REFUSED(class, call)                                                             \
     do {                                                                                 \
         request = MPI_REQUEST_NULL;                                                      \
@@ -18,7 +18,7 @@ static int class_of(int code)
         CHECK(request == MPI_REQUEST_NULL);                                              \
     } while (0)
 
-/* Both forms of a call, by its name with and without a capital; `...` are its arguments before the communicator. */
+/* Both forms of a call, by its name with and without a capital; `...` are the arguments before the communicator. */
 #define BOTH(class, small, large, ...)                                          \
     do {                                                                                 \
         REFUSED(class, MPI_I##small(__VA_ARGS__, comm, &request));                       \
@@ -77,7 +77,7 @@ static void check_arguments(MPI_Comm comm)
     BOTH(MPI_ERR_TYPE, neighbor_alltoall, Neighbor_alltoall, a, 1, raw, b, 1, MPI_INT);
     MPI_Comm_free(&ring);
     comm = flat;
-    /* One that one rank alone refuses does not count: it makes it again as it should be. */
+    /* A call that only one rank rejects has not taken place: that rank repeats it with valid arguments. */
     int value = me, sum = 0;
     if (me == 0)
         REFUSED(MPI_ERR_BUFFER, MPI_Allreduce_init(&value, &value, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request));
@@ -93,7 +93,7 @@ static void check_arguments(MPI_Comm comm)
     free(a), free(b), free(ones), free(at), free(types);
 }
 
-/* The same on an intercommunicator: what a rank refuses depends on its group. */
+/* Wrong arguments on an intercommunicator, where the checks of a rank depend on its group. */
 static void check_between(void)
 {
     if (ranks < 2)
@@ -138,7 +138,8 @@ static void check_refused(void)
     check_arguments(comm);
     check_between();
     MPI_Barrier(comm);
-    /* Active: not to be freed, not to be cancelled. Rank 0 begins last, so that the others are active for sure. */
+    /* An active request cannot be freed or cancelled. Rank 0 starts last, so the requests of others are surely
+     * active. */
     if (ranks > 1) {
         if (me != 0) {
             MPI_Ibarrier(comm, &request);
@@ -153,7 +154,7 @@ static void check_refused(void)
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         CHECK(request == MPI_REQUEST_NULL);
     }
-    /* An inactive one may be freed, and not started twice while active. */
+    /* An inactive request may be freed; an active one cannot be started again. */
     MPI_Barrier_init(comm, MPI_INFO_NULL, &request);
     int flag = 0;
     MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
@@ -168,7 +169,7 @@ static void check_refused(void)
         MPI_Start(&request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Request_free(&request);
-    /* Lengths that differ: an error on who notices it, from the call or its request. */
+    /* Mismatched lengths: each rank that notices reports an error, from the call or from its request. */
     if (ranks > 1) {
         int out[4] = { 0 };
         int code = MPI_Ibcast(out, me == 0 ? 4 : 2, MPI_INT, 0, comm, &request);

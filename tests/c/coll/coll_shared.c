@@ -1,11 +1,11 @@
 /* test: ranks=3,4,5,8 timeout=120 mistakes=yes
-   Long allreduce and allgather calls of ranks that share processors go through memory that all of them map: lengths
-   around its size, operands in any form, many communicators at once, and one after the other. */
+   Long allreduce and allgather calls of ranks that share processors use memory that all ranks map: lengths around
+   its size, operands of any form, many communicators at once and in turn. */
 #include "../coll_check.h"
 
 enum { BUFFER = 256 << 10 };
 
-/* Pairs a, b are maps x -> a x + b. The left one comes first: they do not commute. */
+/* Pairs a, b are maps x -> a x + b. The left operand is applied first; the operation does not commute. */
 static void compose(void *left, void *inout, int *count, MPI_Datatype *type)
 {
     (void)type;
@@ -99,7 +99,7 @@ static void gather_all(MPI_Comm comm, long n, int in_place)
     free(out);
 }
 
-/* Blocks of any length, one of them empty, into every second int, from one of each three. */
+/* Gathers blocks of any length, one of them empty, from every third int into every second int. */
 static void gather_uneven(int n)
 {
     MPI_Datatype second, third;
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
             CHECK(!"sums of the nonblocking call");
     free(sums);
 
-    /* Communicators of some of the ranks, in another order; each has buffers of its own, which come and go. */
+    /* Communicators of some of the ranks, in another order. Each has its own buffers, which are created and freed. */
     MPI_Comm some, copies[3];
     MPI_Comm_split(MPI_COMM_WORLD, me % 5 == 4, -me, &some);
     for (int round = 0; round < 40; round++) {
@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     }
     MPI_Comm_free(&some);
 
-    /* Ranks that have not the same number of elements are told, and go on. */
+    /* Ranks with different numbers of elements get an error and continue. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     double *wrong = calloc(BUFFER / 2, 1), *result = calloc(BUFFER / 2, 1);
     int code = MPI_Allreduce(wrong, result, BUFFER / 16 - (me == 1), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), class = 0;

@@ -1,5 +1,5 @@
 /* test: ranks=1,2,3,4 timeout=120
-   Threads of MPI_THREAD_MULTIPLE, each with collectives on a communicator of its own. Any number of ranks. */
+   Threads of MPI_THREAD_MULTIPLE, each with collectives on its own communicator. Any number of ranks. */
 #include "../coll_check.h"
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* Attributes: copied by dup, deleted by free, those of MPI_COMM_SELF at finalisation from last to first. */
+/* Attributes: copied by dup, deleted by free. Those of MPI_COMM_SELF are deleted in MPI_Finalize, last set first. */
 #include "../comm_check.h"
 
 static int copies, deletes, order[8], ended;
@@ -17,7 +17,7 @@ static int delete(MPI_Comm comm, int key, void *value, void *extra)
 {
     int own;
     CHECK(extra == &copies && key != MPI_KEYVAL_INVALID);
-    CHECK(MPI_Comm_rank(comm, &own) == MPI_SUCCESS); /* the communicator is still there */
+    CHECK(MPI_Comm_rank(comm, &own) == MPI_SUCCESS); /* the communicator is still valid */
     (void)value;
     deletes++;
     return MPI_SUCCESS;
@@ -35,7 +35,7 @@ static int note(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Frees its own key, as libraries do that hang their state on a communicator. */
+/* Frees its own key, as libraries do that attach their state to a communicator. */
 static int delete_with_key(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)value;
@@ -88,12 +88,12 @@ int main(int argc, char **argv)
     MPI_Comm_free(&dup);
     CHECK(deletes == 1);
     MPI_Comm_set_attr(MPI_COMM_WORLD, key, base + 3);
-    CHECK(deletes == 2); /* the old value went */
+    CHECK(deletes == 2); /* the old value was deleted */
     int saved = key;
     MPI_Comm_free_keyval(&key);
     CHECK(key == MPI_KEYVAL_INVALID);
     MPI_Comm_get_attr(MPI_COMM_WORLD, saved, &value, &flag);
-    CHECK(flag && value == base + 3); /* a freed key lives while it is used */
+    CHECK(flag && value == base + 3); /* a freed key is valid while an attribute uses it */
     MPI_Comm_delete_attr(MPI_COMM_WORLD, saved);
     CHECK(deletes == 3);
 
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     CLASS(MPI_Comm_free(&dup), MPI_ERR_INTERN);
     CHECK(dup == before);
 
-    /* The old names. */
+    /* The deprecated names. */
     MPI_Keyval_create(MPI_NULL_COPY_FN, MPI_NULL_DELETE_FN, &own, NULL);
     MPI_Attr_put(MPI_COMM_WORLD, own, base);
     MPI_Attr_get(MPI_COMM_WORLD, own, &value, &flag);

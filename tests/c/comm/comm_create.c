@@ -1,4 +1,4 @@
-/* Communicators from communicators: who is in them, in which order, and that no message crosses over.
+/* Communicators created from communicators: members, their order, and that messages never cross communicators.
  * test: ranks=1,2,3,4,8 */
 #include "../comm_check.h"
 
@@ -13,7 +13,8 @@ static void test_dup(void)
     MPI_Comm_compare(a, a, &result);
     CHECK(result == MPI_IDENT);
 
-    /* Sent on one communicator, received on the others first: each must get its own. */
+    /* Messages are received in the opposite order of communicators to the sends: each receive must get the message of
+     * its own communicator. */
     MPI_Comm comms[] = {MPI_COMM_WORLD, a, b};
     MPI_Request requests[3];
     int out[3], in[3], right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -27,7 +28,7 @@ static void test_dup(void)
     }
     MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
 
-    /* A freed communicator's message under way still arrives. */
+    /* A message in flight on a freed communicator still arrives. */
     int late = -1;
     MPI_Request pending[2];
     MPI_Comm_dup(b, &c);
@@ -45,7 +46,7 @@ static void test_dup(void)
 
 static void test_idup(void)
 {
-    /* It must not wait for the others: rank 0 calls it before it sends, the rest after they received. */
+    /* MPI_Comm_idup is local: rank 0 calls it before it sends, the other ranks after they have received. */
     MPI_Comm base, dup;
     MPI_Request request;
     int token = 3;
@@ -118,7 +119,7 @@ static void test_create(void)
             RING(made, 31);
             MPI_Comm_free(&made);
         }
-        /* Members alone call it. */
+        /* Only members call MPI_Comm_create_group. */
         if (rank % 2 == 1) {
             MPI_Comm_create_group(MPI_COMM_WORLD, odd, 77, &made);
             RING(made, 32);
@@ -133,7 +134,7 @@ static void test_create(void)
 
 static void test_many(void)
 {
-    /* Contexts must stay apart through many generations and beyond the spares of a communicator. */
+    /* Contexts stay distinct through many generations, also beyond the spare contexts of a communicator. */
     MPI_Comm chain = MPI_COMM_WORLD, kept[64];
     for (int i = 0; i < 64; i++) {
         MPI_Comm_dup(i % 3 == 0 ? MPI_COMM_WORLD : chain, &kept[i]);

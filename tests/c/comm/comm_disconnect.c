@@ -1,5 +1,5 @@
-/* MPI_Comm_disconnect returns when all communication on the communicator is complete: receives that the program keeps,
- * has freed or takes from any source, sends, and nonblocking collective calls. Inactive requests do not hold it.
+/* MPI_Comm_disconnect returns after all communication on the communicator is complete: kept and freed receives,
+ * receives from any source, sends, nonblocking collective calls. Inactive requests do not delay it.
  * test: ranks=1,2,3,4 */
 #include "../check.h"
 
@@ -7,7 +7,7 @@ enum { ROUNDS = 60, LARGE = 1 << 20 };
 
 static const int sizes[] = {8, 5000, LARGE};
 
-/* Every other rank sends to rank 0, which calls nothing but MPI_Comm_disconnect. */
+/* Every other rank sends to rank 0, which calls only MPI_Comm_disconnect. */
 static void test_receives(int round, int is_freed, int is_any)
 {
     static char in[4][LARGE], out[LARGE];

@@ -1,5 +1,5 @@
-/* A communicator that is freed while requests need it: its error handler takes their errors, and its context is no
- * other communicator's, until the last of them is freed.
+/* A communicator is freed while requests use it. Until the last of these requests is freed, the
+ * communicator's error handler gets their errors and its context is not reused.
  * test: ranks=1,2,3 */
 #include "../check.h"
 
@@ -12,7 +12,7 @@ static void handler(MPI_Comm *comm, int *code, ...)
     seen = class_of(*code);
 }
 
-/* Errors of persistent and other requests go to the handler of the communicator they were made on. */
+/* Errors of persistent and other requests go to the error handler of their communicator. */
 static void test_handler(int to, int from)
 {
     MPI_Comm dup;
@@ -44,7 +44,7 @@ static void test_handler(int to, int from)
     OK(MPI_Request_free(&out));
 }
 
-/* More communicators than there are contexts, while a receive waits on one that was freed. */
+/* Creates more communicators than there are contexts, while a receive waits on a freed one. */
 static void test_context(void)
 {
     MPI_Comm freed, comm;

@@ -1,10 +1,11 @@
-/* Intercommunicators: who is on either side, messages between the sides, duplicates, parts, merges, and what is refused.
+/* Intercommunicators: members of both sides, messages between the sides, duplicates, splits, merges, and rejected
+ * arguments.
  * test: ranks=1,2,3,4,8 */
 #include "../comm_check.h"
 
 static int near_first, near_size, far_first, far_size; /* world ranks of the two sides, which are contiguous */
 
-/* The first `split` ranks on one side, the others on the other one. */
+/* The first `split` ranks form one side, the others the other side. */
 static MPI_Comm make(int split, int tag)
 {
     MPI_Comm local, inter;
@@ -14,7 +15,7 @@ static MPI_Comm make(int split, int tag)
     far_first = low ? split : 0;
     far_size = low ? ranks - split : split;
     MPI_Comm_split(MPI_COMM_WORLD, low, 0, &local);
-    /* The last of each side leads. */
+    /* The last rank of each side is its leader. */
     OK(MPI_Intercomm_create(local, near_size - 1, MPI_COMM_WORLD, far_first + far_size - 1, tag, &inter));
     MPI_Comm_free(&local);
     return inter;
@@ -47,7 +48,7 @@ static void check_sides(MPI_Comm inter)
     MPI_Group_free(&world);
 }
 
-/* Each sends to each of the other side; every kind of receive. */
+/* Each rank sends to each rank of the other side, which receives by every kind of receive. */
 static void check_messages(MPI_Comm inter, int near, int far)
 {
     int own;
@@ -71,7 +72,7 @@ static void check_messages(MPI_Comm inter, int near, int far)
         STATUS(status, i, 3, sizeof(int));
     }
     MPI_Waitall(far, requests, MPI_STATUSES_IGNORE);
-    /* From anybody: all of the other side come, each once. */
+    /* Receives from any source: each rank of the other side is received once. */
     int seen = 0;
     for (int i = 0; i < far; i++)
         MPI_Isend(&own, 1, MPI_INT, i, 4, inter, &requests[i]);
@@ -83,7 +84,7 @@ static void check_messages(MPI_Comm inter, int near, int far)
     }
     SAME(seen, (1 << far) - 1);
     MPI_Waitall(far, requests, MPI_STATUSES_IGNORE);
-    /* Long ones, both ways at once, in pairs. */
+    /* Long messages in pairs, in both directions at once. */
     if (own < far && own < near) {
         const size_t bytes = 300000;
         unsigned char *to = allocate(bytes), *from = allocate(bytes);
@@ -106,7 +107,7 @@ static void check_dups(MPI_Comm inter)
     int result;
     MPI_Comm_set_name(inter, "both sides");
     for (int i = 0; i < 12; i++) {
-        /* More than were handed out with the first. */
+        /* The duplicates need more contexts than were allocated with the first communicator. */
         if (i % 3)
             OK(MPI_Comm_dup(inter, &dups[i]));
         else {
@@ -159,7 +160,7 @@ static void check_parts(MPI_Comm inter)
     MPI_Comm part;
     int own, size, far;
     MPI_Comm_rank(inter, &own);
-    /* Even and odd ranks of both sides; a color without a partner gives nothing. */
+    /* Even and odd ranks of both sides. A color that only one side has gives MPI_COMM_NULL. */
     OK(MPI_Comm_split(inter, own % 2, -own, &part));
     int here = (near_size + 1 - own % 2) / 2, there = (far_size + 1 - own % 2) / 2;
     if (there == 0)
@@ -171,7 +172,7 @@ static void check_parts(MPI_Comm inter)
         SAME(far, there);
         MPI_Comm_rank(part, &size);
         SAME(size, here - 1 - own / 2);
-        /* The reversed order holds on the other side too: rank 0 there is its last. */
+        /* The reversed order holds on the other side too: rank 0 there is its last rank. */
         int got = -1, mine = rank;
         MPI_Request request;
         if (size == 0)
@@ -187,7 +188,7 @@ static void check_parts(MPI_Comm inter)
     CHECK((part != MPI_COMM_NULL) == (own == 0));
     if (part != MPI_COMM_NULL)
         MPI_Comm_free(&part);
-    /* The last of each side. */
+    /* The last rank of each side. */
     MPI_Group near, last;
     int position = near_size - 1;
     MPI_Comm_group(inter, &near);
@@ -266,7 +267,7 @@ static void check_errors(MPI_Comm inter)
     CLASS(MPI_Intercomm_create(inter, 0, MPI_COMM_WORLD, 0, 1, &other), MPI_ERR_COMM);
 }
 
-/* The sides overlap, or a leader is none: every member learns of it. */
+/* The sides overlap, or a leader is invalid: every member gets the error. */
 static void check_refusals(void)
 {
     MPI_Comm comm, inter = MPI_COMM_WORLD;
@@ -285,7 +286,7 @@ static void check_refusals(void)
     MPI_Comm_free(&comm);
 }
 
-/* A bridge between two sides over an intercommunicator that is there already. */
+/* An existing intercommunicator connects the two sides. */
 static void check_bridge(MPI_Comm inter, int split)
 {
     MPI_Comm local, second;

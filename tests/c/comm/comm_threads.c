@@ -1,5 +1,5 @@
-/* Threads that make and free communicators at the same time, each from one of its own; a function of the program that
- * MPI calls waits for a lock whose owner calls MPI, as those of interpreters do.
+/* Threads create and free communicators at the same time, each thread from a communicator of its own. A callback of
+ * the program waits for a lock whose owner calls MPI, as the callbacks of interpreters do.
  * test: ranks=1,2,3,4 timeout=120 */
 #include "../comm_check.h"
 #include <pthread.h>
@@ -28,7 +28,7 @@ static void *work(void *argument)
 }
 
 static pthread_mutex_t interpreter = PTHREAD_MUTEX_INITIALIZER;
-static int calls, passed; /* of the functions below, begun and ended */
+static int calls, passed; /* callbacks below: entered and finished */
 
 static void pass_interpreter(void)
 {
@@ -54,7 +54,7 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Has the lock until a function of the program waits for it, and calls MPI meanwhile. */
+/* Holds the lock until a callback of the program waits for it, and calls MPI meanwhile. */
 static void *interpret(void *argument)
 {
     pthread_barrier_t *began = argument;

@@ -1,4 +1,4 @@
-/* Info objects, before initialisation too, and groups. */
+/* Info objects, also before MPI_Init, and groups. */
 #include "../comm_check.h"
 
 static void test_info(int initialized)

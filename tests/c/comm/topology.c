@@ -1,4 +1,4 @@
-/* Grids and graphs.
+/* Cartesian and graph topologies.
  * test: ranks=1,2,3,4,6,8 */
 #include "../comm_check.h"
 
@@ -20,7 +20,7 @@ static void test_cart(void)
     MPI_Comm_rank(cart, &own);
     CHECK(other == own);
 
-    /* Data shifted along each dimension comes from the neighbour that the coordinates say. */
+    /* Data shifted along each dimension comes from the neighbour given by the coordinates. */
     for (int axis = 0; axis < 2; axis++) {
         int source, dest, from[2], data = -1;
         MPI_Cart_shift(cart, axis, 1, &source, &dest);
@@ -58,7 +58,7 @@ static void test_cart(void)
     MPI_Comm_free(&row);
     MPI_Comm_free(&cart);
 
-    /* Smaller than the communicator: the rest get none. */
+    /* The grid is smaller than the communicator: the remaining ranks get MPI_COMM_NULL. */
     int one = 1, no = 0;
     MPI_Cart_create(MPI_COMM_WORLD, 1, &one, &no, 0, &cart);
     CHECK((cart == MPI_COMM_NULL) == (rank > 0));
@@ -66,7 +66,7 @@ static void test_cart(void)
         MPI_Comm_free(&cart);
     int too_many = ranks + 1;
     CLASS(MPI_Cart_create(MPI_COMM_WORLD, 1, &too_many, &no, 0, &cart), MPI_ERR_DIMS);
-    /* No process at all: nobody is on the grid, and none is created. */
+    /* A grid without processes: no communicator is created. */
     int none[2] = {2, 0}, straight[2] = {0, 0}, mapped = 0;
     MPI_Cart_map(MPI_COMM_WORLD, 2, none, straight, &mapped);
     CHECK(mapped == MPI_UNDEFINED);

@@ -1,5 +1,5 @@
-/* Ports between the halves of a world and between parents and children, several callers of one port, names of services,
- * sockets that two processes share, and what is refused.
+/* Ports between the halves of a job and between parents and children, several callers of one port, service names,
+ * sockets shared by two processes, and rejected arguments.
  * test: ranks=2,3,4 timeout=120 */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -9,7 +9,7 @@
 
 static const char *program;
 
-/* A sum over both sides, and a message each way between the first ones. */
+/* A sum over both sides, and a message each way between the first ranks. */
 static void use(MPI_Comm inter, int expected)
 {
     int own, there, sum = 0, one = 1, got = -1;
@@ -32,7 +32,7 @@ static void pass_name(char *name, int from, int to)
         OK(MPI_Recv(name, MPI_MAX_PORT_NAME, MPI_CHAR, from, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-/* The even ranks accept, the odd ones connect, again and again; the roots change. */
+/* Even ranks accept, odd ranks connect, many times with changing roots. */
 static void check_halves(void)
 {
     char name[MPI_MAX_PORT_NAME] = "";
@@ -58,7 +58,7 @@ static void check_halves(void)
     OK(MPI_Comm_free(&half));
 }
 
-/* All others connect to rank 0, each for itself. */
+/* Every other rank connects to rank 0 separately. */
 static void check_callers(void)
 {
     char name[MPI_MAX_PORT_NAME];
@@ -123,7 +123,7 @@ static void check_refused(void)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
-/* Who waits no longer than it says gets an error, and the port is free for the next one. */
+/* A connect that reaches its timeout returns an error, and the port is free for the next caller. */
 static void check_timeout(void)
 {
     char name[MPI_MAX_PORT_NAME] = "";
@@ -158,7 +158,7 @@ static void check_timeout(void)
     MPI_Info_free(&soon);
 }
 
-/* A child finds a port of its parents by name. */
+/* A child finds a port of its parents by service name. */
 static void check_child(void)
 {
     char name[MPI_MAX_PORT_NAME];
@@ -192,7 +192,7 @@ static void be_child(MPI_Comm parent)
     OK(MPI_Comm_disconnect(&parent));
 }
 
-/* Ranks 0 and 1 have a socket, over which something was said before and is said after. */
+/* Ranks 0 and 1 join over a socket. Data passes through the socket before and after MPI_Comm_join. */
 static void check_join(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

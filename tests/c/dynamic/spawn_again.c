@@ -1,4 +1,4 @@
-/* Processes that are spawned again and again, more of them than the job has places for: those that have ended make room
+/* Processes are spawned repeatedly, more of them than FASTPATH_SPAWN_MAX. Ended processes release their capacity
  * (decision 0087). Messages both ways, then both sides disconnect.
  * test: ranks=1,2,3 timeout=120 args=60 env=FASTPATH_SPAWN_MAX=6 within=node */
 #include "../check.h"
@@ -9,7 +9,7 @@
 
 static char in[LONG], out[LONG];
 
-/* Each process of one side has a short and a long message for each one of the other. */
+/* Each process of one side sends a short and a long message to each process of the other side. */
 static void exchange(MPI_Comm inter, int round, int is_child)
 {
     int own, there;
@@ -31,7 +31,7 @@ static void exchange(MPI_Comm inter, int round, int is_child)
         }
 }
 
-/* Memory of all processes of both sides, which each of them writes to. */
+/* A window over all processes of both sides, which each of them writes to. */
 static void share(MPI_Comm inter, int is_child)
 {
     MPI_Comm all;
@@ -61,7 +61,7 @@ static void run_child(MPI_Comm parent, int argc, char **argv)
     if (round % 4 == 1)
         share(parent, 1);
     if (round % 4 == 2) {
-        /* It has a child of its own, which has the same to do. */
+        /* The child has a child of its own, which does the same. */
         char next[16], *words[] = {"spawned", next, NULL};
         MPI_Comm inter;
         snprintf(next, sizeof next, "%d", round + 1);
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
         run_child(parent, argc, argv);
         return finish();
     }
-    /* From all ranks, from some of them, from each alone. */
+    /* Spawn from all ranks, from some of them, and from each alone. */
     for (int round = 0; round < 4; round++)
         spawn(argv[0], 4 * round, MPI_COMM_WORLD);
     OK(MPI_Comm_split(MPI_COMM_WORLD, rank == 0, rank, &alone));
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
             spawn(argv[0], round, MPI_COMM_SELF);
         OK(MPI_Barrier(MPI_COMM_WORLD));
     }
-    /* The others are not in MPI meanwhile. */
+    /* The other ranks make no MPI call meanwhile. */
     OK(MPI_Win_allocate_shared(rank == 0 ? sizeof(int) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
     OK(MPI_Win_shared_query(win, 0, &size, &unit, &is_done));
     if (rank == 0)

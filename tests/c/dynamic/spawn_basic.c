@@ -1,5 +1,5 @@
-/* Processes that start others of this program: from MPI_COMM_WORLD with any root, from MPI_COMM_SELF on all ranks at
- * once, and from what was spawned itself; messages, collectives, merging, and what a child sees of its parents.
+/* Spawns this program: from MPI_COMM_WORLD with any root, from MPI_COMM_SELF on all ranks at once, and from spawned
+ * processes. Covers messages, collectives, merging, and what a child sees of its parents.
  * test: ranks=1,2,3,4 timeout=120 */
 #include "../check.h"
 
@@ -7,7 +7,7 @@
 
 static const char *program;
 
-/* Every process of one side has a message for every one of the other. */
+/* Every process of one side sends a message to every process of the other side. */
 static void exchange(MPI_Comm inter, int is_child)
 {
     int own, here, there, sum = 0;
@@ -33,7 +33,7 @@ static void exchange(MPI_Comm inter, int is_child)
     SAME(sum, is_child ? there : 100 * there);
 }
 
-/* Both sides as one, in which parents come first. */
+/* Both sides merged, parents first. */
 static void merge(MPI_Comm inter, int is_child)
 {
     MPI_Comm all = MPI_COMM_NULL, dup;

@@ -1,4 +1,5 @@
-/* Several programs at once, info keys, and what cannot be started: which process, and why.
+/* Several programs in one call, info keys, and error reports that name the process that cannot be started and the
+ * reason.
  * test: ranks=1,2,3 timeout=120 env=FASTPATH_SPAWN_MAX=24 */
 #include "../check.h"
 #include <unistd.h>
@@ -13,7 +14,7 @@ static MPI_Info info_of(const char *key, const char *value)
     return info;
 }
 
-/* What a child tells its parents: the number of its program, and whether it is where it should be. */
+/* A child sends its parents the number of its program, and whether it runs in the right place. */
 static void report(MPI_Comm parent, int argc, char **argv)
 {
     char folder[1000];
@@ -65,7 +66,7 @@ static void check_multiple(int root)
     MPI_Info_free(&infos[1]);
 }
 
-/* So many of `most` are started with this `soft`. */
+/* Number of processes, of `most`, that start with this value of `soft`. */
 static void check_soft(const char *soft, int most, int expected)
 {
     MPI_Info info = info_of("soft", soft);
@@ -82,7 +83,7 @@ static void check_soft(const char *soft, int most, int expected)
     MPI_Info_free(&info);
 }
 
-/* What is refused leaves no communicator, and says of each process whether it is to blame. */
+/* A rejected call creates no communicator and returns an error code for each process. */
 static void check_refused(const char *command, int most, const char *key, const char *value, int class)
 {
     MPI_Info info = key ? info_of(key, value) : MPI_INFO_NULL;

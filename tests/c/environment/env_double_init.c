@@ -1,4 +1,4 @@
-/* MPI_Init twice is an error, not a disaster; so is MPI_Finalize twice.
+/* A second MPI_Init or MPI_Finalize returns an error and does not abort.
  * test: ranks=1,2 */
 #include "../check.h"
 

@@ -1,4 +1,4 @@
-/* The environment: clock, names, predefined attributes, memory, version strings.
+/* Environment: clock, names, predefined attributes, memory, version strings.
  * test: ranks=1,2,4 */
 #include "../check.h"
 #include <time.h>
@@ -17,8 +17,8 @@ static void check_clock(void)
         }
         last = now;
     }
-    /* Against the kernel's clock, over a time that the loop itself takes: at most 1 % apart. Each clock is read around the
-     * other one's time and within it, so that a rank that has to wait for its processor makes no difference. */
+    /* MPI_Wtime against the kernel's clock, over the time of the loop: at most 1 % apart. Each clock is read around
+     * the other one and within it, so that a rank that waits for its processor makes no difference. */
     struct timespec a, b;
     double around = MPI_Wtime();
     clock_gettime(CLOCK_MONOTONIC, &a);
@@ -39,7 +39,7 @@ static void check_attributes(void)
     SAME(flag, 1);
     CHECK(flag && *value >= 32767);
     int bound = flag ? *value : 0, other = 0;
-    /* The largest tag works. */
+    /* A message with the largest tag arrives. */
     OK(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % ranks, bound, &other, 1, MPI_INT, (rank + ranks - 1) % ranks, bound,
                     MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     SAME(other, (rank + ranks - 1) % ranks);
@@ -70,7 +70,7 @@ static void check_memory(void)
     }
     OK(MPI_Alloc_mem(0, MPI_INFO_NULL, &memory));
     OK(MPI_Free_mem(memory));
-    /* Messages from and to such memory. */
+    /* Messages to and from memory of MPI_Alloc_mem. */
     unsigned char *out, *in;
     OK(MPI_Alloc_mem(1 << 20, MPI_INFO_NULL, &out));
     OK(MPI_Alloc_mem(1 << 20, MPI_INFO_NULL, &in));
@@ -85,7 +85,7 @@ static void check_memory(void)
     OK(MPI_Free_mem(in));
 }
 
-/* The keys of the hardware's kinds are URIs, and a communicator can be split by each; each call gives an object anew. */
+/* The hardware resource types are URIs, and a communicator can be split by each. Each call returns a new object. */
 static void check_hardware(void)
 {
     MPI_Info first, second, hints;

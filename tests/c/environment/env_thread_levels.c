@@ -1,4 +1,4 @@
-/* Every thread level that is asked for is granted, or a higher one; the main thread is known.
+/* Every requested thread level is granted, or a higher one; the main thread is known.
  * test: ranks=1,2 args=0;1;2;3 */
 #include "../check.h"
 #include <pthread.h>

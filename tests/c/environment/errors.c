@@ -1,11 +1,11 @@
-/* Error handlers, classes, codes and strings; what a call returns that fails. */
+/* Error handlers, classes, codes and strings; return values of calls that fail. */
 #include "../comm_check.h"
 #include <stdarg.h>
 
 static MPI_Comm seen_comm;
 static int seen_code, calls, answer;
 
-/* As a user writes it: with further arguments, which are not looked at. */
+/* Variadic, as users write it; the further arguments are unused. */
 static void handler(MPI_Comm *comm, int *code, ...)
 {
     va_list more;
@@ -41,7 +41,7 @@ static void test_handlers(void)
     MPI_Errhandler_free(&own);
     CHECK(own == MPI_ERRHANDLER_NULL);
     MPI_Comm_get_errhandler(dup, &got);
-    CHECK(got == saved); /* it lives as long as a communicator has it */
+    CHECK(got == saved); /* the handler is valid while a communicator uses it */
     MPI_Errhandler_free(&got);
 
     CLASS(MPI_Send(&value, 1, MPI_INT, ranks, 0, dup), MPI_ERR_RANK);
@@ -53,7 +53,7 @@ static void test_handlers(void)
     CHECK(MPI_Comm_call_errhandler(dup, MPI_ERR_OTHER) == MPI_SUCCESS);
     CHECK(calls == 5 && seen_code == MPI_ERR_OTHER);
 
-    /* The call returns what the handler makes of the code. */
+    /* The call returns what the handler stores in the code. */
     answer = -1;
     OK(MPI_Send(&value, 1, MPI_INT, ranks, 0, dup));
     answer = MPI_ERR_OTHER;
@@ -67,7 +67,7 @@ static void test_handlers(void)
     CHECK(calls == 8 && seen_comm == inherits);
     MPI_Comm_free(&inherits);
 
-    /* Without a communicator errors go to MPI_COMM_SELF. */
+    /* Errors without a communicator go to the handler of MPI_COMM_SELF. */
     MPI_Comm_create_errhandler(handler, &own);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, own);
     freed = dup;
@@ -118,7 +118,7 @@ static void test_codes(void)
 
 static void test_files(void)
 {
-    /* Errors of files are returned unless the program says otherwise, whatever communicators do. */
+    /* Errors of files are returned by default, independent of the handlers of communicators. */
     MPI_Errhandler got, own;
     MPI_File file = MPI_FILE_NULL;
     MPI_Offset size;
@@ -145,7 +145,7 @@ static void test_files(void)
 
 int main(int argc, char **argv)
 {
-    /* These work at any time. */
+    /* These calls are valid at any time. */
     int class;
     char text[MPI_MAX_ERROR_STRING];
     MPI_Error_class(MPI_ERR_RANK, &class);

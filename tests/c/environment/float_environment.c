@@ -1,4 +1,4 @@
-/* Calls of MPI leave the floating-point environment of the program as it is: flags, traps, rounding and MXCSR. With
+/* MPI calls leave the floating-point environment of the program unchanged: flags, traps, rounding and MXCSR. With
  * `trap` every exception is trapped, so that one in the library ends the program. Only reductions of floating-point
  * data compute on the program's behalf.
  * test: ranks=1,2,3 timeout=120 args=flags;trap;round link=-lm */
@@ -12,7 +12,7 @@ enum { WORDS = 1 << 19, ROUNDS = 40 };
 static fenv_t expected;
 static const char *mode;
 
-/* Sets the environment that every call has to leave. */
+/* Sets the environment that every call must preserve. */
 static void set_environment(void)
 {
     feclearexcept(FE_ALL_EXCEPT);
@@ -92,7 +92,7 @@ static void collectives(void)
     KEEPS(MPI_Comm_free(&half));
 }
 
-/* Sums that are exact raise no flag: none of what a kernel computes beside the operands is seen. */
+/* Exact sums raise no flag: exceptions of lanes beyond the operands must not become visible. */
 static void reductions(void)
 {
     double *in = allocate(1001 * sizeof *in), *sum = allocate(1001 * sizeof *sum);

@@ -1,6 +1,6 @@
-/* Forked children of a rank call MPI. Each call fails in the child, whatever it is: immediate or not, with a request or
- * a window of the parent, while another thread of the parent is inside MPI. The parent and the other ranks go on.
- * Other words than these two name the one call that a child makes with errors that are fatal: tests/jobs/forked.py.
+/* Forked children of a rank call MPI, and each call fails in the child: immediate or not, with a request or a window of
+ * the parent, while another thread of the parent is inside MPI. The parent and the other ranks continue. Any other
+ * argument names the one call a child makes with fatal errors: tests/jobs/forked.py.
  * test: ranks=1,2,3 args=plain;threads */
 #include "../check.h"
 #include <pthread.h>
@@ -18,7 +18,7 @@ static int before, next, word, *shared;
 static unsigned char *out, *in;
 static volatile int stop;
 
-/* Every kind of call; returns the number of failures. */
+/* Makes every kind of call and returns the number of failures. */
 static int call_all(void)
 {
     int number, flag = 0;
@@ -32,7 +32,7 @@ static int call_all(void)
     CHECK(flag);
     flag = 0;
     OK(MPI_Finalized(&flag));
-    CHECK(flag); /* exit handlers ask this before they call MPI_Finalize */
+    CHECK(flag); /* exit handlers check this before they call MPI_Finalize */
     CHECK(MPI_Wtime() > 0);
     CLASS(MPI_Comm_rank(comm, &number), MPI_ERR_OTHER);
     CLASS(MPI_Comm_size(MPI_COMM_WORLD, &number), MPI_ERR_OTHER);
@@ -67,7 +67,7 @@ static int call_all(void)
     return failures;
 }
 
-/* A child of a child, and a child that crashes: the job reports neither. */
+/* A grandchild, and a child that crashes: the job reports neither. */
 static int call_below(void)
 {
     int status;
@@ -98,7 +98,7 @@ static void in_child(int (*calls)(void))
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Inside MPI nearly all the time. */
+/* Is inside MPI nearly all the time. */
 static void *chatter(void *nothing)
 {
     int sent = 0, got = 0;
@@ -109,7 +109,7 @@ static void *chatter(void *nothing)
     return nothing;
 }
 
-/* One fatal call of a child of rank 0; the others have to hear nothing of it. */
+/* A child of rank 0 makes one fatal call, which must not affect the other ranks. */
 static int end_child(const char *how)
 {
     int number, status = -1;

@@ -1,4 +1,4 @@
-/* Making and freeing objects of every kind leaves no memory in use, however often it is done.
+/* Objects of every kind that are created and freed repeatedly leave no memory in use.
  * test: ranks=1,2,3 env=GLIBC_TUNABLES=glibc.malloc.tcache_count=0 */
 #include "../check.h"
 #include <limits.h>
@@ -256,7 +256,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    /* Freed memory is counted as free at once: without the threads' caches (see the variable above) and fast bins. */
+    /* Freed memory must count as free at once, so thread caches (see the variable above) and fast bins are off. */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MXFAST, 0);
     start(&argc, &argv);
@@ -266,7 +266,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < rounds / 2; i++)
             KINDS[kind].run();
         meet();
-        /* A queue grows where a rank is ahead of another, once or twice; what is lost grows each time. */
+        /* A queue may grow once or twice when a rank is ahead of another; a leak grows every time. */
         long long least = LLONG_MAX;
         for (int attempt = 0; attempt < 3; attempt++) {
             size_t before = in_use();

@@ -1,4 +1,4 @@
-/* MPI_Alloc_mem and MPI_Free_mem: sizes, alignment, what is refused, and requests of all ranks for more than there is.
+/* MPI_Alloc_mem and MPI_Free_mem: sizes, alignment, rejected arguments, and requests of all ranks that exhaust memory.
  * test: ranks=1,2,4 timeout=120 */
 #include "../check.h"
 
@@ -26,7 +26,7 @@ static void take_and_free(void)
         }
 }
 
-/* Freed memory is used again. */
+/* Freed memory is reused. */
 static void take_again(void)
 {
     for (int i = 0; i < 300; i++) {
@@ -75,7 +75,7 @@ static void refuse(void)
     CLASS(MPI_Free_mem(piece), MPI_ERR_BASE);
 }
 
-/* All ranks take memory until there is none, and write to all they got: an error, and no signal, is the end of it. */
+/* All ranks allocate and write memory until an allocation fails: it must return an error and raise no signal. */
 static void take_all(void)
 {
     enum { STEP = 16 << 20, MOST = 65536 };

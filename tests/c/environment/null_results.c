@@ -1,7 +1,7 @@
-/* A call that fails sets the handles that it would have returned to null. Any number of ranks. */
+/* A call that fails sets the handles it would have returned to null. Any number of ranks. */
 #include "../comm_check.h"
 
-/* A handle that is not null and no object, as an uninitialised variable may hold. */
+/* A handle that is neither null nor an object, as an uninitialised variable may hold. */
 #define STALE 0x41414141
 
 #define FAILS(type, null, call)                                    \
@@ -165,7 +165,7 @@ static int refuse_type(MPI_Datatype old, int key, void *extra, void *from, void 
     return MPI_ERR_OTHER;
 }
 
-/* The object was made before its attributes could not be copied. */
+/* The object was created before the copy of its attributes failed. */
 static void check_refused_copies(void)
 {
     int key;
@@ -196,7 +196,7 @@ static void look(MPI_Comm *comm, int *code, ...)
     null_before_handler = seen == MPI_REQUEST_NULL;
 }
 
-/* An error handler that does not return, by longjmp or an exception, leaves no stale handle. */
+/* An error handler that does not return (longjmp, exception) leaves no stale handle. */
 static void check_handler_sees_null(void)
 {
     MPI_Errhandler handler;
@@ -215,7 +215,7 @@ static void check_handler_sees_null(void)
     OK(MPI_Comm_free(&comm));
 }
 
-/* A handle that is read is left as it is: what failed to be freed is still there. */
+/* An input handle is unchanged: an object that was not freed is still valid. */
 static void check_read_handles(void)
 {
     MPI_Datatype type = MPI_INT;
@@ -227,7 +227,7 @@ static void check_read_handles(void)
     MPI_Op sum = MPI_SUM;
     CLASS(MPI_Op_free(&sum), MPI_ERR_OP);
     CHECK(sum == MPI_SUM);
-    /* A null pointer for the result is an error of its own. */
+    /* A null pointer for the result is a separate error. */
     CLASS(MPI_Type_contiguous(1, MPI_INT, NULL), MPI_ERR_ARG);
     CLASS(MPI_Isend(data, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, NULL), MPI_ERR_ARG);
 }
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    /* Errors of no communicator go there too until MPI_COMM_SELF has a handler of its own. */
+    /* Until MPI_COMM_SELF has its own handler, errors without a communicator go to the handler of MPI_COMM_WORLD. */
     check_types();
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     check_comms_and_groups();

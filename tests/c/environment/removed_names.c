@@ -1,6 +1,6 @@
 /* test: ranks=2 variants=none
-   Names that MPI-3.0 removed do what their replacements do, under both prefixes, as HPL 2 and HPCC 1.5.0 call them.
-   C from C89 and C++ from C++11 in one text: the installation's test builds it with each compiler. */
+   Names removed by MPI-3.0 behave like their replacements, under both prefixes, as HPL 2 and HPCC 1.5.0 call them.
+   The text is valid C from C89 and C++ from C++11: the installation test builds it with each compiler. */
 #define MPI_NO_DEPRECATION_WARNINGS
 #include <mpi.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void handle(MPI_Comm *comm, int *code, ...)
     handled++;
 }
 
-/* A message of two cells arrives with the values and without the gaps. */
+/* A message of two cells transfers the values and skips the gaps. */
 static void exchange(MPI_Datatype type, int rank)
 {
     struct cell sent[2], got[2];
@@ -110,7 +110,7 @@ static void exchange(MPI_Datatype type, int rank)
         MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);                       \
     } while (0)
 
-/* What old and new constructors gave stands side by side in the programs of the time of both. */
+/* Types made by old and new constructors are used side by side, as in programs of that time. */
 static void test_combiners(void)
 {
     MPI_Datatype type;

@@ -1,5 +1,5 @@
-/* Sessions without the world model, with it, before it and after it; process sets, groups, communicators and
- * intercommunicators from groups, and what is refused. The argument: how the world model comes in.
+/* Sessions without the world model, during it, before it and after it; process sets, groups, communicators and
+ * intercommunicators from groups, and rejected arguments. The argument selects how the world model is used.
  * test: ranks=1,2,3,4 args=alone;within;before;around;rounds */
 #include "../check.h"
 #include <malloc.h>
@@ -34,7 +34,7 @@ static MPI_Comm make(MPI_Session session, const char *set, const char *tag)
     return comm;
 }
 
-/* All ranks of a communicator take part: a sum, and a ring of messages. */
+/* All ranks of a communicator take part in a sum and a ring of messages. */
 static void use(MPI_Comm comm)
 {
     int own, size, sum = -1, got = -1;
@@ -102,7 +102,7 @@ static void check_handlers(MPI_Session session)
     MPI_Errhandler_free(&handler);
 }
 
-/* Halves of the world, each from its group; the whole again as two sides. */
+/* Halves of the world, each from its group; then the halves as both sides of an intercommunicator. */
 static void check_groups(MPI_Session session)
 {
     MPI_Group world, low, high;
@@ -134,7 +134,7 @@ static void check_groups(MPI_Session session)
         MPI_Comm_free(&merged);
         MPI_Comm_free(&inter);
     }
-    /* A group's order is the communicator's. */
+    /* Rank order of the group is that of the communicator. */
     int turned[64];
     for (int i = 0; i < all; i++)
         turned[i] = all - 1 - i;
@@ -166,7 +166,7 @@ static void handle_comm(MPI_Comm *comm, int *code, ...)
     comm_calls++;
 }
 
-/* The handler that the communicator would have had gets every error of the call. */
+/* Every error of the call goes to the handler given for the new communicator. */
 static void check_making(MPI_Session session)
 {
     MPI_Group world;
@@ -219,7 +219,7 @@ static void check_all(void)
     int result;
     MPI_Comm_compare(one, two, &result);
     SAME(result, MPI_CONGRUENT);
-    /* A buffer of the session serves its communicators. */
+    /* A session buffer serves the communicators of the session. */
     char memory[1000];
     void *address;
     int size, me;
@@ -260,7 +260,8 @@ int main(int argc, char **argv)
         return failures ? 1 : 0;
     }
     if (!strcmp(how, "rounds")) {
-        /* Nothing is left of a round: 16 bytes would be 155,200 in all. A slab of messages that came early is kept. */
+        /* A round leaves no memory in use: 16 bytes in each round would add up to 155,200. A slab of unexpected
+         * messages is kept. */
         struct mallinfo2 before = {0}, after;
         for (int round = 0; round < 10000; round++) {
             MPI_Session session;

@@ -1,5 +1,5 @@
-/* Files: every way of access against a map of bytes; shared pointer and ordered access without gap or overlap; atomic
- * mode; requests and split accesses. */
+/* Files: every form of access compared with a model of the bytes; shared pointer and ordered access without gap or
+ * overlap; atomic mode; requests and split accesses. */
 /* test: ranks=1,2,3,4,8 */
 #include "../check.h"
 #include <unistd.h>
@@ -26,7 +26,7 @@ static void write_shared(int ways)
         }
     }
     meet();
-    /* Every record is there once, those of a rank in their order. */
+    /* Every record is present once, and the records of one rank are in order. */
     MPI_Offset size;
     OK(MPI_File_get_size(file, &size));
     SAME(size, (MPI_Offset)RECORD * RECORDS * ranks);
@@ -48,7 +48,7 @@ static void write_shared(int ways)
     meet();
 }
 
-/* Reads what write_shared has written: each record comes to one rank, whole. */
+/* Reads the records of write_shared: each record is read by one rank, whole. */
 static void read_shared(void)
 {
     static int seen[64 * RECORDS];
@@ -115,7 +115,7 @@ static void test_ordered(void)
     meet();
 }
 
-/* Whoever reads a range in atomic mode sees the bytes of one write alone. */
+/* A read in atomic mode returns the bytes of one write only. */
 static void test_atomic(void)
 {
     enum { BYTES = 20000 };
@@ -145,7 +145,7 @@ static unsigned draw(unsigned below)
     return (state >> 8) % below;
 }
 
-/* All ranks know what all write: each round a random view, access and memory; then all bytes are compared. */
+/* All ranks know all writes. Each round has a random view, access and memory layout; then all bytes are compared. */
 static void test_random(void)
 {
     enum { SPACE = 1 << 16 };
@@ -248,7 +248,7 @@ static void test_sequential(void)
     meet();
 }
 
-/* Long pieces of memory with gaps between them, more than a call of the system takes; each rank has a part of the file. */
+/* Long pieces of memory with gaps, more than one system call accepts. Each rank has a part of the file. */
 static void test_scattered(void)
 {
     enum { PIECES = 1500, PIECE = 4100, GAP = 60, ALL = PIECES * PIECE };
@@ -276,7 +276,7 @@ static void test_scattered(void)
         wrong += pieces[i] != (i % (PIECE + GAP) < PIECE ? (i / 7 + rank) % 251 : 254);
     SAME(wrong, 0);
     meet();
-    /* Where the file ends, what was read is told, and what lies behind stays. */
+    /* A read that ends at the end of file reports its count and leaves the rest of the buffer unchanged. */
     memset(pieces, 254, PIECES * (PIECE + GAP));
     OK(MPI_File_read_at(file, (MPI_Offset)ranks * ALL - 5000, pieces, 1, type, &status));
     MPI_Get_elements(&status, MPI_BYTE, &bytes);

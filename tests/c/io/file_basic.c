@@ -3,7 +3,7 @@
 #include "file_check.h"
 #include <sys/stat.h>
 
-/* The old names are tested too. */
+/* The deprecated names are tested too. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 static char path[200];
@@ -23,6 +23,13 @@ static void test_modes(void)
     CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
     CHECK(file == MPI_FILE_NULL);
     CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_AMODE);
+    /* The error text of the one rank that rejects the call reaches all ranks. */
+    int last = rank == ranks - 1, length;
+    char text[MPI_MAX_ERROR_STRING];
+    int code = MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | (last ? MPI_MODE_WRONLY : 0), MPI_INFO_NULL, &file);
+    CLASS(code, MPI_ERR_AMODE);
+    MPI_Error_string(code, text, &length);
+    CHECK(strstr(text, "exactly one of MPI_MODE_RDONLY"));
     CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY | MPI_MODE_CREATE, MPI_INFO_NULL, &file), MPI_ERR_AMODE);
     CLASS(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &file),
           MPI_ERR_AMODE);
@@ -59,11 +66,11 @@ static void test_modes(void)
     CLASS(MPI_File_set_size(file, 5), MPI_ERR_READ_ONLY);
     OK(MPI_File_close(&file));
     if (ranks > 1) {
-        /* One rank cannot open what the others can. */
+        /* One rank cannot open the file that the other ranks can open. */
         const char *name = rank == ranks - 1 ? temporary_path("missing/file") : path;
         CLASS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
         CHECK(file == MPI_FILE_NULL);
-        /* One rank writes while the others read: nobody is told that it went well. */
+        /* One rank writes while the other ranks read: no rank gets success. */
         file = open_file(MPI_MODE_RDWR);
         int code = rank == ranks - 1 ? MPI_File_write_at_all(file, 0, path, 1, MPI_CHAR, &status)
                                      : MPI_File_read_at_all(file, 0, path, 1, MPI_CHAR, &status);
@@ -156,7 +163,7 @@ static void test_hints(void)
     CHECK(flag && strcmp(value, "2") == 0);
     MPI_Info_get(info, "romio_cb_write", sizeof value - 1, value, &flag);
     CHECK(flag && strcmp(value, "enable") == 0);
-    /* A value that makes no sense is not taken; the one in use is told. */
+    /* An invalid value is ignored; the query returns the value in use. */
     MPI_Info_get(info, "cb_buffer_size", sizeof value - 1, value, &flag);
     CHECK(flag && atol(value) >= 4096);
     MPI_Info_get(info, "filename", sizeof value - 1, value, &flag);
@@ -165,7 +172,7 @@ static void test_hints(void)
     OK(MPI_File_close(&file));
 }
 
-/* Blocks of a view ascend; they may overlap where nothing is written (MPI 5.0, section 14.3). */
+/* Blocks of a view are in ascending order; they may overlap if the file is not written (MPI 5.0, section 14.3). */
 static void test_order(MPI_File file)
 {
     static const int places[4][2] = {{3, 0}, {-3, 0}, {0, 1}, {0, 0}};
@@ -196,7 +203,7 @@ static void test_order(MPI_File file)
     OK(MPI_File_close(&reads));
 }
 
-/* A filetype is made of etypes (MPI 5.0, section 14.1.1); bytes stand for any type. */
+/* A filetype consists of etypes (MPI 5.0, section 14.1.1); MPI_BYTE stands for any type. */
 static void test_types(MPI_File file)
 {
     MPI_Datatype mixed, bytes;
@@ -227,7 +234,7 @@ static void test_view(void)
     MPI_Datatype tile, block, got_etype, got_filetype;
     char representation[MPI_MAX_DATAREP_STRING];
     MPI_Aint extent;
-    /* Of each row of 3 ints per rank, mine. */
+    /* The view selects the ints of this rank in each row of 3 ints per rank. */
     MPI_Type_contiguous(3, MPI_INT, &block);
     MPI_Type_create_resized(block, 0, 12 * ranks, &tile);
     MPI_Type_commit(&tile);
@@ -420,7 +427,7 @@ int main(int argc, char **argv)
     test_portable();
     test_handlers();
     meet();
-    /* Others may be on a host that has seen it a moment ago. */
+    /* Another rank may be on a host that still caches the file. */
     CHECK(rank != 0 || access(path, F_OK) != 0);
     return finish();
 }

@@ -1,5 +1,5 @@
-/* Accesses of one rank beside each other: what a thread writes for a request, and what the program writes meanwhile, by
- * itself or as an aggregator. Both read what lies between their pieces and write it back, and nobody's bytes are lost. */
+/* Concurrent accesses of one rank: a thread writes for a request while the program writes itself, or as an
+ * aggregator. Both use data sieving on ranges that overlap, and no written byte is lost. */
 /* test: ranks=1,2,3 */
 #include "file_check.h"
 
@@ -18,7 +18,7 @@ static MPI_Info hints(const char *sieves)
     return info;
 }
 
-/* What is in use for writes. */
+/* Checks the value of the hint for sieved writes. */
 static void is_told(const char *wanted)
 {
     char value[MPI_MAX_INFO_VAL + 1] = "";
@@ -31,7 +31,7 @@ static void is_told(const char *wanted)
     MPI_Info_free(&info);
 }
 
-/* Bytes of a piece each `step` bytes. */
+/* A datatype with one piece of bytes every `step` bytes. */
 static MPI_Datatype tile(int step)
 {
     MPI_Datatype piece, made;
@@ -42,14 +42,14 @@ static MPI_Datatype tile(int step)
     return made;
 }
 
-/* Whether the view holds other bytes than were written by it. */
+/* Returns whether the view holds other bytes than this rank has written. */
 static int differs(const char *written)
 {
     OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
     return memcmp(all, written, BYTES) != 0;
 }
 
-/* Rounds in which bytes were lost. */
+/* Returns the number of rounds in which bytes were lost. */
 static int write_alone(void)
 {
     int lost = 0;
@@ -66,8 +66,8 @@ static int write_alone(void)
     return lost;
 }
 
-/* Each rank has a file of its own. The first BYTES bytes of the view are every second piece, the next ones those
- * between them. */
+/* Each rank has its own file. The first BYTES bytes of the view are every second piece, the next BYTES bytes are the
+ * pieces between them. */
 static void test_alone(int atomic, const char *sieves)
 {
     char own[220];
@@ -89,7 +89,7 @@ static void test_alone(int atomic, const char *sieves)
     meet();
 }
 
-/* What is under way while hints or atomicity change locks as it was when it began. */
+/* An outstanding request keeps the locking it began with when hints or atomicity change. */
 static void test_change(int atomic)
 {
     char own[220];
@@ -149,7 +149,7 @@ static void test_for_others(void)
     meet();
 }
 
-/* Rank 0 alone says that writes may be read and written back: nobody does, since the others would not lock. */
+/* Only rank 0 enables sieved writes. No rank uses them, because the others would not lock. */
 static void test_told_by_one(void)
 {
     MPI_Info some = hints(rank == 0 ? "enable" : "automatic"), every = hints("enable");
@@ -176,8 +176,8 @@ static void test_told_by_one(void)
     meet();
 }
 
-/* Two handles of one file, of which the first is in atomic mode: what one rank writes through it takes no byte from the
- * next rank, which writes between the pieces through the other. */
+/* Two handles of one file, the first in atomic mode. A rank writes through the first handle, and the next rank writes
+ * the pieces between through the other handle. No byte is lost. */
 static void test_handles(int both, const char *sieves)
 {
     enum { TURNS = 10 };

@@ -1,10 +1,10 @@
-/* What tests of files share. */
+/* Helpers of the file tests. */
 #ifndef FILE_CHECK_H
 #define FILE_CHECK_H
 #include "../check.h"
 #include <unistd.h>
 
-/* The name of a file of this job, the same on all ranks. */
+/* File name that is unique to this job, and equal on all ranks. */
 static void name_file(char *path, size_t size, const char *name)
 {
     int job = rank == 0 ? getpid() : 0;

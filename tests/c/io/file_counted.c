@@ -1,4 +1,4 @@
-/* What is counted of files: calls of the system, stores, gaps, bytes that went by way of other ranks. */
+/* Counters of files: system calls, stores, gaps, bytes exchanged between ranks. */
 /* test: ranks=1,2,3 mistakes=yes */
 #include "../check.h"
 #include <unistd.h>
@@ -19,7 +19,7 @@ static MPI_T_pvar_handle start_counter(const char *name)
     return handle;
 }
 
-/* What was counted since the last time. */
+/* Increase of a counter since the last call. */
 static unsigned long long take(MPI_T_pvar_handle counter)
 {
     unsigned long long value = 0;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     SAME(take(reads), 1);
     SAME(take(read_bytes), 600);
 
-    /* Small pieces: stored through a mapping, or a call each; read with their gaps. */
+    /* Small pieces: written by stores to a mapping or one call each; read with their gaps. */
     MPI_Datatype piece, tile, type;
     MPI_Type_contiguous(PIECE, MPI_BYTE, &piece);
     MPI_Type_create_resized(piece, 0, STRIDE, &tile);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     CHECK(between >= (PIECES - PIECES / 64) * (STRIDE - PIECE) && between < PIECES * (STRIDE - PIECE));
     SAME(take(exchanges), 0);
 
-    /* Together: the pieces of all ranks in turn, by way of aggregators unless there is nobody else. */
+    /* Collective: the pieces of the ranks alternate and pass through aggregators if there are several ranks. */
     MPI_Type_free(&type);
     MPI_Type_free(&tile);
     MPI_Type_create_resized(piece, 0, (MPI_Aint)PIECE * ranks, &type);

@@ -1,7 +1,7 @@
-/* What ranks of several hosts may expect of a file on a mount that all share: small pieces of all in the same pages, each
- * other's bytes after MPI_File_sync or in atomic mode, its size, files that another has just made. The case `nfs` of
- * tests/vm runs it over NFS, where each host has a cache of its own. With the word `local` locks hold within one host, so
- * that there is no atomic mode. */
+/* Consistency of a file on a mount shared by several hosts: small pieces of all ranks in the same pages, visibility
+ * after MPI_File_sync or in atomic mode, size, and files just created by another rank. The case `nfs` of tests/vm
+ * runs it over NFS, where hosts cache separately. With the argument `local`, locks are effective within one host
+ * only, so there is no atomic mode. */
 /* test: ranks=1,2,3,4,8 */
 #include "file_check.h"
 
@@ -12,7 +12,7 @@ static MPI_Status status;
 static char path[200], name[210];
 static unsigned char out[MOST * BLOCK], in[MOST * BLOCK];
 
-/* What every rank has written is there for all (MPI 5.0, section 14.6.1). */
+/* Makes the data written by every rank visible to all (MPI 5.0, section 14.6.1). */
 static void exchange(void)
 {
     OK(MPI_File_sync(file));
@@ -20,13 +20,13 @@ static void exchange(void)
     OK(MPI_File_sync(file));
 }
 
-/* The piece `i` of rank `r` in round `round`. */
+/* Piece `i` of rank `r` in round `round`. */
 static unsigned seed_of(int round, int r, int i)
 {
     return round * 7919 + r * 211 + i;
 }
 
-/* Pieces of all ranks in turn, of which every page has some. All have read the pages before. */
+/* Interleaved pieces, so that every page has some of each rank. All ranks have read the pages before. */
 static void test_pieces(void)
 {
     OK(MPI_File_set_size(file, (MPI_Offset)PIECE * PIECES * ranks));
@@ -48,7 +48,7 @@ static void test_pieces(void)
     }
 }
 
-/* The same by collective calls and a view. */
+/* Interleaved pieces by collective calls and a view. */
 static void test_together(void)
 {
     MPI_Datatype piece, tile;
@@ -70,7 +70,8 @@ static void test_together(void)
     MPI_Type_free(&piece);
 }
 
-/* All write and read one block. What is read is what one of them wrote, and after a message what was written before it. */
+/* All ranks write and read one block. A read returns one whole write. After a message, a read returns the write that
+ * preceded the message. */
 static void test_atomic(void)
 {
     OK(MPI_File_set_atomicity(file, 1));
@@ -129,7 +130,7 @@ static void test_shared(void)
     meet();
 }
 
-/* Each rank in turn makes the file longer or shorter, and all see it. */
+/* Each rank in turn changes the file size, and all ranks see it. */
 static void test_size(void)
 {
     MPI_Offset size;
@@ -150,8 +151,8 @@ static void test_size(void)
     }
 }
 
-/* All come here, and then the clock of a server goes on, which may tick 100 times a second: two changes of a folder within
- * one tick look alike to a host that has seen it between them. */
+/* A barrier, followed by a pause of more than one tick of a server's clock, which may have 100 ticks a second. Two
+ * changes of a folder within one tick look alike to a host that reads it between them. */
 static void meet_later(void)
 {
     meet();
@@ -159,7 +160,8 @@ static void meet_later(void)
     meet();
 }
 
-/* A file that this rank has just missed is there once another has made it; what was in it is gone when it is made anew. */
+/* A file that this rank has just missed is visible once another rank has created it. If the file is created anew,
+ * its old contents are gone. */
 static void test_made_by_another(void)
 {
     for (int maker = 0; maker < ranks; maker++) {

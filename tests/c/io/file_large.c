@@ -1,4 +1,4 @@
-/* Large numbers, and little that is moved: buffers for which there is no memory, ranks far apart, accesses of more than
+/* Large numbers with little data: buffers without enough memory, ranks far apart in the file, accesses of more than
  * 2^31 elements. */
 /* test: ranks=1,2,3 */
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@ static MPI_Info together(const char *buffer)
     return info;
 }
 
-/* Each rank writes and reads eight bytes, `step` bytes from the next one's. */
+/* Each rank writes and reads eight bytes, `step` bytes from those of the next rank. */
 static void write_apart(const char *buffer, MPI_Offset step)
 {
     MPI_Info info = together(buffer);
@@ -35,7 +35,7 @@ static void write_apart(const char *buffer, MPI_Offset step)
     MPI_Info_free(&info);
 }
 
-/* One aggregator may not have what its buffer takes. */
+/* One aggregator may lack the memory for its buffer. */
 static void test_without_memory(void)
 {
     struct rlimit before, limit;
@@ -48,7 +48,7 @@ static void test_without_memory(void)
     SAME(setrlimit(RLIMIT_DATA, &before), 0);
 }
 
-/* The most memory that the process has had, in KiB. */
+/* Peak memory of the process, in KiB. */
 static long most_memory(void)
 {
     FILE *told = fopen("/proc/self/status", "r");
@@ -87,7 +87,7 @@ static void test_converted(void)
     MPI_Type_free(&type);
 }
 
-/* Counts of more than 2^31 elements. Writes go to a file that takes everything, reads end with their file. */
+/* Counts of more than 2^31 elements. Writes go to a file that discards them, reads end at the end of file. */
 static void test_counts(void)
 {
     const MPI_Count count = ((MPI_Count)1 << 31) + 8;

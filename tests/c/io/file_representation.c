@@ -1,5 +1,5 @@
-/* Representations of the program: its functions are called with what they should be, views follow the sizes in the file,
- * and errors are told. "external32" of types whose size differs there. */
+/* User-defined data representations: callbacks get the right arguments, views follow the sizes in the file, and
+ * errors are returned. "external32" with types whose size differs from memory. */
 /* test: ranks=1,2,3 */
 #include "file_check.h"
 #include <stdint.h>
@@ -9,7 +9,7 @@ static MPI_Status status;
 static char path[200];
 static int wrongs, reads, writes, fails;
 
-/* In the file each int takes 8 bytes, the highest first; a double its own, and a byte is one. */
+/* In the file an int takes 8 bytes, big-endian; a double takes its native size, a byte one byte. */
 static int bytes_in_file(MPI_Datatype datatype)
 {
     return datatype == MPI_INT ? 8 : datatype == MPI_DOUBLE ? 8 : 1;
@@ -22,7 +22,7 @@ static int extent_of(MPI_Datatype datatype, MPI_Aint *extent, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Where item `i` of elements of the datatype lies, and of what type it is: ints with gaps, or a double and an int. */
+/* Offset and type of item `i` of the elements of a datatype: ints with gaps, or a double and an int. */
 static MPI_Datatype gappy, mixed;
 static char *item(char *user, MPI_Datatype datatype, MPI_Offset i, MPI_Datatype *type)
 {
@@ -103,7 +103,7 @@ static void test_names(void)
     CLASS(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "thin", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
 }
 
-/* Each rank has every n-th int. */
+/* The view of each rank selects every n-th int. */
 static void test_ints(const char *name, MPI_Datatype memory, int is_collective)
 {
     MPI_Datatype tile;
@@ -138,7 +138,7 @@ static void test_ints(const char *name, MPI_Datatype memory, int is_collective)
     SAME(got, elements);
     meet();
     memset(in, 0, sizeof in);
-    /* There is one element more than that many at most. */
+    /* The file holds at most one element more than `elements`. */
     if (is_collective)
         OK(MPI_File_read_at_all(file, 1, in, elements, memory, &status));
     else
@@ -198,7 +198,7 @@ static void test_failure(void)
     CLASS(MPI_File_write_at_all(file, rank, &one, 1, MPI_INT, &status), MPI_ERR_CONVERSION);
     fails = 0;
     OK(MPI_File_write_at_all(file, rank, &one, 1, MPI_INT, &status));
-    /* Without functions bytes stay as they are. */
+    /* Without callbacks the bytes are unchanged. */
     MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "plain", MPI_INFO_NULL);
     OK(MPI_File_write_at_all(file, 4 * rank, &rank, 1, MPI_INT, &status));
     OK(MPI_File_read_at_all(file, 4 * rank, &one, 1, MPI_INT, &status));
@@ -231,7 +231,7 @@ static void test_portable(void)
     MPI_Type_free(&tile);
 }
 
-/* One element that is larger than what is converted at a time. */
+/* One element that is larger than the conversion buffer. */
 static void test_portable_large(void)
 {
     enum { INTS = 300000, DOUBLES = 100000, WHOLE = INTS * 4 + DOUBLES * 8, PART = 1100002 };

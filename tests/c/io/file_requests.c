@@ -1,5 +1,5 @@
-/* Large accesses with a request go on while the program makes no call; memory with gaps, many at once, the end of the
- * file, errors, requests that are freed. */
+/* Large accesses with a request progress without MPI calls of the program. Memory with gaps, many requests at once,
+ * the end of file, errors, freed requests. */
 /* test: ranks=1,2,3,4 */
 #include "file_check.h"
 #include <fcntl.h>
@@ -13,7 +13,7 @@ static MPI_Status status;
 static char path[200];
 static unsigned char out[BYTES], in[BYTES], spread[2 * BYTES];
 
-/* The bytes come to the file without a call of MPI. */
+/* The data reaches the file without an MPI call. */
 static void test_alone(void)
 {
     MPI_Request request;
@@ -37,7 +37,7 @@ static void test_alone(void)
     meet();
 }
 
-/* Messages and accesses are waited for together. */
+/* One call waits for messages and accesses. */
 static void test_many(void)
 {
     MPI_Request requests[MANY + 2];
@@ -68,7 +68,7 @@ static void test_many(void)
     meet();
 }
 
-/* Every second byte of memory, every n-th eight of the file; in atomic mode too. */
+/* Every second byte of memory, every n-th eight bytes of the file; in atomic mode too. */
 static void test_gaps(int atomic)
 {
     MPI_Datatype memory, tile, eight;
@@ -89,7 +89,7 @@ static void test_gaps(int atomic)
     MPI_Type_free(&memory);
     OK(MPI_Wait(&request, &status));
     meet();
-    /* More than there is. */
+    /* Reads beyond the end of file. */
     OK(MPI_File_iread_at(file, 0, in, count + 100, MPI_BYTE, &request));
     OK(MPI_Wait(&request, &status));
     MPI_Get_count(&status, MPI_BYTE, &got);
@@ -102,7 +102,7 @@ static void test_gaps(int atomic)
     meet();
 }
 
-/* An error that comes later is the file's. */
+/* An error that is found later goes to the error handler of the file. */
 static int handled;
 static void handle(MPI_File *of, int *code, ...)
 {
@@ -114,7 +114,7 @@ static void test_error(void)
     MPI_Errhandler handler;
     MPI_Request request;
     MPI_Offset far = ((MPI_Offset)1 << 62);
-    /* Some file systems have room there. */
+    /* Some file systems have space even at that offset, so limit the file size. */
     struct rlimit limit = {(rlim_t)1 << 40, RLIM_INFINITY};
     signal(SIGXFSZ, SIG_IGN);
     SAME(setrlimit(RLIMIT_FSIZE, &limit), 0);

@@ -1,6 +1,6 @@
-/* Collective accesses by way of other ranks, and independent ones beside them: random views, memory, hints and kinds of
- * access against a map of bytes. The word says what hints there are; without mapping, writes of small pieces are calls,
- * or read and write back what lies between. */
+/* Collective accesses through aggregators, mixed with independent ones: random views, memory, hints and kinds of
+ * access, compared with a model of the bytes. The argument selects the hints. Without mapping, small pieces are
+ * written by single calls or by data sieving. */
 /* test: ranks=1,2,3,4 args=enable;automatic;disable;sieve env=FASTPATH_DISABLE=file-mapping */
 #include "../check.h"
 #include <unistd.h>
@@ -19,7 +19,7 @@ static unsigned draw(unsigned below)
     return (state >> 8) % below;
 }
 
-/* A view: what each rank's tile is made of. All ranks draw the same one. */
+/* Parameters of the ranks' tiles in a view. All ranks draw the same ones. */
 struct shape {
     int kind, a, b, c, hole;
     unsigned seed;
@@ -31,7 +31,7 @@ static struct shape draw_shape(void)
     return s;
 }
 
-/* The tile of rank `r`. */
+/* Tile of rank `r`. */
 static MPI_Datatype tile_of(struct shape s, int r)
 {
     MPI_Datatype tile, part;
@@ -46,7 +46,7 @@ static MPI_Datatype tile_of(struct shape s, int r)
         int sizes[3] = {s.c, s.b * ranks, s.a}, own[3] = {s.c, s.b, s.a}, first[3] = {0, s.b * r, 0};
         MPI_Type_create_subarray(3, sizes, own, first, MPI_ORDER_C, MPI_BYTE, &tile);
     } else {
-        /* Cells of uneven size, each somebody's or nobody's. */
+        /* Cells of uneven size, each of one rank or unused. */
         int lengths[300], displacements[300], n = 0, at = 0;
         unsigned kept = state;
         state = s.seed;
@@ -67,7 +67,7 @@ static MPI_Datatype tile_of(struct shape s, int r)
     return tile;
 }
 
-/* The bytes of a tile, by their places; returns how many, and its extent. */
+/* Stores the offsets of a tile's bytes in `places`; returns their number, and the tile's extent. */
 static int read_places(MPI_Datatype tile, int *extent)
 {
     MPI_Aint low, length;
@@ -85,7 +85,7 @@ static int read_places(MPI_Datatype tile, int *extent)
     return n;
 }
 
-/* Memory of `bytes` bytes: one piece, or threes with gaps. */
+/* Memory of `bytes` bytes: one piece, or pieces of three bytes with gaps. */
 static int is_gappy;
 static MPI_Datatype threes;
 
@@ -234,7 +234,7 @@ static void run_round(int round, const char *word)
     SAME(got, count);
     check_memory(__LINE__, in, own, round * 8 + rank);
     meet();
-    /* More than there is. */
+    /* Reads beyond the end of file. */
     OK(MPI_File_get_size(file, &size));
     SAME(size, end);
     MPI_Datatype tile = tile_of(shape, rank);
@@ -262,7 +262,7 @@ static void run_round(int round, const char *word)
     meet();
 }
 
-/* An argument that one rank has wrong: nobody writes, and all know why. */
+/* One rank passes a wrong argument: no rank writes, and all report the error. */
 static void test_refused(void)
 {
     MPI_Offset before, after;

@@ -1,6 +1,6 @@
-/* A rank that waits for one that computes leaves its processor to others: once it sleeps it takes less than a hundredth of
- * it. The one that computes looks at the clock of the other's process, for 6 s or as many as the argument says, and
- * again where that was too much: the clock of who is on a virtual processor goes on while the host gives that none.
+/* A rank that waits for a computing peer releases its processor: once asleep it takes less than 1 % of it. The peer
+ * reads the CPU clock of the waiting process, for 6 s or as many as the argument gives. It repeats the measurement if
+ * the value is too high, because the clock of a virtual processor advances while the host does not run it.
  * test: ranks=2 variants=none needs=machine */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -20,10 +20,10 @@ static double processor_seconds(int process)
 static void compute(int seconds)
 {
     struct timespec time = {seconds, 0};
-    nanosleep(&time, NULL); /* as far as the other one can tell */
+    nanosleep(&time, NULL); /* the waiting rank cannot distinguish this from computing */
 }
 
-/* Seconds of the processor that the process takes meanwhile, of `waited`. */
+/* CPU time, in seconds, that process `process` uses while this rank computes for `*waited` seconds. */
 static double look(int process, int seconds, double *waited)
 {
     double from = MPI_Wtime(), before = processor_seconds(process);

@@ -1,5 +1,5 @@
-/* Random messages of all sizes between ranks that compute now and then, with a progress thread: started, tested and
- * waited for in any order. Each one is right.
+/* Random messages of all sizes between ranks that compute at times, with a progress thread. They are started, tested
+ * and waited for in any order. Their data is checked.
  * test: ranks=2,4 timeout=120 variants=none env=FASTPATH_PROGRESS=thread args=1,single;2,multiple;3,check */
 #include "../check.h"
 
@@ -14,7 +14,7 @@ static unsigned draw(unsigned below)
     return (unsigned)(state >> 33) % below;
 }
 
-/* The same for both sides: drawn from what both know. */
+/* Message size by seed, which both sides know. */
 static int bytes_of(unsigned seed)
 {
     static const int sizes[] = {0, 1, 8, 48, 49, 100, 2000, 4096, 10000, 40000, 65536, 200000, MOST};
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
         state = ((unsigned long long)seed << 40) + round * 1000 + (unsigned)rank;
         for (int i = 0; i < 2 * slots; i++)
             requests[i] = MPI_REQUEST_NULL;
-        /* Receives and sends in an order of each rank's own. */
+        /* Receives and sends in an order that each rank draws. */
         for (int left = 2 * slots; left > 0;) {
             int i = (int)draw((unsigned)(2 * slots));
             if (requests[i] != MPI_REQUEST_NULL)
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
             switch (draw(6)) {
             case 0:
                 if (requests[i] != MPI_REQUEST_NULL) {
-                    /* Who waits for a synchronous send alone might wait for one who does the same. */
+                    /* Two ranks that each wait only for a synchronous send could wait for each other. */
                     OK(MPI_Test(&requests[i], &done, &status));
                     left -= done;
                 }

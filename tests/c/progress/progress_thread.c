@@ -1,5 +1,5 @@
-/* FASTPATH_PROGRESS=thread: messages go on while the program computes, that is, makes no MPI call. What the other side
- * has come to is seen in memory that both map. Without the setting they do not, and there is no thread.
+/* FASTPATH_PROGRESS=thread: messages progress while the program computes and makes no MPI call. The state of the other
+ * side is read from memory that both sides map. Without the setting messages do not progress, and there is no thread.
  * test: ranks=2,3 timeout=120 variants=none env=FASTPATH_PROGRESS=thread args=single;multiple;without needs=machine */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -17,13 +17,13 @@
 #define PART 4096
 #define THREAD "fastpath-progr"
 
-/* Steps that ranks 0 and 1 have come to. */
+/* Steps that ranks 0 and 1 have completed. */
 static struct {
     volatile int posted, sent, over;
 } *both;
 static unsigned char *out, *in;
 static int with = 1;
-static MPI_Datatype columns; /* every second 64 bytes of BIG */
+static MPI_Datatype columns; /* 64 of every 128 bytes of BIG */
 
 static void map_together(void)
 {
@@ -56,7 +56,7 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Computes until the other side has come to a step; without the setting it does not. */
+/* Computes until the other side has completed a step. Without the setting the other side must not complete it. */
 static void compute_until(int line, volatile int *step, int value)
 {
     double from = now();
@@ -73,7 +73,7 @@ static void await_step(volatile int *step, int value)
         usleep(100);
 }
 
-/* Rank 1 computes with its receive posted; rank 0 sends in a mode that tells when the message was matched. */
+/* Rank 1 computes with its receive posted; rank 0 sends in a mode that completes after the match. */
 static void receiver_computes(int number, int bytes, int mode)
 {
     MPI_Request request;
@@ -99,8 +99,7 @@ static void receiver_computes(int number, int bytes, int mode)
     meet();
 }
 
-/* The message comes as fragments, for which the computing side needs the thread again and again. `sends`: it is the
- * sender that computes. */
+/* The message is fragmented, so the computing side needs the thread repeatedly. `sends`: the sender computes. */
 static void strided(int number, int sends)
 {
     MPI_Request request;
@@ -137,7 +136,7 @@ static void strided(int number, int sends)
     meet();
 }
 
-/* Both compute: the receiver looks at its buffer. */
+/* Both ranks compute: the receiver polls its buffer. */
 static void both_compute(int number)
 {
     MPI_Request request;
@@ -159,7 +158,7 @@ static void both_compute(int number)
     meet();
 }
 
-/* More than there is room for, to a receiver that computes. */
+/* More messages than the queue holds, to a receiver that computes. */
 static void many(int number)
 {
     static MPI_Request requests[MANY];
@@ -191,7 +190,7 @@ static void many(int number)
     meet();
 }
 
-/* Progress threads of this process. */
+/* Number of progress threads of this process. */
 static int count_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -217,8 +216,9 @@ static double used(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* With nothing to do, and with a receive that nobody answers, it takes no time: 1 ms of a second. Again where that was
- * too much: the clock of who is on a virtual processor goes on while the host gives that none. */
+/* Idle, and with a receive that is never matched, the thread uses at most 1 ms of CPU time in a second. The
+ * measurement is repeated if the value is too high, because the clock of a virtual processor advances while the host
+ * does not run it. */
 static void rests(void)
 {
     MPI_Request request;
@@ -243,9 +243,9 @@ static void rests(void)
     SAME(word, from);
 }
 
-/* The number of threads once it is `expected`, or after a second. A thread names itself after it begins, and one that it
- * begins for the network has its name until then. A thread that was joined stays in /proc for a moment: the kernel wakes
- * the joiner before it removes the entry. */
+/* Number of threads once it equals `expected`, or after a second. A thread sets its name after it starts, and a
+ * network thread that it starts inherits the name until then. A joined thread stays in /proc for a moment: the
+ * kernel wakes the joiner before it removes the entry. */
 static int count_settled(int expected)
 {
     int found = count_threads();

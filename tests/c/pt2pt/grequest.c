@@ -1,5 +1,5 @@
-/* Generalized requests: queries, cancellation, errors of the program's functions, requests that are freed early, and
- * threads that complete what others wait for.
+/* Generalized requests: queries, cancellation, errors of callbacks, requests freed early, and threads that complete
+ * requests others wait for.
  * test: ranks=1,2 */
 #include "../check.h"
 #include <pthread.h>
@@ -74,7 +74,7 @@ static void check_one(void)
     CHECK(!flag && queries >= 1);
     SAME(frees, 1);
 
-    /* Cancelled before and after. */
+    /* Cancelled before and after completion. */
     forget();
     MPI_Grequest_start(query, drop, cancel, &state, &request);
     OK(MPI_Cancel(&request));
@@ -87,7 +87,7 @@ static void check_one(void)
     CHECK(flag);
     SAME(cancels, 2);
 
-    /* Cancelled by a function that completes it, as one that takes its operation back does. */
+    /* Cancelled by a callback that completes the request, as if it stopped its operation. */
     forget();
     MPI_Grequest_start(query, drop, complete_it, &state, &request);
     cancelled = request;
@@ -98,7 +98,7 @@ static void check_one(void)
     SAME(cancels, 1);
     SAME(frees, 1);
 
-    /* Freed before it is complete: its function runs after both. */
+    /* Freed before it is complete: the free callback runs after MPI_Request_free and MPI_Grequest_complete. */
     forget();
     MPI_Grequest_start(query, drop, cancel, &state, &request);
     copy = request;
@@ -150,7 +150,7 @@ static void *complete(void *unused)
     return NULL;
 }
 
-/* Among other requests; completed by another thread while this one waits. */
+/* Together with other requests; completed by another thread while this one waits. */
 static void check_many(int threads)
 {
     MPI_Status statuses[MANY + 1];
@@ -174,7 +174,7 @@ static void check_many(int threads)
     }
     STATUS(statuses[MANY], (rank + ranks - 1) % ranks, 3, sizeof(int));
     SAME(frees, MANY);
-    /* One of several. */
+    /* One request of several. */
     int index = -1, flag = 1;
     MPI_Status status;
     for (int i = 0; i < 3; i++)

@@ -1,5 +1,5 @@
-/* Long messages while the kernel refuses to copy between processes: from the start at one side or both, and from some
- * moment on in the middle of the traffic. Everything must arrive by other ways.
+/* Long messages while the kernel refuses to copy between processes: from the start at one side or both, or from a
+ * moment in the middle of the traffic. All messages must arrive by other protocols.
  * test: ranks=2,3,4 timeout=120 */
 #include "../check.h"
 
@@ -10,7 +10,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* From now on process_vm_readv and process_vm_writev of this process fail as they do where they are not permitted. */
+/* Lets process_vm_readv and process_vm_writev of this process fail from now on, as they do where they are not
+ * permitted. */
 static void deny(void)
 {
     struct sock_filter filter[] = {
@@ -31,7 +32,7 @@ static void paint(unsigned char *at, size_t bytes, unsigned seed)
         at[i] = byte_of(seed, i);
 }
 
-/* Everyone sends to the next and receives from the one before, in both orders of posting. */
+/* Each rank sends to the next and receives from the previous one, in both orders of posting. */
 static void pass_around(size_t bytes, int rounds)
 {
     unsigned char *out = allocate(bytes), *in = allocate(bytes);

@@ -1,6 +1,6 @@
-/* One process with a connection to each other rank: first messages from either side, all of them whole, and then a pair
- * among them. With the argument `figures` rank 0 prints what a connection costs, what the others cost a pair, and what
- * it costs to wait among them:
+/* One process with a connection to each other rank: first messages from either side, and then a pair that communicates
+ * among them. With the argument `figures` rank 0 prints the cost of a connection, the latency of a pair with and
+ * without the other connections, and the cost of a wait:
  *     mpiexec -x FASTPATH_TRANSPORTS=tcp -n 1001 build/tests/many_connections figures
  * test: ranks=2,8 variants=none timeout=120 */
 #include "../check.h"
@@ -17,7 +17,7 @@ static double clock_s(clockid_t clock)
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-/* Bytes of memory that this process has touched and shares with nobody. */
+/* Resident memory of this process that is not shared, in bytes. */
 static long own_bytes(void)
 {
     long whole = 0, resident = 0, shared = 0;
@@ -35,7 +35,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rank 0's half round trip of 8 bytes with `peer`, the median, in microseconds. */
+/* Median of rank 0's half round trip of 8 bytes with `peer`, in microseconds. */
 static double trips(int peer)
 {
     static double times[TRIPS];
@@ -55,7 +55,7 @@ static double trips(int peer)
     return times[TRIPS / 2];
 }
 
-/* Rank 0 and `peer` talk for the first time: every other peer begins. */
+/* First messages between rank 0 and `peer`. Every other peer sends first. */
 static void talk(int peer)
 {
     long mine = rank, theirs = -1;
@@ -77,11 +77,11 @@ int main(int argc, char **argv)
     int figures = argc > 1 && !strcmp(argv[1], "figures");
     double alone = 0, among = 0, each = 0;
     long bytes = 0, word = 0;
-    /* Without `start`, which lets ranks talk. */
+    /* `start` is not called, because it exchanges messages. */
     OK(MPI_Init(&argc, &argv));
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    /* All are to be there and asleep: a barrier would connect them. */
+    /* Waits until all ranks are there and asleep: a barrier would connect them. */
     if (rank == 0 && figures)
         sleep(START_S);
     if (rank == 0) {
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         if (figures)
             printf("%d connections: %.0f us and %ld bytes each; 8 bytes take %.2f us, with one %.2f us; "
                    "blocked %.3f %% of a processor\n", ranks - 1, each, bytes, among, alone, 100 * used);
-        /* The others may go. */
+        /* Ends the wait of the other ranks. */
         for (int peer = 1; peer < ranks; peer++)
             OK(MPI_Send(&word, 1, MPI_LONG, peer, 4, MPI_COMM_WORLD));
     } else {

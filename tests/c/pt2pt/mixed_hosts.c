@@ -1,7 +1,7 @@
-/* Ranks on several hosts: communicators of those that share memory are the hosts', and every rank exchanges messages of
- * every kind of size with every other, whatever lies between them. The arguments are the hosts of the ranks, as letters,
- * where mpiexec has been told of any; with the path of a fifo after them only ranks 0 and 1 talk, and all wait for
- * somebody to write to it before they end. Without arguments all are on one host, or each on its own (MPI_TEST_HOSTS).
+/* Ranks on several hosts: shared-memory communicators match the hosts, and every rank exchanges messages of all sizes
+ * with every other. The first argument gives the hosts of the ranks as letters, as passed to mpiexec. If the path of a
+ * fifo follows, only ranks 0 and 1 communicate, and all wait for a writer of the fifo before they end. Without
+ * arguments all are on one host, or each on its own (MPI_TEST_HOSTS).
  * test: ranks=1,2,3,4 */
 #include "../check.h"
 
@@ -36,7 +36,7 @@ static void exchange(int with)
     }
 }
 
-/* Ranks 0 and 1 talk, and nobody else: not even to make a communicator. */
+/* Only ranks 0 and 1 exchange messages; the other ranks do not even create a communicator. */
 static int talk_alone(int *argc, char ***argv)
 {
     const char *fifo = (*argv)[2];
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     const char *hosts = argc > 1 ? argv[1] : are_apart() ? "ab" : "aaaaaaaa";
     for (int round = 0; round < ranks; round++) {
-        int with = (ranks + round - rank) % ranks; /* each meets each once */
+        int with = (ranks + round - rank) % ranks; /* each pair of ranks once */
         exchange(with);
     }
     check_hosts(hosts);

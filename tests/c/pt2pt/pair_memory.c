@@ -1,5 +1,5 @@
-/* What a pair of ranks takes of the job's memory: a page where a short message was sent, more as it sends more, but
- * nothing for first messages of 2 or 3 ranks; and that an alltoall of short blocks opens few pairs.
+/* Job memory of a pair of ranks: a page for the first short message, more as it sends more, but none for first messages
+ * in jobs of 2 or 3 ranks. An alltoall of short blocks opens few pairs.
  * test: ranks=2,3,4,8,64 timeout=120 variants=none */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -10,7 +10,7 @@
 
 enum { PAGE = 4096 };
 
-/* Pages behind the job's memory file; -1 where there is none, or it is no memory file. */
+/* Pages of the job's memory file; -1 if there is none, or if it is no memory file. */
 static long job_pages(void)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -28,7 +28,7 @@ static long job_pages(void)
     return pages;
 }
 
-/* Pages that came while rank 0 sent so many messages of so many bytes, each answered by none. */
+/* Pages added while rank 0 sends `messages` messages of `bytes` bytes without an answer. */
 static long sent(int messages, int bytes)
 {
     static char data[1 << 16];
@@ -45,7 +45,8 @@ static void taken(int messages)
         OK(MPI_Recv(data, sizeof data, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-/* The first messages of a pair, while all other ranks wait. Few ranks have memory ahead, also for a first long one. */
+/* First messages of a pair, while all other ranks wait. Jobs of few ranks have memory in advance, also for a first
+ * long message. */
 static void grow(void)
 {
     int ahead = ranks <= 3;
@@ -71,8 +72,8 @@ static void grow(void)
     }
 }
 
-/* Messages of several parts, each answered, so that few bytes suffice for them: the memory of the pair grows with what it
- * has sent all the same, since lines that come round late are cheaper to write. */
+/* Fragmented messages, each answered, so that few bytes suffice for them. The memory of the pair still grows with
+ * the amount sent, because lines that are reused late are cheaper to write. */
 static void widen(void)
 {
     static char data[20 * 1024];
@@ -91,7 +92,7 @@ static void widen(void)
         fail(__LINE__, "600 messages of 20 KiB took %ld pages", pages);
 }
 
-/* All ranks with all others, in a job in which nobody has talked to more than one. */
+/* An alltoall in a job in which each rank has communicated with at most one other. */
 static void exchange(void)
 {
     int *out = calloc((size_t)ranks, sizeof *out), *into = calloc((size_t)ranks, sizeof *into);
@@ -115,13 +116,13 @@ static void exchange(void)
 
 int main(int argc, char **argv)
 {
-    /* Without `start`, which lets ranks talk. */
+    /* `start` is not called, because it exchanges messages. */
     OK(MPI_Init(&argc, &argv));
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
     if (job_pages() >= 0) {
         if (ranks <= 4)
-            grow(); /* others would open pairs meanwhile */
+            grow(); /* first, because the other tests open pairs */
         exchange();
         if (ranks == 2)
             widen();

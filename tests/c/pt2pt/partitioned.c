@@ -1,12 +1,12 @@
-/* Partitioned communication: different numbers of partitions on both sides, any order, several threads that mark,
- * partitions that travel before others are ready, datatypes in pieces, and what is refused.
+/* Partitioned communication: different numbers of partitions on both sides, any order, several threads that mark
+ * partitions, early partitions, noncontiguous datatypes, and rejected arguments.
  * test: ranks=1,2,3,4 mistakes=yes */
 #include "../check.h"
 #include <pthread.h>
 
 enum { TOTAL = 96 * 1024 };
 
-/* Around the ring: `out` partitions here, `in` partitions there, of `bytes` in all. */
+/* Around the ring: `out` partitions at the sender, `in` partitions at the receiver, `bytes` in total. */
 static void check_counts(MPI_Comm comm, int out, int in, int bytes, int tag)
 {
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -39,7 +39,7 @@ static void check_counts(MPI_Comm comm, int out, int in, int bytes, int tag)
     free(from);
 }
 
-/* A partition is there while others are not ready, and says so. */
+/* A partition arrives, and MPI_Parrived reports it, while other partitions are not ready. */
 static void check_early(MPI_Comm comm)
 {
     enum { PARTS = 8, EACH = 5000 };
@@ -75,7 +75,7 @@ static void check_early(MPI_Comm comm)
     MPI_Request_free(&requests[1]);
 }
 
-/* Requests with one tag are matched in their order, those of others by tag; the highest and the lowest tags too. */
+/* Requests with one tag match in order, others by tag; includes the highest and the lowest tag. */
 static void check_order(MPI_Comm comm)
 {
     int tags[] = {3, 3, 1, 0, 2, 0x7fffffff, 3}, right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -88,7 +88,7 @@ static void check_order(MPI_Comm comm)
         OK(MPI_Psend_init(to[i], 2, 2, MPI_INT, right, tags[i], comm, MPI_INFO_NULL, &requests[i]));
     }
     for (int i = N - 1, later = 0; i >= 0; i--) {
-        /* Of those with tag 3 the first to be made is the first. */
+        /* Requests with tag 3 match in the order of their creation. */
         int which = tags[i] == 3 ? (int[]){0, 1, 6}[later++] : i;
         OK(MPI_Precv_init(from[which], 4, 1, MPI_INT, left, tags[which], comm, MPI_INFO_NULL, &requests[N + which]));
     }
@@ -104,7 +104,7 @@ static void check_order(MPI_Comm comm)
         MPI_Request_free(&requests[i]);
 }
 
-/* Elements in pieces on both sides; partitions of the sender end inside the receiver's elements. */
+/* Noncontiguous elements on both sides; partitions of the sender end inside the receiver's elements. */
 static void check_types(MPI_Comm comm)
 {
     MPI_Datatype strided, pair;
@@ -180,7 +180,7 @@ static void check_threads(MPI_Comm comm)
     free(from);
 }
 
-/* A pair that is freed before its first start has matched, so that the next pair with its tag matches alone. */
+/* A pair freed before its first start has matched, so the next pair with its tag is matched independently. */
 static void check_freed(MPI_Comm comm)
 {
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, to[60], from[60];
@@ -211,7 +211,7 @@ static void check_freed(MPI_Comm comm)
         OK(MPI_Request_free(&requests[0]));
         OK(MPI_Request_free(&requests[1]));
     }
-    /* A communicator is freed while a receive of it has no match, and its successors work. */
+    /* A communicator is freed while one of its receives is unmatched, and its successors work. */
     for (int round = 0; round < 20; round++) {
         MPI_Comm brief;
         MPI_Request request;
@@ -222,7 +222,7 @@ static void check_freed(MPI_Comm comm)
     }
 }
 
-/* MPI_Parrived of what is not active. */
+/* MPI_Parrived of inactive requests. */
 static void check_inactive(MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -268,7 +268,7 @@ static void check_refused(MPI_Comm comm)
     OK(MPI_Wait(&other, &status));
     MPI_Request_free(&request);
     MPI_Request_free(&other);
-    /* To nobody, and nothing. */
+    /* MPI_PROC_NULL, and no data. */
     OK(MPI_Psend_init(data, 4, 1, MPI_INT, MPI_PROC_NULL, 9, comm, MPI_INFO_NULL, &request));
     OK(MPI_Precv_init(data, 4, 1, MPI_INT, MPI_PROC_NULL, 9, comm, MPI_INFO_NULL, &other));
     OK(MPI_Start(&request));
@@ -289,14 +289,15 @@ static void check_refused(MPI_Comm comm)
     STATUS(status, rank, 9, 0);
     MPI_Request_free(&request);
     MPI_Request_free(&other);
-    /* Never started; freed in peace. */
+    /* Requests that were never started can be freed. */
     OK(MPI_Psend_init(data, 2, 1, MPI_INT, rank, 10, comm, MPI_INFO_NULL, &request));
     OK(MPI_Precv_init(data, 2, 1, MPI_INT, rank, 10, comm, MPI_INFO_NULL, &other));
     OK(MPI_Request_free(&other));
     OK(MPI_Request_free(&request));
     OK(MPI_Precv_init(data, 2, 1, MPI_INT, rank, 11, comm, MPI_INFO_NULL, &other));
     OK(MPI_Request_free(&other));
-    /* A longer buffer; what lies behind the message stays, and its partitions are not waited for. */
+    /* A longer buffer: bytes behind the message stay unchanged, and partitions of the receive without data do not delay
+     * completion. */
     int room[6] = {-1, -1, -1, -1, -1, -1}, two[2] = {7, 8}, count;
     OK(MPI_Psend_init(two, 1, 2, MPI_INT, rank, 12, comm, MPI_INFO_NULL, &request));
     OK(MPI_Precv_init(room, 3, 2, MPI_INT, rank, 12, comm, MPI_INFO_NULL, &other));

@@ -1,5 +1,5 @@
-/* Attached buffers: of the process, of communicators, automatic ones; which of them a message is counted against;
- * flushes that wait and flushes with a request.
+/* Attached buffers: of the process, of communicators, automatic ones; which buffer holds a message; flushes that wait
+ * and flushes with a request.
  * test: ranks=1,2,3 mistakes=yes */
 #include "../check.h"
 
@@ -17,7 +17,7 @@ static void check_owners(MPI_Comm comm)
     OK(MPI_Buffer_attach(memory, 100 + MPI_BSEND_OVERHEAD));
     OK(MPI_Comm_attach_buffer(comm, second, sizeof second));
     CLASS(MPI_Comm_attach_buffer(comm, second, sizeof second), MPI_ERR_BUFFER);
-    /* The communicator's own is large enough, the process's is not. */
+    /* The communicator's buffer is large enough, the process's buffer is not. */
     OK(MPI_Bsend(message, LONG, MPI_CHAR, right, 1, comm));
     CLASS(MPI_Bsend(message, LONG, MPI_CHAR, right, 1, other), MPI_ERR_BUFFER);
     OK(MPI_Bsend(message, 100, MPI_CHAR, right, 2, other));
@@ -31,7 +31,7 @@ static void check_owners(MPI_Comm comm)
     CHECK(address == second && size == sizeof second);
     OK(MPI_Buffer_detach(&address, &size));
     CHECK(address == memory && size == 100 + MPI_BSEND_OVERHEAD);
-    /* Freed with its buffer. */
+    /* The communicator is freed with its buffer. */
     OK(MPI_Comm_attach_buffer(other, memory, sizeof memory));
     OK(MPI_Bsend(message, LONG, MPI_CHAR, right, 3, other));
     MPI_Recv(got, LONG, MPI_CHAR, left, 3, other, MPI_STATUS_IGNORE);
@@ -61,7 +61,7 @@ static void check_automatic(MPI_Comm comm)
     CHECK(address == MPI_BUFFER_AUTOMATIC && large == 0);
 }
 
-/* A flush with a request ends with the messages that were there, whatever comes after. */
+/* A flush with a request completes with the messages that were buffered when it was started. */
 static void check_flushes(MPI_Comm comm)
 {
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, size, flag = 0;

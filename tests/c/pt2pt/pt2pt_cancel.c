@@ -1,5 +1,5 @@
-/* Cancelling: a receive or a send that nothing has matched is taken back and says so, one that has matched completes, and
- * what was posted behind it moves up.
+/* MPI_Cancel: an unmatched receive or send is cancelled and reports it, a matched one completes. Requests posted after
+ * it match as if it had not existed.
  * test: ranks=1,2,3,4,8 within=node */
 #include "../check.h"
 #include <unistd.h>
@@ -7,13 +7,13 @@
 enum { MODES = 5, LONGEST = 3000000 };
 static unsigned char out[MODES][LONGEST], into[LONGEST];
 
-/* Whether a send of this mode waits for its receiver, so that it can be taken back. */
+/* Returns whether a send of this mode waits for its receiver, so that it can be cancelled. */
 static int waits_for_receiver(int mode, int bytes)
 {
     return mode == 1 || mode == 4 || (mode != 2 && bytes >= 400000);
 }
 
-/* Starts, cancels and completes a send of each mode, to a rank that receives none of them before. */
+/* Starts, cancels and completes a send of each mode, to a rank that receives none of them before they are cancelled. */
 static void cancel_each(int bytes, int to, int *cancelled)
 {
     MPI_Request sends[MODES];
@@ -28,13 +28,13 @@ static void cancel_each(int bytes, int to, int *cancelled)
     OK(MPI_Startall(2, &sends[3]));
     for (int mode = 0; mode < MODES; mode++)
         OK(MPI_Cancel(&sends[mode]));
-    OK(MPI_Cancel(&sends[1])); /* once more changes nothing */
+    OK(MPI_Cancel(&sends[1])); /* a second cancel has no effect */
     for (int mode = 0; mode < MODES; mode++) {
         OK(MPI_Wait(&sends[mode], &status));
         OK(MPI_Test_cancelled(&status, &cancelled[mode]));
         if (waits_for_receiver(mode, bytes))
             SAME(cancelled[mode], 1);
-        /* The buffer is the program's again. */
+        /* The buffer may be reused. */
         if (cancelled[mode])
             memset(out[mode], 0, bytes);
     }
@@ -42,7 +42,7 @@ static void cancel_each(int bytes, int to, int *cancelled)
     OK(MPI_Request_free(&sends[4]));
 }
 
-/* What was cancelled is never seen, what was not arrives. */
+/* Cancelled messages are never received, the others arrive. */
 static void receive_rest(int bytes, int from, const int *cancelled)
 {
     MPI_Status status;
@@ -71,7 +71,7 @@ static void cancel_sends(int to, int from)
     }
 }
 
-/* The receiver makes no MPI call until the sender's MPI_Wait has returned, hundreds of times. */
+/* Hundreds of times, the receiver makes no MPI call until the sender's MPI_Wait has returned. */
 static void cancel_unattended(void)
 {
     enum { ROUNDS = 600, ROW = 100 };
@@ -92,7 +92,7 @@ static void cancel_unattended(void)
         }
         SAME(sum, ROUNDS);
         cancel_each(LONGEST, 1, cancelled);
-        /* More than there is room for: the last one that left did so in part. */
+        /* More messages than the queue holds: the last one sent is incomplete. */
         for (int i = 0; i < ROW; i++) {
             fill(out[0] + 30000 * i, 30000, i);
             OK(MPI_Isend(out[0] + 30000 * i, 30000, MPI_BYTE, 1, 31, MPI_COMM_WORLD, &row[i]));
@@ -104,7 +104,7 @@ static void cancel_unattended(void)
             OK(MPI_Wait(&row[i], &status));
             OK(MPI_Test_cancelled(&status, &flags[i]));
         }
-        if (!getenv("FASTPATH_PROGRESS")) /* its thread makes room */
+        if (!getenv("FASTPATH_PROGRESS")) /* the progress thread drains the queue */
             CHECK(flags[ROW - 1]);
         memset(out[0], 0, LONGEST);
         fclose(fopen(path, "w"));
@@ -131,7 +131,7 @@ static void cancel_unattended(void)
     meet();
 }
 
-/* What the library keeps of cancelled sends takes nothing of the attached buffer, and is not waited for with it. */
+/* The library's copy of a cancelled send uses no space of the attached buffer, and a flush does not wait for it. */
 static void cancel_beside_buffered(int bytes)
 {
     enum { ROW = 100 };
@@ -156,7 +156,7 @@ static void cancel_beside_buffered(int bytes)
             OK(MPI_Wait(&row[i], &status));
             OK(MPI_Test_cancelled(&status, &flags[i]));
         }
-        /* The receiver takes nothing yet. */
+        /* The receiver receives no message yet. */
         OK(MPI_Buffer_detach(&buffer, &size));
         OK(MPI_Buffer_attach(attached, sizeof attached));
         fill(out[1], 1000, 33);
@@ -181,7 +181,7 @@ static void cancel_beside_buffered(int bytes)
     meet();
 }
 
-/* Of sends in a row some are cancelled: the others arrive in their order. Many wait for room. */
+/* Some sends of a sequence are cancelled: the others arrive in order. Many wait for credits. */
 static void cancel_some(int to, int from)
 {
     enum { ROW = 1500 };
@@ -215,7 +215,7 @@ static void cancel_some(int to, int from)
         OK(MPI_Wait(&sends[i], MPI_STATUS_IGNORE));
 }
 
-/* A send is cancelled while its receive is posted: either both take place, or neither. */
+/* A send is cancelled while its receive is posted: either both complete, or neither. */
 static void cancel_in_race(int to, int from)
 {
     static const int lengths[] = {4, 3000, 40000, 300000};
@@ -225,7 +225,7 @@ static void cancel_in_race(int to, int from)
         MPI_Status status;
         fill(out[0], bytes, i);
         memset(into, 0, bytes);
-        /* The receive comes before, between or after. */
+        /* The receive is posted before the send, between send and cancel, or after the cancel. */
         int when = (i * 7 + rank * 3) % 5;
         if (when == 0)
             OK(MPI_Irecv(into, bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &receive));
@@ -250,7 +250,7 @@ static void cancel_in_race(int to, int from)
     }
 }
 
-/* A message that a matched probe has taken is matched, one that a probe has seen is not. */
+/* A message taken by a matched probe is matched, one seen by a probe is not. */
 static void cancel_probed(int to, int from)
 {
     MPI_Request send[2];
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
 
     for (int wild = 0; wild < 2; wild++) {
         int source = wild ? MPI_ANY_SOURCE : from;
-        /* Three receives of the same messages; the middle one is taken back. */
+        /* Three receives of the same messages; the middle one is cancelled. */
         for (int i = 0; i < 3; i++)
             OK(MPI_Irecv(&values[i], 1, MPI_INT, source, 5, MPI_COMM_WORLD, &requests[i]));
         OK(MPI_Cancel(&requests[1]));
@@ -308,7 +308,7 @@ int main(int argc, char **argv)
         values[0] = values[2] = -1;
         meet();
 
-        /* Cancelled after its message has come: it is received, not lost. */
+        /* Cancelled after its message has arrived: the message is received, not lost. */
         OK(MPI_Irecv(&values[0], 1, MPI_INT, source, 6, MPI_COMM_WORLD, &requests[0]));
         OK(MPI_Send(&rank, 1, MPI_INT, to, 6, MPI_COMM_WORLD));
         do
@@ -323,7 +323,7 @@ int main(int argc, char **argv)
         values[0] = -1;
     }
 
-    /* A persistent receive: cancelled, it can be started again. */
+    /* A cancelled persistent receive can be started again. */
     meet();
     OK(MPI_Recv_init(&values[0], 1, MPI_INT, from, 7, MPI_COMM_WORLD, &requests[0]));
     OK(MPI_Start(&requests[0]));
@@ -340,7 +340,7 @@ int main(int argc, char **argv)
     SAME(values[0], from);
     OK(MPI_Request_free(&requests[0]));
 
-    /* Hundreds, taken back from the middle outwards. */
+    /* Hundreds of receives, cancelled from the middle outwards. */
     enum { MANY = 500 };
     static MPI_Request many[MANY];
     static int numbers[MANY];

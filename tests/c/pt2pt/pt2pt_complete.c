@@ -1,5 +1,5 @@
-/* Waitany, Waitsome, Waitall, Testany, Testsome, Testall, Request_get_status, persistent requests among them: indices,
- * statuses, null and inactive requests, and which fields of a status are written.
+/* Waitany, Waitsome, Waitall, Testany, Testsome, Testall, Request_get_status, with persistent requests: indices,
+ * statuses, null and inactive requests, and the status fields that are set.
  * test: ranks=1,2,3,4,8 */
 #include "../check.h"
 
@@ -21,7 +21,7 @@ static void post(int count, int tag, int *values, MPI_Request *requests)
     }
 }
 
-/* Some of the requests are null; each of the others comes out once. */
+/* Some of the requests are null; each of the others completes once. */
 static void complete_any(int testing)
 {
     MPI_Request requests[N + 2];
@@ -41,7 +41,7 @@ static void complete_any(int testing)
         } else {
             OK(MPI_Waitany(N + 2, requests, &index, &status));
         }
-        SAME(status.MPI_ERROR, 4711); /* left alone by calls that complete one */
+        SAME(status.MPI_ERROR, 4711); /* unchanged by calls that complete one request */
         CHECK(index >= 0 && index < N && !seen[index]);
         seen[index] = 1;
         STATUS(status, from, 100 + index, 4);
@@ -125,7 +125,7 @@ static void complete_all(int testing, int ignoring)
     meet();
 }
 
-/* Testall does nothing to any request until all are complete. */
+/* Testall changes no request until all are complete. */
 static void test_all_or_nothing(void)
 {
     MPI_Request requests[2];
@@ -169,7 +169,7 @@ static void look_without_freeing(void)
     STATUS(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
 }
 
-/* A request that ends with an error has ended: which one is said beside the error. */
+/* A request that ends with an error is complete; the call returns its index with the error. */
 static void complete_with_error(void)
 {
     enum { CALLS = 6 };
@@ -226,7 +226,7 @@ static void complete_with_error(void)
     OK(MPI_Comm_free(&comm));
 }
 
-/* Persistent requests outlive the handles that they were made of. */
+/* Persistent requests remain valid after the handles they were created from are freed. */
 static void start_after_free(void)
 {
     MPI_Comm comm;
@@ -256,7 +256,7 @@ static void start_after_free(void)
     OK(MPI_Request_free(&requests[1]));
 }
 
-/* Persistent requests: inactive ones count as null ones, started ones come out and stay. */
+/* Inactive persistent requests count as null ones; started ones complete and stay allocated. */
 static void complete_persistent(void)
 {
     MPI_Request requests[4];
@@ -311,7 +311,7 @@ static void complete_persistent(void)
     meet();
 }
 
-/* A request freed while active still does its work. */
+/* An active request that is freed still completes its operation. */
 static void free_active(void)
 {
     static unsigned char big[50000];
@@ -325,12 +325,12 @@ static void free_active(void)
     OK(MPI_Recv(in, sizeof big, MPI_BYTE, from, 700, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     HOLDS(in, sizeof big, 9);
     free(in);
-    /* The neighbour has it all when it says so. */
+    /* The neighbour has received everything when it sends this token. */
     int token_in;
     OK(MPI_Sendrecv(&token, 1, MPI_INT, from, 701, &token_in, 1, MPI_INT, to, 701, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-/* Errors of several: each status has its own, and those that are fine say so. */
+/* Several errors: each status has its own, successful ones have MPI_SUCCESS. */
 static void complete_with_errors(void)
 {
     MPI_Request requests[3];

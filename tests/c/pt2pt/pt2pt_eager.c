@@ -1,5 +1,5 @@
-/* Messages of up to 64 KiB leave without being asked for, whatever is learnt of their ways: two ranks that both send
- * before they receive come to an end. (MPI promises that of no size; this library says which, in docs/settings.md.)
+/* Messages of up to 64 KiB are sent eagerly, whatever the cost model has learned: two ranks that both send before they
+ * receive do not deadlock. MPI guarantees that for no size; docs/settings.md gives the limit of this library.
  * test: ranks=2 timeout=120 variants=none */
 #include "../check.h"
 

@@ -1,10 +1,10 @@
-/* Wrong arguments give the right error class, change nothing, and the calls work afterwards.
+/* Wrong arguments give the right error class and have no effect, and later calls succeed.
  * test: ranks=1,2,4 */
 #include "../check.h"
 
 static char data[64];
 
-/* Each line: a call with one wrong argument. `COMM` stands for a good communicator. */
+/* Each line is a call with one wrong argument. `COMM` stands for a valid communicator. */
 static void check_pt2pt(MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -25,7 +25,7 @@ static void check_pt2pt(MPI_Comm comm)
     CLASS(MPI_Send(data, 1, MPI_INT, rank, 0, MPI_COMM_NULL), MPI_ERR_COMM);
     CLASS(MPI_Ssend(data, 1, MPI_INT, ranks, 0, comm), MPI_ERR_RANK);
     CLASS(MPI_Rsend(data, -3, MPI_INT, rank, 0, comm), MPI_ERR_COUNT);
-    CLASS(MPI_Bsend(data, 1, MPI_INT, rank, 0, comm), MPI_ERR_BUFFER); /* nothing attached */
+    CLASS(MPI_Bsend(data, 1, MPI_INT, rank, 0, comm), MPI_ERR_BUFFER); /* no buffer is attached */
     CLASS(MPI_Isend(data, 1, MPI_INT, ranks, 0, comm, &request), MPI_ERR_RANK);
     CLASS(MPI_Isend(data, 1, MPI_INT, rank, -7, comm, &request), MPI_ERR_TAG);
     CLASS(MPI_Issend(data, 1, MPI_DATATYPE_NULL, rank, 0, comm, &request), MPI_ERR_TYPE);
@@ -45,7 +45,7 @@ static void check_pt2pt(MPI_Comm comm)
     CLASS(MPI_Irecv(data, 1, MPI_INT, rank, -77, comm, &request), MPI_ERR_TAG);
     CLASS(MPI_Irecv(NULL, 1, MPI_INT, rank, 0, comm, &request), MPI_ERR_BUFFER);
 
-    /* Of a sendrecv either half may be wrong; then neither is done. */
+    /* Either half of a sendrecv may be wrong; then neither half takes place. */
     CLASS(MPI_Sendrecv(data, 1, MPI_INT, rank, 0, data + 8, 1, MPI_INT, ranks, 0, comm, &status), MPI_ERR_RANK);
     CLASS(MPI_Sendrecv(data, 1, MPI_INT, ranks, 0, data + 8, 1, MPI_INT, rank, 0, comm, &status), MPI_ERR_RANK);
     CLASS(MPI_Sendrecv(data, 1, MPI_INT, rank, 0, data + 8, -1, MPI_INT, rank, 0, comm, &status), MPI_ERR_COUNT);
@@ -60,7 +60,7 @@ static void check_pt2pt(MPI_Comm comm)
     CLASS(MPI_Mprobe(ranks, 0, comm, &message, &status), MPI_ERR_RANK);
     CLASS(MPI_Improbe(rank, 0, MPI_COMM_NULL, &flag, &message, &status), MPI_ERR_COMM);
 
-    /* A type that is not committed, one that is freed, handles out of thin air. */
+    /* An uncommitted type, a freed type, invalid handles. */
     OK(MPI_Type_contiguous(2, MPI_INT, &raw));
     CLASS(MPI_Send(data, 1, raw, rank, 0, comm), MPI_ERR_TYPE);
     CLASS(MPI_Recv(data, 1, raw, rank, 0, comm, &status), MPI_ERR_TYPE);
@@ -81,7 +81,7 @@ static void check_requests(void)
     OK(MPI_Send(&value, 1, MPI_INT, rank, 1, MPI_COMM_WORLD));
     copy = request;
     OK(MPI_Wait(&request, &status));
-    CLASS(MPI_Wait(&copy, &status), MPI_ERR_REQUEST); /* a handle that has been used up */
+    CLASS(MPI_Wait(&copy, &status), MPI_ERR_REQUEST); /* a stale handle */
     CLASS(MPI_Test(&copy, &flag, &status), MPI_ERR_REQUEST);
     CLASS(MPI_Waitany(1, &copy, &index, &status), MPI_ERR_REQUEST);
     CLASS(MPI_Cancel(&copy), MPI_ERR_REQUEST);
@@ -92,7 +92,7 @@ static void check_requests(void)
     OK(MPI_Wait(&copy, &status));
     CLASS(MPI_Start(&copy), MPI_ERR_REQUEST);
     CLASS(MPI_Request_free(&copy), MPI_ERR_REQUEST);
-    /* A request that is not persistent cannot be started, one that is active not started again. */
+    /* A request that is not persistent cannot be started, an active one cannot be started again. */
     OK(MPI_Irecv(&value, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, &request));
     CLASS(MPI_Start(&request), MPI_ERR_REQUEST);
     OK(MPI_Send(&value, 1, MPI_INT, rank, 1, MPI_COMM_WORLD));
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     CLASS(MPI_Recv(data, 1, MPI_INT, rank, 0, freed, MPI_STATUS_IGNORE), MPI_ERR_COMM);
     check_requests();
     check_buffers();
-    /* All of it works still. */
+    /* Messages still work after all these errors. */
     meet();
     int value = rank, other = -1;
     OK(MPI_Sendrecv(&value, 1, MPI_INT, (rank + 1) % ranks, 0, &other, 1, MPI_INT, (rank + ranks - 1) % ranks, 0,

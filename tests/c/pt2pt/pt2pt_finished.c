@@ -1,12 +1,12 @@
-/* Rank 0 alone stays in the job. Sending to a rank that has finalized, and waiting for its messages, is an error that
- * returns and not a hang; what it sent before it left arrives.
+/* Only rank 0 stays in the job. A send to a finalized rank, or a wait for its messages, returns an error instead of
+ * hanging. Messages that the finalized rank has sent before arrive.
  * test: ranks=2,3 mistakes=yes args=send;recv;irecv;test;any;several;probe;sendrecv;silent;collective;partitioned */
 #include "../check.h"
 
 static int value;
 static unsigned char big[100000];
 
-/* The call fails and says who has left; its text has these words. */
+/* The call fails with a text that contains these words and names the finalized rank. */
 #define GONE(call, words) gone(__LINE__, call, words)
 static void gone(int line, int code, const char *words)
 {
@@ -22,7 +22,7 @@ static void gone(int line, int code, const char *words)
 static void test_send(void)
 {
     int code;
-    /* It has left soon; until then messages go out and are lost. */
+    /* Rank 1 finalizes soon; until then messages are sent and lost. */
     do
         code = MPI_Send(&value, 1, MPI_INT, 1, 2, MPI_COMM_WORLD);
     while (code == MPI_SUCCESS);
@@ -33,7 +33,7 @@ static void test_send(void)
 
 static void test_recv(void)
 {
-    /* Messages of other tags and sizes stand before the one that does not come. */
+    /* Messages of other tags and sizes precede the awaited message, which never arrives. */
     MPI_Status status;
     GONE(MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "rank 1 has left");
     GONE(MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "tag 9");
@@ -74,7 +74,7 @@ static void test_test(void)
     int flag = 0, index, count, indices[2];
     while (MPI_Send(&value, 1, MPI_INT, 1, 2, MPI_COMM_WORLD) == MPI_SUCCESS)
         ;
-    /* A receive that nothing can match any more is in order as long as nobody waits for it: it will be cancelled. */
+    /* A receive without a possible match is no error while no call waits for it: it may be cancelled. */
     OK(MPI_Irecv(&value, 1, MPI_INT, 1, 8, MPI_COMM_WORLD, &both[0]));
     for (int i = 0; i < 100; i++) {
         OK(MPI_Test(&both[0], &flag, MPI_STATUS_IGNORE));
@@ -97,7 +97,7 @@ static void test_test(void)
     }
     OK(MPI_Cancel(&both[0]));
     OK(MPI_Wait(&both[0], MPI_STATUS_IGNORE));
-    /* One that rank 0 could still send to itself does not fail by itself. */
+    /* A receive that rank 0 can still match itself does not fail. */
     OK(MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, &request));
     for (int i = 0; i < 100; i++) {
         OK(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
@@ -107,7 +107,7 @@ static void test_test(void)
     OK(MPI_Send(&other, 1, MPI_INT, 0, 8, MPI_COMM_WORLD));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     SAME(value, 5);
-    /* And it can be taken back. */
+    /* The receive can be cancelled. */
     OK(MPI_Irecv(&value, 1, MPI_INT, 1, 8, MPI_COMM_WORLD, &request));
     OK(MPI_Cancel(&request));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -116,7 +116,7 @@ static void test_test(void)
 static void test_any(void)
 {
     MPI_Status status;
-    /* The last rank sends this after rank 1 has left. */
+    /* The last rank sends this message after rank 1 has finalized. */
     if (ranks > 2) {
         OK(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, &status));
         STATUS(status, 2, 4, 4);
@@ -125,7 +125,7 @@ static void test_any(void)
     GONE(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "every other rank");
     OK(MPI_Recv(big, sizeof big, MPI_BYTE, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &status));
     STATUS(status, 1, 3, 30000);
-    /* What is under way to itself is not given up. */
+    /* A message in flight to the rank itself is not abandoned. */
     MPI_Request request[2];
     static unsigned char own[300000];
     OK(MPI_Isend(own, sizeof own, MPI_BYTE, 0, 6, MPI_COMM_WORLD, &request[0]));
@@ -143,7 +143,7 @@ static void test_several(void)
     OK(MPI_Irecv(big, sizeof big, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &request[1]));
     OK(MPI_Waitany(2, request, &index, status));
     SAME(index, 1);
-    /* Now a message to itself ends the other one: it was not given up before. */
+    /* A message to self completes the other receive, which was not failed before. */
     OK(MPI_Send(&index, 1, MPI_INT, 0, 8, MPI_COMM_WORLD));
     OK(MPI_Waitany(2, request, &index, status));
     SAME(index, 0);
@@ -185,7 +185,7 @@ static void test_probe(void)
 static void test_sendrecv(void)
 {
     MPI_Request request;
-    /* The receive is from the rank that has left, the send goes to this one. */
+    /* The receive is from the finalized rank, the send goes to this rank. */
     OK(MPI_Irecv(big, 4, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request));
     GONE(MPI_Sendrecv(&value, 1, MPI_INT, 0, 5, &value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "rank 1");
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -205,10 +205,10 @@ static void test_silent(void)
 
 static void test_collective(void)
 {
-    GONE(MPI_Barrier(MPI_COMM_WORLD), "without taking part");
+    GONE(MPI_Barrier(MPI_COMM_WORLD), "takes no part in this collective call");
 }
 
-/* The tag of the message in which the library tells of the partitions is nobody's. */
+/* The text must not contain the internal tag of the message that announces the partitions. */
 static void test_partitioned(void)
 {
     MPI_Request request;
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
             if (strcmp(what, "any") == 0 || strcmp(what, "probe") == 0)
                 OK(MPI_Send(&value, 1, MPI_INT, 0, 4, MPI_COMM_WORLD));
         } else {
-            /* Its last messages are on their way when it leaves. */
+            /* The last messages of rank 1 are in flight when it finalizes. */
             fill(big, 30000, 3);
             OK(MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD));
             OK(MPI_Send(big, 30000, MPI_BYTE, 0, 3, MPI_COMM_WORLD));

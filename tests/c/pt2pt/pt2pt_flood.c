@@ -1,5 +1,5 @@
-/* Many messages at once: floods of unexpected ones, ten thousand outstanding requests, out of order, everyone to
- * everyone, so that all rings are full on both sides.
+/* Many messages at once: floods of unexpected messages, ten thousand outstanding requests, out of order, all to all, so
+ * that all rings are full on both sides.
  * test: ranks=1,2,3,4,8 timeout=120 */
 #include "../check.h"
 
@@ -28,7 +28,7 @@ static void flood_backwards(int from, int to)
     free(requests);
 }
 
-/* Ten thousand posted receives, satisfied in random order. */
+/* Ten thousand posted receives, matched in random order. */
 static void post_many(int from, int to)
 {
     MPI_Request *requests = allocate(sizeof(MPI_Request) * OUTSTANDING);
@@ -57,7 +57,7 @@ static void post_many(int from, int to)
     free(requests);
 }
 
-/* Everyone sends `count` messages of `bytes` to everyone before anyone receives. */
+/* Each rank sends `count` messages of `bytes` to all ranks before any rank receives. */
 static void flood_all(int count, int bytes)
 {
     int total = count * ranks;
@@ -78,7 +78,7 @@ static void flood_all(int count, int bytes)
     free(requests);
 }
 
-/* A stream in one direction with blocking sends: the sender must be held back, not lose anything. */
+/* A one-way stream of blocking sends: the sender must be throttled without loss. */
 static void stream(int count, int bytes)
 {
     unsigned char *buffer = allocate((size_t)bytes);

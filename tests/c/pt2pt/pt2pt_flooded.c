@@ -1,11 +1,11 @@
-/* A rank that gets messages faster than it receives them: what it has not asked for yet takes no more memory than allowed,
- * the senders wait, nothing is lost, and every program ends that ends without a bound.
+/* A rank receives more slowly than others send to it. Its unexpected messages take no more memory than allowed, the
+ * senders wait, no message is lost, and every program completes that completes without the bound.
  * test: ranks=2,3,4 timeout=120 env=FASTPATH_UNEXPECTED_MAX=64K stderr=any */
 #include "../check.h"
 
 enum { BLOCK = 500, MANY = 5000, NEVER = 30000, GO = 30001 };
 
-/* Kilobytes, by its name in the status of this process. */
+/* Value in kilobytes of a line in /proc/self/status. */
 static long memory(const char *name)
 {
     char line[200];
@@ -19,7 +19,7 @@ static long memory(const char *name)
     return kilobytes;
 }
 
-/* The receiver looks for something else three times before each message, and takes each block last first. */
+/* The receiver polls for another message three times before each receive, and receives each block last first. */
 static void receive_slowly(int messages)
 {
     long before = memory("VmRSS:");
@@ -64,7 +64,7 @@ static void receive_many(int from)
         }
 }
 
-/* What is asked for first lies behind all the others. */
+/* The message received first was sent after all the others. */
 static void ask_for_the_last(int polls)
 {
     int value = -1, flag = 0;
@@ -82,7 +82,7 @@ static void ask_for_the_last(int polls)
     }
 }
 
-/* What is asked for first comes from a rank that waits for the sender of all the others. */
+/* The message received first is from a rank that waits for the sender of all the others. */
 static void ask_another(void)
 {
     int value = -1;
@@ -98,7 +98,7 @@ static void ask_another(void)
     }
 }
 
-/* Both send before they receive, and meet in between. */
+/* Both ranks send before they receive, and synchronize in between. */
 static void flood_each_other(void)
 {
     if (rank < 2)

@@ -1,5 +1,5 @@
-/* With as many unexpected messages as may be: a rank that waits, by a probe too, sleeps only where nothing lies in its
- * ring, and what it waits for from another rank lets the flood grow by little.
+/* With the maximum of unexpected messages, a rank that waits or probes sleeps only while its ring is empty. Its wait
+ * for another rank lets the flood grow only a little.
  * test: ranks=2,3 timeout=120 env=FASTPATH_UNEXPECTED_MAX=64K stderr=any */
 #include "../check.h"
 
@@ -16,7 +16,7 @@ static void spin(long ns)
     while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < ns);
 }
 
-/* Answers that come after 0 to 120 us, around the time at which a rank falls asleep. */
+/* Answers are delayed by 0 to 120 us, around the time at which a rank falls asleep. */
 static void probe_beyond_the_bound(void)
 {
     unsigned seed = 12345;
@@ -55,7 +55,7 @@ static long resident(void)
     return pages * 4;
 }
 
-/* Rank 1 waits for rank 2, which waits until rank 0 has sent all it can for a while. */
+/* Rank 1 waits for rank 2, which waits until rank 0 has been blocked for a while. */
 static void wait_for_a_third(int how)
 {
     static int row[AFTER];
@@ -77,7 +77,7 @@ static void wait_for_a_third(int how)
         } else {
             OK(MPI_Recv(&value, 1, MPI_INT, 2, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         }
-        /* All of them would take 2.5 MB. */
+        /* All messages together would take 2.5 MB. */
         CHECK(resident() - before < 1500);
         for (int i = 0; i < AFTER; i++) {
             OK(MPI_Recv(&value, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));

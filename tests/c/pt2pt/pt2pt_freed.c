@@ -1,5 +1,4 @@
-/* Requests that are freed while they are active: what they stand for is carried out before MPI_Finalize returns, and
- * what nothing can match any more ends there.
+/* Active requests are freed: their operations complete before MPI_Finalize returns, and unmatched ones end there.
  * test: mistakes=yes ranks=1,2,3,4 args=recv;persistent;any;typed;send;ssend;buffered;unmatched;mixed */
 #include "../check.h"
 
@@ -8,7 +7,8 @@ static const int sizes[SIZES] = {0, 8, 100, 4000, 20000, 40000, 70000, 400000, M
 static unsigned char *in[SIZES], *out[SIZES];
 static int to, from;
 
-/* Called by MPI_Finalize before it does anything else: tells the sender that this rank is there. */
+/* Called at the start of MPI_Finalize: sends a message to the sender, which reports that this rank has reached
+ * MPI_Finalize. */
 static int tell(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
@@ -75,7 +75,7 @@ static void send_all(int mode)
     }
 }
 
-/* Every second byte where a type with gaps was received. */
+/* Checks every second byte of a receive with a gappy type. */
 static void check_all(int mode)
 {
     for (int i = 0; i < SIZES; i++)
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     if (is_recv) {
         recv_all(strcmp(how, "any") ? from : MPI_ANY_SOURCE, mode);
         meet();
-        /* Rank 0 sends last: to a rank that is in MPI_Finalize, as all others are by then. */
+        /* Rank 0 sends last, to ranks that are in MPI_Finalize by then. */
         if (rank != 0 || ranks == 1)
             send_all('w');
         if (rank == 0 && ranks > 1) {
@@ -125,12 +125,12 @@ int main(int argc, char **argv)
         } else if (ranks > 1) {
             for (int i = 0; i < SIZES; i++)
                 OK(MPI_Recv(in[i], sizes[i], MPI_BYTE, from, TAG + i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-            from = to; /* whom it tells */
+            from = to; /* the rank that this rank notifies */
             tell_when_finalizing();
         } else
             recv_all(0, 'r');
     } else if (!strcmp(how, "unmatched")) {
-        /* All of them wait for each other, and for themselves, and nothing matches. */
+        /* Unmatched receives from all ranks, including self. */
         static unsigned char more[MOST];
         MPI_Request request;
         for (int peer = 0; peer < ranks; peer++) {
@@ -145,16 +145,16 @@ int main(int argc, char **argv)
             OK(MPI_Request_free(&request));
             OK(MPI_Ibsend(out[SIZES - 1], MOST, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
             OK(MPI_Request_free(&request));
-            /* The program has forgotten these. */
+            /* These requests are freed. */
             OK(MPI_Irecv(more, 8, MPI_BYTE, peer, 99, MPI_COMM_WORLD, &request));
             OK(MPI_Irecv(more, 8, MPI_BYTE, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &request));
             OK(MPI_Issend(out[1], 8, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
             if (peer == 1)
-                break; /* the attached buffer has room for two */
+                break; /* the attached buffer has space for two */
         }
         return finish();
     } else {
-        /* All at the same time, on a communicator that is freed as well. */
+        /* All kinds at the same time, on a communicator that is freed too. */
         MPI_Comm comm;
         MPI_Request request;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);

@@ -1,13 +1,13 @@
 /* test: ranks=2 timeout=600 only=all variants=none stderr=any
-   Messages of more than 2^31 bytes and elements, whole and with gaps, and what a status says of them. Needs 5 GiB for each
-   rank; where they are not there it says so and does less. */
+   Messages of more than 2^31 bytes and elements, contiguous and with gaps, and their statuses. Needs 5 GiB for each
+   rank; with less memory the test reports that and runs fewer cases. */
 #include "../check.h"
 #include <unistd.h>
 
 static unsigned char *buffer;
 static MPI_Count bytes;
 
-/* What element `i` of message `seed` is; cheap, and different in every gigabyte. */
+/* Element `i` of message `seed`: cheap to compute, and different in every gigabyte. */
 static unsigned char at(int seed, MPI_Count i)
 {
     return (unsigned char)(i * 7 + i / 1000003 + seed);
@@ -30,7 +30,7 @@ static void expect(int line, int seed, MPI_Count from, MPI_Count to, MPI_Count e
     }
 }
 
-/* The number of elements fits no int: the small form must say so instead of a wrong number. */
+/* The number of elements exceeds an int: the small form must return MPI_UNDEFINED. */
 static void check_counts(const MPI_Status *status, MPI_Datatype type, MPI_Count elements)
 {
     MPI_Count count = -1;
@@ -88,7 +88,7 @@ static void strided(void)
     OK(MPI_Type_free(&rows));
 }
 
-/* A message that is larger than the buffer by one byte, and by more than an int can say. */
+/* A message that exceeds the buffer by one byte, and by more than an int can hold. */
 static void truncated(void)
 {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -1,6 +1,6 @@
-/* A rank waits for the first message of one that comes late: before MPI_Init, computing, or stopped. It waits on, and the
- * message comes. The ranks have exchanged nothing before. (A rank's number is in its environment where `mpiexec` has
- * started it.)
+/* A rank waits for the first message of a late rank, which is before MPI_Init, computing, or stopped. The wait
+ * continues, and the message arrives. The ranks have exchanged no message before. The rank number is read from the
+ * environment that `mpiexec` sets.
  * test: ranks=2,3 args=init;computes;stopped variants=none needs=1 */
 #include "../check.h"
 
@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Long enough for some questions whether the rank is still there. */
+/* Long enough for several checks whether the rank is alive. */
 enum { SECONDS = 2 };
 
 static void compute(void)
@@ -21,7 +21,7 @@ static void compute(void)
     while (now.tv_sec - begin.tv_sec <= SECONDS);
 }
 
-/* Stops, until its child has it go on. */
+/* Stops until a child process continues it. */
 static void stop(void)
 {
     pid_t child = fork();

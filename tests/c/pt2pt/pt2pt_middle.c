@@ -1,5 +1,5 @@
-/* Messages of 8 to 32 KiB by blocking calls, often enough that their way changes: with buffers that are written and such
- * that are not, to receivers that wait, that are late, that ask for anything or for less, that probe; and to each other at once.
+/* Messages of 8 to 32 KiB by blocking calls, often enough that the protocol changes. Buffers are rewritten or not;
+ * receivers wait, are late, use wildcards, receive less, or probe; both ranks send at once.
  * test: ranks=2,3,4,8 timeout=120 */
 #include "../check.h"
 
@@ -7,14 +7,14 @@ enum { MOST = 32768, ROUNDS = 300 };
 static const int sizes[] = {8192, 12288, 16384, 24576, 32767, 32768};
 static unsigned char *out, *in;
 
-/* Rank pairs 0-1, 2-3, ...; the last one of an odd number has none. */
+/* Rank pairs 0-1, 2-3, ...; the last rank of an odd number has no partner. */
 static int partner(void)
 {
     int other = rank ^ 1;
     return other < ranks ? other : -1;
 }
 
-/* A ping-pong; `every`: how often the buffer is written, 0 for once. */
+/* A ping-pong. The buffer is written every `every` rounds, 0 for once. */
 static void ping_pong(int n, int every)
 {
     int other = partner(), first = rank < other;
@@ -34,7 +34,7 @@ static void ping_pong(int n, int every)
     }
 }
 
-/* Both send before either receives, several messages in turn: none may wait for its receive. */
+/* Both ranks send several messages before either receives: no send may wait for its receive. */
 static void at_once(int n)
 {
     int other = partner();
@@ -44,14 +44,14 @@ static void at_once(int n)
             fill(out, (size_t)n, (unsigned)(i + k + rank));
             OK(MPI_Send(out, n, MPI_BYTE, other, k, MPI_COMM_WORLD));
         }
-        for (int k = several - 1; k >= 0; k--) { /* not in the order in which they were sent */
+        for (int k = several - 1; k >= 0; k--) { /* not in the order of the sends */
             OK(MPI_Recv(in, n, MPI_BYTE, other, k, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             HOLDS(in, (size_t)n, (unsigned)(i + k + other));
         }
     }
 }
 
-/* One way, to a receiver that sometimes comes late, in every manner of receiving. */
+/* One-way messages to a receiver that is sometimes late, by every kind of receive. */
 static void one_way(int n)
 {
     int other = partner();
@@ -100,7 +100,7 @@ static void one_way(int n)
     }
 }
 
-/* Receivers with too little room say so, and nothing is written beyond. */
+/* Receives with too small buffers report truncation and write nothing beyond them. */
 static void truncated(int n)
 {
     int other = partner();
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
         ping_pong(sizes[k], 0);
         ping_pong(sizes[k], 1);
         ping_pong(sizes[k], 3);
-        if (sizes[k] <= 24576) /* what every setting sends without asking; MPI promises less */
+        if (sizes[k] <= 24576) /* eager under every setting; MPI guarantees less */
             at_once(sizes[k]);
         one_way(sizes[k]);
         truncated(sizes[k]);

@@ -1,5 +1,5 @@
-/* Every way to send (standard, synchronous, buffered, ready; blocking, nonblocking, persistent) meets every way to
- * receive, at sizes on both sides of each change of protocol. Ranks talk in pairs, an odd last one with itself.
+/* Every kind of send (standard, synchronous, buffered, ready; blocking, nonblocking, persistent) with every kind of
+ * receive, at sizes on both sides of each protocol threshold. Ranks communicate in pairs, an odd last one with itself.
  * test: ranks=1,2,3,4,8 timeout=120 */
 #include "../check.h"
 
@@ -36,7 +36,7 @@ static void send_with(enum mode mode, enum way way, int bytes, int to, int tag, 
     }
 }
 
-/* Completes a request of `way`; a persistent one is then inactive and freed. */
+/* Completes a request of `way`; a persistent one becomes inactive and is freed. */
 static void complete(enum way way, MPI_Request *request, MPI_Status *status)
 {
     if (way == BLOCKING)
@@ -70,7 +70,7 @@ static void check_received(int bytes, int from, int tag, unsigned seed, const MP
         SAME(in[bytes + i], 0xa5);
 }
 
-/* One message to `peer` and one back. The receive of a ready send is posted before; the token says so. */
+/* One message to `peer` and one back. A token reports that the receive of a ready send is posted. */
 static void exchange(enum mode mode, enum way sending, enum way receiving, int bytes, int peer)
 {
     int tag = 1 + mode * 9 + sending * 3 + receiving, token = 0;
@@ -118,7 +118,7 @@ int main(int argc, char **argv)
         for (int mode = 0; mode < MODES; mode++)
             for (int sending = 0; sending < WAYS; sending++)
                 for (int receiving = 0; receiving < WAYS; receiving++) {
-                    /* A blocking synchronous send to oneself needs a posted receive, which `exchange` makes. */
+                    /* A blocking synchronous send to self needs a posted receive, which `exchange` provides. */
                     exchange(mode, sending, receiving, sizes[i], peer);
                 }
     OK(MPI_Buffer_detach(&given_back, &detached));

@@ -1,7 +1,7 @@
-/* Messages of one sender that match the same receive arrive in the order sent, whatever their sizes, and a receive
- * posted earlier matches first: a random schedule of sends and receives against a naive model of matching. Where all
- * has been sent, every third receive blocks, behind those that are posted.
- * Every rank sends to every rank, itself too; the model is computed alike on all ranks from one seed.
+/* Messages of one sender that match the same receive arrive in the order sent, for all sizes, and an earlier receive
+ * matches first. A random schedule of sends and receives is compared with a naive model of matching. After all sends,
+ * every third receive blocks, behind the posted ones. Every rank sends to every rank and itself; all ranks compute the
+ * model from one seed.
  * test: ranks=1,2,3,4,8 timeout=120 */
 #include "../check.h"
 
@@ -25,15 +25,15 @@ struct message {
 };
 
 struct receive {
-    int source, tag; /* as asked for: may be wild */
-    int matched;     /* the message that the model gives it */
+    int source, tag; /* arguments of the receive, perhaps wildcards */
+    int matched;     /* message assigned by the model */
     int blocks;
     unsigned char *buffer;
 };
 
 static struct message messages[8][MESSAGES];
 
-/* What each rank sends to rank `to` in this round. Sizes of at least 4 bytes carry their number. */
+/* Messages that each rank sends to rank `to` in this round. Messages of at least 4 bytes contain their number. */
 static void plan_messages(int round, int to)
 {
     for (int from = 0; from < ranks; from++) {
@@ -47,7 +47,7 @@ static void plan_messages(int round, int to)
     }
 }
 
-/* Receives from named sources: the model is exact, since the senders do not depend on each other. */
+/* Receives from named sources: the model is exact, because the senders are independent of each other. */
 static int plan_receives(int round, struct receive *receives)
 {
     int count = 0;
@@ -104,7 +104,7 @@ static void run_round(int round)
     MPI_Status *statuses = allocate(sizeof(MPI_Status) * (size_t)total);
     MPI_Status *blocking = allocate(sizeof(MPI_Status) * (size_t)total);
 
-    /* A third of the rounds sends first, a third posts first, a third mixes. */
+    /* A third of the rounds sends first, a third posts first, a third mixes both. */
     if (round % 3 == 0)
         send_all(round, sends, buffers);
     if (round % 6 == 0)

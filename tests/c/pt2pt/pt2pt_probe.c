@@ -1,5 +1,5 @@
-/* Probe, Iprobe, Mprobe, Improbe: they tell what a receive would match, at every size and mode, wild and exact; what a
- * matched probe took is received by nobody else.
+/* Probe, Iprobe, Mprobe, Improbe: each reports what a receive would match, for every size and mode, with and without
+ * wildcards. A message taken by a matched probe is not received by another call.
  * test: ranks=1,2,3,4,8 */
 #include "../check.h"
 
@@ -8,14 +8,14 @@ static const int sizes[] = {0, 1, 8, 48, 49, 4096, 8192, 8193, 32768, 100000, 1 
 #define LARGEST (1 << 20)
 static unsigned char *out, *in;
 
-/* The sender's half: a message of each size, of which every second is synchronous. */
+/* The sender's half: a message of each size, every second one synchronous. */
 static void send_all(int to, int tag, MPI_Request *requests)
 {
     for (int i = 0; i < SIZES; i++)
         OK((i % 2 ? MPI_Issend : MPI_Isend)(out, sizes[i], MPI_BYTE, to, tag + i, MPI_COMM_WORLD, &requests[i]));
 }
 
-/* Waits for a message in one of four ways; the matched ones return it. */
+/* Waits for a message with one of four probes; the matched ones return it. */
 static MPI_Message look(int way, int source, int tag, MPI_Status *status)
 {
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -44,7 +44,7 @@ static void receive_all(int from, int tag)
 {
     MPI_Status status, again;
     for (int k = 0; k < SIZES; k++) {
-        int i = SIZES - 1 - k; /* last first: the others are unexpected before it */
+        int i = SIZES - 1 - k; /* last first: the others precede it in the unexpected queue */
         for (int way = 0; way < 2; way++) {
             look(way, from, tag + i, &status);
             STATUS(status, from, tag + i, sizes[i]);
@@ -59,7 +59,7 @@ static void receive_all(int from, int tag)
             STATUS(status, from, tag + i, sizes[i]);
             int flag = 1;
             OK(MPI_Iprobe(from, tag + i, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
-            SAME(flag, 0); /* it is out of matching */
+            SAME(flag, 0); /* the message is no longer available for matching */
             if (i % 4 == 1) {
                 MPI_Request request;
                 OK(MPI_Imrecv(in, sizes[i], MPI_BYTE, &message, &request));
@@ -75,7 +75,7 @@ static void receive_all(int from, int tag)
     }
 }
 
-/* A posted receive comes before a probe: the probe does not see what it takes. */
+/* A posted receive matches before a probe: the probe does not see its message. */
 static void post_before_probe(void)
 {
     int value = -1, flag = 1, to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
@@ -89,7 +89,7 @@ static void post_before_probe(void)
     SAME(flag, 0);
 }
 
-/* Matched messages of one source may be received in any order; those behind them move up. */
+/* Matched messages of one source may be received in any order; later messages are unaffected. */
 static void take_two(void)
 {
     int values[3] = {-1, -1, -1}, to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
@@ -110,7 +110,7 @@ static void take_two(void)
     OK(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
 }
 
-static void probe_nobody(void)
+static void probe_proc_null(void)
 {
     MPI_Status status;
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -135,7 +135,7 @@ static void probe_nobody(void)
     STATUS(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
 }
 
-/* A matched message that is longer than the buffer is truncated, and gone. */
+/* A matched message that is longer than the buffer is truncated and removed. */
 static void truncate_matched(void)
 {
     int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     }
     post_before_probe();
     take_two();
-    probe_nobody();
+    probe_proc_null();
     truncate_matched();
     free(in);
     free(out);

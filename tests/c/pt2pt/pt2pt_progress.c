@@ -1,11 +1,11 @@
-/* Progress: whoever waits in any call moves everything else along too.
+/* Progress: a rank that waits in any call progresses all its other operations.
  * test: ranks=2,3,4,8 */
 #include "../check.h"
 
 #define BIG (1 << 21)
 static unsigned char *out, *in;
 
-/* Rank 0 starts a long send to rank 1 and waits for a word of the last rank, which comes only after rank 1 has the
+/* Rank 0 starts a long send to rank 1 and waits for a message of the last rank, which is sent after rank 1 has the
  * whole message. `way`: how rank 0 waits. */
 static void wait_elsewhere(int way)
 {
@@ -58,7 +58,7 @@ static void wait_elsewhere(int way)
     meet();
 }
 
-/* Buffered sends leave although their sender waits for something else. */
+/* Buffered sends complete although their sender waits for something else. */
 static void buffered_leave(void)
 {
     int size = 4 * (BIG / 4 + MPI_BSEND_OVERHEAD), word = 0;
@@ -68,7 +68,7 @@ static void buffered_leave(void)
         fill(out, BIG / 4, 77);
         for (int i = 0; i < 4; i++)
             OK(MPI_Bsend(out, BIG / 4, MPI_BYTE, 1, 4, MPI_COMM_WORLD));
-        memset(out, 0, BIG / 4); /* it was copied */
+        memset(out, 0, BIG / 4); /* the send has copied the buffer */
         OK(MPI_Recv(&word, 1, MPI_INT, 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
     if (rank == 1) {
@@ -83,7 +83,7 @@ static void buffered_leave(void)
     meet();
 }
 
-/* A buffered or standard message that nobody has received is delivered though its sender is in MPI_Finalize. */
+/* A buffered or standard message that is not yet received is delivered while its sender is in MPI_Finalize. */
 static void send_and_leave(void)
 {
     static unsigned char room[300000];

@@ -1,15 +1,15 @@
-/* Random programs of sends, receives, probes, matched probes and cancels on every rank, at once and out of order, held
- * against what MPI says of matching (MPI 5.0, section 3.5): a message is received once; of two messages of one sender
- * that a receive would take, the one sent first is taken first; of two receives that would take a message, the one
- * posted first gets it. Which programs: the seeds from the first argument on.
+/* Random programs of sends, receives, probes, matched probes and cancels on every rank, concurrent and out of order,
+ * compared with the matching rules (MPI 5.0, section 3.5). A message is received once. Of two messages of one sender
+ * that a receive accepts, the one sent first matches. Of two receives that accept a message, the one posted first
+ * matches. The arguments are the first seed and the number of programs.
  * test: ranks=1,2,3,4,8 timeout=120 args=1;500 */
 #include "../check.h"
 
 enum { ROUNDS = 12, SENDS = 120, COMMS = 2, TAGS = 3, MOST = 40000, RECEIVES = 4 * SENDS * 8 };
 
-/* A message as its sender's program has it. Everybody knows all programs. */
+/* A message in its sender's program. All ranks know all programs. */
 struct message { int to, comm, tag, bytes, way; };
-/* A receive, in the order of posting; `got` is the number of the message, -1 while it waits. */
+/* A receive, in posting order; `got` is the number of its message, -1 while it waits. */
 struct receive { int from, comm, tag, source, got; MPI_Request request; unsigned char *data; };
 
 static MPI_Comm comms[COMMS];
@@ -49,7 +49,7 @@ static int accepts(const struct receive *r, int from, int number)
            (r->tag == MPI_ANY_TAG || r->tag == m->tag);
 }
 
-/* What a receive got is what it asked for, and nobody else got it. */
+/* A receive has got a message that it accepts, and that no other receive got. */
 static void identify(int index, const MPI_Status *status)
 {
     struct receive *r = &receives[index];
@@ -90,7 +90,7 @@ static void receive_somehow(unsigned long long *state)
     MPI_Message message;
     if (way == 0) {
         OK(MPI_Iprobe(from, tag, comms[comm], &found, &status));
-        if (found) { /* what was shown is what is received */
+        if (found) { /* the probed message is the one received */
             struct receive *r = post(from, comm, tag);
             MPI_Status then;
             OK(MPI_Recv(r->data, MOST, MPI_BYTE, from, tag, comms[comm], &then));
@@ -120,7 +120,7 @@ static void send_next(int number, unsigned char **data, MPI_Request *request)
     memcpy(*data, names, 8);
     fill(*data + 8, (size_t)m->bytes - 8, (unsigned)(rank * SENDS + number));
     *request = MPI_REQUEST_NULL;
-    if (m->way == 0 && m->bytes <= 500) /* leaves without its receive */
+    if (m->way == 0 && m->bytes <= 500) /* does not wait for its receive */
         OK(MPI_Send(*data, m->bytes, MPI_BYTE, m->to, m->tag, comms[m->comm]));
     else if (m->way == 1)
         OK(MPI_Issend(*data, m->bytes, MPI_BYTE, m->to, m->tag, comms[m->comm], request));
@@ -173,7 +173,7 @@ static void run(unsigned seed)
                 look_at(index);
         }
     }
-    /* The receives that have nothing are taken back, last first, and all that is left is received by wild ones. */
+    /* Unmatched receives are cancelled, last first. Wildcard receives take the remaining messages. */
     for (int i = posted - 1; i >= 0; i--)
         if (receives[i].request != MPI_REQUEST_NULL && draw(&state, 2)) {
             MPI_Status status;
@@ -184,7 +184,7 @@ static void run(unsigned seed)
             if (!cancelled) {
                 identify(i, &status);
             } else {
-                receives[i].comm = -1; /* it would take nothing any more */
+                receives[i].comm = -1; /* the receive accepts no message any more */
                 free(receives[i].data);
             }
         }

@@ -1,8 +1,8 @@
-/* Long messages from and to the same addresses, at which other memory lies from time to time: unmapped and mapped again,
- * whole or in part, moved away, discarded, by this thread or another one. Every byte is compared. An adapter may keep what it knows
- * of memory from message to message, and must not use it for other memory. With the argument `same` the
- * memory stays as it is; with `watched` it is changed all the same, and the test fails unless the library has its thread that
- * watches memory. A second argument is the length of a message in KiB.
+/* Long messages to and from the same addresses, whose memory changes between messages: unmapped and remapped in whole
+ * or in part, moved, discarded, by this thread or another one. Every byte is compared. An adapter may cache
+ * registrations between messages, and must not use them for other memory. With the argument `same` the memory does not
+ * change. With `watched` it does, and the test fails unless the library runs its thread that watches memory. A second
+ * argument is the message length in KiB.
  * test: ranks=2 */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -13,9 +13,9 @@
 
 enum { PAGE = 4096, EACH = 7, WAYS = 8, ROUNDS = 2, RACES = 8, SAME_MESSAGES = 30 };
 
-static size_t length = 1 << 20; /* or as many KiB as the second argument says */
-static int is_watched;            /* says whoever starts it: the thread below is there */
-static unsigned char *place = (unsigned char *)0x300000000000; /* where the kernel puts nothing by itself */
+static size_t length = 1 << 20; /* or the second argument, in KiB */
+static int is_watched;            /* set by an argument: the watching thread is expected */
+static unsigned char *place = (unsigned char *)0x300000000000; /* an address that the kernel never chooses */
 
 static void map_at(unsigned char *at, size_t bytes)
 {
@@ -29,7 +29,7 @@ static void *unmap(void *nothing)
     return nothing;
 }
 
-/* Other memory than before lies at the place, or in a part of it. */
+/* Replaces the memory at the address, or a part of it. */
 static void change(int way)
 {
     pthread_t other;
@@ -52,7 +52,7 @@ static void change(int way)
     case 4:
         CHECK(madvise(place + length / 2, length / 4, MADV_DONTNEED) == 0);
         break;
-    case 5: /* a part that is one mapping, whatever was done to others */
+    case 5: /* a part that is one mapping, independent of earlier changes */
         moved = mremap(place, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place + 4 * length);
         CHECK(moved == place + 4 * length);
         map_at(place, 4 * PAGE);
@@ -60,12 +60,12 @@ static void change(int way)
             memset(moved, 0x55, 4 * PAGE);
         CHECK(munmap(place + 4 * length, 4 * PAGE) == 0);
         break;
-    case 6: /* it is taken again before the other thread goes on, and is not what the kernel watched */
+    case 6: /* remapped before the other thread continues; the new memory is not watched by the kernel */
         CHECK(pthread_create(&other, NULL, unmap, NULL) == 0);
         while (mmap(place, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
             continue;
         break;
-    default: /* two mappings in place of one */
+    default: /* two mappings instead of one */
         CHECK(mprotect(place, length / 2, PROT_READ) == 0);
         map_at(place + length / 2, length / 2);
         CHECK(mprotect(place, length / 2, PROT_READ | PROT_WRITE) == 0);
@@ -87,8 +87,8 @@ static void pass(int from, unsigned seed)
     }
 }
 
-/* The thread that reads what the kernel tells of memory, where there is one, runs from now on when no other wants to: so it may
- * have read of a change, and the one who made it goes on, before it has noted that. */
+/* Lowers the watching thread, if there is one, to idle priority. It may then have read the event of a change without
+ * recording it, when the thread that made the change continues. */
 static void hold_back_the_watch(void)
 {
     struct sched_param none = {0};
@@ -125,7 +125,7 @@ static void await_turn(int wanted)
         continue;
 }
 
-/* Keeps busy until the message is sent. */
+/* Discards the page, then spins until the message is sent. */
 static void *discard(void *nothing)
 {
     CHECK(madvise(place, PAGE, MADV_DONTNEED) == 0);
@@ -134,8 +134,8 @@ static void *discard(void *nothing)
     return nothing;
 }
 
-/* A message of which another thread discards the first page just before it is sent: that holds zeros then. The mapping is
- * the same as before, so that nothing tells of it but what was noted. */
+/* Another thread discards the first page of a message just before it is sent, so the page holds zeros. The mapping
+ * is unchanged, so only the recorded event reveals the change. */
 static void pass_discarded(int from, unsigned seed)
 {
     static const unsigned char zeros[PAGE];
@@ -157,7 +157,8 @@ static void pass_discarded(int from, unsigned seed)
     }
 }
 
-/* Elsewhere, where memory has not gone too soon to be worth keeping; after each as many messages that it is kept again. */
+/* Uses another address, where memory has not been replaced too often to be cached. After each race there are enough
+ * messages for the registration to be cached again. */
 static void race(unsigned seed)
 {
     place += 64 * length;

@@ -1,5 +1,5 @@
-/* Sendrecv: rings of all ranks at once with every size, rings that are full on both sides, with oneself, with nobody,
- * in place, and different sizes and types in the two halves.
+/* Sendrecv: rings of all ranks at once with every size, rings with full queues on both sides, with self, with
+ * MPI_PROC_NULL, in place, and different sizes and types in the two halves.
  * test: ranks=1,2,3,4,8 timeout=120 */
 #include "../check.h"
 
@@ -19,7 +19,7 @@ static void shift(int distance, int bytes, int times)
     HOLDS(in, (size_t)bytes, (unsigned)from);
 }
 
-/* Before the ring turns, everyone has sent so much to the neighbour that no ring has room. */
+/* Before the ring turns, each rank has filled the queue to its neighbour. */
 static void shift_full(int bytes)
 {
     enum { EXTRA = 400 };
@@ -56,7 +56,7 @@ static void replace(int bytes)
     HOLDS(in, (size_t)bytes, (unsigned)from);
 }
 
-/* In place with a type that has holes: they stay as they are. */
+/* In place with a gappy type: the gaps are unchanged. */
 static void replace_strided(void)
 {
     enum { N = 3000 };
@@ -77,7 +77,7 @@ static void replace_strided(void)
     OK(MPI_Type_free(&type));
 }
 
-/* One half may go to nobody. */
+/* One half may be MPI_PROC_NULL. */
 static void shift_open_chain(int bytes)
 {
     int to = rank + 1 < ranks ? rank + 1 : MPI_PROC_NULL, from = rank > 0 ? rank - 1 : MPI_PROC_NULL;
@@ -98,7 +98,7 @@ static void shift_open_chain(int bytes)
     }
 }
 
-/* What is sent and what is received differ in size, tag, type and peer. */
+/* The two halves differ in size, tag, type and peer. */
 static void mix_halves(void)
 {
     MPI_Status status;

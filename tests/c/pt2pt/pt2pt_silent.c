@@ -1,7 +1,7 @@
-/* After a warm-up the immediate path takes no memory from the allocator and makes no system call, however often it
- * runs; nor do the collectives of two ranks. The allocator's functions are replaced by ones that count. System calls
- * are caught by the kernel's own dispatch to user space (Linux 5.11), switched on for the stretch under test. Where an
- * adapter carries the messages, its driver may talk to its device (Soft-RoCE's does at every post), and nothing else.
+/* After a warm-up the immediate path makes no allocation and no system call, in any number of runs; nor do collectives
+ * of two ranks. The allocator is replaced by one that counts. System calls are caught by the kernel's dispatch to user
+ * space (Linux 5.11), enabled for the measured section. If an adapter carries the messages, only its driver may access
+ * its device (Soft-RoCE's does at every post).
  * test: ranks=2 variants=none env=FASTPATH_WAIT=spin env=FASTPATH_SPIN=1000s timeout=120 within=node needs=machine */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -18,15 +18,15 @@
 #define PR_SET_SYSCALL_USER_DISPATCH 59
 #endif
 
-/* More than a ring has slots, so that the warm-up and the stretch under test both go round it. */
-static int rounds = 300; /* or as many as the first argument says */
+/* More messages than a ring has slots, so that warm-up and measured section both wrap around it. */
+static int rounds = 300; /* or the first argument */
 
 static volatile char selector; /* 0: system calls pass; 1: they are caught */
 static volatile int counting;
 static long taken, calls, last_call, pardoned = -1;
-static char of_adapter[256]; /* descriptors that lead to one */
-/* Calls of the allocator that a stretch may make. Over an adapter it depends on the moment how many messages come before
- * their receive, and so when a further buffer for one is taken; it is kept. */
+static char of_adapter[256]; /* numbers of the descriptors of an adapter */
+/* Allocations that a measured section may make. Over an adapter the number of unexpected messages varies, and with
+ * it the moment when a further buffer is allocated; the buffer is kept. */
 static long allowance;
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
@@ -74,7 +74,7 @@ int posix_memalign(void **result, size_t align, size_t bytes)
     return *result ? 0 : ENOMEM;
 }
 
-/* Does the system call that was caught, and counts it. Those that follow pass until the next stretch. */
+/* Executes and counts the system call that was caught. Later ones pass until the next measured section. */
 static void caught(int signal, siginfo_t *info, void *context)
 {
     greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -103,8 +103,8 @@ static void end(void)
     counting = 0;
 }
 
-/* Does `what` many times, and then many times in silence; over an adapter more often before, so that as many messages
- * as ever do have come before their receive. */
+/* Runs `what` many times as a warm-up, then many times measured. Over an adapter the warm-up is longer, so that the
+ * number of unexpected messages has reached its maximum. */
 #define SILENT(name, what)                                                                                   \
     do {                                                                                                     \
         for (int i_ = 0; i_ < (allowance ? 10 : 1) * rounds; i_++) {                                         \
@@ -121,7 +121,7 @@ static void end(void)
                  name, taken, calls, last_call, rounds);                                                     \
     } while (0)
 
-/* The instruments count: what is no part of MPI, but would be caught there. */
+/* The counters work: they count calls outside MPI that would be caught there. */
 static void check_instruments(void)
 {
     struct sigaction action = {.sa_sigaction = caught, .sa_flags = SA_SIGINFO};
@@ -144,11 +144,11 @@ static void check_instruments(void)
     begin();
     clock_gettime(CLOCK_MONOTONIC, &now);
     end();
-    if (calls) /* a machine whose clock only the kernel can read */
+    if (calls) /* a machine whose clock is read by a system call only */
         pardoned = last_call;
 }
 
-/* Finds the descriptors of adapters. There are none where no adapter is used. */
+/* Finds the descriptors of adapters, if any. */
 static void find_adapters(void)
 {
     for (int fd = 0; fd < (int)sizeof of_adapter; fd++) {
@@ -200,8 +200,8 @@ static void wild_receive(void)
     MPI_Recv(in, 8, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
 }
 
-/* Messages that nobody has asked for are kept in buffers, by size. How many there are at once in what follows depends on
- * how far one rank is ahead of the other; after this there are enough of every size that is sent. */
+/* Unexpected messages are kept in buffers by size. Their number in the measured sections depends on how far one rank is
+ * ahead of the other. This function allocates enough buffers of every size. */
 static void warm_up_unexpected(void)
 {
     static const int sizes[] = {128, 400, 1000, 4000, 8000};
@@ -214,7 +214,7 @@ static void warm_up_unexpected(void)
     }
 }
 
-/* From both, so that neither runs ahead until the ring is full. */
+/* Broadcasts from both ranks, so that neither fills the ring of the other. */
 static void broadcasts(double *one)
 {
     MPI_Bcast(one, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);

@@ -1,5 +1,5 @@
-/* Random messages by all calls, of all sizes up to 4 MiB, each byte of them checked: soak.h. Arguments: the first seed,
- * rounds. The thread level, the buffer of buffered sends, and whether the heap gives memory back, follow from the seed.
+/* Random messages by all calls, of all sizes up to 4 MiB, with every byte checked (soak.h). Arguments: the first seed,
+ * rounds. The seed determines the thread level, the attached buffer, and whether the heap returns memory to the system.
  * test: ranks=2,3,5 timeout=120 args=1,4 */
 #include "../soak.h"
 #include <malloc.h>
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     unsigned seed = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
     int rounds = argc > 2 ? atoi(argv[2]) : 4, level, size = 2 * ROUND_BYTES;
     void *buffer = MPI_BUFFER_AUTOMATIC;
-    if (seed % 3 == 0) /* freed memory is used again at once, and never unmapped */
+    if (seed % 3 == 0) /* freed memory is reused at once, and never unmapped */
         mallopt(M_MMAP_THRESHOLD, 1 << 30), mallopt(M_TRIM_THRESHOLD, 1 << 30);
     MPI_Init_thread(&argc, &argv, levels[seed % 4], &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,5 +1,5 @@
-/* What a status says: source, tag and size of every message, which fields are left alone, counts in elements of other
- * types, statuses set by hand, and messages from nobody.
+/* Statuses: source, tag and size of every message, fields that stay unchanged, counts in elements of other types,
+ * statuses set by the program, and MPI_PROC_NULL.
  * test: ranks=1,2,3,4 */
 #include "../check.h"
 
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
         meet();
     }
 
-    /* Elements of a type: {int, double} is 12 bytes without holes. */
+    /* Elements of {int, double}, which has 12 bytes without padding. */
     MPI_Datatype pair, parts[] = {MPI_INT, MPI_DOUBLE};
     int lengths[] = {1, 1};
     MPI_Aint places[] = {0, 8};
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     SAME(count, 3); /* int, double, int */
     OK(MPI_Type_free(&pair));
 
-    /* Nobody. */
+    /* MPI_PROC_NULL. */
     MPI_Request request;
     memset(&status, 0x5a, sizeof status);
     OK(MPI_Recv(data, 5, MPI_BYTE, MPI_PROC_NULL, 3, MPI_COMM_WORLD, &status));
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     OK(MPI_Sendrecv_replace(data, 5, MPI_BYTE, MPI_PROC_NULL, 1, MPI_PROC_NULL, 1, MPI_COMM_WORLD, &status));
     STATUS(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
 
-    /* Set by hand. */
+    /* Statuses set by the program. */
     OK(MPI_Status_set_elements(&status, MPI_INT, 10));
     OK(MPI_Get_count(&status, MPI_INT, &count));
     SAME(count, 10);

@@ -1,5 +1,5 @@
-/* Threads that sleep in MPI while others of their process send to their own rank, or take in messages that are not
- * theirs: each is woken. Every wait sleeps at once, so that it does sleep.
+/* Threads sleep in MPI while other threads of their process send to their own rank, or take in their messages: each
+ * sleeper is woken. Every wait sleeps at once.
  * test: ranks=1,2,3 timeout=120 env=FASTPATH_WAIT=sleep */
 #include "../check.h"
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 enum { ROUNDS = 300, WORDS = 50000 };
 
-/* Messages of a few bytes and of many: eager ones and such that are announced first. */
+/* Short and long messages: eager and rendezvous. */
 static int length(int round)
 {
     return round % 10 == 0 ? WORDS : 1;
@@ -28,7 +28,7 @@ static void *send_to_self(void *argument)
     return NULL;
 }
 
-/* One thread receives or probes what another sends to its own rank, and answers. */
+/* One thread receives or probes messages that another thread sends to the same rank, and answers. */
 static void meet_in_own_rank(void)
 {
     static int in[WORDS];
@@ -64,7 +64,7 @@ static void *poll_for_nothing(void *argument)
     return NULL;
 }
 
-/* One thread sleeps in a probe; the other, which looks for something else, takes its message in. */
+/* One thread sleeps in a probe; another thread, which waits for another message, takes in the probed message. */
 static void probe_while_others_poll(void)
 {
     int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, in;
@@ -74,7 +74,7 @@ static void probe_while_others_poll(void)
     pthread_create(&thread, NULL, poll_for_nothing, NULL);
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Message message;
-        /* The rank that sends first in a round takes turns. */
+        /* The rank that sends first alternates. */
         if (round % ranks == rank)
             OK(MPI_Send(&round, 1, MPI_INT, to, 3, MPI_COMM_WORLD));
         if (round % 2) {

@@ -1,5 +1,5 @@
-/* A message longer than the buffer: MPI_ERR_TRUNCATE, nothing written behind the buffer, the sender unharmed, and the
- * next message comes through; at every size, posted before and after the message.
+/* A message longer than the buffer: MPI_ERR_TRUNCATE, no write beyond the buffer, no error at the sender, and the next
+ * message arrives; for every size, posted before and after the message.
  * test: ranks=1,2,3,4 */
 #include "../check.h"
 
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
             truncate(sizes[i], sizes[i] / 2, posted);
             truncate(sizes[i], 0, posted);
         }
-    /* Sendrecv reports it too, and its send half has gone. */
+    /* Sendrecv reports the truncation too, and its send half is complete. */
     int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
     CLASS(MPI_Sendrecv(out, 100, MPI_BYTE, to, 2, in, 99, MPI_BYTE, from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
     CLASS(MPI_Sendrecv(out, 50000, MPI_BYTE, to, 2, in, 49999, MPI_BYTE, from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE),

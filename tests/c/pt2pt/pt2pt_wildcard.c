@@ -1,5 +1,5 @@
-/* Receives from any source and of any tag, mixed with exact ones: who posted first matches first, each message is
- * received once, those of one sender in order, and the status tells the truth.
+/* Receives with MPI_ANY_SOURCE and MPI_ANY_TAG, mixed with exact ones. The receive posted first matches first, each
+ * message is received once, those of one sender in order, and the status is right.
  * test: ranks=1,2,3,4,8 timeout=120 */
 #include "../check.h"
 
@@ -12,7 +12,7 @@ static int size_of(int from, int i)
     return sizes[(from * 7 + i * 3) % 7];
 }
 
-/* All ranks send to rank `root`, which receives everything with wild receives, blocking. */
+/* All ranks send to rank `root`, which receives everything with blocking wildcard receives. */
 static void receive_wild(int root, int any_tag, MPI_Comm comm)
 {
     static unsigned char buffer[40000];
@@ -32,8 +32,8 @@ static void receive_wild(int root, int any_tag, MPI_Comm comm)
         }
 }
 
-/* The four kinds of receive are posted in turn; each message matches the first of those that fit. Rank 0 receives
- * from rank `from`, which waits until all are posted. */
+/* The four kinds of receive are posted in turn; each message matches the first that accepts it. Rank 0 receives from
+ * rank `from`, which waits until all are posted. */
 static void match_in_posting_order(int from, MPI_Comm comm)
 {
     MPI_Request requests[4];
@@ -48,7 +48,7 @@ static void match_in_posting_order(int from, MPI_Comm comm)
     if (rank == 0 && from != 0)
         MPI_Send(&token, 1, MPI_INT, from, 8, comm);
     if (rank == from) {
-        int tags[] = {9, 7, 7, 7}; /* to 1; to 0; to 2; to 3 */
+        int tags[] = {9, 7, 7, 7}; /* they match receive 1, receive 0, receive 2 and receive 3 */
         if (from != 0)
             MPI_Recv(&token, 1, MPI_INT, 0, 8, comm, MPI_STATUS_IGNORE);
         for (value = 0; value < 4; value++)
@@ -65,7 +65,7 @@ static void match_in_posting_order(int from, MPI_Comm comm)
     }
 }
 
-/* Unexpected messages are found in the order of arrival: exact ones out of the middle, then the rest. */
+/* Unexpected messages are found in order of arrival: exact receives from the middle, then the rest. */
 static void take_unexpected_in_order(int from, MPI_Comm comm)
 {
     int value, tags[] = {1, 2, 3, 2, 1, 3};
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
             take_unexpected_in_order(from, comm);
         meet();
     }
-    /* A wild receive on one communicator sees nothing of another. */
+    /* A wildcard receive on one communicator sees no message of another communicator. */
     int value = 17, flag = 1;
     MPI_Request request;
     MPI_Status status;

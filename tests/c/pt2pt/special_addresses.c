@@ -1,5 +1,5 @@
-/* MPI_IN_PLACE and MPI_BUFFER_AUTOMATIC are refused for every buffer that may not be one (MPI 5.0, section 2.5.4), by
-   the immediate paths too; nothing is read or written there.
+/* MPI_IN_PLACE and MPI_BUFFER_AUTOMATIC are rejected as any other buffer (MPI 5.0, section 2.5.4), by the immediate
+   paths too; no memory is accessed at these addresses.
    test: ranks=1,2,3 mistakes=yes */
 #include "../check.h"
 
@@ -25,7 +25,7 @@ static void test_messages(MPI_Comm comm, void *wrong, int count)
     CLASS(MPI_Sendrecv(wrong, count, MPI_INT, rank, 0, room, 64, MPI_INT, rank, 0, comm, &status), MPI_ERR_BUFFER);
     CLASS(MPI_Sendrecv(data, count, MPI_INT, rank, 0, wrong, 64, MPI_INT, rank, 0, comm, &status), MPI_ERR_BUFFER);
     CLASS(MPI_Sendrecv_replace(wrong, count, MPI_INT, rank, 0, rank, 0, comm, &status), MPI_ERR_BUFFER);
-    /* A message that is there already is still there after that. */
+    /* A message that has arrived before is still there. */
     OK(MPI_Isend(data, count, MPI_INT, rank, 1, comm, &request));
     CLASS(MPI_Recv(wrong, count, MPI_INT, rank, 1, comm, &status), MPI_ERR_BUFFER);
     OK(MPI_Mprobe(rank, 1, comm, &message, &status));
@@ -33,7 +33,7 @@ static void test_messages(MPI_Comm comm, void *wrong, int count)
     if (message != MPI_MESSAGE_NULL)
         OK(MPI_Mrecv(room, count, MPI_INT, &message, &status));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    /* No data at all needs no buffer. */
+    /* Without data the buffer is not significant. */
     OK(MPI_Sendrecv(wrong, 0, MPI_INT, rank, 2, wrong, 0, MPI_INT, rank, 2, comm, &status));
 }
 

@@ -1,13 +1,13 @@
 /* test: ranks=1,2,3,4,8
-   The accumulate family: every predefined operation on several datatypes, derived datatypes, pairs; element-wise
-   atomic whoever else accumulates, ordered as called; the request forms. */
+   Accumulate functions: every predefined operation on several datatypes, derived datatypes and pairs; atomic by
+   element with concurrent origins; operations of one origin in order; the request forms. */
 #include "rma_check.h"
 #include <complex.h>
 
 #define EVERY_OP(X) X(MPI_MAX) X(MPI_MIN) X(MPI_SUM) X(MPI_PROD) X(MPI_LAND) X(MPI_BAND) X(MPI_LOR) X(MPI_BOR) X(MPI_LXOR) \
     X(MPI_BXOR) X(MPI_REPLACE) X(MPI_NO_OP)
 
-/* What the standard says that `old` becomes. */
+/* Result of `op` on `old`, by the standard. */
 static long long apply(MPI_Op op, long long value, long long old)
 {
     if (op == MPI_MAX) return value > old ? value : old;
@@ -24,7 +24,7 @@ static long long apply(MPI_Op op, long long value, long long old)
     return old;
 }
 
-/* Each rank has a column of its own at its right neighbour, so that every result is known. */
+/* Each rank has its own column at its right neighbour, so that every result is known. */
 #define TEST_TYPE(type, handle)                                                                              \
     static void test_##type(int kind)                                                                        \
     {                                                                                                        \
@@ -67,7 +67,7 @@ TEST_TYPE(schar, MPI_SIGNED_CHAR)
 TEST_TYPE(short, MPI_SHORT)
 TEST_TYPE(llong, MPI_LONG_LONG)
 
-/* Floating point, pairs with a gap, and datatypes that are spread on one side. */
+/* Floating point, pairs with a gap, and datatypes with gaps on one side. */
 static void test_others(int kind)
 {
     struct pair { double value; int index; };
@@ -93,7 +93,7 @@ static void test_others(int kind)
     OK(MPI_Win_flush(right, w.win));
     for (int i = 0; i < N; i++)
         CHECK(old[i].value == mine[i].value && old[i].index == i);
-    /* Every second double there, from every third here. */
+    /* Every second double at the target, every third at the origin. */
     double zeros[2 * N] = {0}, doubles[3 * N], back[2 * N];
     MPI_Datatype second, third;
     MPI_Type_vector(N, 1, 2, MPI_DOUBLE, &second);
@@ -115,7 +115,7 @@ static void test_others(int kind)
     OK(MPI_Win_flush(right, w.win));
     for (int i = 0; i < 2 * N; i++)
         CHECK(back[i] == (i % 2 ? 0 : 4 * (3 * (i / 2) + 0.25)));
-    /* Order: operations of one origin on one location are carried out as they were called. */
+    /* Operations of one origin on one location are carried out in call order. */
     double steps[3] = {8, 3, 5}, last;
     for (int i = 0; i < 50; i++) {
         steps[1] = i;
@@ -132,7 +132,7 @@ static void test_others(int kind)
     free_window(&w);
 }
 
-/* Pairs of every kind that C has, with both operations on them: the lower index counts where values are alike. */
+/* Pairs of all C types, with both operations: equal values yield the lower index. */
 #define TEST_PAIR(type, handle)                                                                                        \
     static void test_##handle(int kind)                                                                                \
     {                                                                                                                  \
@@ -166,7 +166,7 @@ TEST_PAIR(float, MPI_FLOAT_INT)
 TEST_PAIR(double, MPI_DOUBLE_INT)
 TEST_PAIR(long double, MPI_LONG_DOUBLE_INT)
 
-/* Numbers that no single store moves. */
+/* Types for which no single store exists. */
 static void test_wide(int kind)
 {
     struct { double _Complex product; long double most, sum; _Bool either; } there, *at_home;
@@ -197,7 +197,7 @@ static void test_wide(int kind)
     free_window(&w);
 }
 
-/* No elements, of whatever datatype. */
+/* No elements, for any datatype. */
 static void test_nothing(int kind)
 {
     struct window w = make_window(kind, sizeof(int), sizeof(int));
@@ -218,7 +218,7 @@ static void test_nothing(int kind)
     free_window(&w);
 }
 
-/* All ranks at the same words: nothing is lost, every ticket is given once, and arrays are atomic by element. */
+/* All ranks update the same words: no update is lost, every ticket is unique, and arrays are atomic by element. */
 static void test_together(int kind, int rounds)
 {
     enum { N = 100 };
@@ -235,7 +235,7 @@ static void test_together(int kind, int rounds)
         CHECK(ticket >= 0 && ticket < (long)ranks * rounds);
         if (ticket >= 0 && ticket < (long)ranks * rounds)
             seen[ticket]++;
-        /* An increment by compare and swap. */
+        /* An increment by compare-and-swap. */
         for (long expected = swapped;; expected = swapped) {
             long next = expected + 1;
             OK(MPI_Compare_and_swap(&next, &expected, &swapped, MPI_LONG, at, place(&w, at, sizeof(long), sizeof(long)), w.win));
@@ -281,7 +281,7 @@ int main(int argc, char **argv)
         if (!has_kind(kind))
             continue;
         test_int(kind);
-        if (rounds > 20) { /* elsewhere the ways are the same for every datatype */
+        if (rounds > 20) { /* beyond that, all datatypes share one path */
             test_schar(kind);
             test_short(kind);
             test_llong(kind);

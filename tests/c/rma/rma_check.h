@@ -1,4 +1,4 @@
-/* What the programs about one-sided communication share: every kind of window over the same number of bytes. */
+/* Helpers of the one-sided tests: every kind of window over the same number of bytes. */
 #ifndef RMA_CHECK_H
 #define RMA_CHECK_H
 #include "../check.h"
@@ -15,11 +15,11 @@ struct window {
     MPI_Win win;
     unsigned char *base;
     int kind;
-    unsigned char *second; /* of IN_PIECES: where the second piece begins, inside of an element */
-    MPI_Aint *at; /* of a dynamic window: where each rank's memory is; 0 of others */
+    unsigned char *second; /* of IN_PIECES: start of the second piece, inside an element */
+    MPI_Aint *at; /* of a dynamic window: address of each rank's memory; 0 for others */
 };
 
-/* All bytes are 0 when this returns on all ranks. `unit` may differ from rank to rank. */
+/* All bytes are 0 when this returns on all ranks. `unit` may differ between ranks. */
 __attribute__((unused)) static struct window make_window(int kind, size_t bytes, int unit)
 {
     struct window made = {.kind = kind, .win = MPI_WIN_NULL};
@@ -58,7 +58,7 @@ __attribute__((unused)) static struct window make_window(int kind, size_t bytes,
     return made;
 }
 
-/* The displacement of byte `byte` of a rank's memory, which is a multiple of that rank's unit. */
+/* Displacement of byte `byte` of a rank's memory, which is a multiple of that rank's unit. */
 __attribute__((unused)) static MPI_Aint place(const struct window *window, int of, size_t byte, int unit)
 {
     return is_dynamic(window->kind) ? window->at[of] + (MPI_Aint)byte : (MPI_Aint)byte / unit;
@@ -81,7 +81,7 @@ __attribute__((unused)) static void free_window(struct window *window)
     free(window->at);
 }
 
-/* Windows of these kinds can be made by these ranks. */
+/* Returns whether these ranks can create windows of this kind. */
 __attribute__((unused)) static int has_kind(int kind)
 {
     return kind != SHARED || !are_apart();

@@ -1,5 +1,5 @@
-/* What is counted of windows: operations, bytes, locks, waits for them, flushes and epochs, in windows that live and in
- * those that were freed. The quickest puts and gets are not counted.
+/* Counters of windows: operations, bytes, locks, waits for locks, flushes and epochs, in live and freed windows. Puts
+ * and gets of the immediate path are not counted.
  * test: ranks=1,2,3 mistakes=yes */
 #include "rma_check.h"
 #include <unistd.h>
@@ -10,7 +10,7 @@ static const char *const names[COUNTERS] = {"rma_puts", "rma_bytes_put", "rma_ge
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle counters[COUNTERS];
 
-/* What was counted of one thing since the last time. */
+/* Increase of one counter since the last call. */
 static unsigned long long take(int counter)
 {
     unsigned long long value = 0;
@@ -35,7 +35,7 @@ static void forget(void)
     for (int i = 0; i < COUNTERS; i++) take(i);
 }
 
-/* The same in every kind of window: what is counted does not depend on the way. */
+/* The counts are equal for every kind of window and do not depend on the path. */
 static void test_operations(int kind)
 {
     enum { LONG = 100, TURNS = 150 };
@@ -86,7 +86,7 @@ static void test_operations(int kind)
     SAME(take(ACCUMULATES), 2);
     SAME(take(EPOCHS), 1);
 
-    /* Nothing goes to nobody, and what is wrong is not counted. */
+    /* Calls with MPI_PROC_NULL and calls with errors are not counted. */
     OK(MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, w.win));
     OK(MPI_Put(bytes, LONG, MPI_BYTE, MPI_PROC_NULL, 0, LONG, MPI_BYTE, w.win));
     OK(MPI_Win_unlock(MPI_PROC_NULL, w.win));
@@ -129,7 +129,7 @@ static void test_epochs(void)
     SAME(take(EPOCHS), 0);
 }
 
-/* Rank 1 asks for a lock that rank 0 gives back later, until it has had to wait. */
+/* Rank 1 locks while rank 0 holds the lock, until it has had to wait. */
 static void test_wait(void)
 {
     enum { ROUNDS = 200 };
@@ -143,7 +143,7 @@ static void test_wait(void)
             OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
             OK(MPI_Win_unlock(0, w.win));
         } else if (rank == 0) {
-            /* Where the lock is asked for by messages, this rank has to answer. */
+            /* If locks are requested by messages, this rank must answer. */
             for (int i = 0; i < 1 << (round < 6 ? round : 6); i++) {
                 usleep(1000);
                 OK(MPI_Win_sync(w.win));
@@ -159,7 +159,7 @@ static void test_wait(void)
     free_window(&w);
 }
 
-/* Up to 48 bytes by load and store: the immediate path, which counts nothing, unless calls are kept from it. */
+/* Up to 48 bytes by load and store: the immediate path, which counts nothing unless that path is disabled. */
 static void test_quick(void)
 {
     struct window w = make_window(ALLOCATED, 64, 1);

@@ -1,5 +1,5 @@
-/* Counters at rank 0 that all ranks change at the same time in every way, short and long: nothing is lost, and no value
- * is fetched twice. tests/jobs/windows.py runs it on virtual hosts.
+/* Counters at rank 0 that all ranks change concurrently by all operations, short and long. No update is lost, and no
+ * value is fetched twice. tests/jobs/windows.py runs it on virtual hosts.
  * test: ranks=1,2,3,4 timeout=60 */
 #include "rma_check.h"
 #include <stddef.h>
@@ -7,8 +7,8 @@
 
 enum { ROUNDS = 50, LONG = 1000 };
 
-/* Elements of 1 and 2 bytes that lie side by side in one word: who changes one changes no other. Each rank reads a word
- * of its own, without an operand, between. */
+/* Elements of 1 and 2 bytes that share one word: an update changes no other element. Between the updates each rank
+ * reads its own word without an operand. */
 static void test_short(void)
 {
     struct word { uint8_t fetched, swapped, added, untouched; uint16_t fetched2, swapped2; } *word;
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     test_short();
-    /* One that is fetched, one that is swapped, one that is added to, and the many that are added to together. */
+    /* One counter is fetched, one is swapped, one is added to, and many are added to in one call. */
     long long *counters;
     MPI_Win win;
     MPI_Win_allocate((3 + LONG) * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &counters, &win);
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     static long long ones[LONG], before[LONG], fetched[ROUNDS];
     for (int i = 0; i < LONG; i++) ones[i] = 1;
-    /* One that the program has asked for has a handle of its own. */
+    /* A request-based operation has its own handle. */
     MPI_Datatype wide;
     MPI_Type_create_f90_integer(18, &wide);
     MPI_Win_lock_all(0, win);

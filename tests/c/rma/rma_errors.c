@@ -1,10 +1,10 @@
 /* test: ranks=1,2,3,4 mistakes=yes
-   Wrong calls give the class that the standard has for them, change nothing, and say what to do. */
+   Wrong calls return the class of the standard, have no effect, and name a remedy. */
 #include "rma_check.h"
 
 static int contains(const char *part)
 {
-    /* The last error of a class is told by its code. */
+    /* The last error of a class is found by its code. */
     char text[MPI_MAX_ERROR_STRING];
     int length;
     MPI_Error_string(MPI_ERR_RMA_RANGE, text, &length);
@@ -86,7 +86,7 @@ static void test_arguments(void)
     CLASS(MPI_Fetch_and_op(&value, &old, MPI_INT, last, 0, MPI_SUM, MPI_WIN_NULL), MPI_ERR_WIN);
 }
 
-/* The end of an epoch of any kind ends the access to a rank that has been written to in it. */
+/* The end of an epoch of any kind ends the access to a rank that was written to in it. */
 static void test_ends(MPI_Win win, MPI_Group world)
 {
     int value = 1, last = ranks - 1;
@@ -120,7 +120,7 @@ static void test_ends(MPI_Win win, MPI_Group world)
     MPI_Group_free(&one);
 }
 
-/* Calls that do not fit the epoch that is open. */
+/* Calls that do not match the open epoch. */
 static void test_epochs(void)
 {
     struct window w = make_window(ALLOCATED, 64, 1);
@@ -148,7 +148,7 @@ static void test_epochs(void)
     OK(MPI_Put(&value, 1, MPI_INT, last, 4 * rank, 1, MPI_INT, w.win));
     OK(MPI_Win_unlock(last, w.win));
     CLASS(MPI_Put(&value, 1, MPI_INT, last, 0, 1, MPI_INT, w.win), MPI_ERR_RMA_SYNC);
-    /* An epoch by a fence that a lock follows gives no access to other ranks any more. */
+    /* A fence epoch that is followed by a lock gives no access to other ranks. */
     OK(MPI_Win_fence(0, w.win));
     OK(MPI_Put(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, w.win));
     /* Operations with a request are for passive targets (section 12.3.5). */
@@ -161,7 +161,7 @@ static void test_epochs(void)
     if (ranks > 1)
         CLASS(MPI_Put(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, w.win), MPI_ERR_RMA_SYNC);
     OK(MPI_Win_unlock(last, w.win));
-    /* MPI_PROC_NULL is locked and unlocked as any target is. */
+    /* MPI_PROC_NULL can be locked and unlocked. */
     CLASS(MPI_Win_unlock(MPI_PROC_NULL, w.win), MPI_ERR_RMA_SYNC);
     OK(MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, w.win));
     CLASS(MPI_Win_lock_all(0, w.win), MPI_ERR_RMA_SYNC);
@@ -184,7 +184,7 @@ static void test_epochs(void)
     free_window(&w);
 }
 
-/* A window that one rank cannot make is made on none. */
+/* A window that one rank cannot create is created on no rank. */
 static void test_making(void)
 {
     MPI_Win win;
@@ -196,7 +196,7 @@ static void test_making(void)
     char text[MPI_MAX_ERROR_STRING];
     int length;
     SAME(class_of(code), MPI_ERR_DISP);
-    /* The others are told what is wrong, though not the number. */
+    /* The other ranks get the cause of the error, but not the wrong value. */
     MPI_Error_string(code, text, &length);
     CHECK(strstr(text, rank == ranks - 1 ? "the displacement unit is 0" : "its part of the window: invalid displacement"));
     CLASS(MPI_Win_create(rank == 0 ? NULL : &value, 4, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_ERR_BASE);

@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,8
-   Post, start, complete, wait and test: a target sees what its origins have written when the epoch is over, and origins
-   what it had written before. */
+   Post, start, complete, wait and test: after the epoch a target sees the data of its origins, and origins see the
+   data that the target wrote before. */
 #include "rma_check.h"
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ static MPI_Group group_of(int n, const int *members)
     return group;
 }
 
-/* A ring, many times: each rank is a target of its left and an origin of its right neighbour. */
+/* A ring, many times: each rank is a target of its left neighbour and an origin of its right one. */
 static void test_ring(int kind, int rounds)
 {
     struct window w = make_window(kind, sizeof(int) * 2, sizeof(int));
@@ -42,7 +42,7 @@ static void test_ring(int kind, int rounds)
     free_window(&w);
 }
 
-/* Rank 0 is the target of all others, then all others are its targets; groups without members do nothing. */
+/* Rank 0 is the target of all others, then all others are its targets. Groups without members have no effect. */
 static void test_star(int kind)
 {
     struct window w = make_window(kind, (size_t)ranks * sizeof(int), sizeof(int));
@@ -74,7 +74,7 @@ static void test_star(int kind)
     OK(MPI_Win_start(MPI_GROUP_EMPTY, 0, w.win));
     OK(MPI_Win_complete(w.win));
     OK(MPI_Win_wait(w.win));
-    /* With MPI_MODE_NOCHECK on both sides, where the program has synchronised already. */
+    /* MPI_MODE_NOCHECK on both sides, after the program has synchronized. */
     meet();
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, value = 7 + rank;
     MPI_Group from = group_of(1, &left), to = group_of(1, &right);
@@ -86,7 +86,7 @@ static void test_star(int kind)
     OK(MPI_Win_wait(w.win));
     SAME(*(int *)w.base, 7 + left);
     meet();
-    /* Epochs that were not checked do not count for those that are: a start waits for its own post. */
+    /* Unchecked epochs do not count for checked ones: a start waits for its own post. */
     for (int i = 0; i < 3; i++) {
         if (rank % 2)
             usleep(1000);

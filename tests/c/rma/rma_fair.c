@@ -1,7 +1,7 @@
 /* test: ranks=2,3,4,8
-   A rank that takes its own lock again and again does not keep others from it, however they reach it: it goes on until
-   they have had it, shared and alone, half as often as they want. Then it takes it no more, and waits for them. Neither
-   does one that has left it and computes. */
+   A rank that takes its own lock repeatedly does not starve others, over any path. It continues until the others
+   have had the lock, shared and exclusive, half as often as they need. Then it stops locking and waits for them. A
+   rank that has released the lock and computes does not delay others either. */
 #include "rma_check.h"
 #include <sched.h>
 
@@ -19,15 +19,15 @@ static void test(int kind, int lock)
             OK(MPI_Fetch_and_op(&one, &before, MPI_LONG, 0, place(&w, 0, 0, sizeof(long)), MPI_SUM, w.win));
         }
         OK(MPI_Win_unlock(0, w.win));
-        /* The others' messages are looked at about so often; each of these rounds changes the lock. */
+        /* Rank 0 polls the messages of others about this often. Each of these rounds changes the lock. */
         if (rank == 0)
             OK(MPI_Win_sync(w.win));
     }
     free_window(&w);
 }
 
-/* All take one lock in turn, alone and now and then shared. Then one computes, whether or not it left the lock last,
-   until the others have had it as often as they want, and so does the next one in the next round. */
+/* All ranks take one lock in turn, exclusive and sometimes shared. Then one rank computes, whether or not it held
+ * the lock last, until the others have finished. The computing rank changes each round. */
 static void test_computing(void)
 {
     enum { TURNS = 50 };
@@ -51,7 +51,7 @@ static void test_computing(void)
         }
         while (rank == computes && *count < all) {
             sched_yield();
-            if (by_messages) /* the lock of its memory needs its calls */
+            if (by_messages) /* without direct access the lock needs calls of its owner */
                 OK(MPI_Win_sync(w.win));
         }
         meet();
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     test(ALLOCATED, MPI_LOCK_SHARED);
     test(ALLOCATED, MPI_LOCK_EXCLUSIVE);
     test(FROM_HEAP, MPI_LOCK_SHARED);
-    if (has_kind(SHARED)) /* it looks at the memory without asking for it */
+    if (has_kind(SHARED)) /* the test reads the memory directly */
         test_computing();
     return finish();
 }

@@ -1,12 +1,12 @@
 /* test: ranks=2 timeout=600 only=all variants=none stderr=any
-   Puts, gets and accumulates of more than 2^31 bytes and elements, whole and with gaps, in windows of memory that is
-   mapped and of memory that is not. Needs 10 GiB; where they are not there it says so and does less. */
+   Puts, gets and accumulates of more than 2^31 bytes and elements, contiguous and with gaps, in windows of mapped
+   and unmapped memory. Needs 10 GiB; with less memory the test reports that and runs fewer cases. */
 #include "rma_check.h"
 #include <unistd.h>
 
 static MPI_Count bytes;
 
-/* What byte `i` is; cheap, and different in every gigabyte. */
+/* Byte `i`: cheap to compute, and different in every gigabyte. */
 static unsigned char at(int seed, MPI_Count i)
 {
     return (unsigned char)(i * 7 + i / 1000003 + seed);
@@ -41,7 +41,7 @@ static void test(int kind)
         OK(MPI_Get_c(buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, w.win));
         OK(MPI_Win_fence(0, w.win));
         expect(__LINE__, buffer, 1, 1, 1);
-        /* Bits that are complemented twice, over more elements than an int counts, and few elements that are large. */
+        /* Bits that are complemented twice: more elements than an int counts, and few large elements. */
         memset(buffer, 0xff, (size_t)bytes);
         OK(MPI_Accumulate_c(buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, MPI_BXOR, w.win));
         OK(MPI_Accumulate_c(buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, MPI_BXOR, w.win));

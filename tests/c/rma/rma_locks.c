@@ -1,5 +1,5 @@
 /* test: ranks=1,2,3,4,8
-   Locks keep others out, shared ones let each other in; flushes complete; nothing of it needs the target. */
+   Exclusive locks exclude, shared locks admit each other, flushes complete; all without calls of the target. */
 #include "rma_check.h"
 #include <sched.h>
 
@@ -30,7 +30,7 @@ static void test_exclusive(int kind, int rounds)
     free_window(&w);
 }
 
-/* Readers with shared locks on all ranks see what one writer with exclusive locks has written, whole. */
+/* Readers with shared locks on all ranks see complete updates of one writer with exclusive locks. */
 static void test_readers(int kind, int rounds)
 {
     enum { WORDS = 200 };
@@ -58,7 +58,7 @@ static void test_readers(int kind, int rounds)
     free_window(&w);
 }
 
-/* Several ranks locked at once, all ranks locked at once, and locks that nobody checks. */
+/* Several ranks locked at once, all ranks locked at once, and locks with MPI_MODE_NOCHECK. */
 static void test_several(int kind)
 {
     struct window w = make_window(kind, (size_t)ranks * sizeof(int), sizeof(int));
@@ -95,8 +95,8 @@ static void test_several(int kind)
     free_window(&w);
 }
 
-/* Two ranks read each other's memory in MPI_Win_lock_all, and have their own already, when others wait for each of both
-   alone: none of them waits for ever. */
+/* Two ranks read each other's memory in MPI_Win_lock_all and already hold their own lock, when others wait for an
+ * exclusive lock of each. No rank waits forever. */
 static void test_crossing(int kind, int rounds)
 {
     struct window w = make_window(kind, sizeof(int), 1);
@@ -125,8 +125,8 @@ static void test_crossing(int kind, int rounds)
     free_window(&w);
 }
 
-/* The last rank locks two ranks alone, and one of a second window, in that order. The others are in MPI_Win_lock_all of
-   both windows, and access them the other way round: none of them waits for ever. */
+/* The last rank takes exclusive locks of two ranks, and one of a second window, in that order. The others are in
+ * MPI_Win_lock_all of both windows, and access them in reverse order. No rank waits forever. */
 static void test_ascending(int kind, int rounds)
 {
     struct window w = make_window(kind, sizeof(int), 1), further = make_window(kind, sizeof(int), 1);
@@ -163,7 +163,7 @@ static void test_ascending(int kind, int rounds)
     free_window(&w);
 }
 
-/* Ranks in MPI_Win_lock_all exclude one that locks exclusively for the first time, and later. */
+/* Ranks in MPI_Win_lock_all exclude an exclusive lock, both the first such lock and later ones. */
 static void test_lock_all_excludes(int kind, int rounds)
 {
     struct window w = make_window(kind, 2 * sizeof(long), 1);

@@ -1,11 +1,11 @@
-/* Thousands of windows at the same time cost little memory each; the list of a dynamic window grows and shrinks.
-   Argument: the kind of the windows, a heap window or a dynamic one.
+/* Thousands of windows at the same time take little memory each; the list of a dynamic window grows and shrinks.
+   Argument: the kind of the windows, heap or dynamic.
    test: ranks=1,2,3 timeout=120 variants=none args=heap;dynamic */
 #include "rma_check.h"
 
 enum { WINDOWS = 3000, LIVE_KIB = 4, PIECES = 700 };
 
-/* KiB of memory of this process that are in use: its own pages and those of shared files. */
+/* Memory in use by this process, in KiB: its own pages and those of shared files. */
 static long used_kib(void)
 {
     long kib = 0, part;
@@ -26,7 +26,7 @@ static void test_live(int kind)
     int value = rank, next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     long base = 0;
     for (int i = 0; i < WINDOWS; i++) {
-        /* The first ones take what is there once. */
+        /* The first windows allocate memory that all windows share. */
         if (i == 100)
             base = used_kib();
         if (kind == DYNAMIC)
@@ -37,7 +37,7 @@ static void test_live(int kind)
     long each = (used_kib() - base) / (WINDOWS - 100);
     if (each >= LIVE_KIB)
         fail(__LINE__, "a window of kind %s takes %ld KiB", kind_names[kind], each);
-    /* The last one works as the first does. */
+    /* The last window works like the first. */
     MPI_Aint own, at;
     MPI_Win last = windows[WINDOWS - 1];
     if (kind == DYNAMIC)
@@ -52,7 +52,7 @@ static void test_live(int kind)
         OK(MPI_Win_free(&windows[i]));
 }
 
-/* Pieces are attached and detached while the next rank looks for them: the list grows, and becomes short again. */
+/* Pieces are attached and detached while the next rank looks them up: the list grows, and shrinks again. */
 static void test_list(void)
 {
     static int memory[PIECES][16];
@@ -64,7 +64,7 @@ static void test_list(void)
     MPI_Sendrecv(&own, 1, MPI_AINT, before, 0, &at, 1, MPI_AINT, next, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < PIECES; i++)
         memory[i][0] = rank * 1000 + i;
-    /* Up to which piece all were attached, and up to which they were detached again. */
+    /* Number of pieces that were attached, and number of pieces that were detached again. */
     int steps[][2] = {{0, 0}, {1, 0}, {5, 0}, {6, 0}, {7, 0}, {7, 2}, {13, 2}, {101, 2}, {101, 96}, {300, 99}, {300, 297},
                       {PIECES, 298}, {PIECES, PIECES}};
     int end = 0, begin = 0;

@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,8
-   MPI_Put and MPI_Get move what they are asked to, to and from every kind of window, at every size, with derived
-   datatypes on either side, with a displacement unit for each rank. */
+   MPI_Put and MPI_Get to and from every kind of window, for every size, with derived datatypes on either side, and a
+   displacement unit for each rank. */
 #include "rma_check.h"
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,13 +8,13 @@
 static const size_t sizes[] = {0, 1, 3, 8, 40, 64, 100, 1000, 4096, 5000, 65536, 100001, 1 << 20};
 enum { SIZES = sizeof sizes / sizeof *sizes, MOST = 1 << 20 };
 
-/* The displacement unit of a rank. */
+/* Displacement unit of a rank. */
 static int unit_of(int of)
 {
     return 1 << of % 4;
 }
 
-/* Each rank writes to its right neighbour at 8, and reads from its left neighbour what that one has. */
+/* Each rank writes to its right neighbour at 8, and reads the data of its left neighbour. */
 static void test_sizes(int kind)
 {
     struct window w = make_window(kind, MOST + 64, unit_of(rank));
@@ -41,7 +41,8 @@ static void test_sizes(int kind)
     free_window(&w);
 }
 
-/* Columns of a matrix of ints here become rows there and back: derived datatypes on one side, on both, and none. */
+/* Columns of a local matrix of ints become rows at the target and back: derived datatypes on one side, on both, and
+ * none. */
 static void test_types(int kind)
 {
     enum { N = 60 };
@@ -58,9 +59,9 @@ static void test_types(int kind)
     for (int i = 0; i < N * N; i++)
         here[i] = 10000 * rank + i;
     OK(MPI_Win_fence(0, w.win));
-    /* Column 5 here becomes row 7 there. */
+    /* Local column 5 becomes row 7 at the target. */
     OK(MPI_Put(here + 5, 1, column, right, place(&w, right, 7 * N * sizeof(int), sizeof(int)), 1, row, w.win));
-    /* Row 3 here becomes column 11 there. It crosses row 7, of which that element is left out of the check. */
+    /* Local row 3 becomes column 11 at the target. It crosses row 7, whose element is not checked. */
     OK(MPI_Win_fence(0, w.win));
     int left = (rank + ranks - 1) % ranks;
     for (int i = 0; i < N; i++)
@@ -72,7 +73,7 @@ static void test_types(int kind)
         SAME(there[i * N + 11], 10000 * left + 3 * N + i);
     CHECK(there[12] == 0 && there[10] == 0);
     OK(MPI_Win_fence(0, w.win));
-    /* Column 11 there becomes every third int here. */
+    /* Column 11 of the target becomes every third local int. */
     memset(here, 0, sizeof here);
     OK(MPI_Get(here, 1, spread, right, place(&w, right, 11 * sizeof(int), sizeof(int)), 1, column, w.win));
     OK(MPI_Get(line, N, MPI_INT, right, place(&w, right, 11 * sizeof(int), sizeof(int)), 1, column, w.win));
@@ -111,7 +112,7 @@ static void test_many(int kind)
     free_window(&w);
 }
 
-/* MPI_PROC_NULL takes part in every call and moves nothing; the request forms complete. */
+/* MPI_PROC_NULL is valid in every call and moves no data; the request forms complete. */
 static void test_null_and_requests(int kind)
 {
     struct window w = make_window(kind, 4096, 1);
@@ -147,7 +148,7 @@ static void test_null_and_requests(int kind)
     free_window(&w);
 }
 
-/* A lock of MPI_PROC_NULL is an epoch as any other is: it ends that of a fence. */
+/* A lock of MPI_PROC_NULL begins an epoch, which ends the epoch of a fence. */
 static void test_null_locks(int kind)
 {
     struct window w = make_window(kind, 64, 1);
@@ -174,7 +175,7 @@ static void test_null_locks(int kind)
     free_window(&w);
 }
 
-/* Memory that may only be read is a window for gets; one rank has no memory at all. */
+/* Read-only memory is a window for gets; one rank has no memory. */
 static void test_odd_memory(void)
 {
     static const char text[] = "memory that may only be read";
@@ -200,7 +201,7 @@ static void test_odd_memory(void)
     OK(MPI_Win_free(&win));
 }
 
-/* Variables on the stack, and a file that is mapped: all bytes go there and come back, and reach the file. */
+/* Stack variables, and a mapped file: all bytes are transferred and read back, and reach the file. */
 static void test_stack_and_file(void)
 {
     enum { N = 5000 };

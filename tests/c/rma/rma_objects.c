@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4,8
-   What belongs to a window: predefined attributes and those of the program, name, info, group, error handler, shared
-   query, large counts of bytes and units, memory that is attached and detached. */
+   Properties of a window: predefined and user attributes, name, info, group, error handler, shared query, large
+   counts of bytes and units, attached and detached memory. */
 #include "rma_check.h"
 
 static int deleted, handled;
@@ -75,7 +75,7 @@ static void test_names_and_groups(void)
     MPI_Group_free(&group);
     MPI_Group_free(&world);
     CHECK(MPI_Win_fromint(MPI_Win_toint(w.win)) == w.win);
-    /* A window may outlive the communicator it was made on. */
+    /* A window may outlive the communicator it was created on. */
     MPI_Comm copy;
     MPI_Win over;
     int *base, put = 40 + rank;
@@ -154,7 +154,7 @@ static void test_errhandler(void)
     free_window(&w);
 }
 
-/* Memory of all ranks follows each other in a shared window; with a hint it need not. */
+/* In a shared window the memory of all ranks is contiguous, unless a hint allows otherwise. */
 static void test_shared(const char *noncontig)
 {
     MPI_Info info;
@@ -194,7 +194,7 @@ static void test_shared(const char *noncontig)
     MPI_Info_free(&info);
 }
 
-/* Attached and detached while others go on with what stays. */
+/* Memory is attached and detached while others access the remaining pieces. */
 static void test_dynamic(void)
 {
     enum { PIECES = 40 };
@@ -231,7 +231,7 @@ static void test_dynamic(void)
         free(pieces[i]);
 }
 
-/* One datatype over pieces that are apart: what lies between them is not attached. */
+/* One datatype over separate pieces: the memory between them is not attached. */
 static void test_pieces(void)
 {
     enum { PIECES = 3, STEP = 1000, BYTES = 400, VALUES = PIECES * BYTES / 4 };
@@ -278,7 +278,7 @@ static void test_pieces(void)
     free(memory);
 }
 
-/* Many windows at once, and one after the other. */
+/* Many windows at once, and in sequence. */
 static void test_many(void)
 {
     enum { N = 60 };

@@ -1,24 +1,24 @@
 /* test: ranks=2,3,4
-   Two windows that have memory in common: of the heap, of MPI_Win_allocate, attached to dynamic windows. What goes
-   through the one is seen through the other. Through both at once go operations on bytes or elements of their own alone:
-   those on the same ones would be undefined (MPI-5.0 12.2.1), and are ordered here, by flushes and messages or by the lock
-   of one of the windows. */
+   Two windows with common memory: of the heap, of MPI_Win_allocate, attached to dynamic windows. Writes through one
+   are read through the other. Concurrent operations through both access disjoint bytes or elements, because
+   overlapping accesses would be undefined (MPI-5.0 12.2.1). The test orders operations on common bytes by flushes and
+   messages, or by the lock of one window. */
 #include "rma_check.h"
 
 enum { N = 200, ROUNDS = 8 };
-/* The first window has the elements [0, 2 N), the second one [N, 3 N). */
+/* The first window covers elements [0, 2 N), the second one [N, 3 N). */
 enum { HEAPS, ALLOCATED_AND_PART, PART_AND_ALLOC_MEM, DYNAMIC_AND_PART, BOTH_DYNAMIC, PAIRS };
 
 struct side {
     MPI_Win win;
-    MPI_Aint *at; /* of a dynamic window: where each rank's elements begin; 0 of others */
+    MPI_Aint *at; /* of a dynamic window: address of each rank's elements; 0 for others */
     int first;
 };
 
 static long *base;
 static struct side sides[2];
 
-/* The displacement of an element of a rank. */
+/* Displacement of an element of a rank. */
 static MPI_Aint element(const struct side *side, int of, int i)
 {
     return side->at ? side->at[of] + (MPI_Aint)(i * sizeof(long)) : (MPI_Aint)(i - side->first);
@@ -78,7 +78,7 @@ static void drop(int pair)
         free(base);
 }
 
-/* All that was begun through either window is there, for all ranks. */
+/* All operations through either window are complete, for all ranks. */
 static void settle(void)
 {
     for (int s = 0; s < 2; s++) {
@@ -92,8 +92,8 @@ static void settle(void)
 
 static long value_of(int round, int i) { return 1000003L * round + i; }
 
-/* Every rank puts elements of its own to all ranks, single ones and runs, through both windows in turn, all at once; then
-   each is got through both. */
+/* Every rank puts its own elements to all ranks, single ones and runs, through both windows in turn, concurrently. Then
+ * each element is read through both windows. */
 static void test_puts(int round)
 {
     static long out[N], in[2][N];
@@ -120,8 +120,8 @@ static void test_puts(int round)
     }
 }
 
-/* Every rank adds to all elements of a rank: through the first window to the even ones and through the second one to the
-   odd ones, all at once, or to all through one window, and then through the other. */
+/* Every rank adds to all elements of a rank concurrently: to the even ones through the first window and to the odd
+ * ones through the second, or to all through one window, and then through the other. */
 static void test_accumulates(int to)
 {
     static long ones[N];
@@ -156,14 +156,14 @@ static void test_accumulates(int to)
     }
     for (int i = 0; rank == to && i < N; i++)
         SAME(base[N + i], 2 * ROUNDS * ranks);
-    /* What only one of the windows has was left alone. */
+    /* Elements of only one window are unchanged. */
     for (int i = 0; i < N; i++)
         SAME(base[i] | base[2 * N + i], 0);
     MPI_Type_free(&every_second);
     settle();
 }
 
-/* The lock of the first window guards a counter that is read and written through either. */
+/* The lock of the first window guards a counter that is accessed through either window. */
 static void test_locks(int to)
 {
     for (int s = 0; s < 2; s++)

@@ -1,14 +1,14 @@
 /* test: ranks=2,3,4,8
-   A target that computes and calls nothing of MPI delays nobody who reaches its memory otherwise (docs/windows.md): it
-   waits in a loop for what the others write, and they end only when they have done all their operations. Where memory
-   is mapped or copied by the kernel that holds for every operation, over an adapter's connection for puts and gets, and
-   with FASTPATH_PROGRESS=thread for every operation in every way. Argument: how many locks (100). */
+   A target that computes without MPI calls does not delay access to its memory (docs/windows.md). It polls for the
+   writes of the others, which end after they have completed all operations. For mapped memory, or copies by the
+   kernel, that holds for every operation; over an adapter's connection for puts and gets; with
+   FASTPATH_PROGRESS=thread for every operation over any path. Argument: number of locks (100). */
 #include "rma_check.h"
 
 enum { MOST = 66000, ROUNDS = 2 };
 static int locks = 100;
 
-/* What passes while the target computes. */
+/* Operations that complete while the target computes. */
 enum promise { NOTHING, MOVES, EVERYTHING };
 
 static enum promise promised(int kind)
@@ -18,7 +18,7 @@ static enum promise promised(int kind)
     int maps = !off || !strstr(off, "direct"), copies = !off || !strstr(off, "cma");
     if (progress && strcmp(progress, "thread") == 0)
         return EVERYTHING;
-    if (over) /* with `ud` too, a pair begins without a connection */
+    if (over) /* over `ud` too, a pair starts without a connection */
         return strcmp(over, "rc") == 0 || (are_apart() && strcmp(over, "shm,rc") == 0) ? MOVES : NOTHING;
     if (are_apart() || (!copies && (!maps || (kind != ALLOCATED && kind != SHARED && kind != FROM_ALLOC_MEM))))
         return NOTHING;
@@ -30,7 +30,7 @@ static long read_long(const unsigned char *at)
     return __atomic_load_n((const long *)at, __ATOMIC_ACQUIRE);
 }
 
-/* Puts and gets of all sizes, each rank on a part of its own. A mark says that the rank has done all. */
+/* Puts and gets of all sizes, each rank on its own part. A mark shows that the rank has finished. */
 static void test_moves(int kind)
 {
     static const size_t lengths[] = {1, 8, 48, 49, 4096, 4097, 65536, MOST};
@@ -42,7 +42,7 @@ static void test_moves(int kind)
     OK(MPI_Win_lock_all(0, w.win));
     meet();
     for (int other = 1; rank == 0 && other < ranks; other++)
-        /* The kernel's scheduler lets the others run, not a call of MPI. */
+        /* The kernel's scheduler runs the others; no MPI call does. */
         while (read_long(w.base + marks + (size_t)other * sizeof(long)) == 0)
             ;
     for (unsigned round = 0; rank != 0 && round < ROUNDS * LENGTHS; round++) {
@@ -68,7 +68,7 @@ static void test_moves(int kind)
     free_window(&w);
 }
 
-/* Locks of both kinds, and atomics. The first element counts the ranks that have done all. */
+/* Shared and exclusive locks, and atomics. The first element counts the ranks that have finished. */
 static void test_all(int kind)
 {
     const int unit = sizeof(long);

@@ -1,11 +1,11 @@
-/* A rank that waits for others by looking at its own window, in a loop of epochs, carries out what they request of it
-   (MPI 5.0, section 12.7.3), whichever way its memory is reached.
+/* A rank that waits for others by polling its own window, in a loop of epochs, carries out their requests (MPI 5.0,
+   section 12.7.3), over any path to its memory.
    test: ranks=2,3,4 env=FASTPATH_DISABLE=cma */
 #include "rma_check.h"
 
 enum { EXCLUSIVE, SHARING, UNCHECKED, BY_LOAD, TO_ALL, BY_REQUEST, WAYS };
 
-/* What the own first element is, as an epoch of this kind finds it. */
+/* Value of the rank's first element, read in an epoch of this kind. */
 static int look(const struct window *w, int way)
 {
     int got = -1;
@@ -31,7 +31,7 @@ static int look(const struct window *w, int way)
     return got;
 }
 
-/* Every rank adds to the first element of the next one, after it has seen what the one before has added. */
+/* Every rank adds to the first element of the next one, after it has seen the addition of the previous one. */
 static void pass_on(int kind, int way)
 {
     struct window w = make_window(kind, sizeof(int), sizeof(int));

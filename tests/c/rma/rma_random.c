@@ -1,7 +1,7 @@
 /* test: ranks=1,2,3,4,8
-   Random accumulates of all ranks against a model. Every rank knows what every other does, since all draw from the same
-   seeds. Each word has one operation that commutes, so that the end does not depend on who comes first; what was read on
-   the way must be what the word could hold. MPI_TEST_SEED=N repeats a run. */
+   Random accumulates of all ranks compared with a model. Every rank knows the operations of every other, because all
+   draw from the same seeds. Each word has one commutative operation, so the result is independent of order.
+   Intermediate values read must be possible values of the word. MPI_TEST_SEED=N repeats a run. */
 #include "rma_check.h"
 
 enum { WORDS = 64, MOST = 12 };
@@ -16,7 +16,7 @@ static unsigned draw(unsigned below)
 
 static const MPI_Op ops[] = {MPI_SUM, MPI_BXOR, MPI_MAX, MPI_MIN, MPI_BOR, MPI_BAND};
 
-/* The operation of a word: runs of words have the same. */
+/* Operation of a word: consecutive words in a run share one operation. */
 static int op_of(int word)
 {
     return word / 16 % 6;
@@ -34,7 +34,7 @@ static unsigned combine(int op, unsigned value, unsigned old)
     }
 }
 
-/* One step: target, first word, number of words, operand, form. The words have one operation. */
+/* One step: target, first word, number of words, operand, form. All words have one operation. */
 struct step { int target, first, n, form; unsigned values[MOST]; };
 
 static struct step next_step(void)
@@ -73,7 +73,7 @@ static void run(int kind, int steps, unsigned long long number)
     seed(number, rank);
     OK(MPI_Win_lock_all(0, w.win));
     unsigned last[WORDS] = {0};
-    /* A place of its own for each result: fetches are not flushed. */
+    /* Separate memory for each result, because fetches are not flushed. */
     unsigned *results = calloc((size_t)steps * MOST, sizeof *results);
     for (int i = 0; i < steps; i++) {
         struct step s = next_step();
@@ -93,7 +93,7 @@ static void run(int kind, int steps, unsigned long long number)
             OK(MPI_Get_accumulate(s.values, s.n, MPI_UNSIGNED, result, s.n, MPI_UNSIGNED, s.target, at, s.n, MPI_UNSIGNED, op,
                                   w.win));
             OK(MPI_Win_flush(s.target, w.win));
-            /* What grows has not become smaller since this rank last saw it. */
+            /* An increasing word has not decreased since this rank last read it. */
             for (int k = 0; k < s.n && s.target == 0 && op == MPI_MAX; k++) {
                 CHECK(result[k] >= last[s.first + k]);
                 last[s.first + k] = result[k];

@@ -1,10 +1,10 @@
-/* Memory that may not be written is there for gets; what would write it is refused, whoever would carry it out.
- * tests/jobs/windows.py runs it on virtual hosts.
+/* Read-only memory can be read by gets; operations that write it are rejected, whether the origin or the target carries
+ * them out. tests/jobs/windows.py runs it on virtual hosts.
  * test: ranks=1,2,3 */
 #include "rma_check.h"
 #include <sys/mman.h>
 
-/* An operation and the flush behind it: the first error of the two has this class. */
+/* An operation and the flush after it: the first error of the two has this class. */
 #define FAILS(call, class)                                                                                   \
     do {                                                                                                     \
         int code_ = (call), after_ = MPI_Win_flush(last, win);                                               \
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     void *memory = mmap(NULL, ALL, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     OK(MPI_Win_create(memory, ALL, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    /* A process that writes its own memory by load and store is ended, as by any store of the program. */
+    /* A store to the process's own read-only memory ends the process, as any store of the program would. */
     if (rank != last) {
         OK(MPI_Win_lock(MPI_LOCK_SHARED, last, 0, win));
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

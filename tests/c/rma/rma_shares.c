@@ -1,10 +1,10 @@
 /* test: ranks=2,3,4,8
    Every rank increments one counter of rank 0 as often as it can, under an exclusive lock and by MPI_Fetch_and_op. No
-   increment is lost, and nobody is kept from it altogether. How fair that is, is measured:
+   increment is lost, and no rank starves. To measure fairness,
 
        mpiexec -n 8 rma_shares 5
 
-   counts for 5 seconds, says how often each rank had its turn, and fails where one has less than half of its share. */
+   counts for 5 seconds, prints the turns of each rank, and fails if a rank has less than half of its share. */
 #include "rma_check.h"
 
 enum { BY_LOCK, BY_FETCH_AND_OP, WAYS };
@@ -26,7 +26,7 @@ static void increment(const struct window *w, int way)
     OK(MPI_Win_unlock(0, w->win));
 }
 
-/* How often each rank had its turn; the least of them in shares. */
+/* Prints the share of each rank, and returns the smallest. */
 static double show(int way, const long *turns, long total, double seconds)
 {
     double least = ranks;

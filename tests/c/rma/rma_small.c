@@ -1,13 +1,13 @@
 /* test: ranks=2,3,4
-   Small puts and gets on memory that is not mapped elsewhere: of every size around the limit, in both directions at once,
-   to a target that waits in MPI and to one that computes; contents are verified. Where each rank has a processor, a
-   target inside MPI carries some of them out itself. */
+   Small puts and gets on memory that is not mapped elsewhere: every size around the limit, in both directions at
+   once, to a target that waits in MPI and to one that computes. Contents are verified. If each rank has a processor,
+   a target inside MPI carries out some operations itself. */
 #include "rma_check.h"
 #include <unistd.h>
 
 enum { BYTES_EACH = 5000, ROUNDS = 200 };
 
-/* What this process has carried out for others so far. */
+/* Operations that this process has carried out for others so far. */
 static unsigned long long count_served(void)
 {
     static MPI_T_pvar_session session;
@@ -27,7 +27,7 @@ static unsigned long long count_served(void)
     return served;
 }
 
-/* One put and one get of `len` bytes, which nobody else touches. */
+/* One put and one get of `len` bytes, which no other rank accesses. */
 static void move(struct window *w, int to, unsigned seed, size_t len)
 {
     static unsigned char out[BYTES_EACH], in[BYTES_EACH];
@@ -41,8 +41,8 @@ static void move(struct window *w, int to, unsigned seed, size_t len)
     HOLDS(in, len, seed);
 }
 
-/* Whether a rank that waits in MPI carries operations of others out: each rank has a processor, and nothing else is asked
-   for. */
+/* Returns whether a rank that waits in MPI carries out operations of others: each rank has a processor, and no
+ * setting prevents it. */
 static int serves(void)
 {
     return ranks == 2 && sysconf(_SC_NPROCESSORS_ONLN) >= 2 && !are_apart() && !getenv("FASTPATH_TRANSPORTS")
@@ -55,11 +55,11 @@ static void test(int kind)
     enum { LENGTHS = sizeof lengths / sizeof *lengths };
     struct window w = make_window(kind, (size_t)ranks * BYTES_EACH, 1);
     OK(MPI_Win_lock_all(0, w.win));
-    /* In a ring, all at once: each carries out while it asks. */
+    /* In a ring, all at once: each rank serves requests while its own are outstanding. */
     for (unsigned round = 0; round < ROUNDS; round++)
         move(&w, (rank + 1) % ranks, round, lengths[round % LENGTHS]);
     meet();
-    /* To rank 0, which waits in MPI: until it has carried something out, or in vain for 20 s. */
+    /* To rank 0, which waits in MPI, until it has carried out an operation, or for at most 20 s. */
     double begin = MPI_Wtime();
     for (int enough = 0; !enough;) {
         for (unsigned round = 0; rank != 0 && round < ROUNDS; round++)
@@ -70,8 +70,8 @@ static void test(int kind)
     }
     if (rank == 0 && serves())
         CHECK(count_served() > 0);
-    /* To rank 0, which calls nothing of MPI until the others have ended, and has carried out nothing meanwhile: where the
-       kernel copies. */
+    /* To rank 0, which makes no MPI call until the others have ended: if the kernel copies, rank 0 has carried out
+     * none. */
     if (!are_apart() && !getenv("FASTPATH_TRANSPORTS") && !getenv("FASTPATH_PROGRESS") && !getenv("FASTPATH_DISABLE")) {
         meet();
         volatile unsigned char *ended = w.base;
@@ -97,8 +97,8 @@ static void test(int kind)
     free_window(&w);
 }
 
-/* Accumulates of many elements go in pieces: every rank adds to those of rank 0, all at once, and what is fetched before
-   is a sum that was there. */
+/* Accumulates of many elements are split: every rank adds to those of rank 0 concurrently, and each value fetched is
+ * a valid intermediate sum. */
 static void accumulate(int kind)
 {
     static const int counts[] = {1, 2, 511, 512, 513, 3000, 16384, 20000};

@@ -1,6 +1,6 @@
-/* Random puts, gets and accumulates of all sizes in every kind of window and epoch, each byte of them checked. Each rank
- * has a part of every window that it alone writes to, and a copy of it. Buffers are written to as soon as they are the
- * program's again, and windows are freed as soon as the last epoch is over. Argument: the first seed; rounds.
+/* Random puts, gets and accumulates of all sizes in every kind of window and epoch, with every byte checked. Each rank
+ * alone writes its part of every window, and keeps a copy of it. Buffers are rewritten as soon as they may be reused,
+ * and windows are freed after the last epoch. Arguments: the first seed; rounds.
  * test: ranks=1,2,3,4 timeout=120 args=1,2 */
 #include "rma_check.h"
 #include "../soak_data.h"
@@ -9,10 +9,10 @@ enum { PART = 1 << 20, ACCESSES = 60, EPOCHS = 4, LONGEST = 300000 };
 enum { FENCE, POST, LOCK, LOCK_ALL, WAYS };
 enum { PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH, SWAP, CALLS };
 
-/* What was called and may not be over. */
+/* An access that may be incomplete. */
 struct access {
-    int call, target, bytes, is_over; /* here; it may not be there */
-    size_t from, to;                   /* which bytes of the part it may touch */
+    int call, target, bytes, is_over; /* is_over: complete at the origin, perhaps not at the target */
+    size_t from, to;                   /* bytes of the part that it may access */
     MPI_Request request;
     unsigned char *buffer, *result, *expected;
     size_t span, result_span; /* bytes of `buffer`, of `result` */
@@ -21,7 +21,7 @@ struct access {
 
 static unsigned long long plan, own;
 static struct window window;
-static unsigned char *copies; /* of this rank's parts, of all targets */
+static unsigned char *copies; /* copies of this rank's parts of all targets */
 static struct access accesses[ACCESSES];
 static int n_accesses, epoch_way;
 static unsigned number;
@@ -41,7 +41,7 @@ static int is_sum(const struct access *a)
     return a->call == ACCUMULATE || a->call == GET_ACCUMULATE || a->call == FETCH;
 }
 
-/* Whether an access to these bytes is in the way of another that is not over. */
+/* Returns whether an access to these bytes conflicts with an incomplete access. */
 static int collides(int call, int target, size_t from, size_t to)
 {
     struct access mine = {.call = call};
@@ -54,7 +54,7 @@ static int collides(int call, int target, size_t from, size_t to)
     return 0;
 }
 
-/* It is over here: what it has read is right, and its buffers are written to. */
+/* The access is complete at the origin: its result is checked, and its buffers are rewritten. */
 static void end_here(struct access *a)
 {
     if (a->is_over)
@@ -83,7 +83,7 @@ static void end_here(struct access *a)
     free(a->expected);
 }
 
-/* What has gone to a target is over, all of it or here alone; -1: to all. */
+/* Completes the accesses to a target, at the target or at the origin only; target -1: all targets. */
 static void end_accesses(int target, int there_too)
 {
     for (int i = 0; i < n_accesses; i++) {
@@ -132,7 +132,7 @@ static void flush(int target)
     end_accesses(target, 1);
 }
 
-/* Numbers at a place of the copy: returns what is there, and adds to them. */
+/* Adds to numbers of the copy, and returns the old ones. */
 static void add_to_copy(struct access *a, const unsigned *values)
 {
     unsigned char *at = copy_of(a->target) + a->from;
@@ -223,7 +223,7 @@ static void move(struct access *a, const struct layout *there, int with_request)
         OK(MPI_Type_free(&there_type));
 }
 
-/* One access, if its epoch allows for it. */
+/* One access, if its epoch permits it. */
 static void access_somehow(int target, int may_flush)
 {
     int call = (int)draw(&own, CALLS), bytes = draw_size(&own) % LONGEST, with_request = may_flush && draw(&own, 3) == 0;
@@ -232,7 +232,7 @@ static void access_somehow(int target, int may_flush)
         bytes = call == FETCH || call == SWAP ? 4 : bytes / 4 * 4;
     struct layout there = numbers ? (struct layout){.block = bytes + 1} : draw_layout(&own, bytes);
     size_t span = numbers ? (size_t)bytes : span_of(&there, (size_t)bytes);
-    size_t from = draw(&own, 3) ? draw(&own, (unsigned)(PART - span)) : draw(&own, 64); /* many at one place */
+    size_t from = draw(&own, 3) ? draw(&own, (unsigned)(PART - span)) : draw(&own, 64); /* many at one address */
     if (numbers)
         from = from / 4 * 4;
     if (collides(call, target, from, from + span)) {
@@ -276,7 +276,7 @@ static void wait_for_all(void)
         wait_for(&accesses[i]);
 }
 
-/* One epoch of a way that all ranks have drawn. */
+/* One epoch, of a kind that all ranks have drawn. */
 static void run_epoch(MPI_Group all)
 {
     int count = (int)draw(&own, 40);
@@ -322,7 +322,7 @@ static void run_epoch(MPI_Group all)
     end_accesses(-1, 1);
 }
 
-/* All ranks see in their own memory what the others have written. */
+/* All ranks see the data of the others in their own memory. */
 static void check_parts(void)
 {
     unsigned char *theirs = allocate(PART);
@@ -348,7 +348,7 @@ static void check_parts(void)
     free(theirs);
 }
 
-/* Whether all ranks are on one host. */
+/* Returns whether all ranks are on one host. */
 static int are_together(void)
 {
     MPI_Comm host;

@@ -1,6 +1,6 @@
 /* test: ranks=1,2,3,4
-   Threads of every rank use one window at the same time at MPI_THREAD_MULTIPLE: atomics lose nothing, puts and gets of
-   different threads do not mix, flushes of one thread complete its own operations. */
+   Threads of every rank use one window concurrently at MPI_THREAD_MULTIPLE: atomics lose no update, puts and gets of
+   different threads do not interfere, flushes of one thread complete its own operations. */
 #include "rma_check.h"
 #include <pthread.h>
 
@@ -25,7 +25,7 @@ static void *run(void *of)
         CHECK(before > last);
         last = before;
         OK(MPI_Accumulate(&one, 1, MPI_LONG, to, place(&w, to, sizeof(long), sizeof(long)), 1, MPI_LONG, MPI_SUM, w.win));
-        /* A place of its own at every rank. */
+        /* Each thread has its own element at every rank. */
         long value[2] = {1000 * i + slot, i}, got[2] = {-1, -1};
         MPI_Aint at = place(&w, to, (size_t)(2 + 2 * slot) * sizeof(long), sizeof(long));
         OK(MPI_Put(value, 2, MPI_LONG, to, at, 2, MPI_LONG, w.win));

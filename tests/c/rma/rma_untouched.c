@@ -1,5 +1,6 @@
 /* test: ranks=1,4
-   A window of 1 GiB on each rank takes no memory but what is touched: one page at its end, by its right neighbour. */
+   A window of 1 GiB on each rank takes memory only for touched pages: one page at its end, touched by its right
+   neighbour. */
 #include "rma_check.h"
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ int main(int argc, char **argv)
     char *base, value = 7;
     MPI_Win win;
     int right = (rank + 1) % ranks;
-    /* What connections and the tables take, before it is measured. */
+    /* Connections and tables are allocated before the measurement. */
     struct window warm = make_window(ALLOCATED, 1 << 17, 1);
     OK(MPI_Win_fence(0, warm.win));
     OK(MPI_Put(&value, 1, MPI_CHAR, right, 0, 1, MPI_CHAR, warm.win));
@@ -31,7 +32,7 @@ int main(int argc, char **argv)
     int code = MPI_SUCCESS;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     code = MPI_Win_allocate(GIB, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
-    if (class_of(code) == MPI_ERR_NO_MEM) { /* a machine with less memory says so now, not later */
+    if (class_of(code) == MPI_ERR_NO_MEM) { /* a machine with less memory must report it here, not later */
         free_window(&warm);
         return finish();
     }

@@ -1,6 +1,6 @@
-/* Threads of MPI_THREAD_MULTIPLE that do everything at once, each pair of threads on a communicator of its own and all of
- * them on a common one: sends and receives of all sizes, wildcards, probes, matched probes, collectives, requests that
- * another thread waits for.
+/* Threads of MPI_THREAD_MULTIPLE with concurrent calls of all kinds. Each pair of threads has its own communicator, and
+ * all share a common one: sends and receives of all sizes, wildcards, probes, matched probes, collectives, requests
+ * that another thread waits for.
  * test: ranks=1,2,3,4 timeout=120 */
 #include "../check.h"
 #include <pthread.h>
@@ -30,7 +30,7 @@ static int before(void)
     return (rank + ranks - 1) % ranks;
 }
 
-/* Messages to the next rank of what a seed draws. The receiver draws the same. */
+/* Messages to the next rank, drawn from a seed that the receiver knows. */
 static void *sender(void *argument)
 {
     int pair = (int)(size_t)argument;
@@ -100,7 +100,7 @@ static void *receiver(void *argument)
     return NULL;
 }
 
-/* Takes part in collectives while the others exchange messages. */
+/* Calls collectives while the others exchange messages. */
 static void *collector(void *argument)
 {
     long *one = allocate(sizeof(long) * 5000), *sum = allocate(sizeof(long) * 5000);
@@ -120,7 +120,7 @@ static void *collector(void *argument)
     return NULL;
 }
 
-/* All threads receive from anyone on one communicator: each message comes to exactly one of them. */
+/* All threads receive from any source on one communicator: each message is received once. */
 static long long received_sum;
 static int to_receive;
 static void *taker(void *argument)

@@ -1,7 +1,6 @@
-/* Threads that live for a few calls each, thousands of them one after the other and some at a time: the bias of the lock,
- * rings of a trace and places in a queue must not outlive them. A thread may get what names another one that has
- * ended. The initialising thread calls MPI between them, or never, or waits in a call all the while; what a thread has
- * begun may be ended by the next one.
+/* Short-lived threads, thousands in sequence and several at a time: the bias of the lock, trace rings and queue entries
+ * must not outlive them. A new thread may have the identity of an ended one. The initialising thread calls MPI between
+ * them, or never, or waits in a call meanwhile. An operation that one thread starts may be completed by the next.
  * test: ranks=1,2,3 timeout=120 args=300;1500 */
 #include "../check.h"
 #include <pthread.h>
@@ -38,7 +37,7 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-/* Ends what the thread before has begun, and begins the next. */
+/* Completes the operation of the previous thread, and starts the next. */
 static void *hand_on(void *argument)
 {
     Brief *b = argument;
@@ -57,7 +56,7 @@ static void *hand_on(void *argument)
     return NULL;
 }
 
-/* Calls that need no peer, so often that a lone thread gets the bias of the lock, and ends with it. */
+/* Calls without a peer. After many of them a single thread holds the bias of the lock, and ends with it. */
 static void *call_often(void *argument)
 {
     int flag, times = ((Brief *)argument)->number % 7 ? 3 : 3000;
@@ -66,7 +65,7 @@ static void *call_often(void *argument)
     return NULL;
 }
 
-/* So many threads of each lane, those of different lanes at the same time. */
+/* Runs `count` threads on each lane; those of different lanes run concurrently. */
 static void run(void *(*body)(void *), int count, int lanes, int main_calls)
 {
     for (int i = 0; i < count; i++) {
@@ -110,7 +109,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < ATONCE; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
 
-    run(exchange, many / 2, 1, 0); /* the initialising thread has the bias and does not come */
+    run(exchange, many / 2, 1, 0); /* the initialising thread holds the bias and makes no call */
     run(exchange, many / 2, 1, 1);
     run(exchange, many / 4, ATONCE, 0);
     run(hand_on, many / 4, ATONCE, 0);
@@ -118,7 +117,7 @@ int main(int argc, char **argv)
         OK(MPI_Waitall(2, inherited[i], MPI_STATUSES_IGNORE));
     run(call_often, many / 8, ATONCE, 1);
 
-    /* The initialising thread waits while others come and end. */
+    /* The initialising thread waits while others start and end. */
     if (pthread_create(&thread, NULL, run_beside, NULL))
         exit(4);
     OK(MPI_Recv(&end, 1, MPI_INT, before(), 55, MPI_COMM_WORLD, MPI_STATUS_IGNORE));

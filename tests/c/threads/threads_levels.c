@@ -1,6 +1,5 @@
-/* Ranks of one job at different thread levels, and one that initialises MPI late: they agree where the messages of a
- * communicator go, however it was made.
- * test: ranks=1,2,3,4 env=FASTPATH_WORKERS=several */
+/* Ranks of one job at different thread levels, and one that initialises MPI late.
+ * test: ranks=1,2,3,4 */
 #include "../check.h"
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ int main(int argc, char **argv)
     MPI_Comm comms[4];
     MPI_Request request;
     if (number == 1)
-        usleep(200000); /* late: the others are at the first call that needs it */
+        usleep(200000); /* late: the other ranks are at the first call that needs this rank */
     MPI_Init_thread(&argc, &argv, levels[number], &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);

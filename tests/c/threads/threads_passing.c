@@ -1,5 +1,5 @@
-/* Threads that come and go: the lock of MPI_THREAD_MULTIPLE is biased to one thread at a time, and must not take a new thread
- * for one that has ended, which often had the same number. Then 2 to 16 threads at once, each with its own tag on one
+/* Threads that start and end: the lock of MPI_THREAD_MULTIPLE is biased to one thread at a time, and must not confuse a
+ * new thread with an ended one that had the same id. Then 2 to 16 concurrent threads, each with its own tag on one
  * communicator, with all kinds of sends and receives.
  * test: ranks=1,2 timeout=240 */
 #include "../check.h"
@@ -13,7 +13,7 @@ static int other(void)
     return ranks == 2 ? 1 - rank : rank;
 }
 
-/* Sends a message and takes the one of the other rank. */
+/* Sends a message, and receives the message of the other rank. */
 static void exchange(int number, int tag)
 {
     int out = number * 10 + rank, in = -1;
@@ -29,8 +29,8 @@ static void *pass(void *argument)
     return NULL;
 }
 
-/* One thread after the other, each as the only one that calls; now and then the first thread does, or for so long that it
- * gets the bias back. */
+/* One thread after the other, each as the only caller. Now and then the first thread calls too, or so often that it
+ * regains the bias. */
 static void use_passing_threads(void)
 {
     for (int number = 0; number < PASSING; number++) {
@@ -42,7 +42,7 @@ static void use_passing_threads(void)
     }
 }
 
-/* Whole messages of the same thread of the other rank: blocking, nonblocking, tested, probed. */
+/* Messages of the same thread of the other rank: blocking, nonblocking, tested, probed. */
 static void *talk(void *argument)
 {
     int tag = 10 + (int)(size_t)argument;

@@ -1,5 +1,5 @@
-/* As pt2pt_soak.c, by several threads of each rank at once (MPI_THREAD_MULTIPLE): each with communicators of its own, or
- * all with the same and each with tags of its own. Arguments: the first seed, rounds, threads (0: 2 to 6, by the seed).
+/* Runs pt2pt_soak.c in several concurrent threads of each rank (MPI_THREAD_MULTIPLE). Each thread has its own
+ * communicators, or its own tags on common ones. Arguments: the first seed, rounds, threads (0: 2 to 6, by the seed).
  * test: ranks=2,3 timeout=120 args=1,2,0;2,2,0 */
 #include "../soak.h"
 #include <malloc.h>

@@ -1,5 +1,5 @@
-/* Threads that sleep until their own message comes: one that finds another one's message wakes that one alone, so that a
- * message to one of many threads does not cost a sleep of each. The leader may leave first or last.
+/* Threads sleep until their own message arrives. A thread that finds another thread's message wakes only that one, so a
+ * message for one of many threads does not wake all. The leader may leave first or last.
  * test: ranks=2 timeout=120 env=FASTPATH_WAIT=sleep args=last;first */
 #include "../check.h"
 #include <pthread.h>
@@ -74,19 +74,19 @@ int main(int argc, char **argv)
     int first = argc > 1 && strcmp(argv[1], "first") == 0;
     if (rank == 0) {
         for (int round = 0; round < ROUNDS; round++) {
-            usleep(300); /* Now all of them sleep, most of the time. */
+            usleep(300); /* Most of the time all threads are asleep after this. */
             ask(1);
         }
         for (int i = 0; i < THREADS; i++) ask(WAITS + (first ? i : THREADS - 1 - i));
     } else {
         for (int i = 0; i < THREADS; i++) SAME(pthread_create(&threads[i], NULL, wait_for_own, (void *)(size_t)i), 0);
-        /* All of them wait, and this one has its first message. */
+        /* All threads wait, and this one has its first message. */
         while (read_count(waits) < THREADS) sched_yield();
         echo(1);
         long long before = read_count(sleeps);
         for (int round = 1; round < ROUNDS; round++) echo(1);
         long long slept = read_count(sleeps) - before;
-        /* The thread that leads and the one whose message it is, each perhaps once more. */
+        /* Only the leading thread and the receiving thread sleep for each message, each perhaps once more. */
         if (slept > 3 * ROUNDS) fail(__LINE__, "%lld sleeps for %d messages", slept, ROUNDS);
         for (int i = 0; i < THREADS; i++) SAME(pthread_join(threads[i], NULL), 0);
     }

@@ -1,10 +1,10 @@
-/* Calls functions of every chapter and counts its own calls. Where a profiling library stands between (tests/jobs/profiling.py
- * makes one that wraps everything), that one must have counted the same: each call once, and no call that the library
- * made itself. Without one it is a plain program.
+/* Calls functions of every chapter and counts the calls. If a profiling library is loaded (tests/jobs/profiling.py
+ * builds one that wraps everything), its counts must be equal: each call once, and none that the library made itself.
+ * Without one it is a plain program.
  * test: ranks=1,2,3,4 variants=none */
 #include "../check.h"
 
-/* What the profiling library offers: how often `name` was called, -1 for an unknown one; all names, up to a null. */
+/* Interface of the profiling library: number of calls of `name`, -1 if unknown; all names, terminated by null. */
 extern long profile_calls(const char *name) __attribute__((weak));
 extern const char *const *profile_names(void) __attribute__((weak));
 
@@ -30,7 +30,7 @@ static long expected_calls(const char *name)
     return 0;
 }
 
-/* Calls MPI_`function` and expects the profiler to see it. Checks go through PMPI_ names, which it must not see. */
+/* Calls MPI_`function` and expects the profiler to count it. Checks use PMPI_ names, which it must not count. */
 #define CALL(function, ...)                                                 \
     do {                                                                    \
         expect("MPI_" #function);                                           \
@@ -204,7 +204,7 @@ static void make_types(void)
     CALL(Free_mem, memory);
 }
 
-/* Fatal in MPI terms, returned here. */
+/* Errors, which are fatal by default, are returned here. */
 static void err(void)
 {
     int value = 0, class;

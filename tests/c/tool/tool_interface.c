@@ -1,5 +1,5 @@
-/* The tool interface: control variables before MPI_Init, counters and levels, events with callbacks, categories, and
- * what is refused.
+/* MPI_T: control variables before MPI_Init, counters and levels, events with callbacks, categories, and rejected
+ * arguments.
  * test: ranks=1,2 timeout=60 */
 #include "../check.h"
 
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     T_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     look_at_names();
 
-    /* What is set before MPI_Init is what MPI_Init finds. */
+    /* MPI_Init uses values set before it. */
     T_OK(MPI_T_cvar_get_index("FASTPATH_CHECK", &index));
     T_OK(MPI_T_cvar_handle_alloc(index, NULL, &wait, &count));
     SAME(count, 1);
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     T_OK(MPI_T_cvar_handle_free(&eager));
     CHECK(eager == MPI_T_CVAR_HANDLE_NULL);
 
-    /* A short message takes a slot. It comes first: those of others do not lie in the queues below. */
+    /* A short message takes a slot. It is first, because the queues below must not hold other messages. */
     int size;
     char into_short, short_data = 0;
     unsigned long long filled = 0;
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
         CHECK(filled >= 1);
     T_OK(MPI_T_pvar_session_free(&session));
 
-    /* A message to oneself that comes before its receive. */
+    /* A message to self that arrives before its receive. */
     unsigned long long unexpected = 99, queued = 99;
     T_OK(MPI_T_pvar_session_create(&session));
     T_OK(MPI_T_pvar_get_index("unexpected_messages", MPI_T_PVAR_CLASS_COUNTER, &index));

@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     MPI_Type_free(&t);
     CHECK(deleted == 1);
 
-    /* A type whose attribute refuses to go stays. */
+    /* A type whose delete callback fails is not freed. */
     MPI_Type_set_attr(u, key, (void *)13);
     CHECK(deleted == 2);
     CHECK(MPI_Type_free(&u) != MPI_SUCCESS);

@@ -1,7 +1,7 @@
-/* Envelopes and contents of datatypes, in both forms. Any number of ranks. */
+/* Envelopes and contents of datatypes, by both interfaces. Any number of ranks. */
 #include "../check.h"
 
-/* What follows `combiner`: the numbers of integers, addresses and datatypes, then the integers and addresses. */
+/* The arguments after `combiner`: the numbers of integers, addresses and datatypes, then the integers and addresses. */
 static void expect_contents(int line, MPI_Datatype type, int combiner, ...)
 {
     int ni, na, nd, got, i;
@@ -46,7 +46,7 @@ static void check_small(void)
     EXPECT(v, MPI_COMBINER_VECTOR, 3, 0, 1, 3, 2, 4);
     MPI_Type_contiguous(7, v, &t);
     EXPECT(t, MPI_COMBINER_CONTIGUOUS, 1, 0, 1, 7);
-    /* Twice: what was handed out and freed must not have taken anything away. */
+    /* Twice: freeing the returned handles must not affect the type. */
     EXPECT(t, MPI_COMBINER_CONTIGUOUS, 1, 0, 1, 7);
     MPI_Type_free(&t);
     MPI_Type_dup(v, &t);
@@ -114,7 +114,7 @@ static void check_large(void)
     CHECK(integers[0] == 2 && integers[1] == MPI_ORDER_C && counts[0] == 4 && counts[3] == 3 && counts[4] == 1);
     MPI_Type_free(&t);
 
-    /* The large query of a type made by the small form. */
+    /* The large-count query of a type made by the small form. */
     MPI_Type_vector(3, 2, 4, MPI_INT, &t);
     MPI_Type_get_envelope_c(t, &ni, &na, &nc, &nd, &combiner);
     CHECK(combiner == MPI_COMBINER_VECTOR && ni == 3 && na == 0 && nc == 0 && nd == 1);

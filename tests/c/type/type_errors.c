@@ -1,55 +1,55 @@
-/* Wrong arguments to the calls that make datatypes give the right error class. Any number of ranks. */
+/* Wrong arguments to datatype constructors give the right error class. Any number of ranks. */
 #include "../check.h"
 
 #define EXPECT(class, call) CLASS(call, class)
 
-/* A message that goes nowhere needs no type; one that goes somewhere does. */
-static void check_nobody(void)
+/* A message to MPI_PROC_NULL needs no valid type; other messages do. */
+static void check_proc_null(void)
 {
     const MPI_Datatype no = MPI_DATATYPE_NULL;
-    const int nobody = MPI_PROC_NULL;
+    const int null = MPI_PROC_NULL;
     int data[2] = {1, 2};
     MPI_Status status;
     MPI_Request requests[2];
-    EXPECT(MPI_SUCCESS, MPI_Send(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
-    EXPECT(MPI_SUCCESS, MPI_Send(data, 2, no, nobody, 0, MPI_COMM_WORLD));
-    EXPECT(MPI_SUCCESS, MPI_Send_c(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
-    EXPECT(MPI_SUCCESS, MPI_Ssend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
-    EXPECT(MPI_SUCCESS, MPI_Rsend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
-    EXPECT(MPI_SUCCESS, MPI_Bsend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Send(NULL, 0, no, null, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Send(data, 2, no, null, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Send_c(NULL, 0, no, null, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Ssend(NULL, 0, no, null, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Rsend(NULL, 0, no, null, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Bsend(NULL, 0, no, null, 0, MPI_COMM_WORLD));
     status.MPI_TAG = 9;
-    EXPECT(MPI_SUCCESS, MPI_Recv(data, 2, no, nobody, 0, MPI_COMM_WORLD, &status));
+    EXPECT(MPI_SUCCESS, MPI_Recv(data, 2, no, null, 0, MPI_COMM_WORLD, &status));
     STATUS(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
-    EXPECT(MPI_SUCCESS, MPI_Isend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[0]));
-    EXPECT(MPI_SUCCESS, MPI_Irecv(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Isend(NULL, 0, no, null, 0, MPI_COMM_WORLD, &requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Irecv(NULL, 0, no, null, 0, MPI_COMM_WORLD, &requests[1]));
     EXPECT(MPI_SUCCESS, MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
-    EXPECT(MPI_SUCCESS, MPI_Ibsend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[0]));
-    EXPECT(MPI_SUCCESS, MPI_Issend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Ibsend(NULL, 0, no, null, 0, MPI_COMM_WORLD, &requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Issend(NULL, 0, no, null, 0, MPI_COMM_WORLD, &requests[1]));
     EXPECT(MPI_SUCCESS, MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
-    EXPECT(MPI_SUCCESS, MPI_Send_init(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[0]));
-    EXPECT(MPI_SUCCESS, MPI_Recv_init(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Send_init(NULL, 0, no, null, 0, MPI_COMM_WORLD, &requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Recv_init(NULL, 0, no, null, 0, MPI_COMM_WORLD, &requests[1]));
     EXPECT(MPI_SUCCESS, MPI_Startall(2, requests));
     EXPECT(MPI_SUCCESS, MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
     EXPECT(MPI_SUCCESS, MPI_Request_free(&requests[0]));
     EXPECT(MPI_SUCCESS, MPI_Request_free(&requests[1]));
-    EXPECT(MPI_SUCCESS, MPI_Sendrecv(NULL, 0, no, nobody, 0, NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &status));
-    EXPECT(MPI_SUCCESS, MPI_Sendrecv_replace(NULL, 0, no, nobody, 0, nobody, 0, MPI_COMM_WORLD, &status));
-    EXPECT(MPI_SUCCESS, MPI_Isendrecv(NULL, 0, no, nobody, 0, NULL, 0, no, nobody, 0, MPI_COMM_WORLD, requests));
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(NULL, 0, no, null, 0, NULL, 0, no, null, 0, MPI_COMM_WORLD, &status));
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv_replace(NULL, 0, no, null, 0, null, 0, MPI_COMM_WORLD, &status));
+    EXPECT(MPI_SUCCESS, MPI_Isendrecv(NULL, 0, no, null, 0, NULL, 0, no, null, 0, MPI_COMM_WORLD, requests));
     EXPECT(MPI_SUCCESS, MPI_Wait(requests, MPI_STATUS_IGNORE));
-    /* One half goes somewhere. */
+    /* One half has a real peer. */
     EXPECT(MPI_SUCCESS, MPI_Sendrecv(data, 1, MPI_INT, 0, 3, data + 1, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &status));
-    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv(NULL, 0, no, nobody, 0, data, 0, no, 0, 0, MPI_COMM_SELF, &status));
-    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv_replace(data, 1, no, 0, 0, nobody, 0, MPI_COMM_SELF, &status));
-    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv_replace(data, 1, no, nobody, 0, 0, 0, MPI_COMM_SELF, &status));
-    /* What else is wrong stays wrong. */
+    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv(NULL, 0, no, null, 0, data, 0, no, 0, 0, MPI_COMM_SELF, &status));
+    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv_replace(data, 1, no, 0, 0, null, 0, MPI_COMM_SELF, &status));
+    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv_replace(data, 1, no, null, 0, 0, 0, MPI_COMM_SELF, &status));
+    /* Other errors are still detected. */
     EXPECT(MPI_ERR_TYPE, MPI_Send(data, 1, no, 0, 0, MPI_COMM_SELF));
     EXPECT(MPI_ERR_TYPE, MPI_Recv(data, 1, no, MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &status));
-    EXPECT(MPI_ERR_COUNT, MPI_Send(data, -1, no, nobody, 0, MPI_COMM_SELF));
-    EXPECT(MPI_ERR_TAG, MPI_Send(data, 1, no, nobody, -5, MPI_COMM_SELF));
-    EXPECT(MPI_ERR_COMM, MPI_Send(data, 1, no, nobody, 0, MPI_COMM_NULL));
+    EXPECT(MPI_ERR_COUNT, MPI_Send(data, -1, no, null, 0, MPI_COMM_SELF));
+    EXPECT(MPI_ERR_TAG, MPI_Send(data, 1, no, null, -5, MPI_COMM_SELF));
+    EXPECT(MPI_ERR_COMM, MPI_Send(data, 1, no, null, 0, MPI_COMM_NULL));
 }
 
-/* Queries of predefined types answer without entering the library; what is wrong with them is said all the same. */
+/* Queries of predefined types are answered without entering the library; their errors are detected all the same. */
 static void check_queries(void)
 {
     int n;
@@ -117,12 +117,12 @@ int main(int argc, char **argv)
     EXPECT(MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 5, &t));
     EXPECT(MPI_ERR_TYPE, MPI_Type_get_contents(MPI_INT, 0, 0, 0, one, at, types));
 
-    /* A predefined type cannot be freed, and is still there after the attempt. */
+    /* A predefined type cannot be freed, and is valid after the attempt. */
     t = MPI_INT;
     EXPECT(MPI_ERR_TYPE, MPI_Type_free(&t));
     EXPECT(MPI_SUCCESS, MPI_Type_size(MPI_INT, &size));
 
-    /* The handle of a freed type is not that of the next one. */
+    /* The handle of a freed type is not reused for the next one. */
     EXPECT(MPI_SUCCESS, MPI_Type_contiguous(3, MPI_INT, &t));
     freed = t;
     EXPECT(MPI_SUCCESS, MPI_Type_free(&t));
@@ -132,14 +132,14 @@ int main(int argc, char **argv)
     EXPECT(MPI_ERR_ARG, MPI_Type_get_contents(t, 0, 0, 0, one, at, types));
     EXPECT(MPI_SUCCESS, MPI_Type_get_envelope(t, &n, &n, &n, &combiner));
 
-    /* What was not committed cannot be sent. */
+    /* An uncommitted type cannot be sent. */
     int buffer[3] = {0};
     EXPECT(MPI_ERR_TYPE, MPI_Send(buffer, 1, t, MPI_PROC_NULL, 0, MPI_COMM_SELF));
     EXPECT(MPI_SUCCESS, MPI_Type_commit(&t));
     EXPECT(MPI_SUCCESS, MPI_Send(buffer, 1, t, MPI_PROC_NULL, 0, MPI_COMM_SELF));
     EXPECT(MPI_SUCCESS, MPI_Type_free(&t));
 
-    check_nobody();
+    check_proc_null();
     check_queries();
     return finish();
 }

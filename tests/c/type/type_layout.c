@@ -35,7 +35,8 @@ struct record {
 
 #define NAMED(type, size, extent) {type, #type, size, extent}
 
-/* Every named type of the ABI, of two names for one the first, as MPICH and Open MPI have them on 64-bit Linux. */
+/* Every named type of the ABI, with the name that MPICH and Open MPI return on 64-bit Linux where two are
+ * equivalent. */
 static void check_named(void)
 {
     static const struct {
@@ -69,7 +70,7 @@ static void check_named(void)
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         char name[MPI_MAX_OBJECT_NAME];
         int length, integers, addresses, types, combiner;
-        /* The pairs have a gap before or behind the index. */
+        /* Pairs have padding before or after the index. */
         int end = strcmp(named[i].name, "MPI_SHORT_INT") == 0 ? 8 : named[i].size;
         MPI_Type_get_name(named[i].type, name, &length);
         MPI_Type_get_envelope(named[i].type, &integers, &addresses, &types, &combiner);
@@ -92,7 +93,7 @@ static void check_derived(void)
 
     MPI_Type_vector(3, 2, 4, MPI_INT, &t);
     EXPECT(t, 24, 0, 40, 0, 40);
-    /* The type made of it stays whole when it goes. */
+    /* A derived type is unaffected when the type from which it was derived is freed. */
     MPI_Type_contiguous(2, t, &u);
     MPI_Type_free(&t);
     EXPECT(u, 48, 0, 80, 0, 80);
@@ -139,11 +140,11 @@ static void check_derived(void)
     MPI_Type_free(&t);
 }
 
-/* A type ends no earlier than its last part, whose padding is part of it. */
+/* A type ends no earlier than its last part including padding. */
 static void check_padding(void)
 {
     MPI_Datatype inner, outer, padded;
-    /* 2 * 25 + 16 bytes of data in 68. */
+    /* The data spans 2 * 25 + 16 = 66 bytes, padded to 68. */
     MPI_Type_create_hvector(3, 4, 25, MPI_INT, &inner);
     EXPECT(inner, 48, 0, 68, 0, 66);
     MPI_Type_create_hvector(2, 3, 273, inner, &outer);
@@ -164,7 +165,7 @@ static void check_padding(void)
     MPI_Type_create_hindexed_block(2, 1, odd, padded, &outer);
     EXPECT(outer, 18, 0, 40, 0, 26);
     MPI_Type_free(&outer);
-    /* Bound markers decide alone. */
+    /* Bound markers alone determine the extent. */
     MPI_Type_create_resized(padded, 0, 9, &inner);
     MPI_Type_create_hvector(2, 1, 13, inner, &outer);
     EXPECT(outer, 18, 0, 22, 0, 22);

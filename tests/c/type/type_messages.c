@@ -1,5 +1,5 @@
-/* Messages of derived types: what is sent by one layout is received by another. Rank r sends to itself and to the next
- * rank; any number of ranks, small and large messages. */
+/* Messages with derived types, sent with one layout and received with another. Rank r sends to itself and to the
+ * next rank; any number of ranks, small and large messages. */
 #include "../check.h"
 
 /* Element i of the data that rank r sends. */
@@ -26,7 +26,7 @@ static void exchange_strided(int count, int distance)
     MPI_Request request;
     MPI_Irecv(in, count, received, from, 5, MPI_COMM_WORLD, &request);
     MPI_Send(out, 1, sent, to, 5, MPI_COMM_WORLD);
-    /* Freed while the receive is under way: it must live on. */
+    /* The types are freed while the receive is outstanding, and must stay valid for it. */
     MPI_Type_free(&received);
     MPI_Type_free(&sent);
     MPI_Wait(&request, &status);
@@ -106,7 +106,7 @@ static void send_from_bottom(void)
     MPI_Type_free(&u);
 }
 
-/* Absolute addresses of contiguous data: the layout is one piece of memory, as it would be at an address. */
+/* Absolute addresses of contiguous data: the layout is one block of memory. */
 static void move_from_bottom(void)
 {
     enum { N = 3000 };

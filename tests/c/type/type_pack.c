@@ -1,4 +1,4 @@
-/* MPI_Pack and its portable form. Any number of ranks. */
+/* MPI_Pack and MPI_Pack_external. Any number of ranks. */
 #include "../check.h"
 
 static void check_native(void)

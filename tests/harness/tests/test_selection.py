@@ -4,7 +4,7 @@ import tempfile
 import unittest
 
 from harness import foreign, program, records
-from harness.slices import CASES, VARIANTS, Slice
+from harness.slices import CASES, MACHINE_CASES, RANKS, VARIANTS, Slice
 
 SOURCE = "/* A program.\n * test: {words} */\nint main(void) {{ return 0; }}\n"
 
@@ -26,11 +26,13 @@ def write(folder, path):
 
 
 class Nothing:
-    """A slice without tests."""
+    """Slice without tests."""
 
     @staticmethod
     def has_variant(_):
         return False
+
+    has_ranks = has_variant
 
 
 def names(one, everything=False, slice_=Nothing):
@@ -39,7 +41,8 @@ def names(one, everything=False, slice_=Nothing):
 
 class Slices(unittest.TestCase):
     def test_slices__together__have_all_once(self):
-        for number, has in ((VARIANTS, Slice.has_variant), (CASES, Slice.has_case)):
+        for number, has in ((VARIANTS, Slice.has_variant), (RANKS, Slice.has_ranks), (CASES, Slice.has_case),
+                            (MACHINE_CASES, Slice.has_machine_case)):
             slices = [Slice(str(i)) for i in range(20 * number)]
             kinds = {one._number % number: one for one in slices}
             self.assertEqual(len(kinds), number)
@@ -54,13 +57,25 @@ class Slices(unittest.TestCase):
             def has_variant(_):
                 return True
 
+            has_ranks = has_variant
+
         self.assertEqual(names(one, slice_=Everything), names(one, everything=True))
 
 
 class Variants(unittest.TestCase):
     def test_family__chooses_variants_on_fewest_several_ranks(self):
         self.assertEqual(names(read("pt2pt_x", "ranks=1,3,4")),
-                         ["pt2pt_x n=1", "pt2pt_x n=3", "pt2pt_x n=4", "pt2pt_x n=3 immediate-off", "pt2pt_x n=3 check"])
+                         ["pt2pt_x n=3", "pt2pt_x n=3 immediate-off", "pt2pt_x n=3 check"])
+
+    def test_plain_runs__at_further_ranks_are_of_a_slice(self):
+        class Ranks(Nothing):
+            @staticmethod
+            def has_ranks(name):
+                return name == "pt2pt_x n=4"
+
+        one = read("pt2pt_x", "ranks=1,2,4 variants=none")
+        self.assertEqual([name for name in names(one, slice_=Ranks) if "-" not in name], ["pt2pt_x n=2", "pt2pt_x n=4"])
+        self.assertEqual(names(read("other", "ranks=1")), ["other n=1"])
 
     def test_no_family__has_plain_runs_alone(self):
         self.assertEqual(names(read("other", "ranks=2")), ["other n=2"])
@@ -95,7 +110,7 @@ class Folders(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for path in ("a/x.c", "b/x.c"):
                 write(folder, path)
-            with self.assertRaisesRegex(ValueError, "two programs of one name"):
+            with self.assertRaisesRegex(ValueError, "programs of the same name"):
                 program.find(folder)
 
     def test_source__of_an_unknown_program__is_refused(self):
@@ -123,7 +138,7 @@ class Records(unittest.TestCase):
 
 
 class Foreign(unittest.TestCase):
-    HYDRA = "[mpiexec@h1] HYDU_sock_write (lib/utils/sock.c:250): write error (Bad file descriptor)\n"
+    HYDRA = "[mpiexec@h1] HYDU_sock_write (/mpich-5.0.2/src/pm/hydra/lib/utils/sock.c:250): write error (Bad file descriptor)\n"
 
     def test_lines_of_launchers__are_removed(self):
         self.assertEqual(foreign.remove(f"ours\n{self.HYDRA}srun: cluster configuration lacks support for cpu binding\n"), "ours\n")

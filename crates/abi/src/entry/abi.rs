@@ -1,19 +1,15 @@
-//! Queries of the ABI, and what Fortran support tells the library (MPI 5.0, chapter 20).
+//! Queries of the ABI, and settings made by Fortran support (MPI 5.0, chapter 20).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::{null_result, store};
+use super::{null_argument, null_result, store};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::common::consts::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
 use fastpath_mpi::objects::fortran::{Logical, MAX_LOGICAL, check_logical_size};
 use fastpath_mpi::objects::info::{Info, find_info};
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Abi_get_version`
-///
-/// # Safety
-/// Both pointers are null or variables.
 pub unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -22,10 +18,7 @@ pub unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> R
     }
 }
 
-/// `MPI_Abi_get_info`: the sizes of the integer types.
-///
-/// # Safety
-/// `info` is null or a variable.
+/// Stores the sizes of the integer types.
 pub unsafe fn abi_get_info(p: &Process, info: *mut usize) -> Result<()> {
     let sizes = [
         ("mpi_aint_size", size_of::<isize>()),
@@ -39,10 +32,7 @@ pub unsafe fn abi_get_info(p: &Process, info: *mut usize) -> Result<()> {
     unsafe { store(info, p.infos.publish(made)?) }
 }
 
-/// `MPI_Abi_get_fortran_info`: a copy of what was set, `MPI_INFO_NULL` before.
-///
-/// # Safety
-/// `info` is null or a variable.
+/// Stores a copy of the info that the program has set, or `MPI_INFO_NULL` if it has set none.
 pub unsafe fn abi_get_fortran_info(p: &Process, info: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { store(info, MPI_INFO_NULL)? };
@@ -53,13 +43,10 @@ pub unsafe fn abi_get_fortran_info(p: &Process, info: *mut usize) -> Result<()> 
     unsafe { store(info, p.infos.publish(known)?) }
 }
 
-/// `MPI_Abi_set_fortran_info`
 pub fn abi_set_fortran_info(p: &Process, info: usize) -> Result<()> {
     p.fortran.set_info(&*find_info(&p.infos, info)?)
 }
 
-/// `MPI_Abi_get_fortran_booleans`
-///
 /// # Safety
 /// `logical_true` and `logical_false` are null or variables of `logical_size` bytes, `is_set` is null
 /// or a variable.
@@ -76,15 +63,13 @@ pub unsafe fn abi_get_fortran_booleans(
             if to.is_null() {
                 return Err(null_result());
             }
-            // SAFETY: a variable of `size` bytes, of which `value` has at least as many.
+            // SAFETY: a variable of `size` bytes by the contract, and `value` has at least as many.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), size) };
         }
     }
     Ok(())
 }
 
-/// `MPI_Abi_set_fortran_booleans`
-///
 /// # Safety
 /// `logical_true` and `logical_false` are null or variables of `logical_size` bytes.
 pub unsafe fn abi_set_fortran_booleans(
@@ -94,7 +79,7 @@ pub unsafe fn abi_set_fortran_booleans(
     let read = |from: *const c_void| -> Result<Logical> {
         let mut value = [0; MAX_LOGICAL];
         if from.is_null() {
-            return Err(null_result());
+            return Err(null_argument());
         }
         // SAFETY: a variable of `size` bytes by the contract, and `value` has at least as many.
         unsafe { value.as_mut_ptr().copy_from_nonoverlapping(from.cast(), size) };

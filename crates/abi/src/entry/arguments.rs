@@ -1,22 +1,74 @@
-//! Arguments of C that go together.
+//! Groups of C arguments.
 //!
-//! A body with a parameter of one of these types is given the struct, made of the arguments that have the names of its
-//! fields (`abigen/src/scan.rs`).
+//! A body parameter of one of these types combines the C arguments that have the names of its fields
+//! (`abigen/src/exports.rs`).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::Count;
-use super::coll::{read_block, read_blocks, read_typed_blocks};
-use super::p2p::args;
+use super::{Count, read_counts};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::coll::{Block, Blocks, Operands, Side, TypedBlocks};
+use fastpath_mpi::coll::{Blocks, CollectiveBuffer, Operands, SignificantBuffer, TypedBlocks};
+use fastpath_mpi::common::consts::MPI_ERR_ARG;
 use fastpath_mpi::objects::arguments::Args;
 use fastpath_mpi::rma::transfer::Sides;
-use fastpath_mpi::{Process, Result};
+use fastpath_mpi::{Error, Process, Result};
+
+#[inline]
+pub(super) fn args(
+    buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize,
+) -> Args {
+    Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
+}
+
+/// Makes a buffer whose datatype is always significant.
+pub(crate) fn read_block(
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize,
+) -> Result<SignificantBuffer> {
+    Ok(SignificantBuffer { buf: buf.cast(), count, datatype: p.datatype(datatype)? })
+}
+
+/// Makes a buffer with a count and a displacement for each of `partners`.
+pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
+    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
+    datatype: usize,
+) -> Result<Blocks> {
+    let partners = i64::from(partners);
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        Ok(Blocks {
+            buf: buf.cast::<u8>().cast_mut(),
+            counts: read_counts("the array of counts", counts, partners)?,
+            displacements: read_counts("the array of displacements", displacements, partners)?,
+            datatype: p.datatype(datatype)?,
+        })
+    }
+}
+
+/// Makes a buffer with a count, a displacement and a datatype for each of `partners`.
+unsafe fn read_typed_blocks<C: Count, D: Count>(
+    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
+    datatypes: *const usize,
+) -> Result<TypedBlocks> {
+    if datatypes.is_null() && partners != 0 {
+        return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is NULL: pass an array"));
+    }
+    let count = i64::from(partners);
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        Ok(TypedBlocks {
+            buf: buf.cast::<u8>().cast_mut(),
+            counts: read_counts("the array of counts", counts, count)?,
+            displacements: read_counts("the array of displacements", displacements, count)?,
+            datatypes: (0..partners as usize)
+                .map(|partner| p.datatype(datatypes.add(partner).read()))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
 
 /// A message to another rank.
-pub struct Sent {
+pub struct SendArguments {
     pub buf: *const c_void,
     pub count: i64,
     pub datatype: usize,
@@ -25,13 +77,13 @@ pub struct Sent {
     pub comm: usize,
 }
 
-impl From<Sent> for Args {
-    fn from(m: Sent) -> Args {
+impl From<SendArguments> for Args {
+    fn from(m: SendArguments) -> Args {
         args(m.buf, m.count, m.datatype, m.dest, m.tag, m.comm)
     }
 }
 
-/// The two sides of a one-sided operation: origin with its elements, target with rank, displacement and elements.
+/// Origin and target of a one-sided operation: origin elements, and the target's rank, displacement and elements.
 pub struct OneSided {
     pub origin_addr: *const c_void,
     pub origin_count: i64,
@@ -59,14 +111,14 @@ impl From<OneSided> for Sides {
     }
 }
 
-/// Where a one-sided operation puts what was at the target.
-pub struct Fetched {
+/// Result buffer of a one-sided operation: it receives the former elements of the target.
+pub struct ResultArguments {
     pub result_addr: *mut c_void,
     pub result_count: i64,
     pub result_datatype: usize,
 }
 
-/// What a collective call sends, with one count.
+/// Send buffer of a collective call with one count.
 pub struct SendBlock {
     pub sendbuf: *const c_void,
     pub sendcount: i64,
@@ -74,23 +126,22 @@ pub struct SendBlock {
 }
 
 impl SendBlock {
-    /// Count and datatype.
     pub fn shape(&self) -> (i64, usize) {
         (self.sendcount, self.sendtype)
     }
 
-    /// As a buffer that counts where it is `used`, and not where it is `MPI_IN_PLACE`.
-    pub fn side(&self, p: &Process, used: bool) -> Result<Side> {
-        Side::new(p, used, self.sendbuf.cast(), self.sendcount, self.sendtype)
+    /// Returns the buffer. Its datatype is significant only if the buffer is `used` and not `MPI_IN_PLACE`.
+    pub fn side(&self, p: &Process, used: bool) -> Result<CollectiveBuffer> {
+        CollectiveBuffer::new(p, used, self.sendbuf.cast(), self.sendcount, self.sendtype)
     }
 
-    /// As a buffer that always counts.
-    pub fn block(&self, p: &Process) -> Result<Block> {
+    /// Returns the buffer, whose datatype is always significant.
+    pub fn block(&self, p: &Process) -> Result<SignificantBuffer> {
         read_block(p, self.sendbuf.cast_mut(), self.sendcount, self.sendtype)
     }
 }
 
-/// What a collective call receives, with one count.
+/// Receive buffer of a collective call with one count.
 pub struct RecvBlock {
     pub recvbuf: *mut c_void,
     pub recvcount: i64,
@@ -98,24 +149,23 @@ pub struct RecvBlock {
 }
 
 impl RecvBlock {
-    /// Count and datatype.
     pub fn shape(&self) -> (i64, usize) {
         (self.recvcount, self.recvtype)
     }
 
-    /// As a buffer that counts where it is `used`, and not where it is `MPI_IN_PLACE`.
-    pub fn side(&self, p: &Process, used: bool) -> Result<Side> {
+    /// Returns the buffer. Its datatype is significant only if the buffer is `used` and not `MPI_IN_PLACE`.
+    pub fn side(&self, p: &Process, used: bool) -> Result<CollectiveBuffer> {
         let buf = self.recvbuf.cast_const().cast();
-        Side::new(p, used, buf, self.recvcount, self.recvtype)
+        CollectiveBuffer::new(p, used, buf, self.recvcount, self.recvtype)
     }
 
-    /// As a buffer that always counts.
-    pub fn block(&self, p: &Process) -> Result<Block> {
+    /// Returns the buffer, whose datatype is always significant.
+    pub fn block(&self, p: &Process) -> Result<SignificantBuffer> {
         read_block(p, self.recvbuf, self.recvcount, self.recvtype)
     }
 }
 
-/// What a collective call receives, with a count and a displacement for each partner.
+/// Receive buffer of a collective call with a count and a displacement for each partner.
 pub struct RecvBlocks<C, D> {
     pub recvbuf: *mut c_void,
     pub recvcounts: *const C,
@@ -124,10 +174,7 @@ pub struct RecvBlocks<C, D> {
 }
 
 impl<C: Count, D: Count> RecvBlocks<C, D> {
-    /// The buffer, of so many partners.
-    ///
-    /// # Safety
-    /// The arrays are null or have an entry for each.
+    /// Returns the buffer for `partners` ranks.
     pub unsafe fn read(&self, p: &Process, partners: u32) -> Result<Blocks> {
         let arrays = (self.recvcounts, self.displs);
         // SAFETY: ARGUMENTS.
@@ -135,7 +182,7 @@ impl<C: Count, D: Count> RecvBlocks<C, D> {
     }
 }
 
-/// What is exchanged, with a count and a displacement for each partner.
+/// Buffers of a collective call, with a count and a displacement for each partner.
 pub struct Exchange<C, D> {
     pub sendbuf: *const c_void,
     pub sendcounts: *const C,
@@ -148,20 +195,14 @@ pub struct Exchange<C, D> {
 }
 
 impl<C: Count, D: Count> Exchange<C, D> {
-    /// What so many partners are given.
-    ///
-    /// # Safety
-    /// The arrays are null or have an entry for each.
+    /// Returns the send buffer for `partners` ranks.
     pub unsafe fn given(&self, p: &Process, partners: u32) -> Result<Blocks> {
         let arrays = (self.sendcounts, self.sdispls);
         // SAFETY: ARGUMENTS.
         unsafe { read_blocks(p, partners, self.sendbuf, arrays, self.sendtype) }
     }
 
-    /// What so many partners give.
-    ///
-    /// # Safety
-    /// The arrays are null or have an entry for each.
+    /// Returns the receive buffer for `partners` ranks.
     pub unsafe fn taken(&self, p: &Process, partners: u32) -> Result<Blocks> {
         let arrays = (self.recvcounts, self.rdispls);
         // SAFETY: ARGUMENTS.
@@ -169,7 +210,7 @@ impl<C: Count, D: Count> Exchange<C, D> {
     }
 }
 
-/// The same with a datatype for each partner.
+/// Buffers of a collective call, with a count, a displacement and a datatype for each partner.
 pub struct TypedExchange<C, D> {
     pub sendbuf: *const c_void,
     pub sendcounts: *const C,
@@ -182,20 +223,14 @@ pub struct TypedExchange<C, D> {
 }
 
 impl<C: Count, D: Count> TypedExchange<C, D> {
-    /// What so many partners are given.
-    ///
-    /// # Safety
-    /// The arrays are null or have an entry for each.
+    /// Returns the send buffer for `partners` ranks.
     pub unsafe fn given(&self, p: &Process, partners: u32) -> Result<TypedBlocks> {
         let arrays = (self.sendcounts, self.sdispls);
         // SAFETY: ARGUMENTS.
         unsafe { read_typed_blocks(p, partners, self.sendbuf, arrays, self.sendtypes) }
     }
 
-    /// What so many partners give.
-    ///
-    /// # Safety
-    /// The arrays are null or have an entry for each.
+    /// Returns the receive buffer for `partners` ranks.
     pub unsafe fn taken(&self, p: &Process, partners: u32) -> Result<TypedBlocks> {
         let arrays = (self.recvcounts, self.rdispls);
         // SAFETY: ARGUMENTS.
@@ -203,7 +238,7 @@ impl<C: Count, D: Count> TypedExchange<C, D> {
     }
 }
 
-/// What is reduced.
+/// Buffers and operation of a reduction.
 pub struct Reduction {
     pub sendbuf: *const c_void,
     pub recvbuf: *mut c_void,
@@ -213,7 +248,7 @@ pub struct Reduction {
 }
 
 impl Reduction {
-    /// It with its objects instead of their handles.
+    /// Returns the operands, with the objects of the handles.
     pub fn operands(&self, p: &Process) -> Result<Operands> {
         let (send, recv) = (self.sendbuf.cast(), self.recvbuf.cast());
         Operands::new(p, send, recv, self.datatype, self.op)

@@ -1,7 +1,6 @@
-//! Attributes of communicators, datatypes and windows, also under their old names
-//! (MPI 5.0, sections 7.7 and 18.1).
+//! Attributes of communicators, datatypes and windows, also by their deprecated calls (MPI 5.0, sections 7.7 and 18.1).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, store};
@@ -12,8 +11,6 @@ use fastpath_mpi::objects::attribute::{
 };
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_Comm_create_keyval`
-///
 /// # Safety
 /// The functions are constants or functions of the right type; `comm_keyval` is null or a variable.
 pub unsafe fn comm_create_keyval(
@@ -26,26 +23,17 @@ pub unsafe fn comm_create_keyval(
     }
 }
 
-/// `MPI_Comm_free_keyval`
-///
-/// # Safety
-/// `comm_keyval` is null or a variable.
 pub unsafe fn comm_free_keyval(p: &Process, comm_keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { free(p, KeyvalKind::Comm, comm_keyval) }
 }
 
-/// `MPI_Comm_set_attr`
 pub fn comm_set_attr(
     p: &Process, comm: usize, comm_keyval: c_int, attribute_val: *mut c_void,
 ) -> Result<()> {
     set_attribute(p, p.comm(comm)?.holder(), comm_keyval, attribute_val)
 }
 
-/// `MPI_Comm_get_attr`
-///
-/// # Safety
-/// `attribute_val` is null or a variable of pointer size, `flag` is null or a variable.
 pub unsafe fn comm_get_attr(
     p: &Process, comm: usize, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
@@ -54,13 +42,10 @@ pub unsafe fn comm_get_attr(
     unsafe { read(p, comm.holder(), comm_keyval, attribute_val, flag) }
 }
 
-/// `MPI_Comm_delete_attr`
 pub fn comm_delete_attr(p: &Process, comm: usize, comm_keyval: c_int) -> Result<()> {
     delete_attribute(p, p.comm(comm)?.holder(), comm_keyval)
 }
 
-/// `MPI_Type_create_keyval`
-///
 /// # Safety
 /// The functions are constants or functions of the right type; `type_keyval` is null or a variable.
 pub unsafe fn type_create_keyval(
@@ -73,17 +58,11 @@ pub unsafe fn type_create_keyval(
     }
 }
 
-/// `MPI_Type_free_keyval`
-///
-/// # Safety
-/// `type_keyval` is null or a variable.
 pub unsafe fn type_free_keyval(p: &Process, type_keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { free(p, KeyvalKind::Type, type_keyval) }
 }
 
-/// `MPI_Win_create_keyval`
-///
 /// # Safety
 /// The functions are constants or functions of the right type; `win_keyval` is null or a variable.
 pub unsafe fn win_create_keyval(
@@ -96,10 +75,6 @@ pub unsafe fn win_create_keyval(
     }
 }
 
-/// `MPI_Win_free_keyval`
-///
-/// # Safety
-/// `win_keyval` is null or a variable.
 pub unsafe fn win_free_keyval(p: &Process, win_keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { free(p, KeyvalKind::Win, win_keyval) }
@@ -117,7 +92,7 @@ unsafe fn make(
     unsafe { store(keyval, create_keyval(p, kind, copy, delete, extra_state)?) }
 }
 
-/// Frees a key and takes it from its variable.
+/// Frees a key and sets its variable to `MPI_KEYVAL_INVALID`.
 ///
 /// # Safety
 /// `keyval` is null or a variable.
@@ -129,7 +104,7 @@ unsafe fn free(p: &Process, kind: KeyvalKind, keyval: *mut c_int) -> Result<()> 
     }
 }
 
-/// Stores whether an attribute is set, and its value where it is.
+/// Stores whether an attribute is set, and its value if it is.
 ///
 /// # Safety
 /// `value` is null or a variable of pointer size, `flag` is null or a variable.
@@ -139,10 +114,12 @@ pub(crate) unsafe fn read(
     let found = get_attribute(p, holder, keyval)?;
     if let Some(found) = found {
         if value.is_null() {
-            return Err(Error::new(MPI_ERR_ARG, "the pointer for the attribute's value is null"));
+            return Err(Error::new(
+                MPI_ERR_ARG,
+                "attribute_val is NULL: pass the address of a variable for the attribute's value",
+            ));
         }
-        // SAFETY: not null, and of pointer size by the contract of this function; where it lies is
-        // the program's choice.
+        // SAFETY: not null, and of pointer size by this function's contract; any alignment is allowed.
         unsafe { value.cast::<*mut c_void>().write_unaligned(found) };
     }
     // SAFETY: ARGUMENTS.

@@ -1,6 +1,6 @@
 //! Buffers of communicators and sessions, and flushes of all buffers (MPI 5.0, section 3.6).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{Count, store};
@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use fastpath_mpi::p2p::buffered::{Owner, attach, detach, flush, iflush};
 use fastpath_mpi::{Process, Result};
 
-/// Detaches a buffer and stores where it lies, and its size.
+/// Detaches a buffer and stores its address and size.
 ///
 /// # Safety
 /// `buffer_addr` is null or the address of a pointer; `size` is null or a variable.
@@ -23,25 +23,18 @@ pub(crate) unsafe fn detach_into<C: Count>(
     }
 }
 
-/// `MPI_Buffer_iflush`
 pub fn buffer_iflush(p: &Process) -> Result<usize> {
     iflush(p, Owner::Process)
 }
 
-/// `MPI_Comm_attach_buffer`
-///
-/// # Safety
-/// The standard's.
 pub unsafe fn comm_attach_buffer(
     p: &Process, comm: usize, buffer: *mut c_void, size: i64,
 ) -> Result<()> {
     attach(p, Owner::Comm(comm), buffer as usize, size)
 }
 
-/// `MPI_Comm_detach_buffer`
-///
 /// # Safety
-/// As [`detach_into`].
+/// The contract is that of [`detach_into`].
 pub unsafe fn comm_detach_buffer<C: Count>(
     p: &Process, comm: usize, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
@@ -49,30 +42,22 @@ pub unsafe fn comm_detach_buffer<C: Count>(
     unsafe { detach_into(p, Owner::Comm(comm), buffer_addr, size) }
 }
 
-/// `MPI_Comm_flush_buffer`
 pub fn comm_flush_buffer(p: &Process, comm: usize) -> Result<()> {
     flush(p, Owner::Comm(comm))
 }
 
-/// `MPI_Comm_iflush_buffer`
 pub fn comm_iflush_buffer(p: &Process, comm: usize) -> Result<usize> {
     iflush(p, Owner::Comm(comm))
 }
 
-/// `MPI_Session_attach_buffer`
-///
-/// # Safety
-/// The standard's.
 pub unsafe fn session_attach_buffer(
     p: &Process, session: usize, buffer: *mut c_void, size: i64,
 ) -> Result<()> {
     attach(p, Owner::Session(session), buffer as usize, size)
 }
 
-/// `MPI_Session_detach_buffer`
-///
 /// # Safety
-/// As [`detach_into`].
+/// The contract is that of [`detach_into`].
 pub unsafe fn session_detach_buffer<C: Count>(
     p: &Process, session: usize, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
@@ -80,12 +65,10 @@ pub unsafe fn session_detach_buffer<C: Count>(
     unsafe { detach_into(p, Owner::Session(session), buffer_addr, size) }
 }
 
-/// `MPI_Session_flush_buffer`
 pub fn session_flush_buffer(p: &Process, session: usize) -> Result<()> {
     flush(p, Owner::Session(session))
 }
 
-/// `MPI_Session_iflush_buffer`
 pub fn session_iflush_buffer(p: &Process, session: usize) -> Result<usize> {
     iflush(p, Owner::Session(session))
 }

@@ -1,6 +1,6 @@
 //! Cartesian topologies (MPI 5.0, section 8.5).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{read_array, store};
@@ -11,15 +11,10 @@ use fastpath_mpi::objects::comm::Comm;
 use fastpath_mpi::objects::topology::create_dims;
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_Topo_test`
 pub fn topo_test(p: &Process, comm: usize) -> Result<c_int> {
     Ok(p.comm(comm)?.topology_kind())
 }
 
-/// `MPI_Dims_create`
-///
-/// # Safety
-/// `dims` is null or has `ndims` elements.
 pub unsafe fn dims_create(
     _p: &Process, nnodes: c_int, ndims: c_int, dims: *mut c_int,
 ) -> Result<()> {
@@ -30,10 +25,6 @@ pub unsafe fn dims_create(
     unsafe { write_array(&found, dims, ndims) }
 }
 
-/// `MPI_Cart_create`
-///
-/// # Safety
-/// `dims` and `periods` are null or have `ndims` elements.
 pub unsafe fn cart_create(
     p: &Process, comm_old: usize, ndims: c_int, dims: *const c_int, periods: *const c_int,
     _reorder: c_int,
@@ -43,10 +34,6 @@ pub unsafe fn cart_create(
     unsafe { create_cart(p, &comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?) }
 }
 
-/// `MPI_Cart_map`
-///
-/// # Safety
-/// `dims` and `periods` are null or have `ndims` elements.
 pub unsafe fn cart_map(
     p: &Process, comm: usize, ndims: c_int, dims: *const c_int, periods: *const c_int,
 ) -> Result<c_int> {
@@ -55,16 +42,11 @@ pub unsafe fn cart_map(
     unsafe { map_cart(&comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?) }
 }
 
-/// `MPI_Cartdim_get`
 pub fn cartdim_get(p: &Process, comm: usize) -> Result<c_int> {
     let topology = p.comm(comm)?.find_topology()?;
     Ok(topology.cart()?.dims().len() as c_int)
 }
 
-/// `MPI_Cart_get`
-///
-/// # Safety
-/// The arrays are null or have `maxdims` elements.
 pub unsafe fn cart_get(
     p: &Process, comm: usize, maxdims: c_int, dims: *mut c_int, periods: *mut c_int,
     coords: *mut c_int,
@@ -81,10 +63,6 @@ pub unsafe fn cart_get(
     }
 }
 
-/// `MPI_Cart_coords`
-///
-/// # Safety
-/// `coords` is null or has `maxdims` elements.
 pub unsafe fn cart_coords(
     p: &Process, comm: usize, rank: c_int, maxdims: c_int, coords: *mut c_int,
 ) -> Result<()> {
@@ -95,10 +73,6 @@ pub unsafe fn cart_coords(
     unsafe { write_array(&found, coords, maxdims) }
 }
 
-/// `MPI_Cart_rank`
-///
-/// # Safety
-/// `coords` is null or has as many elements as the grid has dimensions.
 pub unsafe fn cart_rank(p: &Process, comm: usize, coords: *const c_int) -> Result<c_int> {
     let topology = p.comm(comm)?.find_topology()?;
     let cart = topology.cart()?;
@@ -109,10 +83,6 @@ pub unsafe fn cart_rank(p: &Process, comm: usize, coords: *const c_int) -> Resul
     }
 }
 
-/// `MPI_Cart_shift`
-///
-/// # Safety
-/// `rank_source` and `rank_dest` are null or variables.
 pub unsafe fn cart_shift(
     p: &Process, comm: usize, direction: c_int, disp: c_int, rank_source: *mut c_int,
     rank_dest: *mut c_int,
@@ -126,10 +96,6 @@ pub unsafe fn cart_shift(
     }
 }
 
-/// `MPI_Cart_sub`
-///
-/// # Safety
-/// `remain_dims` is null or has as many elements as the grid has dimensions.
 pub unsafe fn cart_sub(p: &Process, comm: usize, remain_dims: *const c_int) -> Result<usize> {
     let comm = p.comm(comm)?;
     let topology = comm.find_topology()?;
@@ -141,7 +107,6 @@ pub unsafe fn cart_sub(p: &Process, comm: usize, remain_dims: *const c_int) -> R
     }
 }
 
-/// A rank of the communicator.
 pub(crate) fn check_rank(comm: &Comm, rank: c_int) -> Result<u32> {
     u32::try_from(rank).ok().filter(|&rank| rank < comm.size()).ok_or_else(|| {
         let last = comm.size() - 1;
@@ -151,44 +116,42 @@ pub(crate) fn check_rank(comm: &Comm, rank: c_int) -> Result<u32> {
     })
 }
 
-/// The dimensions that a caller passed.
-///
-/// # Safety
-/// As [`read_array`].
 unsafe fn read_dims<'a>(dims: *const c_int, ndims: c_int) -> Result<&'a [c_int]> {
     if ndims < 0 {
-        return Err(Error::new(MPI_ERR_DIMS, format!("the number of dimensions is {ndims}")));
+        return Err(Error::new(
+            MPI_ERR_DIMS,
+            format!("the number of dimensions is {ndims}: pass 0 or more"),
+        ));
     }
     // SAFETY: ARGUMENTS.
     unsafe { read_array(dims, ndims) }
 }
 
-/// An array of logical values.
-///
-/// # Safety
-/// As [`read_array`].
 unsafe fn read_flags(flags: *const c_int, count: c_int) -> Result<Vec<bool>> {
     // SAFETY: ARGUMENTS.
     Ok(unsafe { read_array(flags, count) }?.iter().map(|&flag| flag != 0).collect())
 }
 
-/// Fills a caller's array, which must have room for all values.
+/// Fills a caller's array of `room` elements. Errors: `MPI_ERR_ARG` if the array is too small for all values.
 ///
 /// # Safety
 /// `to` is null or has `room` elements.
 pub(crate) unsafe fn write_array(values: &[c_int], to: *mut c_int, room: c_int) -> Result<()> {
     if i64::from(room) < values.len() as i64 {
-        let message =
-            format!("the array has room for {room} elements, {} are needed", values.len());
+        let message = format!(
+            "the array for the result has room for {room} elements, but {} are needed: pass a \
+             larger array",
+            values.len()
+        );
         return Err(Error::new(MPI_ERR_ARG, message));
     }
     if values.is_empty() {
         return Ok(());
     }
     if to.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer to an array for the result is null"));
+        return Err(Error::new(MPI_ERR_ARG, "the array for the result is NULL: pass an array"));
     }
-    // SAFETY: not null, and room by the contract of this function.
+    // SAFETY: not null, and `room` elements by this function's contract.
     unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     Ok(())
 }

@@ -1,73 +1,20 @@
-//! Barrier, broadcast, gather and scatter (MPI 5.0, sections 6.3 to 6.7), and what the entry points of collective
-//! calls share.
+//! Barrier, broadcast, gather and scatter (MPI 5.0, sections 6.3 to 6.7).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::arguments::{RecvBlock, RecvBlocks, SendBlock};
-use super::{Count, Form, read_counts};
+use super::arguments::{RecvBlock, RecvBlocks, SendBlock, read_block, read_blocks};
+use super::{Count, Form};
 use core::ffi::{c_int, c_void};
+use fastpath_mpi::coll;
 use fastpath_mpi::coll::pair::{self, PairCall};
-use fastpath_mpi::coll::{self, Block, Blocks, TypedBlocks};
-use fastpath_mpi::common::consts::{MPI_BYTE, MPI_ERR_ARG, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
+use fastpath_mpi::common::consts::{MPI_BYTE, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
 use fastpath_mpi::common::lock;
 use fastpath_mpi::objects::comm::Comm;
 use fastpath_mpi::process::errhandler::{Scope, raise};
-use fastpath_mpi::{Error, Process, Result, process};
+use fastpath_mpi::{Process, Result, process};
 
-/// A buffer that always counts.
-pub(crate) fn read_block(
-    p: &Process, buf: *mut c_void, count: i64, datatype: usize,
-) -> Result<Block> {
-    Ok(Block { buf: buf.cast(), count, datatype: p.datatype(datatype)? })
-}
-
-/// A buffer with a count and a displacement for each of so many partners.
-///
-/// # Safety
-/// The arrays are null or have an entry for each.
-pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
-    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
-    datatype: usize,
-) -> Result<Blocks> {
-    let partners = i64::from(partners);
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        Ok(Blocks {
-            buf: buf.cast::<u8>().cast_mut(),
-            counts: read_counts("the array of counts", counts, partners)?,
-            displacements: read_counts("the array of displacements", displacements, partners)?,
-            datatype: p.datatype(datatype)?,
-        })
-    }
-}
-
-/// A buffer with a count, a displacement and a datatype for each of so many partners.
-///
-/// # Safety
-/// The arrays are null or have an entry for each.
-pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
-    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
-    datatypes: *const usize,
-) -> Result<TypedBlocks> {
-    if datatypes.is_null() && partners != 0 {
-        return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is null"));
-    }
-    let count = i64::from(partners);
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        Ok(TypedBlocks {
-            buf: buf.cast::<u8>().cast_mut(),
-            counts: read_counts("the array of counts", counts, count)?,
-            displacements: read_counts("the array of displacements", displacements, count)?,
-            datatypes: (0..partners as usize)
-                .map(|partner| p.datatype(datatypes.add(partner).read()))
-                .collect::<Result<_>>()?,
-        })
-    }
-}
-
-/// Whether the calling process is the root; a wrong root is refused later.
+/// Returns whether the calling process is the root. An invalid root is detected later.
 fn is_root(comm: &Comm, root: c_int) -> bool {
     match comm.is_inter() {
         false => u32::try_from(root) == Ok(comm.rank),
@@ -75,13 +22,13 @@ fn is_root(comm: &Comm, root: c_int) -> bool {
     }
 }
 
-/// Whether the calling process gives the root something, or gets something from it: on an intercommunicator no member
-/// of the root's group does.
+/// Returns whether the calling process exchanges data with the root. In an intercommunicator, the root's group does
+/// not.
 fn is_partner(comm: &Comm, root: c_int) -> bool {
     !comm.is_inter() || root >= 0
 }
 
-/// The handle of a datatype that counts unless the process has no part in the call.
+/// Returns the datatype's handle, or `MPI_BYTE` if the process takes no part in the call.
 pub(crate) fn used_type(comm: &Comm, root: c_int, datatype: usize) -> usize {
     match comm.is_inter() && root == MPI_PROC_NULL {
         true => MPI_BYTE,
@@ -89,7 +36,7 @@ pub(crate) fn used_type(comm: &Comm, root: c_int, datatype: usize) -> usize {
     }
 }
 
-/// The code of a result; an error goes to the communicator's handler.
+/// Returns the code of a result. An error is raised on the communicator.
 pub(crate) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
     match result {
         Ok(()) => MPI_SUCCESS,
@@ -97,7 +44,6 @@ pub(crate) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_i
     }
 }
 
-/// `MPI_Barrier`
 #[inline(always)] // `fastpath bench instructions` counts it
 pub fn barrier(comm: usize) -> c_int {
     match pair::barrier(comm) {
@@ -109,7 +55,7 @@ pub fn barrier(comm: usize) -> c_int {
 #[inline(never)]
 fn barrier_slow(outcome: PairCall, comm: usize) -> c_int {
     let result = match outcome {
-        // SAFETY: no memory is touched.
+        // SAFETY: the receive has no buffer.
         PairCall::Waiting(missing) => unsafe {
             missing.receive("MPI_Barrier", comm, core::ptr::null_mut(), 0)
         },
@@ -120,20 +66,21 @@ fn barrier_slow(outcome: PairCall, comm: usize) -> c_int {
 
 fn barrier_many(comm: usize) -> Result<()> {
     let p = process::enter("MPI_Barrier", false)?;
-    // Below that level two ranks have tried it before.
+    // Without the lock, `barrier` has already tried the immediate path of two ranks. With the lock, try that path here,
+    // inside MPI.
     match lock::is_enabled() && pair::meet(&p, &*p.comm(comm)?)? {
         true => Ok(()),
-        // SAFETY: no memory is touched.
+        // SAFETY: a blocking barrier has neither buffer nor request.
         false => unsafe { ibarrier(&p, Form::Blocking, comm) },
     }
 }
 
-/// `MPI_Ibarrier`, `MPI_Barrier_init`
+/// Serves `MPI_Ibarrier` and `MPI_Barrier_init`.
 ///
 /// # Safety
 /// The request in the form is null or a variable.
 pub unsafe fn ibarrier(p: &Process, form: Form, comm: usize) -> Result<()> {
-    // SAFETY: no memory is touched.
+    // SAFETY: a barrier has no buffer; the request is valid by this function's contract.
     unsafe {
         match pair::make_barrier(p, form, comm) {
             Some(made) => made,
@@ -142,10 +89,6 @@ pub unsafe fn ibarrier(p: &Process, form: Form, comm: usize) -> Result<()> {
     }
 }
 
-/// `MPI_Bcast` in its three forms.
-///
-/// # Safety
-/// The buffer is as count and datatype say.
 pub unsafe fn bcast(
     p: &Process, form: Form, buffer: *mut c_void, count: i64, datatype: usize, root: c_int,
     comm: usize,
@@ -163,10 +106,6 @@ pub unsafe fn bcast(
     }
 }
 
-/// `MPI_Gather` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
 pub unsafe fn gather(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, root: c_int, comm: usize,
 ) -> Result<()> {
@@ -182,10 +121,6 @@ pub unsafe fn gather(
     }
 }
 
-/// `MPI_Gatherv` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn gatherv<C: Count, D: Count>(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlocks<C, D>, root: c_int, comm: usize,
 ) -> Result<()> {
@@ -203,10 +138,6 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     }
 }
 
-/// `MPI_Scatter` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
 pub unsafe fn scatter(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, root: c_int, comm: usize,
 ) -> Result<()> {
@@ -222,10 +153,6 @@ pub unsafe fn scatter(
     }
 }
 
-/// `MPI_Scatterv` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn scatterv<C: Count, D: Count>(
     p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, displs: *const D,
     sendtype: usize, recv: RecvBlock, root: c_int, comm: usize,

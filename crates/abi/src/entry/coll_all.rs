@@ -1,16 +1,16 @@
 //! Allgather and alltoall (MPI 5.0, sections 6.7 and 6.8).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange};
 use super::{Count, Form};
 use core::ffi::c_void;
-use fastpath_mpi::coll::{self, Block, Collective, Side};
+use fastpath_mpi::coll::{self, Collective, CollectiveBuffer, SignificantBuffer};
 use fastpath_mpi::common::consts::MPI_IN_PLACE;
 use fastpath_mpi::{Process, Result};
 
-/// What is sent, where it does not lie where it is received.
+/// Reads the send side; `None` for `MPI_IN_PLACE`.
 fn unless_in_place<B>(buf: *const c_void, read: impl FnOnce() -> Result<B>) -> Result<Option<B>> {
     match buf as usize {
         MPI_IN_PLACE => Ok(None),
@@ -18,14 +18,11 @@ fn unless_in_place<B>(buf: *const c_void, read: impl FnOnce() -> Result<B>) -> R
     }
 }
 
-/// A call in which all blocks have one length.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
+/// Runs a call in which all blocks have one length.
 #[inline]
 unsafe fn run_blocks<C: Collective + 'static>(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
-    make: impl FnOnce(Side, Block) -> C,
+    make: impl FnOnce(CollectiveBuffer, SignificantBuffer) -> C,
 ) -> Result<()> {
     if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
         return Ok(());
@@ -34,10 +31,6 @@ unsafe fn run_blocks<C: Collective + 'static>(
     unsafe { form.run(p, comm, |_| Ok(make(send.side(p, true)?, recv.block(p)?))) }
 }
 
-/// `MPI_Allgather` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
 pub unsafe fn allgather(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
@@ -46,10 +39,6 @@ pub unsafe fn allgather(
     unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
-/// `MPI_Allgatherv` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn allgatherv<C: Count, D: Count>(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlocks<C, D>, comm: usize,
 ) -> Result<()> {
@@ -63,10 +52,6 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     }
 }
 
-/// `MPI_Alltoall` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
 pub unsafe fn alltoall(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
@@ -75,10 +60,6 @@ pub unsafe fn alltoall(
     unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
-/// `MPI_Alltoallv` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallv<C: Count, D: Count>(
     p: &Process, form: Form, call: Exchange<C, D>, comm: usize,
 ) -> Result<()> {
@@ -92,10 +73,6 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
     }
 }
 
-/// `MPI_Alltoallw` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallw<C: Count, D: Count>(
     p: &Process, form: Form, call: TypedExchange<C, D>, comm: usize,
 ) -> Result<()> {

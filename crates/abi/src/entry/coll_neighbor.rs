@@ -1,19 +1,16 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange};
 use super::{Count, Form};
-use fastpath_mpi::coll::{self, Block, Collective};
+use fastpath_mpi::coll::{self, Collective, SignificantBuffer};
 use fastpath_mpi::objects::comm::Neighborhood;
 use fastpath_mpi::{Process, Result};
 use std::rc::Rc;
 
-/// A call among the neighbours of a communicator, made of what is read for them.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
+/// Runs a call among the neighbours of a communicator.
 #[inline]
 unsafe fn run<C: Collective + 'static>(
     p: &Process, form: Form, comm: usize, read: impl FnOnce(Rc<Neighborhood>) -> Result<C>,
@@ -22,24 +19,17 @@ unsafe fn run<C: Collective + 'static>(
     unsafe { form.run(p, comm, |comm| read(Neighborhood::of(comm)?)) }
 }
 
-/// A call in which all blocks have one length.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
+/// Runs a call in which all blocks have one length.
 #[inline]
 unsafe fn run_blocks<C: Collective + 'static>(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
-    make: impl FnOnce(Rc<Neighborhood>, Block, Block) -> C,
+    make: impl FnOnce(Rc<Neighborhood>, SignificantBuffer, SignificantBuffer) -> C,
 ) -> Result<()> {
     let read = |comm: &_| Ok(make(Neighborhood::of(comm)?, send.block(p)?, recv.block(p)?));
     // SAFETY: ARGUMENTS.
     unsafe { form.run(p, comm, read) }
 }
 
-/// `MPI_Neighbor_allgather` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
 pub unsafe fn neighbor_allgather(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
@@ -48,10 +38,6 @@ pub unsafe fn neighbor_allgather(
     unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
-/// `MPI_Neighbor_allgatherv` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlocks<C, D>, comm: usize,
 ) -> Result<()> {
@@ -65,10 +51,6 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     }
 }
 
-/// `MPI_Neighbor_alltoall` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say.
 pub unsafe fn neighbor_alltoall(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
@@ -77,10 +59,6 @@ pub unsafe fn neighbor_alltoall(
     unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
-/// `MPI_Neighbor_alltoallv` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
     p: &Process, form: Form, call: Exchange<C, D>, comm: usize,
 ) -> Result<()> {
@@ -94,10 +72,6 @@ pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
     }
 }
 
-/// `MPI_Neighbor_alltoallw` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_alltoallw<C: Count>(
     p: &Process, form: Form, call: TypedExchange<C, isize>, comm: usize,
 ) -> Result<()> {

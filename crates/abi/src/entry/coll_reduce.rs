@@ -1,6 +1,6 @@
 //! Reductions (MPI 5.0, sections 6.9 to 6.11).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::arguments::Reduction;
@@ -11,10 +11,6 @@ use fastpath_mpi::coll::{self, Operands};
 use fastpath_mpi::common::consts::{MPI_PROC_NULL, MPI_SUCCESS, MPI_SUM};
 use fastpath_mpi::{Process, Result, process};
 
-/// `MPI_Reduce` in its three forms.
-///
-/// # Safety
-/// The buffers are as count and datatype say.
 pub unsafe fn reduce(
     p: &Process, form: Form, call: Reduction, root: c_int, comm: usize,
 ) -> Result<()> {
@@ -31,10 +27,6 @@ pub unsafe fn reduce(
     }
 }
 
-/// `MPI_Allreduce`
-///
-/// # Safety
-/// The buffers are as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn allreduce(
     sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: usize, op: usize,
@@ -55,7 +47,7 @@ pub unsafe fn allreduce(
 }
 
 /// # Safety
-/// As [`allreduce`].
+/// The contract is that of [`allreduce`].
 #[inline(never)]
 unsafe fn allreduce_many(call: Reduction, comm: usize) -> Result<()> {
     let p = process::enter("MPI_Allreduce", false)?;
@@ -70,10 +62,7 @@ unsafe fn allreduce_many(call: Reduction, comm: usize) -> Result<()> {
     }
 }
 
-/// `MPI_Allreduce` in its three forms.
-///
-/// # Safety
-/// The buffers are as count and datatype say.
+/// Serves `MPI_Allreduce` in its three forms.
 pub unsafe fn iallreduce(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
     let Reduction { sendbuf, recvbuf, count, datatype, op } = call;
     let (buffers, data) = ((sendbuf.cast(), recvbuf.cast()), (count, datatype, op));
@@ -89,10 +78,6 @@ pub unsafe fn iallreduce(p: &Process, form: Form, call: Reduction, comm: usize) 
     }
 }
 
-/// `MPI_Reduce_scatter` in its three forms.
-///
-/// # Safety
-/// The buffers are as counts and datatype say; the array has an entry for each rank.
 pub unsafe fn reduce_scatter<C: Count>(
     p: &Process, form: Form, sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const C,
     datatype: usize, op: usize, comm: usize,
@@ -107,10 +92,6 @@ pub unsafe fn reduce_scatter<C: Count>(
     }
 }
 
-/// `MPI_Reduce_scatter_block` in its three forms.
-///
-/// # Safety
-/// The buffers are as count and datatype say.
 pub unsafe fn reduce_scatter_block(
     p: &Process, form: Form, sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64,
     datatype: usize, op: usize, comm: usize,
@@ -124,10 +105,6 @@ pub unsafe fn reduce_scatter_block(
     }
 }
 
-/// `MPI_Scan` in its three forms.
-///
-/// # Safety
-/// The buffers are as count and datatype say.
 pub unsafe fn scan(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -138,10 +115,6 @@ pub unsafe fn scan(p: &Process, form: Form, call: Reduction, comm: usize) -> Res
     }
 }
 
-/// `MPI_Exscan` in its three forms.
-///
-/// # Safety
-/// The buffers are as count and datatype say.
 pub unsafe fn exscan(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -152,10 +125,6 @@ pub unsafe fn exscan(p: &Process, form: Form, call: Reduction, comm: usize) -> R
     }
 }
 
-/// `MPI_Reduce_local`
-///
-/// # Safety
-/// The buffers are as count and datatype say.
 pub unsafe fn reduce_local(
     p: &Process, inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: usize,
     op: usize,

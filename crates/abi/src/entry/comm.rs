@@ -1,6 +1,6 @@
 //! Communicators (MPI 5.0, sections 7.4 and 7.8).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::group::insert_group;
@@ -15,10 +15,7 @@ use fastpath_mpi::objects::info::find_hints;
 use fastpath_mpi::p2p::request::completed_request;
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Comm_size` of a communicator that the immediate path knows.
-///
-/// # Safety
-/// `size` is null or a variable.
+/// Immediate path of `MPI_Comm_size`.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn comm_size_quick(comm: usize, size: *mut c_int) -> bool {
     match hot::rank_and_size(comm) {
@@ -28,15 +25,11 @@ pub unsafe fn comm_size_quick(comm: usize, size: *mut c_int) -> bool {
     }
 }
 
-/// `MPI_Comm_size`
 pub fn comm_size(p: &Process, comm: usize) -> Result<c_int> {
     Ok(p.comm(comm)?.size() as c_int)
 }
 
-/// `MPI_Comm_rank` of a communicator that the immediate path knows.
-///
-/// # Safety
-/// `rank` is null or a variable.
+/// Immediate path of `MPI_Comm_rank`.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool {
     match hot::rank_and_size(comm) {
@@ -46,52 +39,41 @@ pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool {
     }
 }
 
-/// `MPI_Comm_rank`
 pub fn comm_rank(p: &Process, comm: usize) -> Result<c_int> {
     Ok(p.comm(comm)?.rank as c_int)
 }
 
-/// `MPI_Comm_remote_size`
 pub fn comm_remote_size(p: &Process, comm: usize) -> Result<c_int> {
     Ok(p.comm(comm)?.remote()?.size() as c_int)
 }
 
-/// `MPI_Comm_test_inter`
 pub fn comm_test_inter(p: &Process, comm: usize) -> Result<c_int> {
     Ok(p.comm(comm)?.is_inter().into())
 }
 
-/// `MPI_Comm_compare`
 pub fn comm_compare(p: &Process, comm1: usize, comm2: usize) -> Result<c_int> {
     Ok(p.comm(comm1)?.compare(&*p.comm(comm2)?))
 }
 
-/// `MPI_Comm_group`
 pub fn comm_group(p: &Process, comm: usize) -> Result<usize> {
     insert_group(p, p.comm(comm)?.group.clone())
 }
 
-/// `MPI_Comm_remote_group`
 pub fn comm_remote_group(p: &Process, comm: usize) -> Result<usize> {
     insert_group(p, p.comm(comm)?.remote()?.clone())
 }
 
-/// `MPI_Comm_dup`
 pub fn comm_dup(p: &Process, comm: usize) -> Result<usize> {
     create::duplicate(p, &*p.comm(comm)?)
 }
 
-/// `MPI_Comm_dup_with_info`
 pub fn comm_dup_with_info(p: &Process, comm: usize, info: usize) -> Result<usize> {
     create::duplicate_with(p, &*p.comm(comm)?, find_hints(&p.infos, info)?)
 }
 
-/// `MPI_Comm_idup`: the members know contexts for some duplicates in advance, so that the call needs no
-/// messages and is complete at once. When these have run out, after several calls without an
-/// `MPI_Comm_dup` between them, it waits for rank 0 of the communicator to call it too.
-///
-/// # Safety
-/// `newcomm` and `request` are null or variables.
+/// Duplicates without messages and completes at once, while the members have spare contexts. Several calls without an
+/// `MPI_Comm_dup` in between use up the contexts. The next call then waits until rank 0 of the communicator has made
+/// that call too.
 pub unsafe fn comm_idup(
     p: &Process, comm: usize, newcomm: *mut usize, request: *mut usize,
 ) -> Result<()> {
@@ -100,10 +82,7 @@ pub unsafe fn comm_idup(
     unsafe { idup(p, comm, hints, newcomm, request) }
 }
 
-/// `MPI_Comm_idup_with_info`: as [`comm_idup`].
-///
-/// # Safety
-/// `newcomm` and `request` are null or variables.
+/// Duplicates with the hints of `info`; see [`comm_idup`].
 pub unsafe fn comm_idup_with_info(
     p: &Process, comm: usize, info: usize, newcomm: *mut usize, request: *mut usize,
 ) -> Result<()> {
@@ -111,10 +90,7 @@ pub unsafe fn comm_idup_with_info(
     unsafe { idup(p, comm, find_hints(&p.infos, info)?, newcomm, request) }
 }
 
-/// Duplicates a communicator and stores it with a request that is complete.
-///
-/// # Safety
-/// `newcomm` and `request` are null or variables.
+/// Duplicates a communicator, and stores it with a completed request.
 unsafe fn idup(
     p: &Process, comm: usize, hints: Vec<(String, String)>, newcomm: *mut usize,
     request: *mut usize,
@@ -127,32 +103,24 @@ unsafe fn idup(
     }
 }
 
-/// `MPI_Comm_create`
 pub fn comm_create(p: &Process, comm: usize, group: usize) -> Result<usize> {
     create::create(p, &*p.comm(comm)?, &p.group(group)?)
 }
 
-/// `MPI_Comm_create_group`
 pub fn comm_create_group(p: &Process, comm: usize, group: usize, tag: c_int) -> Result<usize> {
     create::create_group(p, &*p.comm(comm)?, &p.group(group)?, tag)
 }
 
-/// `MPI_Comm_split`
 pub fn comm_split(p: &Process, comm: usize, color: c_int, key: c_int) -> Result<usize> {
     create::split(p, &*p.comm(comm)?, color, key)
 }
 
-/// `MPI_Comm_split_type`
 pub fn comm_split_type(
     p: &Process, comm: usize, split_type: c_int, key: c_int, info: usize,
 ) -> Result<usize> {
     create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(&p.infos, info)?)
 }
 
-/// `MPI_Comm_free`
-///
-/// # Safety
-/// `comm` is null or a variable.
 pub unsafe fn comm_free(p: &Process, comm: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -161,10 +129,6 @@ pub unsafe fn comm_free(p: &Process, comm: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_Comm_disconnect`
-///
-/// # Safety
-/// `comm` is null or a variable.
 pub unsafe fn comm_disconnect(p: &Process, comm: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -173,23 +137,14 @@ pub unsafe fn comm_disconnect(p: &Process, comm: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_Comm_set_name`
-///
-/// # Safety
-/// `comm_name` is null or a string.
 pub unsafe fn comm_set_name(p: &Process, comm: usize, comm_name: *const c_char) -> Result<()> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("comm_name", comm_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
     comm.name.replace(name);
-    comm.tell_title();
     Ok(())
 }
 
-/// `MPI_Comm_get_name`
-///
-/// # Safety
-/// `comm_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
 pub unsafe fn comm_get_name(
     p: &Process, comm: usize, comm_name: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
@@ -201,20 +156,17 @@ pub unsafe fn comm_get_name(
     unsafe { store_text(&name, comm_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
 }
 
-/// `MPI_Comm_set_info`
 pub fn comm_set_info(p: &Process, comm: usize, info: usize) -> Result<()> {
     let comm = p.comm(comm)?;
     comm.set_hints(find_hints(&p.infos, info)?);
     Ok(())
 }
 
-/// `MPI_Comm_get_info`
 pub fn comm_get_info(p: &Process, comm: usize) -> Result<usize> {
     let info = hints::describe(&p.comm(comm)?.hints.borrow());
     insert_info(p, info)
 }
 
-/// `MPI_Intercomm_create`
 pub fn intercomm_create(
     p: &Process, local_comm: usize, local_leader: c_int, peer_comm: usize, remote_leader: c_int,
     tag: c_int,
@@ -223,7 +175,6 @@ pub fn intercomm_create(
     inter::create_inter(p, &local, local_leader, peer_comm, remote_leader, tag)
 }
 
-/// `MPI_Intercomm_merge`
 pub fn intercomm_merge(p: &Process, intercomm: usize, high: c_int) -> Result<usize> {
     inter::merge(p, &*p.comm(intercomm)?, high != 0)
 }

@@ -1,6 +1,6 @@
-//! Decoding a datatype (MPI 5.0, section 5.1.14).
+//! Decoding of datatypes (MPI 5.0, section 5.1.14).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::datatype::{insert, remove};
@@ -11,10 +11,6 @@ use fastpath_mpi::objects::datatype::{Combiner, Contents, Datatype};
 use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 
-/// `MPI_Type_get_envelope`
-///
-/// # Safety
-/// The pointers are null or variables.
 pub unsafe fn type_get_envelope(
     p: &Process, datatype: usize, num_integers: *mut c_int, num_addresses: *mut c_int,
     num_datatypes: *mut c_int, combiner: *mut c_int,
@@ -31,10 +27,6 @@ pub unsafe fn type_get_envelope(
     }
 }
 
-/// `MPI_Type_get_envelope_c`
-///
-/// # Safety
-/// The pointers are null or variables.
 pub unsafe fn type_get_envelope_c(
     p: &Process, datatype: usize, num_integers: *mut i64, num_addresses: *mut i64,
     num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut c_int,
@@ -55,15 +47,10 @@ fn check_small(contents: &Contents) -> Result<()> {
     if contents.large_counts.is_empty() {
         return Ok(());
     }
-    let cause =
-        "the datatype was made with MPI_Count arguments: use the call whose name ends in _c";
-    Err(Error::new(MPI_ERR_TYPE, cause))
+    let cause = "the datatype was made with MPI_Count arguments";
+    Err(Error::new(MPI_ERR_TYPE, cause).with_advice(Some("call MPI_Type_get_contents_c")))
 }
 
-/// `MPI_Type_get_contents`
-///
-/// # Safety
-/// The arrays are null or have the stated numbers of entries.
 pub unsafe fn type_get_contents(
     p: &Process, datatype: usize, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int,
     array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut usize,
@@ -73,17 +60,13 @@ pub unsafe fn type_get_contents(
     check_small(contents)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        let integers = Room::new("integers", array_of_integers, max_integers.into());
-        let addresses = Room::new("addresses", array_of_addresses, max_addresses.into());
-        let types = Room::new("datatypes", array_of_datatypes, max_datatypes.into());
-        give_contents(p, contents, integers, addresses, Room::none(), types)
+        let integers = OutputArray::new("integers", array_of_integers, max_integers.into());
+        let addresses = OutputArray::new("addresses", array_of_addresses, max_addresses.into());
+        let types = OutputArray::new("datatypes", array_of_datatypes, max_datatypes.into());
+        give_contents(p, contents, integers, addresses, OutputArray::none(), types)
     }
 }
 
-/// `MPI_Type_get_contents_c`
-///
-/// # Safety
-/// The arrays are null or have the stated numbers of entries.
 pub unsafe fn type_get_contents_c(
     p: &Process, datatype: usize, max_integers: i64, max_addresses: i64, max_large_counts: i64,
     max_datatypes: i64, array_of_integers: *mut c_int, array_of_addresses: *mut isize,
@@ -92,61 +75,66 @@ pub unsafe fn type_get_contents_c(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        let integers = Room::new("integers", array_of_integers, max_integers);
-        let addresses = Room::new("addresses", array_of_addresses, max_addresses);
-        let counts = Room::new("large_counts", array_of_large_counts, max_large_counts);
-        let types = Room::new("datatypes", array_of_datatypes, max_datatypes);
+        let integers = OutputArray::new("integers", array_of_integers, max_integers);
+        let addresses = OutputArray::new("addresses", array_of_addresses, max_addresses);
+        let counts = OutputArray::new("large_counts", array_of_large_counts, max_large_counts);
+        let types = OutputArray::new("datatypes", array_of_datatypes, max_datatypes);
         give_contents(p, datatype.contents(), integers, addresses, counts, types)
     }
 }
 
-/// A caller's array for results.
-struct Room<T> {
+struct OutputArray<T> {
     name: &'static str,
     array: *mut T,
     length: i64,
 }
 
-impl<T> Room<T> {
+impl<T> OutputArray<T> {
     /// # Safety
     /// `array` is null or has `length` entries.
-    unsafe fn new(name: &'static str, array: *mut T, length: i64) -> Room<T> {
-        Room { name, array, length }
+    unsafe fn new(name: &'static str, array: *mut T, length: i64) -> OutputArray<T> {
+        OutputArray { name, array, length }
     }
 
-    fn none() -> Room<T> {
-        Room { name: "", array: core::ptr::null_mut(), length: 0 }
+    fn none() -> OutputArray<T> {
+        OutputArray { name: "", array: core::ptr::null_mut(), length: 0 }
     }
 
     fn check(&self, needed: usize) -> Result<()> {
         if self.length < needed as i64 {
-            let cause =
-                format!("max_{} is {}, but the datatype has {needed}", self.name, self.length);
+            let cause = format!(
+                "max_{} is {}, but the datatype has {needed}: pass the numbers that \
+                 MPI_Type_get_envelope returns",
+                self.name, self.length
+            );
             return Err(Error::new(MPI_ERR_ARG, cause));
         }
         if needed > 0 && self.array.is_null() {
-            return Err(Error::new(MPI_ERR_ARG, format!("array_of_{} is null", self.name)));
+            return Err(Error::new(
+                MPI_ERR_ARG,
+                format!("array_of_{} is NULL: pass an array", self.name),
+            ));
         }
         Ok(())
     }
 
-    /// Stores values whose number was checked.
+    /// Stores values, whose number has been checked.
     fn fill(&self, values: impl ExactSizeIterator<Item = T>) {
         debug_assert!(values.len() as i64 <= self.length);
         for (i, value) in values.enumerate() {
-            // SAFETY: `check` found room for all of them in an array that `new`'s caller vouches for.
+            // SAFETY: `check` has found room for all of them in the array, which is valid by the contract of `new`.
             unsafe { self.array.add(i).write(value) };
         }
     }
 }
 
 fn give_contents(
-    p: &Process, contents: &Contents, integers: Room<c_int>, addresses: Room<isize>,
-    counts: Room<i64>, types: Room<usize>,
+    p: &Process, contents: &Contents, integers: OutputArray<c_int>, addresses: OutputArray<isize>,
+    counts: OutputArray<i64>, types: OutputArray<usize>,
 ) -> Result<()> {
     if contents.combiner == Combiner::Named {
         let text = "a named predefined datatype has no contents";
-        let advice = "look at the combiner that MPI_Type_get_envelope gives first";
+        let advice = "check the combiner from MPI_Type_get_envelope first";
         return Err(Error::new(MPI_ERR_TYPE, text).with_advice(Some(advice)));
     }
     integers.check(contents.integers.len())?;
@@ -170,23 +158,23 @@ fn give_contents(
     Ok(())
 }
 
-/// Removes handles that were made in vain.
+/// Removes the new handles after an error.
 fn take_back(p: &Process, handles: &[usize]) {
     for handle in handles {
         if let Some(datatype) = p.types.get(*handle).filter(|datatype| !datatype.is_predefined()) {
-            // It has no attributes whose deletion could fail.
+            // A new datatype has no attributes, so the removal cannot fail.
             let _ = remove(p, *handle, &datatype);
         }
     }
 }
 
-/// A handle for a type that another was made of: its own if predefined, else a new one that the caller frees.
+/// Returns a handle of a constituent type: that of a predefined type, otherwise a new one that the caller must free.
 fn hand_out(p: &Process, datatype: &Rc<Datatype>) -> Result<usize> {
     if let Some(basic) = datatype.basic() {
         if datatype.contents().combiner == Combiner::Named {
             return Ok(basic.handle.into());
         }
-        // One that stands for a Fortran kind is never freed, so its handle is still there.
+        // A type of a Fortran kind is never freed, so its handle still exists.
         let is_it =
             |handle: &usize| p.types.get(*handle).is_some_and(|other| Rc::ptr_eq(&other, datatype));
         if let Some(handle) = p.types.handles().into_iter().find(is_it) {

@@ -1,6 +1,6 @@
-//! Datatypes: making, committing and freeing them (MPI 5.0, section 5.1).
+//! Construction, commit and release of datatypes (MPI 5.0, section 5.1).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{Count, Width, load, read_counts, store};
@@ -12,12 +12,12 @@ use fastpath_mpi::objects::datatype::{self, Datatype, DistributedArray};
 use fastpath_mpi::{Error, Process, Result, process};
 use std::rc::Rc;
 
-/// The form of a function by the width of its counts.
+/// Returns the form of a function from the width of its counts.
 fn form_of<C: Count>() -> Width {
     if C::LARGE { Width::Large } else { Width::Small }
 }
 
-/// Puts a datatype into the table; the immediate path learns of it if it can use it.
+/// Inserts a datatype into the table and, if it is suitable, into the immediate path's table.
 pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
     let size = datatype.immediate_size();
     let handle = p.types.publish(datatype)?;
@@ -27,7 +27,7 @@ pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
     Ok(handle)
 }
 
-/// Takes a datatype out of the table, after its attributes were deleted.
+/// Deletes the attributes of a datatype, then removes it from the table.
 pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<()> {
     attribute::delete_attributes(p, datatype.holder(handle))?;
     p.hot_type_clear(handle);
@@ -35,12 +35,10 @@ pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<
     Ok(())
 }
 
-/// `MPI_Type_contiguous` and `MPI_Type_contiguous_c`
 pub fn type_contiguous(p: &Process, width: Width, count: i64, oldtype: usize) -> Result<usize> {
     insert(p, Datatype::contiguous(count, &p.datatype(oldtype)?, width)?)
 }
 
-/// `MPI_Type_vector` and `MPI_Type_vector_c`
 pub fn type_vector(
     p: &Process, width: Width, count: i64, blocklength: i64, stride: i64, oldtype: usize,
 ) -> Result<usize> {
@@ -48,7 +46,6 @@ pub fn type_vector(
     insert(p, made?)
 }
 
-/// `MPI_Type_create_hvector` and `MPI_Type_create_hvector_c`
 pub fn type_create_hvector(
     p: &Process, width: Width, count: i64, blocklength: i64, stride: i64, oldtype: usize,
 ) -> Result<usize> {
@@ -56,10 +53,7 @@ pub fn type_create_hvector(
     insert(p, made?)
 }
 
-/// Makes a datatype of blocks and puts it into the table.
-///
-/// # Safety
-/// The arrays are null or have `count` entries.
+/// Makes a datatype of blocks and inserts it into the table.
 unsafe fn insert_blocks<C: Count, D: Count>(
     p: &Process, count: i64, lengths: *const C, displacements: *const D, oldtype: usize,
     make: impl FnOnce(&[i64], &[i64], &Rc<Datatype>, Width) -> datatype::Result<Datatype>,
@@ -74,10 +68,7 @@ unsafe fn insert_blocks<C: Count, D: Count>(
     insert(p, make(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>())?)
 }
 
-/// The same of blocks of equal length.
-///
-/// # Safety
-/// The array is null or has `count` entries.
+/// Makes a datatype of equal blocks and inserts it into the table.
 unsafe fn insert_equal_blocks<D: Count>(
     p: &Process, count: i64, displacements: *const D, oldtype: usize,
     make: impl FnOnce(&[i64], &Rc<Datatype>, Width) -> datatype::Result<Datatype>,
@@ -87,10 +78,6 @@ unsafe fn insert_equal_blocks<D: Count>(
     insert(p, make(&displacements, &p.datatype(oldtype)?, form_of::<D>())?)
 }
 
-/// `MPI_Type_indexed` and `MPI_Type_indexed_c`
-///
-/// # Safety
-/// The arrays are null or have `count` entries.
 pub unsafe fn type_indexed<C: Count>(
     p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const C,
     oldtype: usize,
@@ -100,10 +87,6 @@ pub unsafe fn type_indexed<C: Count>(
     unsafe { insert_blocks(p, count, lengths, displacements, oldtype, Datatype::indexed) }
 }
 
-/// `MPI_Type_create_hindexed` and `MPI_Type_create_hindexed_c`
-///
-/// # Safety
-/// The arrays are null or have `count` entries.
 pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const D,
     oldtype: usize,
@@ -113,10 +96,6 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     unsafe { insert_blocks(p, count, lengths, displacements, oldtype, Datatype::hindexed) }
 }
 
-/// `MPI_Type_create_indexed_block` and `MPI_Type_create_indexed_block_c`
-///
-/// # Safety
-/// The array is null or has `count` entries.
 pub unsafe fn type_create_indexed_block<C: Count>(
     p: &Process, count: i64, blocklength: i64, array_of_displacements: *const C, oldtype: usize,
 ) -> Result<usize> {
@@ -125,10 +104,6 @@ pub unsafe fn type_create_indexed_block<C: Count>(
     unsafe { insert_equal_blocks(p, count, array_of_displacements, oldtype, make) }
 }
 
-/// `MPI_Type_create_hindexed_block` and `MPI_Type_create_hindexed_block_c`
-///
-/// # Safety
-/// The array is null or has `count` entries.
 pub unsafe fn type_create_hindexed_block<D: Count>(
     p: &Process, count: i64, blocklength: i64, array_of_displacements: *const D, oldtype: usize,
 ) -> Result<usize> {
@@ -137,10 +112,6 @@ pub unsafe fn type_create_hindexed_block<D: Count>(
     unsafe { insert_equal_blocks(p, count, array_of_displacements, oldtype, make) }
 }
 
-/// `MPI_Type_create_struct` and `MPI_Type_create_struct_c`
-///
-/// # Safety
-/// The arrays are null or have `count` entries.
 pub unsafe fn type_create_struct<C: Count, D: Count>(
     p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const D,
     array_of_types: *const usize,
@@ -150,7 +121,7 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
         if array_of_types.is_null() && count > 0 {
-            return Err(Error::new(MPI_ERR_ARG, "array_of_types is null"));
+            return Err(Error::new(MPI_ERR_ARG, "array_of_types is NULL: pass an array"));
         }
         let types = (0..lengths.len()).map(|i| p.datatype(array_of_types.add(i).read()));
         let types = types.collect::<Result<Vec<Rc<Datatype>>>>()?;
@@ -158,10 +129,6 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
     }
 }
 
-/// `MPI_Type_create_subarray` and `MPI_Type_create_subarray_c`
-///
-/// # Safety
-/// The arrays are null or have `ndims` entries.
 pub unsafe fn type_create_subarray<C: Count>(
     p: &Process, ndims: c_int, array_of_sizes: *const C, array_of_subsizes: *const C,
     array_of_starts: *const C, order: c_int, oldtype: usize,
@@ -177,10 +144,6 @@ pub unsafe fn type_create_subarray<C: Count>(
     }
 }
 
-/// `MPI_Type_create_darray` and `MPI_Type_create_darray_c`
-///
-/// # Safety
-/// The arrays are null or have `ndims` entries.
 pub unsafe fn type_create_darray<C: Count>(
     p: &Process, size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: *const C,
     array_of_distribs: *const c_int, array_of_dargs: *const c_int, array_of_psizes: *const c_int,
@@ -205,41 +168,40 @@ pub unsafe fn type_create_darray<C: Count>(
 fn check_dimensions(ndims: c_int) -> Result<i64> {
     match ndims {
         1.. => Ok(ndims.into()),
-        _ => Err(Error::new(MPI_ERR_ARG, format!("ndims is {ndims}, must be at least 1"))),
+        _ => Err(Error::new(MPI_ERR_ARG, format!("ndims is {ndims}: pass 1 or more"))),
     }
 }
 
-/// `MPI_Type_create_resized` and `MPI_Type_create_resized_c`
 pub fn type_create_resized(
     p: &Process, width: Width, oldtype: usize, lb: i64, extent: i64,
 ) -> Result<usize> {
     insert(p, Datatype::resized(&p.datatype(oldtype)?, lb, extent, width)?)
 }
 
-/// `MPI_Type_dup`: copies the attributes too, as their copy functions say.
+/// Copies the datatype, and its attributes by the user's copy functions.
 pub fn type_dup(p: &Process, oldtype: usize) -> Result<usize> {
     let old = p.datatype(oldtype)?;
     let handle = insert(p, Datatype::duplicate(&old))?;
     let new = p.datatype(handle)?;
     let copied = attribute::copy_attributes(p, old.holder(oldtype), new.holder(handle).attributes);
     if copied.is_err() {
-        // The first error is the one to report.
+        // The error of the copy functions is reported, so an error of the removal is ignored.
         let _ = remove(p, handle, &new);
     }
     copied.map(|()| handle)
 }
 
-/// `MPI_Type_create_f90_real`: the same arguments give the same handle.
+/// Returns a handle that is equal for equal arguments.
 pub fn type_create_f90_real(p: &Process, precision: c_int, range: c_int) -> Result<usize> {
     find_or_insert(p, Datatype::fortran_real(precision, range, false)?)
 }
 
-/// `MPI_Type_create_f90_complex`: the same arguments give the same handle.
+/// Returns a handle that is equal for equal arguments.
 pub fn type_create_f90_complex(p: &Process, precision: c_int, range: c_int) -> Result<usize> {
     find_or_insert(p, Datatype::fortran_real(precision, range, true)?)
 }
 
-/// `MPI_Type_create_f90_integer`: the same argument gives the same handle.
+/// Returns a handle that is equal for equal arguments.
 pub fn type_create_f90_integer(p: &Process, range: c_int) -> Result<usize> {
     find_or_insert(p, Datatype::fortran_integer(range)?)
 }
@@ -255,10 +217,6 @@ fn find_or_insert(p: &Process, made: Datatype) -> Result<usize> {
     }
 }
 
-/// `MPI_Type_commit`
-///
-/// # Safety
-/// `datatype` is null or a variable.
 pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let handle = unsafe { load(datatype) }?;
@@ -270,10 +228,7 @@ pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Type_free`: what uses the type keeps it alive.
-///
-/// # Safety
-/// `datatype` is null or a variable.
+/// Frees the handle. Objects that use the datatype keep it alive.
 pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let handle = unsafe { load(datatype) }?;
@@ -283,7 +238,10 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
         return Err(Error::new(MPI_ERR_TYPE, text).with_advice(Some(NOT_TO_BE_FREED)));
     }
     if object.is_freed() {
-        return Err(Error::new(MPI_ERR_TYPE, "the datatype has been freed already"));
+        return Err(Error::new(
+            MPI_ERR_TYPE,
+            "the datatype has been freed already: free each datatype once",
+        ));
     }
     remove(p, handle, &object)?;
     // SAFETY: ARGUMENTS.

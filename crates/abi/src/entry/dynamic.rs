@@ -1,16 +1,16 @@
-//! Processes and connections that come while a job runs (MPI 5.0, section 11.8 to 11.10).
+//! Processes and connections created while a job runs (MPI 5.0, section 11.8 to 11.10).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::common::consts::*;
-use fastpath_mpi::dynamic::{self, Asked, SpawnResult, Timeout};
+use fastpath_mpi::dynamic::{self, SpawnRequest, SpawnResult, Timeout};
 use fastpath_mpi::objects::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
 
-/// The strings of an array that ends in null; none for a null pointer (`MPI_ARGV_NULL`).
+/// Returns the strings of a null-terminated array; none for a null pointer (`MPI_ARGV_NULL`).
 ///
 /// # Safety
 /// `argv` is null or an array of strings that ends in null.
@@ -19,7 +19,7 @@ unsafe fn read_words(argv: *const *mut c_char) -> Vec<Vec<u8>> {
     if argv.is_null() {
         return words;
     }
-    // SAFETY: ARGUMENTS, up to the null.
+    // SAFETY: ARGUMENTS: all entries up to the null are strings.
     unsafe {
         while let Some(word) = read_bytes(*argv.add(words.len())) {
             words.push(word.to_vec());
@@ -28,25 +28,27 @@ unsafe fn read_words(argv: *const *mut c_char) -> Vec<Vec<u8>> {
     words
 }
 
-/// One program with its arguments.
+/// Returns a requested program with its arguments.
 ///
 /// # Safety
 /// `command` is null or a string; `argv` as in [`read_words`].
 unsafe fn read_asked(
     command: *const c_char, argv: *const *mut c_char, most: c_int, info: usize,
-) -> Result<Asked> {
+) -> Result<SpawnRequest> {
     // SAFETY: ARGUMENTS.
     let (command, words) = unsafe { (read_bytes(command), read_words(argv)) };
-    let command = command.ok_or_else(|| Error::new(MPI_ERR_ARG, "the command is null"))?;
+    let command = command.ok_or_else(|| {
+        Error::new(MPI_ERR_ARG, "the command is NULL: pass the name of a program")
+    })?;
     let mut argv = vec![command.to_vec()];
     argv.extend(words);
-    Ok(Asked { argv, most, info })
+    Ok(SpawnRequest { argv, most, info })
 }
 
-/// Stores what a spawn gives.
+/// Stores the results of a spawn.
 ///
 /// # Safety
-/// `codes` is null (`MPI_ERRCODES_IGNORE`) or has room for one code of each process asked for; `comm` is null or a
+/// `codes` is null (`MPI_ERRCODES_IGNORE`) or has room for one code of each requested process; `comm` is null or a
 /// variable.
 unsafe fn store_outcome(outcome: SpawnResult, comm: *mut usize, codes: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -60,8 +62,6 @@ unsafe fn store_outcome(outcome: SpawnResult, comm: *mut usize, codes: *mut c_in
     }
 }
 
-/// `MPI_Comm_spawn`
-///
 /// # Safety
 /// At the root `command` is a string and `argv` null or an array of strings that ends in null; `intercomm` is null or a
 /// variable; `array_of_errcodes` is null or has room for `maxprocs` of the root.
@@ -73,17 +73,16 @@ pub unsafe fn comm_spawn(
         return Err(null_result());
     }
     let comm = p.comm(comm)?;
-    // SAFETY: ARGUMENTS; it is called at the root.
+    // SAFETY: ARGUMENTS; the closure is called only at the root.
     let asked = || unsafe { Ok(vec![read_asked(command, argv, maxprocs, info)?]) };
     let outcome = dynamic::spawn(p, &comm, root, asked);
     // SAFETY: ARGUMENTS.
     unsafe { store_outcome(outcome, intercomm, array_of_errcodes) }
 }
 
-/// `MPI_Comm_spawn_multiple`
-///
 /// # Safety
-/// At the root all arrays have `count` entries, `array_of_argv` may be null; else as [`comm_spawn`].
+/// At the root all arrays have `count` entries, and `array_of_argv` may be null. The rest is the contract of
+/// [`comm_spawn`].
 pub unsafe fn comm_spawn_multiple(
     p: &Process, count: c_int, array_of_commands: *mut *mut c_char,
     array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int,
@@ -96,10 +95,10 @@ pub unsafe fn comm_spawn_multiple(
     let comm = p.comm(comm)?;
     let asked = || {
         if count < 1 {
-            let text = format!("count is {count}: at least one program is needed");
+            let text = format!("count is {count}: pass 1 or more programs");
             return Err(Error::new(MPI_ERR_ARG, text));
         }
-        // SAFETY: ARGUMENTS; it is called at the root.
+        // SAFETY: ARGUMENTS; the closure is called only at the root.
         unsafe {
             let commands = read_array(array_of_commands, count)?;
             let most = read_array(array_of_maxprocs, count)?;
@@ -120,15 +119,10 @@ pub unsafe fn comm_spawn_multiple(
     unsafe { store_outcome(outcome, intercomm, array_of_errcodes) }
 }
 
-/// `MPI_Comm_get_parent`
 pub fn comm_get_parent(p: &Process) -> Result<usize> {
     Ok(dynamic::get_parent(p))
 }
 
-/// `MPI_Open_port`
-///
-/// # Safety
-/// `port_name` is null or has room for `MPI_MAX_PORT_NAME` bytes.
 pub unsafe fn open_port(p: &Process, info: usize, port_name: *mut c_char) -> Result<()> {
     find_hints(&p.infos, info)?;
     if port_name.is_null() {
@@ -138,34 +132,23 @@ pub unsafe fn open_port(p: &Process, info: usize, port_name: *mut c_char) -> Res
     unsafe { store_port(&dynamic::open(p)?, port_name) }
 }
 
-/// # Safety
-/// `to` is null or has room for `MPI_MAX_PORT_NAME` bytes.
 unsafe fn store_port(name: &str, to: *mut c_char) -> Result<()> {
     let mut length = 0;
     // SAFETY: ARGUMENTS.
     unsafe { store_text(name, to, MPI_MAX_PORT_NAME as usize, &mut length) }
 }
 
-/// # Safety
-/// `name` is null or a string.
 unsafe fn read_port(name: *const c_char) -> Result<String> {
     // SAFETY: ARGUMENTS.
     unsafe { read_text("port_name", name, MPI_MAX_PORT_NAME as usize) }
 }
 
-/// `MPI_Close_port`
-///
-/// # Safety
-/// `port_name` is null or a string.
 pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
     dynamic::close(p, &unsafe { read_port(port_name) }?)
 }
 
-/// The port that the root names, and how long it waits there.
-///
-/// # Safety
-/// `port_name` is null or a string.
+/// Returns the root's port name and timeout. `connects`: the call is `MPI_Comm_connect`.
 unsafe fn read_root_port(
     p: &Process, port_name: *const c_char, info: usize, connects: bool,
 ) -> Result<(String, Timeout)> {
@@ -178,10 +161,6 @@ unsafe fn read_root_port(
     Ok((unsafe { read_port(port_name) }?, timeout))
 }
 
-/// `MPI_Comm_accept`
-///
-/// # Safety
-/// `port_name` is, at the root, null or a string.
 pub unsafe fn comm_accept(
     p: &Process, port_name: *const c_char, info: usize, root: c_int, comm: usize,
 ) -> Result<usize> {
@@ -190,10 +169,6 @@ pub unsafe fn comm_accept(
     dynamic::accept(p, name, root, &*p.comm(comm)?)
 }
 
-/// `MPI_Comm_connect`
-///
-/// # Safety
-/// As [`comm_accept`].
 pub unsafe fn comm_connect(
     p: &Process, port_name: *const c_char, info: usize, root: c_int, comm: usize,
 ) -> Result<usize> {
@@ -202,25 +177,20 @@ pub unsafe fn comm_connect(
     dynamic::connect(p, name, root, &*p.comm(comm)?)
 }
 
-/// `MPI_Comm_join`
 pub fn comm_join(p: &Process, fd: c_int) -> Result<usize> {
     dynamic::join(p, fd)
 }
 
-/// The name of a service.
+/// Returns the name of a service.
 ///
 /// # Safety
 /// `name` is null or a string, which nothing changes while the result lives.
 unsafe fn read_service<'a>(name: *const c_char) -> Result<&'a [u8]> {
     // SAFETY: ARGUMENTS.
     let name = unsafe { read_bytes(name) };
-    name.ok_or_else(|| Error::new(MPI_ERR_ARG, "service_name is null"))
+    name.ok_or_else(|| Error::new(MPI_ERR_ARG, "service_name is NULL: pass the name of a service"))
 }
 
-/// `MPI_Publish_name`
-///
-/// # Safety
-/// Both names are null or strings.
 pub unsafe fn publish_name(
     p: &Process, service_name: *const c_char, info: usize, port_name: *const c_char,
 ) -> Result<()> {
@@ -230,10 +200,6 @@ pub unsafe fn publish_name(
     dynamic::publish_name(p, service, port.as_bytes())
 }
 
-/// `MPI_Lookup_name`
-///
-/// # Safety
-/// `service_name` is null or a string; `port_name` is null or has room for `MPI_MAX_PORT_NAME` bytes.
 pub unsafe fn lookup_name(
     p: &Process, service_name: *const c_char, info: usize, port_name: *mut c_char,
 ) -> Result<()> {
@@ -247,10 +213,6 @@ pub unsafe fn lookup_name(
     unsafe { store_port(&String::from_utf8_lossy(&found), port_name) }
 }
 
-/// `MPI_Unpublish_name`
-///
-/// # Safety
-/// Both names are null or strings.
 pub unsafe fn unpublish_name(
     p: &Process, service_name: *const c_char, info: usize, port_name: *const c_char,
 ) -> Result<()> {

@@ -1,6 +1,6 @@
-//! The environment: versions, time, the processor's name (MPI 5.0, sections 9.1 and 9.6).
+//! Environment: versions, time, and the processor's name (MPI 5.0, sections 9.1 and 9.6).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{store, store_text};
@@ -14,10 +14,6 @@ use fastpath_mpi::common::consts::{
 use fastpath_mpi::objects::info::Info;
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_Get_version`
-///
-/// # Safety
-/// Both pointers are null or variables.
 pub unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -26,11 +22,6 @@ pub unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result
     }
 }
 
-/// `MPI_Get_library_version`
-///
-/// # Safety
-/// `version` is null or has room for `MPI_MAX_LIBRARY_VERSION_STRING` bytes, `resultlen` is null or
-/// a variable.
 pub unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -> Result<()> {
     let text = format!(
         "Fastpath {}, MPI {MPI_VERSION}.{MPI_SUBVERSION}, ABI \
@@ -41,13 +32,10 @@ pub unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -
     unsafe { store_text(&text, version, MPI_MAX_LIBRARY_VERSION_STRING as usize, resultlen) }
 }
 
-/// `MPI_Get_processor_name`: the name of the host as the kernel knows it; nothing is resolved.
-///
-/// # Safety
-/// `name` is null or has room for `MPI_MAX_PROCESSOR_NAME` bytes, `resultlen` is null or a variable.
+/// Stores the kernel's host name as it is, without name resolution.
 pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
     let mut host = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
-    // SAFETY: the buffer has the length that is passed, less one byte that stays 0.
+    // SAFETY: the buffer has the passed length plus one byte, which stays 0.
     if unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) } != 0 {
         let cause = std::io::Error::last_os_error();
         return Err(Error::new(MPI_ERR_OTHER, format!("gethostname: {cause}")));
@@ -58,11 +46,8 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
     unsafe { store_text(&text, name, MPI_MAX_PROCESSOR_NAME as usize, resultlen) }
 }
 
-/// `MPI_Get_hw_resource_info`: the kinds of hardware that `MPI_Comm_split_type` can split by here,
-/// with whether the process is restricted to one of each.
-///
-/// # Safety
-/// `hw_info` is null or a variable.
+/// Stores the hardware kinds by which `MPI_Comm_split_type` can split. The value of each kind tells whether the process
+/// is restricted to one instance of that kind.
 pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<()> {
     let made = Info::from_pairs([(SHARED_MEMORY_URI, "true")]);
     // SAFETY: ARGUMENTS.
@@ -72,17 +57,17 @@ pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<(
     }
 }
 
-/// `MPI_Wtime`: seconds since the start of the host, by its monotonic clock.
+/// Returns the monotonic clock in seconds, which counts from the start of the host.
 pub fn wtime() -> f64 {
     clock::now_ns() as f64 * 1e-9
 }
 
-/// `MPI_Wtick`: the resolution of that clock in seconds.
+/// Returns the resolution of the monotonic clock, in seconds.
 pub fn wtick() -> f64 {
     clock::resolution_ns() as f64 * 1e-9
 }
 
-/// `MPI_Pcontrol`: for profiling libraries; here it does nothing, as the standard asks.
+/// Does nothing, as the standard requires. Profiling libraries replace this function.
 pub fn pcontrol(_level: c_int) -> c_int {
     0
 }
@@ -109,7 +94,7 @@ mod tests {
     fn library_version__names_this_library() {
         let mut text = [0 as c_char; MPI_MAX_LIBRARY_VERSION_STRING as usize];
         let mut length = 0;
-        // SAFETY: the buffer has the length that the standard asks for.
+        // SAFETY: the buffer has the length that the standard requires.
         unsafe { get_library_version(text.as_mut_ptr(), &mut length) }.unwrap();
         // SAFETY: the call has ended the text with a NUL.
         let text = unsafe { core::ffi::CStr::from_ptr(text.as_ptr()) }.to_str().unwrap();
@@ -121,7 +106,7 @@ mod tests {
     fn processor_name__is_the_kernels() {
         let mut text = [1 as c_char; MPI_MAX_PROCESSOR_NAME as usize];
         let mut length = -1;
-        // SAFETY: the buffer has the length that the standard asks for.
+        // SAFETY: the buffer has the length that the standard requires.
         unsafe { get_processor_name(text.as_mut_ptr(), &mut length) }.unwrap();
         let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         // SAFETY: the call has ended the text with a NUL.

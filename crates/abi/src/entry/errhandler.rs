@@ -1,6 +1,6 @@
 //! Error handlers, error classes, codes and strings (MPI 5.0, sections 9.3 to 9.5).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, read_text, store, store_text};
@@ -12,8 +12,6 @@ use fastpath_mpi::process::errhandler::{
 };
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Comm_create_errhandler`
-///
 /// # Safety
 /// The function is null or of the right type.
 pub unsafe fn comm_create_errhandler(p: &Process, comm_errhandler_fn: usize) -> Result<usize> {
@@ -21,48 +19,39 @@ pub unsafe fn comm_create_errhandler(p: &Process, comm_errhandler_fn: usize) -> 
     unsafe { create_errhandler(p, HandlerKind::Comm, comm_errhandler_fn) }
 }
 
-/// `MPI_Comm_set_errhandler`
 pub fn comm_set_errhandler(p: &Process, comm: usize, errhandler: usize) -> Result<()> {
     set_errhandler(p, HandlerKind::Comm, &p.comm(comm)?.errhandler, errhandler)?;
     note_set(p, comm);
     Ok(())
 }
 
-/// `MPI_Comm_get_errhandler`
 pub fn comm_get_errhandler(p: &Process, comm: usize) -> Result<usize> {
     let comm = p.comm(comm)?;
     Ok(get_errhandler(p, &comm.errhandler))
 }
 
-/// `MPI_Comm_call_errhandler`
 pub fn comm_call_errhandler(p: &Process, comm: usize, errorcode: c_int) -> Result<()> {
     p.comm(comm)?;
     call_errhandler(p, Scope::Comm(comm), "MPI_Comm_call_errhandler", errorcode);
     Ok(())
 }
 
-/// `MPI_Win_create_errhandler`
-///
 /// # Safety
-/// As [`comm_create_errhandler`].
+/// The contract is that of [`comm_create_errhandler`].
 pub unsafe fn win_create_errhandler(p: &Process, win_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe { create_errhandler(p, HandlerKind::Win, win_errhandler_fn) }
 }
 
-/// `MPI_File_create_errhandler`
-///
 /// # Safety
-/// As [`comm_create_errhandler`].
+/// The contract is that of [`comm_create_errhandler`].
 pub unsafe fn file_create_errhandler(p: &Process, file_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe { create_errhandler(p, HandlerKind::File, file_errhandler_fn) }
 }
 
-/// `MPI_Session_create_errhandler`
-///
 /// # Safety
-/// As [`comm_create_errhandler`].
+/// The contract is that of [`comm_create_errhandler`].
 pub unsafe fn session_create_errhandler(
     p: &Process, session_errhandler_fn: usize,
 ) -> Result<usize> {
@@ -70,10 +59,6 @@ pub unsafe fn session_create_errhandler(
     unsafe { create_errhandler(p, HandlerKind::Session, session_errhandler_fn) }
 }
 
-/// `MPI_Errhandler_free`
-///
-/// # Safety
-/// `errhandler` is null or a variable.
 pub unsafe fn errhandler_free(p: &Process, errhandler: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -82,15 +67,10 @@ pub unsafe fn errhandler_free(p: &Process, errhandler: *mut usize) -> Result<()>
     }
 }
 
-/// `MPI_Error_class`
 pub fn error_class(p: &Process, errorcode: c_int) -> Result<c_int> {
     Ok(p.codes.class(errorcode))
 }
 
-/// `MPI_Error_string`
-///
-/// # Safety
-/// `string` is null or has room for `MPI_MAX_ERROR_STRING` bytes, `resultlen` is null or a variable.
 pub unsafe fn error_string(
     p: &Process, errorcode: c_int, string: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
@@ -99,37 +79,28 @@ pub unsafe fn error_string(
     unsafe { store_text(&text, string, MPI_MAX_ERROR_STRING as usize, resultlen) }
 }
 
-/// `MPI_Add_error_class`
 pub fn add_error_class(p: &Process) -> Result<c_int> {
     p.codes.add_class()
 }
 
-/// `MPI_Add_error_code`
 pub fn add_error_code(p: &Process, errorclass: c_int) -> Result<c_int> {
     p.codes.add_code(errorclass)
 }
 
-/// `MPI_Add_error_string`
-///
-/// # Safety
-/// `string` is null or a string.
 pub unsafe fn add_error_string(p: &Process, errorcode: c_int, string: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let text = unsafe { read_text("string", string, MPI_MAX_ERROR_STRING as usize) }?;
     p.codes.set_text(errorcode, &text)
 }
 
-/// `MPI_Remove_error_class`
 pub fn remove_error_class(p: &Process, errorclass: c_int) -> Result<()> {
     p.codes.remove_class(errorclass)
 }
 
-/// `MPI_Remove_error_code`
 pub fn remove_error_code(p: &Process, errorcode: c_int) -> Result<()> {
     p.codes.remove_code(errorcode)
 }
 
-/// `MPI_Remove_error_string`
 pub fn remove_error_string(p: &Process, errorcode: c_int) -> Result<()> {
     p.codes.remove_text(errorcode)
 }

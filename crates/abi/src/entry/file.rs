@@ -1,6 +1,6 @@
-//! Files: opening, asking, views, pointers (MPI 5.0, sections 14.2, 14.3, 14.4 and 14.6) and their error handlers.
+//! Opening, queries, views, pointers and error handlers of files (MPI 5.0, sections 14.2, 14.3, 14.4 and 14.6).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::datatype::insert;
@@ -10,7 +10,7 @@ use super::{Count, load, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
 use fastpath_mpi::io::representation::{
-    self, Conversion, Convert, ExtentFunction, LargeConversion, Registered,
+    self, Conversion, Convert, DataRepresentation, ExtentFunction, LargeConversion,
 };
 use fastpath_mpi::io::{find, open};
 use fastpath_mpi::objects::datatype::Datatype;
@@ -20,26 +20,18 @@ use fastpath_mpi::process::errhandler::{
 };
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_File_open`
-///
-/// # Safety
-/// `filename` is null or a string.
 pub unsafe fn file_open(
     p: &Process, comm: usize, filename: *const c_char, amode: c_int, info: usize,
 ) -> Result<usize> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        // A null pointer is refused by all together, as any other name that cannot be opened.
+        // With a null pointer, all ranks report an error together, as for any name that cannot be opened.
         let name = read_bytes(filename).unwrap_or_default();
         open::open(p, &comm, name, amode, find_hints(&p.infos, info))
     }
 }
 
-/// `MPI_File_close`
-///
-/// # Safety
-/// `fh` is null or a variable.
 pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -52,82 +44,64 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_File_delete`
-///
-/// # Safety
-/// `filename` is null or a string.
 pub unsafe fn file_delete(p: &Process, filename: *const c_char, info: usize) -> Result<()> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     open::delete_file(p, unsafe { read_bytes(filename) }.unwrap_or_default())
 }
 
-/// `MPI_File_set_size`
 pub fn file_set_size(p: &Process, fh: usize, size: i64) -> Result<()> {
     find(p, fh)?.set_size(p, size)
 }
 
-/// `MPI_File_preallocate`
 pub fn file_preallocate(p: &Process, fh: usize, size: i64) -> Result<()> {
     find(p, fh)?.preallocate(p, size)
 }
 
-/// `MPI_File_get_size`
 pub fn file_get_size(p: &Process, fh: usize) -> Result<i64> {
     find(p, fh)?.size()
 }
 
-/// `MPI_File_sync`
 pub fn file_sync(p: &Process, fh: usize) -> Result<()> {
     find(p, fh)?.sync(p)
 }
 
-/// `MPI_File_get_group`
 pub fn file_get_group(p: &Process, fh: usize) -> Result<usize> {
     let members = find(p, fh)?.group();
     insert_group(p, (*members).clone())
 }
 
-/// `MPI_File_get_amode`
 pub fn file_get_amode(p: &Process, fh: usize) -> Result<c_int> {
     Ok(find(p, fh)?.amode)
 }
 
-/// `MPI_File_set_info`
 pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
     find(p, fh)?.set_info(p, find_hints(&p.infos, info))
 }
 
-/// `MPI_File_get_info`
 pub fn file_get_info(p: &Process, fh: usize) -> Result<usize> {
     let info = find(p, fh)?.info(p);
     insert_info(p, info)
 }
 
-/// `MPI_File_set_view`
-///
-/// # Safety
-/// `datarep` is null or a string.
 pub unsafe fn file_set_view(
     p: &Process, fh: usize, disp: i64, etype: usize, filetype: usize, datarep: *const c_char,
     info: usize,
 ) -> Result<()> {
     let file = find(p, fh)?;
-    // SAFETY: ARGUMENTS. A null pointer is refused by all together.
+    // SAFETY: ARGUMENTS. With a null pointer, all ranks report an error together.
     let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
     let datarep = datarep.unwrap_or_default();
     file.set_view(p, disp, (etype, filetype), &datarep, find_hints(&p.infos, info))
 }
 
-/// `MPI_Register_datarep`
-///
 /// # Safety
 /// `datarep` is null or a string; the functions are null or of the types that the standard gives, and stay so.
 pub unsafe fn register_datarep(
     p: &Process, datarep: *const c_char, read_conversion_fn: usize, write_conversion_fn: usize,
     dtype_file_extent_fn: usize, extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
+    // SAFETY: ARGUMENTS; null is the `None` of a function pointer's option.
     unsafe {
         let convert = |function: usize| {
             core::mem::transmute::<usize, Option<Conversion>>(function).map(Convert::Small)
@@ -137,15 +111,13 @@ pub unsafe fn register_datarep(
     }
 }
 
-/// `MPI_Register_datarep_c`
-///
 /// # Safety
-/// As [`register_datarep`].
+/// The contract is that of [`register_datarep`].
 pub unsafe fn register_datarep_c(
     p: &Process, datarep: *const c_char, read_conversion_fn: usize, write_conversion_fn: usize,
     dtype_file_extent_fn: usize, extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: an address that is not null is a function of the type for its argument, by this function's contract.
+    // SAFETY: a nonzero address is a function of its parameter's type, by this function's contract.
     unsafe {
         let convert = |function: usize| {
             core::mem::transmute::<usize, Option<LargeConversion>>(function).map(Convert::Large)
@@ -156,7 +128,7 @@ pub unsafe fn register_datarep_c(
 }
 
 /// # Safety
-/// As [`register_datarep`].
+/// The contract is that of [`register_datarep`].
 unsafe fn register(
     p: &Process, datarep: *const c_char, (read, write): (Option<Convert>, Option<Convert>),
     extent: usize, extra_state: *mut c_void,
@@ -166,12 +138,12 @@ unsafe fn register(
         let name = read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize)?;
         (name, core::mem::transmute::<usize, Option<ExtentFunction>>(extent))
     };
-    let extent =
-        extent.ok_or_else(|| Error::new(MPI_ERR_ARG, "dtype_file_extent_fn is a null pointer"))?;
-    representation::register(p, Registered { name, read, write, extent, extra_state })
+    let extent = extent
+        .ok_or_else(|| Error::new(MPI_ERR_ARG, "dtype_file_extent_fn is NULL: pass a function"))?;
+    representation::register(p, DataRepresentation { name, read, write, extent, extra_state })
 }
 
-/// A handle of a view's datatype: the predefined one, or a new one for the user to free.
+/// Returns a handle of a view's datatype: the predefined one, or a new one that the user must free.
 fn handle_of(p: &Process, datatype: &Datatype) -> Result<usize> {
     match datatype.basic() {
         Some(basic) => Ok(basic.handle.into()),
@@ -179,10 +151,6 @@ fn handle_of(p: &Process, datatype: &Datatype) -> Result<usize> {
     }
 }
 
-/// `MPI_File_get_view`
-///
-/// # Safety
-/// The pointers are null or variables; `datarep` is null or has room for `MPI_MAX_DATAREP_STRING` bytes.
 pub unsafe fn file_get_view(
     p: &Process, fh: usize, disp: *mut i64, etype: *mut usize, filetype: *mut usize,
     datarep: *mut c_char,
@@ -199,48 +167,40 @@ pub unsafe fn file_get_view(
     }
 }
 
-/// `MPI_File_seek`
 pub fn file_seek(p: &Process, fh: usize, offset: i64, whence: c_int) -> Result<()> {
     find(p, fh)?.seek(offset, whence)
 }
 
-/// `MPI_File_get_position`
 pub fn file_get_position(p: &Process, fh: usize) -> Result<i64> {
     find(p, fh)?.position()
 }
 
-/// `MPI_File_seek_shared`
 pub fn file_seek_shared(p: &Process, fh: usize, offset: i64, whence: c_int) -> Result<()> {
     find(p, fh)?.seek_shared(p, offset, whence)
 }
 
-/// `MPI_File_get_position_shared`
 pub fn file_get_position_shared(p: &Process, fh: usize) -> Result<i64> {
     find(p, fh)?.shared_position(p)
 }
 
-/// `MPI_File_get_byte_offset`
 pub fn file_get_byte_offset(p: &Process, fh: usize, offset: i64) -> Result<i64> {
     find(p, fh)?.byte_offset(offset)
 }
 
-/// `MPI_File_get_type_extent` and `MPI_File_get_type_extent_c`
 pub fn file_get_type_extent<C: Count>(p: &Process, fh: usize, datatype: usize) -> Result<C> {
     let bytes = find(p, fh)?.type_extent(p, &p.datatype(datatype)?)?;
     Ok(C::from_i64_or_undefined(bytes))
 }
 
-/// `MPI_File_set_atomicity`
 pub fn file_set_atomicity(p: &Process, fh: usize, flag: c_int) -> Result<()> {
     find(p, fh)?.set_atomicity(p, flag != 0)
 }
 
-/// `MPI_File_get_atomicity`
 pub fn file_get_atomicity(p: &Process, fh: usize) -> Result<c_int> {
     Ok(find(p, fh)?.is_atomic().into())
 }
 
-/// `MPI_File_set_errhandler`: of `MPI_FILE_NULL`, the one that files have when they are opened.
+/// Sets the handler of a file; for `MPI_FILE_NULL`, the handler of files opened later.
 pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Result<()> {
     match file {
         MPI_FILE_NULL => set_errhandler(p, HandlerKind::File, &p.file_errhandler, errhandler),
@@ -248,7 +208,6 @@ pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Resul
     }
 }
 
-/// `MPI_File_get_errhandler`
 pub fn file_get_errhandler(p: &Process, file: usize) -> Result<usize> {
     let handle = match file {
         MPI_FILE_NULL => get_errhandler(p, &p.file_errhandler),
@@ -257,7 +216,6 @@ pub fn file_get_errhandler(p: &Process, file: usize) -> Result<usize> {
     Ok(handle)
 }
 
-/// `MPI_File_call_errhandler`
 pub fn file_call_errhandler(p: &Process, fh: usize, errorcode: c_int) -> Result<()> {
     if fh != MPI_FILE_NULL {
         find(p, fh)?;

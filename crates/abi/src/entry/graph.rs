@@ -1,6 +1,6 @@
 //! Graph topologies (MPI 5.0, section 8.5).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::cart::{check_rank, write_array};
@@ -13,11 +13,9 @@ use fastpath_mpi::common::consts::{MPI_ERR_ARG, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPT
 use fastpath_mpi::objects::topology::{DistGraph, Edge};
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_Graph_create`
-///
 /// # Safety
-/// `indx` is null or has `nnodes` elements, `edges` is null or has as many as the last of them says;
-/// `comm_graph` is null or a variable.
+/// `indx` is null or has `nnodes` elements, `edges` is null or has as many elements as the last
+/// element of `indx` states; `comm_graph` is null or a variable.
 pub unsafe fn graph_create(
     p: &Process, comm_old: usize, nnodes: c_int, indx: *const c_int, edges: *const c_int,
     _reorder: c_int,
@@ -30,10 +28,6 @@ pub unsafe fn graph_create(
     }
 }
 
-/// `MPI_Graph_map`
-///
-/// # Safety
-/// As [`graph_create`].
 pub unsafe fn graph_map(
     p: &Process, comm: usize, nnodes: c_int, indx: *const c_int, edges: *const c_int,
 ) -> Result<c_int> {
@@ -45,10 +39,6 @@ pub unsafe fn graph_map(
     }
 }
 
-/// `MPI_Graphdims_get`
-///
-/// # Safety
-/// `nnodes` and `nedges` are null or variables.
 pub unsafe fn graphdims_get(
     p: &Process, comm: usize, nnodes: *mut c_int, nedges: *mut c_int,
 ) -> Result<()> {
@@ -61,10 +51,6 @@ pub unsafe fn graphdims_get(
     }
 }
 
-/// `MPI_Graph_get`
-///
-/// # Safety
-/// `indx` is null or has `maxindex` elements, `edges` is null or has `maxedges`.
 pub unsafe fn graph_get(
     p: &Process, comm: usize, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int,
 ) -> Result<()> {
@@ -77,7 +63,6 @@ pub unsafe fn graph_get(
     }
 }
 
-/// `MPI_Graph_neighbors_count`
 pub fn graph_neighbors_count(p: &Process, comm: usize, rank: c_int) -> Result<c_int> {
     let comm = p.comm(comm)?;
     let topology = comm.find_topology()?;
@@ -85,10 +70,6 @@ pub fn graph_neighbors_count(p: &Process, comm: usize, rank: c_int) -> Result<c_
     Ok(neighbors.len() as c_int)
 }
 
-/// `MPI_Graph_neighbors`
-///
-/// # Safety
-/// `neighbors` is null or has `maxneighbors` elements.
 pub unsafe fn graph_neighbors(
     p: &Process, comm: usize, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int,
 ) -> Result<()> {
@@ -100,11 +81,9 @@ pub unsafe fn graph_neighbors(
     unsafe { write_array(&found[..count], neighbors, maxneighbors) }
 }
 
-/// `MPI_Dist_graph_create_adjacent`
-///
 /// # Safety
-/// The arrays are null or constants or have as many elements as the degrees say; `comm_dist_graph` is
-/// null or a variable.
+/// The arrays are null or constants or have as many elements as the degrees state;
+/// `comm_dist_graph` is null or a variable.
 pub unsafe fn dist_graph_create_adjacent(
     p: &Process, comm_old: usize, indegree: c_int, sources: *const c_int,
     sourceweights: *const c_int, outdegree: c_int, destinations: *const c_int,
@@ -121,11 +100,10 @@ pub unsafe fn dist_graph_create_adjacent(
     create_adjacent(p, &comm, graph)
 }
 
-/// `MPI_Dist_graph_create`
-///
 /// # Safety
 /// `sources` and `degrees` are null or have `n` elements; `destinations` and `weights` are null or
-/// constants or have as many as the degrees say; `comm_dist_graph` is null or a variable.
+/// constants or have as many elements as the sum of `degrees`; `comm_dist_graph` is null or a
+/// variable.
 pub unsafe fn dist_graph_create(
     p: &Process, comm_old: usize, n: c_int, sources: *const c_int, degrees: *const c_int,
     destinations: *const c_int, weights: *const c_int, _info: usize, _reorder: c_int,
@@ -136,8 +114,15 @@ pub unsafe fn dist_graph_create(
     let mut total: c_int = 0;
     for &degree in degrees {
         let sum = if degree < 0 { None } else { total.checked_add(degree) };
-        total =
-            sum.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("the degree {degree} cannot be")))?;
+        total = sum.ok_or_else(|| {
+            Error::new(
+                MPI_ERR_ARG,
+                format!(
+                    "the degree {degree} is negative, or the sum of the degrees exceeds 2^31 - 1: \
+                     pass degrees of 0 or more, or fewer edges"
+                ),
+            )
+        })?;
     }
     // SAFETY: ARGUMENTS.
     let ends = unsafe { read_edges(total, destinations, weights) }?;
@@ -148,10 +133,6 @@ pub unsafe fn dist_graph_create(
     create_dist_graph(p, &comm, &edges, !is_unweighted(weights))
 }
 
-/// `MPI_Dist_graph_neighbors_count`
-///
-/// # Safety
-/// All pointers are null or variables.
 pub unsafe fn dist_graph_neighbors_count(
     p: &Process, comm: usize, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int,
 ) -> Result<()> {
@@ -165,10 +146,8 @@ pub unsafe fn dist_graph_neighbors_count(
     }
 }
 
-/// `MPI_Dist_graph_neighbors`
-///
 /// # Safety
-/// The arrays are null or constants or have as many elements as the maxima say.
+/// The arrays are null or constants or have as many elements as the maxima state.
 pub unsafe fn dist_graph_neighbors(
     p: &Process, comm: usize, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int,
     maxoutdegree: c_int, destinations: *mut c_int, destweights: *mut c_int,
@@ -182,10 +161,7 @@ pub unsafe fn dist_graph_neighbors(
     }
 }
 
-/// The index of a caller's graph, and as many edges as its last entry says.
-///
-/// # Safety
-/// As [`graph_create`].
+/// Returns the index and the edges of a caller's graph. The last entry of the index is the number of edges.
 unsafe fn read_graph<'a>(
     nnodes: c_int, indx: *const c_int, edges: *const c_int,
 ) -> Result<(&'a [c_int], &'a [c_int])> {
@@ -201,7 +177,7 @@ fn is_unweighted(weights: *const c_int) -> bool {
     weights.addr() == MPI_UNWEIGHTED
 }
 
-/// The edges of one direction; without weights each weighs 1.
+/// Returns the edges of one direction. Their weight is 1 if the caller passes no weights.
 ///
 /// # Safety
 /// The arrays are null or constants or have `count` elements.
@@ -212,7 +188,9 @@ unsafe fn read_edges(
     // SAFETY: ARGUMENTS.
     let peers = unsafe { read_array(peers, count) }?;
     if weights.addr() == MPI_WEIGHTS_EMPTY && count > 0 {
-        let message = format!("the weights are MPI_WEIGHTS_EMPTY, but there are {count} edges");
+        let message = format!(
+            "the weights are MPI_WEIGHTS_EMPTY, but there are {count} edges: pass a weight for each"
+        );
         return Err(Error::new(MPI_ERR_ARG, message));
     }
     let weights = if is_constant {
@@ -225,8 +203,8 @@ unsafe fn read_edges(
     Ok(peers.iter().zip(weights).map(|(&peer, weight)| Edge { peer, weight }).collect())
 }
 
-/// Writes the first edges of one direction, at most `room`, and their weights where there are any and
-/// they are wanted.
+/// Writes the first edges of one direction, at most `room`. Writes the weights of these edges too, if the graph has
+/// weights and the caller has an array for them.
 ///
 /// # Safety
 /// The arrays are null or constants or have `room` elements.

@@ -1,6 +1,6 @@
 //! Generalized requests (MPI 5.0, section 13.2).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -8,8 +8,6 @@ use core::ffi::c_void;
 use fastpath_mpi::p2p::request::generalized;
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Grequest_start`
-///
 /// # Safety
 /// The functions are null or of the right types; `request` is null or a variable.
 pub unsafe fn grequest_start(
@@ -24,7 +22,6 @@ pub unsafe fn grequest_start(
     }
 }
 
-/// `MPI_Grequest_complete`
 pub fn grequest_complete(p: &Process, request: usize) -> Result<()> {
     generalized::complete_generalized(p, request)
 }

@@ -1,6 +1,6 @@
 //! Groups (MPI 5.0, section 7.3).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, read_array, store};
@@ -10,25 +10,18 @@ use fastpath_mpi::objects::group::{Group, free_group, publish_group};
 use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 
-/// `MPI_Group_size`
 pub fn group_size(p: &Process, group: usize) -> Result<c_int> {
     Ok(p.group(group)?.size() as c_int)
 }
 
-/// `MPI_Group_rank`
 pub fn group_rank(p: &Process, group: usize) -> Result<c_int> {
     Ok(p.group(group)?.rank_or_undefined())
 }
 
-/// `MPI_Group_compare`
 pub fn group_compare(p: &Process, group1: usize, group2: usize) -> Result<c_int> {
     Ok(p.group(group1)?.compare(&*p.group(group2)?))
 }
 
-/// `MPI_Group_translate_ranks`
-///
-/// # Safety
-/// `ranks1` and `ranks2` are null or have `n` elements.
 pub unsafe fn group_translate_ranks(
     p: &Process, group1: usize, n: c_int, ranks1: *const c_int, group2: usize, ranks2: *mut c_int,
 ) -> Result<()> {
@@ -36,37 +29,33 @@ pub unsafe fn group_translate_ranks(
     // SAFETY: ARGUMENTS.
     let translated = group1.translate(unsafe { read_array(ranks1, n) }?, &group2)?;
     if ranks2.is_null() && n > 0 {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the translated ranks is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "ranks2 is NULL: pass an array for the translated ranks",
+        ));
     }
     for (index, rank) in translated.into_iter().enumerate() {
-        // SAFETY: not null, and `n` elements by the contract of this function.
+        // SAFETY: not null, and `n` elements by this function's contract.
         unsafe { ranks2.add(index).write(rank) };
     }
     Ok(())
 }
 
-/// `MPI_Group_union`
 pub fn group_union(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.union(&*p.group(group2)?);
     insert_group(p, result)
 }
 
-/// `MPI_Group_intersection`
 pub fn group_intersection(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.intersection(&*p.group(group2)?);
     insert_group(p, result)
 }
 
-/// `MPI_Group_difference`
 pub fn group_difference(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.difference(&*p.group(group2)?);
     insert_group(p, result)
 }
 
-/// `MPI_Group_incl`
-///
-/// # Safety
-/// `ranks` is null or has `n` elements, `newgroup` is null or a variable.
 pub unsafe fn group_incl(
     p: &Process, group: usize, n: c_int, ranks: *const c_int,
 ) -> Result<usize> {
@@ -77,10 +66,6 @@ pub unsafe fn group_incl(
     }
 }
 
-/// `MPI_Group_excl`
-///
-/// # Safety
-/// `ranks` is null or has `n` elements, `newgroup` is null or a variable.
 pub unsafe fn group_excl(
     p: &Process, group: usize, n: c_int, ranks: *const c_int,
 ) -> Result<usize> {
@@ -91,10 +76,6 @@ pub unsafe fn group_excl(
     }
 }
 
-/// `MPI_Group_range_incl`
-///
-/// # Safety
-/// `ranges` is null or has `n` triplets, `newgroup` is null or a variable.
 pub unsafe fn group_range_incl(
     p: &Process, group: usize, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut usize,
 ) -> Result<()> {
@@ -106,10 +87,6 @@ pub unsafe fn group_range_incl(
     }
 }
 
-/// `MPI_Group_range_excl`
-///
-/// # Safety
-/// `ranges` is null or has `n` triplets, `newgroup` is null or a variable.
 pub unsafe fn group_range_excl(
     p: &Process, group: usize, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut usize,
 ) -> Result<()> {
@@ -121,10 +98,6 @@ pub unsafe fn group_range_excl(
     }
 }
 
-/// `MPI_Group_free`
-///
-/// # Safety
-/// `group` is null or a variable.
 pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -133,7 +106,6 @@ pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
     }
 }
 
-/// Puts a group into the table; its handle.
 pub(crate) fn insert_group(p: &Process, group: impl Into<Rc<Group>>) -> Result<usize> {
     publish_group(&p.groups, group.into())
 }
@@ -157,7 +129,7 @@ mod tests {
     fn calls__take_and_give_c_arrays() {
         let (p, group) = process();
         let ranks = [3, 1];
-        // SAFETY: all pointers are to variables and arrays of the stated size.
+        // SAFETY: all pointers are to variables, and to arrays of the passed size.
         unsafe {
             let mut made = group_incl(&p, group, 2, ranks.as_ptr()).unwrap();
             let mut translated = [9; 2];
@@ -176,7 +148,7 @@ mod tests {
     #[test]
     fn mistakes__have_their_class() {
         let (p, group) = process();
-        // SAFETY: all pointers are null or to an array.
+        // SAFETY: all pointers are null or to an array of the passed size.
         unsafe {
             let code = |result: Result<usize>| result.unwrap_err().code();
             assert_eq!(code(group_incl(&p, group, -1, null())), MPI_ERR_ARG);

@@ -1,16 +1,16 @@
 //! Handles as integers (MPI 5.0, chapter 20).
 //!
-//! A handle is its integer: predefined handles are the numbers of the standard, others lie between
-//! 2^30 and 2^31. So both directions only change the type, whatever the object: these serve all.
+//! The integer of a handle is its value: the standard's number if predefined, otherwise between 2^30 and 2^31. Both
+//! conversions only change the type, for every kind of object.
 
 use core::ffi::c_int;
 
-/// `MPI_Comm_toint`, and the same of all other handles.
-pub fn comm_toint(comm: usize) -> c_int {
-    comm as c_int
+/// `MPI_X_toint` of every kind of handle.
+pub fn to_int(handle: usize) -> c_int {
+    handle as c_int
 }
 
-/// `MPI_Comm_fromint`, and the same of all other handles.
-pub fn comm_fromint(comm: c_int) -> usize {
-    comm as u32 as usize
+/// `MPI_X_fromint` of every kind of handle.
+pub fn from_int(handle: c_int) -> usize {
+    handle as u32 as usize
 }

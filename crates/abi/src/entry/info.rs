@@ -1,6 +1,6 @@
 //! Info objects (MPI 5.0, chapter 10).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, read_array, read_bytes, store};
@@ -13,15 +13,10 @@ use fastpath_mpi::objects::info::{
 };
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_Info_create`
 pub fn info_create(p: &Process) -> Result<usize> {
     insert_info(p, Info::default())
 }
 
-/// `MPI_Info_create_env`
-///
-/// # Safety
-/// `argv` is null or has `argc` strings, `info` is null or a variable.
 pub unsafe fn info_create_env(
     p: &Process, argc: c_int, argv: *mut *mut c_char, info: *mut usize,
 ) -> Result<()> {
@@ -30,23 +25,18 @@ pub unsafe fn info_create_env(
     } else {
         // SAFETY: ARGUMENTS.
         let strings = unsafe { read_array(argv, argc) }?.iter();
-        // SAFETY: each is null or a string.
+        // SAFETY: by the contract, each entry is null or a string.
         Some(strings.map_while(|&text| unsafe { read_bytes(text) }.map(<[u8]>::to_vec)).collect())
     };
     // SAFETY: ARGUMENTS.
     unsafe { store(info, insert_info(p, describe_environment(arguments))?) }
 }
 
-/// `MPI_Info_dup`
 pub fn info_dup(p: &Process, info: usize) -> Result<usize> {
     let copy = find_info(&p.infos, info)?.duplicate();
     insert_info(p, copy)
 }
 
-/// `MPI_Info_free`
-///
-/// # Safety
-/// `info` is null or a variable.
 pub unsafe fn info_free(p: &Process, info: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -55,30 +45,21 @@ pub unsafe fn info_free(p: &Process, info: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_Info_set`
-///
-/// # Safety
-/// `key` and `value` are null or strings.
 pub unsafe fn info_set(
     p: &Process, info: usize, key: *const c_char, value: *const c_char,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let (key, value) = unsafe { (read_key(key)?, read_bytes(value)) };
-    let value = value.ok_or_else(|| Error::new(MPI_ERR_INFO_VALUE, "the value is a null pointer"));
+    let value =
+        value.ok_or_else(|| Error::new(MPI_ERR_INFO_VALUE, "the value is NULL: pass a string"));
     find_mutable_info(&p.infos, info)?.set(key, value?)
 }
 
-/// `MPI_Info_delete`
-///
-/// # Safety
-/// `key` is null or a string.
 pub unsafe fn info_delete(p: &Process, info: usize, key: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
     find_mutable_info(&p.infos, info)?.delete(unsafe { read_key(key) }?)
 }
 
-/// `MPI_Info_get`
-///
 /// # Safety
 /// `key` is null or a string, `value` is null or has room for `valuelen` + 1 bytes, `flag` is null or
 /// a variable.
@@ -87,7 +68,10 @@ pub unsafe fn info_get(
     flag: *mut c_int,
 ) -> Result<()> {
     if valuelen < 0 {
-        return Err(Error::new(MPI_ERR_ARG, format!("the length of the value is {valuelen}")));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the length of the value is {valuelen}: pass 0 or more"),
+        ));
     }
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -99,8 +83,6 @@ pub unsafe fn info_get(
     }
 }
 
-/// `MPI_Info_get_string`
-///
 /// # Safety
 /// `key` is null or a string, `buflen` and `flag` are null or variables, `value` is null or has room
 /// for `*buflen` bytes.
@@ -112,7 +94,7 @@ pub unsafe fn info_get_string(
     unsafe {
         let capacity = load(buflen)?;
         if capacity < 0 {
-            let message = format!("the length of the buffer is {capacity}");
+            let message = format!("the length of the buffer is {capacity}: pass 0 or more");
             return Err(Error::new(MPI_ERR_ARG, message));
         }
         let found = find_info(&p.infos, info)?.get(read_key(key)?)?;
@@ -126,10 +108,6 @@ pub unsafe fn info_get_string(
     }
 }
 
-/// `MPI_Info_get_valuelen`
-///
-/// # Safety
-/// `key` is null or a string, `valuelen` and `flag` are null or variables.
 pub unsafe fn info_get_valuelen(
     p: &Process, info: usize, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int,
 ) -> Result<()> {
@@ -143,46 +121,40 @@ pub unsafe fn info_get_valuelen(
     }
 }
 
-/// `MPI_Info_get_nkeys`
 pub fn info_get_nkeys(p: &Process, info: usize) -> Result<c_int> {
     Ok(find_info(&p.infos, info)?.key_count() as c_int)
 }
 
-/// `MPI_Info_get_nthkey`
-///
-/// # Safety
-/// `key` is null or has room for `MPI_MAX_INFO_KEY` bytes.
 pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_char) -> Result<()> {
     let found = find_info(&p.infos, info)?.key(n)?;
     // SAFETY: ARGUMENTS.
     unsafe { copy_cut(&found, key, MPI_MAX_INFO_KEY as usize) }
 }
 
-/// Puts an info object into the table; its handle.
 pub(crate) fn insert_info(p: &Process, info: Info) -> Result<usize> {
     p.infos.publish(info)
 }
 
-/// The key that a caller passed.
+/// Returns the caller's key.
 ///
 /// # Safety
 /// `key` is null or a string that outlives the result.
 unsafe fn read_key<'a>(key: *const c_char) -> Result<&'a [u8]> {
     // SAFETY: ARGUMENTS.
     unsafe { read_bytes(key) }
-        .ok_or_else(|| Error::new(MPI_ERR_INFO_KEY, "the key is a null pointer"))
+        .ok_or_else(|| Error::new(MPI_ERR_INFO_KEY, "the key is NULL: pass a string"))
 }
 
-/// Copies bytes and a NUL, cut to `capacity`.
+/// Copies bytes and a NUL, cut to `capacity` bytes in all.
 ///
 /// # Safety
 /// `to` is null or has room for `capacity` bytes, at least 1.
 unsafe fn copy_cut(bytes: &[u8], to: *mut c_char, capacity: usize) -> Result<()> {
     if to.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the text is null"));
+        return Err(Error::new(MPI_ERR_ARG, "the buffer for the text is NULL: pass a buffer"));
     }
     let count = bytes.len().min(capacity - 1);
-    // SAFETY: not null, and room for `count` bytes and the NUL by the contract of this function.
+    // SAFETY: not null, and room for `count` bytes and the NUL by this function's contract.
     unsafe {
         to.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), count);
         to.add(count).write(0);

@@ -1,6 +1,6 @@
-//! Initialisation, finalisation and threads (MPI-5.0 chapter 11).
+//! Initialisation, finalisation and threads (MPI 5.0, chapter 11).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::p2p_immediate::choose_bodies;
@@ -9,19 +9,17 @@ use core::ffi::{c_char, c_int};
 use fastpath_mpi::common::consts::*;
 use fastpath_mpi::lifecycle::finalize;
 use fastpath_mpi::process::errhandler::abort;
-use fastpath_mpi::process::{self, Phase};
+use fastpath_mpi::process::{self, ProcessPhase};
 use fastpath_mpi::{Process, Result};
 
 /// # Safety
-/// The standard's: the arguments are not looked at.
+/// Always sound: the arguments are ignored.
 pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     fastpath_mpi::lifecycle::init::init(MPI_THREAD_SINGLE)?;
     choose_bodies();
     Ok(())
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn init_thread(
     _argc: *mut c_int, _argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
 ) -> Result<()> {
@@ -31,38 +29,26 @@ pub unsafe fn init_thread(
     unsafe { store(provided, level) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn finalize(p: &Process) -> Result<()> {
     finalize::finalize(p)
 }
 
-/// # Safety
-/// The standard's.
 pub fn initialized() -> Result<c_int> {
-    Ok((process::world_phase() != Phase::Uninitialized) as c_int)
+    Ok((process::world_phase() != ProcessPhase::Uninitialized) as c_int)
 }
 
-/// # Safety
-/// The standard's.
 pub fn finalized() -> Result<c_int> {
-    Ok((process::world_phase() == Phase::Finalized) as c_int)
+    Ok((process::world_phase() == ProcessPhase::Finalized) as c_int)
 }
 
-/// # Safety
-/// The standard's.
 pub fn query_thread(p: &Process) -> Result<c_int> {
     Ok(p.thread_level.get())
 }
 
-/// # Safety
-/// The standard's.
 pub fn is_thread_main(p: &Process) -> Result<c_int> {
     Ok(p.is_main_thread() as c_int)
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn abort(p: &Process, comm: usize, errorcode: c_int) -> Result<()> {
     abort::abort_by_program(p, p.comm(comm).ok().as_deref(), errorcode)
 }

@@ -1,6 +1,6 @@
 //! Memory allocation (MPI 5.0, section 9.2).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -8,10 +8,6 @@ use core::ffi::c_void;
 use fastpath_mpi::process::memory;
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Alloc_mem`
-///
-/// # Safety
-/// `baseptr` is null or a variable that holds a pointer.
 pub unsafe fn alloc_mem(p: &Process, size: isize, info: usize, baseptr: *mut c_void) -> Result<()> {
     let to: *mut *mut c_void = baseptr.cast();
     // SAFETY: ARGUMENTS.
@@ -21,10 +17,8 @@ pub unsafe fn alloc_mem(p: &Process, size: isize, info: usize, baseptr: *mut c_v
     }
 }
 
-/// `MPI_Free_mem`
-///
 /// # Safety
-/// Nobody uses the memory any more.
+/// The program no longer uses the memory.
 pub unsafe fn free_mem(p: &Process, base: *mut c_void) -> Result<()> {
     memory::free(p, base.addr())
 }

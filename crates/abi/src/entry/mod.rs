@@ -1,32 +1,29 @@
-//! The bodies of the entry points, one file for each chapter of the standard.
+//! Bodies of the entry points, one file for each chapter of the standard.
 //!
-//! The build wires them by name; there is no list to keep. For `MPI_Comm_dup` it looks in every
-//! file of this folder for
+//! A line of `wiring.txt` names the body of a function, and the words that select its arguments:
 //!
+//! ```text
+//! MPI_Comm_dup comm::comm_dup
+//! ```
 //! ```ignore
 //! pub fn comm_dup(p: &Process, comm: usize) -> Result<usize>
 //! ```
 //!
-//! * Every `pub fn` is such a body; one that is no MPI function or is there twice is a build error.
-//!   Helpers are `pub(crate)` or private. The files are declared as modules by the build too.
-//! * With `&Process` as first parameter the body is called inside MPI: initialised, under the lock
-//!   of `MPI_THREAD_MULTIPLE`, its name recorded. Without it the body does all that itself.
-//! * `Err` goes to the error handler of the first communicator, window, file or session argument,
-//!   after the variables for new handles were set to null.
-//! * With `Form` as second parameter the body of a collective call serves its three forms: `gather` is the body of
-//!   `MPI_Gather`, `MPI_Igather` and `MPI_Gather_init`, without their info and request. Where the blocking call has a
-//!   body of its own, `igather` serves the other two.
-//! * With `Access` as second parameter the body serves all calls that access a file so, with offset, memory, count and
-//!   datatype in it: `file_read` is the body of `MPI_File_read`, `MPI_File_write_at` and so on, `file_iread` of those
-//!   with a request, `file_read_all_begin` of those that begin a split access, and `file_read_all_end`, with `Which`,
-//!   of those that end it.
-//! * With `Width` as second parameter the body is told which of `MPI_X` and `MPI_X_c` it serves.
-//! * A parameter whose type is a struct of `arguments.rs` is made of the arguments that have the names of its fields.
-//! * A body whose `Result` has a value leaves out C's last argument, the pointer to the variable for it; where that is
-//!   null, the body is not called.
-//! * A body that returns no `Result` returns what the C function returns.
-//! * `pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool` is asked first, before MPI
-//!   is entered: the call is over where it returns true, and goes to `comm_rank` otherwise.
+//! * Every `pub fn` is a body. Helpers are `pub(crate)` or private.
+//! * A body has the parameters of C in their order, after the special parameters of the next four points.
+//! * A first parameter `&Process` means that the wrapper enters MPI before the call: it checks the initialisation,
+//!   takes the lock of `MPI_THREAD_MULTIPLE` and records the name. Without it the body does all that itself.
+//! * A `Form` after `&Process` is the form of a collective call, with its request. The body gets no request or info.
+//! * An `Access` after `&Process` combines offset, memory, count and datatype of a file access. A `SplitKind` there is
+//!   the split access that ends.
+//! * A `Width` after `&Process` distinguishes `MPI_X` from `MPI_X_c`.
+//! * A parameter of a struct type of `arguments.rs` combines the arguments that have the names of its fields.
+//! * If the body's `Result` has a value, the wrapper stores it at the address in C's last argument. The body lacks that
+//!   argument. If the address is null, the body is not called.
+//! * A body that returns no `Result` returns the value of the C function.
+//! * `Err` goes to the error handler of the first communicator, window, file or session argument, or of the object that
+//!   `abigen/table/functions.txt` names. Before that, the variables for new handles are set to null.
+//! * A `quick` body returns true if the call is complete. Otherwise the wrapper enters MPI and calls the line's body.
 //!
 //! | C | Rust |
 //! |---|---|
@@ -39,16 +36,19 @@
 //! | `MPI_Status *` | `*mut Status` |
 //! | `char *argv[]`, `char ***argv`, `int ranges[][3]` | `*mut *mut c_char`, `*mut *mut *mut c_char`, `*mut [c_int; 3]` |
 //!
-//! `MPI_X` and its large-count form `MPI_X_c` share the body `x`: a count by value arrives as `i64`;
-//! where counts or displacements are behind pointers the body is generic,
-//! `fn alltoallv<C: Count, D: Count>(.., sendcounts: *const C, sdispls: *const D, ..)`.
-//! What differs from another function in its name alone (`MPI_Win_toint`, `MPI_Type_size_x`) says so in the table
-//! (`as`), and has no body.
-//! Pairs that differ in more than width (`MPI_Op_create`, `MPI_Register_datarep`,
-//! `MPI_Type_get_contents`, `MPI_Type_get_envelope`) need a second body `x_c`; where both exist,
-//! each form calls its own.
+//! `MPI_X` and its large-count form `MPI_X_c` can share a body: a count by value arrives as `i64`. If counts or
+//! displacements are behind pointers, the body is generic: `fn alltoallv<C: Count, D: Count>(.., sendcounts: *const C,
+//! sdispls: *const D, ..)`. Pairs that differ in more than width (`MPI_Op_create`, `MPI_Register_datarep`,
+//! `MPI_Type_get_contents`, `MPI_Type_get_envelope`) have two bodies, `x` and `x_c`.
+//!
+//! **ARGUMENTS.** An `unsafe` function without a `# Safety` section requires valid arguments, as far as the standard
+//! makes them significant. Each pointer is null or points to a variable, a status or a string of its type; a `void *`
+//! to a result points to a variable of the result's type. Each array is null or has the stated number of entries, or
+//! one for each rank, neighbour or dimension. Each buffer for text is null or has room for the stated or the largest
+//! length. Each data buffer matches its count and datatype until the operation is complete. An attached buffer stays
+//! valid until it is detached.
 #![allow(unsafe_code)]
-// The standard says how many there are.
+// The standard fixes the number of arguments.
 #![allow(clippy::too_many_arguments)]
 
 use core::ffi::{c_char, c_int};
@@ -58,26 +58,65 @@ use fastpath_mpi::common::consts::{
     MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_INFO_NULL, MPI_UNDEFINED,
 };
 pub(crate) use fastpath_mpi::io::access::{Access, FilePlace};
-pub(crate) use fastpath_mpi::io::split::Which;
+pub(crate) use fastpath_mpi::io::split::SplitKind;
 pub(crate) use fastpath_mpi::objects::datatype::Form as Width;
 use fastpath_mpi::objects::info::find_info;
 use fastpath_mpi::{Error, Process, Result};
 
-include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+pub mod abi;
+pub mod address;
+pub mod arguments;
+pub mod attribute;
+pub mod buffer;
+pub mod cart;
+pub mod coll;
+pub mod coll_all;
+pub mod coll_neighbor;
+pub mod coll_reduce;
+pub mod comm;
+pub mod contents;
+pub mod datatype;
+pub mod dynamic;
+pub mod env;
+pub mod errhandler;
+pub mod file;
+pub mod file_access;
+pub mod graph;
+pub mod grequest;
+pub mod group;
+pub mod handle;
+pub mod info;
+pub mod init;
+pub mod memory;
+pub mod op;
+pub mod p2p;
+pub mod p2p_calls;
+pub mod p2p_immediate;
+pub mod pack;
+pub mod partitioned;
+pub mod probe;
+pub mod request;
+pub mod rma;
+pub mod session;
+pub mod tool;
+pub mod tool_event;
+pub mod tool_pvar;
+pub mod type_attribute;
+pub mod type_query;
+pub mod win;
+pub mod win_sync;
 
-/// An integer that counts elements or bytes, in the width of either form of a function.
+/// Count of elements or bytes, in the width of either form of a function.
 #[allow(dead_code)]
 pub(crate) trait Count: Copy {
-    /// Whether the large-count form of a function has this type.
     const LARGE: bool;
 
-    /// The value.
     fn to_i64(self) -> i64;
 
-    /// `value`, or `None` where it does not fit.
+    /// Returns `value`, or `None` if it does not fit.
     fn from_i64(value: i64) -> Option<Self>;
 
-    /// `value`, or `MPI_UNDEFINED` where it does not fit, as queries of sizes answer.
+    /// Returns `value`, or `MPI_UNDEFINED` if it does not fit, as in queries of sizes.
     fn from_i64_or_undefined(value: i64) -> Self;
 }
 
@@ -112,39 +151,39 @@ impl_count!(i32: false, i64: true, isize: false);
 /// `MPI_ERR_ARG` for a null pointer.
 ///
 /// # Safety
-/// `to` is null or the caller's variable of that type.
+/// `to` is null or the caller's variable of type `T`.
 #[inline]
 pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(null_result());
     }
-    // SAFETY: not null, and the caller's by the contract of this function.
+    // SAFETY: not null, and the caller's variable by this function's contract.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// Stores what `make` makes in the caller's variable; where there is none, nothing is made.
+/// Stores the result of `make` in the caller's variable. Without a variable, `make` is not called.
 ///
 /// # Errors
-/// `MPI_ERR_ARG` for a null pointer; those of `make`.
+/// `MPI_ERR_ARG` for a null pointer, and the errors of `make`.
 ///
 /// # Safety
-/// `to` is null or the caller's variable of that type.
+/// `to` is null or the caller's variable of type `T`.
 #[inline]
 pub(crate) unsafe fn give<T>(to: *mut T, make: impl FnOnce() -> Result<T>) -> Result<()> {
     if to.is_null() {
         return Err(null_result());
     }
     let made = make()?;
-    // SAFETY: not null, and the caller's by the contract of this function.
+    // SAFETY: not null, and the caller's variable by this function's contract.
     unsafe { to.write(made) };
     Ok(())
 }
 
-/// Whether the hints of a call that knows none are an info object.
+/// Checks the info object of a call that uses no hints.
 ///
 /// # Errors
-/// `MPI_ERR_INFO`
+/// `MPI_ERR_INFO` if it is not an info object.
 pub(crate) fn check_info(p: &Process, info: usize) -> Result<()> {
     match info {
         MPI_INFO_NULL => Ok(()),
@@ -152,56 +191,56 @@ pub(crate) fn check_info(p: &Process, info: usize) -> Result<()> {
     }
 }
 
-/// As [`store`], for the short ways: whether there is a variable.
+/// Stores a result on the immediate path, like [`store`]. Returns false if there is no variable.
 ///
 /// # Safety
-/// `to` is null or the caller's variable of that type.
+/// `to` is null or the caller's variable of type `T`.
 #[inline(always)] // `fastpath bench instructions` counts the queries that end here
 pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> bool {
     if to.is_null() {
         return false;
     }
-    // SAFETY: not null, and the caller's by the contract of this function.
+    // SAFETY: not null, and the caller's variable by this function's contract.
     unsafe { to.write(value) };
     true
 }
 
-/// The caller's array of `count` elements.
+/// Returns the caller's array of `count` elements.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` for a negative count, or a null pointer with a count above 0.
 ///
 /// # Safety
-/// `array` is null or has `count` elements, which nothing changes while the result lives.
+/// `array` is null or has `count` elements, which do not change while the result lives.
 pub(crate) unsafe fn read_array<'a, T>(array: *const T, count: c_int) -> Result<&'a [T]> {
     match usize::try_from(count) {
         Err(_) => Err(Error::new(
             MPI_ERR_ARG,
-            format!("the number of elements is {count}: it must be 0 or more"),
+            format!("the number of elements is {count}: pass 0 or more"),
         )),
         Ok(0) => Ok(&[]),
         Ok(_) if array.is_null() => Err(Error::new(
             MPI_ERR_ARG,
-            format!("the pointer to an array of {count} elements is null"),
+            format!("the array of {count} elements is NULL: pass an array"),
         )),
-        // SAFETY: not null, and `count` elements by the contract of this function.
+        // SAFETY: not null, and `count` elements by this function's contract.
         Ok(count) => Ok(unsafe { core::slice::from_raw_parts(array, count) }),
     }
 }
 
-/// The bytes of a caller's string, without the NUL; `None` for a null pointer.
+/// Returns the bytes of a caller's string, without the NUL; `None` for a null pointer.
 ///
 /// # Safety
-/// `text` is null or ends in a NUL, and nothing changes it while the result lives.
+/// `text` is null or ends in a NUL, and does not change while the result lives.
 pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null, and ends in a NUL by the contract of this function.
+    // SAFETY: not null, and ends in a NUL by this function's contract.
     Some(unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Sets the variable for a result to null, in a call that fails.
+/// Sets the variable of a result to its null value, after an error.
 ///
 /// # Safety
 /// `to` is null or a variable.
@@ -209,18 +248,24 @@ pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
 #[inline(never)]
 pub(crate) unsafe fn clear<T>(to: *mut T, null: T) {
     if !to.is_null() {
-        // SAFETY: not null, and a variable by the contract of this function.
+        // SAFETY: not null, and a variable by this function's contract.
         unsafe { to.write(null) };
     }
 }
 
-/// The error of a null pointer that has to point somewhere.
 #[cold]
 pub(crate) fn null_result() -> Error {
-    Error::new(MPI_ERR_ARG, "a pointer is null")
+    let text = "NULL was passed for an argument through which this call returns a value";
+    Error::new(MPI_ERR_ARG, text).with_advice(Some("pass the address of a variable or buffer"))
 }
 
-/// The caller's variable.
+#[cold]
+fn null_argument() -> Error {
+    let text = "NULL was passed for an argument that this call reads through a pointer";
+    Error::new(MPI_ERR_ARG, text).with_advice(Some("pass the address of a variable"))
+}
+
+/// Returns the value of the caller's variable.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` for a null pointer.
@@ -230,17 +275,17 @@ pub(crate) fn null_result() -> Error {
 #[inline]
 pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
     if from.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer to an argument is null"));
+        return Err(null_argument());
     }
-    // SAFETY: not null, and the caller's by the contract of this function.
+    // SAFETY: not null, and the caller's variable by this function's contract.
     Ok(unsafe { from.read() })
 }
 
-/// The caller's array `name` of `count` counts or displacements.
+/// Returns the caller's array `name` of `count` counts or displacements.
 ///
 /// # Errors
-/// `MPI_ERR_COUNT` for a negative count, `MPI_ERR_ARG` for a null pointer with a count above 0,
-/// `MPI_ERR_NO_MEM` where there is no memory for them.
+/// `MPI_ERR_COUNT` for a negative count, `MPI_ERR_ARG` for a null pointer with a count above 0, `MPI_ERR_NO_MEM` if
+/// memory is short.
 ///
 /// # Safety
 /// `from` is null or has `count` entries.
@@ -251,18 +296,18 @@ pub(crate) unsafe fn read_counts<C: Count>(
         return Err(Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")));
     };
     if length > 0 && from.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
+        return Err(Error::new(MPI_ERR_ARG, format!("{name} is NULL: pass an array")));
     }
     let mut values = Vec::new();
     if may_fail(|| values.try_reserve_exact(length)).is_err() {
         return Err(Error::new(MPI_ERR_NO_MEM, format!("no memory for {count} entries of {name}")));
     }
-    // SAFETY: the array has `count` entries by the contract of this function.
+    // SAFETY: the array has `count` entries by this function's contract.
     values.extend((0..length).map(|i| unsafe { from.add(i).read() }.to_i64()));
     Ok(values)
 }
 
-/// The caller's string `name`, cut after `limit` bytes at most, between characters.
+/// Returns the caller's string `name`, cut at a character boundary to at most `limit` bytes.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` for a null pointer.
@@ -271,9 +316,9 @@ pub(crate) unsafe fn read_counts<C: Count>(
 /// `from` is null or a string ended by a NUL.
 pub(crate) unsafe fn read_text(name: &str, from: *const c_char, limit: usize) -> Result<String> {
     if from.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
+        return Err(Error::new(MPI_ERR_ARG, format!("{name} is NULL: pass a string")));
     }
-    // SAFETY: not null, and a string by the contract of this function.
+    // SAFETY: not null, and a string by this function's contract.
     let text = unsafe { core::ffi::CStr::from_ptr(from) }.to_string_lossy();
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
@@ -282,8 +327,8 @@ pub(crate) unsafe fn read_text(name: &str, from: *const c_char, limit: usize) ->
     Ok(text[..end].to_string())
 }
 
-/// Stores `text` in a caller's buffer of `capacity` bytes, cut to fit and ended by a NUL, and its
-/// length without the NUL in `length`.
+/// Stores `text` in a caller's buffer of `capacity` bytes, cut to fit and with a NUL. Stores its length without the NUL
+/// in `length`.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` for a null pointer.
@@ -298,7 +343,7 @@ pub(crate) unsafe fn store_text(
     }
     let bytes = text.as_bytes();
     let count = bytes.len().min(capacity - 1);
-    // SAFETY: `count` bytes and the NUL are within the capacity that the caller promised.
+    // SAFETY: `count` bytes and the NUL are within `capacity`, which `to` has by this function's contract.
     unsafe {
         to.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), count);
         to.add(count).write(0);

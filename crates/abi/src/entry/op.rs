@@ -1,44 +1,37 @@
 //! Reduction operations (MPI 5.0, section 6.9).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, store};
 use core::ffi::c_int;
 use fastpath_mpi::common::consts::*;
 use fastpath_mpi::common::error::NOT_TO_BE_FREED;
-use fastpath_mpi::objects::op::{Function, Op, UserFunction, UserFunctionLarge};
+use fastpath_mpi::objects::op::{Op, OpFunction, UserFunction, UserFunctionLarge};
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_Op_create`
-///
 /// # Safety
-/// `user_fn` is null or a function of that type.
+/// `user_fn` is null or an `MPI_User_function`.
 pub unsafe fn op_create(p: &Process, user_fn: usize, commute: c_int) -> Result<usize> {
-    // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
+    // SAFETY: ARGUMENTS; null is the `None` of a function pointer's option.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunction>>(user_fn) };
-    publish(p, function.map(Function::User), commute)
+    publish(p, function.map(OpFunction::User), commute)
 }
 
-/// `MPI_Op_create_c`
-///
 /// # Safety
-/// `user_fn` is null or a function of that type.
+/// `user_fn` is null or an `MPI_User_function_c`.
 pub unsafe fn op_create_c(p: &Process, user_fn: usize, commute: c_int) -> Result<usize> {
-    // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
+    // SAFETY: ARGUMENTS; null is the `None` of a function pointer's option.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunctionLarge>>(user_fn) };
-    publish(p, function.map(Function::UserLarge), commute)
+    publish(p, function.map(OpFunction::UserLarge), commute)
 }
 
-fn publish(p: &Process, function: Option<Function>, commute: c_int) -> Result<usize> {
-    let function = function.ok_or_else(|| Error::new(MPI_ERR_ARG, "user_fn is null"))?;
+fn publish(p: &Process, function: Option<OpFunction>, commute: c_int) -> Result<usize> {
+    let function =
+        function.ok_or_else(|| Error::new(MPI_ERR_ARG, "user_fn is NULL: pass a function"))?;
     p.ops.publish(Op::user(function, commute != 0))
 }
 
-/// `MPI_Op_free`
-///
-/// # Safety
-/// `op` is null or a variable.
 pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let handle = unsafe { load(op) }?;
@@ -51,7 +44,6 @@ pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
     unsafe { store(op, MPI_OP_NULL) }
 }
 
-/// `MPI_Op_commutative`
 pub fn op_commutative(p: &Process, op: usize) -> Result<c_int> {
     let commutes = p.op(op)?.commutes();
     Ok(c_int::from(commutes))

@@ -1,113 +1,49 @@
-//! Point-to-point communication (MPI-5.0 chapter 3).
+//! Point-to-point communication (MPI 5.0, chapter 3), except the four calls of `p2p_immediate`.
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::arguments::Sent;
-use super::{clear, store};
+use super::arguments::SendArguments;
+use super::arguments::args;
+use super::store;
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::common::consts::*;
 use fastpath_mpi::common::status::Status;
 use fastpath_mpi::objects::arguments::{Args, Mode};
 use fastpath_mpi::p2p::buffered::{Owner, attach, flush};
 use fastpath_mpi::p2p::request;
 use fastpath_mpi::p2p::slow;
-use fastpath_mpi::process::errhandler::{Scope, raise};
 use fastpath_mpi::{Process, Result};
 
-#[inline]
-pub(super) fn args(
-    buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize,
-) -> Args {
-    Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
-}
-
-/// Source and tag in one argument: with them all arguments of a receive are in registers, and a function can end in a
-/// jump to another one.
-#[derive(Clone, Copy)]
-pub(super) struct Envelope(u64);
-
-impl Envelope {
-    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-    pub(super) fn new(source: c_int, tag: c_int) -> Self {
-        Envelope(u64::from(source as u32) | (tag as u64) << 32)
-    }
-
-    pub(super) fn source(self) -> c_int {
-        self.0 as c_int
-    }
-
-    pub(super) fn tag(self) -> c_int {
-        (self.0 >> 32) as c_int
-    }
-}
-
-/// The code of a result; an error goes to the communicator's handler.
-pub(super) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
-    match result {
-        Ok(()) => MPI_SUCCESS,
-        Err(error) => raise(None, Scope::Comm(comm), name, error),
-    }
-}
-
-/// As [`finish`]; a call that fails gives no request.
-///
-/// # Safety
-/// `request` is null or a variable.
-pub(super) unsafe fn finish_request(
-    result: Result<()>, name: &'static str, comm: usize, request: *mut usize,
-) -> c_int {
-    if result.is_err() {
-        // SAFETY: ARGUMENTS.
-        unsafe { clear(request, MPI_REQUEST_NULL) };
-    }
-    finish(result, name, comm)
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn ssend(message: Sent) -> Result<()> {
+pub unsafe fn ssend(message: SendArguments) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { slow::send("MPI_Ssend", message.into(), Mode::Synchronous) }
 }
 
-/// # Safety
-/// The standard's.
-pub unsafe fn bsend(message: Sent) -> Result<()> {
+pub unsafe fn bsend(message: SendArguments) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { slow::send("MPI_Bsend", message.into(), Mode::Buffered) }
 }
 
-/// # Safety
-/// The standard's.
-pub unsafe fn rsend(message: Sent) -> Result<()> {
+pub unsafe fn rsend(message: SendArguments) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { slow::send("MPI_Rsend", message.into(), Mode::Ready) }
 }
 
-/// # Safety
-/// The standard's.
-pub unsafe fn issend(message: Sent, request: *mut usize) -> Result<()> {
+pub unsafe fn issend(message: SendArguments, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { slow::isend("MPI_Issend", message.into(), Mode::Synchronous, request) }
 }
 
-/// # Safety
-/// The standard's.
-pub unsafe fn ibsend(message: Sent, request: *mut usize) -> Result<()> {
+pub unsafe fn ibsend(message: SendArguments, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { slow::isend("MPI_Ibsend", message.into(), Mode::Buffered, request) }
 }
 
-/// # Safety
-/// The standard's.
-pub unsafe fn irsend(message: Sent, request: *mut usize) -> Result<()> {
+pub unsafe fn irsend(message: SendArguments, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { slow::isend("MPI_Irsend", message.into(), Mode::Ready, request) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn sendrecv(
     sendbuf: *const c_void, sendcount: i64, sendtype: usize, dest: c_int, sendtag: c_int,
     recvbuf: *mut c_void, recvcount: i64, recvtype: usize, source: c_int, recvtag: c_int,
@@ -121,8 +57,6 @@ pub unsafe fn sendrecv(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn sendrecv_replace(
     p: &Process, buf: *mut c_void, count: i64, datatype: usize, dest: c_int, sendtag: c_int,
     source: c_int, recvtag: c_int, comm: usize, status: *mut Status,
@@ -135,14 +69,10 @@ pub unsafe fn sendrecv_replace(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn buffer_attach(p: &Process, buffer: *mut c_void, size: i64) -> Result<()> {
     attach(p, Owner::Process, buffer as usize, size)
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn buffer_detach<C: super::Count>(
     p: &Process, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
@@ -150,14 +80,10 @@ pub unsafe fn buffer_detach<C: super::Count>(
     unsafe { super::buffer::detach_into(p, Owner::Process, buffer_addr, size) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn buffer_flush(p: &Process) -> Result<()> {
     flush(p, Owner::Process)
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn isendrecv(
     p: &Process, sendbuf: *const c_void, sendcount: i64, sendtype: usize, dest: c_int,
     sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: usize, source: c_int,
@@ -169,8 +95,6 @@ pub unsafe fn isendrecv(
     unsafe { store(request, request::isendrecv(p, out, into, None)?) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn isendrecv_replace(
     p: &Process, buf: *mut c_void, count: i64, datatype: usize, dest: c_int, sendtag: c_int,
     source: c_int, recvtag: c_int, comm: usize, request: *mut usize,
@@ -179,4 +103,43 @@ pub unsafe fn isendrecv_replace(
     let into = args(buf, count, datatype, source, recvtag, comm);
     // SAFETY: ARGUMENTS.
     unsafe { store(request, request::isendrecv_replace(p, out, into)?) }
+}
+
+/// Makes a persistent send, or a receive if `mode` is `None` (MPI 5.0, section 3.9).
+unsafe fn make_persistent(
+    p: &Process, call: &'static str, message: Args, mode: Option<Mode>, request: *mut usize,
+) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe { store(request, request::make_persistent(p, call, message, mode)?) }
+}
+
+pub unsafe fn send_init(p: &Process, message: SendArguments, request: *mut usize) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe { make_persistent(p, "MPI_Send_init", message.into(), Some(Mode::Standard), request) }
+}
+
+pub unsafe fn ssend_init(p: &Process, message: SendArguments, request: *mut usize) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        make_persistent(p, "MPI_Ssend_init", message.into(), Some(Mode::Synchronous), request)
+    }
+}
+
+pub unsafe fn bsend_init(p: &Process, message: SendArguments, request: *mut usize) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe { make_persistent(p, "MPI_Bsend_init", message.into(), Some(Mode::Buffered), request) }
+}
+
+pub unsafe fn rsend_init(p: &Process, message: SendArguments, request: *mut usize) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe { make_persistent(p, "MPI_Rsend_init", message.into(), Some(Mode::Ready), request) }
+}
+
+pub unsafe fn recv_init(
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int,
+    comm: usize, request: *mut usize,
+) -> Result<()> {
+    let message = args(buf, count, datatype, source, tag, comm);
+    // SAFETY: ARGUMENTS.
+    unsafe { make_persistent(p, "MPI_Recv_init", message, None, request) }
 }

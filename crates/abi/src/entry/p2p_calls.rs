@@ -1,45 +1,67 @@
-//! What `MPI_Send` and `MPI_Isend` differ in, and `MPI_Recv` and `MPI_Irecv`: all else is written once for both.
+//! Differences between `MPI_Send` and `MPI_Isend`, and between `MPI_Recv` and `MPI_Irecv`. Their common part is in
+//! `p2p_immediate`.
 //!
-//! A call is named by its last argument: nothing, the status, or the variable for the request.
+//! The type of the last argument identifies the call: none, the status, or the variable for the request.
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::p2p::{finish, finish_request};
+use super::clear;
 use core::convert::Infallible;
 use core::ffi::c_int;
 use fastpath_mpi::Result;
+use fastpath_mpi::common::consts::{MPI_REQUEST_NULL, MPI_SUCCESS};
 use fastpath_mpi::common::status::Status;
 use fastpath_mpi::objects::arguments::{Args, Mode};
 use fastpath_mpi::p2p::request;
 use fastpath_mpi::p2p::slow;
 use fastpath_mpi::p2p::{self, Immediate, ImmediateRecv, Posting};
+use fastpath_mpi::process::errhandler::{Scope, raise};
 use fastpath_mpi::tool::traced;
 
-/// The last argument of `MPI_Send`.
+/// Returns the code of a result. An error is raised on the communicator.
+fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise(None, Scope::Comm(comm), name, error),
+    }
+}
+
+/// Returns the code of a result like [`finish`]. An error sets `request` to null.
+///
+/// # Safety
+/// `request` is null or a variable.
+unsafe fn finish_request(
+    result: Result<()>, name: &'static str, comm: usize, request: *mut usize,
+) -> c_int {
+    if result.is_err() {
+        // SAFETY: ARGUMENTS.
+        unsafe { clear(request, MPI_REQUEST_NULL) };
+    }
+    finish(result, name, comm)
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct NoRequest;
 
-/// The last argument of a send. Each function asks of its caller what the standard asks of the program.
+/// Last argument of a send. ARGUMENTS holds for every function.
 pub(super) trait SendCall: Copy {
     const NAME: &'static str;
 
-    /// Whether the immediate path may store through it.
+    /// Returns whether the variable for the result exists, so that the immediate path may store it.
     fn is_given(self) -> bool;
 
-    /// [`p2p::try_send`], which declines where nothing may be stored.
+    /// Sends by [`p2p::try_send`]; declines without a variable for the result.
     unsafe fn try_send<const WAY: u8>(self, args: Args) -> Immediate;
 
-    /// [`slow::send_with_lock`], which declines there too.
+    /// Sends by [`slow::send_with_lock`]; declines without a variable for the result.
     unsafe fn send_with_lock(self, args: Args) -> Option<Result<()>>;
 
-    /// Stores what a send gives that is complete.
     unsafe fn complete(self);
 
-    /// The send as the arguments say, with all checks.
     unsafe fn start(self, args: Args) -> Result<()>;
 
-    /// The code of a result; an error goes to the communicator's handler.
+    /// Returns the code of a result. An error is raised on the communicator.
     unsafe fn finish(self, result: Result<()>, comm: usize) -> c_int;
 }
 
@@ -102,7 +124,7 @@ impl SendCall for *mut usize {
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Isend
     unsafe fn complete(self) {
-        // SAFETY: ARGUMENTS; `is_given` has seen that it is not null.
+        // SAFETY: ARGUMENTS; not null, by `is_given`.
         unsafe { *self = request::DONE_HANDLE };
     }
 
@@ -117,29 +139,29 @@ impl SendCall for *mut usize {
     }
 }
 
-/// The last argument of a receive. Each function asks of its caller what the standard asks of the program.
+/// Last argument of a receive. ARGUMENTS holds for every function.
 pub(super) trait RecvCall: Copy {
-    /// A receive whose message is not there, as far as the immediate path has come with it.
+    /// Receive that the immediate path is about to post, because its message has not arrived.
     type Posting: Copy;
 
-    /// The receive where its message is there and nothing stands before it.
+    /// Receives if the message has arrived and no other message or receive precedes it.
     unsafe fn try_recv<const WAY: u8>(self, args: Args) -> ImmediateRecv<Self::Posting>;
 
-    /// Posts what [`RecvCall::try_recv`] has found to be posted.
+    /// Posts a receive that [`RecvCall::try_recv`] has prepared.
     unsafe fn post<const WAY: u8>(
         self, posting: Self::Posting, buf: *mut u8, tag: c_int, comm: usize,
     );
 
-    /// The receive where messages or receives of its source wait already; false where it is declined.
+    /// Receives if messages or receives of the source are queued. Returns false if it declines.
     unsafe fn try_recv_queued<const WAY: u8>(self, args: Args) -> bool;
 
-    /// The receive as the arguments say, with all checks; the code of its result.
+    /// Receives on the ordinary path, with all checks. Returns the code of the result.
     unsafe fn run(self, args: Args) -> c_int;
 
-    /// All short ways, one after the other; false where they decline.
+    /// Tries all parts of the immediate path in turn. Returns false if all decline.
     #[inline]
     unsafe fn recv_shortly<const WAY: u8>(self, args: Args) -> bool {
-        // SAFETY: ARGUMENTS; taken is what was copied.
+        // SAFETY: ARGUMENTS; only a copied message is taken.
         unsafe {
             match self.try_recv::<WAY>(args) {
                 ImmediateRecv::Done(copied) => copied.take(),
@@ -154,7 +176,7 @@ pub(super) trait RecvCall: Copy {
 }
 
 impl RecvCall for *mut Status {
-    /// What blocks is not posted by the immediate path.
+    /// No value exists, because the immediate path posts no blocking receive.
     type Posting = Infallible;
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
@@ -199,7 +221,7 @@ impl RecvCall for *mut usize {
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     unsafe fn post<const WAY: u8>(self, posting: Posting, buf: *mut u8, tag: c_int, comm: usize) {
-        // SAFETY: ARGUMENTS; `try_recv` has just found the room, and that this is not null.
+        // SAFETY: ARGUMENTS; `try_recv` has checked that this is not null and that there is room.
         unsafe { *self = p2p::post_irecv::<WAY>(posting, buf, tag, comm) };
     }
 

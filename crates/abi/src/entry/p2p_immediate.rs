@@ -1,44 +1,63 @@
-//! `MPI_Send`, `MPI_Recv`, `MPI_Isend`, `MPI_Irecv`: the immediate path below `MPI_THREAD_MULTIPLE`.
+//! The immediate path of `MPI_Send`, `MPI_Recv`, `MPI_Isend` and `MPI_Irecv`.
 //!
-//! The exported functions jump to the bodies of the thread level ([`Bodies`]): one instruction at every level. At
-//! `MPI_THREAD_MULTIPLE` these are the functions of `p2p_inside`.
+//! An exported function jumps, by one instruction, to the body for the thread level ([`Bodies`]). Below
+//! `MPI_THREAD_MULTIPLE` that is `send_plain` or `recv_plain`. At `MPI_THREAD_MULTIPLE` it is `send_inside` or
+//! `recv_inside`, which takes the lock by the thread's bias.
 //!
-//! A body ends in jumps to whatever is rare, with the same arguments, so that it keeps nothing in registers for them.
+//! A body continues a rare case by a jump to another function, to which it passes its own arguments. The body therefore
+//! saves no registers for such cases.
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::p2p::{Envelope, args};
+use super::arguments::args;
 use super::p2p_calls::{NoRequest, RecvCall, SendCall};
-use super::p2p_inside::{recv_inside, send_inside};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::common::consts::*;
-use fastpath_mpi::common::lock;
+use fastpath_mpi::common::lock::{self, BY_WORD, FIRST_SEAT, SECOND_SEAT};
 use fastpath_mpi::common::status::Status;
-use fastpath_mpi::objects::hot::OPEN;
+use fastpath_mpi::objects::hot::{self, INSIDE, OPEN, SEEN};
 use fastpath_mpi::p2p::slow;
-use fastpath_mpi::p2p::{Copied, Immediate, ImmediateRecv};
+use fastpath_mpi::p2p::{CopiedSlot, Immediate, ImmediateRecv};
 use fastpath_mpi::tool::traced;
 use std::sync::{Mutex, PoisonError};
 
-pub(super) type SendBody<C> =
-    unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize, C) -> c_int;
-pub(super) type RecvBody<C> = unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, C) -> c_int;
+/// Source and tag in one argument. All arguments of a receive then fit registers, so that a function can end in a jump.
+#[derive(Clone, Copy)]
+struct Envelope(u64);
 
-/// What carries out the calls at one thread level. Counts are those of an `int`.
+impl Envelope {
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+    fn new(source: c_int, tag: c_int) -> Self {
+        Envelope(u64::from(source as u32) | (tag as u64) << 32)
+    }
+
+    fn source(self) -> c_int {
+        self.0 as c_int
+    }
+
+    fn tag(self) -> c_int {
+        (self.0 >> 32) as c_int
+    }
+}
+
+type SendBody<C> = unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize, C) -> c_int;
+type RecvBody<C> = unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, C) -> c_int;
+
+/// Bodies of the calls at one thread level. Their counts are `int`.
 #[derive(Clone, Copy)]
 struct Bodies {
     send: SendBody<NoRequest>,
     recv: RecvBody<*mut Status>,
     isend: SendBody<*mut usize>,
     irecv: RecvBody<*mut usize>,
-    /// Whether they take the lock.
+    /// Whether the bodies take the lock.
     inside: bool,
 }
 
-const PLAIN: Bodies = Bodies {
+const PLAIN_BODIES: Bodies = Bodies {
     send: send_plain,
     recv: recv_plain,
     isend: send_plain,
@@ -46,7 +65,7 @@ const PLAIN: Bodies = Bodies {
     inside: false,
 };
 
-const INSIDE: Bodies = Bodies {
+const INSIDE_BODIES: Bodies = Bodies {
     send: send_inside,
     recv: recv_inside,
     isend: send_inside,
@@ -54,36 +73,34 @@ const INSIDE: Bodies = Bodies {
     inside: true,
 };
 
-/// The bodies of the thread level, read without a lock.
+/// Bodies for the present thread level, read without a lock.
 struct Current(UnsafeCell<Bodies>);
 
-// SAFETY: written by `choose_bodies` alone, where the level has changed: then MPI begins, and no other thread may call
-// it before the call that initialises it has returned there, or a call of its own has (which takes the same lock).
+// SAFETY: only `choose_bodies` writes, when MPI is being initialised with another level. Until the initialising call
+// has returned, another thread may only make its own initialising call, which takes the same lock.
 unsafe impl Sync for Current {}
 
-static CURRENT: Current = Current(UnsafeCell::new(PLAIN));
+static CURRENT: Current = Current(UnsafeCell::new(PLAIN_BODIES));
 
-/// Lets the calls of this process go inside the lock where threads need it. Called by whatever initialises MPI.
+/// Selects the bodies for the thread level. Every initialisation of MPI calls it.
 pub(super) fn choose_bodies() {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let inside = lock::is_enabled();
-    // SAFETY: see `Current`.
+    // SAFETY: no other thread reads or writes while MPI is initialised, as `Current` argues.
     unsafe {
         if (*CURRENT.0.get()).inside != inside {
-            *CURRENT.0.get() = if inside { INSIDE } else { PLAIN };
+            *CURRENT.0.get() = if inside { INSIDE_BODIES } else { PLAIN_BODIES };
         }
     }
 }
 
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
 fn bodies() -> &'static Bodies {
-    // SAFETY: see `Current`.
+    // SAFETY: no thread writes while calls are allowed, as `Current` argues.
     unsafe { &*CURRENT.0.get() }
 }
 
-/// # Safety
-/// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn send(
     buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
@@ -92,8 +109,6 @@ pub unsafe fn send(
     unsafe { send_by(bodies().send, buf, count, datatype, dest, tag, comm, NoRequest) }
 }
 
-/// # Safety
-/// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn isend(
     buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
@@ -103,8 +118,6 @@ pub unsafe fn isend(
     unsafe { send_by(bodies().isend, buf, count, datatype, dest, tag, comm, request) }
 }
 
-/// # Safety
-/// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn recv(
     buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
@@ -114,8 +127,6 @@ pub unsafe fn recv(
     unsafe { recv_by(bodies().recv, buf, count, datatype, source, tag, comm, status) }
 }
 
-/// # Safety
-/// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn irecv(
     buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
@@ -125,7 +136,6 @@ pub unsafe fn irecv(
     unsafe { recv_by(bodies().irecv, buf, count, datatype, source, tag, comm, request) }
 }
 
-/// A send by the body of the thread level.
 #[inline(always)] // `fastpath bench instructions` counts it
 unsafe fn send_by<C: SendCall>(
     body: SendBody<C>, buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int,
@@ -140,7 +150,6 @@ unsafe fn send_by<C: SendCall>(
     }
 }
 
-/// A receive by the body of the thread level.
 #[inline(always)] // `fastpath bench instructions` counts it
 unsafe fn recv_by<C: RecvCall>(
     body: RecvBody<C>, buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int,
@@ -155,8 +164,10 @@ unsafe fn recv_by<C: RecvCall>(
     }
 }
 
+/// Sends without a lock.
+///
 /// # Safety
-/// The standard's; the same of the other functions here.
+/// ARGUMENTS, as for the MPI call. All functions below have this contract.
 unsafe fn send_plain<C: SendCall>(
     buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     call: C,
@@ -175,7 +186,7 @@ unsafe fn send_plain<C: SendCall>(
     }
 }
 
-/// What the immediate path declined.
+/// Continues a send that the immediate path declined.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn send_slow<C: SendCall>(
@@ -198,7 +209,7 @@ pub(super) unsafe fn send_slow<C: SendCall>(
     }
 }
 
-/// The message has left; its receiver must be woken.
+/// Wakes the receiver of a message that has been sent.
 #[cold]
 #[inline(never)]
 unsafe fn send_wake<C: SendCall>(
@@ -216,7 +227,7 @@ unsafe fn recv_plain<C: RecvCall>(
     call: C,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: ARGUMENTS; taken is what was copied.
+    // SAFETY: ARGUMENTS; only a copied message is taken.
     unsafe {
         match call.try_recv::<OPEN>(args(buf, count, datatype, source, tag, comm)) {
             ImmediateRecv::Done(copied) => match copied.advance() {
@@ -232,31 +243,31 @@ unsafe fn recv_plain<C: RecvCall>(
     }
 }
 
-/// The sender must be told how far its messages have been taken.
+/// Returns credits to the sender.
 ///
 /// # Safety
-/// As [`Copied::tell`].
+/// The contract is that of [`CopiedSlot::tell`].
 #[cold]
 #[inline(never)]
-unsafe fn tell_taken(copied: Copied) -> c_int {
+unsafe fn tell_taken(copied: CopiedSlot) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe { copied.tell() };
-    hide(MPI_SUCCESS) // so that it is a jump, as in `recv_post`
+    hide(MPI_SUCCESS) // a jump, as in `recv_post`
 }
 
-/// Posts a receive whose message is not there. With all arguments in registers, so that it is a jump and neither half
-/// saves registers for the other.
+/// Posts a receive whose message has not arrived. All arguments are in registers, so the call is a jump, and neither
+/// function saves registers for the other.
 #[inline(never)]
 unsafe fn recv_post<C: RecvCall>(
     buf: *mut c_void, posting: C::Posting, call: C, tag: c_int, comm: usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe { call.post::<OPEN>(posting, buf.cast(), tag, comm) };
-    // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
+    // With a constant result, the compiler would set the result in the caller and make the jump a call.
     hide(MPI_SUCCESS)
 }
 
-/// What the immediate path declined, where messages or receives of the source wait already.
+/// Continues a receive that the immediate path declined because messages or receives of the source are queued.
 #[cold]
 #[inline(never)]
 unsafe fn recv_queued<C: RecvCall>(
@@ -272,7 +283,6 @@ unsafe fn recv_queued<C: RecvCall>(
     }
 }
 
-/// What the short ways declined.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn recv_slow<C: RecvCall>(
@@ -280,4 +290,215 @@ pub(super) unsafe fn recv_slow<C: RecvCall>(
 ) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe { call.run(args(buf, count, datatype, source, tag, comm)) }
+}
+
+// Reasons for which a call takes the lock.
+/// The calling thread lacks the bias.
+const UNBIASED: u8 = 0;
+/// The bias was revoked while the thread entered, or the lock word was taken. The entry must be undone first.
+const BIAS_LOST: u8 = 1;
+/// The thread is inside, by bias or lock word, and the immediate path declined. The thread must leave afterwards.
+const DECLINED: u8 = 2;
+
+/// Sends inside the lock, by the body for the seat of the last bias. Two threads that take turns on a processor have
+/// one seat each. A single body for all seats would need registers for the choice of the seat. Without membarrier no
+/// thread gets a bias, and the third body takes the ordinary lock.
+unsafe fn send_inside<C: SendCall>(
+    buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
+    call: C,
+) -> c_int {
+    let bodies: &[SendBody<C>; 3] = const {
+        &[send_seated::<C, FIRST_SEAT>, send_seated::<C, SECOND_SEAT>, send_seated::<C, BY_WORD>]
+    };
+    // SAFETY: ARGUMENTS; `last_seat` is below 3, the number of bodies.
+    unsafe {
+        let body = bodies.get_unchecked(lock::last_seat());
+        body(buf, count, datatype, dest, tag, comm, call)
+    }
+}
+
+/// Receives inside the lock, by the body for the seat; see [`send_inside`].
+unsafe fn recv_inside<C: RecvCall>(
+    buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
+    call: C,
+) -> c_int {
+    let bodies: &[RecvBody<C>; 3] = const {
+        &[recv_seated::<C, FIRST_SEAT>, recv_seated::<C, SECOND_SEAT>, recv_seated::<C, BY_WORD>]
+    };
+    // SAFETY: ARGUMENTS; `last_seat` is below 3, the number of bodies.
+    unsafe {
+        let body = bodies.get_unchecked(lock::last_seat());
+        body(buf, count, datatype, source, tag, comm, call)
+    }
+}
+
+/// Sends inside the lock, which the thread enters by its bias with seat `SEAT`.
+unsafe fn send_seated<C: SendCall, const SEAT: u8>(
+    buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
+    call: C,
+) -> c_int {
+    let count = i64::from(count);
+    // Rare continuations are jumps, so that no registers are saved for them.
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        if !hot::sends_inside(comm) {
+            return send_slow(buf, count, datatype, dest, tag, comm, call);
+        }
+        if !lock::favours::<SEAT>() {
+            return send_locked::<C, UNBIASED, SEAT>(buf, count, datatype, dest, tag, comm, call);
+        }
+        if !lock::step_in::<SEAT>() {
+            return send_locked::<C, BIAS_LOST, SEAT>(buf, count, datatype, dest, tag, comm, call);
+        }
+        match call.try_send::<SEEN>(args(buf, count, datatype, dest, tag, comm)) {
+            Immediate::Done => {
+                call.complete();
+                match lock::leave::<SEAT>() {
+                    true => wake::<SEAT>(),
+                    false => MPI_SUCCESS,
+                }
+            }
+            Immediate::Declined => {
+                send_locked::<C, DECLINED, SEAT>(buf, count, datatype, dest, tag, comm, call)
+            }
+            Immediate::Wake(bytes) => wake_inside::<C, SEAT>(comm, dest, tag, bytes, call),
+        }
+    }
+}
+
+/// Wakes the receiver of a message that has been sent, and leaves the lock.
+#[cold]
+#[inline(never)]
+unsafe fn wake_inside<C: SendCall, const SEAT: u8>(
+    comm: usize, dest: c_int, tag: c_int, bytes: u64, call: C,
+) -> c_int {
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        call.complete();
+        let result = slow::wake(comm, dest, tag, bytes);
+        lock::leave_surely::<SEAT>();
+        call.finish(result, comm)
+    }
+}
+
+/// Wakes a thread that requested the lock while the calling thread was inside.
+#[cold]
+#[inline(never)]
+fn wake<const SEAT: u8>() -> c_int {
+    lock::wake::<SEAT>();
+    hide(MPI_SUCCESS) // a jump, as in `recv_post`
+}
+
+/// Returns credits like [`tell_taken`], and leaves the lock.
+///
+/// # Safety
+/// The contract is that of [`CopiedSlot::tell`].
+#[cold]
+#[inline(never)]
+unsafe fn tell_taken_inside<const SEAT: u8>(copied: CopiedSlot) -> c_int {
+    // SAFETY: ARGUMENTS.
+    unsafe { copied.tell() };
+    lock::leave_surely::<SEAT>();
+    hide(MPI_SUCCESS)
+}
+
+/// Sends with the ordinary lock instead of the bias.
+#[cold]
+#[inline(never)]
+unsafe fn send_locked<C: SendCall, const FROM: u8, const SEAT: u8>(
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize, call: C,
+) -> c_int {
+    if FROM == BIAS_LOST {
+        lock::back_out::<SEAT>();
+    }
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        let sent = call.send_with_lock(args(buf, count, datatype, dest, tag, comm));
+        if FROM == DECLINED {
+            lock::leave_surely::<SEAT>();
+        }
+        match sent {
+            Some(result) => {
+                call.complete();
+                call.finish(result, comm)
+            }
+            None => send_slow(buf, count, datatype, dest, tag, comm, call),
+        }
+    }
+}
+
+/// Receives inside the lock, which the thread enters by its bias with seat `SEAT`.
+unsafe fn recv_seated<C: RecvCall, const SEAT: u8>(
+    buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
+    call: C,
+) -> c_int {
+    let count = i64::from(count);
+    let envelope = || Envelope::new(source, tag);
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        if !hot::receives_inside(comm) {
+            return recv_slow(buf, count, datatype, source, tag, comm, call);
+        }
+        if !lock::favours::<SEAT>() {
+            return recv_locked::<C, UNBIASED, SEAT>(buf, count, datatype, envelope(), call, comm);
+        }
+        if !lock::step_in::<SEAT>() {
+            return recv_locked::<C, BIAS_LOST, SEAT>(buf, count, datatype, envelope(), call, comm);
+        }
+        match call.try_recv::<SEEN>(args(buf, count, datatype, source, tag, comm)) {
+            ImmediateRecv::Done(copied) => match copied.advance() {
+                false if lock::leave::<SEAT>() => wake::<SEAT>(),
+                false => MPI_SUCCESS,
+                true => tell_taken_inside::<SEAT>(copied),
+            },
+            ImmediateRecv::Post(posting) => {
+                recv_post_inside::<C, SEAT>(buf, posting, call, tag, comm)
+            }
+            ImmediateRecv::Declined => {
+                recv_locked::<C, DECLINED, SEAT>(buf, count, datatype, envelope(), call, comm)
+            }
+        }
+    }
+}
+
+/// Posts like [`recv_post`], and leaves the lock.
+#[inline(never)]
+unsafe fn recv_post_inside<C: RecvCall, const SEAT: u8>(
+    buf: *mut c_void, posting: C::Posting, call: C, tag: c_int, comm: usize,
+) -> c_int {
+    // SAFETY: ARGUMENTS.
+    unsafe { call.post::<INSIDE>(posting, buf.cast(), tag, comm) };
+    match lock::leave::<SEAT>() {
+        true => wake::<SEAT>(),
+        false => MPI_SUCCESS,
+    }
+}
+
+/// Receives with the ordinary lock instead of the bias.
+#[cold]
+#[inline(never)]
+unsafe fn recv_locked<C: RecvCall, const FROM: u8, const SEAT: u8>(
+    buf: *mut c_void, count: i64, datatype: usize, envelope: Envelope, call: C, comm: usize,
+) -> c_int {
+    if FROM == BIAS_LOST {
+        lock::back_out::<SEAT>();
+    }
+    let (source, tag) = (envelope.source(), envelope.tag());
+    let args = args(buf, count, datatype, source, tag, comm);
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        // `try_recv` has already declined inside the lock, so only queued messages are tried.
+        let received = match FROM {
+            DECLINED => {
+                let received = call.try_recv_queued::<INSIDE>(args);
+                lock::leave_surely::<SEAT>();
+                received
+            }
+            _ => lock::with_lock(|| call.recv_shortly::<INSIDE>(args)),
+        };
+        match received {
+            true => MPI_SUCCESS,
+            false => recv_slow(buf, count, datatype, source, tag, comm, call),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Packing (MPI 5.0, section 5.2 and 5.3).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{Count, load, read_text, store};
@@ -9,25 +9,20 @@ use fastpath_mpi::common::consts::*;
 use fastpath_mpi::objects::datatype::TypeError;
 use fastpath_mpi::{Error, Process, Result};
 
-/// Moves the caller's position to where `step` says that it is afterwards.
-///
-/// # Safety
-/// `position` is null or a variable.
+/// Advances the caller's position to the result of `step`.
 unsafe fn advance<C: Count>(
     position: *mut C, step: impl FnOnce(i64) -> core::result::Result<i64, TypeError>,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let at = unsafe { load(position)? };
-    // A position is at most the size of a buffer, which came in the same width.
+    // A position is at most the buffer size, which has the same width.
     let next = C::from_i64_or_undefined(step(at.to_i64())?);
     // SAFETY: ARGUMENTS.
     unsafe { store(position, next) }
 }
 
-/// `MPI_Pack` and `MPI_Pack_c`
-///
 /// # Safety
-/// The buffers are as the standard says; `position` is null or a variable.
+/// The buffers meet the requirements of the standard; `position` is null or a variable.
 pub unsafe fn pack<C: Count>(
     p: &Process, inbuf: *const c_void, incount: i64, datatype: usize, outbuf: *mut c_void,
     outsize: i64, position: *mut C, comm: usize,
@@ -40,10 +35,8 @@ pub unsafe fn pack<C: Count>(
     }
 }
 
-/// `MPI_Unpack` and `MPI_Unpack_c`
-///
 /// # Safety
-/// The buffers are as the standard says; `position` is null or a variable.
+/// The buffers meet the requirements of the standard; `position` is null or a variable.
 pub unsafe fn unpack<C: Count>(
     p: &Process, inbuf: *const c_void, insize: i64, position: *mut C, outbuf: *mut c_void,
     outcount: i64, datatype: usize, comm: usize,
@@ -56,31 +49,26 @@ pub unsafe fn unpack<C: Count>(
     }
 }
 
-/// `MPI_Pack_size` and `MPI_Pack_size_c`: `MPI_UNDEFINED` where the size does not fit.
+/// Returns the size, or `MPI_UNDEFINED` if it does not fit.
 pub fn pack_size<C: Count>(p: &Process, incount: i64, datatype: usize, comm: usize) -> Result<C> {
     p.comm(comm)?;
     let bytes = p.datatype(datatype)?.pack_size(incount)?;
     Ok(C::from_i64_or_undefined(bytes))
 }
 
-/// The only portable form is "external32".
-///
-/// # Safety
-/// `datarep` is null or a string.
+/// Checks that the representation is "external32", the only portable one.
 unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
     match unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) }?.as_str() {
         "external32" => Ok(()),
         other => {
-            Err(Error::new(MPI_ERR_ARG, format!("datarep is \"{other}\", must be \"external32\"")))
+            Err(Error::new(MPI_ERR_ARG, format!("datarep is \"{other}\": pass \"external32\"")))
         }
     }
 }
 
-/// `MPI_Pack_external` and `MPI_Pack_external_c`
-///
 /// # Safety
-/// The buffers are as the standard says; `datarep` is null or a string, `position` null or a variable.
+/// The buffers meet the requirements of the standard; `datarep` is null or a string, `position` null or a variable.
 pub unsafe fn pack_external<D: Count>(
     p: &Process, datarep: *const c_char, inbuf: *const c_void, incount: i64, datatype: usize,
     outbuf: *mut c_void, outsize: i64, position: *mut D,
@@ -95,10 +83,8 @@ pub unsafe fn pack_external<D: Count>(
     }
 }
 
-/// `MPI_Unpack_external` and `MPI_Unpack_external_c`
-///
 /// # Safety
-/// The buffers are as the standard says; `datarep` is null or a string, `position` null or a variable.
+/// The buffers meet the requirements of the standard; `datarep` is null or a string, `position` null or a variable.
 pub unsafe fn unpack_external<D: Count>(
     p: &Process, datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut D,
     outbuf: *mut c_void, outcount: i64, datatype: usize,
@@ -113,10 +99,6 @@ pub unsafe fn unpack_external<D: Count>(
     }
 }
 
-/// `MPI_Pack_external_size` and `MPI_Pack_external_size_c`
-///
-/// # Safety
-/// `datarep` is null or a string.
 pub unsafe fn pack_external_size<D: Count>(
     p: &Process, datarep: *const c_char, incount: i64, datatype: usize,
 ) -> Result<D> {

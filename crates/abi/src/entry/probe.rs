@@ -1,6 +1,6 @@
-//! Probes, and receives of messages that a probe has matched (MPI-5.0 section 3.8).
+//! Probes, and receives of matched messages (MPI 5.0, section 3.8).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, store};
@@ -11,8 +11,6 @@ use fastpath_mpi::p2p::probe;
 use fastpath_mpi::p2p::request;
 use fastpath_mpi::{Process, Result};
 
-/// # Safety
-/// The standard's.
 pub unsafe fn probe(
     p: &Process, source: c_int, tag: c_int, comm: usize, status: *mut Status,
 ) -> Result<()> {
@@ -25,8 +23,6 @@ pub unsafe fn probe(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn iprobe(
     p: &Process, source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: *mut Status,
 ) -> Result<()> {
@@ -40,8 +36,6 @@ pub unsafe fn iprobe(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn mprobe(
     p: &Process, source: c_int, tag: c_int, comm: usize, message: *mut usize, status: *mut Status,
 ) -> Result<()> {
@@ -57,8 +51,6 @@ pub unsafe fn mprobe(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn improbe(
     p: &Process, source: c_int, tag: c_int, comm: usize, flag: *mut c_int, message: *mut usize,
     status: *mut Status,
@@ -74,8 +66,6 @@ pub unsafe fn improbe(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn mrecv(
     p: &Process, buf: *mut c_void, count: i64, datatype: usize, message: *mut usize,
     status: *mut Status,
@@ -88,8 +78,6 @@ pub unsafe fn mrecv(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn imrecv(
     p: &Process, buf: *mut c_void, count: i64, datatype: usize, message: *mut usize,
     request: *mut usize,

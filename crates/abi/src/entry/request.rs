@@ -1,21 +1,17 @@
-//! Completion of operations (MPI-5.0 section 3.7) and the status object.
+//! Completion of operations (MPI 5.0, section 3.7), and the status object.
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::store;
 use core::ffi::c_int;
 use fastpath_mpi::common::consts::*;
 use fastpath_mpi::common::lock;
-use fastpath_mpi::common::places;
 use fastpath_mpi::common::status::Status;
-use fastpath_mpi::objects::hot::{self, FURTHER, INSIDE, OPEN};
+use fastpath_mpi::objects::hot::{self, INSIDE, OPEN};
 use fastpath_mpi::p2p::request::{self, try_arrival, try_collect};
 use fastpath_mpi::process::errhandler::{Scope, raise};
 use fastpath_mpi::{Error, Process, Result, process};
-
-/// Looks for a message, at most, before a wait for a request of a further worker goes the long way: a few microseconds.
-const POLLS: u32 = 512;
 
 fn checked(count: c_int) -> Result<usize> {
     usize::try_from(count)
@@ -24,18 +20,20 @@ fn checked(count: c_int) -> Result<usize> {
 
 fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
     match pointer.is_null() {
-        true => Err(Error::new(MPI_ERR_ARG, format!("the pointer for {what} is null"))),
+        true => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the argument for {what} is NULL: pass its address"),
+        )),
         false => Ok(pointer),
     }
 }
 
-/// # Safety
-/// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe {
-        // A send that was done at once, which needs no lock at any level, or whatever else has ended.
+        // `collect_done` needs no lock at any thread level: it collects sends that completed at once. `try_collect`
+        // collects other requests that have completed meanwhile.
         let done = !request.is_null() && request::collect_done::<false>(request, status);
         if done || try_collect::<false, OPEN>(request, status) {
             return MPI_SUCCESS;
@@ -44,8 +42,8 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     }
 }
 
-/// What has not ended yet: a receive whose message is there is completed; for the rest as many arguments, so that it is
-/// a jump and not a call.
+/// Waits for a request that has not completed; completes a receive whose message has arrived. The arguments are those
+/// of `wait`, so that `wait` continues here by a jump.
 #[cold]
 #[inline(never)]
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
@@ -58,27 +56,21 @@ unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
     }
 }
 
-/// The short ways inside the lock of `MPI_THREAD_MULTIPLE`.
+/// Tries the immediate path inside the lock, at `MPI_THREAD_MULTIPLE`.
 #[cold]
 #[inline(never)]
 unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe {
         !request.is_null()
-            && match places::of_request(*request) {
-                0 => lock::with_lock(|| {
-                    try_collect::<false, INSIDE>(request, status)
-                        || try_arrival::<INSIDE>(request, status)
-                }),
-                place => places::with(place, || {
-                    let worker = places::further_worker(place);
-                    request::await_of::<false>(worker, request, status, POLLS)
-                }),
-            }
+            && lock::with_lock(|| {
+                try_collect::<false, INSIDE>(request, status)
+                    || try_arrival::<INSIDE>(request, status)
+            })
     }
 }
 
-/// What has not ended yet, or not without fault.
+/// Waits for a request that has not completed or has failed.
 #[cold]
 #[inline(never)]
 unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
@@ -95,8 +87,6 @@ unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
     }
 }
 
-/// # Safety
-/// The standard's.
 #[inline]
 pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -106,7 +96,8 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
             return Ok(());
         }
         let hidden = hot::is_hidden() && !flag.is_null() && !request.is_null();
-        if hidden && test_inside(request, status) {
+        let done = || request::collect_done::<false>(request, status);
+        if hidden && (done() || wait_inside(request, status)) {
             *flag = 1;
             return Ok(());
         }
@@ -117,33 +108,6 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
     }
 }
 
-/// The short ways inside the lock of the request's worker, and of a send that was done at once.
-///
-/// # Safety
-/// As [`test`]; `request` is a variable.
-#[cold]
-#[inline(never)]
-unsafe fn test_inside(request: *mut usize, status: *mut Status) -> bool {
-    // SAFETY: `request` is a variable and `status` null or a status, by this function's contract.
-    unsafe {
-        if request::collect_done::<false>(request, status) {
-            return true;
-        }
-        match places::of_request(*request) {
-            0 => lock::with_lock(|| {
-                try_collect::<false, INSIDE>(request, status)
-                    || try_arrival::<INSIDE>(request, status)
-            }),
-            place => places::with(place, || {
-                try_collect::<false, FURTHER>(request, status)
-                    || try_arrival::<FURTHER>(request, status)
-            }),
-        }
-    }
-}
-
-/// # Safety
-/// The standard's.
 pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status) -> Result<()> {
     let mut first = None;
     // SAFETY: ARGUMENTS.
@@ -171,53 +135,23 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
     request::join_errors(first, !statuses.is_null())
 }
 
-/// Completes requests of one further worker, and sends that were done at once, from `index` on, with its lock taken
-/// once; the index of the first one that it leaves.
-///
-/// # Safety
-/// As [`waitall`].
-unsafe fn collect_further(
+/// Completes sends that were done at once, from `index` on, without the lock. Returns the index of the first other
+/// request.
+unsafe fn collect_done_sends(
     mut index: usize, count: usize, requests: *mut usize, statuses: *mut Status,
 ) -> usize {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let entry = |index| (requests.add(index), request::status_at(statuses, index));
-        while index < count {
-            let (request, status) = entry(index);
-            if !request::collect_done::<true>(request, status) {
-                break;
-            }
-            index += 1;
-        }
-        if index == count {
-            return index;
-        }
-        let place = places::of_request(*requests.add(index));
-        if place == 0 {
-            return index;
-        }
-        let worker = places::further_worker(place);
-        places::with(place, || {
-            while index < count {
-                let (request, status) = entry(index);
-                // A send that was done at once has the handle of one of the first worker.
-                let is_its_own = places::of_request(*request) == place;
-                let collected = match is_its_own {
-                    true => request::await_of::<true>(worker, request, status, POLLS),
-                    false => request::collect_done::<true>(request, status),
-                };
-                if !collected {
-                    break;
-                }
-                index += 1;
-            }
-        });
+    let collect = |index| unsafe {
+        request::collect_done::<true>(requests.add(index), request::status_at(statuses, index))
+    };
+    while index < count && collect(index) {
+        index += 1;
     }
     index
 }
 
-/// Waits for one of several that has not ended yet, or not without fault; at `MPI_THREAD_MULTIPLE` for all from there
-/// on, with the lock taken once. Returns the next index and an error.
+/// Waits for the request at `index`, which has not completed or has failed. At `MPI_THREAD_MULTIPLE`, continues with
+/// all further requests under one lock. Returns the next index, and an error.
 #[cold]
 #[inline(never)]
 unsafe fn waitall_slow(
@@ -225,7 +159,7 @@ unsafe fn waitall_slow(
 ) -> Result<(usize, Option<Error>)> {
     let ended = match hot::is_hidden() {
         // SAFETY: ARGUMENTS.
-        true => unsafe { collect_further(index, count, requests, statuses) },
+        true => unsafe { collect_done_sends(index, count, requests, statuses) },
         false => index,
     };
     if ended != index {
@@ -233,18 +167,12 @@ unsafe fn waitall_slow(
     }
     let p = process::enter("MPI_Waitall", false)?;
     let end = if lock::is_enabled() { count } else { index + 1 };
-    let (mut first, begun) = (None, index);
+    let mut first = None;
     while index < end {
-        // SAFETY: ARGUMENTS; the lock is taken.
+        // SAFETY: ARGUMENTS; this thread holds the lock.
         unsafe {
             let (request, status) = (requests.add(index), request::status_at(statuses, index));
-            let is_first = places::of_request(*request) == 0;
-            if !is_first && index != begun {
-                // Of a further worker: the short way, once more.
-                return Ok((index, first));
-            }
-            let collected =
-                is_first && lock::is_enabled() && try_collect::<true, INSIDE>(request, status);
+            let collected = lock::is_enabled() && try_collect::<true, INSIDE>(request, status);
             if !collected {
                 let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
                 first = first.or(failed);
@@ -255,8 +183,6 @@ unsafe fn waitall_slow(
     Ok((index, first))
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn testall(
     p: &Process, count: c_int, requests: *mut usize, flag: *mut c_int, statuses: *mut Status,
 ) -> Result<()> {
@@ -268,8 +194,6 @@ pub unsafe fn testall(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn waitany(
     p: &Process, count: c_int, requests: *mut usize, indx: *mut c_int, status: *mut Status,
 ) -> Result<()> {
@@ -281,8 +205,6 @@ pub unsafe fn waitany(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn testany(
     p: &Process, count: c_int, requests: *mut usize, indx: *mut c_int, flag: *mut c_int,
     status: *mut Status,
@@ -296,8 +218,6 @@ pub unsafe fn testany(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn waitsome(
     p: &Process, incount: c_int, requests: *mut usize, outcount: *mut c_int, indices: *mut c_int,
     statuses: *mut Status,
@@ -311,8 +231,6 @@ pub unsafe fn waitsome(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn testsome(
     p: &Process, incount: c_int, requests: *mut usize, outcount: *mut c_int, indices: *mut c_int,
     statuses: *mut Status,
@@ -326,15 +244,11 @@ pub unsafe fn testsome(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn request_free(p: &Process, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { request::free(p, present(request, "the request")?) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn request_get_status(
     p: &Process, request: usize, flag: *mut c_int, status: *mut Status,
 ) -> Result<()> {
@@ -345,8 +259,6 @@ pub unsafe fn request_get_status(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn request_get_status_all(
     p: &Process, count: c_int, requests: *const usize, flag: *mut c_int, statuses: *mut Status,
 ) -> Result<()> {
@@ -366,8 +278,6 @@ pub unsafe fn request_get_status_all(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn request_get_status_any(
     p: &Process, count: c_int, requests: *const usize, indx: *mut c_int, flag: *mut c_int,
     status: *mut Status,
@@ -394,8 +304,6 @@ pub unsafe fn request_get_status_any(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn request_get_status_some(
     p: &Process, incount: c_int, requests: *const usize, outcount: *mut c_int, indices: *mut c_int,
     statuses: *mut Status,
@@ -419,22 +327,16 @@ pub unsafe fn request_get_status_some(
     }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn cancel(p: &Process, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     request::cancel(p, unsafe { *present(request, "the request")? })
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn start(p: &Process, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     request::start(p, unsafe { *present(request, "the request")? })
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Result<()> {
     for index in 0..checked(count)? {
         // SAFETY: ARGUMENTS.
@@ -443,16 +345,12 @@ pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Resul
     Ok(())
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn test_cancelled(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
     unsafe { Ok((*present(status.cast_mut(), "the status")?).is_cancelled() as c_int) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_set_cancelled(p: &Process, status: *mut Status, flag: c_int) -> Result<()> {
     let _ = p;
     // SAFETY: ARGUMENTS.
@@ -460,8 +358,6 @@ pub unsafe fn status_set_cancelled(p: &Process, status: *mut Status, flag: c_int
     Ok(())
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_set_source(p: &Process, status: *mut Status, source: c_int) -> Result<()> {
     let _ = p;
     // SAFETY: ARGUMENTS.
@@ -469,16 +365,12 @@ pub unsafe fn status_set_source(p: &Process, status: *mut Status, source: c_int)
     Ok(())
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_get_source(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
     unsafe { Ok((*present(status.cast_mut(), "the status")?).source) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_set_tag(p: &Process, status: *mut Status, tag: c_int) -> Result<()> {
     let _ = p;
     // SAFETY: ARGUMENTS.
@@ -486,16 +378,12 @@ pub unsafe fn status_set_tag(p: &Process, status: *mut Status, tag: c_int) -> Re
     Ok(())
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_get_tag(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
     unsafe { Ok((*present(status.cast_mut(), "the status")?).tag) }
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_set_error(p: &Process, status: *mut Status, error: c_int) -> Result<()> {
     let _ = p;
     // SAFETY: ARGUMENTS.
@@ -503,8 +391,6 @@ pub unsafe fn status_set_error(p: &Process, status: *mut Status, error: c_int) -
     Ok(())
 }
 
-/// # Safety
-/// The standard's.
 pub unsafe fn status_get_error(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.

@@ -1,27 +1,28 @@
 //! One-sided operations (MPI 5.0, section 12.3).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
-use super::arguments::{Fetched, OneSided};
+use super::arguments::{OneSided, ResultArguments};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::objects::hot::{INSIDE, OPEN, is_hidden};
-use fastpath_mpi::rma::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
+use fastpath_mpi::rma::accumulate::{
+    AccumulateBuffer, Swap, Update, compare_and_swap as swap, update,
+};
 use fastpath_mpi::rma::transfer::{self, Sides};
 use fastpath_mpi::rma::{hot, hot_atomics};
 use fastpath_mpi::rma::{rget as begin_get, rput as begin_put, rupdate};
 use fastpath_mpi::{Process, Result};
 
-fn side(buffer: *const c_void, count: i64, datatype: usize) -> Side {
-    Side { buffer: buffer.cast_mut().cast(), count, datatype }
+fn side(buffer: *const c_void, count: i64, datatype: usize) -> AccumulateBuffer {
+    AccumulateBuffer { buffer: buffer.cast_mut().cast(), count, datatype }
 }
 
-fn result_side(result: &Fetched) -> Side {
+fn result_side(result: &ResultArguments) -> AccumulateBuffer {
     side(result.result_addr, result.result_count, result.result_datatype)
 }
 
-/// What an accumulate asks for.
-fn update_of(sides: &Sides, result: Option<Side>, op: usize) -> Update {
+fn update_of(sides: &Sides, result: Option<AccumulateBuffer>, op: usize) -> Update {
     Update {
         origin: side(sides.origin.cast(), sides.count, sides.datatype),
         result,
@@ -35,68 +36,60 @@ fn update_of(sides: &Sides, result: Option<Side>, op: usize) -> Update {
     }
 }
 
-/// `MPI_Put` to memory that is reached by load and store.
+/// Immediate path of `MPI_Put` to memory that this process reaches by load and store.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say.
+/// The buffer is readable for count and datatype.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn put_quick(call: OneSided) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe { hot::try_move::<true>(call.into()) }
 }
 
-/// `MPI_Put`
-///
 /// # Safety
-/// The buffer is readable as count and datatype say until the operation is completed.
+/// The buffer is readable for count and datatype until the operation is completed.
 pub unsafe fn put(p: &Process, call: OneSided) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { transfer::put(p, &call.into()) }
 }
 
-/// `MPI_Get` from memory that is reached by load and store.
+/// Immediate path of `MPI_Get` from memory that this process reaches by load and store.
 ///
 /// # Safety
-/// The buffer is writable as count and datatype say.
+/// The buffer is writable for count and datatype.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn get_quick(call: OneSided) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe { hot::try_move::<false>(call.into()) }
 }
 
-/// `MPI_Get`
-///
 /// # Safety
-/// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
+/// The buffer is writable for count and datatype, and has no other user until the operation is completed.
 pub unsafe fn get(p: &Process, call: OneSided) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { transfer::get(p, &call.into()) }
 }
 
-/// `MPI_Rput`
-///
 /// # Safety
-/// As [`put`].
+/// The contract is that of [`put`].
 pub unsafe fn rput(p: &Process, call: OneSided) -> Result<usize> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
     unsafe { begin_put(p, &sides) }
 }
 
-/// `MPI_Rget`
-///
 /// # Safety
-/// As [`get`].
+/// The contract is that of [`get`].
 pub unsafe fn rget(p: &Process, call: OneSided) -> Result<usize> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
     unsafe { begin_get(p, &sides) }
 }
 
-/// `MPI_Accumulate` to memory that is reached by load and store.
+/// Immediate path of `MPI_Accumulate` to memory that this process reaches by load and store.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say.
+/// The buffer is readable for count and datatype.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn accumulate_quick(call: OneSided, op: usize) -> bool {
     let sides = Sides::from(call);
@@ -104,10 +97,8 @@ pub unsafe fn accumulate_quick(call: OneSided, op: usize) -> bool {
     unsafe { hot_atomics::try_accumulate::<OPEN>(&sides, op) }
 }
 
-/// `MPI_Accumulate`
-///
 /// # Safety
-/// As [`put`].
+/// The contract is that of [`put`].
 pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
@@ -119,10 +110,8 @@ pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
     unsafe { update(p, &asked, false) }
 }
 
-/// `MPI_Raccumulate`
-///
 /// # Safety
-/// As [`put`].
+/// The contract is that of [`put`].
 pub unsafe fn raccumulate(p: &Process, call: OneSided, op: usize) -> Result<usize> {
     let sides = Sides::from(call);
     let asked = update_of(&sides, None, op);
@@ -130,24 +119,22 @@ pub unsafe fn raccumulate(p: &Process, call: OneSided, op: usize) -> Result<usiz
     unsafe { rupdate(p, &asked) }
 }
 
-/// `MPI_Get_accumulate` on memory that is reached by load and store.
+/// Immediate path of `MPI_Get_accumulate` on memory that this process reaches by load and store.
 ///
 /// # Safety
-/// As [`accumulate_quick`]; the result is writable as its count and datatype say.
-#[inline(always)] // as `accumulate_quick`
-pub unsafe fn get_accumulate_quick(call: OneSided, result: Fetched, op: usize) -> bool {
+/// The contract is that of [`accumulate_quick`], and the result is writable for its count and datatype.
+#[inline(always)] // see `accumulate_quick`
+pub unsafe fn get_accumulate_quick(call: OneSided, result: ResultArguments, op: usize) -> bool {
     let sides = Sides::from(call);
     let place = (result.result_addr.cast(), result.result_count, result.result_datatype);
     // SAFETY: ARGUMENTS.
     unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, place, op) }
 }
 
-/// `MPI_Get_accumulate`
-///
 /// # Safety
-/// As [`put`], and [`get`] for the result.
+/// The contracts are those of [`put`] for the buffer and of [`get`] for the result.
 pub unsafe fn get_accumulate(
-    p: &Process, call: OneSided, result: Fetched, op: usize,
+    p: &Process, call: OneSided, result: ResultArguments, op: usize,
 ) -> Result<()> {
     let sides = Sides::from(call);
     let place = (result.result_addr.cast(), result.result_count, result.result_datatype);
@@ -160,12 +147,10 @@ pub unsafe fn get_accumulate(
     unsafe { update(p, &asked, false) }
 }
 
-/// `MPI_Rget_accumulate`
-///
 /// # Safety
-/// As [`get_accumulate`].
+/// The contract is that of [`get_accumulate`].
 pub unsafe fn rget_accumulate(
-    p: &Process, call: OneSided, result: Fetched, op: usize,
+    p: &Process, call: OneSided, result: ResultArguments, op: usize,
 ) -> Result<usize> {
     let sides = Sides::from(call);
     let asked = update_of(&sides, Some(result_side(&result)), op);
@@ -173,7 +158,7 @@ pub unsafe fn rget_accumulate(
     unsafe { rupdate(p, &asked) }
 }
 
-/// `MPI_Fetch_and_op` on memory that is reached by load and store.
+/// Immediate path of `MPI_Fetch_and_op` on memory that this process reaches by load and store.
 ///
 /// # Safety
 /// The buffers have an element of the datatype each.
@@ -188,8 +173,6 @@ pub unsafe fn fetch_and_op_quick(
     unsafe { hot_atomics::try_fetch_and_op::<OPEN>(buffers, datatype, place, op, win) }
 }
 
-/// `MPI_Fetch_and_op`
-///
 /// # Safety
 /// The buffers have an element of the datatype each, and do not overlap.
 pub unsafe fn fetch_and_op(
@@ -218,7 +201,7 @@ pub unsafe fn fetch_and_op(
     unsafe { update(p, &asked, false) }
 }
 
-/// `MPI_Compare_and_swap` on memory that is reached by load and store.
+/// Immediate path of `MPI_Compare_and_swap` on memory that this process reaches by load and store.
 ///
 /// # Safety
 /// The buffers have an element of the datatype each.
@@ -239,8 +222,6 @@ pub unsafe fn compare_and_swap_quick(
     }
 }
 
-/// `MPI_Compare_and_swap`
-///
 /// # Safety
 /// The buffers have an element of the datatype each, and do not overlap.
 pub unsafe fn compare_and_swap(

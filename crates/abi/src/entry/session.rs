@@ -1,6 +1,6 @@
 //! Sessions (MPI 5.0, section 11.3).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::group::insert_group;
@@ -16,7 +16,6 @@ use fastpath_mpi::process::errhandler::{
 };
 use fastpath_mpi::{Error, Process, Result, process};
 
-/// `MPI_Session_init`
 pub fn session_init(info: usize, errhandler: usize) -> Result<usize> {
     let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p.infos, info));
     let begun = session::init(hints, errhandler)?;
@@ -24,10 +23,6 @@ pub fn session_init(info: usize, errhandler: usize) -> Result<usize> {
     Ok(begun)
 }
 
-/// `MPI_Session_finalize`
-///
-/// # Safety
-/// `session` is null or a variable.
 pub unsafe fn session_finalize(p: &Process, session: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -36,16 +31,12 @@ pub unsafe fn session_finalize(p: &Process, session: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_Session_get_num_psets`
 pub fn session_get_num_psets(p: &Process, session: usize, info: usize) -> Result<c_int> {
     find_hints(&p.infos, info)?;
     session::count_sets(p, session)
 }
 
-/// `MPI_Session_get_nth_pset`: where `pset_len` is 0, only the length that the name needs.
-///
-/// # Safety
-/// `pset_len` is null or a variable; `pset_name` has room for that many bytes.
+/// Stores the name of a process set; if `*pset_len` is 0, only its length.
 pub unsafe fn session_get_nth_pset(
     p: &Process, session: usize, info: usize, n: c_int, pset_len: *mut c_int,
     pset_name: *mut c_char,
@@ -63,19 +54,11 @@ pub unsafe fn session_get_nth_pset(
     }
 }
 
-/// The name of a process set.
-///
-/// # Safety
-/// `name` is null or a string.
 unsafe fn read_name(name: *const c_char) -> Result<String> {
     // SAFETY: ARGUMENTS.
     unsafe { read_text("pset_name", name, MPI_MAX_PSET_NAME_LEN as usize) }
 }
 
-/// `MPI_Session_get_pset_info`
-///
-/// # Safety
-/// `pset_name` is null or a string.
 pub unsafe fn session_get_pset_info(
     p: &Process, session: usize, pset_name: *const c_char,
 ) -> Result<usize> {
@@ -86,15 +69,10 @@ pub unsafe fn session_get_pset_info(
     }
 }
 
-/// `MPI_Session_get_info`
 pub fn session_get_info(p: &Process, session: usize) -> Result<usize> {
     insert_info(p, session::describe(p, session)?)
 }
 
-/// `MPI_Group_from_session_pset`
-///
-/// # Safety
-/// `pset_name` is null or a string.
 pub unsafe fn group_from_session_pset(
     p: &Process, session: usize, pset_name: *const c_char,
 ) -> Result<usize> {
@@ -105,26 +83,23 @@ pub unsafe fn group_from_session_pset(
     }
 }
 
-/// The string that tells a call from others of the same processes.
+/// Returns the string that distinguishes a call from other calls of the same processes.
 ///
 /// # Safety
 /// `text` is null or a string, which nothing changes while the result lives.
 unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
     // SAFETY: ARGUMENTS.
     let text = unsafe { read_bytes(text) };
-    let text = text.ok_or_else(|| Error::new(MPI_ERR_ARG, "stringtag is null"))?;
+    let text = text.ok_or_else(|| Error::new(MPI_ERR_ARG, "stringtag is NULL: pass a string"))?;
     match text.len() < MPI_MAX_STRINGTAG_LEN as usize {
         true => Ok(text),
-        false => {
-            Err(Error::new(MPI_ERR_ARG, format!("stringtag has {} bytes: give fewer", text.len())))
-        }
+        false => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("stringtag has {} bytes, which is too long: pass a shorter string", text.len()),
+        )),
     }
 }
 
-/// `MPI_Comm_create_from_group`
-///
-/// # Safety
-/// `stringtag` is null or a string.
 pub unsafe fn comm_create_from_group(
     p: &Process, group: usize, stringtag: *const c_char, info: usize, errhandler: usize,
 ) -> Result<usize> {
@@ -137,10 +112,6 @@ pub unsafe fn comm_create_from_group(
     }
 }
 
-/// `MPI_Intercomm_create_from_groups`
-///
-/// # Safety
-/// `stringtag` is null or a string.
 pub unsafe fn intercomm_create_from_groups(
     p: &Process, local_group: usize, local_leader: c_int, remote_group: usize,
     remote_leader: c_int, stringtag: *const c_char, info: usize, errhandler: usize,
@@ -155,19 +126,16 @@ pub unsafe fn intercomm_create_from_groups(
     }
 }
 
-/// `MPI_Session_set_errhandler`
 pub fn session_set_errhandler(p: &Process, session: usize, errhandler: usize) -> Result<()> {
     let session = p.sessions.find(session)?;
     set_errhandler(p, HandlerKind::Session, &session.errhandler, errhandler)
 }
 
-/// `MPI_Session_get_errhandler`
 pub fn session_get_errhandler(p: &Process, session: usize) -> Result<usize> {
     let session = p.sessions.find(session)?;
     Ok(get_errhandler(p, &session.errhandler))
 }
 
-/// `MPI_Session_call_errhandler`
 pub fn session_call_errhandler(p: &Process, session: usize, errorcode: c_int) -> Result<()> {
     p.sessions.find(session)?;
     let scope = Scope::Session(session);

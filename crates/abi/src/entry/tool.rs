@@ -1,8 +1,8 @@
-//! The tool interface: initialisation, control variables, enumerations, categories (MPI 5.0, chapter 15).
+//! Tool interface: initialisation, control variables, enumerations, categories (MPI 5.0, chapter 15).
 //!
-//! **Out.** A tool may pass null for whatever it does not want to know.
+//! A tool may pass null for every result that it does not need.
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{load, read_bytes};
@@ -12,19 +12,18 @@ use fastpath_mpi::tool::cvar::{self, Content, Shape};
 use fastpath_mpi::tool::{self, event, find_category, pvar};
 use fastpath_mpi::{Error, Result};
 
-/// Stores a result that the tool may not want.
+/// Stores a result, unless the tool passes null for it.
 ///
 /// # Safety
 /// `to` is null or a variable.
 pub(super) unsafe fn tell<T>(to: *mut T, value: T) {
     if !to.is_null() {
-        // SAFETY: not null, and the caller's variable.
+        // SAFETY: not null, and a variable by this function's contract.
         unsafe { to.write(value) };
     }
 }
 
-/// Stores a text with its end, cut to the room that `length` says, and in `length` what it takes whole (MPI 5.0,
-/// section 15.3.3).
+/// Stores a text and its NUL, cut to `*length` characters. Stores the full size in `length` (MPI 5.0, section 15.3.3).
 ///
 /// # Safety
 /// `to` is null or has room for `*length` characters; `length` is null or a variable.
@@ -44,19 +43,22 @@ pub(super) unsafe fn tell_text(to: *mut c_char, length: *mut c_int, text: &str) 
     }
 }
 
-/// The text behind a pointer.
+/// Returns the text at a pointer. Errors: `MPI_T_ERR_INVALID` if the pointer is null or the text is not UTF-8.
 ///
 /// # Safety
 /// `text` is null or a string.
 pub(super) unsafe fn text_of<'a>(text: *const c_char) -> Result<&'a str> {
     // SAFETY: ARGUMENTS.
     let bytes = unsafe { read_bytes(text) };
-    bytes
-        .and_then(|bytes| core::str::from_utf8(bytes).ok())
-        .ok_or_else(|| Error::new(MPI_T_ERR_INVALID, "the name is null or not UTF-8"))
+    bytes.and_then(|bytes| core::str::from_utf8(bytes).ok()).ok_or_else(|| {
+        Error::new(
+            MPI_T_ERR_INVALID,
+            "the name is NULL or not UTF-8 text: pass a name that the tool interface lists",
+        )
+    })
 }
 
-/// Stores a number of something.
+/// Checks that the tool interface is initialised, and stores a count.
 ///
 /// # Safety
 /// `to` is null or a variable.
@@ -67,10 +69,6 @@ unsafe fn tell_count(to: *mut c_int, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_T_init_thread`
-///
-/// # Safety
-/// `provided` is null or a variable.
 pub unsafe fn t_init_thread(required: c_int, provided: *mut c_int) -> Result<()> {
     let level = tool::init(required)?;
     // SAFETY: ARGUMENTS.
@@ -78,24 +76,15 @@ pub unsafe fn t_init_thread(required: c_int, provided: *mut c_int) -> Result<()>
     Ok(())
 }
 
-/// `MPI_T_finalize`
 pub fn t_finalize() -> Result<()> {
     tool::finalize()
 }
 
-/// `MPI_T_cvar_get_num`
-///
-/// # Safety
-/// `num_cvar` is null or a variable.
 pub unsafe fn t_cvar_get_num(num_cvar: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_cvar, cvar::count()) }
 }
 
-/// `MPI_T_cvar_get_info`
-///
-/// # Safety
-/// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_cvar_get_info(
     cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int,
     datatype: *mut usize, enumtype: *mut usize, desc: *mut c_char, desc_len: *mut c_int,
@@ -121,20 +110,12 @@ pub unsafe fn t_cvar_get_info(
     Ok(())
 }
 
-/// `MPI_T_cvar_get_index`
-///
-/// # Safety
-/// `name` is null or a string, `cvar_index` null or a variable.
 pub unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell(cvar_index, cvar::index_of(text_of(name)?)? as c_int) };
     Ok(())
 }
 
-/// `MPI_T_cvar_handle_alloc`
-///
-/// # Safety
-/// `handle` and `count` are null or variables.
 pub unsafe fn t_cvar_handle_alloc(
     cvar_index: c_int, _obj_handle: *mut c_void, handle: *mut usize, count: *mut c_int,
 ) -> Result<()> {
@@ -147,10 +128,6 @@ pub unsafe fn t_cvar_handle_alloc(
     Ok(())
 }
 
-/// `MPI_T_cvar_handle_free`
-///
-/// # Safety
-/// `handle` is null or a variable.
 pub unsafe fn t_cvar_handle_free(handle: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -164,8 +141,6 @@ fn null_buffer() -> Error {
     Error::new(MPI_T_ERR_INVALID, "the buffer is null")
 }
 
-/// `MPI_T_cvar_read`
-///
 /// # Safety
 /// `buf` is null or has room for the variable.
 pub unsafe fn t_cvar_read(handle: usize, buf: *mut c_void) -> Result<()> {
@@ -173,7 +148,7 @@ pub unsafe fn t_cvar_read(handle: usize, buf: *mut c_void) -> Result<()> {
     if buf.is_null() {
         return Err(null_buffer());
     }
-    // SAFETY: an `int`, or room for as many characters as the handle's count says.
+    // SAFETY: an `int`, or room for as many characters as the handle's count.
     unsafe {
         match content {
             Content::Int(number) => buf.cast::<c_int>().write_unaligned(number),
@@ -186,8 +161,6 @@ pub unsafe fn t_cvar_read(handle: usize, buf: *mut c_void) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_T_cvar_write`
-///
 /// # Safety
 /// `buf` is null or has the variable's value.
 pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
@@ -195,7 +168,7 @@ pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
     if buf.is_null() {
         return Err(null_buffer());
     }
-    // SAFETY: an `int`, or characters up to an end or the handle's count.
+    // SAFETY: an `int`, or characters up to a NUL or the handle's count.
     let content = unsafe {
         match shape {
             Shape::Text => {
@@ -210,10 +183,6 @@ pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
     cvar::write(handle, content)
 }
 
-/// `MPI_T_enum_get_info`
-///
-/// # Safety
-/// The pointers are null or variables; the text has room as its length says.
 pub unsafe fn t_enum_get_info(
     enumtype: usize, num: *mut c_int, name: *mut c_char, name_len: *mut c_int,
 ) -> Result<()> {
@@ -226,10 +195,6 @@ pub unsafe fn t_enum_get_info(
     Ok(())
 }
 
-/// `MPI_T_enum_get_item`
-///
-/// # Safety
-/// As [`t_enum_get_info`].
 pub unsafe fn t_enum_get_item(
     enumtype: usize, indx: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int,
 ) -> Result<()> {
@@ -246,19 +211,11 @@ pub unsafe fn t_enum_get_item(
     Ok(())
 }
 
-/// `MPI_T_category_get_num`
-///
-/// # Safety
-/// `num_cat` is null or a variable.
 pub unsafe fn t_category_get_num(num_cat: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_cat, tool::categories().len()) }
 }
 
-/// `MPI_T_category_get_info`
-///
-/// # Safety
-/// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_category_get_info(
     cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char,
     desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int,
@@ -275,47 +232,32 @@ pub unsafe fn t_category_get_info(
     Ok(())
 }
 
-/// `MPI_T_category_get_num_events`
-///
-/// # Safety
-/// `num_events` is null or a variable.
 pub unsafe fn t_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell(num_events, find_category(cat_index)?.counts[2] as c_int) };
     Ok(())
 }
 
-/// `MPI_T_category_get_index`
-///
-/// # Safety
-/// `name` is null or a string, `cat_index` null or a variable.
 pub unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell(cat_index, tool::category_index(text_of(name)?)? as c_int) };
     Ok(())
 }
 
-/// Stores the numbers of a category's members: all that there are of a kind, or none.
-///
-/// # Safety
-/// `indices` is null or has room for `len` numbers.
+/// Stores the indices of a category's members of one kind. A category has all members of a kind, or none.
 unsafe fn tell_indices(
     cat_index: c_int, kind: usize, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
     let count = find_category(cat_index)?.counts[kind];
     for index in 0..count.min(usize::try_from(len).unwrap_or(0)) {
         if !indices.is_null() {
-            // SAFETY: below `len`.
+            // SAFETY: the index is below `len`.
             unsafe { indices.add(index).write(index as c_int) };
         }
     }
     Ok(())
 }
 
-/// `MPI_T_category_get_cvars`
-///
-/// # Safety
-/// `indices` is null or has room for `len` numbers.
 pub unsafe fn t_category_get_cvars(
     cat_index: c_int, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
@@ -323,10 +265,6 @@ pub unsafe fn t_category_get_cvars(
     unsafe { tell_indices(cat_index, 0, len, indices) }
 }
 
-/// `MPI_T_category_get_pvars`
-///
-/// # Safety
-/// `indices` is null or has room for `len` numbers.
 pub unsafe fn t_category_get_pvars(
     cat_index: c_int, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
@@ -334,10 +272,6 @@ pub unsafe fn t_category_get_pvars(
     unsafe { tell_indices(cat_index, 1, len, indices) }
 }
 
-/// `MPI_T_category_get_events`
-///
-/// # Safety
-/// `indices` is null or has room for `len` numbers.
 pub unsafe fn t_category_get_events(
     cat_index: c_int, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
@@ -345,44 +279,30 @@ pub unsafe fn t_category_get_events(
     unsafe { tell_indices(cat_index, 2, len, indices) }
 }
 
-/// `MPI_T_category_get_categories`: there are none below others.
+/// Checks the category. Categories have no subcategories.
 pub fn t_category_get_categories(
     cat_index: c_int, _len: c_int, _indices: *mut c_int,
 ) -> Result<()> {
     find_category(cat_index).map(drop)
 }
 
-/// `MPI_T_category_changed`: never.
-///
-/// # Safety
-/// `update_number` is null or a variable.
+/// Stores 0: categories never change.
 pub unsafe fn t_category_changed(update_number: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_count(update_number, 0) }
 }
 
-/// `MPI_T_pvar_get_num`
-///
-/// # Safety
-/// `num_pvar` is null or a variable.
 pub unsafe fn t_pvar_get_num(num_pvar: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_pvar, pvar::VARIABLES.len()) }
 }
 
-/// `MPI_T_event_get_num`
-///
-/// # Safety
-/// `num_events` is null or a variable.
 pub unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_events, event::count()) }
 }
 
-/// `MPI_T_source_get_num`: the clock of events.
-///
-/// # Safety
-/// `num_sources` is null or a variable.
+/// Stores 1: the clock is the only source of events.
 pub unsafe fn t_source_get_num(num_sources: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_sources, 1) }

@@ -1,6 +1,6 @@
 //! Events of the tool interface, and their source (MPI 5.0, section 15.3.8).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::tool::{tell, tell_text, text_of};
@@ -13,20 +13,14 @@ use fastpath_mpi::tool;
 use fastpath_mpi::tool::event::{self, Callback, DroppedCallback, FreeCallback, Instance};
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_T_event_get_index`
-///
-/// # Safety
-/// `name` is null or a string, `event_index` null or a variable.
 pub unsafe fn t_event_get_index(name: *const c_char, event_index: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell(event_index, event::index_of(text_of(name)?)? as c_int) };
     Ok(())
 }
 
-/// `MPI_T_event_get_info`
-///
 /// # Safety
-/// The pointers are null or variables; the texts have room as their lengths say, the arrays for `*num_elements`.
+/// The pointers are null or variables; each text has room for its length, the arrays for `*num_elements`.
 pub unsafe fn t_event_get_info(
     p: &Process, event_index: c_int, name: *mut c_char, name_len: *mut c_int,
     verbosity: *mut c_int, array_of_datatypes: *mut usize, array_of_displacements: *mut isize,
@@ -59,7 +53,7 @@ pub unsafe fn t_event_get_info(
     Ok(())
 }
 
-/// Datatype of each element, and where it lies in a copy of the event.
+/// Returns the datatype of each element, and its offset in a copied event.
 fn layout(elements: &[event::Element]) -> impl Iterator<Item = (usize, isize)> {
     elements.iter().scan(0_usize, |end, element| {
         let (datatype, bytes) = element.datatype();
@@ -69,10 +63,7 @@ fn layout(elements: &[event::Element]) -> impl Iterator<Item = (usize, isize)> {
     })
 }
 
-/// Stores a new info object without keys: there is nothing to say.
-///
-/// # Safety
-/// `info` is null or a variable.
+/// Stores a new, empty info object.
 unsafe fn tell_info(p: &Process, info: *mut usize) -> Result<()> {
     if !info.is_null() {
         // SAFETY: ARGUMENTS.
@@ -81,10 +72,6 @@ unsafe fn tell_info(p: &Process, info: *mut usize) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_T_event_handle_alloc`
-///
-/// # Safety
-/// `event_registration` is null or a variable.
 pub unsafe fn t_event_handle_alloc(
     event_index: c_int, _obj_handle: *mut c_void, _info: usize, event_registration: *mut usize,
 ) -> Result<()> {
@@ -94,15 +81,11 @@ pub unsafe fn t_event_handle_alloc(
     Ok(())
 }
 
-/// `MPI_T_event_handle_set_info`: no key is known.
+/// Checks the handle. No info key is known.
 pub fn t_event_handle_set_info(event_registration: usize, _info: usize) -> Result<()> {
     event::check(event_registration, MPI_T_CB_REQUIRE_NONE)
 }
 
-/// `MPI_T_event_handle_get_info`
-///
-/// # Safety
-/// `info_used` is null or a variable.
 pub unsafe fn t_event_handle_get_info(
     p: &Process, event_registration: usize, info_used: *mut usize,
 ) -> Result<()> {
@@ -111,10 +94,8 @@ pub unsafe fn t_event_handle_get_info(
     unsafe { tell_info(p, info_used) }
 }
 
-/// `MPI_T_event_register_callback`
-///
 /// # Safety
-/// `event_cb_function` is null or such a function.
+/// `event_cb_function` is null or an `MPI_T_event_cb_function`.
 pub unsafe fn t_event_register_callback(
     event_registration: usize, cb_safety: c_int, _info: usize, user_data: *mut c_void,
     event_cb_function: usize,
@@ -124,17 +105,13 @@ pub unsafe fn t_event_register_callback(
     event::register(event_registration, cb_safety, user_data.addr(), function)
 }
 
-/// `MPI_T_event_callback_set_info`: no key is known.
+/// Checks the handle. No info key is known.
 pub fn t_event_callback_set_info(
     event_registration: usize, cb_safety: c_int, _info: usize,
 ) -> Result<()> {
     event::check(event_registration, cb_safety)
 }
 
-/// `MPI_T_event_callback_get_info`
-///
-/// # Safety
-/// `info_used` is null or a variable.
 pub unsafe fn t_event_callback_get_info(
     p: &Process, event_registration: usize, cb_safety: c_int, info_used: *mut usize,
 ) -> Result<()> {
@@ -143,15 +120,13 @@ pub unsafe fn t_event_callback_get_info(
     unsafe { tell_info(p, info_used) }
 }
 
-/// `MPI_T_event_handle_free`
-///
 /// # Safety
-/// `free_cb_function` is null or such a function.
+/// `free_cb_function` is null or an `MPI_T_event_free_cb_function`.
 pub unsafe fn t_event_handle_free(
     event_registration: usize, user_data: *mut c_void, free_cb_function: usize,
 ) -> Result<()> {
     event::close(event_registration)?;
-    // SAFETY: null, or the address of a function of that type, which the tool wants to be called.
+    // SAFETY: null, or the address of a function of that type, which the tool expects to be called.
     unsafe {
         if let Some(function) = transmute::<usize, Option<FreeCallback>>(free_cb_function) {
             function(event_registration, event::FREE_SAFETY, user_data);
@@ -160,10 +135,8 @@ pub unsafe fn t_event_handle_free(
     Ok(())
 }
 
-/// `MPI_T_event_set_dropped_handler`
-///
 /// # Safety
-/// `dropped_cb_function` is null or such a function.
+/// `dropped_cb_function` is null or an `MPI_T_event_dropped_cb_function`.
 pub unsafe fn t_event_set_dropped_handler(
     event_registration: usize, dropped_cb_function: usize,
 ) -> Result<()> {
@@ -172,18 +145,16 @@ pub unsafe fn t_event_set_dropped_handler(
     event::set_dropped_handler(event_registration, function)
 }
 
-/// The event behind a handle that a callback was given.
+/// Returns the event instance of a callback's handle.
 ///
 /// # Safety
-/// It is such a handle, and the callback has not returned.
+/// `handle` was passed to a callback that has not returned.
 unsafe fn instance<'a>(handle: usize) -> Result<&'a Instance> {
     // SAFETY: ARGUMENTS.
     let found = unsafe { (handle as *const Instance).as_ref() };
     found.ok_or_else(|| Error::new(MPI_T_ERR_INVALID_HANDLE, "the event instance is null"))
 }
 
-/// `MPI_T_event_read`
-///
 /// # Safety
 /// The instance is that of a running callback; `buffer` is null or has room for the element.
 pub unsafe fn t_event_read(
@@ -203,22 +174,22 @@ pub unsafe fn t_event_read(
         true => bytes.len() - length,
         false => 0,
     };
-    // SAFETY: `length` bytes, at most 8.
+    // SAFETY: `length` is at most 8, and the buffer has room for the element.
     unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr().add(from), length) };
     Ok(())
 }
 
-/// `MPI_T_event_copy`: all elements, each where `MPI_T_event_get_info` says.
+/// Copies all elements, at the offsets of `MPI_T_event_get_info`.
 ///
 /// # Safety
-/// As [`t_event_read`], with room for all elements.
+/// The contract is that of [`t_event_read`], with room for all elements.
 pub unsafe fn t_event_copy(event_instance: usize, buffer: *mut c_void) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let elements = unsafe { instance(event_instance)? }.elements();
     for (index, (_, at)) in layout(&elements).enumerate() {
         let to = match buffer.is_null() {
             true => buffer,
-            // SAFETY: inside the room for all elements.
+            // SAFETY: the offset is inside the room for all elements.
             false => unsafe { buffer.byte_offset(at) },
         };
         // SAFETY: ARGUMENTS.
@@ -227,8 +198,6 @@ pub unsafe fn t_event_copy(event_instance: usize, buffer: *mut c_void) -> Result
     Ok(())
 }
 
-/// `MPI_T_event_get_timestamp`
-///
 /// # Safety
 /// The instance is that of a running callback; `event_timestamp` is null or a variable.
 pub unsafe fn t_event_get_timestamp(
@@ -239,8 +208,6 @@ pub unsafe fn t_event_get_timestamp(
     Ok(())
 }
 
-/// `MPI_T_event_get_source`
-///
 /// # Safety
 /// The instance is that of a running callback; `source_index` is null or a variable.
 pub unsafe fn t_event_get_source(event_instance: usize, source_index: *mut c_int) -> Result<()> {
@@ -260,10 +227,6 @@ fn check_source(index: c_int) -> Result<()> {
     }
 }
 
-/// `MPI_T_source_get_info`
-///
-/// # Safety
-/// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_source_get_info(
     p: &Process, source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char,
     desc_len: *mut c_int, ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64,
@@ -281,10 +244,6 @@ pub unsafe fn t_source_get_info(
     }
 }
 
-/// `MPI_T_source_get_timestamp`
-///
-/// # Safety
-/// `timestamp` is null or a variable.
 pub unsafe fn t_source_get_timestamp(source_index: c_int, timestamp: *mut i64) -> Result<()> {
     check_source(source_index)?;
     // SAFETY: ARGUMENTS.

@@ -1,6 +1,6 @@
 //! Performance variables of the tool interface (MPI 5.0, section 15.3.7).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::load;
@@ -10,10 +10,6 @@ use fastpath_mpi::common::consts::*;
 use fastpath_mpi::tool::pvar;
 use fastpath_mpi::{Error, Process, Result};
 
-/// `MPI_T_pvar_get_info`
-///
-/// # Safety
-/// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_pvar_get_info(
     pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int,
     var_class: *mut c_int, datatype: *mut usize, enumtype: *mut usize, desc: *mut c_char,
@@ -37,10 +33,6 @@ pub unsafe fn t_pvar_get_info(
     Ok(())
 }
 
-/// `MPI_T_pvar_get_index`
-///
-/// # Safety
-/// `name` is null or a string, `pvar_index` null or a variable.
 pub unsafe fn t_pvar_get_index(
     name: *const c_char, var_class: c_int, pvar_index: *mut c_int,
 ) -> Result<()> {
@@ -49,20 +41,12 @@ pub unsafe fn t_pvar_get_index(
     Ok(())
 }
 
-/// `MPI_T_pvar_session_create`
-///
-/// # Safety
-/// `session` is null or a variable.
 pub unsafe fn t_pvar_session_create(session: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell(session, pvar::open_session()?) };
     Ok(())
 }
 
-/// `MPI_T_pvar_session_free`
-///
-/// # Safety
-/// `session` is null or a variable.
 pub unsafe fn t_pvar_session_free(session: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -72,10 +56,6 @@ pub unsafe fn t_pvar_session_free(session: *mut usize) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_T_pvar_handle_alloc`
-///
-/// # Safety
-/// `handle` and `count` are null or variables.
 pub unsafe fn t_pvar_handle_alloc(
     session: usize, pvar_index: c_int, _obj_handle: *mut c_void, handle: *mut usize,
     count: *mut c_int,
@@ -89,10 +69,6 @@ pub unsafe fn t_pvar_handle_alloc(
     Ok(())
 }
 
-/// `MPI_T_pvar_handle_free`
-///
-/// # Safety
-/// `handle` is null or a variable.
 pub unsafe fn t_pvar_handle_free(session: usize, handle: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -102,17 +78,15 @@ pub unsafe fn t_pvar_handle_free(session: usize, handle: *mut usize) -> Result<(
     Ok(())
 }
 
-/// `MPI_T_pvar_start`
 pub fn t_pvar_start(p: &Process, session: usize, handle: usize) -> Result<()> {
     pvar::start(p, session, handle)
 }
 
-/// `MPI_T_pvar_stop`
 pub fn t_pvar_stop(p: &Process, session: usize, handle: usize) -> Result<()> {
     pvar::stop(p, session, handle)
 }
 
-/// Stores a value that was read.
+/// Stores a value of 8 bytes.
 ///
 /// # Safety
 /// `buf` is null or has room for 8 bytes.
@@ -125,10 +99,6 @@ unsafe fn tell_value(buf: *mut c_void, value: u64) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_T_pvar_read`
-///
-/// # Safety
-/// `buf` is null or has room for 8 bytes.
 pub unsafe fn t_pvar_read(
     p: &Process, session: usize, handle: usize, buf: *mut c_void,
 ) -> Result<()> {
@@ -137,10 +107,6 @@ pub unsafe fn t_pvar_read(
     unsafe { tell_value(buf, value) }
 }
 
-/// `MPI_T_pvar_readreset`
-///
-/// # Safety
-/// `buf` is null or has room for 8 bytes.
 pub unsafe fn t_pvar_readreset(
     p: &Process, session: usize, handle: usize, buf: *mut c_void,
 ) -> Result<()> {
@@ -149,15 +115,10 @@ pub unsafe fn t_pvar_readreset(
     unsafe { tell_value(buf, value) }
 }
 
-/// `MPI_T_pvar_reset`
 pub fn t_pvar_reset(p: &Process, session: usize, handle: usize) -> Result<()> {
     pvar::write(p, session, handle, 0)
 }
 
-/// `MPI_T_pvar_write`
-///
-/// # Safety
-/// `buf` is null or has 8 bytes.
 pub unsafe fn t_pvar_write(
     p: &Process, session: usize, handle: usize, buf: *const c_void,
 ) -> Result<()> {

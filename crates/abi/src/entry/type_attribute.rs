@@ -1,6 +1,6 @@
 //! Attributes of datatypes (MPI 5.0, section 7.7.4).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -8,7 +8,6 @@ use core::ffi::{c_int, c_void};
 use fastpath_mpi::objects::attribute;
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Type_set_attr`
 pub fn type_set_attr(
     p: &Process, datatype: usize, type_keyval: c_int, attribute_val: *mut c_void,
 ) -> Result<()> {
@@ -16,10 +15,6 @@ pub fn type_set_attr(
     attribute::set_attribute(p, object.holder(datatype), type_keyval, attribute_val)
 }
 
-/// `MPI_Type_get_attr`
-///
-/// # Safety
-/// `attribute_val` is null or a variable for a pointer, `flag` null or a variable.
 pub unsafe fn type_get_attr(
     p: &Process, datatype: usize, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
@@ -34,7 +29,6 @@ pub unsafe fn type_get_attr(
     }
 }
 
-/// `MPI_Type_delete_attr`
 pub fn type_delete_attr(p: &Process, datatype: usize, type_keyval: c_int) -> Result<()> {
     let object = p.datatype(datatype)?;
     attribute::delete_attribute(p, object.holder(datatype), type_keyval)

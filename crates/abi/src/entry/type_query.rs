@@ -1,6 +1,6 @@
-//! What a datatype is: size, extent, name, elements received (MPI 5.0, sections 5.1.5 to 5.1.11, 7.8, 19.1.9).
+//! Queries of datatypes: size, extent, name, elements received (MPI 5.0, sections 5.1.5 to 5.1.11, 7.8, 19.1.9).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::{Count, answer, read_text, store, store_text};
@@ -11,16 +11,13 @@ use fastpath_mpi::objects::datatype::{self, Basic, TypeClass};
 use fastpath_mpi::objects::hot::{self, NamedType};
 use fastpath_mpi::{Error, Process, Result};
 
-/// A length of a predefined type in the caller's width.
+/// Returns a length of a predefined type, in the width of the caller's form.
 #[inline(always)] // `fastpath bench instructions` counts the queries that use it
 fn widen<C: Count>(length: u16) -> C {
     C::from_i64_or_undefined(length.into())
 }
 
-/// `MPI_Type_size` and `MPI_Type_size_c` of a predefined type.
-///
-/// # Safety
-/// `size` is null or a variable.
+/// Immediate path of `MPI_Type_size` and `MPI_Type_size_c`, for a predefined type.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn type_size_quick<C: Count>(datatype: usize, size: *mut C) -> bool {
     match hot::named_type(datatype) {
@@ -30,17 +27,13 @@ pub unsafe fn type_size_quick<C: Count>(datatype: usize, size: *mut C) -> bool {
     }
 }
 
-/// `MPI_Type_size` and `MPI_Type_size_c`: `MPI_UNDEFINED` where the size does not fit, or the type is optional and
-/// not supported.
+/// Returns the size. `MPI_UNDEFINED` if the size does not fit, or if the optional type is not supported.
 pub fn type_size<C: Count>(p: &Process, datatype: usize) -> Result<C> {
     let value = p.datatype(datatype)?.size().unwrap_or(MPI_UNDEFINED.into());
     Ok(C::from_i64_or_undefined(value))
 }
 
-/// A lower bound of 0 and the length that `length` picks, of a predefined type.
-///
-/// # Safety
-/// Both pointers are null or variables.
+/// For a predefined type, stores a lower bound of 0 and the length that `length` selects.
 #[inline(always)] // `fastpath bench instructions` counts the queries that use it
 unsafe fn answer_range<D: Count>(
     datatype: usize, lb: *mut D, extent: *mut D, length: fn(&NamedType) -> u16,
@@ -54,20 +47,13 @@ unsafe fn answer_range<D: Count>(
     }
 }
 
-/// `MPI_Type_get_extent` and `MPI_Type_get_extent_c` of a predefined type.
-///
-/// # Safety
-/// Both pointers are null or variables.
+/// Immediate path of `MPI_Type_get_extent` and `MPI_Type_get_extent_c`, for a predefined type.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn type_get_extent_quick<D: Count>(datatype: usize, lb: *mut D, extent: *mut D) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe { answer_range(datatype, lb, extent, |named| named.extent) }
 }
 
-/// `MPI_Type_get_extent` and `MPI_Type_get_extent_c`
-///
-/// # Safety
-/// Both pointers are null or variables.
 pub unsafe fn type_get_extent<D: Count>(
     p: &Process, datatype: usize, lb: *mut D, extent: *mut D,
 ) -> Result<()> {
@@ -79,11 +65,8 @@ pub unsafe fn type_get_extent<D: Count>(
     }
 }
 
-/// `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c` of a predefined type.
-///
-/// # Safety
-/// Both pointers are null or variables.
-#[inline(always)] // as `type_get_extent_quick`
+/// Immediate path of `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c`, for a predefined type.
+#[inline(always)] // see `type_get_extent_quick`
 pub unsafe fn type_get_true_extent_quick<D: Count>(
     datatype: usize, true_lb: *mut D, true_extent: *mut D,
 ) -> bool {
@@ -91,10 +74,6 @@ pub unsafe fn type_get_true_extent_quick<D: Count>(
     unsafe { answer_range(datatype, true_lb, true_extent, |named| named.true_extent) }
 }
 
-/// `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c`
-///
-/// # Safety
-/// Both pointers are null or variables.
 pub unsafe fn type_get_true_extent<D: Count>(
     p: &Process, datatype: usize, true_lb: *mut D, true_extent: *mut D,
 ) -> Result<()> {
@@ -106,10 +85,7 @@ pub unsafe fn type_get_true_extent<D: Count>(
     }
 }
 
-/// `MPI_Type_get_name`; MPI_DATATYPE_NULL has a name too.
-///
-/// # Safety
-/// `type_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
+/// Stores the name; `MPI_DATATYPE_NULL` has a name too.
 pub unsafe fn type_get_name(
     p: &Process, datatype: usize, type_name: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
@@ -121,10 +97,7 @@ pub unsafe fn type_get_name(
     unsafe { store_text(&name, type_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
 }
 
-/// `MPI_Type_set_name`: longer names are cut.
-///
-/// # Safety
-/// `type_name` is null or a string.
+/// Sets the name; a long one is cut.
 pub unsafe fn type_set_name(p: &Process, datatype: usize, type_name: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("type_name", type_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
@@ -132,10 +105,6 @@ pub unsafe fn type_set_name(p: &Process, datatype: usize, type_name: *const c_ch
     Ok(())
 }
 
-/// `MPI_Type_match_size`
-///
-/// # Safety
-/// `datatype` is null or a variable.
 pub unsafe fn type_match_size(
     _p: &Process, typeclass: c_int, size: c_int, datatype: *mut usize,
 ) -> Result<()> {
@@ -145,7 +114,10 @@ pub unsafe fn type_match_size(
         MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
         MPIX_TYPECLASS_LOGICAL => TypeClass::Logical,
         _ => {
-            return Err(Error::new(MPI_ERR_ARG, format!("{typeclass} is no MPI_TYPECLASS_*")));
+            return Err(Error::new(
+                MPI_ERR_ARG,
+                format!("{typeclass} is not an MPI_TYPECLASS_ constant"),
+            ));
         }
     };
     let Some(found) = datatype::match_size(class, size.into()) else {
@@ -155,18 +127,14 @@ pub unsafe fn type_match_size(
     unsafe { store(datatype, found.handle.into()) }
 }
 
-/// `MPI_Type_get_value_index`
 pub fn type_get_value_index(p: &Process, value_type: usize, index_type: usize) -> Result<usize> {
     let (value, index) = (p.datatype(value_type)?, p.datatype(index_type)?);
     let pair = value.basic().zip(index.basic()).and_then(|(v, i)| datatype::value_index_pair(v, i));
     Ok(pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into()))
 }
 
-/// `MPI_Get_elements` and `MPI_Get_elements_c` of whole elements of a predefined type.
-///
-/// # Safety
-/// `status` is null or a status, `count` null or a variable.
-#[inline(always)] // as `get_count_quick`
+/// Serves `MPI_Get_elements` and `MPI_Get_elements_c` of whole elements of a predefined type.
+#[inline(always)] // see `get_count_quick`
 pub unsafe fn get_elements_quick<C: Count>(
     status: *const Status, datatype: usize, count: *mut C,
 ) -> bool {
@@ -174,10 +142,6 @@ pub unsafe fn get_elements_quick<C: Count>(
     unsafe { answer_count(status, datatype, count, |named| named.elements) }
 }
 
-/// `MPI_Get_elements` and `MPI_Get_elements_c`
-///
-/// # Safety
-/// `status` is null or a status.
 pub unsafe fn get_elements<C: Count>(
     p: &Process, status: *const Status, datatype: usize,
 ) -> Result<C> {
@@ -190,7 +154,7 @@ pub unsafe fn get_elements<C: Count>(
     }
 }
 
-/// Bytes that a status tells of.
+/// Returns the number of received bytes in a status.
 ///
 /// # Safety
 /// `status` is null or a status.
@@ -198,16 +162,17 @@ unsafe fn received_bytes(status: *const Status) -> Result<Option<u64>> {
     if status.is_null() {
         return Err(no_status());
     }
-    // SAFETY: not null, and a status by the contract of this function.
+    // SAFETY: not null, and a status by this function's contract.
     Ok(u64::try_from(unsafe { (*status).bytes() }).ok())
 }
 
 #[cold]
 fn no_status() -> Error {
-    Error::new(MPI_ERR_ARG, "the status is MPI_STATUS_IGNORE or null")
+    Error::new(MPI_ERR_ARG, "the status is MPI_STATUS_IGNORE or NULL: pass the address of a status")
 }
 
-/// The number of whole elements of a predefined type that a status tells of, times what `each` picks.
+/// Reads from a status how many whole elements of a predefined type arrived, and stores that number times `each` in
+/// `count`.
 ///
 /// # Safety
 /// `status` is null or a status, `count` null or a variable.
@@ -222,7 +187,7 @@ unsafe fn answer_count<C: Count>(
     let Some(bytes) = unsafe { status.as_ref() }.map(Status::bytes) else {
         return false;
     };
-    // What fits 32 bits is divided in less time.
+    // A 32-bit division is faster than a 64-bit one.
     let Ok(bytes) = u32::try_from(bytes) else {
         return false;
     };
@@ -232,10 +197,7 @@ unsafe fn answer_count<C: Count>(
     bytes % size == 0 && unsafe { answer(count, C::from_i64_or_undefined(elements)) }
 }
 
-/// `MPI_Get_count` and `MPI_Get_count_c` of whole elements of a predefined type.
-///
-/// # Safety
-/// `status` is null or a status, `count` null or a variable.
+/// Immediate path of `MPI_Get_count` and `MPI_Get_count_c`, for whole elements of a predefined type.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn get_count_quick<C: Count>(
     status: *const Status, datatype: usize, count: *mut C,
@@ -244,11 +206,7 @@ pub unsafe fn get_count_quick<C: Count>(
     unsafe { answer_count(status, datatype, count, |_| 1) }
 }
 
-/// `MPI_Get_count` and `MPI_Get_count_c`: `MPI_UNDEFINED` where the message is no whole number of elements, or the
-/// number does not fit.
-///
-/// # Safety
-/// `status` is null or a status.
+/// Returns the number of elements. `MPI_UNDEFINED` if the number is not whole or does not fit.
 pub unsafe fn get_count<C: Count>(
     p: &Process, status: *const Status, datatype: usize,
 ) -> Result<C> {
@@ -260,10 +218,6 @@ pub unsafe fn get_count<C: Count>(
     }
 }
 
-/// `MPI_Status_set_elements` and `MPI_Status_set_elements_c`
-///
-/// # Safety
-/// `status` is null or a status.
 pub unsafe fn status_set_elements(
     p: &Process, status: *mut Status, datatype: usize, count: i64,
 ) -> Result<()> {
@@ -275,10 +229,12 @@ pub unsafe fn status_set_elements(
     let Some(bytes) = bytes else {
         return Err(Error::new(
             MPI_ERR_COUNT,
-            format!("{count} is no number of basic elements of this datatype"),
+            format!(
+                "the count {count} is not a possible number of basic elements of this datatype"
+            ),
         ));
     };
-    // SAFETY: not null, and a status by the contract of this function.
+    // SAFETY: not null, and a status by this function's contract.
     unsafe { (*status).set_bytes(bytes as i64) };
     Ok(())
 }

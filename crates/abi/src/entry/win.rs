@@ -1,6 +1,6 @@
-//! Windows: making, freeing and asking about them (MPI 5.0, sections 12.2, 7.7, 7.8 and 9.3).
+//! Construction, release and queries of windows (MPI 5.0, sections 12.2, 7.7, 7.8 and 9.3).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::attribute::read;
@@ -14,15 +14,15 @@ use fastpath_mpi::objects::info::find_hints;
 use fastpath_mpi::process::errhandler::{
     HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
 };
-use fastpath_mpi::rma::create::{Wanted, free, make, query_shared};
+use fastpath_mpi::rma::create::{WindowArguments, free, make, query_shared};
 use fastpath_mpi::rma::window::Flavor;
 use fastpath_mpi::rma::{dynamic, hints};
 use fastpath_mpi::{Error, Process, Result};
 
 fn wanted(
     p: &Process, flavor: Flavor, base: *mut c_void, (size, unit): (isize, i64), info: usize,
-) -> Result<Wanted> {
-    Ok(Wanted {
+) -> Result<WindowArguments> {
+    Ok(WindowArguments {
         flavor,
         base: base.cast(),
         size: size as i64,
@@ -31,8 +31,6 @@ fn wanted(
     })
 }
 
-/// `MPI_Win_create`
-///
 /// # Safety
 /// The memory stays until the window is freed; `win` is null or a variable.
 pub unsafe fn win_create(
@@ -44,10 +42,6 @@ pub unsafe fn win_create(
     unsafe { store(win, make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
 }
 
-/// `MPI_Win_allocate`
-///
-/// # Safety
-/// `baseptr` is null or a variable that holds a pointer, `win` is null or a variable.
 pub unsafe fn win_allocate(
     p: &Process, size: isize, disp_unit: i64, info: usize, comm: usize, baseptr: *mut c_void,
     win: *mut usize,
@@ -56,10 +50,8 @@ pub unsafe fn win_allocate(
     unsafe { allocate(p, Flavor::Allocate, (size, disp_unit), info, comm, baseptr, win) }
 }
 
-/// `MPI_Win_allocate_shared`
-///
 /// # Safety
-/// As [`win_allocate`].
+/// The contract is that of [`win_allocate`].
 pub unsafe fn win_allocate_shared(
     p: &Process, size: isize, disp_unit: i64, info: usize, comm: usize, baseptr: *mut c_void,
     win: *mut usize,
@@ -69,7 +61,7 @@ pub unsafe fn win_allocate_shared(
 }
 
 /// # Safety
-/// As [`win_allocate`].
+/// The contract is that of [`win_allocate`].
 unsafe fn allocate(
     p: &Process, flavor: Flavor, place: (isize, i64), info: usize, comm: usize,
     baseptr: *mut c_void, win: *mut usize,
@@ -83,18 +75,12 @@ unsafe fn allocate(
     }
 }
 
-/// `MPI_Win_create_dynamic`
-///
-/// # Safety
-/// `win` is null or a variable.
 pub unsafe fn win_create_dynamic(p: &Process, info: usize, comm: usize) -> Result<usize> {
     let wanted = wanted(p, Flavor::Dynamic, core::ptr::null_mut(), (0, 1), info)?;
     // SAFETY: ARGUMENTS.
     unsafe { Ok(make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
 }
 
-/// `MPI_Win_attach`
-///
 /// # Safety
 /// The memory stays until it is detached or the window freed.
 pub unsafe fn win_attach(p: &Process, win: usize, base: *mut c_void, size: isize) -> Result<()> {
@@ -102,15 +88,10 @@ pub unsafe fn win_attach(p: &Process, win: usize, base: *mut c_void, size: isize
     unsafe { dynamic::attach(p, &*p.win(win)?, base.cast(), size as i64) }
 }
 
-/// `MPI_Win_detach`
 pub fn win_detach(p: &Process, win: usize, base: *const c_void) -> Result<()> {
     dynamic::detach(p, &*p.win(win)?, base.cast())
 }
 
-/// `MPI_Win_free`
-///
-/// # Safety
-/// `win` is null or a variable.
 pub unsafe fn win_free(p: &Process, win: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -119,17 +100,14 @@ pub unsafe fn win_free(p: &Process, win: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_Win_shared_query`
-///
-/// # Safety
-/// `size` and `disp_unit` are null or variables, `baseptr` is null or a variable that holds a pointer.
 pub unsafe fn win_shared_query<C: Count>(
     p: &Process, win: usize, rank: c_int, size: *mut isize, disp_unit: *mut C, baseptr: *mut c_void,
 ) -> Result<()> {
     let (bytes, unit, base) = query_shared(p, &*p.win(win)?, rank)?;
     let Some(unit) = C::from_i64(unit) else {
         let text = format!(
-            "the displacement unit {unit} does not fit an int: call MPI_Win_shared_query_c"
+            "the window's displacement unit of {unit} bytes does not fit an int: call \
+             MPI_Win_shared_query_c"
         );
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
@@ -141,27 +119,20 @@ pub unsafe fn win_shared_query<C: Count>(
     }
 }
 
-/// `MPI_Win_get_group`
 pub fn win_get_group(p: &Process, win: usize) -> Result<usize> {
     insert_group(p, p.win(win)?.group.clone())
 }
 
-/// `MPI_Win_set_info`
 pub fn win_set_info(p: &Process, win: usize, info: usize) -> Result<()> {
     hints::change(&*p.win(win)?, find_hints(&p.infos, info)?);
     Ok(())
 }
 
-/// `MPI_Win_get_info`
 pub fn win_get_info(p: &Process, win: usize) -> Result<usize> {
     let info = hints::describe(&*p.win(win)?);
     insert_info(p, info)
 }
 
-/// `MPI_Win_set_name`
-///
-/// # Safety
-/// `win_name` is null or a string.
 pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> Result<()> {
     let window = p.win(win)?;
     // SAFETY: ARGUMENTS.
@@ -170,10 +141,6 @@ pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> 
     Ok(())
 }
 
-/// `MPI_Win_get_name`
-///
-/// # Safety
-/// `win_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
 pub unsafe fn win_get_name(
     p: &Process, win: usize, win_name: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
@@ -185,8 +152,6 @@ pub unsafe fn win_get_name(
     unsafe { store_text(&name, win_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
 }
 
-/// `MPI_Win_set_attr`
-///
 /// # Safety
 /// The value is what the key's functions expect.
 pub unsafe fn win_set_attr(
@@ -195,10 +160,6 @@ pub unsafe fn win_set_attr(
     set_attribute(p, p.win(win)?.holder(), win_keyval, attribute_val)
 }
 
-/// `MPI_Win_get_attr`
-///
-/// # Safety
-/// `attribute_val` is null or a variable of pointer size, `flag` is null or a variable.
 pub unsafe fn win_get_attr(
     p: &Process, win: usize, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
@@ -215,23 +176,19 @@ pub unsafe fn win_get_attr(
     }
 }
 
-/// `MPI_Win_delete_attr`
 pub fn win_delete_attr(p: &Process, win: usize, win_keyval: c_int) -> Result<()> {
     delete_attribute(p, p.win(win)?.holder(), win_keyval)
 }
 
-/// `MPI_Win_set_errhandler`
 pub fn win_set_errhandler(p: &Process, win: usize, errhandler: usize) -> Result<()> {
     set_errhandler(p, HandlerKind::Win, &p.win(win)?.errhandler, errhandler)
 }
 
-/// `MPI_Win_get_errhandler`
 pub fn win_get_errhandler(p: &Process, win: usize) -> Result<usize> {
     let window = p.win(win)?;
     Ok(get_errhandler(p, &window.errhandler))
 }
 
-/// `MPI_Win_call_errhandler`
 pub fn win_call_errhandler(p: &Process, win: usize, errorcode: c_int) -> Result<()> {
     p.win(win)?;
     call_errhandler(p, Scope::Win(win), "MPI_Win_call_errhandler", errorcode);

@@ -1,6 +1,6 @@
 //! Synchronisation of windows (MPI 5.0, section 12.5).
 //!
-//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+//! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -9,37 +9,28 @@ use fastpath_mpi::objects::hot::{INSIDE, OPEN, is_hidden};
 use fastpath_mpi::rma::{exposure, fence, hot, hot_lock, lock, lock_all};
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_Win_fence`
 pub fn win_fence(p: &Process, assert: c_int, win: usize) -> Result<()> {
     fence::fence(p, &*p.win(win)?, assert)
 }
 
-/// `MPI_Win_post`
 pub fn win_post(p: &Process, group: usize, assert: c_int, win: usize) -> Result<()> {
     let (window, group) = (p.win(win)?, p.group(group)?);
     exposure::post(p, &window, &group, assert)
 }
 
-/// `MPI_Win_start`
 pub fn win_start(p: &Process, group: usize, assert: c_int, win: usize) -> Result<()> {
     let (window, group) = (p.win(win)?, p.group(group)?);
     exposure::start(p, &window, &group, assert)
 }
 
-/// `MPI_Win_complete`
 pub fn win_complete(p: &Process, win: usize) -> Result<()> {
     exposure::complete(p, &*p.win(win)?)
 }
 
-/// `MPI_Win_wait`
 pub fn win_wait(p: &Process, win: usize) -> Result<()> {
     exposure::wait(p, &*p.win(win)?)
 }
 
-/// `MPI_Win_test`
-///
-/// # Safety
-/// `flag` is null or a variable.
 pub unsafe fn win_test(p: &Process, win: usize, flag: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -48,16 +39,15 @@ pub unsafe fn win_test(p: &Process, win: usize, flag: *mut c_int) -> Result<()> 
     }
 }
 
-/// `MPI_Win_lock` of a rank that is reached by load and store, where nobody else has its lock.
+/// Immediate path of `MPI_Win_lock` of a free lock, at a rank that this process reaches by load and store.
 ///
 /// # Safety
-/// None of its own.
+/// Always sound.
 #[inline]
 pub unsafe fn win_lock_quick(lock_type: c_int, rank: c_int, assert: c_int, win: usize) -> bool {
     hot_lock::try_lock::<OPEN>(lock_type, rank, assert, win)
 }
 
-/// `MPI_Win_lock`
 pub fn win_lock(
     p: &Process, lock_type: c_int, rank: c_int, assert: c_int, win: usize,
 ) -> Result<()> {
@@ -67,16 +57,16 @@ pub fn win_lock(
     lock::lock(p, &*p.win(win)?, lock_type, rank, assert)
 }
 
-/// `MPI_Win_unlock` of a rank that is reached by load and store, where nobody waits for its lock.
+/// Immediate path of `MPI_Win_unlock` of a rank that this process reaches by load and store, if no rank waits for the
+/// lock.
 ///
 /// # Safety
-/// None of its own.
+/// Always sound.
 #[inline]
 pub unsafe fn win_unlock_quick(rank: c_int, win: usize) -> bool {
     hot_lock::try_unlock::<OPEN>(rank, win)
 }
 
-/// `MPI_Win_unlock`
 pub fn win_unlock(p: &Process, rank: c_int, win: usize) -> Result<()> {
     if is_hidden() && hot_lock::try_unlock::<INSIDE>(rank, win) {
         return Ok(());
@@ -84,16 +74,15 @@ pub fn win_unlock(p: &Process, rank: c_int, win: usize) -> Result<()> {
     lock::unlock(p, &*p.win(win)?, rank)
 }
 
-/// `MPI_Win_lock_all` of a window that nobody locks exclusively.
+/// Immediate path of `MPI_Win_lock_all` of a window without exclusive locks.
 ///
 /// # Safety
-/// None of its own.
+/// Always sound.
 #[inline]
 pub unsafe fn win_lock_all_quick(assert: c_int, win: usize) -> bool {
     lock_all::try_lock_all::<OPEN>(assert, win)
 }
 
-/// `MPI_Win_lock_all`
 pub fn win_lock_all(p: &Process, assert: c_int, win: usize) -> Result<()> {
     if is_hidden() && lock_all::try_lock_all::<INSIDE>(assert, win) {
         return Ok(());
@@ -101,16 +90,15 @@ pub fn win_lock_all(p: &Process, assert: c_int, win: usize) -> Result<()> {
     lock_all::lock_all(p, &*p.win(win)?, assert)
 }
 
-/// `MPI_Win_unlock_all` of a window that nobody locks exclusively.
+/// Immediate path of `MPI_Win_unlock_all` of a window without exclusive locks.
 ///
 /// # Safety
-/// None of its own.
+/// Always sound.
 #[inline]
 pub unsafe fn win_unlock_all_quick(win: usize) -> bool {
     lock_all::try_unlock_all::<OPEN>(win)
 }
 
-/// `MPI_Win_unlock_all`
 pub fn win_unlock_all(p: &Process, win: usize) -> Result<()> {
     if is_hidden() && lock_all::try_unlock_all::<INSIDE>(win) {
         return Ok(());
@@ -118,16 +106,15 @@ pub fn win_unlock_all(p: &Process, win: usize) -> Result<()> {
     lock_all::unlock_all(p, &*p.win(win)?)
 }
 
-/// `MPI_Win_flush` of a rank that is reached by load and store.
+/// Immediate path of `MPI_Win_flush` of a rank that this process reaches by load and store.
 ///
 /// # Safety
-/// None of its own.
+/// Always sound.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn win_flush_quick(rank: c_int, win: usize) -> bool {
     hot::try_flush::<OPEN, false>(rank, win)
 }
 
-/// `MPI_Win_flush`
 pub fn win_flush(p: &Process, rank: c_int, win: usize) -> Result<()> {
     if is_hidden() && hot::try_flush::<INSIDE, false>(rank, win) {
         return Ok(());
@@ -135,16 +122,15 @@ pub fn win_flush(p: &Process, rank: c_int, win: usize) -> Result<()> {
     lock::flush(p, &*p.win(win)?, rank, false)
 }
 
-/// `MPI_Win_flush_local` of a rank that is reached by load and store.
+/// Immediate path of `MPI_Win_flush_local` of a rank that this process reaches by load and store.
 ///
 /// # Safety
-/// None of its own.
+/// Always sound.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn win_flush_local_quick(rank: c_int, win: usize) -> bool {
     hot::try_flush::<OPEN, true>(rank, win)
 }
 
-/// `MPI_Win_flush_local`
 pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
     if is_hidden() && hot::try_flush::<INSIDE, true>(rank, win) {
         return Ok(());
@@ -152,17 +138,15 @@ pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
     lock::flush(p, &*p.win(win)?, rank, true)
 }
 
-/// `MPI_Win_flush_all`
 pub fn win_flush_all(p: &Process, win: usize) -> Result<()> {
     lock::flush_all(p, &*p.win(win)?, false)
 }
 
-/// `MPI_Win_flush_local_all`: as [`win_flush_all`].
+/// Completes all operations locally; see [`win_flush_all`].
 pub fn win_flush_local_all(p: &Process, win: usize) -> Result<()> {
     lock::flush_all(p, &*p.win(win)?, true)
 }
 
-/// `MPI_Win_sync`
 pub fn win_sync(p: &Process, win: usize) -> Result<()> {
     lock::sync(p, &*p.win(win)?)
 }

@@ -1,4 +1,4 @@
-//! What the tests of the built library share.
+//! Helpers for tests of the built library.
 #![allow(dead_code)]
 
 use fastpath_abigen::{Table, header};
@@ -11,8 +11,9 @@ pub fn table() -> Table {
     Table::builtin().unwrap()
 }
 
-/// The folder with `libmpi_abi.so`, built now if need be, in the profile of the test: cargo builds no
-/// shared library for the tests of its own package.
+/// Returns the folder of `libmpi_abi.so`, built in the test's profile, because cargo builds no shared library for the
+/// tests of its own package. The packages and features equal those of `cargo test --workspace`, so cargo reuses what
+/// that command has built, and builds only this library.
 pub fn library_folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -23,7 +24,8 @@ pub fn library_folder() -> &'static Path {
             name => name,
         };
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "fastpath-abi", "--profile", profile])
+            .args(["build", "--quiet", "--workspace", "--lib", "--profile", profile])
+            .args(["--features", "fastpath-transport/sim,fastpath-report/testing"])
             .args(["--target-dir".as_ref(), folder.parent().unwrap().as_os_str()])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .stderr(Stdio::null())
@@ -34,7 +36,7 @@ pub fn library_folder() -> &'static Path {
     })
 }
 
-/// An own folder for a test, with `mpi.h` and the library under the name that programs load.
+/// Makes a folder for a test, with `mpi.h` and the library under the name that programs load.
 pub fn make_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     _ = std::fs::remove_dir_all(&folder);
@@ -47,7 +49,7 @@ pub fn make_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a command in `folder`, which must succeed in silence, and returns what it printed.
+/// Runs a command in `folder`, and returns its output. The command must succeed without messages.
 pub fn run(folder: &Path, program: &str, args: &[&str], env: &[(&str, &str)]) -> String {
     let output = Command::new(program)
         .args(args)
@@ -71,7 +73,7 @@ pub fn cxx() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "c++".into())
 }
 
-/// A source file of the tests.
+/// Returns the path of a C source of the tests.
 pub fn source(name: &str) -> String {
     format!("{}/tests/c/{name}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,22 +1,20 @@
-//! What the lines above a table say of the tool: its version, and which test this is.
+//! Context of a table from the lines above it: the tool's version, and the test.
 
 use super::super::formats::{HPCC, IMB, OSU, PERFTEST, QPERF};
 
-/// What the lines above a table say of it.
 #[derive(Default)]
-pub struct Context {
-    /// The tool and its test, as it calls it.
+pub struct OutputContext {
+    /// The tool, and the test as the tool names it.
     title: (&'static str, String),
-    /// The version, for the tools that print one.
     pub osu: Option<String>,
     imb: Option<String>,
     hpcc: Option<String>,
-    /// The table is ours in the columns of another tool; a line above it says what they hold.
+    /// Whether the table is Fastpath's in the columns of another tool; a line above the table describes these columns.
     pub ours: bool,
 }
 
-impl Context {
-    /// Reads a line that names the tool, its version or its test; whether it begins another table.
+impl OutputContext {
+    /// Parses a line that names the tool, its version or its test; returns whether it begins another table.
     pub fn read(&mut self, line: &str) -> bool {
         let text = line.trim().trim_start_matches('#').trim();
         if text.ends_with("columns:") || text.contains(" columns: ") {
@@ -42,7 +40,7 @@ impl Context {
         true
     }
 
-    /// The tool and its test, if the line names a test.
+    /// Returns the tool and its test, if the line names a test.
     fn read_title<'a>(&mut self, line: &'a str, text: &'a str) -> Option<(&'static str, &'a str)> {
         if let Some(rest) = text.strip_prefix("OSU ") {
             let (title, version) = rest.rsplit_once(" v").unwrap_or((rest, ""));
@@ -62,12 +60,10 @@ impl Context {
         (!test.contains(':') && !line.starts_with('#')).then_some((PERFTEST, test))
     }
 
-    /// The test, if the lines name one of this tool.
     pub fn title_of(&self, tool: &str) -> &str {
         if self.title.0 == tool { &self.title.1 } else { "" }
     }
 
-    /// The version, if the lines name one of this tool.
     pub fn version_of(&self, tool: &str) -> Option<&str> {
         let version = match tool {
             OSU => &self.osu,

@@ -1,28 +1,27 @@
-//! Lines that hold values behind their names, and lines of a fixed form: HPCC, `osu_init`, qperf, NetPIPE.
+//! Parses lines of named values, and lines of a fixed form: HPCC, `osu_init`, qperf, NetPIPE.
 
 use super::super::formats::{FORMATS, NamedSet, matches, written_unit};
-use super::super::table::{Cell, Column, Role, Table, Unit};
+use super::super::table::{Cell, Column, ColumnRole, ParsedTable, Unit};
 use super::read_value;
 
-/// A value with its name.
-pub struct Value {
+pub struct ReportedValue {
     name: String,
     unit: Option<Unit>,
     statistic: Option<&'static str>,
-    role: Role,
+    role: ColumnRole,
     digits: Option<u32>,
     cell: Cell,
 }
 
-impl Value {
-    /// Whether the row, from 0, of a table has a value of its name already.
-    pub fn is_in(&self, table: &Table, row: usize) -> bool {
+impl ReportedValue {
+    /// Whether a row (from 0) of a table already has a value of this name.
+    pub fn is_in(&self, table: &ParsedTable, row: usize) -> bool {
         let named = table.columns.iter().find(|c| c.name == self.name);
         named.is_some_and(|c| c.cells.len() > row)
     }
 
-    /// Adds it to the column of its name, in the last row, which has none of this name yet.
-    pub fn push_to(self, table: &mut Table, row: usize) {
+    /// Adds the value to the column of its name, in the last row, which must have none of this name.
+    pub fn push_to(self, table: &mut ParsedTable, row: usize) {
         let known = table.columns.iter().position(|c| c.name == self.name);
         let index = known.unwrap_or_else(|| {
             table.columns.push(Column {
@@ -35,32 +34,32 @@ impl Value {
             table.columns.len() - 1
         });
         let column = &mut table.columns[index];
-        // Lines of rows above were not read.
         column.fill(row);
         column.cells.push(self.cell);
         self.unit.into_iter().for_each(|unit| column.add_unit(unit));
     }
 }
 
-/// What a line of named values holds.
 pub struct Values {
     pub set: &'static NamedSet,
-    pub values: Vec<Value>,
+    pub values: Vec<ReportedValue>,
 }
 
-fn make_value(set: &'static NamedSet, name: &str, unit: Option<Unit>, cell: Cell) -> Option<Value> {
+fn make_value(
+    set: &'static NamedSet, name: &str, unit: Option<Unit>, cell: Cell,
+) -> Option<ReportedValue> {
     let named = set.value.iter().find(|n| matches(&n.pattern, name))?;
-    Some(Value {
+    Some(ReportedValue {
         name: name.to_owned(),
         unit: named.unit.or(unit),
         statistic: named.statistic.as_deref(),
-        role: if named.exact { Role::Parameter } else { Role::Measured },
+        role: if named.exact { ColumnRole::Parameter } else { ColumnRole::Measured },
         digits: set.digits,
         cell,
     })
 }
 
-fn one(set: &'static NamedSet, value: Value) -> Option<Values> {
+fn one(set: &'static NamedSet, value: ReportedValue) -> Option<Values> {
     let values = vec![value];
     Some(Values { set, values })
 }
@@ -89,7 +88,7 @@ pub fn read_osu_init(line: &str) -> Option<Values> {
         let cell = read_value(value.strip_suffix(" ms").unwrap_or(value))?;
         make_value(set, name, None, cell).filter(|_| name == named.pattern)
     });
-    let values = values.collect::<Option<Vec<Value>>>()?;
+    let values = values.collect::<Option<Vec<ReportedValue>>>()?;
     (parts.len() == set.value.len()).then_some(Values { set, values })
 }
 
@@ -105,7 +104,7 @@ pub fn read_qperf(test: &str, line: &str) -> Option<Values> {
     one(set, value).filter(|_| is_test)
 }
 
-/// None if the tool has no such unit; there may be none at all.
+/// Parses an optional unit; None if the tool has no such unit.
 fn read_unit(set: &NamedSet, word: &str) -> Option<Option<Unit>> {
     match word {
         "" => Some(None),
@@ -145,11 +144,11 @@ pub fn read_netpipe(line: &str) -> Option<Values> {
     let make = |[name, word, unit]: [&str; 3]| {
         make_value(set, name, read_unit(set, unit)?, read_value(word)?)
     };
-    let values = parts.into_iter().map(make).collect::<Option<Vec<Value>>>()?;
+    let values = parts.into_iter().map(make).collect::<Option<Vec<ReportedValue>>>()?;
     Some(Values { set, values })
 }
 
-/// Whether a line is NetPIPE 3's `%8d %lf %12.8lf`, and the throughput is the size by the time.
+/// Whether a line is NetPIPE 3's `%8d %lf %12.8lf`, with a throughput of size divided by time.
 fn is_np_out(line: &str, size: &str, rate: &str, time: &str) -> bool {
     let decimals = |word: &str, count| word.split_once('.').is_some_and(|(_, d)| d.len() == count);
     let formed = line == format!("{size:>8} {rate} {time:>12}");

@@ -1,5 +1,5 @@
-//! The stated chance is kept: of texts without any step or relation, at most that share shows one. The texts are the
-//! same in every run, and searched with a chance large enough to be counted.
+//! Tests that the stated chance is kept: of texts without any step or relation, at most the stated share shows a step
+//! or a relation. The texts are equal in every run. The search uses a chance large enough for counting.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -8,14 +8,13 @@ use proptest::test_runner::TestRunner;
 use super::super::*;
 use super::genuine::{read_outputs, write_bare};
 
-/// The share of texts that may show something.
+/// Share of texts that may show something.
 const CHANCE: f64 = 0.05;
 
-/// Numbers that are the same in every run.
 struct Numbers(TestRunner);
 
 impl Numbers {
-    /// Between 0 and 1.
+    /// A number between 0 and 1.
     fn next(&mut self) -> f64 {
         let tree = (0.0..1.0f64).new_tree(&mut self.0);
         tree.expect("a number").current()
@@ -35,7 +34,7 @@ fn shows_something(text: &str, chance: f64) -> bool {
     found.tables.iter().any(|t| !t.steps.is_empty() || !t.units.is_empty())
 }
 
-/// Counts the texts that show something, and holds that against the stated chance. Returns these texts.
+/// Checks that the number of texts that show something agrees with the stated chance. Returns these texts.
 fn expect_few<'a>(what: &str, texts: &'a [String]) -> Vec<&'a String> {
     let shown: Vec<&String> = texts.iter().filter(|t| shows_something(t, CHANCE)).collect();
     let allowed = CHANCE * texts.len() as f64;
@@ -43,7 +42,7 @@ fn expect_few<'a>(what: &str, texts: &'a [String]) -> Vec<&'a String> {
     shown
 }
 
-/// Each column's numbers in another order: what the columns say of each other is gone.
+/// Each column's numbers in another order, which destroys relations between columns.
 #[test]
 fn shuffled_tables__show_no_more_than_their_chance() {
     let mut random = numbers();
@@ -63,7 +62,7 @@ fn shuffled_tables__show_no_more_than_their_chance() {
     expect_few("shuffled", &texts);
 }
 
-/// Each measured number off by up to a tenth, printed with as many digits.
+/// Each measured number off by up to a tenth, printed with equally many digits.
 #[test]
 fn disturbed_tables__show_no_more_than_their_chance() {
     let mut random = numbers();
@@ -82,7 +81,7 @@ fn disturbed_tables__show_no_more_than_their_chance() {
     expect_few("disturbed", &texts);
 }
 
-/// Latencies along a line, in columns that are nearly the same, beside sizes and a constant count.
+/// Columns: size, a constant count, then latencies that grow linearly and are almost equal.
 #[test]
 fn smooth_latencies__show_no_more_than_their_chance() {
     let mut random = numbers();
@@ -106,7 +105,7 @@ fn smooth_latencies__show_no_more_than_their_chance() {
     expect_few("smooth", &texts);
 }
 
-/// One size, and columns of the same quantity beside it: perftest without `-a`.
+/// One size, and columns of one quantity beside it: perftest without `-a`.
 #[test]
 fn rows_of_one_size__show_no_more_than_their_chance() {
     let mut random = numbers();
@@ -143,7 +142,8 @@ fn random_tables__show_no_more_than_their_chance() {
             text
         })
         .collect();
-    // What a smaller chance leaves, the larger one leaves too: no other text can show something.
+    // A text that passes the smaller chance also passes the larger one, so only texts that pass the larger need a
+    // check.
     let shown = expect_few("random", &texts);
     let shown = shown.into_iter().filter(|t| shows_something(t, CHANCE_MAX)).count();
     assert!(shown <= 1, "{shown} of 1000 at the chance that is reported");

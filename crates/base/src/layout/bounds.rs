@@ -3,18 +3,16 @@
 use super::LayoutError;
 use super::LayoutError::Overflow;
 
-/// A range of bytes: the first one, and the one behind the last.
 type Range = (i64, i64);
 
-/// What is known of a type map's bounds, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// Range of the data; none for an empty type.
+    /// Range of the data; `None` for an empty type.
     pub data: Option<Range>,
-    /// Lower and upper bound; none for an empty type without bound markers. The upper bound of a
-    /// part includes the part's padding, so that a type never ends before its last part does.
+    /// Lower and upper bound; `None` for an empty type without bound markers. The upper bound of a part includes its
+    /// padding, so a type never ends before its last part.
     pub outer: Option<Range>,
-    /// Whether markers set `outer`; they outweigh the bounds of parts without markers.
+    /// Whether markers set `outer`. Markers override the bounds of parts without markers.
     pub marked: bool,
     /// Largest alignment of a basic type.
     pub align: u32,
@@ -32,7 +30,7 @@ impl Bounds {
         Bounds { data, outer: data, marked: false, align: align.max(1) }
     }
 
-    /// `count` copies, `stride` apart.
+    /// Bounds of `count` copies, `stride` apart.
     pub fn repeat(self, count: u64, stride: i64) -> Result<Bounds, LayoutError> {
         let Some(steps) = count.checked_sub(1) else {
             return Ok(Bounds::default());
@@ -77,8 +75,8 @@ impl Bounds {
         Bounds { outer: Some((lb, ub)), marked: true, ..self }
     }
 
-    /// With the padding of a whole type: without markers the extent is rounded up to the alignment,
-    /// as the standard's epsilon says, so that an array of the type keeps its elements aligned.
+    /// Adds the padding of a whole type: without markers, the extent is rounded up to the alignment (epsilon of the
+    /// standard). Elements of an array of the type are then aligned.
     pub fn pad(self) -> Result<Bounds, LayoutError> {
         let (Some((low, high)), false) = (self.outer, self.marked) else {
             return Ok(self);
@@ -90,7 +88,7 @@ impl Bounds {
         Ok(Bounds { outer: Some((low, high)), ..self })
     }
 
-    /// Lower bound and extent.
+    /// Returns lower bound and extent.
     pub fn resolve(self) -> Result<(i64, i64), LayoutError> {
         let (low, high) = self.outer.unwrap_or((0, 0));
         Ok((low, high.checked_sub(low).ok_or(Overflow)?))

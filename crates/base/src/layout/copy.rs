@@ -1,16 +1,15 @@
 #![allow(unsafe_code)]
-//! The inner loops of packing: pieces of a few bytes, which a call to memcpy would cost more than they do.
+//! Inner loops of packing, for pieces of so few bytes that a call of memcpy would cost more than the copy.
 
-/// Copies `n` pieces of `len` bytes; each side steps by its own stride. Lengths that a basic type has get a loop of
-/// plain loads and stores.
+/// Copies `n` pieces of `len` bytes, each side with its own stride. Lengths of basic types take plain accesses.
 ///
 /// # Safety
-/// Every piece is readable on the one side and writable on the other, and the two sides do not overlap.
+/// Every piece is readable on one side and writable on the other, and the two sides do not overlap.
 #[inline]
 pub(super) unsafe fn copy_strided(
     from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, len: usize, n: usize,
 ) {
-    // SAFETY: the pieces are the caller's, readable and writable; the constant equals `len`.
+    // SAFETY: the caller's pieces are readable and writable; the constant equals `len`.
     unsafe {
         match len {
             4 => copy_pieces::<4>(from, from_stride, to, to_stride, n),
@@ -27,13 +26,13 @@ pub(super) unsafe fn copy_strided(
 }
 
 /// # Safety
-/// As for [`copy_strided`], with `N` for the length.
+/// The contract is that of [`copy_strided`], with `N` for the length.
 #[inline]
 unsafe fn copy_pieces<const N: usize>(
     mut from: *const u8, from_stride: isize, mut to: *mut u8, to_stride: isize, n: usize,
 ) {
     for _ in 0..n {
-        // SAFETY: both pieces are valid for N bytes by this function's contract; [u8; N] asks for no alignment.
+        // SAFETY: both pieces are valid for N bytes by this function's contract; [u8; N] needs no alignment.
         unsafe { to.cast::<[u8; N]>().write(from.cast::<[u8; N]>().read()) };
         from = from.wrapping_offset(from_stride);
         to = to.wrapping_offset(to_stride);
@@ -41,7 +40,7 @@ unsafe fn copy_pieces<const N: usize>(
 }
 
 /// # Safety
-/// As for [`copy_strided`].
+/// The contract is that of [`copy_strided`].
 unsafe fn copy_any(
     mut from: *const u8, from_stride: isize, mut to: *mut u8, to_stride: isize, len: usize,
     n: usize,
@@ -54,9 +53,9 @@ unsafe fn copy_any(
     }
 }
 
-/// One side of [`copy_grid`]: where its first piece is, the bytes from piece to piece and from run to run.
+/// One side of [`copy_grid`]: the first piece, the bytes between pieces, and the bytes between runs.
 #[derive(Clone, Copy)]
-pub(super) struct Side<P> {
+pub(super) struct GridSide<P> {
     pub at: P,
     pub stride: isize,
     pub step: isize,
@@ -65,12 +64,12 @@ pub(super) struct Side<P> {
 /// Copies `runs` runs of `n` pieces of `len` bytes.
 ///
 /// # Safety
-/// As for [`copy_strided`], for every run.
+/// The contract is that of [`copy_strided`], for every run.
 #[inline]
 pub(super) unsafe fn copy_grid(
-    from: Side<*const u8>, to: Side<*mut u8>, len: usize, n: usize, runs: usize,
+    from: GridSide<*const u8>, to: GridSide<*mut u8>, len: usize, n: usize, runs: usize,
 ) {
-    // SAFETY: the pieces are the caller's, readable and writable; the constant equals `len`.
+    // SAFETY: the caller's pieces are readable and writable; the constant equals `len`.
     unsafe {
         match len {
             4 => copy_runs::<4>(from, to, n, runs),
@@ -89,27 +88,27 @@ pub(super) unsafe fn copy_grid(
 }
 
 /// # Safety
-/// As for [`copy_grid`], with `N` for the length.
+/// The contract is that of [`copy_grid`], with `N` for the length.
 #[inline]
 unsafe fn copy_runs<const N: usize>(
-    from: Side<*const u8>, to: Side<*mut u8>, n: usize, runs: usize,
+    from: GridSide<*const u8>, to: GridSide<*mut u8>, n: usize, runs: usize,
 ) {
     let (mut a, mut b) = (from.at, to.at);
     for _ in 0..runs {
-        // SAFETY: this run's part of the contract.
+        // SAFETY: this is one of the `runs` runs that the contract of this function covers.
         unsafe { copy_pieces::<N>(a, from.stride, b, to.stride, n) };
         a = a.wrapping_offset(from.step);
         b = b.wrapping_offset(to.step);
     }
 }
 
-/// Copies one piece. Short ones take two loads that may overlap, so that no length needs a loop.
+/// Copies one piece. Short pieces take two loads that may overlap, so that no length needs a loop.
 ///
 /// # Safety
 /// `len` bytes, at least 1, are readable at `from` and writable at `to`, and they do not overlap.
 #[inline]
 pub(super) unsafe fn copy_piece(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the ends of the piece are taken by loads and stores no longer than it is.
+    // SAFETY: each load and store is at an end of the piece and no longer than it.
     unsafe {
         match len {
             8..=16 => copy_ends::<8>(from, to, len),
@@ -123,10 +122,10 @@ pub(super) unsafe fn copy_piece(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As for [`copy_piece`], with `len` from `N` to twice that.
+/// The contract is that of [`copy_piece`], with `len` from `N` to twice that.
 #[inline]
 unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: both ranges of N bytes lie within the piece; [u8; N] asks for no alignment.
+    // SAFETY: both ranges of N bytes are within the piece; [u8; N] needs no alignment.
     unsafe {
         let head = from.cast::<[u8; N]>().read();
         let tail = from.add(len - N).cast::<[u8; N]>().read();

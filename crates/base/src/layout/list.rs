@@ -1,31 +1,31 @@
-//! The flattened list of a layout, and its making.
+//! The flattened list of a layout, and its construction.
 //!
-//! Entries are merged while they are added: neighbours in memory become one piece, pieces of one length at one
-//! distance become one strided block, and equal loops at one distance become one loop.
+//! Entries are merged while they are added. Neighbours in memory become one piece, equal pieces at one distance become
+//! a strided block, and equal loops at one distance become one loop.
 
 use super::LayoutError;
 use super::LayoutError::Overflow;
 use std::sync::Arc;
 
-/// Entries up to which lists are copied into the list of a new type. Above, a repeated list is shared instead, so
-/// that an index of a million structures takes a million entries, however many pieces a structure has.
+/// Most entries of a list that is copied into the list of a new type. A longer list is shared. An index of a million
+/// structures then has a million entries, whatever the number of pieces of a structure.
 const INLINE_ENTRIES: usize = 1024;
 
-/// A repeated list with no more entries than this in all is written out, which gives its pieces a chance to merge.
+/// Most entries that a repeated list may have when written out, so that its pieces can merge.
 const UNROLL_ENTRIES: u64 = 16;
 
-/// Loops may nest this deep; what is deeper is written out. Each level that repeats doubles the size at least,
-/// so only sharing without repetition could go beyond.
+/// Deepest nesting of loops. Deeper loops are written out. Each repeating level at least doubles the size, so only
+/// shared lists without repetition could nest deeper.
 const MAX_DEPTH: u32 = 96;
 
 /// `count` pieces of `len` bytes, `stride` bytes apart, the first at byte `offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// Where the first piece starts, relative to the element.
+    /// Start of the first piece, relative to the element.
     pub offset: i64,
-    /// Bytes in a piece; never 0.
+    /// Bytes of a piece; never 0.
     pub len: u64,
-    /// From one piece to the next; may be negative. 0 where there is only one.
+    /// Distance between pieces; may be negative. 0 for one piece.
     pub stride: i64,
     /// Number of pieces; never 0.
     pub count: u64,
@@ -39,31 +39,31 @@ impl Block {
 
 /// `count` copies of a list, `stride` bytes apart.
 #[derive(Debug, Clone)]
-pub(super) struct Loop {
+pub(super) struct LayoutLoop {
     pub offset: i64,
     pub stride: i64,
     pub count: u64,
-    pub body: Arc<List>,
+    pub body: Arc<BlockList>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Entry {
+pub(super) enum LayoutEntry {
     Block(Block),
-    Loop(Loop),
+    Loop(LayoutLoop),
 }
 
-impl Entry {
+impl LayoutEntry {
     fn bytes(&self) -> u64 {
         match self {
-            Entry::Block(b) => b.bytes(),
-            Entry::Loop(l) => l.body.size * l.count,
+            LayoutEntry::Block(b) => b.bytes(),
+            LayoutEntry::Loop(l) => l.body.size * l.count,
         }
     }
 
     fn shift(&mut self, by: i64) -> Result<(), LayoutError> {
         let offset = match self {
-            Entry::Block(b) => &mut b.offset,
-            Entry::Loop(l) => &mut l.offset,
+            LayoutEntry::Block(b) => &mut b.offset,
+            LayoutEntry::Loop(l) => &mut l.offset,
         };
         *offset = offset.checked_add(by).ok_or(Overflow)?;
         Ok(())
@@ -72,51 +72,53 @@ impl Entry {
 
 /// Entries in type-map order, with the packed position at which each starts.
 #[derive(Debug)]
-pub(super) struct List {
-    entries: Box<[Entry]>,
+pub(super) struct BlockList {
+    entries: Box<[LayoutEntry]>,
     starts: Box<[u64]>,
     size: u64,
     depth: u32,
-    /// Entries of this list and of those below it, a shared one counted at each use; saturates.
+    /// Entries of this list and of the lists it contains; a shared list counts at each use. Saturates.
     total: u64,
-    /// None for an empty list, or one with a piece that starts before the one before it.
-    order: Option<Order>,
+    /// `None` for an empty list, or if a piece starts before its predecessor.
+    order: Option<PieceOrder>,
 }
 
-/// Pieces of which none starts before the one before it.
+/// Order of pieces none of which starts before its predecessor.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order {
-    /// Where the first one starts.
+pub(super) struct PieceOrder {
     first: i64,
-    /// Where the last one starts.
     last: i64,
-    /// The end of what they reach.
+    /// End of the highest piece.
     end: i64,
-    /// Whether each lies behind the one before it.
+    /// Whether each piece starts at or behind the end of its predecessor.
     pub is_apart: bool,
 }
 
-impl Order {
-    fn of_entry(entry: &Entry) -> Option<Order> {
+impl PieceOrder {
+    fn of_entry(entry: &LayoutEntry) -> Option<PieceOrder> {
         let (offset, one, stride, count) = match entry {
-            Entry::Block(b) => {
-                let one =
-                    Order { first: 0, last: 0, end: i64::try_from(b.len).ok()?, is_apart: true };
+            LayoutEntry::Block(b) => {
+                let one = PieceOrder {
+                    first: 0,
+                    last: 0,
+                    end: i64::try_from(b.len).ok()?,
+                    is_apart: true,
+                };
                 (b.offset, one, b.stride, b.count)
             }
-            Entry::Loop(l) => (l.offset, l.body.order?, l.stride, l.count),
+            LayoutEntry::Loop(l) => (l.offset, l.body.order?, l.stride, l.count),
         };
         one.repeat(offset, stride, count)
     }
 
-    /// Of `count` copies, `stride` apart, the first moved by `offset`.
-    fn repeat(self, offset: i64, stride: i64, count: u64) -> Option<Order> {
+    /// Order of `count` copies, `stride` apart, the first moved by `offset`.
+    fn repeat(self, offset: i64, stride: i64, count: u64) -> Option<PieceOrder> {
         let steps = i64::try_from(count.checked_sub(1)?).ok()?;
         if steps > 0 && stride < self.last.checked_sub(self.first)? {
             return None;
         }
         let to_last = stride.checked_mul(steps)?.checked_add(offset)?;
-        Some(Order {
+        Some(PieceOrder {
             first: self.first.checked_add(offset)?,
             last: self.last.checked_add(to_last)?,
             end: self.end.checked_add(to_last)?,
@@ -125,9 +127,8 @@ impl Order {
         })
     }
 
-    /// With others behind these in the list.
-    fn then(self, next: Order) -> Option<Order> {
-        (next.first >= self.last).then_some(Order {
+    fn then(self, next: PieceOrder) -> Option<PieceOrder> {
+        (next.first >= self.last).then_some(PieceOrder {
             first: self.first,
             last: next.last,
             end: self.end.max(next.end),
@@ -136,9 +137,9 @@ impl Order {
     }
 }
 
-impl List {
-    /// `bytes` bytes in one piece; at most `i64::MAX`.
-    pub fn dense(bytes: u64) -> Arc<List> {
+impl BlockList {
+    /// A list of `bytes` contiguous bytes, at most `i64::MAX`.
+    pub fn dense(bytes: u64) -> Arc<BlockList> {
         let mut builder = ListBuilder::default();
         if bytes > 0 {
             builder.push_block(Block { offset: 0, len: bytes, stride: 0, count: 1 });
@@ -151,19 +152,19 @@ impl List {
         self.size
     }
 
-    /// The only piece, where there is only one.
+    /// Returns the piece, if the list has exactly one.
     pub fn dense_piece(&self) -> Option<&Block> {
         match &*self.entries {
-            [Entry::Block(b)] if b.count == 1 => Some(b),
+            [LayoutEntry::Block(b)] if b.count == 1 => Some(b),
             _ => None,
         }
     }
 
-    pub fn as_slice(&self) -> &[Entry] {
+    pub fn as_slice(&self) -> &[LayoutEntry] {
         &self.entries
     }
 
-    /// The entry that holds byte `position` of the packed form (below `size`), and where that entry starts.
+    /// Returns the index and the start of the entry that holds byte `position` (below `size`) of the packed form.
     pub fn seek(&self, position: u64) -> (usize, u64) {
         let index = self.starts.partition_point(|start| *start <= position).saturating_sub(1);
         (index, self.starts.get(index).copied().unwrap_or(0))
@@ -173,13 +174,15 @@ impl List {
         self.total
     }
 
-    /// How the pieces follow each other, where none starts before the one before it.
-    pub fn order(&self) -> Option<Order> {
+    /// Returns the order of the pieces, if none starts before its predecessor.
+    pub fn order(&self) -> Option<PieceOrder> {
         self.order
     }
 
     /// `count` copies of this list, `stride` bytes apart.
-    pub fn repeat(self: &Arc<List>, count: u64, stride: i64) -> Result<Arc<List>, LayoutError> {
+    pub fn repeat(
+        self: &Arc<BlockList>, count: u64, stride: i64,
+    ) -> Result<Arc<BlockList>, LayoutError> {
         if count == 1 {
             return Ok(self.clone());
         }
@@ -188,17 +191,17 @@ impl List {
         Ok(builder.finish())
     }
 
-    /// The one entry that `count` copies make, where there is one without a loop around them.
-    fn repeat_entry(&self, count: u64, stride: i64) -> Option<Entry> {
+    /// Returns the single entry that equals `count` copies, if they need no loop around the list.
+    fn repeat_entry(&self, count: u64, stride: i64) -> Option<LayoutEntry> {
         let [entry] = &*self.entries else { return None };
         let mut entry = entry.clone();
         let (own_stride, own_count) = match &mut entry {
-            Entry::Block(b) if b.count == 1 && i64::try_from(b.len) == Ok(stride) => {
+            LayoutEntry::Block(b) if b.count == 1 && i64::try_from(b.len) == Ok(stride) => {
                 b.len = b.len.checked_mul(count)?;
                 return Some(entry);
             }
-            Entry::Block(b) => (&mut b.stride, &mut b.count),
-            Entry::Loop(l) => (&mut l.stride, &mut l.count),
+            LayoutEntry::Block(b) => (&mut b.stride, &mut b.count),
+            LayoutEntry::Loop(l) => (&mut l.stride, &mut l.count),
         };
         if *own_count == 1 {
             *own_stride = stride;
@@ -210,23 +213,23 @@ impl List {
     }
 }
 
-/// Where the piece after the last would be, relative to the first.
+/// Position of the piece that would follow the last one, relative to the first piece.
 fn stride_end(stride: i64, count: u64) -> Option<i64> {
     i64::try_from(count).ok().and_then(|c| c.checked_mul(stride))
 }
 
-/// A list in the making. Callers must have checked that the byte range of what they add fits 64 bits, as `Bounds`
-/// does; sizes are checked here.
+/// Builder of a list. It checks that sizes fit. Its callers check, by computing the layout's `Bounds`, that byte ranges
+/// fit 64 bits.
 #[derive(Debug, Default)]
 pub(super) struct ListBuilder {
-    entries: Vec<Entry>,
+    entries: Vec<LayoutEntry>,
     size: u64,
 }
 
 impl ListBuilder {
-    /// `count` copies of `list`, `stride` apart, the first at `offset`.
+    /// Adds `count` copies of `list`, `stride` apart, the first at `offset`.
     pub fn add(
-        &mut self, list: &Arc<List>, count: u64, stride: i64, offset: i64,
+        &mut self, list: &Arc<BlockList>, count: u64, stride: i64, offset: i64,
     ) -> Result<(), LayoutError> {
         if count == 0 || list.size == 0 {
             return Ok(());
@@ -257,11 +260,11 @@ impl ListBuilder {
             }
         }
         let stride = if count == 1 { 0 } else { stride };
-        self.push(Entry::Loop(Loop { offset, stride, count, body: list.clone() }));
+        self.push(LayoutEntry::Loop(LayoutLoop { offset, stride, count, body: list.clone() }));
         Ok(())
     }
 
-    fn splice(&mut self, list: &List, offset: i64) -> Result<(), LayoutError> {
+    fn splice(&mut self, list: &BlockList, offset: i64) -> Result<(), LayoutError> {
         for entry in &list.entries {
             let mut entry = entry.clone();
             entry.shift(offset)?;
@@ -270,16 +273,16 @@ impl ListBuilder {
         Ok(())
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: LayoutEntry) {
         match entry {
-            Entry::Block(block) => self.push_block(block),
-            Entry::Loop(next) => self.push_loop(next),
+            LayoutEntry::Block(block) => self.push_block(block),
+            LayoutEntry::Loop(next) => self.push_loop(next),
         }
     }
 
     fn push_block(&mut self, block: Block) {
-        let Some(Entry::Block(last)) = self.entries.last_mut() else {
-            self.entries.push(Entry::Block(block));
+        let Some(LayoutEntry::Block(last)) = self.entries.last_mut() else {
+            self.entries.push(LayoutEntry::Block(block));
             return;
         };
         if block.count == 1 && adjoins(last, &block) {
@@ -294,7 +297,7 @@ impl ListBuilder {
             if last.count == 1 {
                 last.stride = 0;
             }
-            self.entries.push(Entry::Block(Block { offset: at, len, stride: 0, count: 1 }));
+            self.entries.push(LayoutEntry::Block(Block { offset: at, len, stride: 0, count: 1 }));
             return;
         }
         let own = (last.offset, last.stride, last.count);
@@ -304,11 +307,11 @@ impl ListBuilder {
             (last.stride, last.count) = (stride, count);
             return;
         }
-        self.entries.push(Entry::Block(block));
+        self.entries.push(LayoutEntry::Block(block));
     }
 
-    fn push_loop(&mut self, next: Loop) {
-        if let Some(Entry::Loop(last)) = self.entries.last_mut()
+    fn push_loop(&mut self, next: LayoutLoop) {
+        if let Some(LayoutEntry::Loop(last)) = self.entries.last_mut()
             && Arc::ptr_eq(&last.body, &next.body)
             && let Some((stride, count)) = join_runs(
                 (last.offset, last.stride, last.count),
@@ -318,19 +321,19 @@ impl ListBuilder {
             (last.stride, last.count) = (stride, count);
             return;
         }
-        self.entries.push(Entry::Loop(next));
+        self.entries.push(LayoutEntry::Loop(next));
     }
 
-    pub fn finish(self) -> Arc<List> {
-        // A loop of one that stands alone would be a second name for its body.
-        if let [Entry::Loop(only)] = &*self.entries
+    pub fn finish(self) -> Arc<BlockList> {
+        // A single loop of one pass is replaced by its body.
+        if let [LayoutEntry::Loop(only)] = &*self.entries
             && only.count == 1
             && only.offset == 0
         {
             return only.body.clone();
         }
         let mut position = 0u64;
-        let start = |e: &Entry| {
+        let start = |e: &LayoutEntry| {
             let start = position;
             position += e.bytes();
             start
@@ -338,15 +341,15 @@ impl ListBuilder {
         let starts = self.entries.iter().map(start).collect();
         let (mut depth, mut total) = (0, self.entries.len() as u64);
         for entry in &self.entries {
-            if let Entry::Loop(l) = entry {
+            if let LayoutEntry::Loop(l) = entry {
                 depth = depth.max(1 + l.body.depth);
                 total = total.saturating_add(l.body.total);
             }
         }
-        let mut orders = self.entries.iter().map(Order::of_entry);
+        let mut orders = self.entries.iter().map(PieceOrder::of_entry);
         let first = orders.next().flatten();
         let order = orders.try_fold(first, |all, next| Some(all?.then(next?)));
-        Arc::new(List {
+        Arc::new(BlockList {
             order: order.flatten(),
             entries: self.entries.into_boxed_slice(),
             starts,
@@ -357,7 +360,7 @@ impl ListBuilder {
     }
 }
 
-/// Whether `next` starts in memory where the last piece of `last` ends.
+/// Returns whether `next` starts in memory where the last piece of `last` ends.
 fn adjoins(last: &Block, next: &Block) -> bool {
     let steps = (last.count - 1) as i64;
     let end = last
@@ -368,7 +371,7 @@ fn adjoins(last: &Block, next: &Block) -> bool {
     end == Some(next.offset)
 }
 
-/// Two runs of (offset, stride, count), one after the other, as one run's stride and count.
+/// Joins two consecutive runs of (offset, stride, count) into one stride and count.
 fn join_runs(first: (i64, i64, u64), second: (i64, i64, u64)) -> Option<(i64, u64)> {
     let gap = second.0.checked_sub(first.0)?;
     let count = first.2.checked_add(second.2)?;

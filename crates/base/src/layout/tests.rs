@@ -1,10 +1,10 @@
 #![allow(unsafe_code, non_snake_case)]
-//! A layout against the definition: the list of data byte offsets of a type map, in order.
+//! Layouts against the definition: the list of data byte offsets of a type map, in order.
 
-use super::{Block, Layout, LayoutError, Part};
+use super::{Block, Layout, LayoutError, StructPart};
 use proptest::prelude::*;
 
-/// How a type is made. Displacements and strides are in bytes, as in the `h` constructors.
+/// Construction of a type. Displacements and strides are in bytes, as in the `h` constructors.
 #[derive(Debug, Clone)]
 enum Recipe {
     Basic(u32, u32),
@@ -15,17 +15,17 @@ enum Recipe {
     Resized(i64, i64, Box<Recipe>),
 }
 
-/// The type map as the standard defines it, with the bounds of the parts it was made from.
+/// Type map by the standard's definition, with the bounds of its parts.
 #[derive(Debug, Clone, Default)]
-struct Model {
+struct TypeMapModel {
     bytes: Vec<i64>,
     marks: Vec<(i64, i64)>,
     parts: Vec<(i64, i64)>,
     align: i64,
 }
 
-impl Model {
-    fn place(&mut self, other: &Model, at: i64) {
+impl TypeMapModel {
+    fn place(&mut self, other: &TypeMapModel, at: i64) {
         self.bytes.extend(other.bytes.iter().map(|b| b + at));
         self.marks.extend(other.marks.iter().map(|(l, u)| (l + at, u + at)));
         if !other.bytes.is_empty() {
@@ -40,8 +40,7 @@ impl Model {
         (low, self.bytes.iter().max().map_or(0, |high| high + 1))
     }
 
-    /// Lower bound and extent. Markers decide alone where there are any; otherwise the parts do, and
-    /// the alignment.
+    /// Lower bound and extent. Markers override the parts and the alignment.
     fn bounds(&self) -> (i64, i64) {
         let (ranges, align) = match self.marks.as_slice() {
             [] => (&self.parts, self.align.max(1)),
@@ -54,8 +53,8 @@ impl Model {
 }
 
 impl Recipe {
-    fn model(&self) -> Model {
-        let mut all = Model::default();
+    fn model(&self) -> TypeMapModel {
+        let mut all = TypeMapModel::default();
         match self {
             Recipe::Basic(size, align) => {
                 all.bytes = (0..i64::from(*size)).collect();
@@ -101,7 +100,7 @@ impl Recipe {
             Recipe::Struct(parts) => {
                 let layouts: Vec<_> =
                     parts.iter().map(|(n, at, old)| (*n, *at, old.layout())).collect();
-                Layout::structure(layouts.iter().map(|(n, at, l)| Part {
+                Layout::structure(layouts.iter().map(|(n, at, l)| StructPart {
                     layout: l,
                     count: *n,
                     displacement: *at,
@@ -140,8 +139,8 @@ fn any_recipe() -> impl Strategy<Value = Recipe> {
 }
 
 /// Byte offsets of `count` elements in packed order.
-fn spread(model: &Model, count: u64) -> Vec<i64> {
-    let mut all = Model::default();
+fn spread(model: &TypeMapModel, count: u64) -> Vec<i64> {
+    let mut all = TypeMapModel::default();
     (0..count as i64).for_each(|i| all.place(model, i * model.bounds().1));
     all.bytes
 }
@@ -243,11 +242,11 @@ fn vector_of_vectors__stays_small() {
 #[test]
 fn repeated_structure__stays_small() {
     let b = Layout::basic(8, 8);
-    let part = |displacement, count| Part { layout: &b, count, displacement };
+    let part = |displacement, count| StructPart { layout: &b, count, displacement };
     let s = Layout::structure([part(0, 1), part(16, 3), part(48, 1)]).unwrap();
     assert_eq!(s.entries(), 3);
     assert!(s.repeat(1_000_000).unwrap().entries() <= 4);
-    // Irregular places for 100 000 of them: one entry each, and the structure's own entries once in memory.
+    // 100,000 irregular displacements take one entry each; the structure's own entries count once.
     let places = (0..100_000i64).map(|i| i * 64 + i * i % 7 * 8);
     let indexed = s.indexed(1, places).unwrap();
     assert!(indexed.list.as_slice().len() <= 101_000);
@@ -255,7 +254,7 @@ fn repeated_structure__stays_small() {
 
 #[test]
 fn many_shared_levels__stay_small_and_walkable() {
-    // A thousand uses of a thousand uses of a structure: sharing, then a shared list of shared lists.
+    // A thousand uses of a type with a thousand uses of a structure: a shared list of shared lists.
     let b = Layout::basic(4, 4);
     let places = |step: i64| (0..1000i64).map(move |i| i * step + i * i % 3 * 4);
     let one = b.indexed(1, [0, 8, 12, 28]).unwrap();
@@ -274,8 +273,8 @@ fn deep_nesting__does_not_recurse_without_end() {
     let mut nested = byte.clone();
     for i in 1..20_000i64 {
         let parts = [
-            Part { layout: &nested, count: 1, displacement: 0 },
-            Part { layout: &byte, count: 1, displacement: i * 2 + i * i % 5 * 40_000 },
+            StructPart { layout: &nested, count: 1, displacement: 0 },
+            StructPart { layout: &byte, count: 1, displacement: i * 2 + i * i % 5 * 40_000 },
         ];
         nested = Layout::structure(parts).unwrap();
     }
@@ -291,8 +290,8 @@ fn neighbours__merge_into_one_piece() {
     assert!(int.vector(7, 3, 12).unwrap().is_contiguous());
     let d = Layout::basic(8, 8);
     let parts = [
-        Part { layout: &d, count: 1, displacement: 0 },
-        Part { layout: &int, count: 2, displacement: 8 },
+        StructPart { layout: &d, count: 1, displacement: 0 },
+        StructPart { layout: &int, count: 2, displacement: 8 },
     ];
     assert!(Layout::structure(parts).unwrap().is_contiguous());
 }
@@ -339,7 +338,7 @@ fn overflow__is_an_error() {
     assert_eq!(int.indexed(1, [i64::MAX - 2]).err(), overflow);
     assert_eq!(int.indexed(1, [i64::MIN, i64::MAX - 8]).err(), overflow);
     assert_eq!(int.resized(i64::MAX, 1).err(), overflow);
-    // Overlapping pieces have a small span and still a size.
+    // Overlapping pieces have a small span but a large size.
     assert_eq!(int.vector(1 << 62, 1, 0).err(), overflow);
     let half = int.vector(1 << 60, 1, 0).unwrap();
     assert_eq!(half.indexed(1, [0, 0]).err(), overflow);
@@ -352,8 +351,8 @@ fn markers__outweigh_data_and_move_with_their_part() {
     let int = Layout::basic(4, 4);
     let marked = int.resized(-4, 20).unwrap();
     let parts = [
-        Part { layout: &int, count: 1, displacement: -100 },
-        Part { layout: &marked, count: 2, displacement: 8 },
+        StructPart { layout: &int, count: 1, displacement: -100 },
+        StructPart { layout: &marked, count: 2, displacement: 8 },
     ];
     let s = Layout::structure(parts).unwrap();
     assert_eq!((s.lb(), s.extent()), (4, 40));
@@ -375,8 +374,8 @@ fn part__ends_behind_its_own_padding() {
 fn structure__is_padded_to_its_alignment() {
     let (d, c) = (Layout::basic(8, 8), Layout::basic(1, 1));
     let parts = [
-        Part { layout: &d, count: 1, displacement: 0 },
-        Part { layout: &c, count: 1, displacement: 8 },
+        StructPart { layout: &d, count: 1, displacement: 0 },
+        StructPart { layout: &c, count: 1, displacement: 8 },
     ];
     let s = Layout::structure(parts).unwrap();
     assert_eq!((s.size(), s.extent(), s.true_extent()), (9, 16, 9));

@@ -1,22 +1,20 @@
 #![allow(unsafe_code)]
-//! Packing and unpacking: any range of the packed form of `count` elements, found by division and one binary search.
+//! Packing and unpacking of any range of the packed form. Division and one binary search find the range.
 
 use super::Layout;
-use super::copy::{Side, copy_grid, copy_piece, copy_strided};
-use super::list::{Block, Entry, List};
+use super::copy::{GridSide, copy_grid, copy_piece, copy_strided};
+use super::list::{Block, BlockList, LayoutEntry};
 
-/// What a walk does with the memory it meets, in packed order; `at` is in bytes from the buffer's address.
+/// Action for each run of memory, in packed order; `at` is in bytes from the buffer's address.
 trait Visit {
-    /// `n` pieces of `len` bytes, `stride` apart.
+    /// Visits `n` pieces of `len` bytes, `stride` apart.
     fn run(&mut self, at: i64, len: u64, stride: i64, n: u64);
 
-    /// One piece of `len` bytes.
     #[inline]
     fn piece(&mut self, at: i64, len: u64) {
         self.run(at, len, 0, 1);
     }
 
-    /// `n` copies of a block, `step` apart.
     #[inline]
     fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
         let mut at = at.wrapping_add(block.offset);
@@ -28,22 +26,22 @@ trait Visit {
 }
 
 impl Layout {
-    /// Copies bytes `from..` of the packed form of `count` elements at `base` into `out`, until `out` is full or the
-    /// data ends. Returns the bytes copied. Does not allocate.
+    /// Copies the packed form of `count` elements at `base`, from its byte `from` on, into `out`, until `out` is full
+    /// or the data ends. Returns the number of bytes copied. Does not allocate.
     ///
     /// # Safety
-    /// The data bytes of `count` elements at `base` (see [`Layout::span`]) are readable, nobody writes them
-    /// meanwhile, and they do not overlap `out`.
+    /// The data bytes of `count` elements at `base` (see [`Layout::span`]) are readable, are not written meanwhile, and
+    /// do not overlap `out`.
     #[inline]
     pub unsafe fn pack(&self, base: *const u8, count: u64, from: u64, out: &mut [u8]) -> usize {
-        // SAFETY: the contract of this function, which is that one's; `out` is a slice.
+        // SAFETY: this function's contract is that of `pack_to`; `out` is a slice.
         unsafe { self.pack_to(base, count, from, out.as_mut_ptr(), out.len()) }
     }
 
-    /// As [`Layout::pack`] into `room` bytes at `out`, which may be memory that other processes write meanwhile.
+    /// Packs like [`Layout::pack`], into `room` bytes at `out`, which other processes may write meanwhile.
     ///
     /// # Safety
-    /// As of [`Layout::pack`]; `out` is writable for `room` bytes.
+    /// The contract is that of [`Layout::pack`], and `out` is writable for `room` bytes.
     #[inline]
     pub unsafe fn pack_to(
         &self, base: *const u8, count: u64, from: u64, out: *mut u8, room: usize,
@@ -51,23 +49,22 @@ impl Layout {
         walk(self, count, from, room as u64, &mut Pack { base, out })
     }
 
-    /// Copies `data` to where bytes `from..` of the packed form of `count` elements lie at `base`, until `data` or the
-    /// elements end. Returns the bytes copied. Does not allocate.
+    /// Copies `data` into `count` elements at `base`, from byte `from` of their packed form on, until `data` or the
+    /// elements end. Returns the number of bytes copied. Does not allocate.
     ///
     /// # Safety
-    /// The data bytes of `count` elements at `base` (see [`Layout::span`]) are writable, nobody else uses them
-    /// meanwhile, and they do not overlap `data`.
+    /// The data bytes of `count` elements at `base` (see [`Layout::span`]) are writable, have no other user meanwhile,
+    /// and do not overlap `data`.
     #[inline]
     pub unsafe fn unpack(&self, base: *mut u8, count: u64, from: u64, data: &[u8]) -> usize {
-        // SAFETY: the contract of this function, which is that one's; `data` is a slice.
+        // SAFETY: this function's contract is that of `unpack_from`; `data` is a slice.
         unsafe { self.unpack_from(base, count, from, data.as_ptr(), data.len()) }
     }
 
-    /// As [`Layout::unpack`] of `len` bytes at `data`, which may be memory that other processes write meanwhile: then
-    /// what arrives is whatever they wrote.
-    ///
+    /// Unpacks like [`Layout::unpack`], from `len` bytes at `data`, which other processes may write meanwhile. The
+    /// result is then any mix of their bytes.
     /// # Safety
-    /// As of [`Layout::unpack`]; `data` is readable for `len` bytes.
+    /// The contract is that of [`Layout::unpack`], and `data` is readable for `len` bytes.
     #[inline]
     pub unsafe fn unpack_from(
         &self, base: *mut u8, count: u64, from: u64, data: *const u8, len: usize,
@@ -75,22 +72,22 @@ impl Layout {
         walk(self, count, from, len as u64, &mut Unpack { base, data })
     }
 
-    /// Names the runs of memory that hold bytes `from..from + len` of the packed form of `count` elements, in that
-    /// order; offsets are bytes from the buffer's address.
+    /// Passes to `visit`, in order, the runs of memory that hold bytes `from..from + len` of the packed form of `count`
+    /// elements. Offsets are in bytes from the buffer's address.
     pub fn for_each_run(&self, count: u64, from: u64, len: u64, visit: impl FnMut(Block)) {
-        walk(self, count, from, len, &mut Each(visit));
+        walk(self, count, from, len, &mut EachBlock(visit));
     }
 }
 
-struct Each<F>(F);
+struct EachBlock<F>(F);
 
-impl<F: FnMut(Block)> Visit for Each<F> {
+impl<F: FnMut(Block)> Visit for EachBlock<F> {
     fn run(&mut self, at: i64, len: u64, stride: i64, n: u64) {
         (self.0)(Block { offset: at, len, stride, count: n });
     }
 }
 
-/// Made in `Layout::pack_to` alone, whose caller vouches for both addresses.
+/// Packing, made only by `Layout::pack_to`, whose caller guarantees both addresses.
 struct Pack {
     base: *const u8,
     out: *mut u8,
@@ -101,8 +98,8 @@ impl Visit for Pack {
     fn run(&mut self, at: i64, len: u64, stride: i64, n: u64) {
         let from = self.base.wrapping_offset(at as isize);
         let len = len as usize;
-        // SAFETY: a walk visits data bytes of the elements, which pack's caller lets us read, and at most as many
-        // bytes in all as `out` has; `out` has moved past those already written.
+        // SAFETY: the walk visits data bytes of the elements, readable by the contract of `pack_to`, and at most as
+        // many bytes as `out` has. `out` is behind the bytes already written.
         unsafe { copy_strided(from, stride as isize, self.out, len as isize, len, n as usize) };
         self.out = self.out.wrapping_add(len * n as usize);
     }
@@ -110,7 +107,7 @@ impl Visit for Pack {
     #[inline]
     fn piece(&mut self, at: i64, len: u64) {
         let from = self.base.wrapping_offset(at as isize);
-        // SAFETY: as in `run`, for one piece.
+        // SAFETY: the piece is data of the elements and `out` has space for it; see `run`.
         unsafe { copy_piece(from, self.out, len as usize) };
         self.out = self.out.wrapping_add(len as usize);
     }
@@ -120,15 +117,15 @@ impl Visit for Pack {
         let from = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
         let bytes = block.bytes() as isize;
         let (len, count) = (block.len as isize, block.count as usize);
-        let from = Side { at: from, stride: block.stride as isize, step: step as isize };
-        let to = Side { at: self.out, stride: len, step: bytes };
-        // SAFETY: as in `run`, for `n` runs.
+        let from = GridSide { at: from, stride: block.stride as isize, step: step as isize };
+        let to = GridSide { at: self.out, stride: len, step: bytes };
+        // SAFETY: every run is data of the elements and `out` has space for it; see `run`.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.out = self.out.wrapping_offset(bytes * n as isize);
     }
 }
 
-/// Made in `Layout::unpack_from` alone, whose caller vouches for both addresses.
+/// State of unpacking. Only `Layout::unpack_from` makes it. Its caller guarantees both addresses.
 struct Unpack {
     base: *mut u8,
     data: *const u8,
@@ -139,8 +136,8 @@ impl Visit for Unpack {
     fn run(&mut self, at: i64, len: u64, stride: i64, n: u64) {
         let to = self.base.wrapping_offset(at as isize);
         let len = len as usize;
-        // SAFETY: a walk visits data bytes of the elements, which unpack's caller lets us write, and at most as many
-        // bytes in all as `data` has; `data` has moved past those already read.
+        // SAFETY: the walk visits data bytes of the elements, writable by the contract of `unpack_from`, and at most as
+        // many bytes as `data` has. `data` is behind the bytes already read.
         unsafe { copy_strided(self.data, len as isize, to, stride as isize, len, n as usize) };
         self.data = self.data.wrapping_add(len * n as usize);
     }
@@ -148,7 +145,7 @@ impl Visit for Unpack {
     #[inline]
     fn piece(&mut self, at: i64, len: u64) {
         let to = self.base.wrapping_offset(at as isize);
-        // SAFETY: as in `run`, for one piece.
+        // SAFETY: the piece is data of the elements and `data` holds its bytes; see `run`.
         unsafe { copy_piece(self.data, to, len as usize) };
         self.data = self.data.wrapping_add(len as usize);
     }
@@ -158,15 +155,14 @@ impl Visit for Unpack {
         let to = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
         let bytes = block.bytes() as isize;
         let (len, count) = (block.len as isize, block.count as usize);
-        let from = Side { at: self.data, stride: len, step: bytes };
-        let to = Side { at: to, stride: block.stride as isize, step: step as isize };
-        // SAFETY: as in `run`, for `n` runs.
+        let from = GridSide { at: self.data, stride: len, step: bytes };
+        let to = GridSide { at: to, stride: block.stride as isize, step: step as isize };
+        // SAFETY: every run is data of the elements and `data` holds its bytes; see `run`.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.data = self.data.wrapping_offset(bytes * n as isize);
     }
 }
 
-/// Calls a function with every stretch of memory.
 struct Stretches<F>(F);
 
 impl<F: FnMut(i64, u64)> Visit for Stretches<F> {
@@ -181,18 +177,18 @@ impl<F: FnMut(i64, u64)> Visit for Stretches<F> {
 }
 
 impl Layout {
-    /// Calls `visit` with place (in bytes from the buffer's address) and length of every stretch of memory that `count`
-    /// elements have, in packed order.
+    /// Passes the offset (in bytes from the buffer's address) and the length of each contiguous part of `count`
+    /// elements to `visit`, in packed order.
     pub fn visit_stretches(&self, count: u64, visit: impl FnMut(i64, u64)) {
         let all = self.size.saturating_mul(count);
         walk(self, count, 0, all, &mut Stretches(visit));
     }
 }
 
-/// Visits bytes `from..from + room` of the packed form of `count` elements, as far as they go; returns how many.
+/// Visits bytes `from..from + room` of the packed form of `count` elements, up to its end. Returns the bytes visited.
 #[inline]
 fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) -> usize {
-    // The total saturates: a caller's count beyond memory cannot be reached by any room.
+    // A saturated total is harmless: the `room` bytes fit memory, so they end before that total.
     let total = layout.size.saturating_mul(count);
     let room = room.min(total.saturating_sub(from));
     if room == 0 {
@@ -200,9 +196,9 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
     }
     let mut left = room;
     match layout.list.as_slice() {
-        [Entry::Block(b)] if count == 1 => walk_block(b, 0, from, &mut left, v),
-        // A dense element is one piece throughout, a piece with a gap a strided run.
-        [Entry::Block(b)] if b.count == 1 => {
+        [LayoutEntry::Block(b)] if count == 1 => walk_block(b, 0, from, &mut left, v),
+        // Dense elements are one piece, whatever their number. Elements with a gap between them are a strided run.
+        [LayoutEntry::Block(b)] if b.count == 1 => {
             let whole = if i64::try_from(b.len) == Ok(layout.extent) {
                 Block { len: total, ..*b }
             } else {
@@ -215,9 +211,11 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
     room as usize
 }
 
-/// Visits copies of a list, `stride` apart, from byte `skip` of the first on, `left` bytes in all. The caller has
-/// bounded `left` by the bytes that there are.
-fn walk_copies<V: Visit>(list: &List, at: i64, stride: i64, skip: u64, mut left: u64, v: &mut V) {
+/// Visits copies of a list, `stride` apart, from byte `skip` of the first on, `left` bytes in all. The copies have at
+/// least `left` bytes.
+fn walk_copies<V: Visit>(
+    list: &BlockList, at: i64, stride: i64, skip: u64, mut left: u64, v: &mut V,
+) {
     let size = list.size();
     let (mut copy, within) = if skip == 0 { (0, 0) } else { (skip / size, skip % size) };
     let place = |copy: u64| at.wrapping_add(stride.wrapping_mul(copy as i64));
@@ -238,18 +236,17 @@ fn walk_copies<V: Visit>(list: &List, at: i64, stride: i64, skip: u64, mut left:
     }
 }
 
-/// Visits `n` whole copies of a list: no bounds to watch.
-fn visit_copies<V: Visit>(list: &List, mut at: i64, stride: i64, n: u64, v: &mut V) {
+fn visit_copies<V: Visit>(list: &BlockList, mut at: i64, stride: i64, n: u64, v: &mut V) {
     let entries = list.as_slice();
-    if let [Entry::Block(b)] = entries {
+    if let [LayoutEntry::Block(b)] = entries {
         return v.grid(at, b, stride, n);
     }
     for _ in 0..n {
         for entry in entries {
             match entry {
-                Entry::Block(b) if b.count == 1 => v.piece(at.wrapping_add(b.offset), b.len),
-                Entry::Block(b) => v.run(at.wrapping_add(b.offset), b.len, b.stride, b.count),
-                Entry::Loop(l) => {
+                LayoutEntry::Block(b) if b.count == 1 => v.piece(at.wrapping_add(b.offset), b.len),
+                LayoutEntry::Block(b) => v.run(at.wrapping_add(b.offset), b.len, b.stride, b.count),
+                LayoutEntry::Loop(l) => {
                     visit_copies(&l.body, at.wrapping_add(l.offset), l.stride, l.count, v)
                 }
             }
@@ -259,13 +256,13 @@ fn visit_copies<V: Visit>(list: &List, mut at: i64, stride: i64, n: u64, v: &mut
 }
 
 /// Visits one copy of a list from byte `skip` on, until `left` is used up.
-fn walk_list<V: Visit>(list: &List, at: i64, skip: u64, left: &mut u64, v: &mut V) {
+fn walk_list<V: Visit>(list: &BlockList, at: i64, skip: u64, left: &mut u64, v: &mut V) {
     let (index, start) = if skip == 0 { (0, 0) } else { list.seek(skip) };
     let mut skip = skip - start;
     for entry in list.as_slice().get(index..).unwrap_or(&[]) {
         match entry {
-            Entry::Block(b) => walk_block(b, at, skip, left, v),
-            Entry::Loop(l) => {
+            LayoutEntry::Block(b) => walk_block(b, at, skip, left, v),
+            LayoutEntry::Loop(l) => {
                 let own = (l.body.size() * l.count - skip).min(*left);
                 *left -= own;
                 walk_copies(&l.body, at.wrapping_add(l.offset), l.stride, skip, own, v);
@@ -281,7 +278,7 @@ fn walk_list<V: Visit>(list: &List, at: i64, skip: u64, left: &mut u64, v: &mut 
 #[inline]
 fn walk_block<V: Visit>(b: &Block, at: i64, skip: u64, left: &mut u64, v: &mut V) {
     let at = at.wrapping_add(b.offset);
-    // Saturating: the top level passes any count of elements a caller names.
+    // The product saturates, because the top level may pass any count of elements.
     let bytes = b.len.saturating_mul(b.count);
     if skip == 0 && bytes <= *left {
         v.run(at, b.len, b.stride, b.count);
@@ -291,7 +288,7 @@ fn walk_block<V: Visit>(b: &Block, at: i64, skip: u64, left: &mut u64, v: &mut V
     }
 }
 
-/// A block of which the beginning is skipped or the end does not fit: a piece's tail, whole pieces, a piece's head.
+/// Visits part of a block: a piece's tail, whole pieces, a piece's head.
 fn walk_part<V: Visit>(b: &Block, at: i64, skip: u64, left: &mut u64, v: &mut V) {
     let (mut piece, within) = (skip / b.len, skip % b.len);
     let place = |piece: u64| at.wrapping_add(b.stride.wrapping_mul(piece as i64));

@@ -1,5 +1,5 @@
-//! The hand-over between threads that sleep, under the model checker: two threads wait for a message each, a peer sends
-//! both and wakes who sleeps on the word. A wake-up that is missing shows as a deadlock.
+//! Model of the hand-over between sleeping threads. Two threads each wait for a message. A peer sends both messages,
+//! and wakes the sleeper of the word. A missing wake-up shows as a deadlock.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -10,28 +10,28 @@ use ::loom::thread;
 const AWAKE: u32 = 0;
 const SLEEPING: u32 = 1;
 
-/// What the lock protects: threads that wait, messages that were taken, and who sleeps.
+/// State under the lock: waiting threads, messages taken, and sleepers.
 struct LockState {
     waiting: u32,
     taken: [bool; 2],
     sleepers: Sleepers<usize>,
-    /// Sleeps that a thread of this process ended though its message had not come, and nobody had to lead.
+    /// Sleeps that a thread of this process ended without a message and without a missing leader.
     needless: u32,
 }
 
-struct World {
+struct WakeModel {
     word: AtomicU32,
-    /// The thread whose message is a word of the peer's, which only it polls; 2: none.
+    /// Thread whose message is a word of the peer, which only this thread polls; 2 for none.
     polls_itself: usize,
     rings: [AtomicBool; 2],
     place: Mutex<LockState>,
 }
 
-impl World {
+impl WakeModel {
     fn new(polls_itself: usize) -> Shared<Self> {
         let place =
             LockState { waiting: 0, taken: [false; 2], sleepers: Sleepers::default(), needless: 0 };
-        Shared::new(World {
+        Shared::new(WakeModel {
             word: AtomicU32::new(AWAKE),
             polls_itself,
             rings: [AtomicBool::new(false), AtomicBool::new(false)],
@@ -44,7 +44,7 @@ impl World {
     }
 
     fn wake_word(&self) {
-        // ORDERING: nothing is handed over by the word; see the transport's `iface::wake`.
+        // ORDERING: the word transfers no data; see the transport's `iface::wake`.
         let slept =
             self.word.compare_exchange(SLEEPING, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
         if slept.is_ok() {
@@ -52,7 +52,6 @@ impl World {
         }
     }
 
-    /// The peer: a message, and a look whether somebody sleeps.
     fn send(&self, to: usize) {
         // ORDERING: release pairs with the acquire in `progress`.
         self.rings[to].store(true, Ordering::Release);
@@ -60,7 +59,6 @@ impl World {
         self.wake_word();
     }
 
-    /// Takes what has come, for whichever thread, and wakes that one.
     fn progress(&self, place: &mut LockState) -> bool {
         let mut moved = false;
         for (of, (ring, taken)) in self.rings.iter().zip(&mut place.taken).enumerate() {
@@ -80,14 +78,13 @@ impl World {
         place.sleepers.wake(|&me| taken[me] || me == self.polls_itself, || self.wake_word());
     }
 
-    /// Whether a thread has its message.
     fn is_over(&self, place: &mut LockState, me: usize) -> bool {
         // ORDERING: acquire pairs with the release in `send`.
         place.taken[me] |= me == self.polls_itself && self.rings[me].load(Ordering::Acquire);
         place.taken[me]
     }
 
-    /// The wait of a thread, as `Worker::wait_until` has it.
+    /// The wait of a thread, as in `Worker::wait_until`.
     fn wait(&self, me: usize) {
         let mut place = self.lock();
         place.waiting += 1;
@@ -96,32 +93,32 @@ impl World {
             if self.is_over(&mut place, me) {
                 break;
             }
-            let bed = place.sleepers.lie_down(me);
-            if bed.leads() {
-                // ORDERING: as in `asleep::sleep`; partner is the peer's look after its fence.
+            let slot = place.sleepers.register(me);
+            if slot.leads() {
+                // ORDERING: release as in `asleep::sleep`; partner is the peer's read of the word after its fence.
                 self.word.store(SLEEPING, Ordering::Release);
                 wait::fence_others();
             }
             let moved = self.progress(&mut place);
-            if bed.leads() {
+            if slot.leads() {
                 let taken = place.taken;
                 place.sleepers.wake_followers(|&of| taken[of] || of == self.polls_itself);
             }
             if !moved && !self.is_over(&mut place, me) {
                 drop(place);
-                match bed.bell() {
+                match slot.bell() {
                     Some(bell) => wait::futex_wait(bell, QUIET, None),
                     None => wait::futex_wait(&self.word, SLEEPING, None),
                 };
                 place = self.lock();
             }
-            let rung = bed.bell().is_some_and(|bell| bell.load(Ordering::Relaxed) == RUNG);
+            let rung = slot.bell().is_some_and(|bell| bell.load(Ordering::Relaxed) == RUNG);
             let had_to_poll = me == self.polls_itself;
-            if rung && !place.taken[me] && place.sleepers.is_led() && !had_to_poll {
+            if rung && !place.taken[me] && place.sleepers.is_led && !had_to_poll {
                 place.needless += 1;
             }
-            place.sleepers.get_up(&bed);
-            if bed.leads() {
+            place.sleepers.unregister(&slot);
+            if slot.leads() {
                 self.word.store(AWAKE, Ordering::Relaxed);
                 self.wake_sleepers(&mut place);
             }
@@ -133,8 +130,7 @@ impl World {
     }
 }
 
-/// The two threads that wait.
-fn begin_waits(world: &Shared<World>) -> [thread::JoinHandle<()>; 2] {
+fn begin_waits(world: &Shared<WakeModel>) -> [thread::JoinHandle<()>; 2] {
     [0, 1].map(|me| {
         let world = world.clone();
         thread::spawn(move || world.wait(me))
@@ -142,9 +138,9 @@ fn begin_waits(world: &Shared<World>) -> [thread::JoinHandle<()>; 2] {
 }
 
 #[test]
-fn threads__each_get_their_message_whoever_finds_it() {
+fn threads__each_get_their_message_from_any_finder() {
     explore(2, || {
-        let world = World::new(2);
+        let world = WakeModel::new(2);
         let waits = begin_waits(&world);
         world.send(1);
         world.send(0);
@@ -156,11 +152,11 @@ fn threads__each_get_their_message_whoever_finds_it() {
     });
 }
 
-/// The thread that leads leaves with its message while the other one's is still to come.
+/// The leader leaves with its message before the other thread's message arrives.
 #[test]
 fn leader__that_leaves_is_followed_by_another_one() {
     explore(2, || {
-        let world = World::new(2);
+        let world = WakeModel::new(2);
         let waits = begin_waits(&world);
         world.send(0);
         for (me, wait) in waits.into_iter().enumerate() {
@@ -173,12 +169,12 @@ fn leader__that_leaves_is_followed_by_another_one() {
     });
 }
 
-/// As in the first test; one of the messages is a word that no progress finds: its thread has to poll by itself,
-/// whoever is awake when it changes.
+/// One message is a word that no progress finds. Its thread must poll the word itself, whichever thread is awake when
+/// the word changes.
 #[test]
 fn word_of_a_peer__is_seen_by_the_thread_that_awaits_it() {
     explore(3, || {
-        let world = World::new(1);
+        let world = WakeModel::new(1);
         let waits = begin_waits(&world);
         world.send(1);
         for (me, wait) in waits.into_iter().enumerate().rev() {

@@ -1,19 +1,18 @@
-//! Limits that a control group sets, in both versions of the interface.
+//! Limits of control groups, in both versions of the interface.
 
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// Reads a file of the control-group tree or of /proc; None when it is not there.
 type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Processors worth of time per period that the control group grants; None without a limit.
+/// Processor time that the control group grants, in processors; `None` without a limit.
 pub fn cpu_quota() -> Option<f64> {
     find_quota(&read_system_file)
 }
 
-/// Bytes of memory that this process could still take without pushing anyone out: what the
-/// kernel says is available, or what the control group has left where that is less.
+/// Bytes of memory that this process can still take without eviction: the smaller of what the kernel reports as
+/// available and what the control group has left.
 pub fn available_memory() -> u64 {
     static GROUPS: LazyLock<Vec<MemoryGroup>> = LazyLock::new(|| memory_groups(&read_system_file));
     find_memory(&read_system_file, &GROUPS)
@@ -23,8 +22,8 @@ fn read_system_file(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The folders of our group and its ancestors under the mount point of one controller
-/// (version 1) or of the unified tree (`controller` empty).
+/// Returns the folders of this process's group and its ancestors, below the mount point of one controller (version 1)
+/// or of the unified tree (`controller` empty).
 fn group_folders(read: Reader, controller: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in read("/proc/self/cgroup").unwrap_or_default().lines() {
@@ -86,7 +85,6 @@ fn find_quota(read: Reader) -> Option<f64> {
     least
 }
 
-/// The files of a group that may have a limit of memory.
 struct MemoryGroup {
     limit: String,
     used: String,
@@ -95,8 +93,7 @@ struct MemoryGroup {
     inactive: &'static str,
 }
 
-/// The groups of this process that have a limit, or may be given one later. Their folders are searched once: a process
-/// seldom changes its group.
+/// Groups of this process with a present or later memory limit, searched once: a process seldom changes groups.
 fn memory_groups(read: Reader) -> Vec<MemoryGroup> {
     let group = |folder: String, [limit, used]: [&str; 2], inactive| MemoryGroup {
         limit: format!("{folder}/{limit}"),
@@ -124,7 +121,7 @@ fn find_memory(read: Reader, groups: &[MemoryGroup]) -> u64 {
     least
 }
 
-/// What a group has left; its inactive page cache counts, the kernel gives it up first.
+/// Memory that a group has left. The inactive page cache counts as left, because the kernel evicts it first.
 fn memory_left(limit: Option<u64>, used: Option<u64>, inactive: Option<u64>) -> u64 {
     match (limit, used) {
         (Some(limit), Some(used)) => {
@@ -235,7 +232,6 @@ mod tests {
         ];
         crate::mutate::run(corpus, |input| {
             let text = String::from_utf8_lossy(input).into_owned();
-            // The same text in all files, and in all but the list of groups.
             let anywhere = |_: &str| Some(text.clone());
             let below = |path: &str| match path {
                 "/proc/self/cgroup" => Some("0::/a\n1:cpu:/a\n2:memory:/a".to_owned()),

@@ -1,29 +1,28 @@
-//! Cores, their hardware threads, and the NUMA nodes they belong to.
+//! Cores, their hardware threads, and their NUMA nodes.
 
-use super::{CpuSet, places::read_system};
+use super::{CpuSet, read_system};
 use std::collections::BTreeMap;
 
-/// One core: the hardware threads of it that this process may use.
+/// A core, with the hardware threads that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Core {
-    /// NUMA node, 0 where the kernel names none.
+    /// NUMA node; 0 if the kernel reports none.
     pub node: usize,
     /// Package (socket) number.
     pub package: usize,
-    /// Lowest processor that shares the last-level cache; neighbours have the same.
+    /// Lowest processor with the same last-level cache.
     pub cache: usize,
-    /// Its hardware threads, ascending; at least one.
+    /// Hardware threads of the core, ascending; at least one.
     pub threads: Vec<usize>,
 }
 
-/// The cores that have a processor in `allowed`, neighbours next to each other: ordered by
-/// node, package, last-level cache and number. What the kernel does not tell is taken to be
-/// flat: each processor a core, all on one node.
+/// Returns the cores that have a processor in `allowed`, ordered by node, package, last-level cache and number. Without
+/// information of the kernel, each processor is a core and all are on one node.
 pub fn list_cores(allowed: &CpuSet) -> Vec<Core> {
     list_cores_in(allowed, &read_system)
 }
 
-/// [`list_cores`] from a tree of files that is read by `read`.
+/// Returns the result of [`list_cores`] for files read by `read`.
 pub fn list_cores_in(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) -> Vec<Core> {
     let nodes = list_nodes(read);
     let mut cores: BTreeMap<(usize, usize, usize, usize), Core> = BTreeMap::new();
@@ -48,10 +47,10 @@ pub fn list_cores_in(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) ->
     cores.into_values().collect()
 }
 
-/// How far two processors are from each other: what a line passes on its way between them.
+/// Distance between two processors: the hardware that a cache line passes between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distance {
-    /// One processor.
+    /// Both are the same processor.
     None,
     /// Hardware threads of one core, which share its caches.
     Core,
@@ -64,7 +63,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// As a table says it.
+    /// Returns the text for a table.
     pub fn describe(self) -> &'static str {
         match self {
             Distance::None => "one processor",
@@ -76,7 +75,8 @@ impl Distance {
     }
 }
 
-/// The distance between two processors, as far as the kernel tells; `None` where one of them does not exist.
+/// Returns the distance between two processors, if the kernel reports it. `None` if one of the processors does not
+/// exist.
 pub fn find_distance(one: usize, two: usize) -> Option<Distance> {
     find_among(&list_cores(&CpuSet::from_iter([one, two])), one, two)
 }
@@ -108,7 +108,7 @@ fn list_nodes(read: &dyn Fn(&str) -> Option<String>) -> Vec<(usize, CpuSet)> {
 mod tests {
     use super::*;
 
-    /// Two nodes, two cores each, two threads a core: processors n and n + 4 are siblings.
+    /// Two nodes of two cores of two threads: processors n and n + 4 are siblings.
     fn two_by_two(path: &str) -> Option<String> {
         let text = match path {
             "node/online" => "0-1".to_owned(),
@@ -185,7 +185,7 @@ mod tests {
             if let Some(set) = CpuSet::parse(&text) {
                 assert!(set.words().len() <= 1 << 10);
                 if set.len() > 100 {
-                    return; // as good as the others, and takes long
+                    return; // slow, and without a different result
                 }
             }
             let cores = list_cores_in(&allowed, &|_| Some(text.clone()));

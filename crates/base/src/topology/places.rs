@@ -1,18 +1,16 @@
-//! Parts of a node that a process may be bound to: hardware threads, cores, caches, NUMA nodes, packages.
+//! Parts of a node to which a process can be bound: hardware threads, cores, caches, NUMA nodes, packages.
 
-use super::{CpuSet, cores::list_cores_in};
+use super::cores::list_cores_in;
+use super::{CpuSet, Reader};
 
-/// Reads a file below /sys/devices/system; `None` where there is none.
-pub type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// The kind of a part.
+/// Kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Hardware threads, the kernel's processors.
+    /// Hardware threads: the kernel's processors.
     Thread,
     /// Cores.
     Core,
-    /// Caches of this level: 1 to 4. An instruction cache does not count.
+    /// Caches of level 1 to 4, without instruction caches.
     Cache(u8),
     /// NUMA nodes.
     Numa,
@@ -23,7 +21,6 @@ pub enum Level {
 }
 
 impl std::fmt::Display for Level {
-    /// As options name it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Level::Thread => "hwthread",
@@ -36,13 +33,8 @@ impl std::fmt::Display for Level {
     }
 }
 
-/// Reads the kernel's own files.
-pub fn read_system(path: &str) -> Option<String> {
-    std::fs::read_to_string(format!("/sys/devices/system/{path}")).ok()
-}
-
-/// The parts of this kind that have a processor in `allowed`, with these processors, in the order of
-/// [`list_cores`](super::list_cores). `None` where the kernel does not tell: it names no caches of that level.
+/// Returns the parts of a kind that have a processor in `allowed`, each with these processors, in the order of
+/// [`list_cores`](super::list_cores). `None` if the kernel reports no caches of that level.
 pub fn list_places(level: Level, allowed: &CpuSet, read: Reader<'_>) -> Option<Vec<CpuSet>> {
     let mut places: Vec<(usize, CpuSet)> = Vec::new();
     for (number, core) in list_cores_in(allowed, read).iter().enumerate() {
@@ -64,9 +56,9 @@ pub fn list_places(level: Level, allowed: &CpuSet, read: Reader<'_>) -> Option<V
     Some(places.into_iter().map(|(_, set)| set).collect())
 }
 
-/// The lowest processor that shares the cache of this level with `cpu`.
+/// Returns the lowest processor that shares the cache of level `wanted` with `cpu`.
 fn find_cache(cpu: usize, wanted: u8, read: Reader<'_>) -> Option<usize> {
-    // Each index is one cache: up to two of level 1, then one of each level.
+    // Each index is a cache: up to two of level 1, then one of each further level.
     (0..8).find_map(|index| {
         let file = |name: &str| read(&format!("cpu/cpu{cpu}/cache/index{index}/{name}"));
         let level = file("level")?.trim().parse::<u8>().ok()?;
@@ -82,8 +74,8 @@ fn find_cache(cpu: usize, wanted: u8, read: Reader<'_>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Two packages of two NUMA nodes of two cores of two threads; n and n + 8 are siblings. A node's cores share
-    /// a cache of level 3, each core has one of level 2 and two of level 1.
+    /// Two packages of two NUMA nodes of two cores of two threads; n and n + 8 are siblings. The cores of a node share
+    /// a level-3 cache. Each core has one level-2 cache and two of level 1.
     fn node(path: &str) -> Option<String> {
         let list = |core: usize, cores: usize| {
             let first = core / cores * cores;
@@ -144,7 +136,7 @@ mod tests {
     fn places__of_this_machine_cover_its_mask() {
         let mask = super::super::affinity();
         for level in [Level::Thread, Level::Core, Level::Numa, Level::Package, Level::Node] {
-            let places = list_places(level, &mask, &read_system).unwrap();
+            let places = list_places(level, &mask, &super::super::read_system).unwrap();
             let covered: CpuSet =
                 places.iter().flat_map(|p| p.iter().collect::<Vec<_>>()).collect();
             assert_eq!(covered.to_string(), mask.to_string(), "{level}");

@@ -6,11 +6,13 @@
 //! HEADER_BYTES   rings, one per thread   ring_bytes(events) each: a RING_HEADER_BYTES header, events of EVENT_BYTES
 //! ```
 //!
-//! **OWN RING.** A ring is inside the area, which stays mapped, aligned, and written by the one thread that it was
-//! given to: who pushes promises to be that thread.
+//! **OWN RING.** A ring is aligned and inside the area, which stays mapped. Only the thread to which it was given
+//! writes it, and callers of `push` guarantee to be that thread.
+//!
+//! **BACKED.** The header, and every ring that was given out, have memory for the life of the process.
 #![allow(unsafe_code)]
 
-use super::{Event, Point, Subject, read_ticks};
+use super::{Point, TraceEvent, TraceSubject, read_ticks};
 use crate::clock;
 use crate::sync::{StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize};
 use std::ptr::null_mut;
@@ -18,91 +20,85 @@ use std::sync::{Mutex, PoisonError};
 
 /// `FPTRACE1`.
 pub const TRACE_MAGIC: u64 = u64::from_le_bytes(*b"FPTRACE1");
-/// Address range of one rank's trace; memory is taken only for what is used.
+/// Address range of one rank's trace, in bytes. Only used parts take memory.
 pub const AREA_BYTES: u64 = 64 << 20;
 /// Bytes of a name.
 pub const NAME_BYTES: usize = 64;
-/// Most names.
+/// Largest number of names.
 pub const MAX_NAMES: usize = 1024;
-/// Most names that programs have given, so that those of calls find room.
+/// Most names given by programs; the others are for calls.
 const MAX_SUBJECTS: usize = MAX_NAMES / 4;
 const PAGE: usize = 4096;
 const NAMES_OFFSET: usize = PAGE;
 /// Bytes before the first ring.
 pub const HEADER_BYTES: usize = NAMES_OFFSET + MAX_NAMES * NAME_BYTES;
-/// Most rings.
+/// Largest number of rings.
 pub const MAX_RINGS: u32 = 256;
-/// Most events of a ring.
+/// Largest number of events of a ring.
 pub const MAX_EVENTS: u32 = 1 << 20;
-/// Bytes of the header of a ring.
+/// Bytes of a ring's header.
 pub const RING_HEADER_BYTES: usize = 64;
 /// Bytes of an event.
 pub const EVENT_BYTES: usize = 32;
 
-/// Bytes of a ring of so many events.
+/// Bytes of a ring of `events` events.
 pub const fn ring_bytes(events: u32) -> usize {
     RING_HEADER_BYTES + events as usize * EVENT_BYTES
 }
 
-/// What is known of the whole area. Words in this order; the rest of the page is zero.
+/// Header of the area, in this order of words. The rest of the page is zero.
 #[repr(C)]
 struct AreaHeader {
     magic: StaticU64,
-    /// The clock of points when the trace began, and nanoseconds of the monotonic clock at that moment.
+    /// Clock of points at the start of the trace.
     ticks: StaticU64,
+    /// Monotonic clock at the start of the trace, in nanoseconds.
     ns: StaticU64,
-    /// Events of one ring.
     events: StaticU32,
-    /// Rings in use.
     rings: StaticU32,
-    /// Threads that found no room for theirs.
     lost: StaticU32,
     pid: StaticU32,
 }
 
-/// A ring of one thread, and, behind it its events: four words each (ticks; point and peer; tag; bytes).
+/// Header of a thread's ring. The ring's events follow, four words each (ticks; point and peer; tag; bytes).
 #[repr(C)]
-pub(super) struct Ring {
-    /// Events recorded so far; the ring holds the last of them.
+pub(super) struct TraceRing {
     written: StaticU64,
     events: StaticU32,
     tid: StaticU32,
-    /// Events recorded when the next one was given the time of the last.
+    /// Value of `written` at which the next event shares the time of the last one.
     shared: StaticU64,
 }
 
-impl Ring {
-    /// The next event reads the clock.
+impl TraceRing {
     pub(super) fn share_no_time(&self) {
         self.shared.store(0, Ordering::Relaxed);
     }
 
-    /// Events recorded so far.
     pub(super) fn count(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 }
 
-const _: () = assert!(size_of::<Ring>() <= RING_HEADER_BYTES);
+const _: () = assert!(size_of::<TraceRing>() <= RING_HEADER_BYTES);
 
-/// Gets memory behind a piece of the area: offset and bytes. False where there is none.
-pub type Back = Box<dyn Fn(u64, u64) -> bool + Send + Sync>;
+/// Backs a range (offset and bytes) with memory. Returns false without memory.
+pub type BackFn = Box<dyn Fn(u64, u64) -> bool + Send + Sync>;
 
-/// One process's part of a trace.
+/// Trace area of one process.
 pub struct Area {
     base: *mut u8,
-    /// A power of two.
+    /// Events of a ring; a power of two.
     events: u32,
-    back: Back,
-    /// Addresses of the names that have a number.
+    back: BackFn,
+    /// Addresses of the names that already have a number.
     known: [StaticUsize; MAX_NAMES],
-    /// Names that programs have given.
     subjects: Mutex<Vec<&'static str>>,
 }
 
-// SAFETY: what lies at `base` is touched through atomics, and each ring by its own thread; `subjects` is behind a lock.
+// SAFETY: memory at `base` is accessed through atomics, and each ring by its own thread; `subjects` is behind a lock.
 unsafe impl Send for Area {}
-// SAFETY: all that is shared is atomic or behind a lock, and rings are given out by an atomic count.
+// SAFETY: shared state is atomic or behind a lock, and an atomic count assigns rings.
 unsafe impl Sync for Area {}
 
 static CURRENT: StaticPtr<Area> = StaticPtr::new(null_mut());
@@ -112,44 +108,44 @@ pub(super) fn set_current(area: &'static Area) {
     CURRENT.store(std::ptr::from_ref(area).cast_mut(), Ordering::Release);
 }
 
-/// The area of this process; null before there is one.
+/// Area of this process; null before `set_current`.
 pub(super) fn current() -> *const Area {
     // ORDERING: acquire; partner: the release in `set_current`.
     CURRENT.load(Ordering::Acquire)
 }
 
 impl Area {
-    /// Makes an area of [`AREA_BYTES`] at `base`, all zeros where it has memory, with rings of `events` events each,
-    /// rounded up to a power of two. `None` where `back` has no memory for the header.
+    /// Makes an area of [`AREA_BYTES`] at `base`, which is zero where it has memory. Rings have `events` events,
+    /// rounded up to a power of two. `None` if `back` has no memory for the header.
     ///
     /// # Safety
-    /// `base` is mapped for the life of the process, on a page border, and used by nothing else in this process; what
-    /// `back` has answered `true` for can be written.
-    pub unsafe fn new(base: *mut u8, events: u32, back: Back) -> Option<Area> {
+    /// `base` is page-aligned, mapped for the life of the process, and without another user in it. Ranges for which
+    /// `back` returned true can be written.
+    pub unsafe fn new(base: *mut u8, events: u32, back: BackFn) -> Option<Area> {
         let events = events.clamp(1, MAX_EVENTS).next_power_of_two();
         if !back(0, HEADER_BYTES as u64) {
             return None;
         }
-        // SAFETY: backed, aligned, and all zeros are valid atomics.
+        // SAFETY: backed and aligned, and all zeros are valid atomics.
         let header = unsafe { &*base.cast::<AreaHeader>() };
         header.ticks.store(read_ticks(), Ordering::Relaxed);
         header.ns.store(clock::now_ns(), Ordering::Relaxed);
         header.events.store(events, Ordering::Relaxed);
         header.pid.store(std::process::id(), Ordering::Relaxed);
-        // ORDERING: release: who finds the magic finds the rest; partner: the reader is another process that reads the
-        // file, mostly after this one's end.
+        // ORDERING: release, so that a reader that finds the magic finds the rest. Partner is another process that
+        // reads the file, usually after this one's end.
         header.magic.store(TRACE_MAGIC, Ordering::Release);
         let known = [const { StaticUsize::new(0) }; MAX_NAMES];
         Some(Area { base, events, back, known, subjects: Mutex::default() })
     }
 
     fn header(&self) -> &AreaHeader {
-        // SAFETY: as in `new`.
+        // SAFETY: BACKED, and all zeros are valid atomics.
         unsafe { &*self.base.cast::<AreaHeader>() }
     }
 
-    /// A ring for the calling thread; `None` where there is no room or no memory for another.
-    pub(super) fn add_ring(&self) -> Option<*mut Ring> {
+    /// Adds a ring for the calling thread; `None` if there is no space or memory for another.
+    pub(super) fn add_ring(&self) -> Option<*mut TraceRing> {
         let header = self.header();
         let bytes = ring_bytes(self.events) as u64;
         let index = header.rings.fetch_add(1, Ordering::Relaxed);
@@ -159,9 +155,9 @@ impl Area {
             header.lost.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        // SAFETY: inside the area, backed; the index is this thread's alone.
-        let ring = unsafe { self.base.add(offset as usize) }.cast::<Ring>();
-        // SAFETY: OWN RING: it was just given to this thread. Steps of 64 bytes from a page border are aligned.
+        // SAFETY: inside the area and backed; the index is this thread's alone.
+        let ring = unsafe { self.base.add(offset as usize) }.cast::<TraceRing>();
+        // SAFETY: OWN RING: it was just given to this thread. Multiples of 64 bytes from a page border are aligned.
         unsafe {
             (*ring).events.store(self.events, Ordering::Relaxed);
             let tid = libc::gettid() as u32;
@@ -171,18 +167,18 @@ impl Area {
         Some(ring)
     }
 
-    /// Touches the pages of a ring now, or each of them would hold up a point of the first round. Older kernels cannot,
-    /// and then that is so.
+    /// Touches the pages of a ring. Otherwise page faults would delay the first points of the ring, as they do on older
+    /// kernels, which lack the call.
     fn touch(&self, offset: usize, bytes: usize) {
         let first = offset & !(PAGE - 1);
-        // SAFETY: pages of the mapping, whose base is on a page border, with memory behind what the ring has of them.
+        // SAFETY: pages of the mapping, whose base is page-aligned; those of the ring have memory.
         unsafe {
             let at = self.base.add(first);
             libc::madvise(at.cast(), offset + bytes - first, libc::MADV_POPULATE_WRITE);
         }
     }
 
-    /// The number of a name. Names have static addresses, so that the address finds it again.
+    /// Returns the number of a name. Names are static, so the address identifies them.
     pub(super) fn intern(&self, name: &'static str) -> usize {
         let address = name.as_ptr().addr();
         let first = (address >> 3).wrapping_mul(0x9e37_79b9) % MAX_NAMES;
@@ -199,13 +195,13 @@ impl Area {
         MAX_NAMES
     }
 
-    /// The number of a name that a program has given, which is kept for ever.
-    pub(super) fn name_subject(&self, name: &str) -> Subject {
+    /// Returns the number of a name given by the program. The name is kept for ever.
+    pub(super) fn name_subject(&self, name: &str) -> TraceSubject {
         let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
         let known = subjects.iter().find(|known| **known == name).copied();
         let name = match known {
             Some(known) => known,
-            None if name.is_empty() || subjects.len() == MAX_SUBJECTS => return Subject::NONE,
+            None if name.is_empty() || subjects.len() == MAX_SUBJECTS => return TraceSubject::NONE,
             None => {
                 let kept: &'static str = Box::leak(name.into());
                 subjects.push(kept);
@@ -213,8 +209,8 @@ impl Area {
             }
         };
         match self.intern(name) {
-            MAX_NAMES => Subject::NONE,
-            number => Subject(number as u32 + 1),
+            MAX_NAMES => TraceSubject::NONE,
+            number => TraceSubject(number as u32 + 1),
         }
     }
 
@@ -225,7 +221,7 @@ impl Area {
             Err(other) => return other == address,
         }
         let len = name.len().min(NAME_BYTES - 1);
-        // SAFETY: the name's place in the backed header, written by whoever has taken the slot.
+        // SAFETY: the name's place in the backed header; only the thread that took the slot writes it.
         unsafe {
             let to = self.base.add(NAMES_OFFSET + index * NAME_BYTES);
             std::ptr::copy_nonoverlapping(name.as_ptr(), to, len);
@@ -233,44 +229,42 @@ impl Area {
         true
     }
 
-    /// The words of the event of a number, or of the one that has taken its place.
+    /// Returns the words of event `number`, or of the event that replaced it.
     ///
     /// # Safety
     /// The ring is one of this area.
     #[inline]
-    unsafe fn words<'a>(&self, ring: *mut Ring, number: u64) -> &'a [StaticU64; 4] {
+    unsafe fn words<'a>(&self, ring: *mut TraceRing, number: u64) -> &'a [StaticU64; 4] {
         let place = (number & u64::from(self.events - 1)) as usize;
-        // SAFETY: a ring has `events` events of this size behind its header, and the place is below that; backed for
-        // ever.
+        // SAFETY: BACKED: a ring has `events` events of this size behind its header, and the place is below that.
         unsafe {
             let at = ring.byte_add(RING_HEADER_BYTES + place * EVENT_BYTES);
             &*at.cast::<[StaticU64; 4]>()
         }
     }
 
-    /// The next event is to have the time of the last one, if that is of the point `last`.
+    /// Gives the next event the time of the last event, if the last event is of the point `last`.
     ///
     /// # Safety
-    /// As [`Area::push`].
+    /// The contract is that of [`Area::push`].
     #[inline]
-    pub(super) unsafe fn share_time_of(&self, ring: *mut Ring, last: Point) {
-        // SAFETY: backed for ever.
+    pub(super) unsafe fn share_time_of(&self, ring: *mut TraceRing, last: Point) {
+        // SAFETY: BACKED.
         let ring_of = unsafe { &*ring };
         let written = ring_of.written.load(Ordering::Relaxed);
-        // SAFETY: OWN RING. Of an empty ring these are the words of its last place.
+        // SAFETY: OWN RING. For an empty ring these are the words of its last place.
         let words = unsafe { self.words(ring, written.wrapping_sub(1)) };
         if words[1].load(Ordering::Relaxed) as u8 == last as u8 {
             ring_of.shared.store(written, Ordering::Relaxed);
         }
     }
 
-    /// The time of the next event, if it is to have that of the last one.
-    ///
+    /// Returns the time of the next event, if it shares the time of the last event.
     /// # Safety
-    /// As [`Area::push`].
+    /// The contract is that of [`Area::push`].
     #[inline]
-    pub(super) unsafe fn shared_time(&self, ring: *mut Ring) -> Option<u64> {
-        // SAFETY: backed for ever.
+    pub(super) unsafe fn shared_time(&self, ring: *mut TraceRing) -> Option<u64> {
+        // SAFETY: BACKED.
         let (written, shared) = unsafe {
             let ring = &*ring;
             (ring.written.load(Ordering::Relaxed), ring.shared.load(Ordering::Relaxed))
@@ -286,8 +280,8 @@ impl Area {
     /// # Safety
     /// The ring is one that this area gave to the calling thread.
     #[inline]
-    pub(super) unsafe fn push(&self, ring: *mut Ring, ticks: u64, event: Event) {
-        // SAFETY: backed for ever.
+    pub(super) unsafe fn push(&self, ring: *mut TraceRing, ticks: u64, event: TraceEvent) {
+        // SAFETY: BACKED.
         let count = unsafe { &(*ring).written };
         let written = count.load(Ordering::Relaxed);
         // SAFETY: OWN RING.
@@ -296,7 +290,7 @@ impl Area {
         words[1].store(event.head, Ordering::Relaxed);
         words[2].store(u64::from(event.tag), Ordering::Relaxed);
         words[3].store(event.bytes, Ordering::Relaxed);
-        // ORDERING: release: the count covers whole events; partner: as the magic's.
+        // ORDERING: release, so that the count covers whole events. Partner is the process that reads the file.
         count.store(written + 1, Ordering::Release);
     }
 }

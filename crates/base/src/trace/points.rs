@@ -1,18 +1,17 @@
-//! The points that exist.
+//! Points of a trace.
 
-/// How a point stands in time.
+/// Position of a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Something begins, which the next `End` on the same level ends.
+pub enum PointPhase {
+    /// Begins an interval, ended by the next `End` on the same level.
     Begin,
-    /// What began last ends.
+    /// Ends the last interval begun.
     End,
-    /// A moment.
+    /// A single moment.
     Moment,
 }
 
-/// Defines the points with what is shown of them: number, phase, name, what `peer`, `tag` and `bytes` are called
-/// (an empty name: not shown).
+/// Defines the points: number, phase, name, and the names of `peer`, `tag` and `bytes` (empty: not shown).
 macro_rules! points {
     ($($(#[doc = $doc:literal])+ $point:ident $phase:ident $name:literal $fields:expr;)*) => {
         /// A place in the code that is recorded when it is passed.
@@ -21,25 +20,25 @@ macro_rules! points {
         pub enum Point { #[default] $($(#[doc = $doc])+ $point,)* }
 
         impl Point {
-            /// All of them, in the order of their numbers.
+            /// All points, in the order of their numbers.
             pub const ALL: &'static [Point] = &[$(Point::$point,)*];
 
-            /// The point of a number.
+            /// Returns the point of a number.
             pub fn from_number(number: u8) -> Option<Point> {
                 Point::ALL.get(number as usize).copied()
             }
 
-            /// How it stands in time.
-            pub fn phase(self) -> Phase {
-                match self { $(Point::$point => Phase::$phase,)* }
+            /// Returns the phase of the point.
+            pub fn phase(self) -> PointPhase {
+                match self { $(Point::$point => PointPhase::$phase,)* }
             }
 
-            /// What it is called.
+            /// Returns the name of the point.
             pub fn name(self) -> &'static str {
                 match self { $(Point::$point => $name,)* }
             }
 
-            /// What its fields are called: peer, tag and bytes. Empty: it has no such field.
+            /// Returns the names of peer, tag and bytes; empty for a field that the point lacks.
             pub fn fields(self) -> [&'static str; 3] {
                 match self { $(Point::$point => $fields,)* }
             }
@@ -49,83 +48,83 @@ macro_rules! points {
 
 const MESSAGE: [&str; 3] = ["peer", "tag", "bytes"];
 const PIECE: [&str; 3] = ["peer", "", "bytes"];
-/// Of a window: its handle as an integer; the trace says its name too.
+/// Fields of a window's point. The tag is the window's handle as an integer, and the trace has the window's name.
 const IN_WINDOW: [&str; 3] = ["peer", "handle", "bytes"];
 const AT_WINDOW: [&str; 3] = ["peer", "handle", ""];
 const WINDOW: [&str; 3] = ["", "handle", ""];
 const NOTHING: [&str; 3] = ["", "", ""];
 
 points! {
-    /// An MPI call was entered; its name is the number in `bytes`.
+    /// An MPI call was entered; `bytes` is the number of its name.
     Call Begin "call" NOTHING;
-    /// The call returns.
+    /// The call returned.
     Return End "return" NOTHING;
-    /// A message went out in one slot.
+    /// A message was sent in one slot.
     PostShort Moment "post: short" MESSAGE;
-    /// A message is to be sent; which way follows.
+    /// A send begins; the protocol follows.
     Post Begin "post" MESSAGE;
-    /// Posted, or queued.
+    /// The send was posted or queued.
     Posted End "posted" NOTHING;
-    /// There was no room: it waits for some.
+    /// No credit was left; the send waits.
     NoRoom Moment "post: no room" MESSAGE;
-    /// All of the message was posted without asking.
+    /// The whole message was sent eagerly.
     Eager Moment "post: eager" MESSAGE;
-    /// The message was announced, with so many of its first bytes.
+    /// The message was announced by an RTS, with `bytes` of its first bytes.
     Announced Moment "post: RTS" MESSAGE;
     /// A fragment was posted.
     Fragment Moment "post: fragment" PIECE;
-    /// A peer that slept was woken.
+    /// A sleeping peer was woken.
     Wake Moment "wake peer" PIECE;
-    /// A message in a slot was taken, into the buffer of a receive that was called.
+    /// A message in a slot was copied into the buffer of a posted receive.
     TakeShort Moment "poll: short" MESSAGE;
-    /// Something arrived: `tag` is the number of its kind (protocol/src/wire.rs).
+    /// A message arrived; `tag` is the number of its kind (protocol/src/wire.rs).
     Arrival Begin "poll: arrival" ["peer", "kind", "bytes"];
-    /// It has been dealt with.
+    /// The arrival was handled.
     Handled End "handled" NOTHING;
-    /// No receive was there for it: it is kept.
+    /// An arrival without a posted receive was stored.
     Unexpected Moment "unexpected" MESSAGE;
     /// A single copy begins.
     Copy Begin "single copy" PIECE;
-    /// It ends.
+    /// The single copy ended.
     Copied End "copied" NOTHING;
-    /// A wait begins: the first look found nothing.
+    /// A wait begins, after one poll without success.
     Wait Begin "wait" PIECE;
-    /// What was waited for is there.
+    /// The wait ended.
     Waited End "waited" NOTHING;
-    /// A look at everything moved something.
+    /// A progress call found something.
     Progress Moment "poll: progress" NOTHING;
-    /// The process goes to sleep.
+    /// The process begins to sleep.
     Sleep Begin "sleep" NOTHING;
-    /// It was woken.
+    /// The process was woken.
     Woken End "woken" NOTHING;
-    /// A read by an adapter begins, from the peer's memory into this process's.
+    /// A read by the adapter begins, from the peer's memory into this process's.
     Read Begin "RDMA read" PIECE;
-    /// It ends.
+    /// The read ended.
     ReadDone End "read" NOTHING;
-    /// Bytes go to a window's memory.
+    /// A put to a window's memory.
     Put Moment "put" IN_WINDOW;
-    /// Bytes come from a window's memory.
+    /// A get from a window's memory.
     Get Moment "get" IN_WINDOW;
-    /// Elements of a window's memory are combined with others, or compared.
+    /// An accumulate or a compare on a window's memory.
     Accumulate Moment "accumulate" IN_WINDOW;
-    /// A lock of a window is taken, of memory of `peer`; a wait for it lies before.
+    /// A lock of the window's memory at `peer` was acquired, after any wait.
     Lock Moment "lock" AT_WINDOW;
-    /// It is given back.
+    /// The lock was released.
     Unlock Moment "unlock" AT_WINDOW;
-    /// What was begun to a rank of a window is complete.
+    /// Operations to one rank of the window are complete.
     Flush Moment "flush" AT_WINDOW;
-    /// What was begun to any rank of a window is complete.
+    /// Operations to all ranks of the window are complete.
     FlushAll Moment "flush all" WINDOW;
     /// An epoch begins: after a fence, or by start, post or lock all.
     EpochBegins Moment "epoch begins" WINDOW;
-    /// It ends.
+    /// The epoch ends.
     EpochEnds Moment "epoch ends" WINDOW;
-    /// Bytes of a file are being read.
+    /// A read of a file begins.
     FileRead Begin "file: read" ["", "", "bytes"];
-    /// They have been, or that has failed.
+    /// The read ended or failed.
     FileReadDone End "file: read done" NOTHING;
-    /// Bytes of a file are being written.
+    /// A write of a file begins.
     FileWrite Begin "file: write" ["", "", "bytes"];
-    /// They have been, or that has failed.
+    /// The write ended or failed.
     FileWriteDone End "file: write done" NOTHING;
 }

@@ -1,12 +1,11 @@
 use super::*;
 
-/// An area in ordinary memory, which tells how many bytes were asked for at most.
 fn area(events: u32) -> (Area, *mut u8) {
     let layout = std::alloc::Layout::from_size_align(AREA_BYTES as usize, 4096).unwrap();
-    // SAFETY: of non-zero size; never freed, as the area outlives the test.
+    // SAFETY: the size is not zero. The memory is never freed, since the area outlives the test.
     let base = unsafe { std::alloc::alloc_zeroed(layout) };
     assert!(!base.is_null());
-    // SAFETY: just made, and zeroed.
+    // SAFETY: the memory is new, zeroed and page-aligned.
     let area = unsafe { Area::new(base, events, Box::new(|_, _| true)) };
     (area.unwrap(), base)
 }
@@ -27,9 +26,9 @@ fn points__have_their_numbers() {
 
 #[test]
 fn begins__have_an_end_that_follows() {
-    let phases: Vec<Phase> = Point::ALL.iter().map(|p| p.phase()).collect();
+    let phases: Vec<PointPhase> = Point::ALL.iter().map(|p| p.phase()).collect();
     let count = |phase| phases.iter().filter(|&&p| p == phase).count();
-    assert_eq!(count(Phase::Begin), count(Phase::End));
+    assert_eq!(count(PointPhase::Begin), count(PointPhase::End));
 }
 
 #[test]
@@ -38,10 +37,10 @@ fn ring__keeps_the_last_events() {
     let ring = area.add_ring().unwrap();
     for n in 0..20u64 {
         // SAFETY: the ring is this thread's.
-        unsafe { area.push(ring, 100 + n, Event::new(Point::Eager, 7, -2, n)) };
+        unsafe { area.push(ring, 100 + n, TraceEvent::new(Point::Eager, 7, -2, n)) };
     }
     assert_eq!(word(base, HEADER_BYTES), 20);
-    // 5 is rounded up to 8: events 12 to 19 are there, 16 to 19 in front.
+    // 5 is rounded up to 8. The ring then has events 12 to 19, and begins with 16 to 19.
     let kept: Vec<u64> = (0..8)
         .map(|place| word(base, HEADER_BYTES + RING_HEADER_BYTES + place * EVENT_BYTES))
         .collect();
@@ -58,11 +57,11 @@ fn time__is_shared_with_the_named_point_once() {
     let ring = area.add_ring().unwrap();
     // SAFETY: the ring is this thread's.
     let shared = || unsafe { area.shared_time(ring) };
-    // SAFETY: as above.
+    // SAFETY: the ring is this thread's.
     let share = |last| unsafe { area.share_time_of(ring, last) };
-    // SAFETY: as above.
-    let push = |n| unsafe { area.push(ring, 100 + n, Event::new(Point::Posted, 7, -2, n)) };
-    // Nothing was recorded: the number of the first point is 0, as are the words of an empty ring.
+    // SAFETY: the ring is this thread's.
+    let push = |n| unsafe { area.push(ring, 100 + n, TraceEvent::new(Point::Posted, 7, -2, n)) };
+    // The first point has number 0, as have the words of an empty ring.
     assert_eq!(Point::ALL[0] as u8, 0);
     share(Point::ALL[0]);
     assert_eq!(shared(), None);
@@ -72,12 +71,12 @@ fn time__is_shared_with_the_named_point_once() {
         assert_eq!(shared(), None);
         share(Point::Posted);
         assert_eq!(shared(), Some(100 + 2 * n));
-        // Whatever comes next has had it, wherever it took its time from.
+        // The next event consumes the shared time, whatever its own time is.
         push(2 * n + 1);
         assert_eq!(shared(), None);
     }
     share(Point::Posted);
-    // SAFETY: as above.
+    // SAFETY: the ring is this thread's, and its memory is never freed.
     unsafe { (*ring).share_no_time() };
     assert_eq!((shared(), word(base, HEADER_BYTES)), (None, 20));
 }
@@ -93,17 +92,18 @@ fn names__have_one_number_each() {
 #[test]
 fn subjects__are_known_by_their_text_and_leave_room_for_calls() {
     let (area, base) = area(8);
-    assert_eq!(area.name_subject(""), Subject::NONE);
+    assert_eq!(area.name_subject(""), TraceSubject::NONE);
     let ledger = area.name_subject("ledger");
-    assert_ne!(ledger, Subject::NONE);
+    assert_ne!(ledger, TraceSubject::NONE);
     assert_eq!(area.name_subject(&String::from("ledger")), ledger);
-    let others: Vec<Subject> = (0..MAX_NAMES).map(|n| area.name_subject(&n.to_string())).collect();
-    assert!(others[0] != Subject::NONE && others[0] != ledger);
-    assert_eq!(others[MAX_NAMES - 1], Subject::NONE);
+    let others: Vec<TraceSubject> =
+        (0..MAX_NAMES).map(|n| area.name_subject(&n.to_string())).collect();
+    assert!(others[0] != TraceSubject::NONE && others[0] != ledger);
+    assert_eq!(others[MAX_NAMES - 1], TraceSubject::NONE);
     assert_ne!(area.intern("MPI_Send"), MAX_NAMES);
-    // The name is behind the point, and in front of the peer.
+    // The word has the subject between the point and the peer.
     let ring = area.add_ring().unwrap();
-    let event = Event::new(Point::Put, 7, -2, 3);
+    let event = TraceEvent::new(Point::Put, 7, -2, 3);
     // SAFETY: the ring is this thread's.
     unsafe { area.push(ring, 100, event.of(ledger)) };
     let head = word(base, HEADER_BYTES + RING_HEADER_BYTES + 8);
@@ -119,7 +119,7 @@ fn rings__that_find_no_room_are_counted() {
         assert!(area.add_ring().is_some());
     }
     assert!(area.add_ring().is_none() && area.add_ring().is_none());
-    // rings, lost
+    // Number of rings, and whether any was lost.
     assert_eq!(word(base, 24) >> 32, fits as u64 + 2);
     assert_eq!(word(base, 32) as u32, 2);
 }
@@ -127,10 +127,10 @@ fn rings__that_find_no_room_are_counted() {
 #[test]
 fn memory__that_is_short_makes_no_area_and_no_ring() {
     let (_, base) = area(8);
-    // SAFETY: as in `area`; what is not backed is not touched.
+    // SAFETY: the memory is that of `area`; parts that are not backed are not touched.
     let none = unsafe { Area::new(base, 8, Box::new(|_, _| false)) };
     assert!(none.is_none());
-    // SAFETY: as above.
+    // SAFETY: the memory is that of `area`; parts that are not backed are not touched.
     let header = unsafe { Area::new(base, 8, Box::new(|offset, _| offset == 0)) };
     assert!(header.unwrap().add_ring().is_none());
 }
@@ -138,7 +138,7 @@ fn memory__that_is_short_makes_no_area_and_no_ring() {
 #[test]
 fn threads__without_room_are_counted_once() {
     let (area, base) = area(1 << 20);
-    // There is room for one such ring: the thread that begins has it.
+    // There is space for one such ring, which this thread gets.
     assert!(start(area, true) && is_on());
     record(Point::Eager, 1, 2, 3);
     record_last(Point::PostShort, 4, 5, 6, Point::Return);
@@ -151,12 +151,12 @@ fn threads__without_room_are_counted_once() {
     record_call("MPI_Send", 77, Point::PostShort, 4, 5, 6);
     assert!(is_on() && count_recorded() == 6);
     let event = |n: usize| HEADER_BYTES + RING_HEADER_BYTES + n * EVENT_BYTES;
-    // One time for two points; the second has no fields.
+    // Two points share one time; the second has no fields.
     assert_eq!(word(base, event(1)), word(base, event(2)));
     assert_eq!(word(base, event(1) + 8), 4 << 32 | Point::PostShort as u64);
     assert_eq!(word(base, event(2) + 8), Point::Return as u64);
     assert!(word(base, event(0)) < word(base, event(1)));
-    // A call from when it began to when it returned.
+    // A call lasts from its entry to its return.
     assert_eq!((word(base, event(3)), word(base, event(3) + 8)), (77, 0));
     assert_eq!(word(base, event(4) + 8), 4 << 32 | Point::PostShort as u64);
     assert!(word(base, event(4)) == word(base, event(5)) && word(base, event(4)) > 77);

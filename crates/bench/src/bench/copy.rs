@@ -1,12 +1,12 @@
-//! `fastpath bench copy`: the loops of the copy engine, singly and as a pipeline between two processors, which is the
-//! floor of large messages.
+//! `fastpath bench copy`: the loops of the copy engine, alone and as a pipeline between two processors. The pipeline is
+//! the floor of large messages.
 
 use std::io;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use fastpath_base::copy::engine::Loop;
-use fastpath_machine::measure::copies::{Copies, Offsets, PIECE, RING, Target};
+use fastpath_machine::measure::copies::{Copies, CopyTarget, Offsets, PIECE, RING};
 use fastpath_machine::measure::pipeline::Pipeline;
 use fastpath_machine::measure::pipeline::search::{BestPlan, Effort, compare, search};
 use fastpath_machine::measure::steps_of_four;
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::floor::{
     EMPTY, FAILED, Output, choose_processors, choose_sizes, parse_batch, parse_samples,
 };
-use super::options::parse_bytes;
+use crate::options::parse_bytes;
 
 /// Options of the copy loops.
 #[derive(Args, Debug)]
@@ -26,25 +26,25 @@ pub struct CopyOptions {
     /// Sizes in bytes, separated by commas; K and M are powers of 1024 [default: 1K to 4M, of the pipeline 4K to 1M]
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     sizes: Vec<u64>,
-    /// Samples of each case; the fastest cases of the pipeline get four times as many
+    /// Number of samples of each case; the fastest cases of the pipeline get four times as many samples
     #[arg(long, default_value_t = Effort::DEFAULT.samples, value_parser = parse_samples)]
     samples: usize,
-    /// A sample is the mean over a batch that lasts at least this long
+    /// Minimum duration of a batch; a sample is the mean over a batch
     #[arg(long, default_value = "100us", value_parser = parse_batch)]
     batch: u64,
-    /// The pipeline: each loop of the sender with each of the receiver, instead of only the best
+    /// Pipeline: pair each loop of the sender with each loop of the receiver, instead of only the best loops
     #[arg(long)]
     all: bool,
-    /// Only the pipeline
+    /// Measure only the pipeline
     #[arg(long)]
     pipeline: bool,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// No progress bar
+    /// Do not show a progress bar
     #[arg(long)]
     no_progress: bool,
-    /// The two processors, as 0,1 [default: the first two this process may use]
+    /// Two processors to use, such as 0,1 [default: the first two this process may use]
     #[arg(long, value_delimiter = ',', num_args = 1)]
     processors: Vec<usize>,
 }
@@ -53,7 +53,7 @@ const SIZES: [u64; 7] = steps_of_four(1 << 10);
 
 const PIPELINE_SIZES: [u64; 5] = steps_of_four(4 << 10);
 
-/// How buffers lie: large blocks of malloc begin 16 bytes into a page, a ring's chunks begin one.
+/// Buffer offsets: large blocks of malloc begin 16 bytes into a page, a ring's chunks at a page.
 const OFFSETS: [Offsets; 4] = [
     Offsets { from: 0, to: 0 },
     Offsets { from: 16, to: 0 },
@@ -61,17 +61,16 @@ const OFFSETS: [Offsets; 4] = [
     Offsets { from: 29, to: 7 },
 ];
 
-/// What every case needs to know.
 struct Session<'a> {
     options: &'a CopyOptions,
     pair: [usize; 2],
     output: Output,
 }
 
-/// All loops singly, then as the two sides of a pipeline.
+/// Measures all loops alone, then as the two sides of a pipeline.
 ///
 /// # Errors
-/// A processor that cannot be used.
+/// A processor cannot be used.
 pub fn run(options: &CopyOptions) -> Result<()> {
     let session = Session {
         options,
@@ -91,24 +90,23 @@ impl Session<'_> {
         choose_sizes(&self.options.sizes, otherwise)
     }
 
-    /// Loops that run on one processor and find everything in its caches, if it fits.
+    /// Measures loops on one processor. Data is in its caches, if it fits.
     fn run_alone(&self) -> Result<()> {
         let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
         let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
         self.output.bar.set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
         self.output.head(&[
-            "copies on one processor, ns per copy (min, median) and GB/s at the median, by where \
-             source and target begin",
+            "copies on one processor: ns per copy (min, median) and GB/s at the median, by the \
+             page offsets of source and target",
             &format!(
-                "in their pages; to a buffer, or to a ring of {} KiB by pieces of {} KiB; * the \
-                 fastest median",
+                "to: a buffer, or a ring of {} KiB in pieces of {} KiB; *: fastest median",
                 RING >> 10,
                 PIECE >> 10
             ),
             &make_alone().head(),
         ]);
         for &bytes in &sizes {
-            for target in [Target::Buffer, Target::Ring] {
+            for target in [CopyTarget::Buffer, CopyTarget::Ring] {
                 let mut rows = Vec::new();
                 for &which in &loops {
                     self.output.bar.set_message(format!("{}, {bytes} B", which.name()));
@@ -120,9 +118,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// One time for each way that the buffers lie.
     fn measure_alone(
-        &self, copies: &mut Copies, which: Loop, target: Target, bytes: usize,
+        &self, copies: &mut Copies, which: Loop, target: CopyTarget, bytes: usize,
     ) -> Result<Vec<Summary>> {
         let amount = (self.options.samples, self.options.batch / 4);
         let mut times = Vec::new();
@@ -135,15 +132,15 @@ impl Session<'_> {
         Ok(times)
     }
 
-    fn print_alone(&self, bytes: usize, target: Target, rows: &[(Loop, Vec<Summary>)]) {
+    fn print_alone(&self, bytes: usize, target: CopyTarget, rows: &[(Loop, Vec<Summary>)]) {
         let best = |column: usize| {
             let medians = rows.iter().map(|(_, times)| times[column].median);
             medians.fold(f64::INFINITY, f64::min)
         };
         let best: Vec<f64> = (0..OFFSETS.len()).map(best).collect();
         let to = match target {
-            Target::Buffer => "buffer",
-            Target::Ring => "ring",
+            CopyTarget::Buffer => "buffer",
+            CopyTarget::Ring => "ring",
         };
         for (which, times) in rows {
             let first = [bytes.to_string(), to.to_owned(), which.name().to_owned()];
@@ -167,7 +164,7 @@ impl Session<'_> {
         }
     }
 
-    /// Every size through the pipeline, with the cache line beside it.
+    /// Measures every size through the pipeline, with the one-way time of a cache line beside it.
     fn run_pipeline(&self) -> Result<()> {
         let effort = Effort {
             samples: self.options.samples,
@@ -231,7 +228,6 @@ fn make_alone() -> Table {
     table
 }
 
-/// Minimum, median, rate; what is best is marked.
 fn write_alone(time: &Summary, bytes: usize, best: f64) -> String {
     let mark = if time.median <= best { '*' } else { ' ' };
     let rate = bytes as f64 / time.median;
@@ -249,8 +245,8 @@ fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
         describe_pair(pair[0] as i32, pair[1] as i32)
     );
     let legend = "line: ns of a cache line one way, measured before and after every case; other: \
-        batches with another line, which\n\
-                  do not count; GB/s of the median; * the fastest median";
+        number of batches left out,\n\
+                  because the time of the line differed; GB/s: of the median; *: fastest median";
     [title, legend.to_owned()]
 }
 

@@ -1,23 +1,22 @@
-//! What the system's own calls take as the floor of accesses to files: the same bytes by the same processes.
+//! Floor of file accesses: system calls that transfer equal bytes from the same number of processes.
 
 use fastpath_report::record::Case;
 
-/// How results call it.
+/// Name of this floor in results.
 const NAME: &str = "the same bytes by pwrite or pread";
 
-/// Whether a case is of the system's own calls.
 fn is_system(case: &Case) -> bool {
     matches!(case.variant.as_str(), "pwrite" | "pread")
 }
 
-/// The cases of a run as they come: of each size the system's calls are measured first.
+/// Cases of a run in order. The system calls of each size are measured first.
 #[derive(Default)]
 pub struct Floors {
     system: Option<Case>,
 }
 
 impl Floors {
-    /// Gives a case that floor, if it is one of files and the system's calls were measured before it.
+    /// Sets the floor of a file case, if the system calls were measured before it.
     pub fn attach(&mut self, case: &mut Case) {
         if is_system(case) {
             self.system = Some(case.clone());

@@ -1,4 +1,4 @@
-//! `fastpath bench floor`: what the hardware takes, without MPI.
+//! `fastpath bench floor`: time that the hardware needs, without MPI.
 
 use std::io;
 
@@ -17,25 +17,25 @@ use fastpath_report::statistics::{Summary, summarize};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::options::parse_bytes;
 use super::points::measure_points;
+use crate::options::parse_bytes;
 
-/// Options of the floor.
+/// Options of `fastpath bench floor`.
 #[derive(Args, Debug)]
 pub struct FloorOptions {
     /// Sizes in bytes, separated by commas; K and M are powers of 1024
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     sizes: Vec<u64>,
-    /// Samples of each case; of a copy and of a way to carry a message at most 100
+    /// Number of samples of each case; at most 100 for copies and transfer methods
     #[arg(long, default_value_t = 1000, value_parser = parse_samples)]
     samples: usize,
-    /// A sample is the mean over a batch that lasts at least this long
+    /// Minimum duration of a batch; a sample is the mean over a batch
     #[arg(long, default_value = "20us", value_parser = parse_batch)]
     batch: u64,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// The two processors, as 0,1 [default: the first two this process may use]
+    /// Two processors to use, such as 0,1 [default: the first two this process may use]
     #[arg(long, value_delimiter = ',', num_args = 1)]
     processors: Vec<usize>,
 }
@@ -57,7 +57,7 @@ pub(super) fn parse_samples(text: &str) -> Result<usize, String> {
 pub(super) const FAILED: &str = "cannot measure the floor";
 pub(super) const EMPTY: &str = "nothing was measured";
 
-/// Prints results, as a table or as one JSON object a line, beside a bar of progress.
+/// Prints results as a table or as one JSON object a line, with a progress bar.
 pub(super) struct Output {
     json: bool,
     pub bar: ProgressBar,
@@ -69,7 +69,7 @@ impl Output {
         Output { json, bar }
     }
 
-    /// A line of the table, or a record.
+    /// Prints a line of the table, or a record.
     pub fn say(&self, text: &str, record: impl FnOnce() -> Value) {
         self.bar.suspend(|| match self.json {
             true => print_line(&record().to_string()),
@@ -77,7 +77,7 @@ impl Output {
         });
     }
 
-    /// What stands above a table.
+    /// Prints the lines above a table.
     pub fn head(&self, lines: &[&str]) {
         if !self.json {
             self.bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
@@ -85,10 +85,10 @@ impl Output {
     }
 }
 
-/// Smallest message for which the ways to carry many bytes are compared.
+/// Smallest message, in bytes, for which transfer methods are compared.
 const TRANSFER_MIN: usize = 4096;
 
-/// The ways that are compared with the bare pipeline.
+/// Transfer methods that are compared with the bare pipeline.
 const TRANSFER_WAYS: [CopyMethod; 4] = [
     CopyMethod::Kernel,
     CopyMethod::KernelBoth { piece: 16 << 10 },
@@ -96,23 +96,26 @@ const TRANSFER_WAYS: [CopyMethod; 4] = [
     CopyMethod::Direct,
 ];
 
-/// Time for the search of the best pipelines, of all sizes together.
+/// Time limit of the search for the best pipelines, over all sizes, in nanoseconds.
 const SEARCH_NS: u64 = 1_000_000_000;
 
-/// The two processors to measure between.
+/// Chooses the two processors to measure between.
 pub(crate) fn choose_processors(asked: &[usize]) -> Result<[usize; 2]> {
     let allowed = placement::allowed_processors();
     match (asked, allowed.as_slice()) {
         (&[a, b], _) if a != b => Ok([a, b]),
         ([], [first, second, ..]) => Ok([*first, *second]),
         ([], _) => {
-            bail!("this process may use only one processor: there is nothing to measure between")
+            bail!(
+                "this process may use only one processor, and the floor needs two; widen the \
+                 affinity mask of this process"
+            )
         }
-        _ => bail!("--processors takes two different numbers, as 0,1"),
+        _ => bail!("--processors needs two different numbers, such as 0,1"),
     }
 }
 
-/// Sizes that were asked for, or these.
+/// Returns the requested sizes, or `otherwise`.
 pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
     let sizes = match asked {
         [] => otherwise,
@@ -121,11 +124,11 @@ pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
     sizes.iter().map(|&b| b as usize).collect()
 }
 
-/// The cache line between two processors, the stream of lines, the copy of memory by size, and
-/// ways to carry large messages.
+/// Measures the cache line between two processors, the stream of lines, memory copies by size, and transfer methods of
+/// large messages.
 ///
 /// # Errors
-/// A processor that cannot be used.
+/// A processor cannot be used.
 pub fn run(options: &FloorOptions) -> Result<()> {
     let pair = choose_processors(&options.processors)?;
     let output = &Output::new(options.json, false);
@@ -135,7 +138,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     say_stream(measure_stream(pair, samples, batch_ns), output)?;
     let samples = samples.min(100);
     let table = make_table("");
-    let head = "copy of memory, one processor, ns per copy:";
+    let head = "copy of memory on one processor, ns per copy:";
     output.head(&[head, &table.head()]);
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
     for &bytes in &sizes {
@@ -147,7 +150,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     if !large.is_empty() {
         let [one, two] = pair;
         let head = format!(
-            "carrying a message between processors {one} and {two}, ns per half round trip:"
+            "transfer of a message between processors {one} and {two}, ns per half round trip:"
         );
         output.head(&[&head, &table.head()]);
     }
@@ -162,23 +165,23 @@ pub fn run(options: &FloorOptions) -> Result<()> {
             say_transfer(bytes, &way.to_string(), taken, &table, output);
         }
     }
-    // Last: from then on this process records.
+    // Measure trace points last, because this process records events from then on.
     let points = measure_points(samples, batch_ns).context(FAILED)?;
     let in_place = format!(
-        "recorded, each of the {} of a message to this rank itself, in place",
+        "recorded, one of the {} points of a message to this rank itself, in the library",
         points.of_message
     );
-    let of_call = "recorded, each of the 3 of an immediate call, in a loop";
+    let of_call = "recorded, one of the 3 points of an immediate call, in a loop";
     for (times, what) in [
         (points.off, "not recorded"),
-        (points.clock, "only its clock"),
+        (points.clock, "only its clock reading"),
         (points.on, "recorded, in a loop"),
         (points.of_call, of_call),
         (points.in_place, &in_place),
     ] {
         let time = summarize(&times).context(EMPTY)?;
         let said = say_time(&time);
-        let text = format!("point of a trace (FASTPATH_TRACE), {what}: {said} ns");
+        let text = format!("time of one trace point (FASTPATH_TRACE), {what}: {said} ns");
         output.say(
             &text,
             || json!({"record": "floor_point", "unit": "ns per point", "what": what, "time": time}),
@@ -187,12 +190,11 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     Ok(())
 }
 
-/// What a case took.
 fn summarize_all(taken: io::Result<Vec<f64>>) -> Result<Summary> {
     summarize(&taken.context(FAILED)?).context(EMPTY)
 }
 
-/// The cache line between two processors.
+/// Prints the cache line between two processors.
 fn say_line(
     processors: [usize; 2], taken: io::Result<Vec<f64>>, batch_ns: u64, output: &Output,
 ) -> Result<()> {
@@ -220,13 +222,13 @@ fn say_time(time: &Summary) -> String {
     format!("min {:.1}, median {:.1}, p99 {:.1}", time.min, time.median, time.p99)
 }
 
-/// Lines that stream through a ring.
+/// Prints the stream of lines through a ring.
 fn say_stream(taken: io::Result<Vec<f64>>, output: &Output) -> Result<()> {
     let stream = summarize_all(taken)?;
     let rate = 1e3 / stream.median;
     let text = format!(
-        "messages of one line streaming through a ring: {} ns each; {rate:.1} million per second \
-         at the median",
+        "messages of one cache line in a stream through a ring: {} ns each; {rate:.1} million per \
+         second at the median",
         say_time(&stream)
     );
     output.say(&text, || {
@@ -238,7 +240,7 @@ fn say_stream(taken: io::Result<Vec<f64>>, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Rows of a size, perhaps what is done with it, and a time.
+/// Table with rows of a size, an optional label and a time.
 fn make_table(what: &str) -> Table {
     Table::of(&format!("bytes>9|{what}min>11|median>11|p99>11|GB/s, median>13"))
 }
@@ -248,7 +250,7 @@ fn list_times(bytes: usize, time: &Summary) -> [String; 4] {
     [time.min, time.median, time.p99, rate].map(|value| format!("{value:.1}"))
 }
 
-/// The copy of memory at one size.
+/// Prints the memory copy of one size.
 fn say_copy(
     bytes: usize, taken: io::Result<Vec<f64>>, table: &Table, output: &Output,
 ) -> Result<()> {
@@ -264,7 +266,7 @@ fn say_copy(
     Ok(())
 }
 
-/// One way to carry a message of one size, or why it is not open.
+/// Prints one transfer method for one size, or why it is unavailable.
 fn say_transfer(
     bytes: usize, way: &str, taken: io::Result<Vec<f64>>, table: &Table, output: &Output,
 ) {
@@ -273,7 +275,7 @@ fn say_transfer(
     match &time {
         Ok(Some(time)) => cells.extend(list_times(bytes, time)),
         Ok(None) => cells.push("no samples".to_owned()),
-        Err(e) => cells.push(format!("not open: {e}")),
+        Err(e) => cells.push(format!("not available: {e}")),
     }
     output.say(&table.format_row(cells), || {
         json!({

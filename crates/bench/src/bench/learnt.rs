@@ -1,21 +1,21 @@
-//! What two ranks of this machine learn of the ways of long messages: `fastpath info --protocols --learn`.
+//! Transfer costs that two ranks of this machine learn: `fastpath info --protocols --learn`.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, ensure};
 use fastpath_report::record::Level;
 
-use crate::bench::options::{CaseOptions, MpiOptions};
-use crate::compare::peers::Peer;
 use crate::levels::{LevelPlan, SharedBoard};
-use crate::program::{Job, Learnt, Settings};
+use crate::options::{CaseOptions, MpiOptions};
+use crate::peers::ComparedMpi;
+use crate::program::{LearnedCosts, ProgramJob, Settings};
 
-/// A size of each octave up to 4 MiB, each for [`SECONDS`].
+/// Message sizes as powers of two, up to 4 MiB, each measured for [`SECONDS`].
 const SIZES: std::ops::RangeInclusive<u32> = 12..=22;
 const SECONDS: f64 = 0.3;
 
-/// Passes messages back and forth between two ranks, and prints what they learn from them; as JSON a line each, as a
-/// job prints it with `FASTPATH_REPORT=json`.
+/// Passes messages between two ranks, and prints the costs that they learn. JSON has one object a line, as printed by a
+/// job with `FASTPATH_REPORT=json`.
 ///
 /// # Errors
 /// The job fails or learns nothing, or the output cannot be written.
@@ -28,12 +28,12 @@ pub fn print(as_json: bool) -> Result<()> {
         }
         return Ok(());
     }
-    writeln!(out, "learnt from messages that two ranks sent back and forth")?;
+    writeln!(out, "costs learned from messages between two ranks")?;
     learnt.iter().try_for_each(|one| writeln!(out, "{}", describe(one)))?;
     Ok(())
 }
 
-fn learn() -> Result<Vec<Learnt>> {
+fn learn() -> Result<Vec<LearnedCosts>> {
     let case = CaseOptions {
         sizes: SIZES.map(|bits| 1 << bits).collect(),
         duration: Some(SECONDS),
@@ -41,22 +41,24 @@ fn learn() -> Result<Vec<Learnt>> {
     };
     let settings = Settings { case, no_floor: true, ..Settings::default() };
     let settings = settings.with_tests(["latency"]);
-    let board = SharedBoard::create().context("the ranks cannot be prepared")?;
+    let board = SharedBoard::create().context("cannot create the file that the two ranks share")?;
     let plan = LevelPlan::new(Level::Protocol, &settings, &board);
-    let job = Peer::ours(&MpiOptions::default())?.job(2, &settings).with_selection();
+    let job = ComparedMpi::ours(&MpiOptions::default())?.job(2, &settings).with_selection();
     let (own, arguments) = plan.rank()?;
-    let outcome = own.run(&Job { arguments, ..job }, |_| ());
+    let outcome = own.run(&ProgramJob { arguments, ..job }, |_| ());
     outcome.failure.map_or(Ok(()), Err)?;
     ensure!(
         !outcome.learnt.is_empty(),
-        "nothing was learnt: the two ranks share a processor (FASTPATH_REPORT=1 says in a job what \
-         such ranks learn) or share no memory, or FASTPATH_DISABLE or FASTPATH_REPORT is set"
+        "the ranks learned no costs. Either they share a processor, or have no shared memory, or \
+         FASTPATH_DISABLE or FASTPATH_REPORT is set. For ranks that share a processor, run a job \
+         with FASTPATH_REPORT=1"
     );
     Ok(outcome.learnt)
 }
 
-fn describe(learnt: &Learnt) -> String {
-    let Learnt { rank, from_rank, from_bytes, protocol, ps_per_byte, timed_messages } = learnt;
+fn describe(learnt: &LearnedCosts) -> String {
+    let LearnedCosts { rank, from_rank, from_bytes, protocol, ps_per_byte, timed_messages } =
+        learnt;
     let sizes = format!("from {from_bytes} B");
     let rate = format!("{:.1} GB/s", 1000.0 / f64::from((*ps_per_byte).max(1)));
     format!(
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn line__says_size_way_rate_and_messages() {
-        let learnt = Learnt {
+        let learnt = LearnedCosts {
             rank: 1,
             from_rank: 0,
             from_bytes: 65536,

@@ -1,26 +1,28 @@
-//! The floor of large messages beside a ping-pong: the bare pipeline, before the run and after it.
+//! Floor of the large messages of a ping-pong: the bare pipeline, before and after the run.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use fastpath_machine::measure::floor::measure_lines;
-use fastpath_machine::measure::pipeline::beside::{Beside, Best, SIZES, When, is_floor_of};
+use fastpath_machine::measure::pipeline::beside::{
+    BestPipeline, PipelineRun, SIZES, SampleTime, is_floor_of,
+};
 use fastpath_machine::measure::placement::allowed_processors;
 use fastpath_machine::measure::steps_of_four;
 use fastpath_report::catalogue::Test;
 use fastpath_report::document::{Document, Table};
 use fastpath_report::output::table::describe_pair;
-use fastpath_report::record::{Case, Level, Of};
+use fastpath_report::record::{Case, Level, Quantity};
 use fastpath_report::statistics::is_same_line;
 use fastpath_report::statistics::summarize;
 
 use super::options::BenchOptions;
 use crate::program::Settings;
 
-/// Default sizes of the ping-pong whose floor is the pipeline.
+/// Default sizes of the ping-pong whose floor is the pipeline, in bytes.
 const OWN_SIZES: [u64; 6] = steps_of_four(4 << 10);
 
-/// Large sizes of the ping-pongs among these tests; none where the pipeline is no floor of them.
+/// Large sizes of the ping-pongs among `tests`; empty if the pipeline is not their floor.
 pub fn list_sizes(tests: &[&'static Test], options: &BenchOptions, ranks: u32) -> Vec<u64> {
     let transport = options.path.transport.map(|t| t.connection());
     let over_adapter = matches!(transport, Some(Some(_))) || options.has_level(Level::Verbs);
@@ -31,7 +33,7 @@ pub fn list_sizes(tests: &[&'static Test], options: &BenchOptions, ranks: u32) -
     }
 }
 
-/// The same for the settings of the program in C.
+/// Large sizes of the ping-pongs in the settings of the C program; empty if the pipeline is not their floor.
 pub fn list_sizes_of(settings: &Settings, ranks: u32) -> Vec<u64> {
     let names = settings.tests.iter();
     let tests: Vec<_> = names.filter_map(|t| fastpath_report::catalogue::find(t)).collect();
@@ -42,58 +44,52 @@ pub fn list_sizes_of(settings: &Settings, ranks: u32) -> Vec<u64> {
 }
 
 fn list_large(tests: &[&'static Test], asked: &[u64]) -> Vec<u64> {
-    let is_ping_pong = |t: &&&Test| t.of == Of::HalfRoundTrip;
+    let is_ping_pong = |t: &&&Test| t.of == Quantity::HalfRoundTrip;
     let sizes = match tests.iter().find(is_ping_pong) {
         None => &[],
         Some(_) if !asked.is_empty() => asked,
         Some(_) if tests.iter().any(|t| t.name == "latency") => &OWN_SIZES[..],
-        // The others are of small messages, if nobody asks for more.
         Some(_) => &[],
     };
     let large = sizes.iter().copied();
     large.filter(|bytes| SIZES.contains(bytes)).collect()
 }
 
-/// The pipelines of a session, by pair of processors and by the time of a line between them: where
-/// the ranks ran is known when they have, and a plan that is best in one state of a virtual machine
-/// may not be in another.
+/// Pipelines of a session, by processor pair and cache-line time. The ranks' processors are known only after a run. The
+/// best plan in one state of a virtual machine may not be the best in another state.
 #[derive(Default)]
 pub struct Pipelines {
-    known: Vec<Beside>,
-    /// All sizes that it has to have plans for.
+    known: Vec<PipelineRun>,
     all: BTreeSet<u64>,
-    /// Where the ranks of the last run were.
     pair: Option<[usize; 2]>,
-    /// Sizes of the run that is under way.
     sizes: Vec<u64>,
 }
 
-/// Searches of a session at most: a fifth of a second for each size.
+/// Largest number of searches in a session: each takes a fifth of a second for each size.
 const SEARCHES: usize = 6;
 
 impl Pipelines {
-    /// Says which sizes will come, so that there is one search for all of them.
+    /// Announces sizes, so that one search covers all of them.
     pub fn expect(&mut self, sizes: &[u64]) {
         self.all.extend(sizes);
     }
 
-    /// Measures the pipeline for messages of these sizes between the processors of the last run, or
-    /// the first two; the first time its best plans are searched for.
+    /// Measures the pipeline for messages of these sizes, between the processors of the last run or, before the first
+    /// run, the first two usable processors. Searches for the best plans the first time.
     pub fn begin_run(&mut self, sizes: &[u64]) {
         self.sizes = sizes.to_vec();
         self.expect(sizes);
-        self.known.iter_mut().for_each(Beside::begin_run);
+        self.known.iter_mut().for_each(PipelineRun::begin_run);
         let first = match allowed_processors()[..] {
             [first, second, ..] => Some([first, second]),
             _ => None,
         };
         if let Some(pair) = self.pair.or(first) {
-            self.measure(pair, When::Before);
+            self.measure(pair, SampleTime::Before);
         }
     }
 
-    /// Measures it again, between the processors that the ranks had, and makes it the floor of the
-    /// cases that it is the floor of.
+    /// Measures the pipeline again, between the ranks' processors, and attaches it to the cases as their floor.
     pub fn end_run(&mut self, cases: &mut [Case]) {
         let seen = cases.iter().find(|c| is_floor_of(c));
         let seen = seen.and_then(|c| match c.processors[..] {
@@ -102,13 +98,14 @@ impl Pipelines {
         });
         if let Some(pair) = seen {
             self.pair = Some(pair);
-            self.measure(pair, When::After);
+            self.measure(pair, SampleTime::After);
         }
         cases.iter_mut().for_each(|case| self.attach(case));
     }
 
-    /// A pair that cannot be measured has no such floor: the cases keep that of the program.
-    fn measure(&mut self, pair: [usize; 2], when: When) {
+    /// Measures the pipeline of one processor pair. If that fails, the pair's cases keep the floor that the program
+    /// measured.
+    fn measure(&mut self, pair: [usize; 2], when: SampleTime) {
         if self.sizes.is_empty() {
             return;
         }
@@ -117,24 +114,24 @@ impl Pipelines {
         }
     }
 
-    /// The pipeline between two processors in the state in which they are.
+    /// Finds or adds the pipeline between two processors in their current state.
     fn find(&mut self, pair: [usize; 2]) -> Option<usize> {
         let lines = measure_lines(pair, LINES, LINE_BATCH_NS).ok()?;
         let line = summarize(&lines)?.min;
-        let has_all = |b: &Beside| self.all.iter().all(|&bytes| b.has(bytes));
-        let fits = |b: &Beside| b.is_between(pair) && has_all(b);
-        let alike = |b: &Beside| fits(b) && is_same_line(b.line, line);
+        let has_all = |b: &PipelineRun| self.all.iter().all(|&bytes| b.has(bytes));
+        let fits = |b: &PipelineRun| b.is_between(pair) && has_all(b);
+        let alike = |b: &PipelineRun| fits(b) && is_same_line(b.line, line);
         let (known, other) = (self.known.iter().position(alike), self.known.iter().position(fits));
         if known.is_some() || other.is_some() && self.known.len() >= SEARCHES {
             return known.or(other);
         }
         let sizes: Vec<u64> = self.all.iter().copied().collect();
-        let beside = Beside::search(pair, &sizes).ok().flatten()?;
+        let beside = PipelineRun::search(pair, &sizes).ok().flatten()?;
         self.known.push(beside);
         Some(self.known.len() - 1)
     }
 
-    /// Makes it the floor of a case: as measured in the state of the case, else as measured last.
+    /// Attaches the floor to a case: the floor measured at the case's cache-line time, or else the last floor.
     fn attach(&self, case: &mut Case) {
         for alike in [true, false] {
             if self.known.iter().rev().any(|b| b.attach(case, alike)) {
@@ -143,7 +140,7 @@ impl Pipelines {
         }
     }
 
-    /// The case with the floor as it is known so far.
+    /// Returns the case with its floor so far.
     pub fn attached<'a>(&self, case: &'a Case) -> Cow<'a, Case> {
         if !is_floor_of(case) {
             return Cow::Borrowed(case);
@@ -153,7 +150,7 @@ impl Pipelines {
         Cow::Owned(case)
     }
 
-    /// What stands below the tables of a run: each size with its plan and what it took.
+    /// Text below the tables of a run: each size with its plan and its time.
     pub fn describe(&self, cases: &[Case]) -> Document {
         let mut said = Document::default();
         let columns = "bytes>9|variant<14|when<6|median, ns>11|line>6|GB/s>6|ratio>7";
@@ -167,7 +164,7 @@ impl Pipelines {
         if let (false, Some(pair)) = (table.rows.is_empty(), self.pair) {
             let pair = describe_pair(pair[0] as i32, pair[1] as i32);
             said.heading(format!(
-                "bare pipeline between {pair}, half a round trip, beside the run"
+                "bare pipeline between {pair}, half a round trip, measured before and after the run"
             ));
             said.table(table);
             said.text(LEGEND);
@@ -176,16 +173,16 @@ impl Pipelines {
     }
 }
 
-/// Batches of the cache-line measurement that shows the state.
+/// Number of batches of the cache-line measurement that detects the state.
 const LINES: usize = 5;
 const LINE_BATCH_NS: u64 = 20_000;
 
-const LEGEND: &str = "line: ns of a cache line one way beside it; ratio: the median of the \
-    ping-pong to pipeline and \
-                      line, where a line took as long";
+const LEGEND: &str = "line: ns of a cache line one way, measured with the pipeline; ratio: median \
+    of the ping-pong divided by the sum of pipeline and line; omitted if the line took another \
+    time during the ping-pong";
 
-/// A row for each time at which it was measured beside the case.
-fn add_best(best: &Best, case: &Case, table: &mut Table) {
+/// Adds a row for each time that the pipeline was measured beside the case.
+fn add_best(best: &BestPipeline, case: &Case, table: &mut Table) {
     let median = case.samples.quantile(0.5);
     for (when, taken) in &best.taken {
         let time = summarize(&taken.times).map_or(f64::NAN, |t| t.median);
@@ -195,8 +192,8 @@ fn add_best(best: &Best, case: &Case, table: &mut Table) {
             case.bytes.to_string(),
             case.variant.clone(),
             match when {
-                When::Before => "before".to_owned(),
-                When::After => "after".to_owned(),
+                SampleTime::Before => "before".to_owned(),
+                SampleTime::After => "after".to_owned(),
             },
             format!("{time:.1}"),
             format!("{:.0}", taken.line()),
@@ -250,7 +247,7 @@ mod tests {
         let all: Vec<String> = OWN_SIZES.map(|s| s.to_string()).to_vec();
         let large = list(&["latency", &format!("--sizes={sizes}")], 2);
         assert_eq!(large.iter().map(u64::to_string).collect::<Vec<_>>(), all);
-        assert_eq!(find("latency").unwrap().of, Of::HalfRoundTrip);
+        assert_eq!(find("latency").unwrap().of, Quantity::HalfRoundTrip);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a point of a trace costs (`FASTPATH_TRACE`): on and off, by itself and in place.
+//! Cost of a trace point (`FASTPATH_TRACE`): on and off, alone and in place.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;
@@ -6,18 +6,18 @@ use std::io;
 
 use fastpath_base::config::Config;
 use fastpath_base::trace::{Point, count_recorded, read_ticks, record, record_call, set_recording};
-use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::Awaited;
+use fastpath_job::Job;
 use fastpath_machine::measure::{calibrate_calls, time_calls};
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::Want;
+use fastpath_protocol::matching::MatchCriteria;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{SendArgs, Started, State, Worker};
+use fastpath_protocol::{RequestState, SendArgs, StartOutcome, Worker};
+use fastpath_segment::AwaitedRanks;
 
 use crate::levels::open_worker;
 
-/// Points of the ring that is written to, as many as a job's by default.
+/// Events of the ring that is written to, equal to a job's default.
 const EVENTS: u32 = 16_384;
 const TAG: i32 = 5;
 const NOTE: Note = Note {
@@ -26,30 +26,30 @@ const NOTE: Note = Note {
     tag: TAG,
     comm: 0,
     bytes: 8,
-    awaited: Awaited::UNKNOWN,
+    awaited: AwaitedRanks::UNKNOWN,
     naps: false,
 };
 
-/// Nanoseconds of a point, one value a batch.
+/// Time of a trace point in nanoseconds, one value a batch.
 pub struct PointTimes {
-    /// With nothing recorded, in a loop.
+    /// Recording off, in a loop.
     pub off: Vec<f64>,
-    /// Only the clock of points, in a loop.
+    /// Only the clock reading of a point, in a loop.
     pub clock: Vec<f64>,
     /// Recorded, in a loop.
     pub on: Vec<f64>,
-    /// Of the three of an immediate call, which read the clock twice, in a loop.
+    /// The three points of an immediate call, which read the clock twice, in a loop.
     pub of_call: Vec<f64>,
-    /// In the way of a message: what it takes more with its points, divided by their number.
+    /// Extra time of a message with its points, divided by the number of points.
     pub in_place: Vec<f64>,
-    /// Points of that message.
+    /// Number of points of that message.
     pub of_message: f64,
 }
 
-/// Measures; from then on this process records for good.
+/// Measures the cost of points. From then on this process records permanently.
 ///
 /// # Errors
-/// No memory for the ring or for a worker, or a variable is wrong.
+/// No memory for the ring or for a worker, or a variable is invalid.
 pub fn measure_points(samples: usize, batch_ns: u64) -> io::Result<PointTimes> {
     let point = || record(Point::PostShort, black_box(1), 5, 8);
     let off = sample(samples, batch_ns, point);
@@ -76,7 +76,7 @@ fn sample(samples: usize, batch_ns: u64, body: impl Fn()) -> Vec<f64> {
     (0..samples).map(|_| time_calls(calls, &body)).collect()
 }
 
-/// Batches with and without points in turn, so that both meet the same machine.
+/// Alternates batches with and without points, so that both run under equal conditions.
 fn sample_in_place(samples: usize, batch_ns: u64, echo: &Echo) -> (Vec<f64>, f64) {
     let calls = calibrate_calls(batch_ns, |n| (0..n).for_each(|_| echo.message()));
     let before = count_recorded();
@@ -112,17 +112,17 @@ impl Echo {
             buffer: buffer(&mut from),
             synchronous: false,
         };
-        let want = Want { peer: 0, tag: TAG, key: Context::WORLD.key(0) };
-        // SAFETY: the worker lives as long as the process, in one thread; both words outlive their requests, and no
+        let want = MatchCriteria { peer: 0, tag: TAG, key: Context::WORLD.key(0) };
+        // SAFETY: the worker lives as long as the process, in one thread. Both words outlive their requests, and no
         // reference outlives its statement.
         unsafe {
             let sent = (*self.0).start_send(send);
-            assert!(matches!(sent, Ok(Started::Done)));
+            assert!(matches!(sent, Ok(StartOutcome::Done)));
             let Ok(id) = (*self.0).start_recv(want, buffer(&mut into)) else {
                 unreachable!("a rank can receive from itself")
             };
             Worker::wait_until(self.0, Some(0), &NOTE, |w| {
-                w.requests.get(id).state == State::Complete
+                w.requests.get(id).state == RequestState::Complete
             });
             (*self.0).requests.free(id);
         }
@@ -140,7 +140,7 @@ mod tests {
         let times = measure_points(3, 1000).unwrap();
         let all = [times.off, times.clock, times.on, times.of_call, times.in_place];
         assert!(all.iter().all(|times| times.len() == 3));
-        // Posted, all of it at once; arrived, handled: a begin and an end each, and a moment.
+        // The five points are begin and end of posting, begin and end of handling, and the arrival.
         assert_eq!(times.of_message, 5.0);
         assert!(fastpath_base::trace::is_on());
     }

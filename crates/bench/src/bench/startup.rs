@@ -10,10 +10,10 @@ use fastpath_report::statistics::summarize;
 
 use crate::program::RunError;
 
-/// Jobs that are not counted, and those that are, when no number is asked for.
+/// Default numbers of warm-up jobs and of measured jobs.
 pub(crate) const JOBS: [u64; 2] = [1, 10];
 
-/// The kernel's clock, by which they are timed.
+/// Observes the kernel's clock, which times the jobs.
 pub(super) fn observe_kernel_clock() -> Clock {
     let read = || time_calls(1000, || _ = std::hint::black_box(clock::now_ns()));
     let taken: Vec<f64> = (0..15).map(|_| read()).collect();
@@ -26,8 +26,8 @@ pub(super) fn observe_kernel_clock() -> Clock {
     }
 }
 
-/// Start and end of a job whose ranks call `MPI_Init` and `MPI_Finalize`; `start` runs one and says
-/// what went wrong. The first of `jobs` is how many are not counted, the second how many are.
+/// Times jobs that only call `MPI_Init` and `MPI_Finalize`, after `warmup` further jobs of this kind. `start` returns a
+/// job's failure.
 pub(crate) fn measure(
     test: &'static Test, ranks: u32, [warmup, jobs]: [u64; 2],
     mut start: impl FnMut() -> Option<RunError>,
@@ -38,7 +38,7 @@ pub(crate) fn measure(
         let failure = start();
         let elapsed = begin.elapsed();
         match failure {
-            // It has nothing to print.
+            // The job has no results to print, so `Empty` is no failure here.
             None | Some(RunError::Empty) => {}
             Some(failure) => return Err(failure),
         }

@@ -2,40 +2,47 @@
 
 use anyhow::{Result, bail, ensure};
 use fastpath_report::document::wrap;
-use fastpath_report::html::svg::{size, time};
+use fastpath_report::format::{format_number, size, time};
 use fastpath_report::output::chart::{COLUMNS, Charset, Curve, draw};
 use fastpath_report::output::file::is_standard;
-use fastpath_report::output::format::format_number;
-use fastpath_report::record::{Case, Of};
+use fastpath_report::record::{Case, Quantity};
 
-use super::options::{BenchOptions, CaseOptions};
+use super::options::BenchOptions;
+use crate::options::CaseOptions;
 
-/// Message sizes, in bytes, where none are given.
+/// Default message sizes, in bytes.
 const SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Time for the samples of a case, in milliseconds, where none is given.
+/// Default time for the samples of a case, in milliseconds.
 const DURATION_MS: f64 = 100.0;
 
-/// Least share of a processor, in percent, of a rank that shares it with no other program.
+/// Least share of a processor, in percent, of a rank that shares its processor with no other program.
 const UNDISTURBED_PERCENT: f64 = 90.0;
 
 /// Largest message, in bytes, at which a rank of an idle machine polls instead of sleeping.
 const POLLED_MAX: u64 = 4 << 10;
 
 impl BenchOptions {
-    /// The options with the sizes and the duration of a summary, where none are given.
+    /// Returns the options with the default sizes and duration of a summary.
     ///
     /// # Errors
-    /// Options that a summary has no place for, or tests without a ping-pong.
+    /// Options that a summary does not support, or tests without a ping-pong.
     pub fn with_summary_defaults(&self) -> Result<BenchOptions> {
         let tests = self.choose_tests()?;
-        let other = tests.iter().find(|test| test.of != Of::HalfRoundTrip);
+        let other = tests.iter().find(|test| test.of != Quantity::HalfRoundTrip);
         if let Some(other) = other {
-            bail!("--summary is of ping-pongs: {} is none", other.name);
+            bail!(
+                "--summary exists only for ping-pongs, and {} is not a ping-pong; use the test \
+                 latency",
+                other.name
+            );
         }
         let results = [&self.results.json, &self.results.html, &self.csv];
         let takes_output = results.into_iter().flatten().any(|path| is_standard(path));
-        ensure!(!takes_output, "--summary goes to standard output: name files for the results");
+        ensure!(
+            !takes_output,
+            "--summary prints to standard output; name files for --json, --html and --csv"
+        );
         let mut options = self.clone();
         let case: &mut CaseOptions = &mut options.measure.case;
         if case.sizes.is_empty() {
@@ -61,14 +68,14 @@ pub fn describe(cases: &[Case], charset: Charset) -> Vec<String> {
     let [latency, floor] = make_curves(&cases);
     let has_floor = !floor.points.is_empty();
     let what = if has_floor { "line: latency, dots: its floor" } else { "line: latency" };
-    lines.push(format!("Latency over message size in bytes ({what})"));
+    lines.push(format!("Latency by message size in bytes ({what})"));
     lines.extend(draw(&[latency, floor], charset));
     lines.iter().map(|line| charset.encode(line)).collect()
 }
 
-/// The cases of one curve, with payload, in ascending order of the size.
 fn choose_cases(cases: &[Case]) -> Vec<&Case> {
-    let is_pingpong = |c: &&Case| c.of == Of::HalfRoundTrip && c.bytes > 0 && median(c).is_some();
+    let is_pingpong =
+        |c: &&Case| c.of == Quantity::HalfRoundTrip && c.bytes > 0 && median(c).is_some();
     let Some(first) = cases.iter().find(is_pingpong) else {
         return Vec::new();
     };
@@ -106,8 +113,7 @@ fn describe_latency(case: &Case) -> Vec<String> {
     lines
 }
 
-/// The sentence about a machine on which other programs ran during the measurement; None on an idle one. A ratio to
-/// the floor would be one of accidents there: none is given.
+/// Sentence about other programs during the measurement, instead of the ratio to the floor; None on an idle machine.
 pub fn describe_busy(cases: &[&Case]) -> Option<String> {
     let small = cases.iter().filter(|c| c.bytes <= POLLED_MAX);
     let shares: Vec<f64> = small.filter_map(|c| c.processor_percent).collect();
@@ -115,18 +121,18 @@ pub fn describe_busy(cases: &[&Case]) -> Option<String> {
     let fastest = cases.first()?.samples.summarize()?.min;
     (mean < UNDISTURBED_PERCENT).then(|| {
         format!(
-            "The machine is busy: the sending rank had {mean:.0} % of a processor. These times are \
-             too long, and their ratio to the floor means nothing; the fastest sample took {}. \
-             Run it again on an idle machine.",
+            "The machine is busy: the sending rank had {mean:.0} % of a processor. The times are \
+             therefore too long, and no ratio to the floor is printed. The fastest sample took {}. \
+             Run the test again on an idle machine.",
             time(fastest)
         )
     })
 }
 
-/// The sentence about how good a latency is: its ratio to the floor.
+/// Sentence about the ratio of a latency to its floor.
 pub fn describe_ratio(case: &Case) -> String {
     let Some((latency, floor)) = median(case).zip(floor(case)) else {
-        return "No floor was measured, so nothing shows how good that is.".to_owned();
+        return "No hardware floor was measured for comparison.".to_owned();
     };
     let ratio = latency / floor;
     let verdict = match ratio {
@@ -151,7 +157,7 @@ mod tests {
     use fastpath_report::testing::parse_options;
     use fastpath_report::testing::samples::make_case;
 
-    /// A ping-pong whose rank had this share of a processor.
+    /// A ping-pong whose rank had `percent` of a processor.
     fn make(bytes: u64, ns: f64, percent: f64) -> Case {
         Case { processor_percent: Some(percent), ..make_case(bytes, &[ns * 0.8, ns, ns * 9.0]) }
     }
@@ -169,7 +175,7 @@ mod tests {
             assert!(text.starts_with(wanted), "{text}");
         }
         let without = Case { floor: None, ..make(8, 60.0, 100.0) };
-        assert!(describe_ratio(&without).starts_with("No floor"));
+        assert!(describe_ratio(&without).starts_with("No hardware floor"));
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! What a comparison has measured so far, kept turn by turn, so that one that was interrupted goes on
-//! where it stopped.
+//! Stored turns of a comparison, so that an interrupted comparison continues.
 //!
-//! The file has a line of JSON for each thing: the first says what is measured ([`Identity`]), each
-//! further one is a turn with its samples. A line that was cut off when the comparison was killed is
-//! dropped, and the turn made again.
+//! The file has one line of JSON for each record: the first identifies the comparison ([`ComparisonIdentity`]), each
+//! further one is a turn with its samples. A line that was cut off when the comparison was killed is dropped, and the
+//! turn repeated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -17,22 +16,23 @@ use fastpath_report::surroundings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::peers::Peer;
-use super::rounds::{Measured, Plan, Turn};
+use super::rounds::{RunPlan, RunResult, RunTurn};
+use crate::peers::ComparedMpi;
 
-/// The name that every such file carries, with its version.
+/// Name and version of the format, stored in every file.
 const SCHEMA: &str = "fastpath.compare.kept 2";
 
-/// What has to be the same for turns to belong to one comparison, by what people call it.
+/// Properties that must be equal for turns to belong to one comparison, by display name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Identity(BTreeMap<String, Value>);
+pub struct ComparisonIdentity(BTreeMap<String, Value>);
 
-impl Identity {
-    /// That of a comparison; ours is the first of `mpis`.
-    pub fn new<'a>(plans: &[Plan], mpis: impl Iterator<Item = &'a Peer>) -> Identity {
-        let mpis: Vec<&Peer> = mpis.collect();
+impl ComparisonIdentity {
+    /// Identity of a comparison; this MPI is the first of `mpis`.
+    pub fn new<'a>(
+        plans: &[RunPlan], mpis: impl Iterator<Item = &'a ComparedMpi>,
+    ) -> ComparisonIdentity {
+        let mpis: Vec<&ComparedMpi> = mpis.collect();
         let library = mpis.first().map_or(0, |ours| hash_library(&ours.mpicc));
-        // Name, compiler, launcher, arguments and variables of each.
         let mpis: Vec<String> = mpis.iter().map(|peer| format!("{peer:?}")).collect();
         let parts = [
             ("form", json!(SCHEMA)),
@@ -43,18 +43,18 @@ impl Identity {
             ("MPIs", json!(mpis)),
         ];
         let parts = parts.map(|(name, value)| (name.to_owned(), value));
-        Identity(parts.into_iter().collect())
+        ComparisonIdentity(parts.into_iter().collect())
     }
 
-    /// In what another one differs; None where in nothing.
-    fn find_difference(&self, other: &Identity) -> Option<&str> {
+    /// Returns the first property that differs; None if all are equal.
+    fn find_difference(&self, other: &ComparisonIdentity) -> Option<&str> {
         let mut parts = self.0.iter();
         let (what, _) = parts.find(|(name, value)| other.0.get(*name) != Some(value))?;
         Some(what)
     }
 }
 
-/// A hash of the library that is installed beside a compiler wrapper; 0 where none is.
+/// Hash of the library that is installed beside a compiler wrapper; 0 if there is none.
 pub(super) fn hash_library(mpicc: &Path) -> u64 {
     let Some(prefix) = mpicc.parent().and_then(Path::parent) else {
         return 0;
@@ -70,42 +70,42 @@ pub(super) fn hash_library(mpicc: &Path) -> u64 {
 /// Round, peer, number of the plan.
 type TurnKey = (u32, usize, usize);
 
-fn place_of(turn: &Turn<'_>) -> TurnKey {
+fn place_of(turn: &RunTurn<'_>) -> TurnKey {
     (turn.round, turn.peer, turn.number)
 }
 
-/// The file, and the turns that were in it.
+/// The file, and the turns it held.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StoredTurns {
     path: PathBuf,
     file: File,
-    /// What ours and theirs gave.
-    pub turns: HashMap<TurnKey, [Measured; 2]>,
-    /// When the first of them was started, in seconds since 1970.
+    /// Results of this MPI and of the peer.
+    pub turns: HashMap<TurnKey, [RunResult; 2]>,
+    /// Start of the first turn, in seconds since 1970.
     pub started_unix_s: u64,
-    /// Why what an earlier comparison had measured was given up.
+    /// Reason for which results of an earlier comparison were dropped.
     pub dropped: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct StoredHead {
     started_unix_s: u64,
-    identity: Identity,
+    identity: ComparisonIdentity,
 }
 
-impl Kept {
-    /// Opens it: the turns of a comparison of the same things are taken over, those of others given up.
+impl StoredTurns {
+    /// Opens the file. Turns of an equal comparison are kept, other turns are dropped.
     ///
     /// # Errors
-    /// The file cannot be read or written, or holds something else.
-    pub fn open(path: &Path, identity: &Identity, run: &Run) -> Result<Kept> {
+    /// The file cannot be read or written, or has other content.
+    pub fn open(path: &Path, identity: &ComparisonIdentity, run: &Run) -> Result<StoredTurns> {
         let failed = || path.display().to_string();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(path).with_context(failed)?;
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(failed)?;
-        let mut kept = Kept {
+        let mut kept = StoredTurns {
             path: path.to_owned(),
             file,
             turns: HashMap::new(),
@@ -115,27 +115,28 @@ impl Kept {
         let valid = kept.take_over(&text, identity)?;
         kept.set_length(valid as u64).with_context(failed)?;
         if valid == 0 {
-            let head = Head { started_unix_s: run.started_unix_s, identity: identity.clone() };
+            let head =
+                StoredHead { started_unix_s: run.started_unix_s, identity: identity.clone() };
             kept.append(&head).with_context(failed)?;
         }
         Ok(kept)
     }
 
-    /// Reads the turns; returns how many bytes of the text are of use.
-    fn take_over(&mut self, text: &str, identity: &Identity) -> Result<usize> {
+    /// Reads the turns. Returns the number of valid bytes of the text.
+    fn take_over(&mut self, text: &str, identity: &ComparisonIdentity) -> Result<usize> {
         let mut lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
         let Some(first) = lines.next() else {
-            // Nothing, or not even the first line was finished by one that was killed.
+            // The file is empty, or the writer was killed within the first line.
             let mine = text.is_empty() || text.starts_with("{\"started_unix_s\":");
             return match mine {
                 true => Ok(0),
                 false => Err(self.refuse()),
             };
         };
-        let head: Head = serde_json::from_str(first).map_err(|_| self.refuse())?;
+        let head: StoredHead = serde_json::from_str(first).map_err(|_| self.refuse())?;
         if let Some(what) = identity.find_difference(&head.identity) {
             self.dropped = Some(format!(
-                "{}: of another comparison ({what} differs); it begins anew",
+                "{}: the file contains another comparison ({what} changed), which is overwritten",
                 self.path.display()
             ));
             return Ok(0);
@@ -154,7 +155,7 @@ impl Kept {
 
     fn refuse(&self) -> Error {
         let path = self.path.display();
-        anyhow!("{path}: is not a comparison that was begun")
+        anyhow!("{path} was not written by --keep; pass another file")
     }
 
     fn set_length(&mut self, length: u64) -> io::Result<()> {
@@ -169,16 +170,16 @@ impl Kept {
         self.file.sync_data()
     }
 
-    /// What a turn gave, if it is there.
-    pub fn find(&self, turn: &Turn<'_>) -> Option<[Measured; 2]> {
+    /// Returns the result of a turn, if it is stored.
+    pub fn find(&self, turn: &RunTurn<'_>) -> Option<[RunResult; 2]> {
         self.turns.get(&place_of(turn)).cloned()
     }
 
-    /// Keeps a turn.
+    /// Stores a turn.
     ///
     /// # Errors
-    /// It cannot be written (a full disk).
-    pub fn add(&mut self, turn: &Turn<'_>, pair: &[Measured; 2]) -> Result<()> {
+    /// It cannot be written, for instance because the disk is full.
+    pub fn add(&mut self, turn: &RunTurn<'_>, pair: &[RunResult; 2]) -> Result<()> {
         let path = self.path.display().to_string();
         self.append(&(place_of(turn), pair)).context(path)
     }
@@ -191,38 +192,38 @@ mod tests {
     use crate::program::Settings;
     use fastpath_report::testing::samples::make_case;
 
-    struct Scratch(PathBuf);
+    struct ScratchFile(PathBuf);
 
-    impl Drop for Scratch {
+    impl Drop for ScratchFile {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
         }
     }
 
-    fn make_file(name: &str) -> Scratch {
+    fn make_file(name: &str) -> ScratchFile {
         let file = format!("fastpath-kept-{}-{name}", std::process::id());
-        Scratch(std::env::temp_dir().join(file))
+        ScratchFile(std::env::temp_dir().join(file))
     }
 
-    fn make_plan(ranks: u32) -> Plan {
-        Plan { ranks, settings: Settings::default() }
+    fn make_plan(ranks: u32) -> RunPlan {
+        RunPlan { ranks, settings: Settings::default() }
     }
 
-    fn make_identity(ranks: u32) -> Identity {
-        let ours = Peer::new("ours", Path::new("/opt/x/bin/mpicc"), None);
-        Identity::new(&[make_plan(ranks)], [&ours].into_iter())
+    fn make_identity(ranks: u32) -> ComparisonIdentity {
+        let ours = ComparedMpi::new("ours", Path::new("/opt/x/bin/mpicc"), None);
+        ComparisonIdentity::new(&[make_plan(ranks)], [&ours].into_iter())
     }
 
-    fn make_turn(plan: &Plan, round: u32) -> Turn<'_> {
-        Turn { round, peer: 1, number: 0, plan, ours_first: true }
+    fn make_turn(plan: &RunPlan, round: u32) -> RunTurn<'_> {
+        RunTurn { round, peer: 1, number: 0, plan, ours_first: true }
     }
 
-    fn open(file: &Scratch, ranks: u32) -> Kept {
-        Kept::open(&file.0, &make_identity(ranks), &Run::default()).unwrap()
+    fn open(file: &ScratchFile, ranks: u32) -> StoredTurns {
+        StoredTurns::open(&file.0, &make_identity(ranks), &Run::default()).unwrap()
     }
 
-    fn make_pair(ns: f64) -> [Measured; 2] {
-        let of = |ns| Measured { cases: vec![make_case(8, &[ns])], ..Measured::default() };
+    fn make_pair(ns: f64) -> [RunResult; 2] {
+        let of = |ns| RunResult { cases: vec![make_case(8, &[ns])], ..RunResult::default() };
         [of(ns), of(2.0 * ns)]
     }
 
@@ -267,8 +268,8 @@ mod tests {
         let file = make_file("else");
         for text in ["precious", "precious\nlines\n"] {
             std::fs::write(&file.0, text).unwrap();
-            let refused = Kept::open(&file.0, &make_identity(2), &Run::default());
-            assert!(refused.unwrap_err().to_string().contains("is not a comparison"));
+            let refused = StoredTurns::open(&file.0, &make_identity(2), &Run::default());
+            assert!(refused.unwrap_err().to_string().contains("was not written by --keep"));
             assert_eq!(std::fs::read_to_string(&file.0).unwrap(), text);
         }
     }

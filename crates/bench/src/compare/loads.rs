@@ -1,6 +1,6 @@
-//! The loads of programs, as one named set of tests: `fastpath compare --loads`.
+//! Application-like loads as one named set of tests: `fastpath compare --loads`.
 //!
-//! Untouched buffers, one message at a time and one pair of ranks favour what has just been copied. Programs do more:
+//! Untouched buffers, one message at a time and one pair of ranks favour data that has just been copied. The loads add
 //! buffers that are written and read, both directions at once, rings and all-to-all of more ranks than processors,
 //! windows, halos, memory of `MPI_Alloc_mem`, odd addresses, large collectives, and the first messages after
 //! `MPI_Init`.
@@ -8,20 +8,19 @@
 use fastpath_report::data::table;
 use serde::Deserialize;
 
-use super::rounds::Plan;
-use crate::bench::options::CaseOptions;
+use super::rounds::RunPlan;
+use crate::options::CaseOptions;
 use crate::program::Settings;
 
-/// A test as a program would run it.
+/// A test with application-like settings.
 #[derive(Deserialize)]
 struct Load {
     test: String,
     /// Numbers of ranks, a job each.
     #[serde(default = "pair")]
     ranks: Vec<u32>,
-    /// Sizes where there are more ranks than processors; None: the same.
+    /// Sizes with more ranks than processors; None: unchanged.
     crowded: Option<Vec<u64>>,
-    /// What distinguishes it.
     #[serde(flatten)]
     case: CaseOptions,
 }
@@ -37,14 +36,14 @@ fn pair() -> Vec<u32> {
     vec![2]
 }
 
-/// A plan for each load and number of ranks; `settings` gives those of a test, by whether there are
+/// Lists a plan for each load and number of ranks. `settings` returns the settings of a test, given whether there are
 /// more ranks than processors.
-pub fn list_plans(processors: usize, settings: impl Fn(&str, bool) -> Settings) -> Vec<Plan> {
+pub fn list_plans(processors: usize, settings: impl Fn(&str, bool) -> Settings) -> Vec<RunPlan> {
     let make = |load: &Load, ranks: u32| {
         let crowded = ranks as usize > processors;
         let common = settings(&load.test, crowded);
         let timing = match crowded {
-            // A message may take milliseconds there.
+            // A message may take milliseconds with more ranks than processors.
             true => Some("batch=1".to_owned()),
             false => common.timing.clone(),
         };
@@ -58,7 +57,7 @@ pub fn list_plans(processors: usize, settings: impl Fn(&str, bool) -> Settings) 
         if let (true, Some(sizes)) = (crowded, &load.crowded) {
             case.sizes.clone_from(sizes);
         }
-        Plan { ranks, settings: Settings { case, timing, ..common } }
+        RunPlan { ranks, settings: Settings { case, timing, ..common } }
     };
     let of_load = |load: &Load| {
         let ranks = load.ranks.iter();
@@ -86,7 +85,7 @@ mod tests {
             assert!(!plans[..at].contains(plan), "{plan:?}");
         }
         let crowded = plans.iter().filter(|p| p.ranks > 2);
-        let is_single = |p: &Plan| p.settings.timing.as_deref() == Some("batch=1");
+        let is_single = |p: &RunPlan| p.settings.timing.as_deref() == Some("batch=1");
         assert!(crowded.clone().count() > 0 && crowded.clone().all(is_single));
         assert!(crowded.clone().all(|p| p.settings.case.sizes.iter().all(|&s| s <= 1 << 20)));
     }

@@ -1,77 +1,86 @@
-//! The command line of `fastpath compare`.
+//! Command line of `fastpath compare`.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use fastpath_base::topology;
-use fastpath_report::catalogue::{self, Class, Group};
+use fastpath_report::catalogue::{self, Participants, TestGroup};
 use fastpath_report::compare::Statistic;
 
 use super::loads;
-use super::peers::PeerOptions;
-use super::rounds::Plan;
-use crate::bench::options::{CaseOptions, MpiOptions, RANKS_MAX, parse_bytes, parse_time};
+use super::rounds::RunPlan;
+use crate::options::{CaseOptions, MpiOptions, RANKS_MAX, parse_bytes, parse_time};
+use crate::peers::PeerOptions;
 use crate::program::Settings;
 
-/// Options of the comparison.
+/// Options of `fastpath compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareOptions {
-    /// Two stored results, the earlier first; several runs of a side separated by commas. Or one
-    /// stored comparison, to show it again
+    /// Two stored results, the earlier first; several runs of a side separated by commas. Or one stored comparison, to
+    /// print it again
     #[arg(value_name = "RESULT")]
     pub results: Vec<String>,
     /// The other MPIs
     #[command(flatten)]
     pub peers: PeerOptions,
-    /// Our MPI
+    /// This MPI
     #[command(flatten)]
     pub mpi: MpiOptions,
-    /// What is measured
+    /// Measurement options
     #[command(flatten)]
     pub measure: MeasureOptions,
-    /// The statistic of each run to compare
-    #[arg(long, value_enum, default_value_t)]
+    /// Statistic of a run that is compared
+    #[arg(help_heading = "Comparison", long, value_enum, default_value_t)]
     pub statistic: Statistic,
-    /// Stored results: a change counts if it exceeds this percentage and the interval excludes 1
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse_percent)]
+    /// Stored results: report a change if it exceeds this percentage and the interval excludes 1
+    #[arg(help_heading = "Comparison", long, value_name = "PERCENT", default_value_t = 5.0,
+        value_parser = parse_percent)]
     pub threshold: f64,
-    /// Stored results: ignore what one side lacks
-    #[arg(long)]
+    /// Stored results: ignore cases that only one side has
+    #[arg(help_heading = "Comparison", long)]
     pub common: bool,
     /// Write the comparison to this file as JSON; `-`: to standard output, instead of the table
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the comparison as a page of Markdown
-    #[arg(long, value_name = "FILE")]
+    /// Write the comparison to this file as Markdown
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Renew the table in this file between `<!-- comparison: ... -->` and `<!-- end of comparison -->`
-    #[arg(long, value_name = "FILE")]
+    /// Update the table in this file between `<!-- comparison: ... -->` and `<!-- end of comparison -->`
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub readme: Option<PathBuf>,
-    /// A section of that page, in Markdown: the levels of this library (`bench/levels`)
-    #[arg(long, value_name = "FILE", requires = "markdown")]
+    /// Insert this Markdown file, made by `bench/levels`, as a section of the page of --markdown
+    #[arg(help_heading = "Output", long, value_name = "FILE", requires = "markdown")]
     pub levels: Option<PathBuf>,
-    /// Keep each turn in this file as soon as it is made. An interrupted comparison continues when it is started again
-    /// with the same options and build
-    #[arg(long, value_name = "FILE")]
+    /// Store each turn in this file as soon as it is measured. An interrupted comparison continues when it is started
+    /// again with the same options and build
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub keep: Option<PathBuf>,
-    /// Stop between two turns after this time, with exit code 3; the next start continues
-    #[arg(long, value_name = "DURATION", requires = "keep", value_parser = parse_time)]
+    /// Stop after this time, between two turns, with exit code 3; the same command then continues
+    #[arg(help_heading = "Output", long, value_name = "DURATION", requires = "keep",
+        value_parser = parse_time)]
     pub stop_after: Option<f64>,
-    /// No progress bar
-    #[arg(long)]
+    /// Do not show a progress bar
+    #[arg(help_heading = "Output", long)]
     pub no_progress: bool,
 }
 
-/// What is measured, the same for every MPI.
+/// Measurement options, equal for every MPI.
 #[derive(Args, Clone, Debug)]
 pub struct MeasureOptions {
-    /// Tests or groups of tests, separated by commas; `fastpath bench --list` names them
-    #[arg(long, value_delimiter = ',', default_value = "latency,rate,bandwidth,barrier,allreduce")]
-    pub tests: Vec<String>,
-    /// The loads of programs instead of tests: buffers that are written and read, odd, strided or of MPI_Alloc_mem,
-    /// both directions at once, windows, rings and all-to-all of 2 to 8 ranks, halos, large collectives, first messages
+    /// Tests or groups of tests, separated by commas; listed by `fastpath bench --list`
     #[arg(
+        help_heading = "Measurement",
+        long,
+        value_delimiter = ',',
+        default_value = "latency,rate,bandwidth,barrier,allreduce"
+    )]
+    pub tests: Vec<String>,
+    /// Measure application-like loads instead of tests: buffers that are written and read, odd, strided or of
+    /// MPI_Alloc_mem, both directions at once, windows, rings and all-to-all of 2 to 8 ranks, halos, large collectives,
+    /// first messages
+    #[arg(
+        help_heading = "Measurement",
         long,
         conflicts_with_all = [
             "tests", "ranks", "sizes", "window", "touch", "buffer", "offset", "layout",
@@ -79,32 +88,36 @@ pub struct MeasureOptions {
         ]
     )]
     pub loads: bool,
-    /// Numbers of ranks for tests of all ranks; those of a pair run on their own number
-    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
+    /// Numbers of ranks, for tests of all ranks; tests of a pair use 2
+    #[arg(help_heading = "Measurement", short = 'n', long, value_delimiter = ',',
+        default_value = "2",
         value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub ranks: Vec<u32>,
-    /// Number of rounds, each with a run of every side
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Number of rounds, each with a run of every MPI
+    #[arg(help_heading = "Measurement", long, default_value_t = 7,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// What a case is
+    /// Parameters of a case
     #[command(flatten)]
     pub case: CaseOptions,
-    /// Operations of one sample, fewer where they would carry more than 4 MiB; the same for all, since it is part
-    /// of the statistic
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Operations per sample, fewer if they would transfer more than 4 MiB; equal for all MPIs
+    #[arg(help_heading = "Measurement", long, default_value_t = 16,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
-    /// Sizes for more ranks than processors, where a message of some MPIs takes milliseconds [default: as elsewhere]
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
+    /// Sizes for more ranks than processors, where some MPIs need milliseconds for a message [default: --sizes]
+    #[arg(help_heading = "Measurement", long, value_name = "SIZES", value_delimiter = ',',
+        value_parser = parse_bytes)]
     pub crowded_sizes: Vec<u64>,
-    /// Operations of one sample there [default: as elsewhere]
-    #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Operations per sample for more ranks than processors [default: --batch]
+    #[arg(help_heading = "Measurement", long, value_name = "BATCH",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub crowded_batch: Option<u32>,
 }
 
-/// Milliseconds for the samples of a case in a run where nothing else is asked for.
+/// Default time for the samples of a case in a run, in milliseconds.
 const DURATION_MS: f64 = 50.0;
 
-/// The most bytes of one sample: a window of large messages is long enough by itself.
+/// Largest sample, in bytes. One window of large messages is already long enough.
 const SAMPLE_BYTES: u64 = 4 << 20;
 
 fn parse_percent(text: &str) -> Result<f64, String> {
@@ -115,29 +128,29 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 }
 
 impl MeasureOptions {
-    /// A plan for each test and number of ranks, so that the two runs of a pair are near each other.
+    /// Lists a plan for each test and number of ranks, so that the two runs of a pair are close in time.
     ///
     /// # Errors
-    /// A word that means no test.
-    pub fn list_plans(&self) -> Result<Vec<Plan>> {
+    /// A word names no test.
+    pub fn list_plans(&self) -> Result<Vec<RunPlan>> {
         self.list_plans_on(topology::usable_processors())
     }
 
-    fn list_plans_on(&self, processors: usize) -> Result<Vec<Plan>> {
+    fn list_plans_on(&self, processors: usize) -> Result<Vec<RunPlan>> {
         if self.loads {
             return Ok(loads::list_plans(processors, |test, crowded| self.settings(test, crowded)));
         }
-        let mut plans: Vec<Plan> = Vec::new();
+        let mut plans: Vec<RunPlan> = Vec::new();
         for word in &self.tests {
             let tests = catalogue::select(word);
             if tests.is_empty() {
-                bail!("no test is called `{word}`; `fastpath bench --list` names them");
+                bail!("there is no test `{word}`; `fastpath bench --list` lists all");
             }
             for test in tests {
-                // A pair does not depend on the number, unless that is what the test is about.
-                let pair = test.class == Class::Pair && test.group != Group::Scaling;
+                // A test of a pair does not depend on the number of ranks, unless it measures scaling.
+                let pair = test.class == Participants::Pair && test.group != TestGroup::Scaling;
                 for &ranks in if pair { &[2][..] } else { self.ranks.as_slice() } {
-                    let plan = Plan {
+                    let plan = RunPlan {
                         ranks,
                         settings: self.settings(test.name, ranks as usize > processors),
                     };
@@ -202,7 +215,7 @@ mod tests {
             "--crowded-batch=1",
         ]);
         let plans = options.unwrap().measure.list_plans_on(2).unwrap();
-        let timing = |p: &Plan| p.settings.timing.clone().unwrap();
+        let timing = |p: &RunPlan| p.settings.timing.clone().unwrap();
         assert_eq!(plans[0].settings.case.sizes, [1, 2, 3]);
         assert_eq!(timing(&plans[0]), "batch=16");
         assert_eq!(plans[1].settings.case.sizes, [4096]);
@@ -213,7 +226,7 @@ mod tests {
     fn loads__stand_in_place_of_tests_and_take_their_time() {
         let options = parse(&["--loads", "--duration=5ms", "--check"]).unwrap();
         let plans = options.measure.list_plans().unwrap();
-        let same = |p: &Plan| p.settings.case.duration == Some(5.0) && p.settings.case.check;
+        let same = |p: &RunPlan| p.settings.case.duration == Some(5.0) && p.settings.case.check;
         assert!(plans.len() > 10 && plans.iter().all(same));
         for with in ["--tests=rate", "--sizes=8", "--touch", "-n=4", "--window=2"] {
             assert!(parse(&["--loads", with]).is_err(), "{with}");

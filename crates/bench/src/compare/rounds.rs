@@ -1,41 +1,45 @@
-//! The rounds of a comparison: in each, this MPI and a peer run one after the other, and the order alternates, so that
-//! drift of the machine favours neither.
+//! Rounds of a comparison. In each round, this MPI and a peer run one after the other. The order alternates, so that
+//! drift of the machine favours neither of the two.
 
 use fastpath_report::compare::Statistic;
-use fastpath_report::compare::comparison::{Beside, NotCompared, Row};
+use fastpath_report::compare::comparison::{FloorComparison, NotCompared, Row};
 use fastpath_report::compare::stored::describe_key;
-use fastpath_report::record::{Case, Clock, Key, Missing, Report};
+use fastpath_report::record::{Case, CaseKey, Clock, MissingTest, Report};
 use serde::{Deserialize, Serialize};
 
-use super::turns::describe_plan;
 use crate::program::{JobResult, Settings};
 
-/// One start of the benchmark program.
+/// One run of the benchmark program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct RunPlan {
     /// Number of ranks.
     pub ranks: u32,
     /// Tests, sizes, durations.
     pub settings: Settings,
 }
 
-/// The result of a run, in the stored form.
+/// Description of a plan for progress reports.
+pub fn describe_plan(plan: &RunPlan) -> String {
+    format!("{}, {} ranks", plan.settings.tests.join(","), plan.ranks)
+}
+
+/// Result of a run, in the stored form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// First line of `MPI_Get_library_version`; empty where it did not come so far.
+pub struct RunResult {
+    /// First line of `MPI_Get_library_version`; empty if the run failed earlier.
     pub library: String,
-    /// The clock as it was known last.
+    /// Last known properties of the clock.
     pub clock: Clock,
-    /// What was measured.
+    /// Measured cases.
     pub cases: Vec<Case>,
-    /// What was asked for and could not be.
-    pub missing: Vec<Missing>,
-    /// Why it did not end well.
+    /// Requested cases without a result.
+    pub missing: Vec<MissingTest>,
+    /// Reason for which the run failed.
     pub failure: Option<String>,
 }
 
-impl From<JobResult> for Measured {
-    fn from(outcome: JobResult) -> Measured {
+impl From<JobResult> for RunResult {
+    fn from(outcome: JobResult) -> RunResult {
         let at = outcome.at;
         let failure = outcome.failure.map(|failure| {
             let text = failure.to_string();
@@ -48,7 +52,7 @@ impl From<JobResult> for Measured {
                 None => text,
             }
         });
-        Measured {
+        RunResult {
             library: outcome.start.map(|s| s.library).unwrap_or_default(),
             clock: outcome.clock,
             cases: outcome.cases,
@@ -58,25 +62,25 @@ impl From<JobResult> for Measured {
     }
 }
 
-/// One run of ours and one of a peer that follow each other.
+/// A run of this MPI and a run of a peer, one after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
-    /// From 0.
+pub struct RunTurn<'a> {
+    /// Round, from 0.
     pub round: u32,
-    /// The peer's number; ours is 0.
+    /// Number of the peer; this MPI is 0.
     pub peer: usize,
-    /// The plan's number.
+    /// Number of the plan.
     pub number: usize,
-    /// What is run.
-    pub plan: &'a Plan,
-    /// Whether ours comes first.
+    /// Plan to run.
+    pub plan: &'a RunPlan,
+    /// Whether this MPI runs first.
     pub ours_first: bool,
 }
 
-impl Turn<'_> {
-    /// Runs both in their order; `measure` runs the plan on the MPI of a number. The result of ours
-    /// stands first.
-    pub fn take(&self, mut measure: impl FnMut(usize, &Plan) -> Measured) -> [Measured; 2] {
+impl RunTurn<'_> {
+    /// Runs both MPIs in the order of the turn. `measure` runs the plan on the MPI of a number. The result of this MPI
+    /// comes first.
+    pub fn take(&self, mut measure: impl FnMut(usize, &RunPlan) -> RunResult) -> [RunResult; 2] {
         if self.ours_first {
             let ours = measure(0, self.plan);
             [ours, measure(self.peer, self.plan)]
@@ -87,31 +91,30 @@ impl Turn<'_> {
     }
 }
 
-/// The statistic of ours and of a peer in each round of one case, and what was measured beside them.
+/// Statistics of this MPI and a peer in each round of one case, and the measurements beside these runs.
 #[derive(Debug)]
 struct Pairs {
     peer: usize,
-    key: Key,
+    key: CaseKey,
     values: Vec<(f64, f64)>,
-    beside: Beside,
+    beside: FloorComparison,
 }
 
-/// What the rounds gave so far.
+/// Results of the rounds so far.
 #[derive(Debug)]
 pub struct Rounds {
     names: Vec<String>,
     statistic: Statistic,
-    /// By peer and case, in the order in which they came.
     pairs: Vec<Pairs>,
     missing: Vec<NotCompared>,
-    /// The results of each MPI, merged over the rounds.
+    /// Results of each MPI, merged over the rounds.
     pub reports: Vec<Report>,
     /// Peers and plans that failed and are not tried again.
     failed: Vec<(usize, usize)>,
 }
 
 impl Rounds {
-    /// Before the first round; the first report is ours.
+    /// The first report is of this MPI.
     pub fn new(reports: Vec<Report>, statistic: Statistic) -> Rounds {
         Rounds {
             names: reports.iter().map(|r| r.run.mpi.name.clone()).collect(),
@@ -123,13 +126,13 @@ impl Rounds {
         }
     }
 
-    /// Runs them: `run` gives what a turn measured, ours first, or the reason to stop before it.
+    /// Runs the rounds. `run` returns the results of a turn, this MPI first, or the reason to stop before the turn.
     ///
     /// # Errors
-    /// That reason.
+    /// The reason that `run` returned.
     pub fn run<E>(
-        &mut self, plans: &[Plan], rounds: u32,
-        mut run: impl FnMut(&Turn<'_>) -> Result<[Measured; 2], E>,
+        &mut self, plans: &[RunPlan], rounds: u32,
+        mut run: impl FnMut(&RunTurn<'_>) -> Result<[RunResult; 2], E>,
     ) -> Result<(), E> {
         for round in 0..rounds {
             for peer in 1..self.names.len() {
@@ -137,12 +140,12 @@ impl Rounds {
                     if self.failed.contains(&(peer, number)) {
                         continue;
                     }
-                    let turn = Turn {
+                    let turn = RunTurn {
                         round,
                         peer,
                         number,
                         plan,
-                        // Within a round peers differ in it too.
+                        // Within a round the order also differs by peer and by plan.
                         ours_first: (round as usize + peer + number).is_multiple_of(2),
                     };
                     let [ours, theirs] = run(&turn)?;
@@ -153,7 +156,7 @@ impl Rounds {
         Ok(())
     }
 
-    fn take(&mut self, turn: &Turn<'_>, ours: Measured, theirs: Measured) {
+    fn take(&mut self, turn: &RunTurn<'_>, ours: RunResult, theirs: RunResult) {
         let (peer, number, plan) = (turn.peer, turn.number, turn.plan);
         for (mpi, outcome) in [(0, &ours), (peer, &theirs)] {
             self.note_failures(mpi, plan, outcome);
@@ -166,7 +169,7 @@ impl Rounds {
             match theirs.cases.iter().rfind(|other| other.key() == key) {
                 Some(other) => self.take_pair(peer, key, case, other),
                 None if theirs.failure.is_none() => {
-                    self.refuse(peer, &key, "it gave no such case");
+                    self.refuse(peer, &key, "the other MPI did not report this case");
                 }
                 None => {}
             }
@@ -176,12 +179,12 @@ impl Rounds {
         }
     }
 
-    fn take_pair(&mut self, peer: usize, key: Key, ours: &Case, theirs: &Case) {
+    fn take_pair(&mut self, peer: usize, key: CaseKey, ours: &Case, theirs: &Case) {
         let batches = [ours, theirs].map(|c| c.timing.operations_per_sample);
         if self.statistic != Statistic::Mean && batches[0] != batches[1] {
             let reason = format!(
-                "different statistic: the {} over means of {} operations against that over means \
-                 of {}",
+                "different statistic: the {} of this MPI is over means of {} operations, that of \
+                 the other MPI over means of {}",
                 self.statistic.name(),
                 batches[0],
                 batches[1]
@@ -197,7 +200,12 @@ impl Rounds {
         let known = all.position(|p| p.peer == peer && p.key == key);
         let at = known.unwrap_or(self.pairs.len());
         if known.is_none() {
-            self.pairs.push(Pairs { peer, key, values: Vec::new(), beside: Beside::default() });
+            self.pairs.push(Pairs {
+                peer,
+                key,
+                values: Vec::new(),
+                beside: FloorComparison::default(),
+            });
         }
         let pairs = &mut self.pairs[at];
         pairs.values.push((a, b));
@@ -211,13 +219,12 @@ impl Rounds {
         }
     }
 
-    /// Notes that a case of a peer is not compared.
-    fn refuse(&mut self, peer: usize, key: &Key, reason: &str) {
+    fn refuse(&mut self, peer: usize, key: &CaseKey, reason: &str) {
         let name = self.names[peer].clone();
         self.note(&name, describe_key(key), reason);
     }
 
-    fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Measured) {
+    fn note_failures(&mut self, mpi: usize, plan: &RunPlan, outcome: &RunResult) {
         let name = self.names[mpi].clone();
         for missing in &outcome.missing {
             self.note(&name, missing.test.clone(), &missing.reason);
@@ -227,7 +234,7 @@ impl Rounds {
         }
     }
 
-    /// Notes once what was not compared.
+    /// Records once what was not compared.
     pub fn note(&mut self, mpi: &str, what: String, reason: &str) {
         let noted = NotCompared { mpi: mpi.to_owned(), what, reason: reason.to_owned() };
         if !self.missing.contains(&noted) {
@@ -235,7 +242,7 @@ impl Rounds {
         }
     }
 
-    fn merge(&mut self, mpi: usize, outcome: Measured) {
+    fn merge(&mut self, mpi: usize, outcome: RunResult) {
         let report = &mut self.reports[mpi];
         if !outcome.library.is_empty() {
             report.run.mpi.version = outcome.library;
@@ -266,7 +273,7 @@ impl Rounds {
         }
     }
 
-    /// The ratios so far, by peer.
+    /// Ratios so far, by peer.
     pub fn list_rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for peer in 1..self.names.len() {
@@ -279,7 +286,7 @@ impl Rounds {
         rows
     }
 
-    /// What was not compared so far.
+    /// Cases that were not compared so far.
     pub fn list_missing(&self) -> &[NotCompared] {
         &self.missing
     }
@@ -289,7 +296,7 @@ impl Rounds {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::program::{Progress, RunError};
+    use crate::program::{CaseProgress, RunError};
     use fastpath_report::record::Run;
     use fastpath_report::testing::samples::make_case;
 
@@ -302,20 +309,20 @@ mod tests {
         Rounds::new(reports.collect(), Statistic::Median)
     }
 
-    fn make_plans(ranks: &[u32]) -> Vec<Plan> {
+    fn make_plans(ranks: &[u32]) -> Vec<RunPlan> {
         let settings = Settings { tests: vec!["latency".into()], ..Settings::default() };
-        let plan = |&ranks: &u32| Plan { ranks, settings: settings.clone() };
+        let plan = |&ranks: &u32| RunPlan { ranks, settings: settings.clone() };
         ranks.iter().map(plan).collect()
     }
 
-    fn make_measured(ns: f64) -> Measured {
-        Measured { cases: vec![make_case(8, &[ns, ns, ns])], ..Measured::default() }
+    fn make_measured(ns: f64) -> RunResult {
+        RunResult { cases: vec![make_case(8, &[ns, ns, ns])], ..RunResult::default() }
     }
 
-    /// All rounds, by a function that runs a plan on the MPI of a number.
+    /// Runs all rounds. `measure` runs a plan on the MPI of a number.
     fn run(
-        rounds: &mut Rounds, plans: &[Plan], count: u32,
-        mut measure: impl FnMut(usize, &Plan) -> Measured,
+        rounds: &mut Rounds, plans: &[RunPlan], count: u32,
+        mut measure: impl FnMut(usize, &RunPlan) -> RunResult,
     ) {
         let done: Result<(), ()> = rounds.run(plans, count, |turn| Ok(turn.take(&mut measure)));
         done.unwrap();
@@ -333,7 +340,7 @@ mod tests {
 
     #[test]
     fn pairs__are_of_runs_that_followed_each_other() {
-        // The machine gets slower with every run; theirs takes twice as long.
+        // The machine gets slower with every run; the peer takes twice as long.
         let mut rounds = make_rounds(2);
         let mut time = 100.0;
         run(&mut rounds, &make_plans(&[2, 8]), 3, |mpi, _| {
@@ -357,7 +364,7 @@ mod tests {
             asked += usize::from(mpi == 1);
             let mut outcome = make_measured(100.0);
             if mpi == 1 && asked == 2 {
-                outcome = Measured { failure: Some("it died".into()), ..Measured::default() };
+                outcome = RunResult { failure: Some("it died".into()), ..RunResult::default() };
             }
             outcome
         });
@@ -390,7 +397,7 @@ mod tests {
             let mut outcome = make_measured(100.0);
             if mpi == 1 {
                 outcome.cases[0].bytes = 16;
-                outcome.missing.push(Missing {
+                outcome.missing.push(MissingTest {
                     test: "put".into(),
                     level: Default::default(),
                     reason: "unsupported".into(),
@@ -400,7 +407,7 @@ mod tests {
         });
         let missing = rounds.list_missing();
         assert_eq!(missing.len(), 2, "{missing:?}");
-        assert!(missing.iter().any(|m| m.reason == "it gave no such case"));
+        assert!(missing.iter().any(|m| m.reason == "the other MPI did not report this case"));
     }
 
     #[test]
@@ -415,10 +422,10 @@ mod tests {
     fn failure__names_the_case_in_which_it_happened() {
         let outcome = JobResult {
             failure: Some(RunError::Empty),
-            at: Some(Progress { test: "rate".into(), bytes: 64, ..Progress::default() }),
+            at: Some(CaseProgress { test: "rate".into(), bytes: 64, ..CaseProgress::default() }),
             ..JobResult::default()
         };
-        let failure = Measured::from(outcome).failure.unwrap();
+        let failure = RunResult::from(outcome).failure.unwrap();
         assert!(failure.starts_with("the job ended without a result, in rate at 64 B"));
     }
 }

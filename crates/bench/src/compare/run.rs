@@ -1,4 +1,4 @@
-//! What `fastpath compare` does: with peers, with two stored results, with a stored comparison.
+//! Execution of `fastpath compare`: with peers, with two stored results, with a stored comparison.
 
 use std::fs;
 use std::path::Path;
@@ -7,48 +7,49 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fastpath_base::tell;
-use fastpath_report::catalogue::{self, Class};
+use fastpath_report::catalogue::{self, Participants};
 use fastpath_report::compare::changed::ChangeReport;
 use fastpath_report::compare::comparison::{self, Comparison};
 use fastpath_report::compare::stored::{self, Rule};
 use fastpath_report::compare::{markdown, show};
 use fastpath_report::output;
-use fastpath_report::output::file::{Target, is_standard};
+use fastpath_report::output::file::{OutputFile, is_standard};
 use fastpath_report::record::Report;
 use fastpath_report::surroundings;
 
-use super::kept::{Identity, Kept, hash_library};
+use super::kept::{ComparisonIdentity, StoredTurns, hash_library};
 use super::options::CompareOptions;
-use super::peers::{Peer, find_remedy};
-use super::rounds::{Measured, Plan, Rounds};
+use super::rounds::{Rounds, RunPlan, RunResult};
 use super::turns::{Stop, Turns};
 use crate::bench::pipeline::{self, Pipelines};
 use crate::bench::startup;
+use crate::peers::{ComparedMpi, find_remedy};
 use crate::program::{JobResult, Program};
 
-/// Exit code where something was refused or could not be compared.
+/// Exit code if an MPI could not be measured, or nothing could be compared.
 const REFUSED: u8 = 2;
 
-/// Exit code where the time was up before all was measured.
+/// Exit code if the time was over before all was measured.
 const UNFINISHED: u8 = 3;
 
-/// Does it; the exit code is 0, 1 where a stored result is worse than the other, 2 where something
-/// could not be compared.
+/// Runs `fastpath compare`. Exit code 0; 1 if a stored result became worse; 2 if something could not be compared.
 ///
 /// # Errors
-/// The reason why nothing could be compared, or where it could not be written; the exit code is 2.
+/// Nothing could be compared, or the result could not be written; the exit code is 2.
 pub fn run(options: &CompareOptions) -> Result<u8> {
     let peers = options.peers.list()?;
     match options.results.as_slice() {
         [] if peers.is_empty() => bail!(
-            "compare what? two stored results, or this MPI with others by --peer NAME=MPICC or \
+            "nothing to compare; pass two stored results, or other MPIs with --peer NAME=MPICC or \
              --peers FILE"
         ),
         [] => run_peers(options, peers),
-        _ if !peers.is_empty() => bail!("either stored results or peers"),
+        _ if !peers.is_empty() => {
+            bail!("stored results and --peer exclude each other; omit the results or --peer")
+        }
         [one] => show_stored(options, one),
         [before, now] => compare_stored(options, before, now),
-        _ => bail!("two results are compared; several runs of a side are separated by commas"),
+        _ => bail!("pass exactly two results; separate several runs of one side by commas"),
     }
 }
 
@@ -69,14 +70,17 @@ fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u
     };
     let files = Files::open(options)?;
     if files.readme.is_some() || files.levels.is_some() || options.keep.is_some() {
-        bail!("--readme, --levels and --keep are for comparisons with other MPIs");
+        bail!(
+            "--readme, --levels and --keep need a comparison with other MPIs (--peer); omit these \
+             options"
+        );
     }
     let changes = stored::compare(&read_side(before)?, &read_side(now)?, rule);
     let json = || ChangeReport::new(&changes, rule).format_json();
     let table = || show::format_changes(&changes, rule);
     let said = output::print(&if is_json_printed(options) { json() } else { table() });
     if said.is_err() {
-        // The last place where it can be seen.
+        // Standard error is the last place where the result can be seen.
         tell::lines(&table());
     }
     let written = files.json.map_or(Ok(()), |target| target.finish(&json()));
@@ -86,7 +90,7 @@ fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u
     Ok(changes.exit_code())
 }
 
-/// Whether the standard output gets JSON in place of the table.
+/// Whether standard output gets JSON instead of the table.
 fn is_json_printed(options: &CompareOptions) -> bool {
     options.json.as_deref().is_some_and(is_standard)
 }
@@ -94,24 +98,24 @@ fn is_json_printed(options: &CompareOptions) -> bool {
 fn show_stored(options: &CompareOptions, path: &str) -> Result<u8> {
     let comparison = Comparison::from_json(&read(path)?).with_context(|| path.to_owned())?;
     if options.keep.is_some() {
-        bail!("--keep is for comparisons that are measured");
+        bail!("--keep needs a comparison that is measured (--peer); omit --keep");
     }
     let files = Files::open(options)?;
     tell(options, files, &comparison)?;
     Ok(0)
 }
 
-/// The files of a comparison, opened before anything is measured.
+/// Output files of a comparison, opened before anything is measured.
 struct Files {
-    json: Option<Target>,
-    markdown: Option<Target>,
+    json: Option<OutputFile>,
+    markdown: Option<OutputFile>,
     levels: Option<String>,
-    readme: Option<(Target, String)>,
+    readme: Option<(OutputFile, String)>,
 }
 
 impl Files {
     fn open(options: &CompareOptions) -> Result<Files> {
-        let open = |path: Option<&Path>| path.map(Target::open).transpose();
+        let open = |path: Option<&Path>| path.map(OutputFile::open).transpose();
         let readme = match options.readme.as_deref() {
             Some(path) => {
                 let text = read(&path.to_string_lossy())?;
@@ -131,9 +135,9 @@ impl Files {
         })
     }
 
-    /// Writes all that can be written; returns the first failure.
+    /// Writes all files that can be written; returns the first failure.
     fn write(self, comparison: &Comparison) -> Result<()> {
-        let finish = |target: Option<Target>, text: &dyn Fn() -> String| {
+        let finish = |target: Option<OutputFile>, text: &dyn Fn() -> String| {
             target.map_or(Ok(()), |t| t.finish(&text()))
         };
         let json = finish(self.json, &|| comparison.format_json());
@@ -147,17 +151,16 @@ impl Files {
     }
 }
 
-/// One that can be measured.
 struct Contestant {
-    peer: Peer,
+    peer: ComparedMpi,
     program: Program,
 }
 
-/// Names of those that cannot be measured, and why.
+/// Names of MPIs that cannot be measured, with reasons.
 type Failures = Vec<(String, String)>;
 
-/// Compiles the program for each; those that fail, with the reason.
-fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Failures) {
+/// Compiles the program for each MPI. Also returns the MPIs for which that fails, with the reason.
+fn compile(peers: Vec<ComparedMpi>) -> (Vec<Contestant>, Failures) {
     let (mut ready, mut failed) = (Vec::new(), Vec::new());
     for peer in peers {
         match Program::compile(&peer.mpicc) {
@@ -172,7 +175,7 @@ fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Failures) {
     (ready, failed)
 }
 
-fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
+fn run_peers(options: &CompareOptions, peers: Vec<ComparedMpi>) -> Result<u8> {
     let plans = options.measure.list_plans()?;
     let files = Files::open(options)?;
     let (contestants, failed) = gather(options, peers)?;
@@ -188,8 +191,8 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
             Stop::Kept(why) => Err(why),
             Stop::Time { done, total } => {
                 tell!(
-                    "fastpath: the time is up with {done} of {total} turns; the same command \
-                     continues"
+                    "fastpath: the time limit is reached after {done} of {total} turns; run the \
+                     same command again to continue"
                 );
                 Ok(UNFINISHED)
             }
@@ -210,9 +213,11 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
     Ok(if complete { 0 } else { REFUSED })
 }
 
-/// Ours and those peers that could be compiled for; the others, with the reason.
-fn gather(options: &CompareOptions, peers: Vec<Peer>) -> Result<(Vec<Contestant>, Failures)> {
-    let peer = Peer::ours(&options.mpi)?;
+/// Returns this MPI and the peers with a compiled program, and the other peers with the reason.
+fn gather(
+    options: &CompareOptions, peers: Vec<ComparedMpi>,
+) -> Result<(Vec<Contestant>, Failures)> {
+    let peer = ComparedMpi::ours(&options.mpi)?;
     let program = Program::compile(&peer.mpicc)?;
     let (others, failed) = compile(peers);
     let all = [Contestant { peer, program }].into_iter().chain(others);
@@ -220,15 +225,15 @@ fn gather(options: &CompareOptions, peers: Vec<Peer>) -> Result<(Vec<Contestant>
     Ok((all.map(on_hosts).collect(), failed))
 }
 
-/// The file of turns, if one is named; what it holds was begun earlier, and the reports say so.
+/// Opens the file of turns, if one is named. The reports get the start time of turns that it holds.
 fn open_kept(
-    options: &CompareOptions, plans: &[Plan], contestants: &[Contestant], reports: &mut [Report],
-) -> Result<Option<Kept>> {
+    options: &CompareOptions, plans: &[RunPlan], contestants: &[Contestant], reports: &mut [Report],
+) -> Result<Option<StoredTurns>> {
     let Some(path) = &options.keep else {
         return Ok(None);
     };
-    let identity = Identity::new(plans, contestants.iter().map(|c| &c.peer));
-    let kept = Kept::open(path, &identity, &surroundings::describe_run())?;
+    let identity = ComparisonIdentity::new(plans, contestants.iter().map(|c| &c.peer));
+    let kept = StoredTurns::open(path, &identity, &surroundings::describe_run())?;
     for report in reports {
         report.run.started_unix_s = kept.started_unix_s;
     }
@@ -236,8 +241,8 @@ fn open_kept(
 }
 
 fn run_rounds(
-    options: &CompareOptions, plans: &[Plan], contestants: &[Contestant], rounds: &mut Rounds,
-    kept: Option<Kept>,
+    options: &CompareOptions, plans: &[RunPlan], contestants: &[Contestant], rounds: &mut Rounds,
+    kept: Option<StoredTurns>,
 ) -> Result<(), Stop> {
     let mut turns = Turns {
         plans,
@@ -256,7 +261,7 @@ fn run_rounds(
         pipelines.begin_run(&pipeline::list_sizes_of(&plan.settings, plan.ranks));
         let mut outcome = measure(&contestants[mpi], plan);
         pipelines.end_run(&mut outcome.cases);
-        let mut measured = Measured::from(outcome);
+        let mut measured = RunResult::from(outcome);
         let failure = measured.failure.as_deref();
         let remedy = failure.and_then(|error| find_remedy(&contestants[mpi].peer.name, error));
         measured.failure = remedy.or(measured.failure);
@@ -264,7 +269,6 @@ fn run_rounds(
     })
 }
 
-/// Prints the comparison and writes it to the files.
 fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<()> {
     let text = match is_json_printed(options) {
         true => comparison.format_json(),
@@ -272,20 +276,22 @@ fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Resu
     };
     let said = output::print(&text);
     if said.is_err() {
-        // The last place where it can be seen.
+        // Standard error is the last place where the result can be seen.
         tell::lines(&show::format_comparison(comparison));
     }
     files.write(comparison)?;
     said
 }
 
-fn measure(contestant: &Contestant, plan: &Plan) -> JobResult {
+fn measure(contestant: &Contestant, plan: &RunPlan) -> JobResult {
     let (peer, program) = (&contestant.peer, &contestant.program);
     let job = peer.job(plan.ranks, &plan.settings);
     let names = plan.settings.tests.iter();
     let tests: Vec<_> = names.filter_map(|name| catalogue::find(name)).collect();
-    match tests.iter().find(|test| test.class == Class::Job) {
-        None if tests.iter().any(|test| test.class == Class::Alone) => program.run(&job, |_| ()),
+    match tests.iter().find(|test| test.class == Participants::Job) {
+        None if tests.iter().any(|test| test.class == Participants::Alone) => {
+            program.run(&job, |_| ())
+        }
         None => program.run(&job.with_selection(), |_| ()),
         Some(test) => {
             let start = || program.run(&job, |_| ()).failure;
@@ -300,11 +306,11 @@ fn measure(contestant: &Contestant, plan: &Plan) -> JobResult {
     }
 }
 
-/// Starts of whole jobs in a run: those that are not counted, and those that are.
+/// Numbers of warm-up starts and of measured starts in a run.
 const STARTS: [u64; 2] = [1, 3];
 
-/// A peer that runs on our library is no comparison: a path of libraries was forgotten. Another build of this library
-/// says the same of itself, but is installed beside its own compiler wrapper.
+/// Records peers that loaded this library instead of their own, because a library path is missing. Another build of
+/// this library is not recorded: it is installed beside its own compiler wrapper.
 fn note_same_library(rounds: &mut Rounds, contestants: &[Contestant]) {
     let ours = rounds.reports[0].run.mpi.version.clone();
     let library = |contestant: &Contestant| hash_library(&contestant.peer.mpicc);
@@ -318,8 +324,10 @@ fn note_same_library(rounds: &mut Rounds, contestants: &[Contestant]) {
         .map(|(mpi, _)| mpi.name.clone())
         .collect();
     for name in same {
-        let reason =
-            "it runs on the same library as ours: is its LD_LIBRARY_PATH set (--peer-env)?";
-        rounds.note(&name, String::new(), reason);
+        let reason = format!(
+            "its program loads the library of the first MPI of the comparison, not its own; set \
+             the path of its own: --peer-env {name}:LD_LIBRARY_PATH=FOLDER"
+        );
+        rounds.note(&name, String::new(), &reason);
     }
 }

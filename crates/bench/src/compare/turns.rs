@@ -1,5 +1,5 @@
-//! The turns of a comparison as they are made: kept one by one where a file is named, with progress shown,
-//! and stopped between two where the time for them is up.
+//! Executes the turns of a comparison: stores each if a file is named, reports progress, and stops between two turns
+//! when the time is over.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -8,44 +8,43 @@ use fastpath_base::tell;
 use fastpath_report::output::{LEFT, make_bar};
 use indicatif::ProgressBar;
 
-use super::kept::Kept;
-use super::rounds::{Measured, Plan, Rounds, Turn};
+use super::kept::StoredTurns;
+use super::rounds::{Rounds, RunPlan, RunResult, RunTurn, describe_plan};
 
-/// Why the turns are not complete.
+/// Reason for which the turns are incomplete.
 #[derive(Debug)]
 pub enum Stop {
-    /// The time for this start is up.
+    /// The time for this start is over.
     Time {
-        /// Turns that are there.
+        /// Turns that were measured.
         done: usize,
         /// Turns of the whole comparison.
         total: usize,
     },
-    /// What was measured cannot be kept.
+    /// A result cannot be stored.
     Kept(anyhow::Error),
 }
 
-/// How often progress is said where no bar can be drawn.
+/// Interval of progress lines if no bar can be drawn.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
-/// What the turns are made with.
+/// Parameters of the turns.
 pub struct Turns<'a> {
-    /// What is run.
-    pub plans: &'a [Plan],
-    /// How often each.
+    /// Plans to run.
+    pub plans: &'a [RunPlan],
+    /// Number of rounds.
     pub rounds: u32,
-    /// Numbers of peers.
+    /// Number of peers.
     pub peers: usize,
-    /// The file that keeps them.
-    pub kept: Option<Kept>,
-    /// How long they may be made.
+    /// File that stores the turns.
+    pub kept: Option<StoredTurns>,
+    /// Time limit.
     pub limit: Option<Duration>,
-    /// Whether progress is shown.
+    /// Whether progress is reported.
     pub shows_progress: bool,
 }
 
-/// What is said of the progress.
-struct Progress {
+struct TurnProgress {
     bar: ProgressBar,
     started: Instant,
     said: Instant,
@@ -56,16 +55,16 @@ struct Progress {
 }
 
 impl Turns<'_> {
-    /// Makes all that are not there; `measure` runs a plan on the MPI of a number, `name` calls it.
+    /// Executes all turns that are not stored. `measure` runs a plan on the MPI of a number, `name` returns its name.
     ///
     /// # Errors
     /// See [`Stop`].
     pub fn make(
         &mut self, rounds: &mut Rounds, name: impl Fn(usize) -> String,
-        mut measure: impl FnMut(usize, &Plan) -> Measured,
+        mut measure: impl FnMut(usize, &RunPlan) -> RunResult,
     ) -> Result<(), Stop> {
         let total = self.peers * self.plans.len() * self.rounds as usize;
-        let mut progress = Progress::new(total, self.shows_progress);
+        let mut progress = TurnProgress::new(total, self.shows_progress);
         if let Some(kept) = &self.kept {
             progress.say_start(kept);
         }
@@ -76,7 +75,7 @@ impl Turns<'_> {
                 progress.step(false);
                 return Ok(pair);
             }
-            // One at least, so that every start comes further.
+            // Execute at least one turn, so that every start makes progress.
             let up = |limit| progress.made > 0 && progress.started.elapsed() >= limit;
             if limit.is_some_and(up) {
                 let done = progress.done;
@@ -102,15 +101,10 @@ impl Turns<'_> {
     }
 }
 
-/// What a plan is, for those who watch.
-pub fn describe_plan(plan: &Plan) -> String {
-    format!("{}, {} ranks", plan.settings.tests.join(","), plan.ranks)
-}
-
-impl Progress {
-    fn new(total: usize, wanted: bool) -> Progress {
+impl TurnProgress {
+    fn new(total: usize, wanted: bool) -> TurnProgress {
         let now = Instant::now();
-        Progress {
+        TurnProgress {
             bar: make_bar(total as u64, wanted, LEFT),
             started: now,
             said: now,
@@ -121,17 +115,17 @@ impl Progress {
         }
     }
 
-    fn say_start(&self, kept: &Kept) {
+    fn say_start(&self, kept: &StoredTurns) {
         if let Some(dropped) = &kept.dropped {
             tell!("fastpath: {dropped}");
         }
         if !kept.turns.is_empty() {
             let (there, total) = (kept.turns.len(), self.total);
-            tell!("fastpath: {there} of {total} turns are there from before; continuing");
+            tell!("fastpath: continuing; {there} of {total} turns are already stored");
         }
     }
 
-    fn show(&self, name: &str, turn: &Turn<'_>) {
+    fn show(&self, name: &str, turn: &RunTurn<'_>) {
         let round = turn.round + 1;
         let plan = describe_plan(turn.plan);
         self.bar.set_message(format!("round {round}, {name}, {plan}"));
@@ -142,7 +136,7 @@ impl Progress {
         self.made += usize::from(made);
         self.bar.inc(1);
         if !made {
-            // They cost no time, and would spoil the estimate.
+            // Stored turns take no time, and would distort the estimate.
             self.bar.reset_eta();
             return;
         }

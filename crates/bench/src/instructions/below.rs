@@ -1,19 +1,19 @@
-//! The levels below MPI: this program is the ranks' program (`levels/counted.rs`), and the counted instructions are
-//! distinguished from those that only measure by their source files.
+//! Levels below MPI. The ranks execute this program (`levels/counted.rs`). Source files distinguish counted
+//! instructions from those that only measure.
 
 use anyhow::{Context, Result, bail};
-use fastpath_report::record::{Breakdown, Level, Missing};
+use fastpath_report::record::{Breakdown, Level, MissingTest};
 
 use super::callgrind::Dump;
-use super::job::{Scratch, watch};
+use super::job::{ScratchFolder, watch};
 use super::symbols::{PROGRAM, Symbols};
-use super::{CALLS, Counted, SIDE_MESSAGES, list_lacking, parse_name};
-use crate::bench::options::{CaseOptions, PathOptions, TransportName};
-use crate::bench::verbs::VerbsOptions;
-use crate::levels::{LevelPlan, RECEIVES, SENDS, SharedBoard};
+use super::{CountedMpi, list_lacking, parse_name};
+use crate::levels::{CALLS, LevelPlan, RECEIVES, SENDS, SIDE_MESSAGES, SharedBoard};
+use crate::options::verbs::VerbsOptions;
+use crate::options::{CaseOptions, PathOptions, TransportName};
 use crate::program::Settings;
 
-/// What is counted at these levels between ranks that share memory, besides the messages.
+/// Operations counted between ranks that share memory, besides the messages.
 const WAYS: [&str; 6] = [
     "put, load-store",
     "get, load-store",
@@ -23,15 +23,12 @@ const WAYS: [&str; 6] = [
     "flush, kernel",
 ];
 
-/// Counts every operation of one level; and what that level has not.
-///
-/// # Errors
-/// The job fails, or this program has no line tables.
+/// Counts one level's operations, and lists those that it lacks. Fails if the job fails or there are no line tables.
 pub fn count(
-    mpi: &Counted, level: Level, path: &PathOptions,
-) -> Result<(Vec<Breakdown>, Vec<Missing>)> {
-    let failed = "the ranks cannot be prepared";
-    let folder = Scratch::make()?;
+    mpi: &CountedMpi, level: Level, path: &PathOptions,
+) -> Result<(Vec<Breakdown>, Vec<MissingTest>)> {
+    let failed = "cannot create the file that the two ranks share";
+    let folder = ScratchFolder::make()?;
     let board = SharedBoard::create().context(failed)?;
     let settings = Settings {
         case: CaseOptions { sizes: mpi.sizes.to_vec(), ..CaseOptions::default() },
@@ -57,7 +54,6 @@ pub fn count(
     Ok((counted, missing))
 }
 
-/// How many a count is the mean of.
 fn calls_of(operation: &str) -> u64 {
     match [SENDS, RECEIVES].contains(&operation) {
         true => SIDE_MESSAGES,
@@ -66,13 +62,16 @@ fn calls_of(operation: &str) -> u64 {
 }
 
 fn make_breakdown(
-    mpi: &Counted, level: Level, dump: &Dump, symbols: &mut Symbols,
+    mpi: &CountedMpi, level: Level, dump: &Dump, symbols: &mut Symbols,
 ) -> Result<Breakdown> {
     let (operation, bytes) = parse_name(&dump.name)?;
     let calls = calls_of(&operation);
     let mut parts = symbols.break_down(dump, calls as f64, |_| true);
     if !parts.iter().any(|p| p.level == PROGRAM) {
-        bail!("this program was built without line tables, which separate its levels");
+        bail!(
+            "fastpath was built without line tables, which assign instructions to levels; build \
+             fastpath with `make`"
+        );
     }
     parts.retain(|p| p.level != PROGRAM);
     Ok(Breakdown {
@@ -81,29 +80,34 @@ fn make_breakdown(
         level,
         bytes,
         calls,
-        // The sum of none would be a negative zero.
+        // The sum of no numbers is negative zero; adding 0.0 makes it positive.
         total: 0.0 + parts.iter().map(|p| p.instructions).sum::<f64>(),
         parts,
     })
 }
 
-fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<Missing> {
+fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<MissingTest> {
     let has = |name: &str| counted.iter().any(|b| b.operation == name);
     let all = ["put", "put, adapter", "put, messages"];
     if all.into_iter().any(has) {
-        // All memory is reached so.
+        // An operation with one of these names accesses every kind of memory, so none is missing.
         return Vec::new();
     }
-    list_lacking(&WAYS, counted, level, "the peer's memory cannot be reached so")
+    list_lacking(
+        &WAYS,
+        counted,
+        level,
+        "no memory of the other rank was reached by the named method (load-store or kernel)",
+    )
 }
 
-/// Sides of packets that an adapter carries and that were not counted.
-fn list_missing_sides(level: Level, path: &PathOptions, counted: &[Breakdown]) -> Vec<Missing> {
+/// Lists sides of packets through an adapter that were not counted.
+fn list_missing_sides(level: Level, path: &PathOptions, counted: &[Breakdown]) -> Vec<MissingTest> {
     let adapter = path.transport.and_then(TransportName::connection).is_some();
     if !adapter || level == Level::Protocol {
         return Vec::new();
     }
-    let reason = "packets were late in every window, however long they were waited for";
+    let reason = "some packets arrived late in every window of messages, even after long waits";
     list_lacking(&[SENDS, RECEIVES], counted, level, reason)
 }
 

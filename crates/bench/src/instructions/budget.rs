@@ -1,4 +1,4 @@
-//! How many instructions a call may take: a file of calls and limits.
+//! Limits for instruction counts, from a file of calls and limits.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,15 @@ use anyhow::{Context, Error, Result, bail, ensure};
 use fastpath_report::output::print_line;
 use fastpath_report::record::Breakdown;
 
-/// The payload for which limits stand.
+/// Payload, in bytes, to which the limits apply.
 const BYTES: u64 = 8;
 
-/// Reads the limits: a call, or several with `+` between them, and a number a line, `#` before a comment.
-///
-/// # Errors
-/// The file is missing, has no limit, or has an invalid line.
+/// Reads the limits. Each line has a call, or several with `+` between them, and a number; `#` begins a comment.
 pub fn read(path: &Path) -> Result<Vec<(String, f64)>> {
     let text = fs::read_to_string(path).map_err(Error::from);
     let limits = text.and_then(|text| parse(&text));
     let some = limits.and_then(|l| match l.is_empty() {
-        true => bail!("no budget in it"),
+        true => bail!("the file contains no budget; write lines such as `MPI_Send 80`"),
         false => Ok(l),
     });
     some.with_context(|| path.display().to_string())
@@ -29,19 +26,17 @@ fn parse(text: &str) -> Result<Vec<(String, f64)>> {
     let lines = text.lines().map(|l| l.split('#').next().unwrap_or("").trim());
     let limit = |line: &str| {
         let words = line.split_once(char::is_whitespace);
-        let (call, limit) =
-            words.with_context(|| format!("`{line}`: expected a call and its limit"))?;
+        let (call, limit) = words.with_context(|| {
+            format!("`{line}`: write a call and its limit, such as `MPI_Send 80`")
+        })?;
         let limit: u32 =
-            limit.trim().parse().with_context(|| format!("`{line}`: the limit is no number"))?;
+            limit.trim().parse().with_context(|| format!("`{line}`: the limit is not a number"))?;
         Ok((call.to_owned(), f64::from(limit)))
     };
     lines.filter(|l| !l.is_empty()).map(limit).collect()
 }
 
-/// Holds the counts against the limits.
-///
-/// # Errors
-/// A call takes more than it may, or was not counted.
+/// Compares the counts with the limits. Fails if a call exceeds its limit or was not counted.
 pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Result<()> {
     let mut exceeded = Vec::new();
     for (call, limit) in limits {
@@ -52,7 +47,9 @@ pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Re
             print_line(&format!("budget of {call:<22} {limit:>6}, takes {total:.2}{mark}"));
         }
         if over {
-            exceeded.push(format!("{call} takes {total:.2} instructions, {limit} are allowed"));
+            exceeded.push(format!(
+                "{call} takes {total:.2} instructions, more than its budget of {limit}"
+            ));
         }
     }
     ensure!(exceeded.is_empty(), "{}", exceeded.join("; "));
@@ -61,9 +58,9 @@ pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Re
 
 fn find(counted: &[Breakdown], call: &str) -> Result<f64> {
     let found = counted.iter().find(|b| b.operation == call && b.bytes == BYTES);
-    found.map(|b| b.total).with_context(|| {
-        format!("{call} was not counted with {BYTES} B, for which it has a budget")
-    })
+    found
+        .map(|b| b.total)
+        .with_context(|| format!("{call} has a budget for {BYTES} B, but was not counted"))
 }
 
 #[cfg(test)]
@@ -102,7 +99,7 @@ mod tests {
         let over = check(&limits, &both(46.0), false).unwrap_err().to_string();
         assert!(over.contains("MPI_Put+MPI_Win_flush takes 70.50"), "{over}");
         let none = check(&limits, &both(1.0)[..1], false).unwrap_err().to_string();
-        assert!(none.starts_with("MPI_Put was not counted"), "{none}");
+        assert!(none.starts_with("MPI_Put has a budget for 8 B, but was not counted"), "{none}");
     }
 
     #[test]

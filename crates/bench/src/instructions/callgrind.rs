@@ -1,27 +1,24 @@
-//! Reads what callgrind writes with `--dump-instr=yes`: how often each instruction of each object was executed (the
+//! Parser of callgrind's output with `--dump-instr=yes`: how often each instruction of each object was executed (the
 //! "callgrind profile format", version 1).
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What one dump holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dump {
-    /// The name that the counted program gave it.
+    /// Name given by the counted program.
     pub name: String,
-    /// Instructions in all.
+    /// Number of all executed instructions.
     pub total: u64,
-    /// Executed instructions by object and by address within it.
     pub costs: BTreeMap<(String, u64), u64>,
-    /// The function that callgrind itself names for an address (from the symbol table).
+    /// Function by address, as callgrind names it from the symbol table.
     pub functions: HashMap<(String, u64), String>,
 }
 
-/// Names that the format writes once and refers to by number.
 #[derive(Default)]
-struct Names(HashMap<String, String>);
+struct NameTable(HashMap<String, String>);
 
-impl Names {
-    /// The name that `(3) name` gives or `(3)` refers to.
+impl NameTable {
+    /// Resolves `(3) name`, which defines a name, or `(3)`, which refers to it.
     fn resolve(&mut self, text: &str) -> String {
         let Some(rest) = text.strip_prefix('(') else {
             return text.to_owned();
@@ -38,7 +35,7 @@ impl Names {
     }
 }
 
-/// A position that is given whole, relative to the last one, or as the same.
+/// Parses a position: absolute, relative to the last position, or equal to it.
 fn parse_position(text: &str, last: u64) -> Option<u64> {
     if text == "*" {
         return Some(last);
@@ -59,14 +56,10 @@ fn parse_position(text: &str, last: u64) -> Option<u64> {
     })
 }
 
-/// Reads a dump.
-///
-/// # Errors
-/// The text is not of this form; the message has the line.
+/// Parses a dump. An error has the line whose format is wrong.
 pub fn parse_dump(text: &str) -> Result<Dump, String> {
     let mut dump = Dump::default();
-    // One numbering each for objects and functions.
-    let (mut objects, mut functions) = (Names::default(), Names::default());
+    let (mut objects, mut functions) = (NameTable::default(), NameTable::default());
     let (mut object, mut function) = (String::new(), String::new());
     let (mut address, mut called) = (0, false);
     for (number, line) in text.lines().enumerate() {
@@ -80,7 +73,7 @@ pub fn parse_dump(text: &str) -> Result<Dump, String> {
             }
             Some(("ob", name)) => object = objects.resolve(name),
             Some(("fn", name)) => function = functions.resolve(name),
-            // What is called: its cost is counted where it is.
+            // Names of called code, whose cost is counted at its own position.
             Some(("cob", name)) => drop(objects.resolve(name)),
             Some(("cfn", name)) => drop(functions.resolve(name)),
             Some(("calls", _)) => called = true,

@@ -12,24 +12,20 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use fastpath_base::sync::{AtomicU64, Ordering};
 
 use super::callgrind::{self, Dump};
-use crate::bench::find_command;
-use crate::compare::peers::Peer;
 use crate::interrupt;
+use crate::peers::{ComparedMpi, find_command};
 use crate::program::await_end;
 
-/// How many names a folder may have.
+/// Largest number of folder names to try.
 const NAMES: u32 = 1000;
-const NO_FOLDER: &str = "no scratch folder";
+const NO_FOLDER: &str = "cannot create a scratch folder in TMPDIR (/tmp by default)";
 
-/// A folder that goes when it is dropped; requests to end this program wait until then.
-pub struct Scratch(pub PathBuf);
+/// A folder that is removed when it is dropped. Signals that end this program are delayed until the drop.
+pub struct ScratchFolder(pub PathBuf);
 
-impl Scratch {
-    /// A new one, which other users can neither write to nor have put there.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn make() -> Result<Scratch> {
+impl ScratchFolder {
+    /// Creates a new folder that other users can neither write to nor have created.
+    pub fn make() -> Result<ScratchFolder> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         interrupt::keep_results();
         for _ in 0..NAMES {
@@ -38,30 +34,29 @@ impl Scratch {
             let path = std::env::temp_dir().join(name);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|()| Scratch(path)).context(NO_FOLDER),
+                made => return made.map(|()| ScratchFolder(path)).context(NO_FOLDER),
             }
         }
         bail!("{NO_FOLDER}: all names are taken")
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Where valgrind lies.
-///
-/// # Errors
-/// It is not installed.
 pub fn find_valgrind() -> Result<PathBuf> {
     let found = find_command(Path::new("valgrind"));
-    ensure!(found.is_file(), "valgrind is not installed; it counts the instructions");
+    ensure!(
+        found.is_file(),
+        "valgrind, which counts the instructions, is not installed; install it"
+    );
     Ok(found)
 }
 
-/// What a command said, if it failed.
+/// Runs a command, and returns its output as the error if it failed.
 pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
     let output = finish_or_end(command).with_context(|| format!("cannot run {what}"))?;
     if output.status.success() {
@@ -78,14 +73,14 @@ pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
     )
 }
 
-/// Runs a command to its end, which comes sooner if this program is asked to end.
+/// Runs a command to its end, or until a signal requests the end of this program.
 fn finish_or_end(command: &mut Command) -> io::Result<Output> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let read = |pipe: Option<&mut dyn Read>| {
         let mut text = Vec::new();
-        // What came before an error is as good as all.
+        // If reading fails, the text read so far is used.
         let _ = pipe.map(|pipe| pipe.read_to_end(&mut text));
         text
     };
@@ -108,21 +103,17 @@ fn finish_or_end(command: &mut Command) -> io::Result<Output> {
     })
 }
 
-/// How soon a request to end this program ends what it runs.
+/// Interval of checks for a signal that ends this program.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs `program` as two ranks; callgrind watches the one of number `watched`. The dumps, in the
-/// order in which they were made.
-///
-/// # Errors
-/// The job fails, or its dumps cannot be read.
+/// Runs `program` as two ranks, with rank `watched` under callgrind. Returns the dumps in order.
 pub fn watch(
-    mpi: &Peer, folder: &Path, program: &Path, arguments: &[String], watched: usize,
+    mpi: &ComparedMpi, folder: &Path, program: &Path, arguments: &[String], watched: usize,
 ) -> Result<Vec<Dump>> {
     let valgrind = find_valgrind()?;
     let out = folder.join("out");
     let mut job = Command::new("timeout");
-    // In this process's group, so that what interrupts it ends the job too.
+    // `--foreground` keeps the job in this process's group, so that an interrupt ends the job too.
     job.args(["--foreground", "-k", "10", "540"]).arg(&mpi.mpiexec);
     job.args(mpi.list_arguments(2));
     for rank in 0..2 {
@@ -159,6 +150,6 @@ fn read_dumps(folder: &Path) -> Result<Vec<Dump>> {
             dumps.push(dump);
         }
     }
-    ensure!(!dumps.is_empty(), "no counts came back from callgrind");
+    ensure!(!dumps.is_empty(), "callgrind wrote no counts");
     Ok(dumps)
 }

@@ -1,24 +1,24 @@
-//! Which function an instruction belongs to, inlined ones included, and to which level.
+//! Attribution of instructions to functions, including inlined ones, and to levels.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use fastpath_report::record::Part;
+use fastpath_report::record::FunctionShare;
 
 use super::callgrind::Dump;
 
 type Loader = addr2line::Loader;
 
-/// The objects that were counted in, with what their debug information says.
+/// Objects with counted instructions, and their debug information.
 #[derive(Default)]
 pub struct Symbols {
     loaders: HashMap<String, Option<Loader>>,
 }
 
-/// What this tool's own instructions count as, where it is the program that is counted.
+/// Level of this tool's own instructions, if it is the counted program.
 pub const PROGRAM: &str = "program";
 
-/// The level of a source file of this project; None for other files.
+/// Level of a source file of this project; None for other files.
 fn level_of_file(file: &str) -> Option<&'static str> {
     let (_, rest) = file.rsplit_once("crates/")?;
     let (name, _) = rest.split_once('/')?;
@@ -27,18 +27,18 @@ fn level_of_file(file: &str) -> Option<&'static str> {
         "mpi" => "mpi",
         "protocol" => "protocol",
         "transport" => "transport",
-        "base" | "bootstrap" => "base",
+        "base" | "job" | "segment" => "base",
         "bench" | "machine" | "report" | "toolbox" => PROGRAM,
         _ => "other",
     })
 }
 
-/// The generated entry points lie in the build's folder.
+/// Whether a file has the generated entry points, which are in the build folder.
 fn is_entry_point(file: &str) -> bool {
     file.contains("fastpath-abi-") && file.ends_with("exports.rs")
 }
 
-/// The last two parts of a path of modules, without the arguments of generics.
+/// Returns the last two parts of a module path, without generic arguments.
 fn short_name(name: &str) -> String {
     let mut flat = String::new();
     let mut depth = 0usize;
@@ -51,7 +51,7 @@ fn short_name(name: &str) -> String {
         }
     }
     let mut parts: Vec<&str> = flat.split("::").filter(|p| !p.is_empty()).collect();
-    // The compiler's own end of a mangled name.
+    // Hash that the compiler appends to a mangled name.
     if parts.last().is_some_and(|p| p.len() == 17 && p.starts_with('h')) {
         parts.pop();
     }
@@ -60,8 +60,7 @@ fn short_name(name: &str) -> String {
     if name.is_empty() { flat } else { name }
 }
 
-/// What an instruction outside of this project is listed as: its function, or, where callgrind knows but an address,
-/// the file.
+/// Name of an instruction outside of this project: its function, or the file if callgrind knows only an address.
 fn name_of_other(object: &str, known: &str) -> String {
     match known.starts_with("0x") {
         true => object.rsplit('/').next().unwrap_or(object).to_owned(),
@@ -76,8 +75,8 @@ impl Symbols {
         found.as_ref()
     }
 
-    /// Level and function of an instruction. What is inlined from the standard library counts for
-    /// the function of ours that it was inlined into.
+    /// Returns level and function of an instruction. Code inlined from the standard library counts for the function of
+    /// this project that contains it.
     fn find(&mut self, object: &str, address: u64, known: &str) -> (String, String) {
         let other = || ("other".to_owned(), name_of_other(object, known));
         let Some(loader) = self.loader(object) else {
@@ -98,11 +97,10 @@ impl Symbols {
         other()
     }
 
-    /// The instructions of a dump per call, by level and function, most first. `inside` says which
-    /// objects are counted.
+    /// Instructions of a dump per call, by level and function, in descending order. `inside` selects counted objects.
     pub fn break_down(
         &mut self, dump: &Dump, calls: f64, inside: impl Fn(&str) -> bool,
-    ) -> Vec<Part> {
+    ) -> Vec<FunctionShare> {
         let mut sums: HashMap<(String, String), u64> = HashMap::new();
         for ((object, address), cost) in &dump.costs {
             if !inside(object) {
@@ -112,9 +110,9 @@ impl Symbols {
             let key = self.find(object, *address, known.map_or("", String::as_str));
             *sums.entry(key).or_default() += cost;
         }
-        let mut parts: Vec<Part> = sums
+        let mut parts: Vec<FunctionShare> = sums
             .into_iter()
-            .map(|((level, function), cost)| Part {
+            .map(|((level, function), cost)| FunctionShare {
                 level,
                 function,
                 instructions: cost as f64 / calls,
@@ -163,7 +161,7 @@ mod tests {
         assert_eq!(found("write").1, "write");
     }
 
-    /// A library whose function `twice::outer` has `twice::inlined` in it, in a file of the level `mpi`.
+    /// A library whose function `twice::outer` contains the inlined `twice::inlined`, in a file of the level `mpi`.
     const LIBRARY: &str = r#"
         #![no_std]
         #![allow(dead_code)]
@@ -185,7 +183,7 @@ mod tests {
         }
     "#;
 
-    /// Compiles `LIBRARY` with full debug information, which the tests themselves are built without.
+    /// Compiles `LIBRARY` with full debug information, which the tests themselves lack.
     fn build_library(folder: &Path) -> String {
         let source = folder.join("crates/mpi/src/twice.rs");
         let library = folder.join("libtwice.so");

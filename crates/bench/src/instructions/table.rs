@@ -1,10 +1,9 @@
-//! The counts as tables for people.
+//! Instruction counts as tables.
 
 use fastpath_report::document::{Document, Table};
 use fastpath_report::record::{Breakdown, Report};
 
-use super::{CALLS, SIDE_MESSAGES};
-use crate::levels::{RECEIVES, SENDS};
+use crate::levels::{CALLS, RECEIVES, SENDS, SIDE_MESSAGES};
 
 /// Levels from the program down.
 const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other"];
@@ -23,7 +22,7 @@ pub fn describe(report: &Report, functions: usize) -> Document {
     }
     let sides = compare_sides(&report.breakdowns);
     if !sides.is_empty() {
-        said.heading("both sides of a packet");
+        said.heading("sender and receiver of a packet");
     }
     sides.into_iter().for_each(|line| said.text(line));
     for b in report.breakdowns.iter().filter(|b| functions > 0 && !b.parts.is_empty()) {
@@ -59,7 +58,7 @@ fn list_totals(group: &[Breakdown]) -> Table {
     table
 }
 
-/// What a packet costs its receiver beside its sender, where both were counted.
+/// Compares the costs of a packet for receiver and sender, if both were counted.
 fn compare_sides(all: &[Breakdown]) -> Vec<String> {
     let compare = |send: &Breakdown| {
         let of_receiver = |b: &&Breakdown| {
@@ -67,8 +66,8 @@ fn compare_sides(all: &[Breakdown]) -> Vec<String> {
         };
         let (there, here) = (all.iter().find(of_receiver)?.total, send.total);
         Some(format!(
-            "a packet of {} B{}: {here:.1} instructions at its sender, {there:.1} at its \
-             receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
+            "a packet of {} B{}: {here:.1} instructions at the sender, {there:.1} at the receiver, \
+             ratio {:.2} (mean of {SIDE_MESSAGES} packets)",
             send.bytes,
             send.level.phrase(),
             there / here
@@ -121,8 +120,8 @@ mod tests {
         let lines = compare_sides(&all);
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("8 B at the level of the transport: 400.0"), "{lines:?}");
-        assert!(lines[0].contains("600.0 at its receiver, 1.50 times"), "{lines:?}");
-        assert!(lines[1].contains("250.0 at its receiver, 0.50 times"), "{lines:?}");
+        assert!(lines[0].contains("600.0 at the receiver, ratio 1.50"), "{lines:?}");
+        assert!(lines[1].contains("250.0 at the receiver, ratio 0.50"), "{lines:?}");
         assert!(compare_sides(&all[..3]).is_empty());
     }
 }

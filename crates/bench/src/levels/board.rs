@@ -1,5 +1,4 @@
-//! A page that the two ranks share, apart from what is measured: orders, addresses, the lines of
-//! the floor.
+//! A page that the two ranks share, separate from measured memory: orders, addresses, the lines of the floor.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -9,26 +8,26 @@ use std::time::Duration;
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
-use fastpath_bootstrap::segment::open_nameless;
+use fastpath_segment::open_nameless;
 use memmap2::{MmapOptions, MmapRaw};
 
 const BYTES: usize = 4096;
 
-/// Empty polls after which a rank that waits for an order sleeps between them, and how long at most: an order wakes it,
-/// but nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
+/// Empty polls after which a rank that waits for an order sleeps, and its longest sleep. Only an order ends the sleep
+/// early. The second values are for a rank that also serves the other rank: it polls for milliseconds and sleeps
+/// briefly.
 const POLLS: [u32; 2] = [64, 8192];
 const NAPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(1)];
 
-/// Words of an order or an answer.
 pub const WORDS: usize = 4;
 
-/// As large as `struct share`, and where it may lie.
+/// Size and alignment of the engine's `struct share`.
 #[repr(C, align(128))]
-struct Share([u8; 512]);
+struct EngineShare([u8; 512]);
 
 #[repr(C)]
 struct Page {
-    share: Share,
+    share: EngineShare,
     asked: AtomicU32,
     answered: AtomicU32,
     order: [AtomicU64; WORDS],
@@ -37,31 +36,27 @@ struct Page {
 
 const _: () = assert!(size_of::<Page>() <= BYTES);
 
-/// The page, mapped. All zero is its initial state.
+/// The mapped page. All zero is its initial state.
 pub struct SharedBoard {
     mapped: MmapRaw,
     file: File,
 }
 
 impl SharedBoard {
-    /// A new page, for the command that starts the ranks.
-    ///
-    /// # Errors
-    /// The kernel has no memory for it.
+    /// Creates a page, for the command that starts the ranks.
     pub fn create() -> io::Result<SharedBoard> {
         let file = File::from(open_nameless().map_err(io::Error::other)?);
         file.set_len(BYTES as u64)?;
         SharedBoard::map(file)
     }
 
-    /// The page that another process of this user made.
-    ///
-    /// # Errors
-    /// It is not there (any more), or is no such page.
+    /// Opens the page that another process of this user created.
     pub fn open(path: &str) -> io::Result<SharedBoard> {
         let file = File::options().read(true).write(true).open(path)?;
         if file.metadata()?.len() < BYTES as u64 {
-            return Err(io::Error::other(format!("{path} is no board")));
+            return Err(io::Error::other(format!(
+                "{path} is not the file that the two ranks share"
+            )));
         }
         SharedBoard::map(file)
     }
@@ -71,30 +66,30 @@ impl SharedBoard {
         Ok(SharedBoard { mapped, file })
     }
 
-    /// Where another process of this user can open it, as long as this one holds it.
+    /// Path by which other processes of this user can open the page, while this process holds it.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: mapped as long as the board lives; all that lies there is atomic.
+        // SAFETY: the mapping lives as long as the board, and has only atomics.
         unsafe { &*self.mapped.as_ptr().cast() }
     }
 
-    /// Where the engine keeps the lines of the floor (`struct share` of the benchmark program); all zero at first.
+    /// The engine's lines of the floor (`struct share` of the benchmark program); all zero at first.
     pub fn lines(&self) -> *mut u8 {
-        // SAFETY: inside the mapping.
+        // SAFETY: the field is inside the mapping.
         unsafe { &raw mut (*self.mapped.as_mut_ptr().cast::<Page>()).share }.cast()
     }
 
-    /// Gives an order; the one before must have been answered.
+    /// Publishes an order and wakes the other rank. The preceding order must have been answered.
     pub fn order(&self, words: [u64; WORDS]) {
         let page = self.page();
         for (slot, word) in page.order.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
         }
         let next = page.asked.load(Ordering::Relaxed).wrapping_add(1);
-        // ORDERING: pairs with the acquire load in `take_order`: the words are there.
+        // ORDERING: release; pairs with the acquire load in `await_order`, and publishes the words.
         page.asked.store(next, Ordering::Release);
         futex_wake(&page.asked, 1);
     }
@@ -104,8 +99,8 @@ impl SharedBoard {
         self.await_order(POLLS[0], NAPS[0], || false)
     }
 
-    /// As [`SharedBoard::take_order`], calling `act` while it waits, which returns whether there was something to do. A
-    /// rank that has been idle for long sleeps between polls: it takes no processor from those that are measured.
+    /// Waits like [`SharedBoard::take_order`], and calls `act` meanwhile, which returns whether it did any work. A rank
+    /// that is idle for long sleeps between polls, to leave the processor to measured ranks.
     pub fn take_order_meanwhile(&self, act: impl FnMut() -> bool) -> [u64; WORDS] {
         self.await_order(POLLS[1], NAPS[1], act)
     }
@@ -116,7 +111,7 @@ impl SharedBoard {
         let page = self.page();
         let last = page.answered.load(Ordering::Relaxed);
         let mut vain = 0;
-        // ORDERING: pairs with the release store in `order`.
+        // ORDERING: acquire; pairs with the release store in `order`.
         while page.asked.load(Ordering::Acquire) == last {
             vain = if act() { 0 } else { vain + 1 };
             match vain < polls {
@@ -127,18 +122,24 @@ impl SharedBoard {
         std::array::from_fn(|i| page.order[i].load(Ordering::Relaxed))
     }
 
-    /// Says that the order has been done, and what came of it.
+    /// Reports that the order is done, with its result.
     pub fn answer(&self, words: [u64; WORDS]) {
         let page = self.page();
         for (slot, word) in page.answer.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
         }
         let last = page.answered.load(Ordering::Relaxed).wrapping_add(1);
-        // ORDERING: pairs with the acquire load in `await_answer`.
+        // ORDERING: release; pairs with the acquire load in `await_answer`.
         page.answered.store(last, Ordering::Release);
     }
 
-    /// Tells the other rank these words and learns its own. Called by both, the one that gives orders with `leads`.
+    /// Gives an order to the other rank, and returns its answer.
+    pub fn ask(&self, what: u64, bytes: u64, kind: u64) -> [u64; WORDS] {
+        self.order([what, bytes, kind, 0]);
+        self.await_answer()
+    }
+
+    /// Exchanges words with the other rank. Both ranks call it; the rank that publishes orders sets `leads`.
     pub fn exchange(&self, leads: bool, own: [u64; WORDS]) -> [u64; WORDS] {
         if leads {
             self.order(own);
@@ -149,7 +150,7 @@ impl SharedBoard {
         theirs
     }
 
-    /// The same of bytes, as many of either side, some words at a time.
+    /// Exchanges bytes with the other rank, some words at a time.
     pub fn exchange_bytes<const N: usize>(&self, leads: bool, own: &[u8; N]) -> [u8; N] {
         let mut theirs = [0; N];
         let parts = own.chunks(8 * WORDS).zip(theirs.chunks_mut(8 * WORDS));
@@ -167,7 +168,7 @@ impl SharedBoard {
     pub fn await_answer(&self) -> [u64; WORDS] {
         let page = self.page();
         let asked = page.asked.load(Ordering::Relaxed);
-        // ORDERING: pairs with the release store in `answer`.
+        // ORDERING: acquire; pairs with the release store in `answer`.
         while page.answered.load(Ordering::Acquire) != asked {
             std::thread::yield_now();
         }
@@ -185,8 +186,8 @@ mod tests {
         let board = SharedBoard::create().unwrap();
         let other = SharedBoard::open(&board.path()).unwrap();
         std::thread::scope(|scope| {
-            // The mapping is moved into the thread whole.
-            let other = Other(other);
+            // Binds the whole wrapper, so that the closure captures it and not its field.
+            let other = PeerBoard(other);
             scope.spawn(move || {
                 let other = other;
                 for _ in 0..100 {
@@ -207,8 +208,8 @@ mod tests {
         assert!(SharedBoard::open("/dev/null").is_err());
     }
 
-    struct Other(SharedBoard);
+    struct PeerBoard(SharedBoard);
 
     // SAFETY: the page is shared memory of atomics, made to be used from several processes.
-    unsafe impl Send for Other {}
+    unsafe impl Send for PeerBoard {}
 }

@@ -1,33 +1,36 @@
-//! Operations of a level, made for callgrind: rank 0 runs under it and makes them, rank 1 answers.
+//! Operations of a level, counted by callgrind: rank 0 runs under it and executes them, rank 1 answers.
 //!
-//! As in `instructions.c`, collection is on only inside the operation, and what the peer has to do is done before or
-//! after it: a message is there before it is received.
+//! Collection is on only inside the operation, as in `instructions.c`. The peer does its part before or after the
+//! operation: a message has arrived before its receive is counted.
 
-use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use super::board::SharedBoard;
-use super::remote::{Memory, Target, Words, move_whole};
+use super::remote::{Memory, RemoteTarget, Words, move_whole};
+use super::requests::{self, collect, write_counts};
 use super::{LevelLink, LevelPlan, sides};
-use crate::instructions::requests;
-use crate::instructions::{CALLS, WARM};
 
-/// What rank 1 is asked to do.
+/// Number of calls over which a count is the mean, equal to that in `instructions.c`.
+pub const CALLS: u64 = 1000;
+
+/// Number of warm-up calls, equal to that in `instructions.c`.
+const WARM: u64 = 200;
+
+/// Orders for rank 1.
 pub(super) const SEND: u64 = 1;
 pub(super) const RECEIVE: u64 = 2;
 const SHARE: u64 = 3;
 const END: u64 = 4;
 const _: () = assert!(sides::GIVE > END && sides::TAKE > END);
 
-/// How long rank 1 looks at nothing between windows.
+/// Longest time that rank 1 does not poll while it waits for the next window of messages that rank 0 counts.
 const REST: Duration = Duration::from_secs(2);
 
-/// Makes the operations, or answers.
 pub fn run<L: LevelLink>(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut L) {
     if !leads {
         return answer(board, link);
     }
-    // Who only posts and only looks at what arrives takes in no completions, and can give no credits back.
+    // Posting sends and polling arrivals alone takes no completions, so it cannot return credits.
     let serve = |link: &mut L| _ = link.serve();
     for &bytes in &plan.settings.case.sizes {
         let data = vec![1u8; bytes as usize];
@@ -38,13 +41,13 @@ pub fn run<L: LevelLink>(plan: &LevelPlan, board: &SharedBoard, leads: bool, lin
         link.count_sides(board, bytes);
         count_remote(board, link, bytes);
     }
-    // What a rank does while it waits and nothing comes.
+    // Progress of a waiting rank without arrivals.
     count("progress of nothing", 0, link, |_| (), serve, |_| ());
-    ask(board, END, 0, 0);
+    board.ask(END, 0, 0);
 }
 
 fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
-    let mut shared: Vec<Target> = Vec::new();
+    let mut shared: Vec<RemoteTarget> = Vec::new();
     let mut rests = false;
     loop {
         let order = take_order(board, link, rests);
@@ -63,7 +66,7 @@ fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
                 let memories: &[Memory] = link.memories();
                 if part == 0 {
                     let memory = memories[kind as usize % memories.len()];
-                    shared.push(Target::new(link, memory, bytes as usize));
+                    shared.push(RemoteTarget::new(link, memory, bytes as usize));
                 }
                 let said = shared.last().map_or([0; 9], |target| target.words);
                 words[..3].copy_from_slice(&said[3 * part as usize..][..3]);
@@ -72,24 +75,18 @@ fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
         }
         board.answer(words);
     }
-    // They are reached until here.
+    // Free the memory only now: rank 0 may access it until its last order.
     shared.into_iter().for_each(|t| t.end(link));
     board.answer([0; 4]);
 }
 
-/// What this rank does next. Between windows that the other one counts it looks at nothing, however long they take,
-/// lest it sends again what is not lost; unless that is longer than nothing was lost.
+/// Waits for the next order of rank 0. Between windows that rank 0 counts, this rank does not poll: a poll would
+/// retransmit packets that are not lost. After REST it polls again, because a packet may be lost.
 fn take_order(board: &SharedBoard, link: &mut impl LevelLink, rests: bool) -> [u64; 4] {
     let (since, mut calls) = (Instant::now(), 0);
     board.take_order_meanwhile(|| {
         (!rests || since.elapsed() > REST) && link.serve_living(&mut calls)
     })
-}
-
-/// Asks rank 1 for something; what it answers when that is done.
-pub(super) fn ask(board: &SharedBoard, what: u64, bytes: u64, kind: u64) -> [u64; 4] {
-    board.order([what, bytes, kind, 0]);
-    board.await_answer()
 }
 
 /// Collects over [`CALLS`] calls of `operation`; `before` and `after` are not counted.
@@ -108,48 +105,26 @@ pub(super) fn count<L>(
     write_counts(name, bytes);
 }
 
-/// Makes the operation once and collects over it.
-// `fastpath bench instructions`: a call between the requests would be counted with it.
-#[inline(always)]
-pub(super) fn collect<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
-    requests::toggle_collect();
-    make(operation, link);
-    requests::toggle_collect();
-}
-
-/// Writes what was collected, and forgets it.
-pub(super) fn write_counts(name: &str, bytes: u64) {
-    let name = CString::new(format!("{name} {bytes}")).unwrap_or_default();
-    requests::dump(&name);
-}
-
-/// Callgrind counts whole blocks, and leaves out the one that ends with a request. Apart from it, the
-/// operation has blocks of its own.
-#[inline(never)]
-fn make<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
-    operation(link);
-}
-
-/// Counts a send and a receive of `bytes` bytes; `before` runs before each of them.
+/// Counts a send and a receive of `bytes` bytes; `before` runs before each send and each receive.
 pub(super) fn count_messages<L>(
     board: &SharedBoard, bytes: u64, link: &mut L, mut before: impl FnMut(&mut L),
     send: impl FnMut(&mut L), receive: impl FnMut(&mut L),
 ) {
     let take = |_: &mut L| {
-        ask(board, RECEIVE, bytes, 0);
+        board.ask(RECEIVE, bytes, 0);
     };
     count("send", bytes, link, &mut before, send, take);
     let give = |link: &mut L| {
         before(link);
-        ask(board, SEND, bytes, 0);
+        board.ask(SEND, bytes, 0);
     };
     count("receive", bytes, link, give, receive, |_| ());
 }
 
-/// What the operation says is not asked.
+/// Ignores the result of an operation.
 fn let_go(_: bool) {}
 
-/// Puts, gets and flushes, in every kind of memory that can be reached.
+/// Counts puts, gets and flushes, for every kind of memory that can be reached.
 fn count_remote<L: LevelLink>(board: &SharedBoard, link: &mut L, bytes: u64) {
     let mut buffer = vec![1u8; bytes as usize];
     for kind in 0..link.memories().len() as u64 {
@@ -164,7 +139,7 @@ fn count_remote<L: LevelLink>(board: &SharedBoard, link: &mut L, bytes: u64) {
         }
         let way = link.variant();
         let name = |operation: &str| format!("{operation}, {way}");
-        // It has worked once, and what it returns is the same every time.
+        // The operation has succeeded once, and its result does not change, so results are ignored.
         let mut into = buffer.clone();
         let (nothing, flush) = (|_: &mut L| (), |l: &mut L| let_go(l.flush()));
         let put = |l: &mut L| let_go(l.put(&buffer));

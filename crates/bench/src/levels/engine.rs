@@ -1,11 +1,11 @@
-//! The measurement engine of the benchmark program (`program/engine.c`, compiled into this binary), run on the loops
-//! of a level: one rank leads and measures, the other does what it orders.
+//! The measurement engine of the benchmark program (`program/engine.c`, compiled into this binary), applied to the
+//! loops of a level. One rank leads and measures, the other executes its orders.
 //!
 //! SAFETY (`one rank a process`): the engine keeps its state in C variables. One rank of a process leads, and it alone
-//! calls what reads or writes them; the tests take turns.
+//! calls functions that read or write them. The tests take turns.
 //!
-//! **ENGINE'S POINTERS.** The engine hands back the context of the call that it is in, which nothing else refers to
-//! meanwhile, and arrays of as many words as its header says.
+//! **ENGINE'S POINTERS.** The engine passes back the context of the current call, to which no other reference exists
+//! meanwhile, and arrays with the number of words that its header states.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -13,16 +13,14 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_long, c_void};
 use std::io;
 
-use fastpath_bootstrap::Job;
+use fastpath_job::Job;
 use fastpath_machine::measure::placement::current_processor;
-use fastpath_report::record::{Case, Clock, Histogram, Level, Missing, Timing};
+use fastpath_report::record::{Case, Clock, Histogram, Level, MissingTest, Timing};
 
 use super::LevelPlan;
 use super::board::{SharedBoard, WORDS};
-use super::remote::RemoteLink;
-use crate::program::{EVENTS_VERSION, Event, Progress, Start};
+use crate::program::{CaseProgress, EVENTS_VERSION, ProgramEvent, Start};
 
-/// `struct bench_clock`.
 #[repr(C)]
 struct ClockFacts {
     uses_tsc: bool,
@@ -32,7 +30,6 @@ struct ClockFacts {
     read_ns: c_double,
 }
 
-/// `struct histogram`.
 #[repr(C)]
 struct Samples {
     counts: *mut u64,
@@ -42,7 +39,6 @@ struct Samples {
     max: c_double,
 }
 
-/// `struct figures`.
 #[repr(C)]
 struct Figures {
     names: [*const c_char; 5],
@@ -62,9 +58,8 @@ struct Figures {
     defined: *const c_char,
 }
 
-/// `struct loop`.
 #[repr(C)]
-struct Loop<C> {
+struct TestLoop<C> {
     context: *mut C,
     run: extern "C" fn(*mut C, c_long),
     verify: *const c_void,
@@ -101,11 +96,9 @@ unsafe extern "C" {
     fn follow_loop(what: *const c_void);
 }
 
-/// Where the leader's lines go.
 pub type Sink = Box<dyn FnMut(String)>;
 
-/// One of the two ranks.
-pub struct Rank<'a> {
+pub struct LevelRank<'a> {
     plan: &'a LevelPlan,
     talk: Talk<'a>,
     processors: [i32; 2],
@@ -115,16 +108,13 @@ pub struct Rank<'a> {
     sink: Sink,
 }
 
-/// What the two ranks say to each other.
 struct Talk<'a> {
     board: &'a SharedBoard,
     leads: bool,
-    /// An order that has not been answered yet.
     open: Cell<bool>,
 }
 
 impl Talk<'_> {
-    /// The last order is answered.
     fn settle(&self) {
         match self.open.replace(false) {
             true if self.leads => _ = self.board.await_answer(),
@@ -138,7 +128,7 @@ impl Talk<'_> {
         self.board.exchange(self.leads, own)
     }
 
-    /// Whether both agree; the one that does not lead acts until it is asked.
+    /// Returns whether `own` is true on both ranks. The rank that does not lead calls `act` until the order arrives.
     fn agree(&self, own: bool, act: impl FnMut() -> bool) -> bool {
         self.settle();
         if self.leads {
@@ -151,16 +141,15 @@ impl Talk<'_> {
     }
 }
 
-/// What the engine hands back to a loop. Its step is given a number of operations; or, where it serves, nothing while
-/// there is no order, and says whether there was something to do.
-struct Context<'a, F> {
+/// Context that the engine passes to a loop. `step` gets a number of operations. If `serves` is set, it also gets None
+/// while there is no order, and returns whether it did any work.
+struct LoopContext<'a, F> {
     talk: &'a Talk<'a>,
     serves: bool,
     step: F,
 }
 
-/// The functions that the engine calls.
-impl<'a, F: FnMut(Option<u64>) -> bool> Context<'a, F> {
+impl<'a, F: FnMut(Option<u64>) -> bool> LoopContext<'a, F> {
     extern "C" fn run(this: *mut Self, operations: c_long) {
         // SAFETY: ENGINE'S POINTERS.
         unsafe { ((*this).step)(Some(operations as u64)) };
@@ -205,55 +194,49 @@ impl<'a, F: FnMut(Option<u64>) -> bool> Context<'a, F> {
     }
 }
 
-impl<'a> Rank<'a> {
-    /// The rank of this process.
-    ///
-    /// # Errors
-    /// The engine refuses an option.
+impl<'a> LevelRank<'a> {
+    /// Creates the rank of this process.
     pub fn new(
         plan: &'a LevelPlan, board: &'a SharedBoard, job: &Job, sink: Sink,
-    ) -> io::Result<Rank<'a>> {
+    ) -> io::Result<LevelRank<'a>> {
         let leads = job.rank() == 0;
         if leads {
             take_options(&plan.settings.arguments())?;
         }
         let (transport, adapter, open) = ("shm", Vec::new(), Cell::new(false));
         let talk = Talk { board, leads, open };
-        Ok(Rank { plan, talk, processors: [-1; 2], done: 0, transport, adapter, sink })
+        Ok(LevelRank { plan, talk, processors: [-1; 2], done: 0, transport, adapter, sink })
     }
 
-    fn emit(&mut self, event: &Event) {
+    fn emit(&mut self, event: &ProgramEvent) {
         if self.talk.leads {
             (self.sink)(serde_json::to_string(event).unwrap_or_default());
         }
     }
 
-    /// Whether this rank orders and measures.
+    /// Whether this rank gives orders and measures.
     pub fn leads(&self) -> bool {
         self.talk.leads
     }
 
-    /// The window that was asked for.
     pub fn window(&self) -> Option<u32> {
         self.plan.settings.case.window
     }
 
-    /// Whether contents are to be verified.
     pub fn checks(&self) -> bool {
         self.plan.settings.case.check
     }
 
-    /// Whether messages are to be written before each send and read after each receive.
+    /// Whether messages are written before each send and read after each receive.
     pub fn touches(&self) -> bool {
         self.plan.settings.case.touch
     }
 
-    /// What carries the messages, and what there is to say of its adapter; to be called before [`Rank::start`].
+    /// Sets the name of the transport and the lines about its adapter. Must precede [`LevelRank::start`].
     pub fn describe(&mut self, transport: &'static str, adapter: Vec<String>) {
         (self.transport, self.adapter) = (transport, adapter);
     }
 
-    /// Announces the ranks that are measured.
     pub fn start(&mut self) {
         let [other, ..] = self.exchange([here() as u64, 0, 0, 0]);
         self.processors = [here(), other as i32];
@@ -273,7 +256,7 @@ impl<'a> Rank<'a> {
             Level::Verbs => "verbs, bare loops",
             level => level.name(),
         };
-        self.emit(&Event::Start(Start {
+        self.emit(&ProgramEvent::Start(Start {
             program: EVENTS_VERSION,
             library: format!("Fastpath {}, {layer}", env!("CARGO_PKG_VERSION")),
             ranks: 2,
@@ -285,37 +268,35 @@ impl<'a> Rank<'a> {
         }));
     }
 
-    /// Says that all is done.
     pub fn end(&mut self) {
         if self.talk.leads {
             // SAFETY: one rank a process.
             unsafe { check_clock() };
-            self.emit(&Event::End { clock: describe_clock() });
+            self.emit(&ProgramEvent::End { clock: describe_clock() });
         }
     }
 
-    /// Says what is not measured.
     pub fn missing(&mut self, test: &str, why: &str) {
         let (test, reason, level) = (test.to_owned(), why.to_owned(), self.plan.level);
-        self.emit(&Event::Missing(Missing { test, level, reason }));
+        self.emit(&ProgramEvent::Missing(MissingTest { test, level, reason }));
     }
 
-    /// Tells the other rank these words and learns its own. Called by both.
+    /// Exchanges words with the other rank. Both ranks call it.
     pub fn exchange(&mut self, words: [u64; WORDS]) -> [u64; WORDS] {
         self.talk.exchange(words)
     }
 
-    /// Whether both agree. Called by both.
+    /// Returns whether `own` is true on both ranks. Both ranks call it.
     pub fn agree(&mut self, own: bool) -> bool {
         self.agree_meanwhile(own, || false)
     }
 
-    /// As [`Rank::agree`]; the one that does not lead does this until it is asked.
+    /// Returns whether `own` is true on both ranks. The rank that does not lead calls `act` until the order arrives.
     pub fn agree_meanwhile(&mut self, own: bool, act: impl FnMut() -> bool) -> bool {
         self.talk.agree(own, act)
     }
 
-    /// Verifies contents, if that was asked for; `exchange` says whether this side got them right.
+    /// Verifies contents, if requested. `exchange` returns whether this side received correct data.
     pub fn check(&mut self, exchange: impl FnOnce() -> bool) -> Option<bool> {
         if !self.plan.settings.case.check {
             return None;
@@ -324,8 +305,8 @@ impl<'a> Rank<'a> {
         Some(self.agree(right))
     }
 
-    /// Measures a case: `run` does the given number of operations, on either rank; the time of one is divided by
-    /// `divisor`. `counts` says afterwards what was done for each operation.
+    /// Measures a case. `run` executes a number of operations on either rank; the time of one is divided by `divisor`.
+    /// Afterwards `counts` returns what was done for each operation.
     pub fn measure(
         &mut self, case: Case, divisor: f64, mut run: impl FnMut(u64),
         counts: impl FnOnce() -> BTreeMap<String, f64>,
@@ -337,43 +318,27 @@ impl<'a> Rank<'a> {
         self.measure_steps(case, divisor, false, step, counts);
     }
 
-    /// As [`Rank::measure`], of operations that the other rank may have to carry out: it does until it is asked for
-    /// something else.
-    pub fn measure_served<L: RemoteLink>(
-        &mut self, case: Case, divisor: f64, link: &mut L, mut run: impl FnMut(&mut L, u64),
-    ) {
-        let mut calls = 0;
-        let step = |step| match step {
-            Some(operations) => {
-                run(link, operations);
-                true
-            }
-            None => link.serve_living(&mut calls),
-        };
-        self.measure_steps(case, divisor, true, step, BTreeMap::new);
-    }
-
-    fn measure_steps<F: FnMut(Option<u64>) -> bool>(
+    pub(super) fn measure_steps<F: FnMut(Option<u64>) -> bool>(
         &mut self, case: Case, divisor: f64, serves: bool, step: F,
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
         let (test, bytes, done) = (case.test.clone(), case.bytes, self.done);
-        self.emit(&Event::Progress(Progress { test, bytes, done, total: done + 1 }));
+        self.emit(&ProgramEvent::Progress(CaseProgress { test, bytes, done, total: done + 1 }));
         self.done += 1;
         let floor = !self.plan.settings.no_floor;
         let line_floor = case.test == "latency" && self.plan.level != Level::Verbs;
         let copy_min = if line_floor { 64 } else { 4096 };
         let room = if floor && bytes >= copy_min { bytes as usize } else { 0 };
         let (mut send, mut receive) = (vec![1u8; room], vec![2u8; room]);
-        let mut context = Context { talk: &self.talk, serves, step };
-        let what = Loop {
+        let mut context = LoopContext { talk: &self.talk, serves, step };
+        let what = TestLoop {
             context: &raw mut context,
-            run: Context::<F>::run,
+            run: LoopContext::<F>::run,
             verify: std::ptr::null(),
-            order: Context::<F>::order,
-            await_order: Context::<F>::await_order,
-            agree: Context::<F>::agree,
-            find_places: Context::<F>::find_places,
+            order: LoopContext::<F>::order,
+            await_order: LoopContext::<F>::await_order,
+            agree: LoopContext::<F>::agree,
+            find_places: LoopContext::<F>::find_places,
             show_life: std::ptr::null(),
             show_interval: std::ptr::null(),
             bytes: bytes as usize,
@@ -389,11 +354,11 @@ impl<'a> Rank<'a> {
         };
         let what = (&raw const what).cast();
         if !self.talk.leads {
-            // SAFETY: context and buffers are there until it returns.
+            // SAFETY: context and buffers outlive the call.
             unsafe { follow_loop(what) };
             return self.talk.settle();
         }
-        // SAFETY: all zero is a value of it; the rest as ENGINE'S POINTERS and `one rank a process` have it.
+        // SAFETY: all zero is a valid value; `one rank a process` and ENGINE'S POINTERS cover the call.
         let figures = unsafe {
             let mut figures: Figures = std::mem::zeroed();
             lead_loop(what, case_duration_ns(), &raw mut figures);
@@ -408,17 +373,16 @@ impl<'a> Rank<'a> {
             counts: counts(),
             ..figures.complete(case)
         };
-        self.emit(&Event::Case(Box::new(case)));
+        self.emit(&ProgramEvent::Case(Box::new(case)));
     }
 }
 
 impl Figures {
-    /// The case with what was measured.
     fn complete(&self, case: Case) -> Case {
-        // SAFETY: the engine keeps both until its next case, which this call comes before.
+        // SAFETY: the engine keeps both until its next case, which begins after this call.
         let (samples, floor) = unsafe { (read_samples(self.samples), read_samples(self.floor)) };
         let floor = floor.filter(|floor| floor.count() > 0);
-        // SAFETY: the engine sets it to a text of its own.
+        // SAFETY: the engine sets it to a static text.
         let floor_of = unsafe { CStr::from_ptr(self.floor_of) }.to_string_lossy().into_owned();
         Case {
             samples: samples.unwrap_or_default(),
@@ -438,9 +402,9 @@ impl Figures {
 }
 
 /// # Safety
-/// A histogram of the engine.
+/// `at` is a histogram of the engine.
 unsafe fn read_samples(at: *const Samples) -> Option<Histogram> {
-    // SAFETY: ENGINE'S POINTERS; without room for them, pairs are only counted.
+    // SAFETY: ENGINE'S POINTERS; with a null array, the call only counts pairs.
     unsafe {
         let mut pairs = vec![[0u64; 2]; pack_histogram(at, std::ptr::null_mut())];
         pack_histogram(at, pairs.as_mut_ptr().cast());
@@ -449,20 +413,20 @@ unsafe fn read_samples(at: *const Samples) -> Option<Histogram> {
     }
 }
 
-/// Gives the engine its options, of the words that the benchmark program is started with.
+/// Passes options to the engine, from the command line of the benchmark program.
 fn take_options(arguments: &[String]) -> io::Result<()> {
     // SAFETY: one rank a process.
     unsafe { reset_options() };
-    // The first word names the tests; a flag says what is done around a case.
+    // The first word names the tests. Flags affect only the code around a case.
     let values =
         arguments.iter().skip(1).filter(|word| !["--check", "--touch"].contains(&word.as_str()));
     let words: Vec<CString> =
         values.map(|word| CString::new(word.as_str())).collect::<Result<_, _>>()?;
-    // Cases in a row are made by the level.
+    // Skip `--intervals`: the level repeats cases itself.
     for pair in words.chunks_exact(2).filter(|pair| pair[0].as_bytes() != b"--intervals") {
         // The engine keeps some of the texts.
         let value = Box::leak(pair[1].clone().into_boxed_c_str());
-        // SAFETY: one rank a process; both are texts, and so is what comes back if anything does.
+        // SAFETY: one rank a process. Both arguments are C strings; the result is null or a C string.
         let problem = unsafe {
             let said = set_option(pair[0].as_ptr(), value.as_ptr());
             (!said.is_null()).then(|| CStr::from_ptr(said).to_string_lossy().into_owned())
@@ -472,10 +436,9 @@ fn take_options(arguments: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// The clock that the engine reads.
 fn describe_clock() -> Clock {
     let clock = &raw const bench_clock;
-    // SAFETY: one rank a process: nobody writes it meanwhile.
+    // SAFETY: one rank a process, so the clock is not written during this borrow.
     let clock = unsafe { &*clock };
     Clock {
         source: if clock.uses_tsc { "tsc" } else { "CLOCK_MONOTONIC" }.to_owned(),
@@ -486,7 +449,7 @@ fn describe_clock() -> Clock {
     }
 }
 
-/// The processor of this thread; -1 where the kernel does not say.
+/// Returns the processor of this thread; -1 if the kernel does not report it.
 fn here() -> i32 {
     current_processor().map_or(-1, |p| p as i32)
 }

@@ -1,24 +1,27 @@
-//! Messages at the level of the protocol: worker, endpoint, matching; the same steps as
-//! `MPI_Send` and `MPI_Recv` take, without communicators, datatypes, handles and checks.
+//! Messages at the level of the protocol: worker, endpoint, matching. The steps are those of `MPI_Send` and `MPI_Recv`,
+//! without communicators, datatypes, handles and checks.
+//!
+//! **WORKER.** Worker and endpoint live as long as the process and are used by one thread. Only the link has the
+//! addresses of both, and no reference to either outlives a statement.
 #![allow(unsafe_code)]
 
 use std::io;
 
 use fastpath_base::config::Config;
 use fastpath_base::{tell, wait};
-use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{Awaited, Phase};
+use fastpath_job::Job;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::Want;
+use fastpath_protocol::matching::MatchCriteria;
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::rma::RemoteKey;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{Note, SPIN_POLLS, WaitPolicy, spin};
-use fastpath_protocol::worker::SHORT_LIMIT;
-use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
+use fastpath_protocol::wire::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, RequestId, RequestState, SendArgs, StartOutcome, Worker};
+use fastpath_segment::{AwaitedRanks, RankPhase};
 use fastpath_transport::Post;
 
-use super::{Link, ProtocolRange, ProtocolRanges};
+use super::{MessageLink, ProtocolRange, ProtocolRanges};
 
 const TAG: i32 = 1;
 
@@ -28,11 +31,11 @@ const NOTE: Note = Note {
     tag: TAG,
     comm: 0,
     bytes: 0,
-    awaited: Awaited::UNKNOWN,
+    awaited: AwaitedRanks::UNKNOWN,
     naps: false,
 };
 
-/// A worker and its one peer.
+/// A worker and its only peer.
 pub struct ProtocolLink {
     pub(super) worker: *mut Worker,
     endpoint: *mut Endpoint,
@@ -41,11 +44,11 @@ pub struct ProtocolLink {
     from_key: u64,
     requests: Vec<RequestId>,
     ways: ProtocolRanges,
-    /// Memory of the other rank that puts and gets go to.
+    /// Memory of the other rank that puts and gets access.
     pub(super) key: Option<RemoteKey>,
 }
 
-/// The worker of a rank as `MPI_Init` makes it for one thread.
+/// Creates the worker of a rank as `MPI_Init` does for one thread.
 pub fn open_worker(job: &'static Job, config: &Config) -> io::Result<Worker> {
     wait::register_membarrier();
     let policy = WaitPolicy::of(config, job.processors() as u32, None);
@@ -55,10 +58,7 @@ pub fn open_worker(job: &'static Job, config: &Config) -> io::Result<Worker> {
 }
 
 impl ProtocolLink {
-    /// The link to the other rank of a job of two.
-    ///
-    /// # Errors
-    /// The variables are wrong, or there is no memory.
+    /// Opens the link to the other rank of a job of two.
     pub fn open(job: &'static Job, config: &Config) -> io::Result<ProtocolLink> {
         let mut worker = open_worker(job, config)?;
         let ways = ProtocolRanges::of(&mut worker);
@@ -66,7 +66,7 @@ impl ProtocolLink {
         let (own, peer) = (job.rank() as u32, 1 - job.rank() as u32);
         Ok(ProtocolLink {
             worker,
-            // SAFETY: just made.
+            // SAFETY: the worker was created just above.
             endpoint: unsafe { (*worker).endpoint_address(peer) },
             peer,
             own_key: Context::WORLD.key(own),
@@ -77,48 +77,42 @@ impl ProtocolLink {
         })
     }
 
-    /// The worker, between two operations.
     pub(super) fn worker(&self) -> &Worker {
-        // SAFETY: it lives as long as the process, in one thread, and the link alone has its address.
+        // SAFETY: WORKER; the borrow of the link excludes changes.
         unsafe { &*self.worker }
     }
 
-    /// The same, to change.
     pub(super) fn worker_mut(&mut self) -> &mut Worker {
-        // SAFETY: as in `worker`; the link is borrowed for as long.
+        // SAFETY: WORKER; the exclusive borrow of the link lasts as long as the reference.
         unsafe { &mut *self.worker }
     }
 
-    /// The other rank.
     pub(super) fn peer(&self) -> u32 {
         self.peer
     }
 
-    /// The transport that carries all messages.
     pub fn transport(&self) -> &'static str {
         let allowed = self.worker().interfaces().allowed;
         let adapter = allowed.adapter.filter(|_| !allowed.shm);
         adapter.map_or("shm", |by| by.name())
     }
 
-    /// What there is to say of the adapter, if one is used.
     pub fn describe_adapter(&self) -> Vec<String> {
         super::describe_adapter(self.transport(), self.worker().interfaces().outside())
     }
 
-    /// Leaves the job.
     pub fn close(&mut self) {
-        // SAFETY: the worker lives as long as the process.
+        // SAFETY: WORKER.
         unsafe {
             (*self.worker).leave();
-            (*self.worker).tell_phase(Phase::Finalized);
+            (*self.worker).tell_phase(RankPhase::Finalized);
         }
     }
 
-    /// Sends without a request, if that can be done.
+    /// Sends without a request, if possible.
     #[inline]
     fn try_send(&mut self, data: &[u8]) -> bool {
-        // SAFETY: worker and endpoint live as long as the process, in one thread; the slice is readable.
+        // SAFETY: WORKER; the slice is readable.
         let post = unsafe {
             let mut post = Post::NoResource;
             if data.len() <= SHORT_LIMIT {
@@ -140,7 +134,7 @@ impl ProtocolLink {
         }
     }
 
-    fn start_send(&mut self, data: &[u8]) -> Started {
+    fn start_send(&mut self, data: &[u8]) -> StartOutcome {
         let send = SendArgs {
             peer: self.peer,
             key: self.own_key,
@@ -148,7 +142,7 @@ impl ProtocolLink {
             buffer: Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64),
             synchronous: false,
         };
-        // SAFETY: every caller waits for the request before it gives the slice back.
+        // SAFETY: every caller waits for the request before it returns the slice.
         match unsafe { (*self.worker).start_send(send) } {
             Ok(started) => started,
             Err(_) => end_without_peer(),
@@ -156,12 +150,12 @@ impl ProtocolLink {
     }
 
     fn finish(&mut self, id: RequestId) {
-        // SAFETY: the worker lives as long as the process; no reference to it is held here.
+        // SAFETY: WORKER.
         unsafe {
-            if (*self.worker).requests.get(id).state != State::Complete {
+            if (*self.worker).requests.get(id).state != RequestState::Complete {
                 let peer = self.peer;
                 Worker::wait_until(self.worker, Some(peer), &NOTE, |w| {
-                    w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+                    w.requests.get(id).state == RequestState::Complete || w.give_up(id, peer)
                 });
             }
             let fault = (*self.worker).requests.get(id).fault;
@@ -172,14 +166,14 @@ impl ProtocolLink {
         }
     }
 
-    fn want(&self) -> Want {
-        Want { peer: self.peer, tag: TAG, key: self.from_key }
+    fn want(&self) -> MatchCriteria {
+        MatchCriteria { peer: self.peer, tag: TAG, key: self.from_key }
     }
 
     /// Polls only the peer for a while, as `MPI_Recv` does.
     fn spin_recv(&mut self, into: &mut [u8]) -> bool {
         let (ptr, room) = (into.as_mut_ptr(), into.len());
-        // SAFETY: as in `try_send`; no reference to the worker outlives a statement.
+        // SAFETY: WORKER; the slice is writable for `room` bytes.
         unsafe {
             if !(*self.worker).wait.directed || !(*self.worker).may_watch(self.peer) {
                 return false;
@@ -205,7 +199,7 @@ impl ProtocolLink {
     /// # Safety
     /// `ptr` is writable for `room` bytes.
     unsafe fn recv_arrival(&mut self, ptr: *mut u8, room: usize) -> bool {
-        // SAFETY: `ptr` is writable for `room` bytes, by this function's contract; the endpoint lives.
+        // SAFETY: `ptr` is writable for `room` bytes by this function's contract; WORKER.
         unsafe {
             let taken = (*self.endpoint).recv_immediate(self.from_key, TAG, ptr, room);
             if taken.is_some() {
@@ -224,17 +218,17 @@ impl ProtocolLink {
 
     fn start_recv(&mut self, into: &mut [u8]) -> RequestId {
         let buffer = Buffer::contiguous(into.as_mut_ptr(), into.len() as u64);
-        // SAFETY: every caller waits for the request before it gives the slice back.
+        // SAFETY: every caller waits for the request before it returns the slice.
         match unsafe { (*self.worker).start_recv(self.want(), buffer) } {
             Ok(id) => id,
             Err(_) => end_without_peer(),
         }
     }
 
-    /// Posts a receive, or completes it if its message is there, as `MPI_Irecv` does.
+    /// Posts a receive, or completes it if its message has arrived, as `MPI_Irecv` does.
     fn post_recv(&mut self, into: &mut [u8]) -> RequestId {
         let (ptr, room, want) = (into.as_mut_ptr(), into.len(), self.want());
-        // SAFETY: as in `start_recv`; what is taken was copied just before.
+        // SAFETY: WORKER; every caller waits for the request, and an arrival is copied before it is taken.
         let handle = unsafe {
             let worker = &mut *self.worker;
             let endpoint = &mut *self.endpoint;
@@ -254,7 +248,7 @@ impl ProtocolLink {
                 None => worker.post_recv(want, ptr, room as u64, 0),
             }
         };
-        // SAFETY: the worker lives as long as the process.
+        // SAFETY: WORKER.
         let found = unsafe { (*self.worker).requests.find(handle as u64) };
         found.unwrap_or_else(|| end_without_peer())
     }
@@ -267,13 +261,13 @@ impl ProtocolLink {
     }
 }
 
-impl Link for ProtocolLink {
+impl MessageLink for ProtocolLink {
     #[inline]
     fn send(&mut self, data: &[u8]) {
         if self.try_send(data) {
             return;
         }
-        if let Started::Request(id) = self.start_send(data) {
+        if let StartOutcome::Request(id) = self.start_send(data) {
             self.finish(id);
         }
     }
@@ -281,7 +275,7 @@ impl Link for ProtocolLink {
     #[inline]
     fn recv(&mut self, into: &mut [u8]) {
         let (ptr, room) = (into.as_mut_ptr(), into.len());
-        // SAFETY: as in `try_send`.
+        // SAFETY: WORKER; the slice is writable for `room` bytes.
         let there = unsafe {
             (*self.worker).matcher.is_quiet_beside(self.endpoint)
                 && (*self.endpoint).recv_short(self.from_key, TAG, ptr, room).is_some()
@@ -296,7 +290,7 @@ impl Link for ProtocolLink {
     fn send_window(&mut self, window: u32, data: &[u8]) {
         for _ in 0..window {
             if !self.try_send(data)
-                && let Started::Request(id) = self.start_send(data)
+                && let StartOutcome::Request(id) = self.start_send(data)
             {
                 self.requests.push(id);
             }
@@ -317,7 +311,7 @@ impl Link for ProtocolLink {
     }
 }
 
-/// The other rank has left in the middle: the launcher says why.
+/// Ends the process after the other rank has left the job early. The launcher reports the cause.
 pub fn end_without_peer() -> ! {
     tell!("fastpath: the other rank has left the job");
     std::process::exit(1)

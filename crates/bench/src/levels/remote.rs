@@ -1,92 +1,88 @@
-//! Put, get, atomics and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over
-//! InfiniBand, CCGRID 2017), and one at a time, each with its flush (its latency test); puts also back and forth.
+//! Put, get, atomics and flush below MPI. There are windows with one flush (the message-rate test of the study of UCX
+//! over InfiniBand, CCGRID 2017), and single operations, each with its flush (the latency test of that study). Puts
+//! also go back and forth.
 //!
-//! Both levels are driven by the same loops, and say by which way the bytes go: they differ only by their own cost.
+//! The same loops drive the protocol and the transport level, and both levels report their transfer method, so that
+//! they differ only by their own cost.
 
 pub mod atomics;
 mod protocol;
 mod seen;
 mod transport;
 
-use fastpath_report::record::{Case, Of};
+use std::collections::BTreeMap;
+
+use fastpath_report::record::{Case, Quantity};
 
 use super::{LevelTest, engine, fill_pattern, has_pattern};
 use atomics::Atomic;
 use transport::make_slice;
 
-/// What kind of memory is reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {
-    /// Memory that the library gave out (`MPI_Alloc_mem`, windows).
+    /// Memory allocated by the library (`MPI_Alloc_mem`, windows).
     Shared,
     /// Any memory of the peer.
     Private,
 }
 
-/// Words that say where a rank's memory is, as its level writes them; the first is 0 for nowhere.
+/// Encoded location of a rank's memory, specific to the level; the first word is 0 if there is none.
 pub type Words = [u64; 9];
 
-/// Memory that the peer reads and writes.
-pub struct Target {
+pub struct RemoteTarget {
     at: *mut u8,
     bytes: usize,
-    /// The words for the peer.
+    /// Encoded location for the peer.
     pub words: Words,
-    /// What keeps it: memory of this program, or of the library.
+    /// Owned memory; None for memory of the library.
     own: Option<Vec<u8>>,
     held: HeldResource,
 }
 
-/// What a level must end for a target.
 pub enum HeldResource {
     Nothing,
     Registration(#[expect(dead_code, reason = "held")] fastpath_transport::remote::Registration),
     Region(fastpath_protocol::rma::RegionId),
 }
 
-/// A level's way to the memory of the other rank. One stretch of memory is reached at a time.
+/// Remote memory access of a level. One region is open at a time.
 pub trait RemoteLink {
-    /// Kinds of memory that differ at this level.
     fn memories(&mut self) -> &'static [Memory];
-    /// Takes memory that the ranks share; null if that fails.
+    /// Allocates memory that the ranks share; null on failure.
     fn take_shared(&mut self, bytes: usize) -> *mut u8;
-    /// Lets the peer reach memory.
     fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, HeldResource);
-    /// The peer reaches it no more.
+    /// Ends the exposure to the peer.
     fn deregister(&mut self, held: HeldResource);
-    /// Gives back memory of the library.
     fn free(&mut self, at: *mut u8);
-    /// Reaches from now on what the other rank says.
+    /// Opens the other rank's memory at this location for the following operations.
     ///
     /// # Errors
-    /// This level has no way there.
+    /// This level cannot access it.
     fn open(&mut self, words: Words, bytes: usize) -> Result<(), String>;
-    /// How the peer's memory is reached, as variants of tests are called.
     fn variant(&self) -> &'static str;
-    /// The same, for `bytes` bytes.
+    /// Access method for `bytes` bytes, as named in test variants.
     fn way(&self, puts: bool, bytes: usize) -> &'static str;
-    /// Posts a put; false where that fails.
+    /// Posts a put; false on failure.
     fn put(&mut self, data: &[u8]) -> bool;
-    /// Posts a get.
+    /// Posts a get; false on failure.
     fn get(&mut self, into: &mut [u8]) -> bool;
-    /// A get that is there when it returns.
+    /// Gets data, complete on return; false on failure.
     fn get_blocking(&mut self, into: &mut [u8]) -> bool;
-    /// Completes all that was posted.
+    /// Completes all posted operations.
     fn flush(&mut self) -> bool;
-    /// Whether there are atomics on such memory at this level.
+    /// Whether this level has atomics on this kind of memory.
     fn has_atomics(&self, memory: Memory) -> bool;
-    /// How they go.
     fn way_of_atomics(&self) -> &'static str {
         self.variant()
     }
-    /// Changes the first word, and what was there before; None where that fails.
+    /// Executes an atomic on the first word, and returns the old value; None on failure.
     fn change(&mut self, atomic: Atomic, operand: u64, compare: u64) -> Option<u64>;
-    /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
-    /// Whether anything was.
+    /// Serves requests that arrive as messages, on the accessed rank while it is idle. Returns whether there were any.
     fn serve(&mut self) -> bool;
-    /// Whether the other rank has left the job, or cannot be reached any more.
+    /// Whether the other rank has left the job, or is unreachable.
     fn has_lost_peer(&mut self) -> bool;
-    /// As [`RemoteLink::serve`], again and again, `calls` times so far; ends the process where the other rank has left.
+    /// Calls [`RemoteLink::serve`] once and increments `calls`. Every `CALLS_PER_QUESTION` calls, ends the process if
+    /// the other rank has left.
     fn serve_living(&mut self, calls: &mut u32) -> bool {
         let served = self.serve();
         *calls = calls.wrapping_add(1);
@@ -97,10 +93,9 @@ pub trait RemoteLink {
     }
 }
 
-/// Calls between two questions whether the other rank is there.
+/// Calls between two checks of whether the other rank is alive.
 const CALLS_PER_QUESTION: u32 = 1024;
 
-/// As variants of tests are called where no way is known yet.
 pub fn name_memory(memory: Memory) -> &'static str {
     match memory {
         Memory::Shared => "load-store",
@@ -108,9 +103,8 @@ pub fn name_memory(memory: Memory) -> &'static str {
     }
 }
 
-impl Target {
-    /// Makes it, on the rank that is reached.
-    pub fn new(link: &mut impl RemoteLink, memory: Memory, bytes: usize) -> Target {
+impl RemoteTarget {
+    pub fn new(link: &mut impl RemoteLink, memory: Memory, bytes: usize) -> RemoteTarget {
         let mut own = (memory == Memory::Private).then(|| vec![0u8; bytes.max(1)]);
         let at = match &mut own {
             Some(own) => own.as_mut_ptr(),
@@ -120,10 +114,9 @@ impl Target {
             true => ([0; 9], HeldResource::Nothing),
             false => link.expose(at, bytes.max(1), memory),
         };
-        Target { at, bytes, words, own, held }
+        RemoteTarget { at, bytes, words, own, held }
     }
 
-    /// Gives it back; the peer reaches it no more.
     pub fn end(self, link: &mut impl RemoteLink) {
         link.deregister(self.held);
         if self.own.is_none() && !self.at.is_null() {
@@ -139,15 +132,33 @@ impl Target {
     }
 }
 
-/// Measures one size in every kind of memory.
-pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize) {
+impl engine::LevelRank<'_> {
+    /// Measures a case like [`engine::LevelRank::measure`], of operations in which the other rank may take part: that
+    /// rank serves them until its next order.
+    pub fn measure_served<L: RemoteLink>(
+        &mut self, case: Case, divisor: f64, link: &mut L, mut run: impl FnMut(&mut L, u64),
+    ) {
+        let mut calls = 0;
+        let step = |step| match step {
+            Some(operations) => {
+                run(link, operations);
+                true
+            }
+            None => link.serve_living(&mut calls),
+        };
+        self.measure_steps(case, divisor, true, step, BTreeMap::new);
+    }
+}
+
+pub fn run(
+    rank: &mut engine::LevelRank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize,
+) {
     for &memory in link.memories() {
         run_memory(rank, link, test, bytes, memory);
     }
 }
 
-/// Each learns the other's words, in parts that fit an order.
-fn exchange(rank: &mut engine::Rank, words: Words) -> Words {
+fn exchange(rank: &mut engine::LevelRank, words: Words) -> Words {
     let mut learnt = words;
     for part in 0..3 {
         let own = std::array::from_fn(|i| words.get(3 * part + i).copied().unwrap_or(0));
@@ -157,13 +168,13 @@ fn exchange(rank: &mut engine::Rank, words: Words) -> Words {
     learnt
 }
 
-/// Memory of the other rank that is reached, and what is said where it is not; `tried` says whether its leader reaches
-/// it.
+/// Exposes and opens memory of the other rank. `tried` tests the leader's access. The error is the reason for which the
+/// leader has no access.
 fn reach<L: RemoteLink>(
-    rank: &mut engine::Rank, link: &mut L, memory: Memory, bytes: usize,
+    rank: &mut engine::LevelRank, link: &mut L, memory: Memory, bytes: usize,
     tried: impl FnOnce(&mut L) -> bool,
-) -> Result<Target, String> {
-    let mut target = Target::new(link, memory, bytes);
+) -> Result<RemoteTarget, String> {
+    let mut target = RemoteTarget::new(link, memory, bytes);
     target.as_slice().fill(0);
     let words = exchange(rank, target.words);
     let opened = link.open(words, bytes.max(1));
@@ -173,12 +184,13 @@ fn reach<L: RemoteLink>(
     }
     target.end(link);
     let why = opened.err();
-    let why = why.unwrap_or_else(|| "this transport does not reach such memory".to_owned());
+    let why = why
+        .unwrap_or_else(|| "the transport cannot access such memory of the other rank".to_owned());
     Err(format!("{}, {bytes} B: {why}", name_memory(memory)))
 }
 
 fn run_memory<L: RemoteLink>(
-    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, bytes: usize, memory: Memory,
+    rank: &mut engine::LevelRank, link: &mut L, test: &LevelTest, bytes: usize, memory: Memory,
 ) {
     let puts = test.name == "put";
     let mut buffer = vec![1u8; bytes];
@@ -195,14 +207,14 @@ fn run_memory<L: RemoteLink>(
     target.end(link);
 }
 
-/// Whether both agree; the one that is reached carries out what the other waits for.
-fn serve_until(link: &mut impl RemoteLink, rank: &mut engine::Rank, own: bool) -> bool {
+/// Returns whether `own` is true on both ranks. The accessed rank serves requests during the wait.
+fn serve_until(link: &mut impl RemoteLink, rank: &mut engine::LevelRank, own: bool) -> bool {
     let mut calls = 0;
     rank.agree_meanwhile(own, || link.serve_living(&mut calls))
 }
 
 fn measure(
-    rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize,
+    rank: &mut engine::LevelRank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize,
     buffer: &mut [u8], checked: Option<bool>,
 ) {
     let (leads, puts) = (rank.leads(), test.name == "put");
@@ -221,7 +233,7 @@ fn measure(
     });
     let one = Case {
         operation: if puts { "put, then flush" } else { "get" }.to_owned(),
-        of: Of::Call,
+        of: Quantity::Call,
         checked,
         ..test.case(bytes, 0, &single, way)
     };
@@ -259,10 +271,10 @@ fn complete(link: &mut impl RemoteLink) {
     }
 }
 
-/// A flush with nothing outstanding, to where the memory of every kind is.
-pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest) {
+/// Measures a flush without outstanding operations, with the first kind of memory.
+pub fn run_flush(rank: &mut engine::LevelRank, link: &mut impl RemoteLink, test: &LevelTest) {
     let Some(&memory) = link.memories().first() else {
-        return rank.missing(test.name, "this transport reaches no memory");
+        return rank.missing(test.name, "the transport cannot access memory of other ranks");
     };
     let target = match reach(rank, link, memory, 8, |_| true) {
         Ok(target) => target,
@@ -273,22 +285,21 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
     rank.measure_served(case, test.divisor(), link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             complete(link);
-            // Without something between them, the compiler makes one of many.
+            // Prevents the compiler from merging iterations.
             std::hint::black_box(&mut *link);
         }
     });
     target.end(link);
 }
 
-/// A put or a get, complete when it returns; false where it fails.
+/// Executes a put or a get, complete on return; false on failure.
 pub fn move_whole(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> bool {
     try_post(link, puts, buffer) && link.flush()
 }
 
-/// Whether what one side wrote is what the other reads.
 fn check(
-    rank: &mut engine::Rank, link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8],
-    target: &mut Target,
+    rank: &mut engine::LevelRank, link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8],
+    target: &mut RemoteTarget,
 ) -> Option<bool> {
     if !rank.checks() {
         return None;

@@ -1,73 +1,74 @@
-//! What a packet over an adapter costs each of its two sides, made for callgrind: rank 0 runs under it.
+//! Instruction counts of a packet over an adapter on each side, by callgrind, under which rank 0 runs.
 //!
-//! The side that sends posts a window of messages and, once the other rank has taken them, takes in what that has
-//! brought: completions, credits, acknowledgements. The side that receives takes a window that is there: polls, hands
-//! out, posts buffers anew, says what was taken. A poll that finds no packet belongs to neither side, so a window with
-//! one is thrown away, and all begins anew with more time for the packets to arrive.
+//! The send side posts a window of messages. After the other rank has taken them, it processes the results:
+//! completions, credits, acknowledgements. The receive side takes a window that has arrived: it polls, delivers,
+//! reposts buffers, and returns credits. An empty poll belongs to neither side. A window with an empty poll is
+//! discarded, and the count restarts with more time for packets to arrive.
 
 use super::board::SharedBoard;
-use super::counted::{ask, collect, write_counts};
-use crate::instructions::SIDE_MESSAGES;
-use crate::instructions::requests;
+use super::requests::{self, collect, write_counts};
 
-/// What rank 1 is asked to do, besides what the other counts ask: to send a window, to take one.
+/// Messages over which the count of a side is the mean: whole windows, and whole batches of receive buffers.
+pub const SIDE_MESSAGES: u64 = 1024;
+
+/// Orders for rank 1, in addition to those of `counted`: send a window of messages, and take a window.
 pub(super) const GIVE: u64 = 5;
 pub(super) const TAKE: u64 = 6;
 
-/// What a packet costs its sender, as it is called.
+/// Name of the sender's cost of a packet.
 pub const SENDS: &str = "send side";
-/// What it costs its receiver.
+/// Name of the receiver's cost of a packet.
 pub const RECEIVES: &str = "receive side";
 
-/// Messages before those that count.
+/// Number of warm-up messages.
 const WARM: u64 = 256;
-/// Offers of the processor that packets are given to come, at first and at most.
+/// Number of yields during which packets can arrive, at first and at most.
 const SETTLE: u64 = 64;
 const SETTLE_MOST: u64 = SETTLE << 10;
 
-/// A level's way to send and take windows of messages over an adapter.
-pub(super) trait Side {
-    /// Messages of a window: a whole part of [`SIDE_MESSAGES`] and of [`WARM`].
+/// Windows of messages over an adapter, at some level.
+pub(super) trait WindowSide {
+    /// Messages of a window. Divides both [`SIDE_MESSAGES`] and [`WARM`].
     fn window(&self) -> u32;
-    /// Posts a window.
     fn post_messages(&mut self, data: &[u8]);
-    /// Takes in, once, what the window that was posted has brought.
+    /// Processes the results of the posted window once.
     fn take_in(&mut self);
     /// Whether there is room for another window.
     fn has_room(&mut self, bytes: usize) -> bool;
-    /// Takes a window; says how many looks found nothing.
+    /// Takes a window; returns the number of empty polls.
     fn take_messages(&mut self, into: &mut [u8]) -> u32;
 }
 
-/// Counts both sides of messages of this size.
-pub(super) fn count<L: Side>(board: &SharedBoard, link: &mut L, bytes: u64) {
+/// Counts both sides of messages of `bytes` bytes.
+pub(super) fn count<L: WindowSide>(board: &SharedBoard, link: &mut L, bytes: u64) {
     let data = vec![1u8; bytes as usize];
     let mut into = data.clone();
     let window = u64::from(link.window());
     count_windows(SENDS, bytes, window, |settle| {
         collect(&mut |link: &mut L| link.post_messages(&data), link);
-        ask(board, TAKE, bytes, settle);
+        board.ask(TAKE, bytes, settle);
         collect(&mut |link: &mut L| link.take_in(), link);
         let clean = link.has_room(bytes as usize);
         await_room(link, bytes as usize);
         clean
     });
     count_windows(RECEIVES, bytes, window, |settle| {
-        ask(board, GIVE, bytes, settle);
+        board.ask(GIVE, bytes, settle);
         let mut vain = 0;
         collect(&mut |link: &mut L| vain = link.take_messages(&mut into), link);
         vain == 0
     });
 }
 
-fn await_room(link: &mut impl Side, bytes: usize) {
+fn await_room(link: &mut impl WindowSide, bytes: usize) {
     while !link.has_room(bytes) {
         link.take_in();
         std::thread::yield_now();
     }
 }
 
-/// Makes windows until enough in a row had no empty poll; without them there is no count.
+/// Repeats windows until enough in a row had no empty poll. If that fails even with the longest time for arrivals,
+/// there is no count.
 fn count_windows(name: &str, bytes: u64, window: u64, mut make: impl FnMut(u64) -> bool) {
     let (warm, counted) = (WARM / window, SIDE_MESSAGES / window);
     let mut settle = SETTLE;
@@ -86,8 +87,8 @@ fn count_windows(name: &str, bytes: u64, window: u64, mut make: impl FnMut(u64) 
     requests::forget();
 }
 
-/// Does what rank 0 asks for; false where that is nothing of this.
-pub(super) fn answer(link: &mut impl Side, order: [u64; 4]) -> bool {
+/// Executes an order of rank 0; false for an order of another kind.
+pub(super) fn answer(link: &mut impl WindowSide, order: [u64; 4]) -> bool {
     let [what, bytes, settle, _] = order;
     let mut buffer = vec![1u8; bytes as usize];
     match what {
@@ -109,7 +110,7 @@ pub(super) fn answer(link: &mut impl Side, order: [u64; 4]) -> bool {
 mod tests {
     use super::*;
 
-    /// What [`count_windows`] makes of windows that are clean or not: for each, how much time was given.
+    /// Runs [`count_windows`] with clean or unclean windows. Returns the time given to each.
     fn count_with(mut is_clean: impl FnMut(usize) -> bool) -> Vec<u64> {
         let mut given = Vec::new();
         count_windows(SENDS, 8, 64, |settle| {

@@ -1,4 +1,4 @@
-//! The levels side by side: one row a size, one column a level, what each adds.
+//! Comparison of levels: one row a size, one column a level, with the cost that each adds.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use fastpath_report::document::{Document, Table};
 use fastpath_report::lists::unique;
 use fastpath_report::record::{Case, Level, Report};
 
-/// From the lowest up.
+/// Levels from the lowest to the highest.
 const LEVELS: [Level; 4] = [Level::Verbs, Level::Transport, Level::Protocol, Level::Mpi];
 
 /// Medians, and the difference to the level below; empty with fewer than two levels.
 pub fn describe(report: &Report) -> Document {
-    // Those of which there are figures; the three of the library in any case.
+    // The library's three levels are always shown, verbs only with results.
     let has_verbs = report.cases.iter().any(|c| c.level == Level::Verbs);
     let levels = &LEVELS[usize::from(!has_verbs)..];
     let adapter = report.cases.iter().any(|c| c.variant.starts_with("adapter"));
@@ -35,7 +35,7 @@ pub fn describe(report: &Report) -> Document {
         }
         let name = format!("{} {}", test.0, test.1);
         said.heading(format!(
-            "{} by level; median, ns; what a level adds to the one before it",
+            "{} by level: median in ns; adds: difference to the level before",
             name.trim_end()
         ));
         said.table(tabulate(levels, &rows));
@@ -43,8 +43,8 @@ pub fn describe(report: &Report) -> Document {
     said
 }
 
-/// The variant as the levels below MPI call it: they name the way that a put or a get goes, MPI's the memory that
-/// decides it.
+/// Variant in the terms of the levels below MPI. These variants name the transfer method of a put or get; MPI's
+/// variants name the memory that determines the method.
 fn way_of(case: &Case, adapter: bool) -> String {
     let way = match case.variant.strip_prefix("allocated, ") {
         _ if adapter => "adapter",
@@ -58,8 +58,8 @@ fn way_of(case: &Case, adapter: bool) -> String {
     }
 }
 
-/// The same for an atomic, which a processor makes that reaches the memory: this one, where it is `mapped`, or the
-/// owner's.
+/// Variant of an atomic in the terms of the levels below MPI. The processor that reaches the memory executes the
+/// atomic: the local one if the memory is `mapped`, or the owner's.
 fn way_of_atomic(variant: &str, mapped: bool) -> String {
     match variant.strip_suffix(", allocated") {
         Some(atomic) if mapped => format!("{atomic}, load-store"),
@@ -159,7 +159,7 @@ mod tests {
         assert!(text.contains("atomics fetch_and_op, load-store by level"), "{text}");
         assert!(text.contains("+2.0") && text.contains("+13.0"), "{text}");
         assert!(text.contains("-100.0") && !text.contains("accumulate"), "{text}");
-        // Between hosts whatever memory it is.
+        // Between hosts, messages reach any kind of memory.
         let text = describe(&[(Level::Protocol, "fetch_and_op, messages", 20.0)]);
         assert!(text.contains("+5.0"), "{text}");
     }

@@ -1,28 +1,29 @@
-//! Both ranks of a job as threads of this process: every line that the leader prints is read as the
-//! benchmark program's are.
+//! Both ranks of a job as threads of this process. Every line of the leader is parsed as a line of the benchmark
+//! program is.
 
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
 use fastpath_report::catalogue;
-use fastpath_report::record::{Case, Missing};
+use fastpath_report::record::{Case, MissingTest};
 
 use super::*;
-use crate::bench::options::CaseOptions;
-use crate::program::{Event, parse_event};
+use crate::options::CaseOptions;
+use crate::program::{ProgramEvent, parse_event};
 
-fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Missing>) {
+fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<MissingTest>) {
     run_as(level, tests, sizes, false)
 }
 
-fn run_as(level: Level, tests: &[&str], sizes: &[u64], counted: bool) -> (Vec<Case>, Vec<Missing>) {
+fn run_as(
+    level: Level, tests: &[&str], sizes: &[u64], counted: bool,
+) -> (Vec<Case>, Vec<MissingTest>) {
     let mut settings = Settings::default().with_tests(tests.iter().copied());
     settings.case.sizes = sizes.to_vec();
     run_settings(level, settings, counted)
 }
 
-fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec<Missing>) {
-    // The engine serves one leader at a time.
+fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec<MissingTest>) {
     static ONE: Mutex<()> = Mutex::new(());
     let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let board = SharedBoard::create().unwrap();
@@ -63,9 +64,9 @@ fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec
     let (mut cases, mut missing) = (Vec::new(), Vec::new());
     for line in from {
         match parse_event(&line) {
-            Ok(Event::Case(case)) => cases.push(*case),
-            Ok(Event::Missing(m)) => missing.push(m),
-            Ok(Event::Start(_) | Event::Progress(_) | Event::End { .. }) => {}
+            Ok(ProgramEvent::Case(case)) => cases.push(*case),
+            Ok(ProgramEvent::Missing(m)) => missing.push(m),
+            Ok(ProgramEvent::Start(_) | ProgramEvent::Progress(_) | ProgramEvent::End { .. }) => {}
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -91,7 +92,10 @@ fn transport__carries_what_goes_without_asking() {
     assert_eq!(cases.len(), 2 * (sizes.len() - 1));
     assert!(cases.iter().all(|c| c.checked == Some(true) && c.level == Level::Transport));
     assert_eq!(missing.len(), 2);
-    assert!(missing[0].reason.contains("needs more than a transport"), "{missing:?}");
+    assert!(
+        missing[0].reason.contains("a protocol that level transport does not have"),
+        "{missing:?}"
+    );
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn transport__puts_and_gets_by_load_and_store() {
     };
     let wanted = [(8, Some(16), Some(true)), (10_000, Some(16), Some(true))];
     assert_eq!((of("put"), of("get")), (wanted.to_vec(), wanted.to_vec()));
-    // The kernel may refuse the other way; then that is said for each size.
+    // The kernel may refuse direct access; then each size reports the refusal.
     let kernel = cases.iter().filter(|c| c.variant == "kernel").count();
     let refused = missing.iter().filter(|m| m.reason.starts_with("kernel")).count();
     assert_eq!(kernel + refused, 4, "{missing:?}");
@@ -114,7 +118,7 @@ fn transport__flushes_whatever_sizes_are_asked_for() {
     let (cases, missing) = run_plan(Level::Transport, &["flush"], &[8, 64]);
     let of_test: Vec<_> = cases.iter().map(|c| (c.test.as_str(), c.bytes)).collect();
     assert_eq!((of_test, missing.len()), (vec![("flush", 0)], 0));
-    // A fence takes time on every processor; less says that the compiler has removed it.
+    // A fence takes time on every processor; a shorter time means that the compiler has removed the fence.
     let fastest = cases[0].samples.quantile(0.0).unwrap();
     assert!(fastest > 0.5, "{fastest} ns");
 }
@@ -149,8 +153,9 @@ fn levels__put_and_get_in_the_same_ways() {
         let (last, moved) = cases.split_last().unwrap();
         assert_eq!((last.test.as_str(), last.level), ("flush", level));
         assert!(moved.iter().all(|c| c.checked == Some(true) && c.level == level));
-        // By load and store and, where it lets them, by the kernel: windows, and one at a time; puts also back and
-        // forth, but for those of nothing.
+        // Each test has, for each size, one case with windows and one with single operations. Both exist by load and
+        // store, and also by the kernel if the kernel allows it. Puts of at least one byte also have a case that goes
+        // back and forth ("seen in memory").
         let (seen, moved): (Vec<&Case>, Vec<&Case>) =
             moved.iter().partition(|c| c.variant.ends_with("seen in memory"));
         assert!(seen.iter().all(|c| c.test == "put" && c.bytes > 0));
@@ -166,7 +171,7 @@ fn levels__put_and_get_in_the_same_ways() {
 #[test]
 fn atomics__answer_right_at_each_level() {
     let (cases, missing) = run_plan(Level::Protocol, &["atomics"], &[4096]);
-    // By load and store and, where the kernel lets the ranks reach each other at all, by messages.
+    // Atomics run by load and store and, if the kernel allows direct access, by messages.
     assert_eq!(cases.len() % 2, 0, "{missing:?}");
     let by_load_store = cases.iter().filter(|c| c.variant.contains("load-store"));
     let operations: Vec<&str> = by_load_store.map(|c| c.operation.as_str()).collect();
@@ -176,7 +181,7 @@ fn atomics__answer_right_at_each_level() {
         "{missing:?}"
     );
     assert!(cases.iter().all(|c| c.bytes == 8 && c.checked == Some(true)));
-    // A transport has those on memory that is mapped.
+    // A transport has atomics on mapped memory only.
     let (cases, missing) = run_plan(Level::Transport, &["atomics"], &[8]);
     let way = |c: &Case| (c.variant.clone(), c.bytes, c.checked);
     let expected = ["fetch_and_op, load-store", "compare_and_swap, load-store"];

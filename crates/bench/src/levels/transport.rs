@@ -5,76 +5,71 @@ use std::io;
 
 use fastpath_base::config::Config;
 use fastpath_base::copy::{copy, copy_small};
-use fastpath_bootstrap::Job;
-use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
+use fastpath_job::Job;
+use fastpath_protocol::wire::SHORT_LIMIT;
+use fastpath_protocol::worker::Thresholds;
 use fastpath_transport::shm::mapped::MappedMemory;
 use fastpath_transport::{Address, Arrival, Connection, Header, Interfaces, Lane, Post, Remote};
 
 use super::board::{SharedBoard, WORDS};
 use super::protocol::{end_without_peer, open_worker};
-use super::sides::Side;
-use super::{Link, ProtocolRange, ProtocolRanges};
+use super::sides::WindowSide;
+use super::{MessageLink, ProtocolRange, ProtocolRanges};
 
 /// Id of every message; transports do not read it.
 const ID: u8 = 1;
 
-/// Empty polls, after which the processor is offered to others: the two ranks may share one.
+/// Empty polls after which the processor is yielded: the two ranks may share a processor.
 const POLLS: u32 = 4096;
-/// Looks for a message between two rounds of progress.
+/// Polls for a message between two calls of progress.
 const POLLS_PER_PROGRESS: u32 = 64;
 
-/// Messages of a window in which each side's cost is counted: as many as the adapters' transports take before they give
-/// back what they owe, and no more than they have under way.
+/// Messages of a window in which each side's cost is counted. The adapters' transports take this number before they
+/// return credits, and their queues hold it.
 const SIDE_WINDOW: u32 = 16;
 
-/// Bytes that an address and its length fit in.
 const ADDRESS_ROOM: usize = 64;
 
-/// A lane to the other rank, and what a put or get needs.
+/// A lane to the other rank, and the state of puts and gets.
 pub struct TransportLink {
-    /// Interfaces of this rank; they own the memory that peers can reach.
+    /// Interfaces of this rank; they own the memory that peers can access.
     pub interfaces: Interfaces,
-    /// The lane.
     pub lane: Lane,
-    /// The other rank.
     pub peer: u32,
-    /// Memory of the other rank that puts and gets go to.
-    pub reached: Reached,
+    /// Memory of the other rank that puts and gets access.
+    pub reached: PeerMemory,
     thresholds: Thresholds,
     ways: ProtocolRanges,
 }
 
-/// Memory of the other rank, as it was found once.
-pub enum Reached {
-    /// None yet.
+/// Memory of the other rank, resolved once.
+pub enum PeerMemory {
+    /// No memory was exposed yet.
     Nothing,
-    /// Mapped here.
+    /// Memory that this process has mapped.
     Mapped(MappedMemory),
-    /// Copied by the kernel.
+    /// Memory that the kernel copies.
     ByKernel(Remote),
-    /// Read and written by an adapter.
+    /// Memory that an adapter reads and writes.
     ByAdapter(Remote),
 }
 
 impl TransportLink {
-    /// The lane to the other rank of a job of two, open in both directions.
-    ///
-    /// # Errors
-    /// The variables are wrong, or there is no memory.
+    /// Opens the lane to the other rank of a job of two, in both directions.
     pub fn open(
         job: &'static Job, board: &SharedBoard, config: &Config,
     ) -> io::Result<TransportLink> {
-        // The library's own choice of transports and protocols; the worker that made it is not used.
+        // The worker makes the library's choice of transports and protocols, and is then dropped.
         let mut worker = open_worker(job, config)?;
         let ways = ProtocolRanges::of(&mut worker);
-        let thresholds = worker.thresholds;
+        let thresholds = worker.planner.thresholds;
         let mut interfaces = worker.take_interfaces();
         drop(worker);
         let peer = 1 - job.rank() as u32;
         let mut lane = interfaces.make_lane(peer);
-        interfaces
-            .connect(&mut lane)
-            .map_err(|e| io::Error::other(format!("no memory for the connection: {e}")))?;
+        interfaces.connect(&mut lane).map_err(|e| {
+            io::Error::other(format!("cannot allocate memory for the connection: {e}"))
+        })?;
         let mut open = lane.wants_wireup();
         if open {
             exchange_addresses(job, board, &mut lane)?;
@@ -87,20 +82,18 @@ impl TransportLink {
             std::thread::yield_now();
         }
         lane.open_receive();
-        Ok(TransportLink { interfaces, lane, peer, reached: Reached::Nothing, thresholds, ways })
+        Ok(TransportLink { interfaces, lane, peer, reached: PeerMemory::Nothing, thresholds, ways })
     }
 
-    /// Whether the other rank is reached by an adapter.
+    /// Whether an adapter connects the ranks.
     pub fn is_adapter(&self) -> bool {
         self.interfaces.has_adapter()
     }
 
-    /// The transport that carries all messages.
     pub fn transport(&self) -> &'static str {
         self.lane.capabilities().map_or("none", |can| can.name)
     }
 
-    /// What there is to say of the adapter, if one is used.
     pub fn describe_adapter(&self) -> Vec<String> {
         super::describe_adapter(self.transport(), self.interfaces.outside())
     }
@@ -124,7 +117,7 @@ impl TransportLink {
         }
     }
 
-    /// Between two tries of what needs progress.
+    /// Pauses between two attempts of an operation that needs progress.
     #[inline]
     pub fn pause(&mut self, polls: &mut u32) {
         self.progress();
@@ -139,7 +132,7 @@ impl TransportLink {
         }
     }
 
-    /// Between two polls for a message; the next poll finds what has arrived from the peer.
+    /// Pauses between two polls for a message; the next poll finds an arrival from the peer.
     #[inline]
     fn pause_look(&mut self, polls: &mut u32) {
         *polls = polls.wrapping_add(1);
@@ -155,7 +148,7 @@ impl TransportLink {
     }
 }
 
-/// What the wire-up of the library does by messages: each end learns where the other is, and is ready when both know.
+/// Exchanges addresses, which the library's wire-up does by messages. Both ends are ready on return.
 fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Result<()> {
     let own = lane.local_address();
     let mut bytes = [0; ADDRESS_ROOM];
@@ -165,7 +158,7 @@ fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Re
     let len = usize::from(theirs[0]);
     let address = theirs.get(1..=len).and_then(Address::new);
     if !address.is_some_and(|address| lane.open(&address)) {
-        let why = "the other rank's end of the connection cannot be reached";
+        let why = "cannot connect to the other rank";
         return Err(io::Error::other(why));
     }
     board.exchange(job.rank() == 0, [0; WORDS]);
@@ -173,7 +166,7 @@ fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Re
     Ok(())
 }
 
-/// Copies what has arrived; never more than there is room for. Returns the bytes copied.
+/// Copies an arrival, at most as much as `into` holds. Returns the bytes copied.
 #[inline]
 fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8]) -> usize {
     let len = arrival.len().min(into.len());
@@ -188,7 +181,7 @@ fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8]) -> usize {
     len
 }
 
-impl Side for TransportLink {
+impl WindowSide for TransportLink {
     fn window(&self) -> u32 {
         SIDE_WINDOW
     }
@@ -207,7 +200,7 @@ impl Side for TransportLink {
 
     fn take_messages(&mut self, into: &mut [u8]) -> u32 {
         let (mut taken, mut vain) = (0, 0);
-        // As the library does: progress, all that has arrived, and then credits.
+        // Follow the library's order: progress, all arrivals, then credits.
         self.interfaces.progress();
         while taken < SIDE_WINDOW {
             match self.lane.look() {
@@ -224,7 +217,7 @@ impl Side for TransportLink {
     }
 }
 
-impl Link for TransportLink {
+impl MessageLink for TransportLink {
     #[inline]
     fn send(&mut self, data: &[u8]) {
         let header = Header::new(ID, 0, 0);
@@ -233,12 +226,9 @@ impl Link for TransportLink {
             self.post(|lane| unsafe { lane.am_short(header, data.as_ptr(), data.len()) });
             return;
         }
-        let whole = self.thresholds.max_single_on(&self.lane) as usize;
-        let part = if data.len() <= whole {
-            data.len()
-        } else {
-            self.thresholds.fragment_on(&self.lane) as usize
-        };
+        let sizes = self.thresholds.sizes_on(&self.lane);
+        let whole = sizes.whole as usize;
+        let part = if data.len() <= whole { data.len() } else { sizes.part as usize };
         for piece in data.chunks(part) {
             self.post(|lane| {
                 // SAFETY: `to` has room for the piece.
@@ -253,7 +243,7 @@ impl Link for TransportLink {
     fn recv(&mut self, into: &mut [u8]) {
         if let Some(arrival) = self.lane.look_short(ID) {
             copy_arrival(&arrival, into);
-            // SAFETY: it was shown just now.
+            // SAFETY: `look_short` returned it just above.
             unsafe { self.lane.take_short() };
             return;
         }
@@ -292,7 +282,8 @@ impl Link for TransportLink {
         let way = self.ways.find(bytes)?;
         if !way.name.starts_with("eager") {
             return Err(format!(
-                "the library sends it by {}, which needs more than a transport; see put and get",
+                "the library sends a message of this size by {}, a protocol that level transport \
+                 does not have; run the tests put and get instead",
                 way.name
             ));
         }

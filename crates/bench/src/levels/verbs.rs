@@ -1,5 +1,5 @@
-//! `--level verbs`: bare loops on the verbs interface, with none of a transport's protocol. What the levels above cost
-//! is measured against them, and they against perftest.
+//! `--level verbs`: bare loops on the verbs interface, without a transport's protocol. They are the baseline of the
+//! levels above, and are compared with perftest.
 
 mod bare;
 mod counted;
@@ -10,24 +10,23 @@ use std::cell::RefCell;
 use std::io;
 
 use fastpath_base::config::Config;
-use fastpath_bootstrap::Job;
+use fastpath_job::Job;
 use fastpath_report::record::Case;
 
 use super::board::SharedBoard;
 use super::{LevelPlan, LevelTest, alternate, engine, fill_pattern, has_pattern, visit_sizes};
-use crate::bench::verbs::{Connection, VerbsOptions};
-use bare::{Bare, Pace};
-use wire::{DEPTHS, Wire};
+use crate::options::verbs::{Connection, VerbsOptions};
+use bare::{BareLoop, Pace};
+use wire::{ConnectedPair, DEPTHS};
 
 pub use facts::describe_software;
 
-/// The largest message where no sizes are asked for.
+/// Largest message by default, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The variant of windows in both directions at once.
 const BOTH: &str = "both ways";
 
-/// As the levels above call what they do by an adapter, so that it stands in one row with theirs.
+/// Variant name, equal to that of an adapter at the levels above, so that tables show them in one row.
 fn name_variant(test: &str, window: u32, both: bool) -> &'static str {
     match (test, window) {
         ("put", 0) => "adapter, seen in memory",
@@ -38,21 +37,18 @@ fn name_variant(test: &str, window: u32, both: bool) -> &'static str {
     }
 }
 
-/// All tests of a plan, as one of the two ranks.
-///
-/// # Errors
-/// There is no adapter, or it refuses something.
+/// Runs all tests of a plan, as one of the two ranks.
 pub fn run(
-    plan: &LevelPlan, board: &SharedBoard, job: &'static Job, rank: &mut engine::Rank,
+    plan: &LevelPlan, board: &SharedBoard, job: &'static Job, rank: &mut engine::LevelRank,
     config: &Config,
 ) -> io::Result<()> {
     let options = &plan.verbs;
     let asked = plan.settings.case.sizes.iter().max().copied();
     let room = asked.unwrap_or(LARGEST) as usize;
-    let wire = Wire::open(config, options, room, board, rank.leads());
+    let wire = ConnectedPair::open(config, options, room, board, rank.leads());
     let wire = wire.map_err(|error| io::Error::other(error.to_string()))?;
-    // Receives are posted on both sides before anything is sent.
-    let mut bare = Bare::new(&wire, job, options);
+    // Both sides post receives before anything is sent.
+    let mut bare = BareLoop::new(&wire, job, options);
     board.exchange(rank.leads(), [0; 4]);
     if plan.counted {
         counted::run(plan, board, rank.leads(), &mut bare, wire.connection);
@@ -71,43 +67,46 @@ pub fn run(
         }
     });
     tests.bare.borrow_mut().flush();
-    // Neither leaves while the other may still wait for an answer of its queue pair.
+    // Neither rank leaves while the other may wait for an acknowledgement of its queue pair.
     board.exchange(rank.leads(), [0; 4]);
     Ok(())
 }
 
-/// The tests on one wire.
 struct Tests<'a> {
-    wire: &'a Wire,
+    wire: &'a ConnectedPair,
     options: &'a VerbsOptions,
     depths: [u32; 2],
-    bare: RefCell<Bare<'a>>,
+    bare: RefCell<BareLoop<'a>>,
 }
 
 impl Tests<'_> {
-    /// Why a case cannot be measured.
-    fn refuse(&self, rank: &engine::Rank, test: &LevelTest, bytes: usize) -> Option<String> {
+    /// Returns the reason for which a case cannot be measured.
+    fn refuse(&self, rank: &engine::LevelRank, test: &LevelTest, bytes: usize) -> Option<String> {
         let remote = ["put", "get", "flush"].contains(&test.name);
         if rank.touches() {
-            let why = "no way to write what is sent and to read what comes (--touch)";
+            let why = "level verbs does not support --touch";
             return Some(why.to_owned());
         }
         match self.wire.connection {
             Connection::Ud if remote => {
-                return Some("datagrams cannot reach memory (--connection rc)".to_owned());
+                return Some(
+                    "datagrams cannot access memory of other ranks; use --connection rc".to_owned(),
+                );
             }
             Connection::Ud if bytes > self.wire.largest() => {
                 let most = self.wire.largest();
-                return Some(format!("{bytes} B: a datagram is one packet, of at most {most} B"));
+                return Some(format!("{bytes} B are too many: a datagram has at most {most} B"));
             }
             _ => {}
         }
         let seen = test.name == "put" && test.window == 0;
-        (seen && bytes == 0).then(|| "0 B: there is nothing to be seen in memory".to_owned())
+        (seen && bytes == 0).then(|| {
+            "a put of 0 B changes no memory, so the other rank cannot see its arrival".to_owned()
+        })
     }
 
-    /// Measures one size; false where that cannot be.
-    fn run(&self, rank: &mut engine::Rank, test: &LevelTest, bytes: usize) -> bool {
+    /// Measures one size; false if that is impossible.
+    fn run(&self, rank: &mut engine::LevelRank, test: &LevelTest, bytes: usize) -> bool {
         if let Some(why) = self.refuse(rank, test, bytes) {
             rank.missing(test.name, &why);
             return false;
@@ -125,7 +124,7 @@ impl Tests<'_> {
             bare.begin(pace);
             bare.restart_writes();
         }
-        // Nobody writes before both are ready.
+        // No rank writes before both are ready.
         rank.agree(true);
         let both = self.options.bidirectional && window > 0 && !remote;
         let variant = name_variant(test.name, window, both);
@@ -140,7 +139,7 @@ impl Tests<'_> {
                 let bare = &mut *self.bare.borrow_mut();
                 match (test.name, window) {
                     ("put", 0) => {
-                        let give = |b: &mut Bare| b.write_marked(bytes);
+                        let give = |b: &mut BareLoop| b.write_marked(bytes);
                         alternate(bare, leads, operations, give, |b| b.await_marked(bytes));
                     }
                     ("put" | "get" | "flush", _) if !leads => {}
@@ -152,22 +151,22 @@ impl Tests<'_> {
                     ("get", _) => (0..operations).for_each(|_| bare.read_window(window, bytes)),
                     ("flush", _) => (0..operations).for_each(|_| {
                         bare.flush_remote();
-                        // Without something between them, the compiler makes one of many.
+                        // Prevents the compiler from merging iterations.
                         std::hint::black_box(&mut *bare);
                     }),
                     (_, 0) => {
-                        let give = |b: &mut Bare| b.send(bytes);
+                        let give = |b: &mut BareLoop| b.send(bytes);
                         alternate(bare, leads, operations, give, |b| _ = b.receive());
                     }
                     _ if both => {
                         (0..operations).for_each(|_| bare.exchange_window(window, bytes));
                     }
                     _ if leads => {
-                        let give = |b: &mut Bare| b.send_window(window, bytes);
+                        let give = |b: &mut BareLoop| b.send_window(window, bytes);
                         alternate(bare, true, operations, give, |b| _ = b.receive());
                     }
                     _ => {
-                        let take = |b: &mut Bare| b.receive_window(window);
+                        let take = |b: &mut BareLoop| b.receive_window(window);
                         alternate(bare, false, operations, |b| b.send(0), take);
                     }
                 }
@@ -177,8 +176,8 @@ impl Tests<'_> {
         true
     }
 
-    /// Whether what one side sends, writes or lets read is what the other gets.
-    fn check(&self, rank: &mut engine::Rank, test: &LevelTest, bytes: usize) -> Option<bool> {
+    /// Whether each side receives, or reads, what the other sent or wrote.
+    fn check(&self, rank: &mut engine::LevelRank, test: &LevelTest, bytes: usize) -> Option<bool> {
         if !rank.checks() {
             return None;
         }
@@ -217,7 +216,7 @@ impl Tests<'_> {
         if test.name != "put" {
             return Some(all);
         }
-        // What was written is looked at once the writer has said that it is there.
+        // Written data is checked after the writer has reported its completion.
         let right = leads || has_pattern(bare.landed(bytes), true);
         Some(rank.agree(right) && all)
     }

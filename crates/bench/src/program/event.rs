@@ -1,67 +1,63 @@
-//! What the program prints: one JSON object a line, read with suspicion.
+//! Output of the program: one JSON object a line, validated as untrusted.
 
 use anyhow::{Result, anyhow};
 use fastpath_report::output::table::{count_ranks, describe_clock, describe_pair};
-use fastpath_report::record::{Case, Clock, Missing};
+use fastpath_report::record::{Case, Clock, MissingTest};
 use serde::{Deserialize, Serialize};
 
-use super::selection::{Learnt, Selection};
+use super::selection::{LearnedCosts, Selection};
 
-/// The version of these lines.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// One line of the program.
+/// One line of output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-pub enum Event {
-    /// Who is measured.
+pub enum ProgramEvent {
     Start(Start),
-    /// A case begins.
-    Progress(Progress),
-    /// A case is done; written as it is stored.
+    Progress(CaseProgress),
+    /// Result of a case, in the stored form.
     Case(Box<Case>),
     /// A test that cannot be run.
-    Missing(Missing),
-    /// All is done.
+    Missing(MissingTest),
     End {
-        /// The clock after all that time.
+        /// Final properties of the clock.
         clock: Clock,
     },
-    /// Not the program's, but our library's: which protocol serves which size.
+    /// Protocol selection, printed by this library.
     #[serde(skip)]
     Selection(Selection),
-    /// The same: what was learnt of messages.
+    /// Costs learned from messages, printed by this library.
     #[serde(skip)]
-    Learnt(Learnt),
-    /// Not the program's: what a library or a launcher prints.
+    Learnt(LearnedCosts),
+    /// Other output, of a library or a launcher.
     #[serde(skip)]
     Text(String),
 }
 
-/// Who is measured.
+/// Start of the job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// The version of these lines.
+    /// Version of the format.
     pub program: u32,
     /// First line of `MPI_Get_library_version`.
     pub library: String,
-    /// Ranks of the job.
+    /// Number of ranks of the job.
     pub ranks: u32,
-    /// Processors on which the first and the last rank were seen.
+    /// Processors of the first and the last rank.
     pub processors: Vec<i32>,
     /// Host of rank 0.
     pub host: String,
-    /// The clock.
     pub clock: Clock,
-    /// What measuring adds to an operation if each is timed singly, in nanoseconds.
+    /// Overhead of measuring each operation singly, in nanoseconds.
     pub overhead_ns_each: f64,
-    /// What the adapter is, where one is measured below MPI.
+    /// Lines about the adapter, if one is measured below MPI.
     #[serde(default)]
     pub adapter: Vec<String>,
 }
 
 impl Start {
-    /// The library that is measured and the clock, as text.
+    /// Describes the measured library and the clock.
     pub fn describe(&self) -> String {
         let ranks = self.ranks;
         let on = match self.processors.as_slice() {
@@ -81,26 +77,25 @@ impl Start {
     }
 }
 
-/// A case begins.
+/// Start of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Name of the test.
+pub struct CaseProgress {
     pub test: String,
     /// Bytes of the case.
     pub bytes: u64,
-    /// Cases done.
+    /// Number of finished cases.
     pub done: u64,
-    /// Cases of the whole job, as far as they are known.
+    /// Number of cases of the whole job, as far as known.
     pub total: u64,
 }
 
-/// Reads one line. What does not look like an event is text.
+/// Parses one line. A line that does not look like an event is text.
 ///
 /// # Errors
-/// A line that looks like an event and is damaged, contradicts itself, or is of another version.
-pub fn parse_event(line: &str) -> Result<Event> {
+/// A line that looks like an event, but is damaged, inconsistent, or of another version.
+pub fn parse_event(line: &str) -> Result<ProgramEvent> {
     if !line.trim_start().starts_with("{\"event\":") {
-        return Ok(Event::Text(line.to_owned()));
+        return Ok(ProgramEvent::Text(line.to_owned()));
     }
     let refuse = |reason: String| {
         let shown: String = line.chars().take(200).collect();
@@ -108,11 +103,13 @@ pub fn parse_event(line: &str) -> Result<Event> {
     };
     let event = serde_json::from_str(line).map_err(|e| refuse(e.to_string()))?;
     let wrong = match &event {
-        Event::Start(start) if start.program != VERSION => {
-            format!("version {} of the lines", start.program)
+        ProgramEvent::Start(start) if start.program != VERSION => {
+            format!("the program has version {}, not {VERSION}", start.program)
         }
-        Event::Case(case) if case.samples.count() == 0 => "a histogram without samples".to_owned(),
-        Event::Case(case) if case.timing.operations_per_sample == 0 => {
+        ProgramEvent::Case(case) if case.samples.count() == 0 => {
+            "a histogram without samples".to_owned()
+        }
+        ProgramEvent::Case(case) if case.timing.operations_per_sample == 0 => {
             "a sample of no operations".to_owned()
         }
         _ => return Ok(event),
@@ -124,7 +121,7 @@ pub fn parse_event(line: &str) -> Result<Event> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_report::record::Of;
+    use fastpath_report::record::Quantity;
 
     const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"timing":{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4},"checked":null,"processors":[0,1],"samples":{"count":3,"min":100,"mean":200,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]]},"floor_of":"memory copy","floor":{"count":1,"min":5,"mean":5,"max":5,"buckets":[[5000,1]]}}"#;
 
@@ -134,11 +131,11 @@ mod tests {
 
     #[test]
     fn case__is_read_with_its_floor() {
-        let Event::Case(case) = parse_event(CASE).unwrap() else {
+        let ProgramEvent::Case(case) = parse_event(CASE).unwrap() else {
             panic!("another event");
         };
         assert_eq!((case.test.as_str(), case.bytes), ("latency", 8));
-        assert_eq!(case.of, Of::HalfRoundTrip);
+        assert_eq!(case.of, Quantity::HalfRoundTrip);
         let s = case.samples.summarize().unwrap();
         assert_eq!((s.count, s.min, s.mean, s.max), (3, 100.0, 200.0, 300.0));
         assert_eq!(case.floor_of.as_deref(), Some("memory copy"));
@@ -148,7 +145,7 @@ mod tests {
     #[test]
     fn text__passes_through() {
         for text in ["", "hello", "{\"other\":1}", "WARNING: {\"event\":"] {
-            assert_eq!(parse_event(text).unwrap(), Event::Text(text.to_owned()));
+            assert_eq!(parse_event(text).unwrap(), ProgramEvent::Text(text.to_owned()));
         }
     }
 
@@ -197,7 +194,7 @@ mod tests {
         };
         assert!(matches!(
             parse_event(&start(1)),
-            Ok(Event::Start(s)) if s.clock.source == "tsc"
+            Ok(ProgramEvent::Start(s)) if s.clock.source == "tsc"
         ));
         assert!(refusal(&start(2)).contains("version 2"));
     }

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! One job: started, read, watched.
+//! Start and supervision of one job, and the parsing of its output.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,29 +11,27 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::event::{Event, parse_event};
-use super::selection::Learnt;
-use super::{Job, Selection};
+use super::event::{ProgramEvent, parse_event};
+use super::selection::LearnedCosts;
+use super::{ProgramJob, Selection};
 use crate::interrupt;
 
-/// Why a job did not end well.
+/// Reason for which a job failed.
 #[derive(Debug)]
 pub enum RunError {
-    /// The launcher could not be started.
     Start(PathBuf, io::Error),
-    /// The job ended with this status; the last lines of what it said.
+    /// The job ended with this status; with the last lines of its output.
     Ended(ExitStatus, Vec<String>),
-    /// It was silent for too long and was ended.
+    /// The job was silent for too long and was ended.
     Stalled(Duration, Vec<String>),
-    /// This program was asked to end, by this signal, and has ended the job.
+    /// This signal requested the end of this program, which has ended the job.
     Interrupted(i32),
-    /// It printed a damaged event.
     Event(anyhow::Error),
-    /// It ended well without a result.
+    /// The job ended normally without a result.
     Empty,
 }
 
-/// What the program ends with when contents arrived wrong.
+/// Exit code of the program if it received wrong contents.
 const WRONG_CONTENTS: i32 = 3;
 
 impl fmt::Display for RunError {
@@ -52,7 +50,7 @@ impl fmt::Display for RunError {
             }
             RunError::Stalled(limit, said) => {
                 let s = limit.as_secs_f64();
-                write!(f, "the job printed nothing for {s} s and was ended")?;
+                write!(f, "the job printed no result for {s} s, so fastpath ended it")?;
                 tail(f, said)
             }
             RunError::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
@@ -64,8 +62,8 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// How a launcher ended. It reports a signal of a rank by 128 plus the signal's number, as shells do, or only in its
-/// own words.
+/// Describes how a launcher ended. A launcher reports a signal of a rank as 128 plus the signal's number, as shells do,
+/// or only as text.
 fn describe_end(status: ExitStatus, said: &[String]) -> String {
     let named = |line: &String| {
         let at = line.to_ascii_lowercase().find("signal")?;
@@ -85,21 +83,23 @@ fn describe_end(status: ExitStatus, said: &[String]) -> String {
     }
 }
 
-/// Lines of what a job said that an error repeats.
+/// Lines of output that an error repeats.
 const TAIL: usize = 20;
 
-/// After the launcher has ended, how long a process that holds its output open is waited for.
+/// Time to wait, after the end of the launcher, for a process that holds its output open.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How often the launcher is asked whether it has ended.
+/// Interval of checks whether the launcher has ended.
 const POLL: Duration = Duration::from_millis(200);
 
-enum Said {
+enum OutputLine {
     Out(String),
     Err(String),
 }
 
-fn read_lines(input: impl Read + Send + 'static, to: Sender<Said>, make: fn(String) -> Said) {
+fn read_lines(
+    input: impl Read + Send + 'static, to: Sender<OutputLine>, make: fn(String) -> OutputLine,
+) {
     thread::spawn(move || {
         let mut input = BufReader::new(input);
         let mut line = Vec::new();
@@ -113,7 +113,7 @@ fn read_lines(input: impl Read + Send + 'static, to: Sender<Said>, make: fn(Stri
     });
 }
 
-fn start(program: &Path, job: &Job) -> Result<(Child, Receiver<Said>), RunError> {
+fn start(program: &Path, job: &ProgramJob) -> Result<(Child, Receiver<OutputLine>), RunError> {
     let failed = |e| RunError::Start(job.mpiexec.clone(), e);
     let mut child = Command::new(&job.mpiexec)
         .args(&job.mpiexec_arguments)
@@ -128,34 +128,33 @@ fn start(program: &Path, job: &Job) -> Result<(Child, Receiver<Said>), RunError>
         .map_err(failed)?;
     let (to, from) = channel();
     if let Some(out) = child.stdout.take() {
-        read_lines(out, to.clone(), Said::Out);
+        read_lines(out, to.clone(), OutputLine::Out);
     }
     if let Some(err) = child.stderr.take() {
-        read_lines(err, to, Said::Err);
+        read_lines(err, to, OutputLine::Err);
     }
     Ok((child, from))
 }
 
-/// What has been read of a job.
 struct Reading<F> {
     on_event: F,
     tail: VecDeque<String>,
     damaged: Option<anyhow::Error>,
 }
 
-impl<F: FnMut(Event)> Reading<F> {
-    fn take(&mut self, said: Said) {
+impl<F: FnMut(ProgramEvent)> Reading<F> {
+    fn take(&mut self, said: OutputLine) {
         let event = match said {
-            Said::Out(line) => parse_event(&line),
-            Said::Err(line) => {
-                let selection = Selection::parse(&line).map(Event::Selection);
-                let learnt = || Learnt::parse(&line).map(Event::Learnt);
-                Ok(selection.or_else(learnt).unwrap_or(Event::Text(line)))
+            OutputLine::Out(line) => parse_event(&line),
+            OutputLine::Err(line) => {
+                let selection = Selection::parse(&line).map(ProgramEvent::Selection);
+                let learnt = || LearnedCosts::parse(&line).map(ProgramEvent::Learnt);
+                Ok(selection.or_else(learnt).unwrap_or(ProgramEvent::Text(line)))
             }
         };
         match event {
             Ok(event) => {
-                if let Event::Text(line) = &event {
+                if let ProgramEvent::Text(line) = &event {
                     self.tail.push_back(line.clone());
                     if self.tail.len() > TAIL {
                         self.tail.pop_front();
@@ -170,8 +169,9 @@ impl<F: FnMut(Event)> Reading<F> {
     }
 }
 
-/// Runs the job to its end.
-pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Result<(), RunError> {
+pub(super) fn run(
+    program: &Path, job: &ProgramJob, on_event: impl FnMut(ProgramEvent),
+) -> Result<(), RunError> {
     let (mut child, said) = start(program, job)?;
     let mut reading = Reading { on_event, tail: VecDeque::new(), damaged: None };
     let status = watch(&mut child, &said, job.stall, &mut reading);
@@ -187,11 +187,11 @@ pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Res
     }
 }
 
-/// Reads until the job has ended and all it said is read; None: it stalled, or this program was asked to end, and it
-/// was ended.
+/// Reads until the job has ended and all its output is read. Returns None if the job stalled, or a signal requested the
+/// end of this program; the job was then ended.
 fn watch(
-    child: &mut Child, said: &Receiver<Said>, stall: Duration,
-    reading: &mut Reading<impl FnMut(Event)>,
+    child: &mut Child, said: &Receiver<OutputLine>, stall: Duration,
+    reading: &mut Reading<impl FnMut(ProgramEvent)>,
 ) -> io::Result<Option<ExitStatus>> {
     let mut heard = Instant::now();
     let mut ended: Option<(ExitStatus, Instant)> = None;
@@ -229,7 +229,7 @@ fn watch(
     }
 }
 
-/// Ends the launcher: first so that it can end its ranks, then for certain.
+/// Ends the launcher: first by SIGTERM, so that it can end its ranks, then by SIGKILL.
 fn end(child: &mut Child) -> io::Result<()> {
     interrupt::end(child);
     if await_end(child, Duration::from_secs(5))?.is_none() {
@@ -239,7 +239,7 @@ fn end(child: &mut Child) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits so long at most for the launcher to end.
+/// Waits up to `limit` for the launcher to end.
 pub(crate) fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let since = Instant::now();
     loop {
@@ -257,9 +257,9 @@ mod tests {
     use super::super::STALL;
     use super::*;
 
-    /// A job whose launcher is a shell that does this.
-    fn run_script(script: &str, stall: Duration) -> (Result<(), RunError>, Vec<Event>) {
-        let job = Job {
+    /// A job whose launcher is a shell with this script.
+    fn run_script(script: &str, stall: Duration) -> (Result<(), RunError>, Vec<ProgramEvent>) {
+        let job = ProgramJob {
             mpiexec: "/bin/sh".into(),
             mpiexec_arguments: vec!["-c".into(), script.into()],
             environment: vec![("WORD".into(), "from outside".into())],
@@ -280,17 +280,18 @@ mod tests {
             panic!("{result:?}");
         };
         assert_eq!(said, ["before"]);
-        assert_eq!(events, [Event::Text("before".into())]);
+        assert_eq!(events, [ProgramEvent::Text("before".into())]);
     }
 
     #[test]
     fn job__that_falls_silent_has_the_last_word() {
-        // As our launcher does: it says what each rank was doing when it is told to end.
+        // The script behaves like this library's launcher, which reports what each rank was doing when it is
+        // terminated.
         let script = "trap 'echo rank 0 waits in MPI_Recv >&2; kill $!; exit 143' TERM; sleep \
             1000 & echo ready; wait";
         let (result, _) = run_script(script, Duration::from_millis(300));
         let text = result.unwrap_err().to_string();
-        assert!(text.contains("printed nothing for"), "{text}");
+        assert!(text.contains("printed no result for"), "{text}");
         assert!(text.contains("rank 0 waits in MPI_Recv"), "{text}");
     }
 
@@ -299,7 +300,7 @@ mod tests {
         let script = "echo before; exec >&- 2>&-; exec sleep 1000";
         let (result, events) = run_script(script, Duration::from_millis(300));
         assert!(matches!(result, Err(RunError::Stalled(..))), "{result:?}");
-        assert_eq!(events, [Event::Text("before".into())]);
+        assert_eq!(events, [ProgramEvent::Text("before".into())]);
         let (result, _) = run_script("exec >&- 2>&-; exit 7", STALL);
         assert!(matches!(result, Err(RunError::Ended(..))), "{result:?}");
     }
@@ -347,7 +348,7 @@ mod tests {
     fn process__that_keeps_the_output_open_does_not_keep_the_reader() {
         let (result, events) = run_script("sleep 1000 & echo $!", STALL);
         assert!(result.is_ok(), "{result:?}");
-        let Event::Text(pid) = &events[0] else {
+        let ProgramEvent::Text(pid) = &events[0] else {
             panic!("{events:?}");
         };
         let ended = Command::new("kill").arg(pid).status().unwrap();

@@ -1,63 +1,62 @@
-//! Which protocol serves which size, as our library says it in the job itself.
+//! Protocol by size, as reported by this library in the job itself.
 //!
-//! The table of `fastpath info --protocols --json` is what a job chooses; the job prints the same
-//! (`FASTPATH_REPORT=selection`) with the constants that its ranks have.
+//! The job prints the table of `fastpath info --protocols --json` (`FASTPATH_REPORT=selection`), with the constants of
+//! its ranks.
 
 use serde::{Deserialize, Serialize};
 
-use fastpath_report::catalogue::{self, Group};
+use fastpath_report::catalogue::{self, TestGroup};
 use fastpath_report::record::{Case, Level};
 
-/// By which a job of our library is asked to say it; others do not know it.
+/// Variable that makes a job of this library print its selection; other libraries ignore it.
 pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "selection");
 
-/// What the library has selected.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Selection {
-    classes: Vec<Class>,
+    classes: Vec<SelectionClass>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-struct Class {
+struct SelectionClass {
     peer: String,
     memory: String,
     transports: Vec<String>,
-    ranges: Vec<Range>,
+    ranges: Vec<SizeRange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-struct Range {
+struct SizeRange {
     from: u64,
     to: Option<u64>,
     protocol: String,
 }
 
 impl Selection {
-    /// The selection that a line on the standard error holds, if it holds one.
     pub fn parse(line: &str) -> Option<Selection> {
         let is_report = line.starts_with('{') && line.contains("\"classes\":");
         is_report.then(|| serde_json::from_str(line).ok())?
     }
 
-    /// Fills in transport and protocol of a case whose messages have the case's size; what lies
-    /// between a collective's ranks is its own affair.
+    /// Fills in transport and protocol of a case whose messages have the case's size. A collective's messages may have
+    /// other sizes.
     pub fn fill(&self, case: &mut Case) {
         let group = catalogue::find(&case.test).map(|test| test.group);
         let messages = match group {
-            Some(Group::Messages) => true,
-            Some(Group::Scaling) => case.test != "exit-skew",
+            Some(TestGroup::Messages) => true,
+            Some(TestGroup::Scaling) => case.test != "exit-skew",
             _ => false,
         };
         if !messages || case.level != Level::Mpi || case.protocol.is_some() {
             return;
         }
-        // Buffers of the program come from the C library.
-        let near = |c: &Class| c.peer.starts_with("ranks on") && c.memory.starts_with("private");
-        let serves = |c: &&Class| near(c) || c.peer == "all others";
+        // The program's buffers are allocated by the C library.
+        let near =
+            |c: &SelectionClass| c.peer.starts_with("ranks on") && c.memory.starts_with("private");
+        let serves = |c: &&SelectionClass| near(c) || c.peer == "all others";
         let Some(class) = self.classes.iter().find(serves) else {
             return;
         };
-        let holds = |r: &&Range| r.from <= case.bytes && r.to.is_none_or(|to| case.bytes <= to);
+        let holds = |r: &&SizeRange| r.from <= case.bytes && r.to.is_none_or(|to| case.bytes <= to);
         if let Some(range) = class.ranges.iter().find(holds) {
             case.transport = Some(class.transports.join(", "));
             case.protocol = Some(range.protocol.clone());
@@ -66,26 +65,22 @@ impl Selection {
     }
 }
 
-/// What a rank has learnt of another one's messages of some sizes.
+/// Costs that a rank has learned from messages of another rank, for a range of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Learnt {
-    /// Who has learnt it, of whose messages.
+pub struct LearnedCosts {
     pub rank: u32,
-    /// Who sent them.
     pub from_rank: u32,
-    /// Smallest size of the octave, in bytes; the last one has no upper end.
+    /// Smallest size of the octave, in bytes; the last octave has no upper end.
     pub from_bytes: u64,
-    /// The way that took least.
     pub protocol: String,
-    /// What it took, in picoseconds for each byte.
+    /// Time of the fastest protocol, in picoseconds per byte.
     pub ps_per_byte: u32,
-    /// The number of timed messages behind it.
     pub timed_messages: u32,
 }
 
-impl Learnt {
-    /// What a line on the standard error says of it, if it does.
-    pub fn parse(line: &str) -> Option<Learnt> {
+impl LearnedCosts {
+    /// Parses learned costs from a line of standard error, if the line has them.
+    pub fn parse(line: &str) -> Option<LearnedCosts> {
         let is_learnt = line.starts_with('{') && line.contains("\"timed_messages\":");
         is_learnt.then(|| serde_json::from_str(line).ok())?
     }
@@ -96,16 +91,15 @@ impl Learnt {
 mod tests {
     use super::*;
     use fastpath_base::config::Config;
+    use fastpath_protocol::report::SelectionReport;
     use fastpath_protocol::selection::Selection as Selected;
-    use fastpath_protocol::selection::report::Report;
     use fastpath_report::testing::samples::make_case;
     use fastpath_transport::PeerClass;
 
-    /// What a job with the default settings prints.
     fn print_report() -> String {
         let selected = Selected::of(&Config::defaults());
         let peers = PeerClass::list(true, true, None);
-        Report::of(&selected, peers).to_json()
+        SelectionReport::of(&selected, peers).to_json()
     }
 
     #[test]
@@ -140,9 +134,11 @@ mod tests {
     #[test]
     fn learnt__is_read_and_other_lines_of_a_report_are_not() {
         let learnt = r#"{"rank":1,"from_rank":0,"from_bytes":4096,"protocol":"get","ps_per_byte":50,"timed_messages":7}"#;
-        assert_eq!(Learnt::parse(learnt).map(|learnt| learnt.timed_messages), Some(7));
-        assert!(Learnt::parse(r#"{"rank":0,"threads":{"level":"MPI_THREAD_SINGLE"}}"#).is_none());
-        assert!(Learnt::parse(&print_report()).is_none());
+        assert_eq!(LearnedCosts::parse(learnt).map(|learnt| learnt.timed_messages), Some(7));
+        assert!(
+            LearnedCosts::parse(r#"{"rank":0,"threads":{"level":"MPI_THREAD_SINGLE"}}"#).is_none()
+        );
+        assert!(LearnedCosts::parse(&print_report()).is_none());
     }
 
     #[test]

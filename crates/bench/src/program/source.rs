@@ -1,4 +1,4 @@
-//! The program's source, and its compilation: once for each compiler wrapper.
+//! Source of the program, and its compilation: once for each compiler wrapper.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,6 @@ macro_rules! sources {
     };
 }
 
-/// Name and text of each file.
 pub(super) const SOURCES: &[(&str, &str)] = sources!(
     "bench.h" "engine.h" "share.h"
     "main.c" "options.c" "events.c" "engine.c" "cases.c" "clock.c" "histogram.c" "buffers.c"
@@ -32,10 +31,10 @@ pub(super) const SOURCES: &[(&str, &str)] = sources!(
 
 const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];
 
-/// What a compiler is given to compile the program, on a machine that is busy with other things too.
+/// Time limit of a compilation, which may run on a busy machine.
 const COMPILING: Duration = Duration::from_secs(300);
 
-/// What a wrapper is given to say what it would do.
+/// Time limit of a query to a wrapper.
 const ANSWERING: Duration = Duration::from_secs(60);
 
 fn run_wrapper(mpicc: &Path, arguments: &[&str]) -> Result<Output> {
@@ -43,7 +42,7 @@ fn run_wrapper(mpicc: &Path, arguments: &[&str]) -> Result<Output> {
     finish(command.args(arguments), ANSWERING)
 }
 
-/// Runs a compiler to its end; one that takes longer is ended.
+/// Runs a compiler, and ends it at the time limit.
 fn finish(command: &mut Command, limit: Duration) -> Result<Output> {
     let name = PathBuf::from(command.get_program());
     let failed = || format!("cannot run {}", name.display());
@@ -53,38 +52,39 @@ fn finish(command: &mut Command, limit: Duration) -> Result<Output> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(failed)?;
-    // What it leaves running may hold its pipes open: nobody waits for these then.
+    // A process that the compiler leaves running may hold its pipes open, so their end is not awaited.
     let (out, err) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
     let Some(status) = await_end(&mut child, limit).with_context(failed)? else {
         let killed = child.kill().and_then(|()| child.wait());
         killed.with_context(failed)?;
         let (name, s) = (name.display(), limit.as_secs_f64());
-        bail!("{name} did not come to an end in {s} s and was ended");
+        bail!("{name} did not finish within {s} s, so fastpath ended it");
     };
     let said = |from: Receiver<Vec<u8>>| from.recv_timeout(LINGER).unwrap_or_default();
     Ok(Output { status, stdout: said(out), stderr: said(err) })
 }
 
-/// After a compiler has ended, how long its output is waited for.
+/// Time to wait for a compiler's output after its end.
 const LINGER: Duration = Duration::from_secs(2);
 
 fn read_all(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (to, from) = channel();
     thread::spawn(move || {
         let mut text = Vec::new();
-        // What came before an error is as good as all.
+        // If reading fails, the text read so far is used.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut text));
         let _ = to.send(text);
     });
     from
 }
 
-/// What identifies a compiled program: the source, the wrapper, and what the wrapper would do.
+/// Hash that identifies a compiled program: the source, the wrapper, and the wrapper's commands.
 fn identify(mpicc: &Path) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     (SOURCES, FLAGS).hash(&mut hasher);
     mpicc.hash(&mut hasher);
-    // Each family knows one of the two; what an unknown option prints is as good as any.
+    // Each family of wrappers has one of the two options. The error message about the other option also identifies the
+    // wrapper.
     for option in ["-show", "--version"] {
         run_wrapper(mpicc, &[option])?.stdout.hash(&mut hasher);
     }
@@ -93,8 +93,7 @@ fn identify(mpicc: &Path) -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Where compiled programs are kept: the user's cache, or a folder of the user's own among the
-/// temporary files.
+/// Folder of compiled programs: the user's cache, or a folder of the user among the temporary files.
 fn find_cache() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
     let home = || set("HOME").map(|h| PathBuf::from(h).join(".cache"));
@@ -107,12 +106,11 @@ fn find_cache() -> PathBuf {
     std::env::temp_dir().join(format!("fastpath-{}", user_id()))
 }
 
-/// The user as whom this process acts.
 fn user_id() -> u32 {
     fs::metadata("/proc/self").map_or(u32::MAX, |m| m.uid())
 }
 
-/// Makes a folder that only the user can write to; refuses one of another user.
+/// Creates a folder that only the user can write to; rejects one of another user.
 fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
@@ -120,11 +118,11 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     if own && found.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let why = "it belongs to somebody else, or others may write to it";
+    let why = "the folder belongs to another user, or other users may write to it";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// The path of the compiled program.
+/// Compiles the program unless it exists, and returns its path.
 pub(super) fn compile(mpicc: &Path) -> Result<PathBuf> {
     let identity = identify(mpicc)?;
     let cache = find_cache();
@@ -132,13 +130,13 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf> {
     make_folder(&cache).with_context(failed)?;
     let program = cache.join(format!("bench-{identity:016x}"));
     if let Ok(found) = fs::File::open(&program) {
-        // So that it is not taken for one that nobody starts any more.
+        // Marks the program as recently used.
         let _ = found.set_modified(SystemTime::now());
         return Ok(program);
     }
     announce(mpicc);
     remove_stale(&cache, SystemTime::now());
-    // Compiled aside, so that nobody ever starts half a program.
+    // Compiled in a separate folder, so that no other process starts an incomplete program.
     let folder = cache.join(format!("bench-{identity:016x}.{}", std::process::id()));
     make_folder(&folder).with_context(failed)?;
     let made = compile_in(mpicc, &folder, &program);
@@ -146,19 +144,19 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf> {
     made.map(|()| program)
 }
 
-/// Says, once, why nothing happens for some seconds.
+/// Prints, once, the reason for a delay of some seconds.
 fn announce(mpicc: &Path) {
     let mpicc = mpicc.display();
-    tell!("fastpath: compiling the benchmark program with {mpicc}, once");
+    tell!("fastpath: compiling the benchmark program with {mpicc} (only the first time)");
 }
 
-/// How long an unused program is kept.
+/// Time for which an unused program is kept.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Age from which a folder of a compilation counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Removes what earlier versions of the tool, and compilations that were killed, have left.
+/// Removes leftovers of earlier versions of the tool, and of killed compilations.
 fn remove_stale(cache: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(cache) else {
         return;
@@ -170,7 +168,6 @@ fn remove_stale(cache: &Path, now: SystemTime) {
         };
         let changed = found.modified().unwrap_or(now);
         let age = now.duration_since(changed).unwrap_or_default();
-        // What cannot be removed harms nobody.
         let _ = match found.is_dir() {
             true if age > ABANDONED => fs::remove_dir_all(entry.path()),
             false if age > UNUSED => fs::remove_file(entry.path()),
@@ -179,7 +176,7 @@ fn remove_stale(cache: &Path, now: SystemTime) {
     }
 }
 
-/// The beginning of what a compiler said; it may say the same of each file.
+/// Shortens a compiler's output, which may repeat a message for each file.
 fn shorten(text: &str) -> String {
     const KEPT: usize = 12;
     let lines: Vec<&str> = text.lines().collect();
@@ -191,7 +188,7 @@ fn shorten(text: &str) -> String {
 }
 
 fn no_place(folder: &Path) -> String {
-    format!("no place for the benchmark program in {}", folder.display())
+    format!("cannot store the benchmark program in {}", folder.display())
 }
 
 fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<()> {
@@ -211,7 +208,7 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<()> {
         let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
         said += &String::from_utf8_lossy(&output.stdout);
         let said = match said.trim_end() {
-            "" => format!("it said nothing; {}", output.status),
+            "" => format!("the compiler printed no message and ended with {}", output.status),
             text => shorten(text),
         };
         bail!("{} cannot compile the benchmark program:\n{said}", mpicc.display());
@@ -227,13 +224,13 @@ mod tests {
 
     use fastpath_report::catalogue;
 
-    /// Name and `of` of each test in the program's tables, which give them in this order.
+    /// Name and `of` of each test in the program's tables, in this order.
     fn read_program() -> Vec<(String, String)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("program");
         let mut found = Vec::new();
         for entry in fs::read_dir(folder).unwrap() {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-            // What the tables abbreviate.
+            // Expands an abbreviation of the tables.
             let text = text.replace("OF_ALL", ".of = \"call\"");
             for part in text.split("{.name = \"").skip(1) {
                 let end = part.find("},\n").unwrap();
@@ -285,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn cache__loses_what_nobody_uses_and_nothing_else() {
+    fn cache__loses_only_unused_entries() {
         let name = format!("fastpath-stale-{}", std::process::id());
         let cache = std::env::temp_dir().join(name);
         fs::create_dir_all(cache.join("bench-1.99")).unwrap();
@@ -321,7 +318,7 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         let hung = finish(command.args(["-c", "exec sleep 1000"]), Duration::from_millis(100));
         let said = hung.unwrap_err().to_string();
-        assert!(said.contains("/bin/sh did not come to an end in 0.1 s"), "{said}");
+        assert!(said.contains("/bin/sh did not finish within 0.1 s"), "{said}");
     }
 
     #[test]
@@ -335,6 +332,6 @@ mod tests {
     #[test]
     fn compile__that_fails_shows_what_the_compiler_said() {
         let e = compile(Path::new("/bin/false")).unwrap_err();
-        assert!(e.to_string().contains("said nothing"), "{e}");
+        assert!(e.to_string().contains("printed no message"), "{e}");
     }
 }

@@ -1,9 +1,9 @@
-//! `fastpath tune inline`: up to which size an adapter should be given payloads inside the descriptor.
+//! `fastpath tune inline`: largest payload that an adapter should get inside the descriptor.
 //!
-//! Two queue pairs of the device answer each other, with the payload inline and by DMA in turn; the limit that takes
-//! least is the crossover, with its interval ([`crossover`]). It is stored for the device, and its jobs ask for so
-//! much. Beside it stand what each size costs in queue memory ([`queue`]) and what the model says of adapters with a
-//! bus.
+//! Two queue pairs of the device answer each other, alternately with inline payload and by DMA. The fastest limit is
+//! the crossover, with its interval ([`crossover`]). The crossover is stored for the device, and jobs request inline
+//! data of this size. The report adds the queue memory of each size ([`queue`]) and the model's predictions for
+//! adapters on a bus.
 
 mod crossover;
 mod queue;
@@ -23,31 +23,32 @@ use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
 use fastpath_report::document;
 use fastpath_transport::setup::inline as stored;
 use fastpath_transport::verbs::echo::Verb;
-use fastpath_transport::verbs::{DeviceContext, Identity, Loop, open_device};
+use fastpath_transport::verbs::{DeviceContext, DeviceIdentity, EchoPort, open_device};
 use serde::Serialize;
 
 use super::no_place;
-use crate::bench::options::parse_bytes;
+use crate::options::parse_bytes;
 use crossover::Finding;
-use queue::Cost;
-use sweep::{Case, Plan};
+use queue::InlineCost;
+use sweep::{SweepPlan, SweepPoint};
 
 /// Options of `fastpath tune inline`.
 #[derive(Args, Debug)]
 pub struct InlineOptions {
-    /// The adapter, as mlx5_0 or mlx5_0:1 [default: FASTPATH_DEVICE, else the first with an active port]
+    /// Adapter, such as mlx5_0 or mlx5_0:1 [default: FASTPATH_DEVICE, else the first adapter with an active port]
     #[arg(long)]
     pub device: Option<String>,
-    /// Sizes in bytes, as 8,64,1K [default: powers of two and what is granted for them, with its neighbour]
+    /// Sizes in bytes, such as 8,64,1K [default: powers of two and, for each, the size that the adapter grants and one
+    /// byte more]
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = parse_inline)]
     pub sizes: Vec<u32>,
-    /// Largest size looked at, in bytes, if the adapter grants so much
+    /// Largest size to measure, in bytes, if the adapter grants it
     #[arg(long, default_value = "1024", value_parser = parse_inline)]
     pub most: u32,
-    /// How the bytes travel
+    /// Operation that transfers the payload
     #[arg(long, value_enum, default_value = "send")]
     pub verb: VerbName,
-    /// Rounds, in each of which every size goes inline and by DMA
+    /// Number of rounds; each measures every size inline and by DMA
     #[arg(long, default_value_t = 31)]
     pub rounds: u32,
     /// Print one JSON object
@@ -58,72 +59,66 @@ pub struct InlineOptions {
     pub dry_run: bool,
 }
 
-/// Bytes as every other command takes them.
 fn parse_inline(text: &str) -> Result<u32, String> {
     let bytes = parse_bytes(text)?;
-    u32::try_from(bytes).map_err(|_| "too large".to_owned())
+    u32::try_from(bytes).map_err(|_| "the size must be less than 4G".to_owned())
 }
 
-/// How the bytes travel.
+/// Operation that transfers the payload.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerbName {
-    /// As messages
+    /// Send messages
     Send,
-    /// Into the other's memory
+    /// Write to the other side's memory (RDMA write)
     Write,
 }
 
-/// Everything that was found, and what became of it.
 #[derive(Debug, Serialize)]
-struct Report {
+struct InlineReport {
     device: String,
     port: u8,
     part: String,
     firmware: String,
     driver: String,
-    /// No adapter with a bus: times are the processor's.
+    /// Whether the adapter is software without a bus: times are the processor's.
     software: bool,
     verb: VerbName,
     rounds: u32,
-    /// Most bytes of inline data that the device grants, of those looked at.
+    /// Largest granted inline data, in bytes, among the measured sizes.
     largest_granted: u32,
-    /// Half round trips, in the order of sizes.
-    cases: Vec<Case>,
-    /// None: nothing could be measured.
+    cases: Vec<SweepPoint>,
+    /// None if nothing could be measured.
     crossover: Option<Finding>,
-    queues: Vec<Cost>,
-    /// What the model says of adapters and hosts: of this one's kind, or of several.
-    models: Vec<Model>,
-    /// Where the size is stored; None: it is not.
+    queues: Vec<InlineCost>,
+    /// Predictions of the model: for adapters of this kind, or for several.
+    models: Vec<InlineModel>,
+    /// File that stores the size; None if it is not stored.
     stored_in: Option<PathBuf>,
-    /// Bytes that jobs on this device ask for from now on.
+    /// Inline data that jobs on this device request from now on, in bytes.
     stored_bytes: Option<u32>,
-    /// Why nothing is stored.
     not_stored: Option<String>,
 }
 
-/// A prediction.
 #[derive(Debug, Serialize, PartialEq)]
-struct Model {
+struct InlineModel {
     adapter: &'static str,
     host: &'static str,
-    /// Bytes asked for.
     asked: u32,
-    /// Up to which size inline pays; None: never.
+    /// Largest size at which inline is faster; None: never.
     limit: Option<u32>,
-    /// Whether that is all that is granted.
+    /// Whether the limit is the largest granted size.
     all: bool,
 }
 
 /// Measures, prints and stores.
 ///
 /// # Errors
-/// The settings are wrong, the host or its processors cannot be used, or nothing can be written.
+/// The settings are invalid, the host or its processors cannot be used, or nothing can be written.
 pub fn run(options: &InlineOptions) -> Result<()> {
     let config = Config::from_env()?;
     let (context, port) = open(options, &config)?;
-    let identity = Identity::of(&context);
+    let identity = DeviceIdentity::of(&context);
     let mut report = measure(options, &context, port, &identity)?;
     match keep(options, &config, &identity, report.crossover.as_ref()) {
         Ok((path, bytes)) => (report.stored_in, report.stored_bytes) = (Some(path), Some(bytes)),
@@ -132,26 +127,27 @@ pub fn run(options: &InlineOptions) -> Result<()> {
     Ok(document::write(options.json, &report, || show::describe(&report))?)
 }
 
-/// The wanted device, or else the first that has an active port.
+/// Opens the requested device, or the first with an active port.
 fn open(options: &InlineOptions, config: &Config) -> Result<(Arc<DeviceContext>, Option<u8>)> {
     let wanted = options.device.as_deref().or(config.device());
     Ok(open_device(wanted, |context, port| {
-        Loop::new(context, port).map(|_| (context.clone(), port))
+        EchoPort::new(context, port).map(|_| (context.clone(), port))
     })?)
 }
 
 fn measure(
-    options: &InlineOptions, context: &Arc<DeviceContext>, port: Option<u8>, identity: &Identity,
-) -> Result<Report> {
-    let port = Loop::new(context, port)?;
+    options: &InlineOptions, context: &Arc<DeviceContext>, port: Option<u8>,
+    identity: &DeviceIdentity,
+) -> Result<InlineReport> {
+    let port = EchoPort::new(context, port)?;
     let largest = sweep::find_largest(&port, options.most)?;
-    // As the transport over connections makes its queues.
+    // Queue depth of the transport over reliable connections.
     let depth = fastpath_transport::adapter::rc::Settings::default().depth;
     let costs = sweep::list_powers(largest)
         .into_iter()
         .map(|asked| queue::measure(&port, identity, asked, depth));
-    let queues: Vec<Cost> = costs.collect::<Result<_, _>>()?;
-    let plan = Plan {
+    let queues: Vec<InlineCost> = costs.collect::<Result<_, _>>()?;
+    let plan = SweepPlan {
         sizes: choose_sizes(options, largest, &queues)?,
         verb: match options.verb {
             VerbName::Send => Verb::Send,
@@ -163,7 +159,7 @@ fn measure(
         true => Vec::new(),
         false => sweep::run(&port, largest, &plan).with_context(|| identity.name.clone())?,
     };
-    Ok(Report {
+    Ok(InlineReport {
         device: identity.name.clone(),
         port: port.port(),
         part: identity.part.clone(),
@@ -183,15 +179,10 @@ fn measure(
     })
 }
 
-/// The sizes to look at, in order: those of the user, or powers of two and, for each of them, what is granted and one
-/// byte more.
-fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[Cost]) -> Result<Vec<u32>> {
+/// Sizes to measure, in order: the user's, or powers of two and, for each, the granted size and one byte more.
+fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[InlineCost]) -> Result<Vec<u32>> {
     if options.rounds < 5 {
-        bail!(
-            "--rounds {} is too few to tell anything: give 5 or more, from which an interval \
-             follows",
-            options.rounds
-        );
+        bail!("--rounds {} is too small for an interval; use 5 or more", options.rounds);
     }
     let least = u32::from(options.verb == VerbName::Write);
     let mut sizes = options.sizes.clone();
@@ -203,7 +194,7 @@ fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[Cost]) -> Resul
     sizes.sort_unstable();
     sizes.dedup();
     match sizes.iter().find(|&&size| size > largest || size < least) {
-        Some(0) => bail!("--sizes 0: a write carries a byte at least"),
+        Some(0) => bail!("--sizes 0: a write has at least 1 byte"),
         Some(size) => bail!(
             "--sizes {size}: the adapter grants no more than {largest} bytes (--most {})",
             options.most
@@ -212,9 +203,8 @@ fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[Cost]) -> Resul
     }
 }
 
-/// What the model says: of this adapter's kind with each host, or of three pairs that differ where it is of no kind
-/// known.
-fn predict(identity: &Identity, verb: VerbName, largest: u32) -> Vec<Model> {
+/// Predictions of the model for this adapter's kind with each host; for an unknown kind, of three differing pairs.
+fn predict(identity: &DeviceIdentity, verb: VerbName, largest: u32) -> Vec<InlineModel> {
     let verb = match verb {
         VerbName::Send => ModelVerb::Send,
         VerbName::Write => ModelVerb::Write,
@@ -223,7 +213,7 @@ fn predict(identity: &Identity, verb: VerbName, largest: u32) -> Vec<Model> {
         Some(name) => vec![(name, "2009"), (name, "2016"), (name, "uncombined")],
         None => vec![("connectx", "2009"), ("connectx5", "2016"), ("connectx5", "uncombined")],
     };
-    // A default's worth where the device says nothing of adapters with a bus.
+    // A software device shows nothing about adapters on a bus, so the default size is used.
     let asked = match identity.software {
         true => fastpath_transport::verbs::inline::DEFAULT_INLINE,
         false => largest,
@@ -231,7 +221,7 @@ fn predict(identity: &Identity, verb: VerbName, largest: u32) -> Vec<Model> {
     let model = |(adapter_name, host_name): (&str, &str)| {
         let (adapter, host) = (adapter(adapter_name).ok()?, host(host_name).ok()?);
         let found = choose(host, adapter, Transport::Rc, verb, asked).ok()?;
-        Some(Model {
+        Some(InlineModel {
             adapter: adapter.title,
             host: host.title,
             asked,
@@ -242,8 +232,8 @@ fn predict(identity: &Identity, verb: VerbName, largest: u32) -> Vec<Model> {
     pairs.into_iter().filter_map(model).collect()
 }
 
-/// The profile of an adapter's kind.
-fn find_profile(identity: &Identity) -> Option<&'static str> {
+/// Name of the profile of an adapter's kind.
+fn find_profile(identity: &DeviceIdentity) -> Option<&'static str> {
     let number = identity.part.split_once(':')?.1.parse().unwrap_or(0);
     match (identity.driver.split(' ').next()?, number) {
         ("ib_mthca", _) => Some("infinihost3"),
@@ -255,13 +245,16 @@ fn find_profile(identity: &Identity) -> Option<&'static str> {
     }
 }
 
-/// Stores what was found; where, and how many bytes jobs will ask for.
+/// Stores the crossover. Returns the file, and the inline data that jobs will request.
 fn keep(
-    options: &InlineOptions, config: &Config, identity: &Identity, found: Option<&Finding>,
+    options: &InlineOptions, config: &Config, identity: &DeviceIdentity, found: Option<&Finding>,
 ) -> Result<(PathBuf, u32)> {
     let found = found.context("the adapter grants no inline data")?;
     if !found.known {
-        bail!("the rounds do not tell where inline stops paying");
+        bail!(
+            "the measured times do not show the size up to which inline data is faster; use more \
+             --rounds"
+        );
     }
     if options.dry_run {
         bail!("--dry-run");

@@ -1,4 +1,4 @@
-//! What the kernel says of RDMA devices, from sysfs below a root that tests choose.
+//! The kernel's facts about RDMA devices, from sysfs below a root that tests choose.
 
 use std::fs;
 use std::path::Path;
@@ -8,116 +8,103 @@ use serde::Serialize;
 
 use fastpath_machine::pci::sysfs;
 
-/// An RDMA device.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Device {
     pub name: String,
-    /// The kernel's module, where the device lies on a bus.
     pub driver: Option<String>,
     pub firmware: Option<String>,
-    /// The maker's name of the card, such as `MT_0000000008`: what firmware is looked for by.
+    /// Vendor's name of the board, such as `MT_0000000008`, by which firmware is found.
     pub board: Option<String>,
     pub node_guid: Option<String>,
-    /// The way into it for programs.
+    /// User-space access to the device.
     pub uverbs: Option<Uverbs>,
-    /// None: it lies on no PCIe bus, it is software.
+    /// None: the device is on no PCIe bus, so it is software.
     pub pcie: Option<Pcie>,
-    pub ports: Vec<Port>,
-    /// What opening it through the library said; None: not tried.
+    pub ports: Vec<PortFacts>,
+    /// Result of opening the device through the library; None: not tried.
     pub opened: Option<Result<(), String>>,
 }
 
-/// The file through which programs reach a device.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Uverbs {
     pub path: String,
-    /// Why this user cannot open it.
+    /// Reason for which this user cannot open the file.
     pub problem: Option<String>,
 }
 
-/// The link to the bus: what it runs at, and what the adapter could.
+/// PCIe link: current and largest speed and width.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Pcie {
     pub address: String,
     pub node: Option<i32>,
-    /// As the kernel prints it, such as `16.0 GT/s PCIe`.
+    /// Speed as the kernel prints it, such as `16.0 GT/s PCIe`.
     pub speed: String,
     pub speed_most: String,
     pub lanes: u32,
     pub lanes_most: u32,
-    /// The port above; None: not shown.
-    pub slot: Option<Slot>,
-    /// Bytes in a packet that the adapter may send, and that it could: the first is the path's.
+    /// The port above; None: not visible.
+    pub slot: Option<PcieSlot>,
+    /// Maximum payload in bytes: the configured value, which is that of the path, and the largest value that the
+    /// adapter supports.
     pub payload: Option<[u32; 2]>,
-    /// Bytes that one read of memory may ask for.
     pub read_request: Option<u32>,
 }
 
-/// The port above an adapter.
 #[derive(Debug, Serialize, PartialEq)]
-pub(super) struct Slot {
+pub(super) struct PcieSlot {
     pub address: String,
-    /// Such as `PCIe 3.0 x8 (8 GT/s)`.
+    /// Fastest link, such as `PCIe 3.0 x8 (8 GT/s)`.
     pub most: String,
-    /// Gigabytes (10^9) a second, raw.
+    /// Raw rate, in gigabytes (10^9) per second.
     pub rate: f64,
 }
 
 /// A port, numbered from 1.
 #[derive(Debug, Serialize, PartialEq)]
-pub(super) struct Port {
+pub(super) struct PortFacts {
     pub number: u32,
-    /// Such as `ACTIVE`, `DOWN`, `INIT`.
+    /// State of the port, such as `ACTIVE`, `DOWN`, `INIT`.
     pub state: String,
-    /// Such as `LinkUp`, `Polling`, `Disabled`.
+    /// Physical state of the port, such as `LinkUp`, `Polling`, `Disabled`.
     pub physical: String,
     /// `InfiniBand` or `Ethernet`.
     pub link_layer: String,
-    /// As the kernel prints it, such as `100 Gb/sec (4X EDR)`.
+    /// Rate as the kernel prints it, such as `100 Gb/sec (4X EDR)`.
     pub rate: String,
-    /// Bytes of payload in a packet: in use, and the device's most. None: the library was not asked.
+    /// MTU in bytes: active, and the device's largest. None: the library was not queried.
     pub mtu: Option<[u32; 2]>,
-    /// The network interface that the port's addresses belong to.
     pub interface: Option<Interface>,
-    /// The rows of the GID table that are not empty.
     pub gids: Vec<Gid>,
 }
 
-/// A row of a GID table.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Gid {
     pub index: u32,
     pub gid: String,
-    /// Such as `RoCE v2`.
     pub kind: String,
-    /// The network interface that it belongs to.
     pub interface: Option<String>,
 }
 
-/// A network interface.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Interface {
     pub name: String,
-    /// Bytes; None: it is not in this network namespace.
+    /// MTU in bytes; None: the interface is not in this network namespace.
     pub mtu: Option<u32>,
     pub state: Option<String>,
-    /// The priorities that make a sender wait rather than lose packets (PFC), where the driver shows them.
+    /// Priorities with priority flow control (PFC), if the driver reports them.
     pub paused: Option<Vec<u8>>,
-    /// The priorities whose senders slow down when packets are marked (ECN), where the driver shows them.
+    /// Priorities with explicit congestion notification (ECN), if the driver reports them.
     pub slowed: Option<Vec<u8>>,
 }
 
-/// An adapter without an RDMA device.
 #[derive(Debug, Serialize, PartialEq)]
-pub(super) struct Undriven {
+pub(super) struct DriverlessDevice {
     pub address: String,
     pub vendor: String,
     pub device: String,
-    /// The driver it has, which makes no RDMA device of it.
     pub driver: Option<String>,
 }
 
-/// All devices, by name.
 pub(super) fn list(root: &Path) -> Vec<Device> {
     let mut names = list_names(&root.join("sys/class/infiniband"));
     names.sort();
@@ -156,13 +143,13 @@ fn find_uverbs(root: &Path, device: &str) -> Option<Uverbs> {
 fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
     let number = |name: &str| read_text(folder.join(name))?.parse().ok();
     let address = link_name(folder)?;
-    // What the registers of the adapter and of the port above it say, as far as this user may read them.
+    // Registers of the adapter and of the port above it, as far as this user may read them.
     let subject = sysfs::read_device(&root.join("sys"), &address).ok();
     let above = subject.as_ref().and_then(|s| s.above.first());
     let device = subject.as_ref().map(|s| &s.device);
     Some(Pcie {
         slot: above.and_then(|port| {
-            Some(Slot {
+            Some(PcieSlot {
                 address: port.address.clone(),
                 most: port.link_can.describe(),
                 rate: port.link_can.link()?.raw().bytes_per_s() / 1e9,
@@ -179,7 +166,7 @@ fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
     })
 }
 
-fn read_port(root: &Path, device: &Path, number: u32) -> Port {
+fn read_port(root: &Path, device: &Path, number: u32) -> PortFacts {
     let folder = device.join("ports").join(number.to_string());
     let text = |name: &str| read_text(folder.join(name)).unwrap_or_default();
     // `4: ACTIVE`
@@ -192,7 +179,7 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
         .iter()
         .find_map(|gid| read_text(folder.join(format!("gid_attrs/ndevs/{}", gid.index))))
         .or_else(|| list_names(&device.join("device/net")).into_iter().min());
-    Port {
+    PortFacts {
         number,
         state: after_number("state"),
         physical: after_number("phys_state"),
@@ -213,7 +200,7 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
     }
 }
 
-/// Priorities by the file of mlx5's driver as its maker delivers it: eight numbers, 1 for those that pause.
+/// Reads PFC priorities from the file of the vendor's mlx5 driver: eight numbers, 1 for enabled.
 fn read_paused(interface: &Path) -> Option<Vec<u8>> {
     let text = read_text(interface.join("qos/pfc"))?;
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
@@ -222,7 +209,7 @@ fn read_paused(interface: &Path) -> Option<Vec<u8>> {
     Some((0..8).filter(|&p| bits[usize::from(p)] == "1").collect())
 }
 
-/// Priorities by the files of mlx5's driver: those at which marked packets are answered, and heeded.
+/// Reads ECN priorities from files of the mlx5 driver: those enabled as notification and as reaction point.
 fn read_slowed(interface: &Path) -> Option<Vec<u8>> {
     let is_on = |side: &str, priority: u8| {
         let text = read_text(interface.join(format!("ecn/{side}/enable/{priority}")))?;
@@ -240,7 +227,7 @@ fn read_gids(port: &Path) -> Vec<Gid> {
         let gid = read_text(port.join(format!("gids/{index}")))?;
         let empty = !gid.contains(|c: char| c.is_ascii_hexdigit() && c != '0')
             || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
-        // A table has hundreds of rows, of which a few are filled: the others are not asked what they are.
+        // A table has hundreds of rows, of which a few are filled: read only the attributes of filled rows.
         let of_row = |what: &str| read_text(port.join(format!("gid_attrs/{what}/{index}")));
         (!empty).then(|| Gid {
             index,
@@ -253,8 +240,7 @@ fn read_gids(port: &Path) -> Vec<Gid> {
     rows.into_iter().filter_map(filled).collect()
 }
 
-/// InfiniBand controllers that are no RDMA devices.
-pub(super) fn list_undriven(root: &Path) -> Vec<Undriven> {
+pub(super) fn list_undriven(root: &Path) -> Vec<DriverlessDevice> {
     const INFINIBAND: &str = "0x0207";
     let folder = root.join("sys/bus/pci/devices");
     let mut names = list_names(&folder);
@@ -263,7 +249,7 @@ pub(super) fn list_undriven(root: &Path) -> Vec<Undriven> {
         let at = folder.join(name);
         let class = read_text(at.join("class"))?;
         (class.starts_with(INFINIBAND) && list_names(&at.join("infiniband")).is_empty()).then(
-            || Undriven {
+            || DriverlessDevice {
                 address: name.clone(),
                 vendor: read_text(at.join("vendor")).unwrap_or_default(),
                 device: read_text(at.join("device")).unwrap_or_default(),
@@ -274,7 +260,6 @@ pub(super) fn list_undriven(root: &Path) -> Vec<Undriven> {
     names.iter().filter_map(undriven).collect()
 }
 
-/// The last part of what a link points to.
 fn link_name(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     Some(target.file_name()?.to_str()?.to_owned())

@@ -1,5 +1,4 @@
-//! What is wrong with what was found, and the remedy of each (`data/diagnostics.toml`). Pure: facts in, diagnostics
-//! out.
+//! Diagnostics with remedies (`data/diagnostics.toml`). Pure functions of the facts.
 
 use std::collections::BTreeMap;
 
@@ -10,62 +9,57 @@ use fastpath_transport::verbs::split_port;
 use serde::{Deserialize, Serialize};
 
 use super::Facts;
-use super::devices::{Device, Interface, Pcie, Port, Slot, Undriven, Uverbs};
+use super::devices::{Device, DriverlessDevice, Interface, Pcie, PcieSlot, PortFacts, Uverbs};
 use super::library::{Driver, Libraries};
 use super::limits::Limits;
 
-/// Something to know.
 #[derive(Debug, Serialize, PartialEq)]
-pub(super) struct Trouble {
+pub(super) struct Diagnostic {
     pub severity: Severity,
-    /// The device, port, file or limit it is about.
     pub subject: String,
     pub what: String,
     pub remedy: String,
 }
 
-/// Whether it keeps something from working.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// It does: this machine is not healthy.
+    /// The diagnostic prevents operation: the machine is not healthy.
     Trouble,
-    /// It may be intended, or costs only speed.
+    /// The cause may be intended, or only reduces speed.
     Note,
 }
 
-/// Bytes of locked memory with which a job of some ranks and messages of some megabytes gets on.
+/// Locked memory, in bytes, that is enough for a job of some ranks with messages of some megabytes.
 const ENOUGH_LOCKED: u64 = 64 << 20;
-/// Bytes that the buffers of one rank with a few peers take.
+/// Size of the buffers of one rank with a few peers, in bytes.
 const LEAST_LOCKED: u64 = 4 << 20;
 
-/// Bytes in a packet on the bus from which its header costs less than a tenth, and of a read request from which waiting
-/// for each answer does not count.
+/// Smallest payload of a bus packet, in bytes, whose header costs less than a tenth. Smallest read request, in bytes,
+/// at which the latency of answers does not matter.
 const ENOUGH_PAYLOAD: u32 = 256;
 const ENOUGH_REQUEST: u32 = 512;
 
-/// The largest packet of the verbs interface, in bytes, and what an Ethernet frame needs around it: GRH or
-/// IP and UDP (48), BTH (12), the largest extended headers (16), ICRC (4).
+/// Largest MTU of the verbs interface, and the headers in an Ethernet frame, in bytes: GRH or IP and UDP (48), BTH
+/// (12), the largest extended headers (16), ICRC (4).
 const LARGEST_MTU: u32 = 4096;
 const AROUND: u32 = 80;
-/// The least around a payload: headers of IP (20) and UDP (8), BTH (12), ICRC (4).
+/// Smallest headers around a payload, in bytes: IP (20), UDP (8), BTH (12), ICRC (4).
 const LEAST_AROUND: u32 = 44;
 
-/// What may be said, by its name.
 #[derive(Deserialize)]
-struct Saying {
+struct DiagnosticText {
     severity: Severity,
     what: String,
     remedy: String,
 }
 
-table!(SAYINGS: BTreeMap<String, Saying> = "diagnostics.toml");
+table!(SAYINGS: BTreeMap<String, DiagnosticText> = "diagnostics.toml");
 
-/// Everything that is wrong, the worst first.
-pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
+pub(super) fn diagnose(facts: &Facts) -> Vec<Diagnostic> {
     let mut found = Diagnostics::default();
     found.look_at_library(&facts.libraries, &facts.devices);
-    for Undriven { address, vendor, device, driver } in &facts.undriven {
+    for DriverlessDevice { address, vendor, device, driver } in &facts.undriven {
         match driver {
             None => found.add("undriven", address, values!(vendor, device)),
             Some(driver) => {
@@ -81,14 +75,14 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
         found.look_at_wanted(wanted, &facts.devices);
     }
     if let Some(why) = &facts.refused {
-        found.add("refused", "jobs that start from here end at once", values!(why));
+        found.add("refused", "jobs that start on this host end at once", values!(why));
     }
-    // A host without a network may be meant so; a variable that leaves none is not.
+    // A host without a network may be intended. A variable that excludes every network is an error.
     let problem = facts.network.problem.as_ref();
     if let Some(why) = problem.filter(|why| why.contains("FASTPATH_")) {
         found.add(
             "refused",
-            "jobs on several hosts and connected jobs cannot be started from here",
+            "jobs on several hosts and connected jobs cannot start on this host",
             values!(why),
         );
     }
@@ -98,25 +92,23 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
     found.list()
 }
 
-/// What is to be said, as it is found.
 #[derive(Default)]
-pub(super) struct Diagnostics(Vec<Trouble>);
+pub(super) struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Everything, the worst first.
-    pub(super) fn list(mut self) -> Vec<Trouble> {
+    pub(super) fn list(mut self) -> Vec<Diagnostic> {
         self.0.sort_by_key(|t| t.severity == Severity::Note);
         self.0
     }
 
-    /// Adds what is called so in the table.
+    /// Adds the diagnostic with this name in the table.
     pub(super) fn add(&mut self, name: &str, subject: &str, values: Values) {
         self.add_as(SAYINGS[name].severity, name, subject, values);
     }
 
     fn add_as(&mut self, severity: Severity, name: &str, subject: &str, values: Values) {
         let saying = &SAYINGS[name];
-        self.0.push(Trouble {
+        self.0.push(Diagnostic {
             severity,
             subject: subject.to_owned(),
             what: fill(&saying.what, values),
@@ -126,8 +118,10 @@ impl Diagnostics {
 
     fn look_at_library(&mut self, library: &Libraries, devices: &[Device]) {
         if let Some(problem) = &library.problem {
-            let (what, remedy) = problem.split_once("; ").unwrap_or((problem, "see what it says"));
-            // Without a device nobody misses it.
+            let (what, remedy) = problem
+                .split_once("; ")
+                .unwrap_or((problem, "remove this cause, then run `fastpath doctor` again"));
+            // Without a device the library is not needed.
             let severity = if devices.is_empty() { Severity::Note } else { Severity::Trouble };
             self.add_as(severity, "library", "libibverbs", values!(what, remedy));
         }
@@ -135,10 +129,10 @@ impl Diagnostics {
             let files: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
             self.add("copies", provider, values!(files = files.join(" and ")));
         }
-        // Where the library is not found, nobody knows the folder of its providers.
+        // Without the library, the folder of its providers is unknown.
         let known = |d: &&Driver| d.file.is_none() && (d.by_path || library.path.is_some());
         for driver in library.drivers.iter().filter(known) {
-            // A distribution's file may name what another package brings.
+            // A distribution's file may name a provider of another package, which need not be installed.
             let name = if driver.by_path { "provider-path" } else { "provider" };
             let subject = driver.named_in.display().to_string();
             self.add(name, &subject, values!(provider = driver.provider));
@@ -150,18 +144,20 @@ impl Diagnostics {
         let what = match split_port(wanted) {
             Err(error) => error.to_string(),
             Ok((name, port)) => match (devices.iter().find(|d| d.name == name), port) {
-                (None, _) => format!("there is no RDMA device {}", shorten(name)),
+                (None, _) => format!("the host has no RDMA device {}", shorten(name)),
                 (Some(device), Some(port)) if !has(device, port) => {
                     format!("{name} has no port {port}")
                 }
                 _ => return,
             },
         };
-        let name = |d: &Device, p: &Port| format!("{}:{}", d.name, p.number);
+        let name = |d: &Device, p: &PortFacts| format!("{}:{}", d.name, p.number);
         let ports = devices.iter().flat_map(|d| d.ports.iter().map(move |p| name(d, p)));
         let remedy = match ports.collect::<Vec<_>>().join(", ") {
-            there if there.is_empty() => "unset it: there is none".to_owned(),
-            there => format!("unset it, or name one that is there: {there}"),
+            there if there.is_empty() => {
+                "unset FASTPATH_DEVICE; the host has no RDMA device".to_owned()
+            }
+            there => format!("unset FASTPATH_DEVICE, or set it to one of {there}"),
         };
         let subject = format!("FASTPATH_DEVICE={}", shorten(wanted));
         self.add("wanted", &subject, values!(what, remedy));
@@ -176,12 +172,12 @@ impl Diagnostics {
             }
             Some(_) => match &device.opened {
                 Some(Err(why)) => self.add("not-opened", name, values!(why)),
-                // Without a library that could offer it, that is said once.
+                // A missing library is reported once.
                 None if library.path.is_some() => self.add("not-offered", name, &[]),
                 _ => {}
             },
         }
-        let (active, idle): (Vec<&Port>, Vec<&Port>) =
+        let (active, idle): (Vec<&PortFacts>, Vec<&PortFacts>) =
             device.ports.iter().partition(|port| port.state == "ACTIVE");
         if device.ports.is_empty() {
             self.add("no-ports", name, &[]);
@@ -198,7 +194,7 @@ impl Diagnostics {
         }
     }
 
-    fn look_at_idle_port(&mut self, device: &Device, port: &Port) {
+    fn look_at_idle_port(&mut self, device: &Device, port: &PortFacts) {
         let subject = format!("{} port {}", device.name, port.number);
         let state = format!("{} ({})", port.state, port.physical);
         let interface = port.interface.as_ref().map_or("INTERFACE", |i| i.name.as_str());
@@ -212,7 +208,7 @@ impl Diagnostics {
         self.add(name, &subject, values!(state, interface));
     }
 
-    fn look_at_port(&mut self, device: &Device, port: &Port) {
+    fn look_at_port(&mut self, device: &Device, port: &PortFacts) {
         let subject = format!("{} port {}", device.name, port.number);
         let is_ethernet = port.link_layer == "Ethernet";
         if port.gids.is_empty() {
@@ -231,7 +227,7 @@ impl Diagnostics {
         let enough = most + AROUND;
         let said = match interface.mtu {
             Some(mtu) if active + LEAST_AROUND > mtu => "packets-too-large",
-            // A loss of speed that one command mends.
+            // The interface allows a larger MTU than the port uses: a loss of speed that one command fixes.
             Some(mtu) if active < most && mtu >= enough => "packets-stale",
             _ if active < most => "packets-small",
             _ => return,
@@ -255,18 +251,19 @@ impl Diagnostics {
             return;
         };
         let ports: f64 = device.ports.iter().filter_map(|p| port_rate(&p.rate)).sum();
-        // An adapter in a slot of fewer lanes may be meant so, as long as the slot carries what the ports can.
+        // An adapter in a slot with fewer lanes may be intended, if the slot carries the rate of the ports.
         let severity = if now < ports { Severity::Trouble } else { Severity::Note };
-        let could = |slot: &Slot| format!("; the slot {} could {}", slot.address, slot.most);
+        let could = |slot: &PcieSlot| format!(", its slot {} supports {}", slot.address, slot.most);
         let remedy = match &pcie.slot {
-            Some(slot) if slot.rate <= now => "another slot: this one can do no more",
+            Some(slot) if slot.rate <= now => {
+                "move the card to a slot with more lanes or a higher speed"
+            }
             Some(_) => {
-                "the slot could do more: seat the card anew, look at riser and contacts, and at \
-                 the BIOS's speed of that slot"
+                "reseat the card; check riser, contacts, and the speed of the slot in the BIOS"
             }
             None => {
-                "another slot, or seat it anew; the BIOS's speed of that slot; in a virtual \
-                 machine, look on its host"
+                "reseat the card or use another slot; check the speed of the slot in the BIOS; in \
+                 a virtual machine, check its host"
             }
         };
         let [now, most, ports] = [now, most, ports].map(|rate| format!("{rate:.1}"));
@@ -298,17 +295,17 @@ impl Diagnostics {
         };
         let remedy = match limits.locked_most {
             Some(most) if most < ENOUGH_LOCKED => {
-                "`* - memlock unlimited` in /etc/security/limits.d, LimitMEMLOCK=infinity for a \
-                 service, --ulimit memlock=-1 for a container"
+                "set `* - memlock unlimited` in /etc/security/limits.d; for a service, \
+                 LimitMEMLOCK=infinity; for a container, --ulimit memlock=-1"
             }
-            _ => "`ulimit -l unlimited` before the job starts (the hard limit allows it)",
+            _ => "run `ulimit -l unlimited` before the job (the hard limit allows it)",
         };
         let name = if locked < LEAST_LOCKED { "locked-too-little" } else { "locked-little" };
         self.add(name, "locked memory", values!(kib = locked >> 10, remedy));
     }
 }
 
-/// Gigabytes (10^9) a second each way; None for a speed that is not a generation's.
+/// Raw rate each way, in gigabytes (10^9) per second; None for an unknown speed.
 fn raw_rate(speed: &str, lanes: u32) -> Option<f64> {
     let number: f64 = speed.split_whitespace().next()?.parse().ok()?;
     let lanes = Lanes::try_from(lanes).ok()?;
@@ -316,7 +313,7 @@ fn raw_rate(speed: &str, lanes: u32) -> Option<f64> {
     Some(link.raw().bytes_per_s() / 1e9)
 }
 
-/// Gigabytes (10^9) a second of `100 Gb/sec (4X EDR)`.
+/// Rate of `100 Gb/sec (4X EDR)`, in gigabytes (10^9) per second.
 fn port_rate(rate: &str) -> Option<f64> {
     let (number, unit) = rate.split_once(' ')?;
     unit.starts_with("Gb/sec").then_some(())?;

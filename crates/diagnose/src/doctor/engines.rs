@@ -1,34 +1,31 @@
-//! What could start ranks on several hosts, and how they would reach each other over the network.
+//! Engines that could start ranks on several hosts, and the network addresses of this host.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fastpath_base::config::{Config, Key};
-use fastpath_bootstrap::network::Reach;
-use fastpath_bootstrap::network::interfaces::{choose_addresses, list_addresses};
-use fastpath_bootstrap::network::ports::parse_ports;
+use fastpath_job::network::Reach;
+use fastpath_job::network::interfaces::{choose_addresses, list_addresses};
+use fastpath_job::network::ports::parse_ports;
 use serde::Serialize;
 
-/// An engine that is installed.
 #[derive(Debug, Serialize, PartialEq)]
-pub(super) struct Engine {
-    /// As `mpiexec --engine` names it.
+pub(super) struct EngineFacts {
     pub name: &'static str,
     pub program: PathBuf,
-    /// As it says itself; None where it says nothing.
     pub version: Option<String>,
-    /// The protocols by which its processes learn of each other.
+    /// Wire-up protocols of the engine's processes.
     pub protocols: Vec<String>,
-    /// The variable without which it has no hosts to give, where it needs one.
+    /// Variable that is set in an allocation of the engine, if the engine needs an allocation.
     pub allocation: Option<&'static str>,
-    /// Whether a job on several hosts could be started by it from here.
+    /// Whether the engine could start a job on several hosts from here.
     pub usable: bool,
 }
 
 /// Name, program, protocols, variable of the allocation.
 type Row = (&'static str, &'static str, &'static [&'static str], Option<&'static str>);
 
-/// In the order in which `mpiexec` looks for them.
+/// Engines in the search order of `mpiexec`.
 const ENGINES: [Row; 4] = [
     ("slurm", "srun", &[], Some("SLURM_JOB_ID")),
     ("flux", "flux", &["pmi1", "pmix"], Some("FLUX_URI")),
@@ -36,19 +33,16 @@ const ENGINES: [Row; 4] = [
     ("prrte", "prterun", &["pmix"], None),
 ];
 
-/// How this host is reached over the network.
 #[derive(Debug, Serialize, PartialEq)]
-pub(super) struct Network {
-    /// The addresses that peers would get, the best first.
+pub(super) struct EngineNetwork {
     pub addresses: Vec<String>,
-    /// Why there are no addresses.
     pub problem: Option<String>,
-    /// The ports that ranks listen on; empty where any port will do.
+    /// Ports that ranks listen on; empty for any port.
     pub ports: String,
 }
 
-/// Looks for engines on the search path. Starts each to ask for its version.
-pub(super) fn list() -> Vec<Engine> {
+/// Finds engines on the search path. Runs each to get its version.
+pub(super) fn list() -> Vec<EngineFacts> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let find = |name: &str| {
         let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
@@ -61,7 +55,7 @@ pub(super) fn list() -> Vec<Engine> {
             "slurm" => read_plugins(&ask(&program, "--mpi=list")),
             _ => protocols.iter().map(|&name| name.to_owned()).collect(),
         };
-        Some(Engine {
+        Some(EngineFacts {
             name,
             version: read_version(&ask(&program, "--version")),
             program,
@@ -73,14 +67,14 @@ pub(super) fn list() -> Vec<Engine> {
     ENGINES.iter().filter_map(look).collect()
 }
 
-/// What a program prints for an option; empty where it cannot be run.
+/// Output of a program with an option; empty if it cannot be run.
 fn ask(program: &Path, option: &str) -> String {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output();
     let said = |o: std::process::Output| [o.stdout, o.stderr].concat();
     output.map_or(String::new(), |o| String::from_utf8_lossy(&said(o)).into_owned())
 }
 
-/// The first word of the first lines that begins with a digit: `slurm 22.05.8`, `Version:  4.0.2`.
+/// First word in the first lines that begins with a digit: `slurm 22.05.8`, `Version:  4.0.2`.
 fn read_version(text: &str) -> Option<String> {
     const LINES: usize = 5;
     let mut words = text.lines().take(LINES).flat_map(str::split_whitespace);
@@ -88,7 +82,7 @@ fn read_version(text: &str) -> Option<String> {
     found.map(|word| word.trim_end_matches(',').to_owned())
 }
 
-/// The plugins of `srun --mpi=list` that this library speaks with: PMI-1 is answered by that for PMI-2.
+/// Plugins of `srun --mpi=list` that this library supports. The PMI-2 plugin also answers PMI-1.
 fn read_plugins(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || c == ',');
     let mut found: Vec<String> = words
@@ -103,13 +97,12 @@ fn read_plugins(text: &str) -> Vec<String> {
     found
 }
 
-/// How ranks of other hosts would reach this one.
-pub(super) fn look_at_network() -> Network {
+pub(super) fn look_at_network() -> EngineNetwork {
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
     describe_network(&config)
 }
 
-fn describe_network(config: &Config) -> Network {
+fn describe_network(config: &Config) -> EngineNetwork {
     let listed = list_addresses().map_err(|e| e.to_string());
     let wanted = config.text(Key::Interfaces);
     let chosen = listed.and_then(|found| choose_addresses(&found, wanted, Reach::Network));
@@ -118,7 +111,7 @@ fn describe_network(config: &Config) -> Network {
         Ok(addresses) => (addresses.iter().map(|a| a.to_string()).collect(), None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    Network { addresses, problem, ports: config.text(Key::Ports).to_owned() }
+    EngineNetwork { addresses, problem, ports: config.text(Key::Ports).to_owned() }
 }
 
 #[cfg(test)]

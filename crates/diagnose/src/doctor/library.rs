@@ -1,8 +1,8 @@
-//! The verbs library and its providers: which are configured, which were loaded, and from which file.
+//! The verbs library and its providers: configured ones, loaded ones, and their files.
 //!
 //! libibverbs reads `/etc/libibverbs.d/*.driver`, each naming a provider, and loads `lib<name>-rdmav<ABI>.so` from a
-//! folder beside itself, or `<name>-rdmav<ABI>.so` where the name is a path. A path to a provider built elsewhere thus
-//! comes on top of the installed one, which is the classic way to run the wrong of two copies.
+//! folder beside itself, or `<name>-rdmav<ABI>.so` if the name is a path. A path to a provider built elsewhere is
+//! loaded in addition to the installed one, which is the classic way to run the wrong of two copies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,36 +14,29 @@ use serde::Serialize;
 
 use super::devices::Device;
 
-/// The verbs library as this process has it.
+/// The verbs library as loaded by this process.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Libraries {
-    /// The file it was loaded from.
     pub path: Option<PathBuf>,
-    /// Why it was not, or why it lists no devices.
+    /// Reason for which the library was not loaded, or lists no devices.
     pub problem: Option<String>,
-    /// The devices it offers.
     pub offered: Vec<String>,
-    /// The providers that are configured.
     pub drivers: Vec<Driver>,
-    /// The providers in this process's memory, by name; more than one file is one too many.
+    /// Providers in this process's memory, by name. More than one file is an error.
     pub loaded: BTreeMap<String, Vec<PathBuf>>,
 }
 
 /// A line `driver NAME` of a file of `/etc/libibverbs.d`.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Driver {
-    /// The provider's name, such as `mlx5`.
     pub provider: String,
-    /// The file that names it.
     pub named_in: PathBuf,
-    /// The provider's file; None if it is missing.
+    /// File of the provider; None if it is missing.
     pub file: Option<PathBuf>,
-    /// Whether it is named by a path.
     pub by_path: bool,
 }
 
-/// Loads the library, lets it load its providers, opens each device, and looks at what lies in memory then.
-/// Fills in what the library says of the devices' ports.
+/// Loads the library and its providers, opens each device, reads the memory map, and adds facts about ports.
 pub(super) fn load(root: &Path, devices: &mut [Device]) -> Libraries {
     let mut found = Libraries::default();
     match Library::load() {
@@ -76,12 +69,12 @@ fn ask(library: &'static Library, device: &mut Device) -> Result<(), String> {
     Ok(())
 }
 
-/// The interface counts 1 for 256 bytes to 5 for 4096.
+/// Converts an MTU code, from 1 for 256 bytes to 5 for 4096.
 fn bytes_of_mtu(number: i32) -> u32 {
     128 << number.clamp(0, 16)
 }
 
-/// The providers that are configured, in the order in which the files are read.
+/// Lists the configured providers, in the order in which the files are read.
 pub(super) fn list_drivers(root: &Path, library: Option<&Path>) -> Vec<Driver> {
     let folder = root.join("etc/libibverbs.d");
     let mut names = list_names(&folder);
@@ -124,13 +117,10 @@ fn resolve_driver(named: &str, named_in: &Path, beside: Option<&Path>) -> Driver
     }
 }
 
-/// The files of providers, and of the verbs library itself, in a process's memory map, by provider.
-///
-/// The map shows what a link leads to: `libmlx5-rdmav34.so` lies there as `libmlx5.so.1.24.44.0`, which is recognised
-/// by the names that are configured.
+/// Finds the files of providers, and of the verbs library, in a process's memory map, by provider. The map has the
+/// targets of symbolic links: `libmlx5-rdmav34.so` appears as `libmlx5.so.1.24.44.0`, which `known` names identify.
 pub(super) fn find_providers(maps: &str, known: &[&str]) -> BTreeMap<String, Vec<PathBuf>> {
     let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    // address, permissions, offset, device, inode, path
     let paths = maps.lines().filter_map(|line| {
         let at = line.find('/')?;
         Some(Path::new(line[at..].trim_end_matches(" (deleted)")))
@@ -148,7 +138,7 @@ pub(super) fn find_providers(maps: &str, known: &[&str]) -> BTreeMap<String, Vec
     found
 }
 
-/// `mlx5` of `libmlx5-rdmav34.so`, and of `libmlx5.so.1.24.44.0` where that is known.
+/// Provider name: `mlx5` for `libmlx5-rdmav34.so`, and for `libmlx5.so.1.24.44.0` if that name is known.
 fn provider_name(file: &str, known: &[&str]) -> Option<String> {
     let stem = file.strip_prefix("lib").unwrap_or(file);
     if let Some((name, _)) = stem.split_once("-rdmav") {
@@ -159,7 +149,7 @@ fn provider_name(file: &str, known: &[&str]) -> Option<String> {
 }
 
 impl Libraries {
-    /// Providers with several files: in memory, or configured.
+    /// Providers with several files, in memory or configured.
     pub(super) fn duplicates(&self) -> BTreeMap<&str, Vec<&Path>> {
         let mut files: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
         for (name, loaded) in &self.loaded {

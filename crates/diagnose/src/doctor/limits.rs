@@ -1,4 +1,4 @@
-//! How much memory this process may lock, which is what registering memory does.
+//! Limit of locked memory, which applies to memory registration.
 
 use std::path::Path;
 
@@ -6,21 +6,20 @@ use serde::Serialize;
 
 use fastpath_report::files;
 
-/// Limits that RDMA meets.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Limits {
-    /// Bytes; None: unlimited.
+    /// Soft limit in bytes; None: unlimited.
     pub locked: Option<u64>,
-    /// What the limit can be raised to.
+    /// Hard limit in bytes; None: unlimited.
     pub locked_most: Option<u64>,
-    /// Whether the limit does not count, since this process has the capability IPC_LOCK.
+    /// Whether the limit does not apply, because this process has the capability IPC_LOCK.
     pub privileged: bool,
 }
 
 /// Number of the capability IPC_LOCK (linux/capability.h).
 const IPC_LOCK: u32 = 14;
 
-/// From the text of two files of proc. What is not there counts as no limit.
+/// Parses the text of two files of proc. A missing value counts as no limit.
 fn parse(limits: &str, status: &str) -> Limits {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
     let mut numbers = line.unwrap_or_default().split_whitespace().map(|word| word.parse().ok());
@@ -35,7 +34,6 @@ fn parse(limits: &str, status: &str) -> Limits {
     }
 }
 
-/// Those of this process, from proc below `root`.
 pub(super) fn read(root: &Path) -> Limits {
     let text = |path: &str| files::read_text(root.join(path)).unwrap_or_default();
     parse(&text("proc/self/limits"), &text("proc/self/status"))

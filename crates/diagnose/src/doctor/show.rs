@@ -1,22 +1,21 @@
-//! The findings, as text.
+//! Results as text.
 
 use std::path::PathBuf;
 
 use fastpath_report::document::Document;
 
 use super::Examination;
-use super::devices::{Device, Interface, Pcie, Port};
-use super::diagnostics::{Severity, Trouble};
-use super::engines::{Engine, Network};
+use super::devices::{Device, Interface, Pcie, PortFacts};
+use super::diagnostics::{Diagnostic, Severity};
+use super::engines::{EngineFacts, EngineNetwork};
 use super::library::Libraries;
 use super::limits::Limits;
 
-/// The whole examination; what is wrong stands last, where one looks.
 pub(super) fn describe(examination: &Examination) -> Document {
     let facts = &examination.facts;
     let mut said = Document::default();
     if facts.devices.is_empty() {
-        said.text("no RDMA device: messages go through shared memory, between hosts over TCP");
+        said.text("no RDMA device: messages use shared memory, and TCP between hosts");
     }
     for device in &facts.devices {
         describe_device(device, &mut said);
@@ -32,8 +31,7 @@ pub(super) fn describe(examination: &Examination) -> Document {
     said
 }
 
-/// What is wrong, and whether all is well.
-pub(super) fn describe_diagnostics(diagnostics: &[Trouble], healthy: bool, said: &mut Document) {
+pub(super) fn describe_diagnostics(diagnostics: &[Diagnostic], healthy: bool, said: &mut Document) {
     for trouble in diagnostics {
         let mark = match trouble.severity {
             Severity::Trouble => "TROUBLE",
@@ -53,13 +51,13 @@ fn describe_device(device: &Device, said: &mut Document) {
         value.iter().for_each(|value| said.pair(name, value));
     }
     let bus = device.pcie.as_ref().map(describe_bus);
-    said.pair("bus", bus.unwrap_or_else(|| "none: software".to_owned()));
+    said.pair("bus", bus.unwrap_or_else(|| "none (software device)".to_owned()));
     if let Some(pcie) = &device.pcie {
         describe_requests(pcie).into_iter().for_each(|text| said.pair("on the bus", text));
         let slot = pcie.slot.as_ref();
-        slot.iter().for_each(|s| said.pair("slot", format!("{}: could {}", s.address, s.most)));
+        slot.iter().for_each(|s| said.pair("slot", format!("{}, supports {}", s.address, s.most)));
     }
-    said.pair("opened by", device.uverbs.as_ref().map_or("none", |u| u.path.as_str()));
+    said.pair("device file", device.uverbs.as_ref().map_or("none", |u| u.path.as_str()));
     device.ports.iter().for_each(|port| describe_port(port, said));
 }
 
@@ -67,22 +65,21 @@ fn describe_bus(pcie: &Pcie) -> String {
     let node = pcie.node.filter(|n| *n >= 0);
     let node = node.map_or(String::new(), |n| format!(", NUMA node {n}"));
     let Pcie { address, speed, lanes, speed_most, lanes_most, .. } = pcie;
-    format!("{address}: {speed} x{lanes} (it could: {speed_most} x{lanes_most}){node}")
+    format!("{address}: {speed} x{lanes} (supports {speed_most} x{lanes_most}){node}")
 }
 
-/// What one packet, and one read, may carry.
 fn describe_requests(pcie: &Pcie) -> Option<String> {
-    let payload = pcie.payload.map(|[is, can]| format!("packets of {is} B (it could: {can} B)"));
+    let payload = pcie.payload.map(|[is, can]| format!("packets of {is} B (supports {can} B)"));
     let request = pcie.read_request.map(|bytes| format!("reads of {bytes} B"));
     let parts: Vec<String> = [payload, request].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn describe_port(port: &Port, said: &mut Document) {
+fn describe_port(port: &PortFacts, said: &mut Document) {
     let mtu = |mtu: u32| format!(" (MTU {mtu} B)");
     let interface = |i: &Interface| format!(", {}{}", i.name, i.mtu.map_or(String::new(), mtu));
     let by = port.interface.as_ref().map_or(String::new(), interface);
-    let Port { number, state, physical, link_layer, rate, .. } = port;
+    let PortFacts { number, state, physical, link_layer, rate, .. } = port;
     said.pair(format!("port {number}"), format!("{state} ({physical}), {link_layer}, {rate}{by}"));
     if let Some([active, most]) = port.mtu {
         said.pair("  packets", format!("{active} B of payload (at most {most} B)"));
@@ -120,7 +117,7 @@ fn describe_library(library: &Libraries, said: &mut Document) {
     }
 }
 
-fn describe_network(network: &Network, said: &mut Document) {
+fn describe_network(network: &EngineNetwork, said: &mut Document) {
     let ports = match network.ports.as_str() {
         "" => String::new(),
         ports => format!(", ports {ports}"),
@@ -131,18 +128,19 @@ fn describe_network(network: &Network, said: &mut Document) {
     });
 }
 
-fn describe_engines(engines: &[Engine], said: &mut Document) {
+fn describe_engines(engines: &[EngineFacts], said: &mut Document) {
     if engines.is_empty() {
         said.heading("engines            none: jobs run only on this host");
         said.text(
-            "for several hosts install Hydra (Debian: mpich), PRRTE, Slurm or Flux on each of them",
+            "for jobs on several hosts, install Hydra (Debian: mpich), PRRTE, Slurm or Flux on \
+             each host",
         );
     }
     for engine in engines {
         let version = engine.version.as_deref().unwrap_or("of unknown version");
         let program = engine.program.display();
         said.heading(format!("engine {:<11} {program} {version}", engine.name));
-        said.pair("speaks", engine.protocols.join(", "));
+        said.pair("protocols", engine.protocols.join(", "));
         if let (false, Some(name)) = (engine.usable, engine.allocation) {
             said.pair("usable", format!("only in an allocation: {name} is not set"));
         }
@@ -154,10 +152,10 @@ fn describe_limits(limits: &Limits, said: &mut Document) {
         |bytes: Option<u64>| bytes.map_or("unlimited".to_owned(), |b| format!("{} KiB", b >> 10));
     let more = match limits.locked_most == limits.locked {
         true => "the hard limit is the same".to_owned(),
-        false => format!("`ulimit -l` can raise it to {}", size(limits.locked_most)),
+        false => format!("`ulimit -l` can raise the limit to {}", size(limits.locked_most)),
     };
     let privileged = match limits.privileged {
-        true => "; this user is not bound by it",
+        true => "; this user is exempt from the limit",
         false => "",
     };
     let now = size(limits.locked);

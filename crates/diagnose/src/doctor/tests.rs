@@ -1,4 +1,4 @@
-//! Examinations of made-up machines: trees of files as the kernel shows them.
+//! Examinations of simulated machines: file trees like the kernel's.
 #![allow(non_snake_case)]
 
 mod adapters;
@@ -14,35 +14,34 @@ use super::library::Libraries;
 use super::limits::Limits;
 use super::*;
 
-/// A machine's files in a folder of its own, removed at the end.
-struct Tree {
+struct TestTree {
     root: PathBuf,
 }
 
-impl Tree {
-    fn new(name: &str) -> Tree {
+impl TestTree {
+    fn new(name: &str) -> TestTree {
         let root = std::env::temp_dir().join(format!("doctor-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(&root).unwrap();
-        Tree { root }
+        TestTree { root }
     }
 
-    fn write(&self, path: &str, text: &str) -> &Tree {
+    fn write(&self, path: &str, text: &str) -> &TestTree {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{text}\n")).unwrap();
         self
     }
 
-    fn link(&self, path: &str, target: &str) -> &Tree {
+    fn link(&self, path: &str, target: &str) -> &TestTree {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         symlink(self.root.join(target), path).unwrap();
         self
     }
 
-    /// An adapter on a bus with one active port of 100 Gb/s, in which nothing is wrong.
-    fn with_adapter(&self) -> &Tree {
+    /// Adds a healthy adapter on a bus with one active port of 100 Gb/s.
+    fn with_adapter(&self) -> &TestTree {
         let bus = "sys/bus/pci/devices/0000:3b:00.0";
         for (file, text) in [
             ("class", "0x020700"),
@@ -80,7 +79,7 @@ impl Tree {
         self
     }
 
-    /// Its facts, with a library that offers all of its devices.
+    /// Facts of the machine, with a library that lists all of its devices.
     fn facts(&self) -> Facts {
         let mut devices = devices::list(&self.root);
         for device in &mut devices {
@@ -94,7 +93,7 @@ impl Tree {
             },
             undriven: devices::list_undriven(&self.root),
             engines: Vec::new(),
-            network: engines::Network {
+            network: engines::EngineNetwork {
                 addresses: vec!["192.0.2.7".into()],
                 problem: None,
                 ports: String::new(),
@@ -107,13 +106,13 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
+impl Drop for TestTree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
 }
 
-/// Asserts that there is one trouble, in which all of `words` occur, and of which text and verdict say so.
+/// Asserts that there is one diagnostic, which contains all of `words`, and that text and verdict agree with it.
 fn assert_one(facts: Facts, severity: Severity, words: &[&str]) {
     let examination = Examination::of(facts);
     let said: Vec<String> = examination
@@ -138,7 +137,7 @@ fn text_of(examination: &Examination) -> String {
 
 #[test]
 fn adapter__without_trouble_is_described() {
-    let tree = Tree::new("fine");
+    let tree = TestTree::new("fine");
     let examination = Examination::of(tree.with_adapter().facts());
     assert!(examination.healthy, "{:?}", examination.diagnostics);
     assert_eq!(examination.diagnostics, []);
@@ -161,15 +160,15 @@ fn adapter__without_trouble_is_described() {
 
 #[test]
 fn nothing__is_healthy_and_says_what_runs() {
-    let tree = Tree::new("nothing");
+    let tree = TestTree::new("nothing");
     let examination = Examination::of(tree.facts());
     assert!(examination.healthy);
-    assert!(text_of(&examination).contains("between hosts over TCP"));
+    assert!(text_of(&examination).contains("TCP between hosts"));
 }
 
 #[test]
 fn json__holds_what_the_text_says() {
-    let tree = Tree::new("json");
+    let tree = TestTree::new("json");
     tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
     let value = serde_json::to_value(Examination::of(tree.facts())).unwrap();
     assert_eq!(value["healthy"], false);
@@ -180,7 +179,7 @@ fn json__holds_what_the_text_says() {
 
 #[test]
 fn locked_memory__that_is_short_is_trouble_unless_privileged() {
-    let tree = Tree::new("limits");
+    let tree = TestTree::new("limits");
     let limited =
         |most, privileged| Limits { locked: Some(64 << 10), locked_most: most, privileged };
     let mut facts = tree.with_adapter().facts();
@@ -189,7 +188,6 @@ fn locked_memory__that_is_short_is_trouble_unless_privileged() {
     let mut facts = tree.facts();
     facts.limits = limited(None, false);
     assert_one(facts, Severity::Trouble, &["ulimit -l unlimited"]);
-    // A usual limit, with which small jobs run.
     let mut facts = tree.facts();
     facts.limits = Limits { locked: Some(8 << 20), ..limited(None, false) };
     assert_one(facts, Severity::Note, &["8192 KiB", "ulimit -l unlimited"]);
@@ -205,7 +203,6 @@ fn this_machine__is_examined() {
     for section in ["devices", "libraries", "limits", "diagnostics", "healthy"] {
         assert!(value.get(section).is_some(), "{section}");
     }
-    // tests/setup installs the library and its providers.
     assert!(examination.facts.libraries.path.is_some());
     assert!(
         examination.facts.libraries.drivers.iter().any(|d| d.provider == "rxe" && d.file.is_some())

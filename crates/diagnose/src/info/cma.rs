@@ -1,9 +1,8 @@
 #![allow(unsafe_code)]
-//! Whether one process may read another's memory (cross-memory attach), found out by doing it.
+//! Tests whether one process may read another's memory (cross-memory attach).
 //!
-//! A child of this process reads from this process. That is the relation the kernel judges as it
-//! judges two ranks: neither is the other's descendant in the direction of the read, so a
-//! restriction to descendants (Yama, scope 1) shows.
+//! A child of this process reads from this process. The kernel treats this relation like that of two ranks: the target
+//! is no descendant of the reader, so a restriction to descendants (Yama, scope 1) is detected.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
@@ -12,13 +11,11 @@ use fastpath_base::clock;
 use fastpath_transport::shm::cma::explain_refusal;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that the trial reads.
 const BYTES: usize = 4096;
 
-/// What came of the trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    /// Why it is not possible; None when it worked.
+    /// Reason for which the read failed; None if it worked.
     pub refused: Option<String>,
     /// Shortest time of a read of 4 KiB, in nanoseconds.
     pub read_4k_min_ns: Option<u64>,
@@ -28,7 +25,6 @@ fn pattern_byte(i: usize) -> u8 {
     (i.wrapping_mul(167) >> 3) as u8
 }
 
-/// Starts this program as the reader and lets it try.
 pub fn try_read() -> Trial {
     let source: Vec<u8> = (0..BYTES).map(pattern_byte).collect();
     let refuse = |why: String| Trial { refused: Some(why), read_4k_min_ns: None };
@@ -42,7 +38,7 @@ pub fn try_read() -> Trial {
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
-    // The reader has ended: the memory may go.
+    // The reader has ended, so the memory is no longer needed.
     drop(std::hint::black_box(source));
     match output {
         Ok(o) => serde_json::from_slice(&o.stdout)
@@ -51,10 +47,7 @@ pub fn try_read() -> Trial {
     }
 }
 
-/// The reader's side: reads from process and address (as `pid,address`) and prints the outcome.
-///
-/// # Errors
-/// The argument is not of that form, or the output cannot be written.
+/// Runs as the reader: reads from a process and address (as `pid,address`) and prints the result.
 pub fn probe_as_reader(argument: &str) -> io::Result<()> {
     let (pid, address) = argument
         .split_once(',')
@@ -82,7 +75,7 @@ fn read_from(pid: libc::pid_t, address: usize) -> Trial {
     }
     let wrong = target.iter().enumerate().any(|(i, &b)| b != pattern_byte(i));
     Trial {
-        refused: wrong.then(|| "the bytes read are not those written".to_owned()),
+        refused: wrong.then(|| "the kernel returned wrong bytes".to_owned()),
         read_4k_min_ns: Some(best),
     }
 }
@@ -90,8 +83,8 @@ fn read_from(pid: libc::pid_t, address: usize) -> Trial {
 fn read_once(pid: libc::pid_t, address: usize, target: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: target.as_mut_ptr().cast(), iov_len: target.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: target.len() };
-    // SAFETY: the local part is a valid buffer of that length; the remote one is the other
-    // process's address, which the kernel checks.
+    // SAFETY: the local part is a valid buffer of that length. The remote one is an address of the other process, which
+    // the kernel checks.
     let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }

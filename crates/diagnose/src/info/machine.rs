@@ -11,14 +11,13 @@ use serde::Serialize;
 use fastpath_report::files::read_text;
 use fastpath_report::surroundings::{Cache, find_field, list_caches};
 
-/// Processors, caches, memory, limits.
 #[derive(Debug, Serialize)]
-pub struct Machine {
+pub struct MachineFacts {
     host: String,
     kernel: Option<String>,
     processor: Option<String>,
     processors_allowed: Vec<usize>,
-    /// Processors' worth of time per second that the control group grants; None: no limit.
+    /// Processor time that the control group grants, in processors; None: no limit.
     cpu_quota: Option<f64>,
     processors_usable: usize,
     cores: Vec<CoreLine>,
@@ -28,7 +27,6 @@ pub struct Machine {
     clock_resolution_ns: u64,
 }
 
-/// One core.
 #[derive(Debug, Serialize)]
 struct CoreLine {
     node: usize,
@@ -36,12 +34,11 @@ struct CoreLine {
     threads: Vec<usize>,
 }
 
-/// Reads it all from the kernel.
-pub fn describe() -> Machine {
+pub fn describe() -> MachineFacts {
     let allowed = topology::affinity();
     let first = allowed.iter().next().unwrap_or(0);
     let line = |c: Core| CoreLine { node: c.node, package: c.package, threads: c.threads };
-    Machine {
+    MachineFacts {
         host: topology::host_name(),
         kernel: read_text("/proc/sys/kernel/osrelease"),
         processor: fs::read_to_string("/proc/cpuinfo")
@@ -58,11 +55,11 @@ pub fn describe() -> Machine {
     }
 }
 
-impl Machine {
+impl MachineFacts {
     /// Name and value of each line of the text form.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let allowed = CpuSet::from_iter(self.processors_allowed.iter().copied());
-        let unknown = || "(the kernel does not say)".to_owned();
+        let unknown = || "(not reported by the kernel)".to_owned();
         let packages: BTreeSet<_> = self.cores.iter().map(|c| c.package).collect();
         let nodes: BTreeSet<_> = self.cores.iter().map(|c| c.node).collect();
         let threads = self.cores.iter().map(|c| c.threads.len()).max();
@@ -96,9 +93,9 @@ impl Machine {
     }
 }
 
-/// Bytes of a page of memory.
+/// Size of a memory page, in bytes.
 pub fn page_bytes() -> usize {
-    // SAFETY: asks for a constant of the system; touches no memory of ours.
+    // SAFETY: sysconf takes no pointers.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }

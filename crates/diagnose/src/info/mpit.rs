@@ -1,4 +1,4 @@
-//! `fastpath info --mpit`: what the installed library's tool interface lists (MPI 5.0, chapter 15).
+//! `fastpath info --mpit`: contents of the installed library's tool interface (MPI 5.0, chapter 15).
 #![allow(unsafe_code)]
 
 use fastpath_report::document::{self, Document, Table};
@@ -10,37 +10,35 @@ use serde::Serialize;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-/// Room for a name and for a description.
+/// Buffer sizes of a name and of a description.
 const NAME: usize = 128;
 const MEANING: usize = 1024;
 
-/// Everything that it lists.
 #[derive(Debug, Default, Serialize)]
 struct Listing {
-    control_variables: Vec<Entry>,
-    performance_variables: Vec<Entry>,
-    events: Vec<Entry>,
-    categories: Vec<Entry>,
-    sources: Vec<Entry>,
+    control_variables: Vec<ToolEntry>,
+    performance_variables: Vec<ToolEntry>,
+    events: Vec<ToolEntry>,
+    categories: Vec<ToolEntry>,
+    sources: Vec<ToolEntry>,
 }
 
-/// What is said of one of them.
 #[derive(Debug, Serialize)]
-struct Entry {
+struct ToolEntry {
     name: String,
-    /// Of a control variable its scope, of a performance variable its class.
+    /// Scope of a control variable, class of a performance variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    /// The object that it belongs to; a category or a source has none.
+    /// Object that it is bound to; None for a category or a source.
     #[serde(skip_serializing_if = "Option::is_none")]
     binding: Option<&'static str>,
     meaning: String,
 }
 
-/// When a control variable may change, and where it must be alike (section 15.3.6); from 1 on.
+/// When a control variable may change, and where it must be equal (section 15.3.6); the numbers begin at 1.
 const SCOPES: [&str; 7] = ["constant", "readonly", "local", "group", "group_eq", "all", "all_eq"];
 
-/// What a performance variable counts or shows (section 15.3.7); from 1 on.
+/// Classes of performance variables (section 15.3.7); the numbers begin at 1.
 const CLASSES: [&str; 10] = [
     "state",
     "level",
@@ -54,7 +52,6 @@ const CLASSES: [&str; 10] = [
     "generic",
 ];
 
-/// Objects; from 1 on.
 const BINDINGS: [&str; 12] = [
     "no_object",
     "comm",
@@ -70,13 +67,12 @@ const BINDINGS: [&str; 12] = [
     "session",
 ];
 
-/// The meaning of a number.
 fn say(words: &[&'static str], number: c_int) -> &'static str {
     let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
     index.and_then(|index| words.get(index)).unwrap_or(&"unknown")
 }
 
-// A text, an integer, a handle or a type that the functions write.
+// Pointers through which the functions write a text, an integer, and a handle or type.
 type T = *mut c_char;
 type I = *mut c_int;
 type H = *mut usize;
@@ -88,10 +84,7 @@ type CategoryInfo = unsafe extern "C" fn(c_int, T, I, T, I, I, I, I) -> c_int;
 type SourceInfo = unsafe extern "C" fn(c_int, T, I, T, I, I, *mut i64, *mut i64, H) -> c_int;
 type EventInfo = unsafe extern "C" fn(c_int, T, I, I, H, H, I, H, H, T, I, I) -> c_int;
 
-/// Prints it.
-///
-/// # Errors
-/// The library cannot be opened, or the output takes no more.
+/// Prints the lists.
 pub fn print(as_json: bool) -> Result<()> {
     let listing = collect()?;
     Ok(document::write(as_json, &listing, || describe(&listing))?)
@@ -124,8 +117,8 @@ fn describe(listing: &Listing) -> Document {
 
 fn collect() -> Result<Listing> {
     let path = find_library()?;
-    // SAFETY: the installed MPI library, whose functions have the types that the standard gives them. Null is allowed
-    // for what is not wanted; the texts have the room that is stated.
+    // SAFETY: the installed MPI library has functions of the types in the standard. Null is allowed for unneeded
+    // results; the buffers have the stated sizes.
     unsafe {
         let library = open_library(&path)?;
         let init = find::<Init>(&library, "MPI_T_init_thread")?;
@@ -135,7 +128,6 @@ fn collect() -> Result<Listing> {
         let event = find::<EventInfo>(&library, "MPI_T_event_get_info")?;
         let category = find::<CategoryInfo>(&library, "MPI_T_category_get_info")?;
         let source = find::<SourceInfo>(&library, "MPI_T_source_get_info")?;
-        // Not wanted.
         let n = null_mut::<i64>();
         let (o, h) = (null_mut::<c_int>(), null_mut::<usize>());
         Ok(Listing {
@@ -163,37 +155,38 @@ fn collect() -> Result<Listing> {
     }
 }
 
-/// Where a function writes what it says: texts with their room.
-struct Answer {
+/// Buffers for a function's results, with their sizes.
+struct ResultBuffers {
     name: (T, I),
     meaning: (T, I),
     kind: I,
     binding: I,
 }
 
-/// All things of a sort; `kinds` are the words for their kinds.
+/// Lists all entries of a kind; `kinds` are the words for their classes.
 ///
 /// # Safety
 /// The library is an MPI library.
 unsafe fn list(
-    library: &Library, number: &str, kinds: &[&'static str], ask: impl Fn(c_int, &Answer) -> c_int,
-) -> Result<Vec<Entry>> {
+    library: &Library, number: &str, kinds: &[&'static str],
+    ask: impl Fn(c_int, &ResultBuffers) -> c_int,
+) -> Result<Vec<ToolEntry>> {
     let mut count = 0;
-    // SAFETY: the type that the standard gives the function.
+    // SAFETY: the type is that of the function in the standard.
     unsafe { find::<Number>(library, number)?(&mut count) };
     let mut entries = Vec::new();
     for index in 0..count {
         let (mut name, mut meaning) = ([0_u8; NAME], [0_u8; MEANING]);
         let (mut name_room, mut meaning_room) = (NAME as c_int, MEANING as c_int);
         let (mut kind, mut binding) = (0, 0);
-        let answer = Answer {
+        let answer = ResultBuffers {
             name: (name.as_mut_ptr().cast(), &mut name_room),
             meaning: (meaning.as_mut_ptr().cast(), &mut meaning_room),
             kind: &mut kind,
             binding: &mut binding,
         };
         if ask(index, &answer) == 0 {
-            entries.push(Entry {
+            entries.push(ToolEntry {
                 name: text(&name),
                 kind: (!kinds.is_empty()).then(|| say(kinds, kind)),
                 binding: (binding != 0).then(|| say(&BINDINGS, binding)),
@@ -204,7 +197,6 @@ unsafe fn list(
     Ok(entries)
 }
 
-/// A text up to its end.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,11 +1,10 @@
-//! What threads of a program may do, and what its calls pay for them.
+//! Thread levels of MPI, and their cost for calls.
 
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::FURTHER;
 
 use super::transports::Facility;
 
-/// The levels, and how the lock of the highest works on this machine.
+/// Lists the levels, and how the lock of the highest works on this machine.
 pub fn list_threads() -> Vec<Facility> {
     describe(wait::register_own_membarrier())
 }
@@ -13,30 +12,23 @@ pub fn list_threads() -> Vec<Facility> {
 fn describe(fences: bool) -> Vec<Facility> {
     let lock = match fences {
         true => {
-            "at MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread, the thread that makes the \
-             calls pays plain instructions; another one that comes takes the lock from it by a \
+            "at MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread, the lock is biased to the \
+             calling thread, which uses no atomic operations; another thread takes the lock with a \
              membarrier"
         }
         false => {
-            "the kernel or a sandbox refuses membarrier: at MPI_THREAD_MULTIPLE, and with \
-             FASTPATH_PROGRESS=thread, an ordinary lock, two atomic operations for each call"
+            "the kernel or a sandbox refuses membarrier, so an ordinary lock is used at \
+             MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread: two atomic operations per \
+             call"
         }
     };
-    let levels = "a program gets the level that it asks for, MPI_THREAD_SINGLE by MPI_Init \
-        (FASTPATH_REPORT=1 says which, and what threads have cost each other); below \
-        MPI_THREAD_MULTIPLE no call pays for threads, and FASTPATH_CHECK=1 reports calls that a \
-        level forbids";
-    let workers = format!(
-        "up to {} in a rank, for messages of threads on different communicators, and of different \
-         tags or peers on one whose members all promise mpi_assert_no_any_tag or \
-         mpi_assert_no_any_source, with FASTPATH_WORKERS=several, or auto where there are two \
-         processors for each rank (FASTPATH_REPORT=1 says how many were made)",
-        FURTHER + 1
-    );
+    let levels = "a program gets the level that it requests; MPI_Init requests MPI_THREAD_SINGLE. \
+        Below MPI_THREAD_MULTIPLE no call has a cost for threads. FASTPATH_REPORT=1 reports the \
+        level and the contention of threads; FASTPATH_CHECK=1 reports calls that the level \
+        forbids";
     vec![
         Facility::new("all thread levels", true, levels.to_owned()),
         Facility::new("biased lock", fences, lock.to_owned()),
-        Facility::new("workers", true, workers),
     ]
 }
 

@@ -1,35 +1,32 @@
 #![allow(unsafe_code)]
-//! Ways of moving a message and of waiting for one: each is tried, and the outcome is the reason.
+//! Transports and wait methods. Each is tested, and the result of the test is the reason that is printed.
 
 use fastpath_base::config::Config;
-use fastpath_base::refusal::Bytes;
+use fastpath_base::refusal::ByteSize;
 use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait::{self, Wake};
-use fastpath_bootstrap::job::random_job_id;
-use fastpath_bootstrap::network::{self, Reach};
-use fastpath_bootstrap::segment::Segment;
+use fastpath_job::network::{self, Reach};
+use fastpath_job::random_job_id;
 use fastpath_machine::measure::time_calls;
+use fastpath_segment::Segment;
 use fastpath_transport::adapter::{self, AdapterTransport};
+use fastpath_transport::allowed::{Allowed, is_listed};
 use fastpath_transport::setup;
-use fastpath_transport::setup::allowed::{Allowed, is_listed};
 use fastpath_transport::setup::inline::StoredInline;
 use fastpath_transport::single_copy;
 use serde::Serialize;
 
 use super::cma;
 
-/// One way of moving a message.
 #[derive(Debug, Serialize)]
 pub struct Transport {
-    /// Its name, as `FASTPATH_TRANSPORTS` has it.
+    /// Name in `FASTPATH_TRANSPORTS`.
     pub name: &'static str,
-    /// Can and may it be used here?
+    /// Whether the transport can and may be used here.
     pub usable: bool,
-    /// For or against.
     pub reason: String,
 }
 
-/// One thing the kernel offers for waiting.
 #[derive(Debug, Serialize)]
 pub struct Facility {
     pub name: &'static str,
@@ -43,10 +40,9 @@ impl Facility {
     }
 }
 
-/// Every transport with the reason for or against it.
 pub fn list(config: &Config) -> Vec<Transport> {
     let tried = [
-        ("loopback", Ok("a rank's messages to itself, inside the process".to_owned())),
+        ("loopback", Ok("messages of a rank to itself, inside the process".to_owned())),
         ("shm", try_shared_memory()),
         ("cma", try_cma()),
         ("rc", try_adapter(config, AdapterTransport::Rc)),
@@ -69,38 +65,33 @@ pub fn list(config: &Config) -> Vec<Transport> {
 fn try_adapter(config: &Config, by: AdapterTransport) -> Result<String, String> {
     let (found, diagnostics) = find_adapter(config, by)?;
     let mut text =
-        format!("{by} on {found}: between hosts, and within one where shm is not listed");
+        format!("{by} on {found}: between hosts, and inside a host if shm is not listed");
     for trouble in diagnostics {
         text += &format!("; {trouble}");
     }
     Ok(text)
 }
 
-/// Where ranks of other hosts would reach this one; nothing stays open.
+/// Describes how ranks of other hosts would reach this host. No socket stays open.
 fn try_network(config: &Config) -> Result<String, String> {
     let (listener, card) = network::open(config, Reach::Network, 1)?;
     let addresses = card.addresses.iter().map(|address| address.to_string());
     let addresses: Vec<String> = addresses.collect();
     Ok(format!(
-        "between hosts where no adapter is used, and within one where only tcp is listed: by {}, \
-         ports such as {}",
+        "between hosts without an adapter, and inside a host if only tcp is listed: by {}, ports \
+         such as {}",
         addresses.join(", "),
         listener.port()
     ))
 }
 
-/// What a job of two ranks here may use.
-///
-/// # Errors
-/// It would end before it begins: what it says.
+/// Transports that a job of two ranks here may use; the error is the message with which it would fail at once.
 pub fn try_all(config: &Config) -> Result<Allowed, String> {
     setup::try_transports(config, |by| find_adapter(config, by).map(drop))
 }
 
-/// Describes the adapter that a job would use, with any problem of its stored settings.
-///
-/// # Errors
-/// No adapter can be used: why.
+/// Describes the adapter that a job would use, with any problem of its stored settings. The error is the reason for
+/// which a job would use none.
 pub fn find_adapter(
     config: &Config, by: AdapterTransport,
 ) -> Result<(String, Vec<String>), String> {
@@ -110,7 +101,6 @@ pub fn find_adapter(
     Ok((found, stored.take_diagnostics()))
 }
 
-/// Which variable switched it off, if one did.
 fn switched_off(config: &Config, name: &str) -> Option<String> {
     if name == "cma" {
         return single_copy::switched_off(config).map(str::to_owned);
@@ -121,13 +111,13 @@ fn switched_off(config: &Config, name: &str) -> Option<String> {
 fn try_shared_memory() -> Result<String, String> {
     let segment = Segment::create(2, random_job_id()).map_err(|e| e.to_string())?;
     let place = match segment.file_system_room() {
-        None => "a memory file without a name (memfd_create works)".to_owned(),
+        None => "an anonymous memory file (memfd_create works)".to_owned(),
         Some(room) => format!(
             "an unlinked file in a file system that has {} left (memfd_create is refused)",
-            Bytes(room)
+            ByteSize(room)
         ),
     };
-    Ok(format!("ranks of one node, through {place}"))
+    Ok(format!("between ranks of one node, through {place}"))
 }
 
 fn try_cma() -> Result<String, String> {
@@ -142,8 +132,7 @@ fn try_cma() -> Result<String, String> {
     }
 }
 
-/// What the kernel offers for waiting, with what it costs (medians would need more time than a
-/// listing should take: minima of batches).
+/// Lists kernel facilities for waiting with their costs, as minima of batches: medians would take too long.
 pub fn list_waiting() -> Vec<Facility> {
     let word = AtomicU32::new(0);
     let minimum = |body: &mut dyn FnMut()| {
@@ -153,26 +142,32 @@ pub fn list_waiting() -> Vec<Facility> {
         wait::futex_wake(&word, 1);
     });
     let yielding = minimum(&mut wait::yield_now);
-    // The word holds something else.
+    // The word has another value, so the call returns at once.
     let sleeps = wait::futex_wait(&word, 1, None) == Wake::Changed;
-    // SAFETY: no arguments, no memory.
+    // SAFETY: sched_yield has no arguments.
     let yields = unsafe { libc::sched_yield() } == 0;
     let fence = wait::register_membarrier();
     let note = if fence {
         let ns = minimum(&mut || {
             wait::fence_others();
         });
-        format!("the sleeper pays the fence, senders pay none; {ns:.0} ns (minimum)")
+        format!(
+            "a rank that goes to sleep executes the fence for all senders; {ns:.0} ns (minimum)"
+        )
     } else {
-        "the kernel lacks it: every sender pays a fence".to_owned()
+        "the kernel lacks membarrier, so every sender executes a fence".to_owned()
     };
     let wakes = match sleeps {
-        true => format!("a wake without a sleeper takes {futex:.0} ns (minimum)"),
-        false => "a sandbox refuses it: a sleeping rank polls every millisecond".to_owned(),
+        true => format!("a wake that finds no sleeping process takes {futex:.0} ns (minimum)"),
+        false => {
+            "a sandbox refuses the futex, so a sleeping rank polls every millisecond".to_owned()
+        }
     };
     let turns = match yields {
-        true => format!("{yielding:.0} ns without another thread to yield to (minimum)"),
-        false => "a sandbox refuses it: ranks on a crowded node sleep instead".to_owned(),
+        true => format!("{yielding:.0} ns if no other thread is ready (minimum)"),
+        false => {
+            "a sandbox refuses sched_yield, so ranks that share processors sleep instead".to_owned()
+        }
     };
     vec![
         Facility::new("membarrier, expedited", fence, note),
@@ -218,7 +213,7 @@ mod tests {
         let config = config("FASTPATH_DEVICE", "no_such_9");
         for by in [AdapterTransport::Rc, AdapterTransport::Ud] {
             let reason = try_adapter(&config, by).unwrap_err();
-            // Without any device, or without rdma-core, it says so.
+            // Without a device or without rdma-core, the reason names the missing part.
             let told = reason.contains("no RDMA device") || reason.contains("libibverbs");
             assert!(told, "{reason}");
         }

@@ -1,25 +1,22 @@
-//! The jobs of several hosts, put together: each host lists its own, and the waits are followed over all of them.
+//! Jobs of several hosts combined: each host lists its own jobs, and waits are followed over all hosts.
 
 use fastpath_report::document::Document;
 
-use super::waiting::{Waits, find_cause, name_ranks};
+use super::waiting::{RankWaits, find_cause, name_ranks};
 use super::{JobEntry, Listing, RankEntry, find_place};
-use crate::on_hosts::Group;
+use crate::on_hosts::HostGroup;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all hosts have listed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hosts {
     hosts: Vec<Listing>,
-    /// With `--why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    why: Vec<Why>,
+    why: Vec<VerdictReason>,
 }
 
-/// Why a job does not go on.
 #[derive(Debug, Serialize, Deserialize)]
-struct Why {
+struct VerdictReason {
     id: String,
     why: String,
 }
@@ -27,19 +24,17 @@ struct Why {
 /// A rank, and the number of its host.
 type Placed<'a> = BTreeMap<usize, (usize, &'a RankEntry)>;
 
-/// The part of one host; the first one reports.
-///
-/// # Errors
-/// No engine has started this process, or it cannot be talked to.
+/// Runs as the process of one host; the first process reports.
 pub(super) fn probe(own: &Listing, why: bool) -> Result<(), String> {
-    let mut group = Group::join()?;
+    let mut group = HostGroup::join()?;
     let hosts = group.exchange("jobs", own)?;
     let mut all = Hosts { hosts, why: Vec::new() };
     if why {
         let found = all.find_waits();
-        // Only on its own host can be seen where a rank is.
-        let place =
-            |awaited: &Awaited| (awaited.host == group.own).then(|| find_place(awaited.process));
+        // Only the rank's own host can find the function that the rank executes.
+        let place = |awaited: &AwaitedRank| {
+            (awaited.host == group.own).then(|| find_place(awaited.process))
+        };
         let own: Vec<Option<String>> =
             found.iter().map(|(_, f)| f.as_ref().ok().and_then(place)).collect();
         let places = group.exchange("places", &own)?;
@@ -49,15 +44,14 @@ pub(super) fn probe(own: &Listing, why: bool) -> Result<(), String> {
             .map(|(index, (id, found))| {
                 let place = places.iter().find_map(|host| host.get(index)?.clone());
                 let why = found.map_or_else(|why| why, |a| a.describe(place.as_deref()));
-                Why { id, why }
+                VerdictReason { id, why }
             })
             .collect();
     }
     group.end(&all)
 }
 
-/// The rank that others wait for.
-struct Awaited {
+struct AwaitedRank {
     rank: usize,
     waiters: Vec<usize>,
     host: usize,
@@ -65,38 +59,41 @@ struct Awaited {
     name: String,
 }
 
-impl Awaited {
+impl AwaitedRank {
     fn describe(&self, place: Option<&str>) -> String {
         let (rank, process, host) = (self.rank, self.process, &self.name);
         format!(
             "{} for rank {rank} (process {process} on {host}), which {}",
             name_ranks(&self.waiters),
-            place.unwrap_or("is not seen any more")
+            place.unwrap_or("has ended or is no longer visible")
         )
     }
 }
 
 impl Hosts {
-    /// For each job the rank that most others wait for; in words what there is instead.
-    fn find_waits(&self) -> Vec<(String, Result<Awaited, String>)> {
+    /// Finds, for each job, the rank that most others wait for. If there is no such rank, describes the waits.
+    fn find_waits(&self) -> Vec<(String, Result<AwaitedRank, String>)> {
         let jobs = || self.hosts.iter().flat_map(|host| &host.jobs);
         let ids: BTreeSet<&String> = jobs().map(|job| &job.id).collect();
         let find = |id: &String| (id.clone(), self.find_wait(id));
         ids.into_iter().map(find).collect()
     }
 
-    fn find_wait(&self, id: &str) -> Result<Awaited, String> {
+    fn find_wait(&self, id: &str) -> Result<AwaitedRank, String> {
         let ranks: Placed<'_> = self.place_ranks(id);
         let last = ranks.keys().last().map_or(0, |last| last + 1);
-        let waits: Vec<Waits> = (0..last)
-            .map(|rank| ranks.get(&rank).map_or_else(Waits::unknown, |(_, r)| r.waits()))
+        let waits: Vec<RankWaits> = (0..last)
+            .map(|rank| ranks.get(&rank).map_or_else(RankWaits::unknown, |(_, r)| r.waits()))
             .collect();
         let (awaited, waiters) = find_cause(&waits)?;
         let &(host, entry) = ranks.get(&awaited).ok_or_else(|| {
             let waiters = name_ranks(&waiters);
-            format!("{waiters} for rank {awaited}, which is on none of these hosts")
+            format!(
+                "{waiters} for rank {awaited}, which is on none of the given hosts; add the host \
+                 of rank {awaited} to --host"
+            )
         })?;
-        Ok(Awaited {
+        Ok(AwaitedRank {
             rank: awaited,
             waiters,
             host,
@@ -116,7 +113,7 @@ impl Hosts {
         all
     }
 
-    /// Keeps the job that has this number on one of the hosts; whether there is one.
+    /// Keeps only the job that has this number on one of the hosts; returns whether there is such a job.
     pub(super) fn keep(&mut self, number: i32) -> bool {
         let mut jobs = self.hosts.iter().flat_map(|host| &host.jobs);
         let Some(id) = jobs.find(|job| job.job == number).map(|job| job.id.clone()) else {
@@ -129,19 +126,18 @@ impl Hosts {
         true
     }
 
-    /// All of it, as text.
     pub(super) fn describe(&self) -> Document {
         let mut said = Document::default();
         for host in &self.hosts {
             super::describe_into(&mut said, host);
         }
-        for Why { id, why } in &self.why {
+        for VerdictReason { id, why } in &self.why {
             said.text(format!("{}: {why}", self.name_job(id)));
         }
         said
     }
 
-    /// A job as the first host lists it that has ranks of it.
+    /// Names a job as listed by the first host that has ranks of it.
     fn name_job(&self, id: &str) -> String {
         let mut jobs = self.hosts.iter().flat_map(|host| {
             let job = host.jobs.iter().find(|job| job.id == id)?;

@@ -1,15 +1,16 @@
-//! What a rank has sent, and what its queues hold.
+//! Sent traffic and queue contents of a rank.
 //!
-//! Rings lie in the job's memory. What the rank's workers have counted, and their requests, is read out of its process,
-//! which goes on meanwhile.
+//! Rings lie in the job's memory. Counters and requests of the rank's worker are read from the memory of its process,
+//! which keeps running.
 
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::inspect::facts::Facts;
-use fastpath_bootstrap::inspect::jobs::RunningJob;
-use fastpath_bootstrap::segment::{FURTHER, Phase, Segment};
+use fastpath_base::tell::count;
+use fastpath_job::inspect::facts::Facts;
+use fastpath_job::inspect::jobs::RunningJob;
 use fastpath_protocol::snapshot::{Snapshot, look};
 use fastpath_protocol::worker::Traffic;
-use fastpath_transport::shm::outside::{RingSeen, SEEN_BYTES, see_ring};
+use fastpath_segment::{RankPhase, Segment};
+use fastpath_transport::shm::outside::{RingSnapshot, SEEN_BYTES, see_ring};
 
 use super::memory::read_memory;
 use super::size;
@@ -19,114 +20,106 @@ use std::os::unix::fs::FileExt;
 
 /// Messages and bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct Count {
+pub(super) struct MessageCount {
     messages: u64,
     bytes: u64,
 }
 
-impl From<Traffic> for Count {
-    fn from(Traffic { messages, bytes }: Traffic) -> Count {
-        Count { messages, bytes }
+impl From<Traffic> for MessageCount {
+    fn from(Traffic { messages, bytes }: Traffic) -> MessageCount {
+        MessageCount { messages, bytes }
     }
 }
 
-/// What a rank has sent by each protocol, by memory and by adapters and networks.
+/// Messages sent by each protocol, counted separately for memory and for adapters and networks.
 #[derive(Debug, Serialize, Deserialize)]
-struct Sent {
-    eager_by_memory: Count,
-    eager_by_network: Count,
-    rendezvous_by_memory: Count,
-    rendezvous_by_network: Count,
+struct SentMessages {
+    eager_by_memory: MessageCount,
+    eager_by_network: MessageCount,
+    rendezvous_by_memory: MessageCount,
+    rendezvous_by_network: MessageCount,
 }
 
-/// What a rank's queues hold.
 #[derive(Debug, Serialize, Deserialize)]
 struct Queues {
-    /// Unexpected messages that it has stored.
     unexpected: u64,
-    /// Receives that are not over.
     receives: u64,
-    /// Sends that are not over, and their bytes.
     sends: u64,
     send_bytes: u64,
 }
 
-/// Of one rank.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Traffics {
-    /// Slots of 64 bytes that it has filled in rings: short messages, and steps of longer ones.
+    /// Slots of 64 bytes that the rank has filled in rings: short messages, and steps of longer messages.
     ring_slots_sent: u64,
-    /// Slots filled for it that it has not said to have taken.
+    /// Slots that other ranks have filled for this rank, and that this rank has not reported as taken.
     ring_slots_waiting: u64,
-    /// What cannot be read is left out.
+    /// Messages sent; None if the rank's memory cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    sent: Option<Sent>,
+    sent: Option<SentMessages>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queues: Option<Queues>,
 }
 
-/// Looks at all ranks of a job that are on this host.
+/// Collects the traffic of all ranks of a job on this host.
 pub(super) fn look_at_traffic(job: &RunningJob, facts: &[Facts]) -> Vec<Traffics> {
     let mut all: Vec<Traffics> = facts.iter().map(|_| Traffics::default()).collect();
     look_at_rings(&job.segment, &mut all);
     for (rank, (facts, traffic)) in facts.iter().zip(&mut all).enumerate() {
         let is_here = job.members.get(rank).is_some_and(|member| member.end.is_none());
-        let runs = matches!(facts.phase, Phase::Initialized | Phase::Silent | Phase::Settled);
-        if let Some(seen) = (is_here && runs).then(|| look_at_workers(job, rank, facts.pid)) {
+        let runs =
+            matches!(facts.phase, RankPhase::Initialized | RankPhase::Silent | RankPhase::Settled);
+        if let Some(seen) = (is_here && runs).then(|| look_at_worker(job, rank, facts.pid)) {
             (traffic.sent, traffic.queues) = (seen.map(sent_of), seen.map(queues_of));
         }
     }
     all
 }
 
-/// Adds up the rings of all pairs of ranks that have connected.
+/// Adds up the rings of all connected pairs of ranks.
 fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
     let file = segment.file().map(|file| file.try_clone_to_owned());
     let Ok(Ok(file)) = file.map(|copy| copy.map(File::from)) else {
         return;
     };
     let mut bytes = vec![0; SEEN_BYTES];
-    for which in 0..=FURTHER {
-        for to in 0..all.len() {
-            for (word, bits) in segment.worker_bitmap(which, to).into_iter().flatten().enumerate() {
-                let bits = bits.load(Ordering::Relaxed);
-                for place in (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| word * 64 + bit) {
-                    let Some(from) = segment.rank_at(place).filter(|&from| from < all.len()) else {
-                        continue;
-                    };
-                    let offset = segment.pair_offset(which, from, to);
-                    let read = |offset| file.read_exact_at(&mut bytes, offset).ok();
-                    if offset.and_then(read).is_none() {
-                        continue;
-                    }
-                    let seen: RingSeen = see_ring(&bytes).unwrap_or_default();
-                    let (sent, waiting) = (seen.sent, seen.waiting);
-                    let sum = &mut all[from].ring_slots_sent;
-                    *sum = sum.saturating_add(sent);
-                    all[to].ring_slots_waiting += waiting;
+    for to in 0..all.len() {
+        for (word, bits) in segment.incoming_bitmap(to).into_iter().flatten().enumerate() {
+            let bits = bits.load(Ordering::Relaxed);
+            for place in (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| word * 64 + bit) {
+                let Some(from) = segment.rank_at(place).filter(|&from| from < all.len()) else {
+                    continue;
+                };
+                let offset = segment.pair_offset(from, to);
+                let read = |offset| file.read_exact_at(&mut bytes, offset).ok();
+                if offset.and_then(read).is_none() {
+                    continue;
                 }
+                let seen: RingSnapshot = see_ring(&bytes).unwrap_or_default();
+                let (sent, waiting) = (seen.sent, seen.waiting);
+                let sum = &mut all[from].ring_slots_sent;
+                *sum = sum.saturating_add(sent);
+                all[to].ring_slots_waiting += waiting;
             }
         }
     }
 }
 
-/// What the workers of a rank show together; `None` where the kernel does not let anybody look.
-fn look_at_workers(job: &RunningJob, rank: usize, pid: i32) -> Option<Snapshot> {
+/// Snapshot of a rank's worker; `None` if the kernel refuses access to the memory of the process.
+fn look_at_worker(job: &RunningJob, rank: usize, pid: i32) -> Option<Snapshot> {
     let read = |address: u64, words: usize| {
         let bytes = read_memory(pid, address, words * 8);
         let words_of = bytes.chunks_exact(8).map(|w| w.try_into().map(u64::from_le_bytes));
         (bytes.len() == words * 8).then(|| words_of.flatten().collect())
     };
-    let snapshots = &job.segment.page(rank)?.snapshots;
     // ORDERING: acquire pairs with the release in `Worker::show`.
-    let shown = snapshots.iter().map(|addresses| addresses.load(Ordering::Acquire));
-    let seen = shown.filter(|&addresses| addresses != 0).map(|addresses| look(&read, addresses));
-    seen.reduce(|a, b| Some(a?.and(b?))).flatten()
+    let shown = job.segment.page(rank)?.snapshot.load(Ordering::Acquire);
+    (shown != 0).then(|| look(&read, shown)).flatten()
 }
 
-fn sent_of(seen: Snapshot) -> Sent {
+fn sent_of(seen: Snapshot) -> SentMessages {
     let ([eager, far_eager], [long, far_long]) = (seen.counters.eager, seen.counters.announced);
-    Sent {
+    SentMessages {
         eager_by_memory: eager.into(),
         eager_by_network: far_eager.into(),
         rendezvous_by_memory: long.into(),
@@ -144,11 +137,10 @@ fn queues_of(seen: Snapshot) -> Queues {
 }
 
 impl Traffics {
-    /// Lines of text; none if there is nothing to say.
     pub fn describe(&self) -> Vec<String> {
         let mut sent = Vec::new();
         if self.ring_slots_sent != 0 {
-            sent.push(format!("{} slots of 64 B in rings", self.ring_slots_sent));
+            sent.push(format!("{} of 64 B in rings", count(self.ring_slots_sent, "slot")));
         }
         if let Some(counts) = &self.sent {
             let named = [
@@ -157,15 +149,14 @@ impl Traffics {
                 ("eager", " by network", counts.eager_by_network),
                 ("rendezvous", " by network", counts.rendezvous_by_network),
             ];
-            for (protocol, way, count) in named.into_iter().filter(|(_, _, c)| c.messages != 0) {
-                let (messages, bytes) = (count.messages, size(count.bytes));
-                let s = plural(messages);
-                sent.push(format!("{messages} message{s} ({bytes}) {protocol}{way}"));
+            for (protocol, way, sum) in named.into_iter().filter(|(_, _, c)| c.messages != 0) {
+                let (messages, bytes) = (sum.messages, size(sum.bytes));
+                sent.push(format!("{} ({bytes}) {protocol}{way}", count(messages, "message")));
             }
         }
         let mut waiting = vec![{
             let slots = self.ring_slots_waiting;
-            (slots, format!("slot{} in rings not taken", plural(slots)))
+            (slots, format!("unread slot{} in rings", plural(slots)))
         }];
         if let Some(queues) = &self.queues {
             let (messages, receives, sends) = (queues.unexpected, queues.receives, queues.sends);
@@ -183,7 +174,6 @@ impl Traffics {
     }
 }
 
-/// The end of a noun that counts `n`.
 fn plural(n: u64) -> &'static str {
     if n == 1 { "" } else { "s" }
 }

@@ -1,9 +1,8 @@
-//! Where another process is: the function and line of its program that it executes or has called from.
+//! Finds where another process is: the executing function, and the line of its program that called it.
 //!
-//! The process is stopped by `ptrace` while its registers and the top of its stack are read, and goes on before
-//! anything is looked up. Return addresses are found on the stack by what they are: they lie in code of the program
-//! behind an instruction that calls. So nothing is asked of how the program was built; a name needs a symbol, a line
-//! debug information.
+//! `ptrace` stops the process while its registers and the top of its stack are read; it continues before symbols are
+//! resolved. A word on the stack counts as a return address if it is in program code behind a call instruction. So
+//! the method works for any build. A name needs a symbol, a line needs debug information.
 #![allow(unsafe_code)]
 
 use super::memory::read_memory;
@@ -13,16 +12,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Bytes of the stack that are read.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Ticks of the kernel's accounts in a second.
+/// Clock ticks of the kernel's accounting per second.
 pub(super) fn ticks_per_second() -> f64 {
-    // SAFETY: plain sysconf.
+    // SAFETY: sysconf takes no pointers.
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
 }
 
-/// A mapping of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Code {
     start: u64,
@@ -31,10 +28,10 @@ struct Code {
     path: String,
 }
 
-/// The function that a process executes, and the line of its own program from which that was called.
+/// Finds the function that a process executes, and the line of its own program that called it.
 ///
 /// # Errors
-/// The process may not be looked at, or it is on a processor of a kind that is not known here.
+/// The process may not be inspected, or the processor type is not supported.
 pub(super) fn find_place(pid: i32) -> Result<String, String> {
     let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(|e| e.to_string())?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| e.to_string())?;
@@ -70,7 +67,6 @@ impl Code {
     }
 }
 
-/// The mappings that hold code of files (proc_pid_maps(5)).
 fn parse_maps(text: &str) -> Vec<Code> {
     let parse = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
@@ -115,8 +111,7 @@ fn name_place(code: Option<&Code>, address: u64) -> String {
     }
 }
 
-/// The address that an ELF file itself gives to what is mapped at `address`: by the segment that holds its place in the
-/// file.
+/// Converts an address to that in the ELF file, by the segment that holds its file offset.
 fn to_static(elf: &[u8], code: &Code, address: u64) -> u64 {
     let in_file = address - code.start + code.offset;
     let Ok(file) = object::File::parse(elf) else {
@@ -135,7 +130,7 @@ type Registers = libc::user_regs_struct;
 #[cfg(not(target_arch = "x86_64"))]
 type Registers = ();
 
-/// Where the process is, and where its stack begins.
+/// Program counter and stack pointer.
 fn place_and_top(registers: &Registers) -> (u64, u64) {
     #[cfg(target_arch = "x86_64")]
     return (registers.rip, registers.rsp);
@@ -146,10 +141,10 @@ fn place_and_top(registers: &Registers) -> (u64, u64) {
     }
 }
 
-/// Stops a process, hands its registers over, and lets it go on.
+/// Stops a process, passes its registers to `act`, and continues it.
 fn with_stopped<T>(pid: i32, act: impl FnOnce(&Registers) -> T) -> Result<T, String> {
     if !cfg!(target_arch = "x86_64") {
-        return Err("not known on this kind of processor".to_owned());
+        return Err("stacks can be read only on x86-64".to_owned());
     }
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: each call gets the arguments that ptrace(2) names; the structure outlives the call.
@@ -167,7 +162,8 @@ fn with_stopped<T>(pid: i32, act: impl FnOnce(&Registers) -> T) -> Result<T, Str
 /// The process has been seized.
 unsafe fn read_registers(pid: i32) -> io::Result<Registers> {
     let none = std::ptr::null_mut::<libc::c_void>();
-    // SAFETY: as in `with_stopped`; zeros are valid registers.
+    // SAFETY: each call gets the arguments that ptrace(2) names; all zeros is a valid register structure, which
+    // outlives the call.
     unsafe {
         if libc::ptrace(libc::PTRACE_INTERRUPT, pid, none, none) != 0 {
             return Err(io::Error::last_os_error());
@@ -187,14 +183,14 @@ unsafe fn read_registers(pid: i32) -> io::Result<Registers> {
 
 fn explain_refusal(cause: &io::Error) -> String {
     match cause.raw_os_error() {
-        Some(libc::EPERM) => "the kernel refuses ptrace (another debugger, or \
-                              /proc/sys/kernel/yama/ptrace_scope: 0 allows it)"
+        Some(libc::EPERM) => "the kernel refuses ptrace: detach other debuggers, or set \
+            /proc/sys/kernel/yama/ptrace_scope to 0"
             .to_owned(),
         _ => cause.to_string(),
     }
 }
 
-/// Whether what lies before an address in another process is a call (x86-64: E8 with a distance, or FF /2).
+/// Whether the bytes before an address in another process are a call (x86-64: E8 with a distance, or FF /2).
 fn follows_call(pid: i32, address: u64) -> bool {
     let Some(from) = address.checked_sub(7) else {
         return false;
@@ -244,7 +240,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
         let place = find_place(pid);
-        // The child must not have been ended by it, nor stay stopped.
+        // The inspection must not have ended the child, nor left it stopped.
         assert_eq!(child.try_wait().unwrap(), None);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,25 +1,23 @@
-//! Who waits for whom. Pure.
+//! Wait graph of ranks. Pure functions.
 
 use std::collections::BTreeMap;
 
-/// What one rank waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waits {
-    /// The ranks that the waits of its threads name, in order; `None` where none of its threads waits.
+pub(super) struct RankWaits {
+    /// Ranks that the rank's threads wait for, in order; None if no thread waits.
     pub named: Option<Vec<u32>>,
-    /// It can do nothing but wait, as far as is seen, and has waited for a second.
+    /// Whether the rank only waits, as far as visible, and has waited for a second.
     pub is_idle: bool,
-    /// It sends nothing any more.
+    /// Whether the rank sends nothing any more.
     pub has_left: bool,
 }
 
-impl Waits {
-    /// Those of a rank that is not seen.
-    pub fn unknown() -> Waits {
-        Waits { named: None, is_idle: false, has_left: false }
+impl RankWaits {
+    pub fn unknown() -> RankWaits {
+        RankWaits { named: None, is_idle: false, has_left: false }
     }
 
-    /// The one rank that it waits for.
+    /// The rank that this rank waits for, if there is exactly one.
     fn next(&self, ranks: usize) -> Option<usize> {
         let mut named = self.named.iter().flatten();
         let first = *named.next()? as usize;
@@ -28,45 +26,49 @@ impl Waits {
     }
 }
 
-/// The rank that most ranks wait for, and these; in words what there is instead.
-pub(super) fn find_cause(ranks: &[Waits]) -> Result<(usize, Vec<usize>), String> {
+/// Finds the rank that most ranks wait for, and the ranks that wait for it. If there is no such rank, describes the
+/// waits.
+pub(super) fn find_cause(ranks: &[RankWaits]) -> Result<(usize, Vec<usize>), String> {
     if let Some(circle) = find_circle(ranks) {
         let chain = name_chain(&circle);
-        return Err(format!("{chain}: a deadlock, unless a message is under way; look again"));
+        return Err(format!(
+            "{chain}: a deadlock, unless a message is in flight; run the command again"
+        ));
     }
     find_awaited(ranks).ok_or_else(|| describe_waits(ranks))
 }
 
-/// The text if neither a cycle nor one rank is to blame: which rank waits for which.
-fn describe_waits(ranks: &[Waits]) -> String {
+/// Describes which rank waits for which, if neither a cycle nor one rank is the cause.
+fn describe_waits(ranks: &[RankWaits]) -> String {
     const TOLD_MOST: usize = 8;
     let waiting = |rank: usize| {
         let named = ranks[rank].named.as_deref()?;
         let peers: Vec<String> = named.iter().map(u32::to_string).collect();
         Some(match peers.len() {
-            0 => format!("rank {rank} waits for no rank that it names"),
+            0 => format!("rank {rank} waits for no particular rank"),
             1 => format!("rank {rank} waits for rank {}", peers[0]),
             _ => format!("rank {rank} waits for ranks {}", peers.join(", ")),
         })
     };
     let waits: Vec<String> = (0..ranks.len()).filter_map(waiting).collect();
     if waits.is_empty() {
-        return "no rank waits for another one".to_owned();
+        return "no rank waits for another rank".to_owned();
     }
     let others = match waits.len().saturating_sub(TOLD_MOST) {
         0 => String::new(),
         others => format!("; and {others} more"),
     };
     let told = waits[..waits.len().min(TOLD_MOST)].join("; ");
-    format!("{told}{others}: no deadlock is proved, and no single rank keeps the others waiting")
+    format!("{told}{others}: no deadlock is proved, and no single rank delays the others")
 }
 
-/// The rank outside of any wait that most ranks wait for, directly or by way of others, and those ranks.
-fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
+/// Finds the rank outside of any wait that most ranks wait for, directly or through others, and the ranks that wait for
+/// it.
+fn find_awaited(ranks: &[RankWaits]) -> Option<(usize, Vec<usize>)> {
     let mut waiters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for start in (0..ranks.len()).filter(|&rank| ranks[rank].named.is_some()) {
         let mut rank = start;
-        // A circle has no end.
+        // Bounded, because a cycle has no end.
         for _ in 0..ranks.len() {
             match ranks[rank].next(ranks.len()) {
                 Some(peer) => rank = peer,
@@ -81,8 +83,8 @@ fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
     waiters.into_iter().max_by_key(|(_, waiters)| waiters.len())
 }
 
-/// Ranks, each waiting only for the next one, and the last one for the first.
-fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
+/// Finds a cycle of ranks, each waiting only for the next rank of the cycle.
+fn find_circle(ranks: &[RankWaits]) -> Option<Vec<usize>> {
     let next = |rank: usize| match ranks[rank].is_idle {
         true => ranks[rank].next(ranks.len()),
         false => None,
@@ -102,7 +104,7 @@ fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
     })
 }
 
-/// "rank 0 waits for rank 1, which waits for rank 0".
+/// Formats "rank 0 waits for rank 1, which waits for rank 0".
 fn name_chain(circle: &[usize]) -> String {
     let first = circle.first().copied().unwrap_or(0);
     let rest = circle.iter().skip(1).chain([&first]);
@@ -110,7 +112,7 @@ fn name_chain(circle: &[usize]) -> String {
     format!("rank {first} {}", links.join(", which "))
 }
 
-/// The ranks that wait, as the begin of a sentence.
+/// Lists the waiting ranks, as the begin of a sentence.
 pub(super) fn name_ranks(ranks: &[usize]) -> String {
     const NAMED_MOST: usize = 8;
     let named: Vec<String> = ranks.iter().take(NAMED_MOST).map(usize::to_string).collect();
@@ -126,8 +128,8 @@ pub(super) fn name_ranks(ranks: &[usize]) -> String {
 mod tests {
     use super::*;
 
-    fn waits(named: &[u32]) -> Waits {
-        Waits {
+    fn waits(named: &[u32]) -> RankWaits {
+        RankWaits {
             named: (!named.is_empty()).then(|| named.to_vec()),
             is_idle: !named.is_empty(),
             has_left: false,
@@ -151,7 +153,7 @@ mod tests {
         let said = "rank 1 waits for rank 2, which waits for rank 3, which waits for rank 1";
         assert_eq!(name_chain(&circle), said);
         assert_eq!(find_circle(&[waits(&[1]), waits(&[])]), None);
-        // Who waits for one of two is in none.
+        // A rank that waits for one of two ranks is in no cycle.
         assert_eq!(find_circle(&[waits(&[1, 2]), waits(&[0]), waits(&[])]), None);
     }
 
@@ -163,14 +165,14 @@ mod tests {
             circle.starts_with("rank 0 waits for rank 1, which waits for rank 0: a deadlock"),
             "{circle}"
         );
-        // Another thread may send, or the wait has just begun.
+        // Rank 1 counts as active: another of its threads may send, or its wait has just begun.
         ranks[1].is_idle = false;
         assert_eq!(find_cause(&ranks), Ok((3, vec![2])));
         let none = find_cause(&ranks[..2]).unwrap_err();
         let said = "rank 0 waits for rank 1; rank 1 waits for rank 0: no deadlock is proved, and \
-                    no single rank keeps the others waiting";
+                    no single rank delays the others";
         assert_eq!(none, said);
-        assert_eq!(find_cause(&ranks[3..]).unwrap_err(), "no rank waits for another one");
+        assert_eq!(find_cause(&ranks[3..]).unwrap_err(), "no rank waits for another rank");
     }
 
     #[test]

@@ -1,23 +1,24 @@
-//! A measured bandwidth against what the link carries: nothing left, too much, or why less was reached.
+//! Comparison of a measured bandwidth with that of the link. The result is agreement, a figure above the link's, or
+//! causes of a lower figure.
 
-use fastpath_machine::pci::function::Function;
+use fastpath_machine::pci::function::PciFunction;
 use fastpath_pcie::{Link, Rate, RateUnit, StatedRate};
 
 use super::fields::READ_NS;
-use super::{Moves, Ratio, Subject, ceiling, expected, format_rate};
+use super::{DevicePath, Moves, Ratio, ceiling, expected, format_rate};
 use crate::findings::{said, to_try};
 use crate::{AGREES, Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
 
-/// Something that would allow so much and no more.
+/// A possible cause, and the rate to which it would limit the transfers.
 struct Hypothesis {
     rate: Rate,
     finding: Finding,
 }
 
-/// Holds a measured figure against the link, and ranks what may be behind a difference.
+/// Compares a measured figure with the link, and ranks possible causes of a difference.
 pub(super) fn judge(
-    subject: &Subject, link: &Link, narrowest: Option<(&Function, Link)>, measured: StatedRate,
-    directions: &[Moves], made: &mut Explanation,
+    subject: &DevicePath, link: &Link, narrowest: Option<(&PciFunction, Link)>,
+    measured: StatedRate, directions: &[Moves], made: &mut Explanation,
 ) {
     let share_of = |moves: &Moves| {
         let most = expected(link, narrowest, *moves);
@@ -30,8 +31,8 @@ pub(super) fn judge(
     let is_above = shares.iter().all(|share| *share > 1.0);
     let could = subject.device.link_can.link();
     let says = match narrowest.is_some() || could.is_some_and(|c| c.raw() > link.raw()) {
-        true => "the bus explains it, and the bus is less than it could be",
-        false => "the bus explains it, nothing is left to look for",
+        true => "The bus explains this rate, but a faster link is possible",
+        false => "The bus explains this rate, so nothing is left to explain",
     };
     let open = percent(AGREES);
     if shares.iter().any(|share| (share - 1.0).abs() <= AGREES) {
@@ -51,8 +52,7 @@ pub(super) fn judge(
     }
 }
 
-/// Those that fit first; those that allow more than was measured after them; those that would not have allowed it are
-/// ruled out.
+/// Ranks causes that match first, then those that allow more than was measured. Causes that allow less are excluded.
 fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanation) {
     let off = |h: &Hypothesis| h.rate / measured.rate - 1.0;
     let (mut possible, excluded): (Vec<_>, Vec<_>) =
@@ -61,9 +61,10 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
     for h in possible {
         let rate = format_rate(h.rate, measured.unit);
         let fit = match off(&h) {
-            d if d <= AGREES => format!("it allows {rate}, which is what was measured"),
+            d if d <= AGREES => format!("such a limit allows {rate}, which is what was measured"),
             d => format!(
-                "it allows {rate}, {:.0} % more than was measured: not the only cause",
+                "such a limit allows {rate}, {:.0} % more than was measured, so it is not the only \
+                 cause",
                 d * 100.0
             ),
         };
@@ -72,13 +73,13 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
     }
     for h in excluded {
         let rate = format_rate(h.rate, measured.unit);
-        let why = format!("it allows {rate} only, and more was measured");
+        let why = format!("such a limit allows only {rate}, and more was measured");
         made.findings.push(h.finding.of_kind(FindingKind::Excluded).because(why));
     }
 }
 
 fn list_hypotheses(
-    subject: &Subject, link: &Link, measured: StatedRate, directions: &[Moves],
+    subject: &DevicePath, link: &Link, measured: StatedRate, directions: &[Moves],
 ) -> Vec<Hypothesis> {
     let mut all = Vec::new();
     let mut put = |rate, finding| all.push(Hypothesis { rate, finding });
@@ -90,7 +91,7 @@ fn list_hypotheses(
         [moves] if moves.reads() => "Memory",
         _ => "The sender's memory (if its link is like this one)",
     };
-    // Who copies to memory from the device reads no memory.
+    // If the device itself copies to memory, no memory is read, so completions cannot limit the copies.
     let has_reader = reading.is_some() || !subject.copies;
     let cuts = [64u64, 128].into_iter().filter(|_| has_reader);
     for (bytes, cut) in cuts.filter_map(|n| Some((n, link.with_completion(n).ok()?))) {
@@ -132,7 +133,7 @@ fn list_hypotheses(
     all
 }
 
-/// The binary unit that is often written as the decimal one that was given.
+/// Bytes per second of the binary unit that is often mistaken for the decimal unit of `measured`.
 fn binary_of(measured: StatedRate) -> f64 {
     match measured.unit {
         RateUnit::MbPerS => RateUnit::MibPerS.bytes_per_s(),
@@ -141,8 +142,7 @@ fn binary_of(measured: StatedRate) -> f64 {
     }
 }
 
-/// Causes that give no figure of their own.
-fn list_open_causes(subject: &Subject) -> Vec<Finding> {
+fn list_open_causes(subject: &DevicePath) -> Vec<Finding> {
     let device = &subject.device;
     let open = [
         ("replays", device.errors.corrected == Some(true)),

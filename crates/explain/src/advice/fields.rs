@@ -1,14 +1,14 @@
-//! What the fields of `lspci` mean: those that matter, and those that only look as if they did.
+//! Meaning of the fields of `lspci`: those that matter, and those that only seem to matter.
 
-use fastpath_machine::pci::function::{Aspm, Function, Shown};
+use fastpath_machine::pci::function::{Aspm, CapabilityState, PciFunction};
 use fastpath_pcie::Link;
 
-use super::{Moves, Subject, ceiling};
+use super::{DevicePath, Moves, ceiling};
 use crate::findings::said;
 use crate::{Finding, FindingKind, percent};
 
-/// Everything that the fields of a device say besides its link's width and speed.
-pub fn explain_fields(subject: &Subject, link: Option<&Link>, findings: &mut Vec<Finding>) {
+/// Explains the fields of a device other than its link's width and speed.
+pub fn explain_fields(subject: &DevicePath, link: Option<&Link>, findings: &mut Vec<Finding>) {
     let device = &subject.device;
     if let Some(link) = link {
         findings.extend(explain_payload(subject, link));
@@ -24,13 +24,13 @@ pub fn explain_fields(subject: &Subject, link: Option<&Link>, findings: &mut Vec
         findings.push(said!(device "iommu"));
     }
     explain_old_registers(device, findings);
-    if device.shown == Shown::Registers && device.payload_is.is_none() {
+    if device.shown == CapabilityState::Registers && device.payload_is.is_none() {
         findings.push(said!(device "payload-not-shown"));
     }
     findings.extend(device.unread.iter().map(|what| said!(device "not-read", what)));
 }
 
-fn explain_payload(subject: &Subject, link: &Link) -> Option<Finding> {
+fn explain_payload(subject: &DevicePath, link: &Link) -> Option<Finding> {
     let device = &subject.device;
     let (can, is) = (device.payload_can?, device.payload_is?);
     if can <= is || link.max_payload() != is {
@@ -47,22 +47,22 @@ fn explain_payload(subject: &Subject, link: &Link) -> Option<Finding> {
     })
 }
 
-fn explain_checksum(device: &Function, link: &Link) -> Option<Finding> {
+fn explain_checksum(device: &PciFunction, link: &Link) -> Option<Finding> {
     device.ecrc.filter(|is_sent| *is_sent)?;
     let without = ceiling(&link.with_ecrc(false), Moves::Write);
     Some(said!(device "ecrc", cost = percent(1.0 - ceiling(link, Moves::Write) / without)))
 }
 
-/// Time of a read over the bus, nanoseconds, that the number of tags is judged by: a read of host memory takes
-/// about 0.5 us on servers (pcie-bench, 2018), and more where it is remote or translated.
+/// Time of a read over the bus, in nanoseconds, by which the number of tags is judged. A read of host memory takes
+/// about 0.5 us on servers (pcie-bench, 2018), and more if it is remote or translated.
 pub const READ_NS: f64 = 550.0;
 
-fn explain_tags(device: &Function, link: &Link) -> Option<Finding> {
+fn explain_tags(device: &PciFunction, link: &Link) -> Option<Finding> {
     let (tags, bytes) = (device.tags_is?, link.max_read_request());
     let flight = f64::from(tags) * f64::from(bytes);
     let limit_ns = ceiling(link, Moves::Read).time_of(flight).ns();
     let could = device.tags_can.filter(|can| *can > tags);
-    let could = could.map_or(String::new(), |can| format!(": the device could have {can}"));
+    let could = could.map_or(String::new(), |can| format!(": the device supports {can} tags"));
     let (limit, read) = (format!("{limit_ns:.0}"), READ_NS);
     let found = said!(device "tags", tags, bytes, limit, read, could);
     match limit_ns {
@@ -71,7 +71,7 @@ fn explain_tags(device: &Function, link: &Link) -> Option<Finding> {
     }
 }
 
-fn explain_errors(device: &Function, findings: &mut Vec<Finding>) {
+fn explain_errors(device: &PciFunction, findings: &mut Vec<Finding>) {
     let errors = &device.errors;
     let count = errors.corrected_count.filter(|n| *n > 0);
     if errors.corrected == Some(true) || count.is_some() {
@@ -83,21 +83,24 @@ fn explain_errors(device: &Function, findings: &mut Vec<Finding>) {
     }
 }
 
-/// States of power saving with the time that each takes, as far as it is known.
+/// Lists power-saving states with their times, as far as known.
 fn list_times<const N: usize>(times: [(&str, bool, &Option<String>); N]) -> String {
     let known = times.into_iter().filter(|(_, is_on, _)| *is_on);
     let known = known.filter_map(|(state, _, time)| Some(format!("{state} {}", time.as_deref()?)));
     known.collect::<Vec<String>>().join(", ")
 }
 
-fn explain_power(device: &Function, findings: &mut Vec<Finding>) {
+fn explain_power(device: &PciFunction, findings: &mut Vec<Finding>) {
     let wake = &device.wake;
     if let Some(aspm) = device.aspm_is.filter(|a| *a != Aspm::default()) {
         let takes =
             list_times([("L0s", aspm.l0s, &wake.takes_l0s), ("L1", aspm.l1, &wake.takes_l1)]);
         let takes = match takes.as_str() {
             "" => takes,
-            takes => format!("waking takes {takes} (LnkCap, Exit Latency)"),
+            takes => format!(
+                "time until the link is awake, by the state it slept in: {takes} (LnkCap, Exit \
+                 Latency)"
+            ),
         };
         findings.push(said!(device "aspm", states = aspm.name(), takes));
     }
@@ -110,10 +113,11 @@ fn explain_power(device: &Function, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Registers of the older PCI that PCI Express keeps for old software.
-fn explain_old_registers(device: &Function, findings: &mut Vec<Finding>) {
-    let is_express = matches!(device.shown, Shown::Registers | Shown::NameOnly);
-    let maybe = is_express || matches!(device.shown, Shown::CutOff | Shown::Denied);
+/// Explains registers of conventional PCI that PCI Express keeps for old software.
+fn explain_old_registers(device: &PciFunction, findings: &mut Vec<Finding>) {
+    let is_express = matches!(device.shown, CapabilityState::Registers | CapabilityState::NameOnly);
+    let maybe =
+        is_express || matches!(device.shown, CapabilityState::CutOff | CapabilityState::Denied);
     let place = if is_express { "" } else { " on PCI Express" };
     if let Some(timer) = device.latency_timer {
         findings.push(match maybe {

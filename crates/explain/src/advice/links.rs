@@ -1,18 +1,22 @@
-//! The state of a link: what it is, what it could be, and whose fault the difference is.
+//! State of a link: what it is, what it could be, and the cause of the difference.
 
-use fastpath_machine::pci::function::{Function, LinkShape, Port, Shown, rate_text};
+use fastpath_machine::pci::function::{
+    CapabilityState, LinkShape, PciFunction, PortType, rate_text,
+};
 use fastpath_pcie::{Link, RateUnit};
 
-use super::{Moves, Subject, ceiling, format_rate};
+use super::{DevicePath, Moves, ceiling, format_rate};
 use crate::Finding;
 use crate::findings::said;
 
-/// The narrowest link of the switches above that is narrower than the device's own.
-pub fn narrowest_above<'a>(above: &'a [Function], own: &Link) -> Option<(&'a Function, Link)> {
-    let switches = above.iter().filter(|f| f.port.is_some_and(Port::faces_up));
+/// Finds the narrowest link of the switches above that is narrower than the device's own.
+pub fn narrowest_above<'a>(
+    above: &'a [PciFunction], own: &Link,
+) -> Option<(&'a PciFunction, Link)> {
+    let switches = above.iter().filter(|f| f.port.is_some_and(PortType::faces_up));
     let links = switches.filter_map(|f| {
         let mut link = f.link_is.link()?;
-        // A packet keeps its size on the way.
+        // A packet keeps its size along the path.
         link = link.with_max_payload(own.max_payload().into()).ok()?;
         Some((f, link.with_address(own.address()).with_ecrc(own.has_ecrc())))
     });
@@ -23,20 +27,20 @@ pub fn narrowest_above<'a>(above: &'a [Function], own: &Link) -> Option<(&'a Fun
     })
 }
 
-/// Why there is no figure, and what would give one.
-pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
+/// Explains why the link's figure is missing, and how to get it.
+pub fn explain_missing(subject: &DevicePath) -> Vec<Finding> {
     let device = &subject.device;
     let name = match device.shown {
         _ if !device.answers => "silent",
-        Shown::Absent if device.is_virtio() => "no-express-virtio",
-        Shown::Absent if device.is_host_bridge() => "no-express-bridge",
-        Shown::Absent => "no-express",
-        Shown::Denied => "denied",
-        Shown::NameOnly => "registers-missing",
-        Shown::CutOff => "cut-off",
-        Shown::Registers if device.port == Some(Port::Integrated) => "integrated",
-        Shown::Registers if device.link_is.lanes == Some(0) => "link-down",
-        Shown::Registers => "link-not-shown",
+        CapabilityState::Absent if device.is_virtio() => "no-express-virtio",
+        CapabilityState::Absent if device.is_host_bridge() => "no-express-bridge",
+        CapabilityState::Absent => "no-express",
+        CapabilityState::Denied => "denied",
+        CapabilityState::NameOnly => "registers-missing",
+        CapabilityState::CutOff => "cut-off",
+        CapabilityState::Registers if device.port == Some(PortType::Integrated) => "integrated",
+        CapabilityState::Registers if device.link_is.lanes == Some(0) => "link-down",
+        CapabilityState::Registers => "link-not-shown",
     };
     let mut findings = vec![said!(device name)];
     let told = device.link_by_name();
@@ -46,7 +50,7 @@ pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// What a link of a known generation carries by width, if only the name shows the generation.
+/// Lists the rates of a known generation by width, if only the name shows the generation.
 fn list_widths(generation: u8) -> Option<Finding> {
     let widths = [1, 4, 8, 16].map(|lanes| {
         let shape = LinkShape { generation: Some(generation), lanes: Some(lanes) };
@@ -57,8 +61,8 @@ fn list_widths(generation: u8) -> Option<Finding> {
     Some(said!(device "by-width", generation, widths))
 }
 
-/// Where the link is less than the device could be, and what stands behind it.
-pub fn explain_state(subject: &Subject, is_given: bool, findings: &mut Vec<Finding>) {
+/// Explains a link that is slower or narrower than the device supports.
+pub fn explain_state(subject: &DevicePath, is_given: bool, findings: &mut Vec<Finding>) {
     let device = &subject.device;
     if is_given {
         return;
@@ -89,7 +93,7 @@ pub fn explain_state(subject: &Subject, is_given: bool, findings: &mut Vec<Findi
     }
 }
 
-/// A few of many, and how many more there are.
+/// Lists a few items, and the number of the other items.
 fn list_some(all: &[String]) -> String {
     const SOME: usize = 4;
     let shown = all[..all.len().min(SOME)].join(", ");
@@ -99,7 +103,7 @@ fn list_some(all: &[String]) -> String {
     }
 }
 
-fn fewer_lanes(could: u32, lanes: u32, port: Option<&Function>) -> Finding {
+fn fewer_lanes(could: u32, lanes: u32, port: Option<&PciFunction>) -> Finding {
     let by_port = port.and_then(|p| Some((&p.address, p.link_can.lanes?)));
     match by_port {
         Some((port, wide)) if wide <= lanes => {
@@ -110,7 +114,7 @@ fn fewer_lanes(could: u32, lanes: u32, port: Option<&Function>) -> Finding {
     }
 }
 
-fn less_speed(device: &Function, could: u8, is: u8, port: Option<&Function>) -> Finding {
+fn less_speed(device: &PciFunction, could: u8, is: u8, port: Option<&PciFunction>) -> Finding {
     let by_port = port.and_then(|p| Some((&p.address, p.link_can.generation?)));
     let target = device.link_target.or(port.and_then(|p| p.link_target));
     let (could, now) = (rate_text(could), rate_text(is));

@@ -1,13 +1,17 @@
-//! Devices as `lspci` shows them, and what is said of them.
+//! Explanations of devices as printed by `lspci`.
 
 use fastpath_machine::pci::lspci;
 
 use super::super::FindingKind;
 use super::*;
-use crate::moves::Direction;
+use crate::moves::MoveDirection;
 
-fn subject(text: &str) -> Subject {
-    Subject { device: lspci::parse(text).unwrap().remove(0), source: "lspci", ..Subject::default() }
+fn subject(text: &str) -> DevicePath {
+    DevicePath {
+        device: lspci::parse(text).unwrap().remove(0),
+        source: "lspci",
+        ..DevicePath::default()
+    }
 }
 
 const CONNECTX: &str = include_str!("../../../machine/src/pci/samples/connectx2-2012.txt");
@@ -36,7 +40,8 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
     let made = explain(&subject(CONNECTX), &measured("3552MiB/s")).unwrap();
     let titles: Vec<&str> = made.waterfalls.iter().map(|w| w.title.as_str()).collect();
     assert_eq!(titles.len(), 2);
-    // 8 lanes of 5 GT/s: 3814.7 MiB/s; 24 B around 256 B written, 20 B around 256 B read; skips.
+    // 8 lanes of 5 GT/s carry 3814.7 MiB/s. A write adds 24 B to each 256 B, a read 20 B to each 256 B. Skips take
+    // their share.
     let [write, read] = [&made.waterfalls[0], &made.waterfalls[1]];
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
     let level = |made: &Waterfall, name: &str| {
@@ -50,14 +55,14 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
     assert_eq!(input(&made, "maximum payload"), ("256 B", "lspci: DevCtl"));
     assert_eq!(find(&made, "agrees").kind, FindingKind::Answer);
     assert!(!ids(&made).contains(&"payload"), "it is as large as it can be");
-    // Memory below 4 GiB has shorter headers, for devices of 32 bits always.
+    // Packets to memory below 4 GiB have shorter headers. A device with 32-bit addresses reaches only that memory.
     let mut old = subject(CONNECTX);
     old.device.dma_bits = Some(32);
     let made = explain(&old, &LinkOptions::default()).unwrap();
     assert_eq!(input(&made, "addresses").0, "32 bits");
     let asked = LinkOptions {
         address: Some(32),
-        direction: Some(Direction::Write),
+        direction: Some(MoveDirection::Write),
         ..measured("3552MiB/s")
     };
     let made = explain(&subject(CONNECTX), &asked).unwrap();
@@ -83,7 +88,7 @@ fn connectx2__cut_off_says_so_and_takes_what_is_given() {
     assert_eq!(input(&made, "maximum payload"), ("256 B", "given"));
     assert_eq!(input(&made, "maximum read request").1, "not shown: assumed");
     find(&made, "agrees");
-    // Cut off later, the link is there and the payload is not.
+    // A text that is truncated later has the link, but not the payload.
     let cut = &CONNECTX[..CONNECTX.find("\t\tDevCtl:").unwrap()];
     let made = explain(&subject(cut), &asked).unwrap();
     find(&made, "payload-not-shown");
@@ -95,7 +100,7 @@ fn old_registers__are_said_to_have_no_effect() {
     for (id, parts) in [
         ("latency-timer", ["`Latency: 0`", "no effect"]),
         ("cache-line-size", ["32 bytes", "no effect"]),
-        ("latency-of-devcap", ["L0s <64ns, L1 unlimited", "no delay"]),
+        ("latency-of-devcap", ["L0s <64ns, L1 unlimited", "not delay messages"]),
     ] {
         let found = find(&made, id);
         assert_eq!(found.kind, FindingKind::Note);
@@ -127,7 +132,7 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     let mut gpu = subject(GPU);
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let steps: Vec<&str> = made.waterfalls[0].steps.iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(steps[..3], ["signalling", "encoding", "what its link is"]);
+    assert_eq!(steps[..3], ["signalling", "encoding", "negotiated link"]);
     assert!(find(&made, "fewer-lanes").text.contains("8 of the 16 lanes"));
     assert!(find(&made, "fewer-lanes").why.contains("was not shown"));
     gpu.above = lspci::parse(include_str!("../../../machine/src/pci/samples/root.txt")).unwrap();
@@ -145,7 +150,8 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
 
 #[test]
 fn both__directions_are_held_against_their_sum() {
-    let both = |figure: &str| LinkOptions { direction: Some(Direction::Both), ..measured(figure) };
+    let both =
+        |figure: &str| LinkOptions { direction: Some(MoveDirection::Both), ..measured(figure) };
     let made = explain(&subject(CONNECTX), &both("6630MiB/s")).unwrap();
     assert_eq!(made.waterfalls.len(), 1);
     let link: Link = "2.0x8".parse().unwrap();
@@ -155,7 +161,7 @@ fn both__directions_are_held_against_their_sum() {
     find(&made, "agrees");
     let made = explain(&subject(CONNECTX), &both("3315MiB/s")).unwrap();
     find(&made, "one-direction");
-    // Reads in pieces of 64 B bind both.
+    // Reads in pieces of 64 B limit the sum of both directions.
     let made = explain(&subject(CONNECTX), &both("5724MiB/s")).unwrap();
     let first = made.findings.iter().find(|f| f.kind == FindingKind::Cause);
     assert!(first.unwrap().text.contains("64 B"), "{first:?}");
@@ -165,7 +171,7 @@ fn both__directions_are_held_against_their_sum() {
 fn agreement__with_a_link_that_could_be_more_says_so() {
     let made = explain(&subject(GPU), &measured("14.3GB/s")).unwrap();
     let found = find(&made, "agrees");
-    assert!(found.text.contains("less than it could be"), "{found:?}");
+    assert!(found.text.contains("a faster link is possible"), "{found:?}");
     let mut card = subject(CONNECTX);
     card.siblings = (1..=6).map(|i| format!("41:00.{i}")).collect();
     let made = explain(&card, &measured("3479MiB/s")).unwrap();
@@ -193,7 +199,7 @@ fn switch__with_a_narrower_link_is_the_limit() {
     let mut gpu = subject(GPU);
     let mut switch = gpu.device.clone();
     switch.address = "15:00.0".to_owned();
-    switch.port = Some(fastpath_machine::pci::function::Port::Upstream);
+    switch.port = Some(fastpath_machine::pci::function::PortType::Upstream);
     switch.link_is = LinkShape { generation: Some(3), lanes: Some(8) };
     gpu.above = vec![switch];
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
@@ -206,7 +212,7 @@ fn switch__with_a_narrower_link_is_the_limit() {
 
 #[test]
 fn less__than_the_link_carries_has_causes_in_the_order_in_which_they_fit() {
-    // One client of the sender: completions of 128 B allow 3299 MiB/s, and 64 B are ruled out.
+    // With one client of the sender, completions of 128 B allow 3299 MiB/s, and completions of 64 B are ruled out.
     let made = explain(&subject(CONNECTX), &measured("3218MiB/s")).unwrap();
     find(&made, "less");
     let causes: Vec<&Finding> =
@@ -245,7 +251,7 @@ fn states__without_a_link_have_their_answer() {
     let all = lspci::parse(include_str!("../../../machine/src/pci/samples/host.txt")).unwrap();
     let answer = |address: &str| {
         let device = all.iter().find(|f| f.address.ends_with(address)).unwrap();
-        let one = Subject { device: device.clone(), source: "lspci", ..Subject::default() };
+        let one = DevicePath { device: device.clone(), source: "lspci", ..DevicePath::default() };
         let made = explain(&one, &LinkOptions::default()).unwrap();
         assert!(made.waterfalls.is_empty());
         made.findings[0].id.clone()
@@ -263,18 +269,18 @@ fn states__without_a_link_have_their_answer() {
 fn fields__that_cost_bandwidth_say_how_much() {
     let nvme = subject(include_str!("../../../machine/src/pci/samples/nvme.txt"));
     let made = explain(&nvme, &LinkOptions::default()).unwrap();
-    // 4 of 284 B.
+    // The checksum takes 4 of 284 B.
     assert!(find(&made, "ecrc").text.contains("1.4 %"), "{made:?}");
     let small =
         CONNECTX.replace("NoSnoop-\n\t\t\tMaxPayload 256", "NoSnoop-\n\t\t\tMaxPayload 128");
     let made = explain(&subject(&small), &LinkOptions::default()).unwrap();
-    // 128/152 against 256/280.
+    // The share of data is 128/152 with the small payload and 256/280 with the large one.
     assert!(find(&made, "payload").text.contains("8.6 % more"), "{made:?}");
     assert!(!ids(&made).contains(&"tags"));
-    // A port above that takes no more, and one that takes as much.
+    // A port above that supports no larger payload, and one that does.
     let mut below = subject(&small);
     below.above = lspci::parse(include_str!("../../../machine/src/pci/samples/root.txt")).unwrap();
-    for (bytes, said) in [(128, "no more is possible"), (256, "pci=pcie_bus_perf")] {
+    for (bytes, said) in [(128, "a larger payload is not possible"), (256, "pci=pcie_bus_perf")] {
         below.above[0].payload_can = Some(bytes);
         let made = explain(&below, &LinkOptions::default()).unwrap();
         let why = &find(&made, "payload").why;
@@ -320,12 +326,13 @@ fn ratio__without_both_directions_is_refused_even_where_no_link_is_shown() {
 
 #[test]
 fn virtio__is_named_and_has_no_link() {
-    let device = Function {
-        shown: Shown::Absent,
-        ..Function::new("0000:00:03.0", "virtio network device [0200] [1af4:1041]")
+    let device = PciFunction {
+        shown: CapabilityState::Absent,
+        ..PciFunction::new("0000:00:03.0", "virtio network device [0200] [1af4:1041]")
     };
-    let made = explain(&Subject { device, ..Subject::default() }, &LinkOptions::default()).unwrap();
+    let made =
+        explain(&DevicePath { device, ..DevicePath::default() }, &LinkOptions::default()).unwrap();
     assert!(made.title.contains("virtio network device"), "{}", made.title);
     let answer = &made.findings[0].text;
-    assert!(answer.contains("no PCI Express function: it is a virtio device"), "{answer}");
+    assert!(answer.contains("not a PCI Express function but a virtio device"), "{answer}");
 }

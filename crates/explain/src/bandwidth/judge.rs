@@ -1,24 +1,25 @@
-//! What follows from prediction and measurement.
+//! Conclusions from prediction and measurement.
 
 use fastpath_pcie::formulas::DataLink;
 use fastpath_pcie::link::AddressWidth;
-use fastpath_pcie::{Link, Rate, RateUnit};
+use fastpath_pcie::{Bytes, Link, Rate, RateUnit};
 
 use super::super::bus::Load;
 use super::super::findings::{said, to_try};
 use super::super::moves::{Moves, Ratio};
 use super::super::{AGREES, Experiment, Explanation, Finding, FindingKind, percent};
-use super::{Subject, Tool, steps};
+use super::{BandwidthSubject, Tool};
 
-/// What perftest allows its clock to be off: it takes the processor's nominal frequency if a measurement
-/// agrees with it to 2 %.
+/// Tolerated error of perftest's clock. Perftest uses the processor's nominal frequency if a measured frequency agrees
+/// with it within 2 %.
 const CLOCK: f64 = 0.02;
 
-/// The stage of a bus that is used in both directions at once.
+/// Stage of a bus that is used in both directions at once.
 pub(super) const BOTH_WAYS: &str = "bus both ways";
 
-/// The stages and what they allow: with several clients the sender's bus is not shared.
-fn stages(subject: &Subject) -> Vec<(&'static str, Rate)> {
+/// Stages and their limits. Each client has its own bus, so the limit of the senders' buses grows with the number of
+/// clients.
+fn stages(subject: &BandwidthSubject) -> Vec<(&'static str, Rate)> {
     let clients = f64::from(subject.clients);
     let receiver = ("receiver's bus", subject.receiver(&subject.link));
     let sender = ("sender's bus", subject.sender(&subject.link) * clients);
@@ -32,28 +33,25 @@ fn stages(subject: &Subject) -> Vec<(&'static str, Rate)> {
     stages
 }
 
-/// What a bus allows.
-fn bus(subject: &Subject, link: &Link, moves: Moves) -> Rate {
+fn bus(subject: &BandwidthSubject, link: &Link, moves: Moves) -> Rate {
     subject.load(link, moves).rate(DataLink::Directional)
 }
 
-/// Which stage is tightest.
-fn tightest(subject: &Subject) -> (&'static str, Rate) {
+fn tightest(subject: &BandwidthSubject) -> (&'static str, Rate) {
     let stages = stages(subject).into_iter();
     let found = stages.min_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
     found.unwrap_or_default()
 }
 
-pub(super) fn bound_by(subject: &Subject) -> &'static str {
+pub(super) fn bound_by(subject: &BandwidthSubject) -> &'static str {
     tightest(subject).0
 }
 
-/// How far a rate lies from another, in percent.
 fn off(rate: Rate, from: Rate) -> String {
     format!("{:+.1}", (rate / from - 1.0) * 100.0)
 }
 
-pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
+pub(super) fn judge(subject: &BandwidthSubject, made: &mut Explanation) {
     let findings = &mut made.findings;
     compare_stages(subject, findings);
     if let Some(Moves::Both(ratio)) = subject.moves {
@@ -63,7 +61,7 @@ pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
     if let Some(measured) = subject.measured {
         judge_left(subject, measured, findings);
     }
-    // A figure of one stream that falls short tells as much as one that was given for it.
+    // A single stream below the limit is as informative as --single.
     let is_one_stream = !matches!(subject.moves, Some(Moves::Both(_) | Moves::Write));
     let short = |m: &Rate| *m < tightest(subject).1 * (1.0 - CLOCK);
     let alone = subject.measured.filter(|m| is_one_stream && subject.clients == 1 && short(m));
@@ -74,7 +72,7 @@ pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
     findings.push(mention_pcie_bench(subject));
 }
 
-fn compare_stages(subject: &Subject, findings: &mut Vec<Finding>) {
+fn compare_stages(subject: &BandwidthSubject, findings: &mut Vec<Finding>) {
     let mut stages = match subject.moves {
         Some(both @ Moves::Both(_)) => {
             vec![("the bus both ways", bus(subject, &subject.link, both))]
@@ -101,17 +99,23 @@ fn compare_stages(subject: &Subject, findings: &mut Vec<Finding>) {
     }
 }
 
-fn judge_left(subject: &Subject, measured: Rate, findings: &mut Vec<Finding>) {
+/// Overhead per packet of the maximum payload, in bytes, that would explain the whole loss.
+fn implied_overhead(link: &Link, rate: Rate) -> f64 {
+    let payload = Bytes(u64::from(link.max_payload())).as_f64();
+    payload * (link.raw() / rate - 1.0)
+}
+
+fn judge_left(subject: &BandwidthSubject, measured: Rate, findings: &mut Vec<Finding>) {
     let (stage, predicted) = tightest(subject);
     let share = measured / predicted - 1.0;
     let moves = subject.moves.unwrap_or(Moves::Write);
     let raw = subject.link.raw() * moves.over_one();
     let load = Load::of_transfers(&subject.link, moves, subject.message.size);
     let headers = raw - load.rate(DataLink::Ignored);
-    let implied = steps::implied_overhead(&subject.link, measured);
+    let implied = implied_overhead(&subject.link, measured);
     let stands = match share > -0.25 && moves == Moves::Write {
         true => format!(
-            " The measured figure stands for {implied:.1} B around each {} B.",
+            " The measured figure would mean {implied:.1} B of headers for each {} B of payload.",
             subject.link.max_payload()
         ),
         false => String::new(),
@@ -137,8 +141,7 @@ fn judge_left(subject: &Subject, measured: Rate, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Why a figure may lie above the limit, likeliest first.
-fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Vec<Finding>) {
+fn explain_excess(subject: &BandwidthSubject, measured: Rate, findings: &mut Vec<Finding>) {
     let (stage, predicted) = tightest(subject);
     if measured / predicted - 1.0 > AGREES {
         if let Some((unit, rate)) = other_unit(measured, predicted, subject.unit) {
@@ -174,7 +177,7 @@ fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Vec<Finding>
     }
 }
 
-/// A unit in which the same figure agrees with what is predicted, and the rate that it then is.
+/// Finds a unit in which the number agrees with the prediction, and the rate in that unit.
 fn other_unit(measured: Rate, predicted: Rate, unit: RateUnit) -> Option<(RateUnit, Rate)> {
     let as_unit = |other| (other, Rate::new(measured.in_unit(unit), other));
     let agrees = |(_, rate): &(RateUnit, Rate)| (*rate / predicted - 1.0).abs() <= AGREES;
@@ -182,17 +185,23 @@ fn other_unit(measured: Rate, predicted: Rate, unit: RateUnit) -> Option<(RateUn
     others.map(as_unit).find(agrees)
 }
 
-/// Holds what one client reached against the sender's reads, by the size of completions.
-fn judge_single(subject: &Subject, single: Rate, findings: &mut Vec<Finding>) {
+/// Limit of the sender by memory that answers reads in pieces of `completion` bytes.
+fn reads_of(subject: &BandwidthSubject, completion: u64) -> Option<Rate> {
+    let link = subject.link.with_completion(completion).ok()?;
+    Some(subject.sender(&link))
+}
+
+/// Compares the rate of one client with the sender's reads, by completion size.
+fn judge_single(subject: &BandwidthSubject, single: Rate, findings: &mut Vec<Finding>) {
     let sizes = [64, 128, 256, 512].into_iter();
     let sizes = sizes.filter(|&n| n <= u64::from(subject.link.max_payload()));
     let mut allowed: Vec<(u64, Rate)> =
-        sizes.filter_map(|n| Some((n, steps::reads_of(subject, n)?))).collect();
+        sizes.filter_map(|n| Some((n, reads_of(subject, n)?))).collect();
     allowed.sort_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
     let list = allowed.iter().map(|(n, rate)| format!("{n} B: {}", subject.say(*rate)));
     let why = format!(
-        "Reads that memory answers in pieces of {}. The figure stands for {:.1} B around each 128 \
-         B.",
+        "Reads that memory answers in pieces of {}. The figure would mean {:.1} B of headers for \
+         each 128 B of payload.",
         list.collect::<Vec<String>>().join("; "),
         128.0 * (subject.link.raw() / single - 1.0)
     );
@@ -215,7 +224,7 @@ fn judge_single(subject: &Subject, single: Rate, findings: &mut Vec<Finding>) {
     findings.push(said!(bandwidth "receiver-process", time, size));
 }
 
-fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment> {
+fn tell_sender_from_receiver(subject: &BandwidthSubject, single: Rate) -> Vec<Experiment> {
     let twice = |rate: Rate| subject.say(subject.through_network(rate).min(single * 2.0));
     let two = twice(subject.receiver(&subject.link));
     let more = twice(subject.sender(&subject.link));
@@ -223,8 +232,8 @@ fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment>
     vec![to_try!("two-clients", two, single), to_try!("two-servers", single, more)]
 }
 
-/// What each direction has, what bursts change, and whether the figure is of one of them.
-fn judge_both(subject: &Subject, ratio: Ratio, findings: &mut Vec<Finding>) {
+/// Explains each direction, the effect of bursts, and whether the figure covers one direction only.
+fn judge_both(subject: &BandwidthSubject, ratio: Ratio, findings: &mut Vec<Finding>) {
     let (link, both) = (&subject.link, Moves::Both(ratio));
     let sum = bus(subject, link, both);
     let all = f64::from(ratio.written + ratio.read);
@@ -245,7 +254,7 @@ fn judge_both(subject: &Subject, ratio: Ratio, findings: &mut Vec<Finding>) {
     }
 }
 
-fn tell_directions_apart(subject: &Subject) -> Vec<Experiment> {
+fn tell_directions_apart(subject: &BandwidthSubject) -> Vec<Experiment> {
     let each = |name: &str, moves| {
         let rate = subject.through_network(bus(subject, &subject.link, moves));
         to_try!(name, rate = subject.say(rate))
@@ -253,7 +262,7 @@ fn tell_directions_apart(subject: &Subject) -> Vec<Experiment> {
     vec![each("receive-alone", Moves::Write), each("send-alone", Moves::Read)]
 }
 
-fn mention_pcie_bench(subject: &Subject) -> Finding {
+fn mention_pcie_bench(subject: &BandwidthSubject) -> Finding {
     let moves = subject.moves.unwrap_or(Moves::Write);
     let load = Load::of_transfers(&subject.link, moves, subject.message.size);
     let (symmetric, own) = (load.rate(DataLink::Symmetric), load.rate(DataLink::Directional));

@@ -1,16 +1,18 @@
-//! The waterfalls: receiver's bus, sender's bus, network.
+//! Waterfalls of the receiver's bus, the sender's bus and the network.
 
 use fastpath_pcie::wire::Wire;
-use fastpath_pcie::{Bytes, Link, Rate, StatedRate};
+use fastpath_pcie::{Rate, StatedRate};
 
 use super::super::Waterfall;
 use super::super::bus;
 use super::super::moves::Moves;
-use super::judge::BOTH_WAYS;
-use super::{BandwidthOptions, Subject, units};
+use super::judge::{BOTH_WAYS, bound_by};
+use super::{BandwidthOptions, BandwidthSubject, units};
 
-/// From signalling, or from the expected figure, to what the encoding leaves.
-fn start(title: &str, expected: Option<StatedRate>, subject: &Subject, moves: Moves) -> Waterfall {
+/// First steps: from the signalling rate, or the expected figure, to the rate after encoding.
+fn start(
+    title: &str, expected: Option<StatedRate>, subject: &BandwidthSubject, moves: Moves,
+) -> Waterfall {
     let (link, unit) = (&subject.link, subject.unit);
     let raw = link.raw() * moves.over_one();
     let mixed = expected.filter(|stated| units::find_mix(*stated, raw).is_some());
@@ -34,19 +36,19 @@ fn start(title: &str, expected: Option<StatedRate>, subject: &Subject, moves: Mo
     )
 }
 
-/// A bus, with what was measured where it is the limit.
+/// Draws a bus, with the measured figure if the bus is the limit.
 fn draw_bus(
-    title: &str, expected: Option<StatedRate>, subject: &Subject, (moves, stage): (Moves, &str),
-    single: Option<Rate>,
+    title: &str, expected: Option<StatedRate>, subject: &BandwidthSubject,
+    (moves, stage): (Moves, &str), single: Option<Rate>,
 ) -> Waterfall {
     let load = subject.load(&subject.link, moves);
     let steps = load.wear_down(start(title, expected, subject, moves), subject.unit);
-    let is_bound = super::judge::bound_by(subject) == stage;
+    let is_bound = bound_by(subject) == stage;
     let measured = single.or(subject.measured.filter(|_| is_bound));
     bus::finish(steps, measured, subject.unit)
 }
 
-pub(super) fn draw_receiver(options: &BandwidthOptions, subject: &Subject) -> Waterfall {
+pub(super) fn draw_receiver(options: &BandwidthOptions, subject: &BandwidthSubject) -> Waterfall {
     let title = match subject.clients {
         1 => "Receiver's bus: the adapter writes into memory".to_owned(),
         n => format!("Receiver's bus, shared by {n} clients: the adapter writes into memory"),
@@ -55,17 +57,19 @@ pub(super) fn draw_receiver(options: &BandwidthOptions, subject: &Subject) -> Wa
     draw_bus(&title, options.expected, subject, what, None)
 }
 
-pub(super) fn draw_sender(subject: &Subject) -> Waterfall {
+pub(super) fn draw_sender(subject: &BandwidthSubject) -> Waterfall {
     let title = "Sender's bus: the adapter reads from memory";
     draw_bus(title, None, subject, (Moves::Read, "sender's bus"), subject.single)
 }
 
-pub(super) fn draw_both(options: &BandwidthOptions, subject: &Subject, both: Moves) -> Waterfall {
+pub(super) fn draw_both(
+    options: &BandwidthOptions, subject: &BandwidthSubject, both: Moves,
+) -> Waterfall {
     let title = "Bus, both ways: the adapter writes what arrives and reads what leaves";
     draw_bus(title, options.expected, subject, (both, BOTH_WAYS), None)
 }
 
-pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
+pub(super) fn draw_network(subject: &BandwidthSubject, wire: &Wire) -> Waterfall {
     let unit = subject.unit;
     let source = "InfiniBand and Ethernet specifications";
     let both = if matches!(subject.moves, Some(Moves::Both(_))) { ", both ways" } else { "" };
@@ -92,22 +96,14 @@ pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
     .to(
         "packet headers",
         ceiling.in_unit(unit),
-        format!("{around:.0} B around {} in {} packets", message.size, wire.packets(message.size)),
+        format!(
+            "{around:.0} B of headers around {} in {} packets",
+            message.size,
+            wire.packets(message.size)
+        ),
         source,
     )
     .state();
-    let is_bound = super::judge::bound_by(subject) == "network";
+    let is_bound = bound_by(subject) == "network";
     bus::finish(steps, subject.measured.filter(|_| is_bound), unit)
-}
-
-/// Reads of memory that answers in pieces of `completion` bytes: what they allow the sender.
-pub(super) fn reads_of(subject: &Subject, completion: u64) -> Option<Rate> {
-    let link = subject.link.with_completion(completion).ok()?;
-    Some(subject.sender(&link))
-}
-
-/// Bytes around each packet of the maximum payload that a rate would stand for, were they all that is lost.
-pub(super) fn implied_overhead(link: &Link, rate: Rate) -> f64 {
-    let payload = Bytes(u64::from(link.max_payload())).as_f64();
-    payload * (link.raw() / rate - 1.0)
 }

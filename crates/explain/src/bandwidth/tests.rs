@@ -36,8 +36,8 @@ fn ramcloud__units_then_headers_then_nothing() {
     is_near(step(&made, 0, "right units").level, 3814.7);
     is_near(step(&made, 0, "packet headers").level, 3487.6);
     is_near(step(&made, 0, "measured").level, 3552.0);
-    assert!(finding(&made, "unit-error").text.contains("1 GB was taken for 1024 * 1024 kB"));
-    assert!(finding(&made, "nothing-left").why.contains("18.9 B around each 256 B"));
+    assert!(finding(&made, "unit-error").text.contains("1 GB was taken as 1024 * 1024 kB"));
+    assert!(finding(&made, "nothing-left").why.contains("18.9 B of headers for each 256 B"));
     let order = ["clock", "windows", "short-addresses", "larger-payload"]
         .map(|id| made.findings.iter().position(|f| f.id == id).unwrap());
     assert!(order.is_sorted(), "{order:?}");
@@ -63,11 +63,13 @@ fn ramcloud__one_client_fits_the_senders_reads() {
     let made = explain_line(RAMCLOUD).unwrap();
     let reads = finding(&made, "sender-reads");
     assert!(
-        reads.text.contains("3218 MiB/s fit the sender's reads, answered in pieces of 128 B"),
+        reads.text.contains(
+            "3218 MiB/s agree with a sender whose memory answers reads in pieces of 128 B"
+        ),
         "{}",
         reads.text
     );
-    assert!(reads.why.contains("23.7 B around each 128 B"), "{}", reads.why);
+    assert!(reads.why.contains("23.7 B of headers for each 128 B"), "{}", reads.why);
     assert!(finding(&made, "completion-size").text.contains("64 B are excluded"));
     assert!(
         finding(&made, "receiver-process").text.contains("19.4"),
@@ -78,7 +80,7 @@ fn ramcloud__one_client_fits_the_senders_reads() {
     assert!(
         first.what.starts_with("Two client hosts") && second.what.starts_with("One client host")
     );
-    // The two hypotheses predict the opposite of each other.
+    // The two hypotheses predict opposite outcomes.
     let seen = |e: &crate::Experiment, means: &str| {
         e.outcomes.iter().find(|o| o.means.contains(means)).unwrap().seen.clone()
     };
@@ -95,11 +97,13 @@ fn ramcloud__one_client_fits_the_senders_reads() {
 #[test]
 fn ramcloud__its_message_rate_proves_the_unit() {
     let made = explain_line("--pcie 2.0x8 --measured 3217.8MB/s --message-rate 0.051485").unwrap();
-    assert!(finding(&made, "printed-unit").text.contains("3217.8 are MiB/s"));
-    // All else counts in the unit proved.
+    assert!(finding(&made, "printed-unit").text.contains("3217.8, is in MiB/s"));
+    // All other figures use the proved unit.
     let reads = &finding(&made, "sender-reads").text;
     assert!(
-        reads.contains("3218 MiB/s fit the sender's reads, answered in pieces of 128 B"),
+        reads.contains(
+            "3218 MiB/s agree with a sender whose memory answers reads in pieces of 128 B"
+        ),
         "{reads}"
     );
     let left = &finding(&made, "left").text;
@@ -145,7 +149,8 @@ fn tighter__stage_is_named() {
     assert!(finding(&made, "limit").text.starts_with("The sender's bus is the limit"));
 }
 
-/// Both ways at once: requests share the way up with what is written, so that the sum is less than twice the least.
+/// In both directions at once, requests share the upstream direction with writes, so that the sum is less than twice
+/// the smaller of the two rates.
 #[test]
 fn both__is_the_sum_of_the_model() {
     let made = explain_line("--pcie 2.0x8 --direction both").unwrap();
@@ -153,7 +158,8 @@ fn both__is_the_sum_of_the_model() {
     assert_eq!(titles.len(), 1);
     assert!(titles[0].starts_with("Bus, both ways"), "{titles:?}");
     is_near(step(&made, 0, "encoding").level, 2.0 * 3814.7);
-    // 256 writes with 24 B and 128 requests of 24 B go up for each 64 KiB.
+    // For each 64 KiB in each direction, 256 writes go upstream, each with 24 B besides its 256 B of data, and 128 read
+    // requests of 24 B each.
     let up = 65536.0 + 384.0 * 24.0;
     is_near(step(&made, 0, "packet headers").level, 2.0 * 3814.7 * 65536.0 / up);
     let link: Link = "2.0x8".parse().unwrap();
@@ -162,18 +168,18 @@ fn both__is_the_sum_of_the_model() {
     assert!((0.997..1.0).contains(&small), "{small}");
     assert!(finding(&made, "limit").text.starts_with("The bus both ways is the limit"));
     let each = finding(&made, "each-way");
-    assert!(each.text.contains("of what arrives"), "{each:?}");
+    assert!(each.text.contains("of arriving data"), "{each:?}");
     assert!(each.why.contains("3476 MiB/s and 3479 MiB/s"), "{each:?}");
 }
 
 #[test]
 fn both__by_a_ratio_is_bound_by_the_fuller_direction() {
     let made = explain_line("--pcie 2.0x8 --direction both --ratio 3:1").unwrap();
-    // 3 to 1: a third more than one direction.
+    // At a ratio of 3 to 1, both directions together carry a third more than one direction.
     is_near(step(&made, 0, "encoding").level, 4.0 / 3.0 * 3814.7);
     let up = 3.0 * 256.0 * 280.0 + 128.0 * 24.0;
     is_near(step(&made, 0, "packet headers").level, 3814.7 * 4.0 * 65536.0 / up);
-    // The network is used both ways too.
+    // The network is used in both directions too.
     let made = explain_line("--pcie 5.0x16 --wire QDR --direction both").unwrap();
     is_near(step(&made, 1, "predicted").level, 2.0 * 3790.0);
 }
@@ -208,7 +214,7 @@ fn direction__shows_one_side() {
 
 #[test]
 fn network__binds_only_where_it_is_known() {
-    // Four times what QDR carries, and two thirds of what the bus does.
+    // 40 GB/s is four times the QDR rate, and two thirds of the bus rate.
     let made = explain_line("--pcie 5.0x16 --measured 40GB/s").unwrap();
     assert_eq!(made.waterfalls.len(), 2);
     assert!(made.findings.iter().all(|f| f.id != "above-the-limit"));
@@ -246,7 +252,7 @@ fn excess__offers_the_unit_before_the_clock() {
         let causes = found.filter(|f| f.kind == FindingKind::Cause);
         causes.map(|f| f.id).collect()
     };
-    // 5 % too much: MB/s that were taken for MiB/s; no clock of 2 %.
+    // The figure is 5 % too large, as if MB/s were labelled MiB/s. A clock error is at most 2 %.
     let found = causes("--pcie 2.0x8 --measured 3650MiB/s");
     assert_eq!(found[0], "unit");
     assert!(!found.contains(&"clock".to_owned()), "{found:?}");

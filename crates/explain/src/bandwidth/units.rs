@@ -1,13 +1,13 @@
-//! Units: which one a figure is in, and which ones were mixed up.
+//! Units: identification of a figure's unit, and of mixed-up units.
 
 use fastpath_pcie::{Bytes, MbPerS, MibPerS, Rate, RateUnit, StatedRate};
 
 use super::super::findings::said;
 use super::super::{Explanation, MIB_OVER_MB, percent};
-use super::{BandwidthOptions, Subject, Tool};
+use super::{BandwidthOptions, BandwidthSubject, Tool};
 
-/// A figure as it is meant: in the unit that a message rate proved for those written so, or by its tool:
-/// perftest divides by 2^20 and writes MB.
+/// Interprets a figure in its true unit. A proof by the message rate applies to figures with the proved label.
+/// Otherwise the tool decides: perftest divides by 2^20 and writes MB.
 pub fn reinterpret(
     stated: StatedRate, tool: Option<Tool>, proved: Option<(RateUnit, RateUnit)>,
 ) -> StatedRate {
@@ -22,32 +22,32 @@ pub fn reinterpret(
     }
 }
 
-/// How 4 GB/s becomes another number of MB/s if powers of ten and of two are mixed, in figures per
-/// 10^9 bytes a second, and how.
+/// Mistaken conversions of 1 GB/s (10^9 bytes a second) that mix powers of ten and of two: the resulting number of
+/// MB/s, and the explanation.
 const MIXES: [(f64, &str); 3] = [
-    (1_048_576.0 / 1e3, "1 GB was taken for 1024 * 1024 kB, and 1000 kB for 1 MB"),
-    (1024.0, "1 GB was taken for 1024 MB"),
-    (1_073_741_824.0 / 1e6, "1 GB was taken for 2^30 bytes, and 1 MB for 10^6"),
+    (1_048_576.0 / 1e3, "1 GB was taken as 1024 * 1024 kB, but 1 MB as 1000 kB"),
+    (1024.0, "1 GB was taken as 1024 MB"),
+    (1_073_741_824.0 / 1e6, "1 GB was taken as 2^30 bytes, but 1 MB as 10^6"),
 ];
 
-/// Whether an expectation is the raw rate with units mixed, and how.
+/// Returns the unit mix that turns the raw rate into the expectation, if there is one.
 pub fn find_mix(expected: StatedRate, raw: Rate) -> Option<&'static str> {
     let matches_raw = (expected.rate / raw - 1.0).abs() < 5e-4;
     if matches_raw {
         return None;
     }
     let gigabytes = raw.bytes_per_s() / 1e9;
-    // Whole figures are rounded.
+    // The expected figure may be rounded to a whole number, so tolerate half of one.
     let near = |&&(factor, _): &&(f64, &str)| (expected.value() - gigabytes * factor).abs() <= 0.51;
     MIXES.iter().find(near).map(|mix| mix.1)
 }
 
-/// The figure that the message rate stands beside.
+/// The figure that the message rate belongs to.
 fn printed(options: &BandwidthOptions) -> Option<StatedRate> {
     options.single.or(options.measured)
 }
 
-/// What `mpps` million messages of `size` a second are, and the unit in which they are the printed figure.
+/// Returns the rate of `mpps` million messages of `size` bytes, and the unit in which it equals the printed figure.
 fn read_unit(printed: StatedRate, mpps: f64, size: Bytes) -> (Rate, Option<RateUnit>) {
     let real = Rate::from_bytes_per_s(mpps * 1e6 * size.as_f64());
     let tells = |unit: &RateUnit| (real.in_unit(*unit) / printed.value() - 1.0).abs() < 2e-3;
@@ -55,14 +55,16 @@ fn read_unit(printed: StatedRate, mpps: f64, size: Bytes) -> (Rate, Option<RateU
     (real, units.into_iter().find(tells))
 }
 
-/// The unit as written, and the one that the message rate proves.
+/// The unit as written, and the unit that the message rate proves.
 pub(super) fn prove(options: &BandwidthOptions) -> Option<(RateUnit, RateUnit)> {
     let printed = printed(options)?;
     let (_, unit) = read_unit(printed, options.message_rate?, options.size());
     Some((printed.unit, unit?))
 }
 
-pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Explanation) {
+pub(super) fn judge(
+    options: &BandwidthOptions, subject: &BandwidthSubject, made: &mut Explanation,
+) {
     let (raw, link) = (subject.link.raw(), &subject.link);
     if let Some(expected) = options.expected
         && let Some(how) = find_mix(expected, raw)

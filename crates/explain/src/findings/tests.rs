@@ -8,7 +8,7 @@ fn list_places(text: &str) -> BTreeSet<&str> {
     parts.map(|part| part.split('}').next().unwrap()).collect()
 }
 
-/// The arguments of a macro that begins here, cut at its commas.
+/// Splits the arguments of a macro call that begins here.
 fn cut_arguments(text: &str) -> Vec<String> {
     let (mut depth, mut is_text, mut all) = (0, false, vec![String::new()]);
     for c in text.chars() {
@@ -41,7 +41,7 @@ fn read_sources(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// What a use of `said!` or `to_try!` names, and its values; a name that is computed is left out.
+/// Names and values of all uses of `said!` or `to_try!`; a computed name is left out.
 fn list_uses(mark: &str) -> Vec<(String, BTreeSet<String>)> {
     let mut sources = Vec::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -79,7 +79,7 @@ fn findings__get_the_values_that_their_texts_need() {
         }
     }
     for (used, _) in uses.iter().filter(|(used, _)| !used.contains(['$', '`'])) {
-        let exists = |(subject, all): (&String, &BTreeMap<String, Saying>)| {
+        let exists = |(subject, all): (&String, &BTreeMap<String, FindingText>)| {
             used.strip_prefix(subject.as_str()).is_some_and(|name| all.contains_key(name))
         };
         assert!(SAYINGS.iter().any(exists), "{used} is in no text");

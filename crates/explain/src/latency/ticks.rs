@@ -1,4 +1,4 @@
-//! What a clock's tick leaves of measured times, and of their differences.
+//! Effect of a clock's tick on measured times and their differences.
 
 use std::str::FromStr;
 
@@ -8,14 +8,14 @@ use super::super::Finding;
 use super::super::findings::said;
 use super::LatencyOptions;
 
-/// The step of a clock.
+/// Step of a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tick(pub Time);
 
 impl FromStr for Tick {
     type Err = UnitError;
 
-    /// A time, or the name of a clock: `acpi` (3.579545 MHz), `us` (a microsecond), `tsc` (nothing to speak of).
+    /// Parses a time, or the name of a clock: `acpi` (3.579545 MHz), `us` (a microsecond), `tsc` (negligible).
     fn from_str(text: &str) -> Result<Tick, UnitError> {
         let ns = match text.trim() {
             "acpi" => 1e9 / 3_579_545.0,
@@ -27,20 +27,20 @@ impl FromStr for Tick {
             true => Ok(Tick(Time::from_ns(ns))),
             false => Err(UnitError {
                 found: text.trim().to_owned(),
-                expected: "a tick is longer than nothing, or one of acpi, tsc, us".to_owned(),
+                expected: "a tick must be above 0, or one of acpi, tsc, us".to_owned(),
             }),
         }
     }
 }
 
-/// One size, by DMA and inline.
+/// Times of one size, by DMA and inline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InlineGain {
-    /// Bytes.
+    /// Message size in bytes.
     pub size: u32,
-    /// One way by DMA.
+    /// One-way time by DMA.
     pub before: Time,
-    /// One way inline.
+    /// One-way time inline.
     pub after: Time,
 }
 
@@ -66,7 +66,7 @@ impl FromStr for InlineGain {
     }
 }
 
-/// From and to, in nanoseconds.
+/// Lower and upper end, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval(pub f64, pub f64);
 
@@ -76,7 +76,7 @@ impl Interval {
     }
 
     fn say(self) -> String {
-        // Adding zero takes the sign from a zero.
+        // Adding zero removes the sign of a zero.
         let us = |ns: f64| (ns / 10.0).round() / 100.0 + 0.0;
         format!("{:.2} to {:.2} us", us(self.0), us(self.1))
     }
@@ -86,24 +86,23 @@ impl Interval {
     }
 }
 
-/// Whole ticks in a printed time, which may have been cut to whole nanoseconds or rounded to two digits.
+/// Number of whole ticks in a printed time, which may be truncated to whole nanoseconds or rounded to two digits.
 pub fn count_ticks(printed: Time, tick: Time) -> f64 {
     (printed.ns() / tick.ns()).round()
 }
 
-/// Where the truth lies behind a printed mean of ticks: division may have rounded down.
+/// Interval of the true time behind a printed mean of ticks. The division that gives the mean may have rounded it down.
 pub fn truth_of(printed: Time, tick: Time) -> Interval {
     let ticks = count_ticks(printed, tick);
     Interval(ticks * tick.ns(), (ticks + 1.0) * tick.ns())
 }
 
-/// What the gain can be.
 pub fn gain_of(pair: &InlineGain, tick: Time) -> Interval {
     let (before, after) = (truth_of(pair.before, tick), truth_of(pair.after, tick));
     Interval(before.0 - after.1, before.1 - after.0)
 }
 
-/// Judges the measured times of `options` against `predicted`; `saved` says how many serial reads inline
+/// Judges the measured times of `options` against `predicted`. `saved` returns the number of serial reads that inline
 /// data of a size saves.
 pub(super) fn judge(
     options: &LatencyOptions, predicted: Time, saved: &dyn Fn(u32) -> u32,
@@ -150,12 +149,12 @@ fn judge_pairs(
             let of_read = Interval(gain.0 / f64::from(reads), gain.1 / f64::from(reads));
             both = both.intersect(of_read);
             let what = if reads == 1 { "read" } else { "reads" };
-            each = format!(" {reads} serial {what} fewer: {} each.", of_read.say());
+            each = format!(" Inline data saves {reads} serial {what}: {} each.", of_read.say());
         }
         let gain = match gain {
             Interval(_, most) if most < 0.0 => format!("the loss is {}", gain.negate().say()),
             Interval(least, _) if least < -0.5 => {
-                format!("the gain is {}: it may be a loss", gain.say())
+                format!("the gain is {}, so the change may be a loss", gain.say())
             }
             _ => format!("the gain is {}", gain.say()),
         };

@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! The few calls of the CUDA driver that the probe needs, from `libcuda.so.1`, opened at run time.
+//! CUDA driver calls of the probe, from `libcuda.so.1`, opened at run time.
 //!
-//! Names and types are those of the CUDA Driver API reference. Every call's result is checked; what was
-//! made is given back in the reverse order.
+//! Names and types are those of the CUDA Driver API reference. Every call's result is checked; objects are freed in the
+//! reverse order of their creation.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
@@ -22,7 +22,6 @@ type DeviceAddress = u64;
 
 macro_rules! driver_calls {
     ($($field:ident = $name:literal: fn($($argument:ty),*);)*) => {
-        /// The calls, by the names that the library exports.
         struct Calls {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
         }
@@ -31,9 +30,11 @@ macro_rules! driver_calls {
             fn find(library: &Library) -> Result<Calls> {
                 Ok(Calls {
                     $($field: {
-                        // SAFETY: the type is that which the driver's reference gives this function.
+                        // SAFETY: the type is that of this function in the driver's reference.
                         let found = unsafe { library.get($name.as_bytes()) };
-                        *found.map_err(|_| anyhow!("no CUDA driver here (it has no {})", $name))?
+                        *found.map_err(|_| {
+                            anyhow!("no CUDA driver here (the library lacks {})", $name)
+                        })?
                     },)*
                 })
             }
@@ -66,7 +67,6 @@ driver_calls! {
     error_name = "cuGetErrorName": fn(Status, *mut *const c_char);
 }
 
-/// The driver.
 pub struct Cuda {
     calls: Calls,
     /// Keeps the code behind the pointers mapped.
@@ -74,17 +74,14 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens the driver's library and starts it.
-    ///
-    /// # Errors
-    /// It is not there, or is not a driver's.
+    /// Opens and initializes the driver's library.
     pub fn open(path: &str) -> Result<Cuda> {
-        // SAFETY: opening runs the library's initialisers; the driver's is made to be loaded so.
+        // SAFETY: opening runs the library's initialisers, and the driver's library is meant to be loaded at run time.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library =
             library.map_err(|_| anyhow!("no CUDA driver here ({path} cannot be opened)"))?;
         let cuda = Cuda { calls: Calls::find(&library)?, _library: library };
-        // SAFETY: 0 is the one flag that there is.
+        // SAFETY: 0 is the only allowed flag.
         cuda.check("cuInit", unsafe { (cuda.calls.init)(0) })?;
         Ok(cuda)
     }
@@ -94,10 +91,10 @@ impl Cuda {
             return Ok(());
         }
         let mut text: *const c_char = ptr::null();
-        // SAFETY: the call writes a pointer to a text that lasts, or null for a number it does not know.
+        // SAFETY: the call writes a pointer to a static text, or null for an unknown number.
         let known = unsafe { (self.calls.error_name)(status, &mut text) };
         let why = if known == 0 && !text.is_null() {
-            // SAFETY: not null, and ended by a zero.
+            // SAFETY: the text is not null, and ends with a zero byte.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         } else {
             format!("error {status}")
@@ -105,10 +102,7 @@ impl Cuda {
         bail!("{name}: {why}")
     }
 
-    /// Makes a GPU the one that this thread works with.
-    ///
-    /// # Errors
-    /// There is no such GPU, or a call fails.
+    /// Makes a GPU current for this thread.
     pub fn use_gpu(&self, index: u32) -> Result<Gpu<'_>> {
         let calls = &self.calls;
         // SAFETY: the call writes an integer.
@@ -129,7 +123,7 @@ impl Cuda {
         Ok(Gpu { name, address: address.to_lowercase(), _device: device, cuda: self })
     }
 
-    /// What a call writes, if it succeeds.
+    /// Returns the value that a call writes, if it succeeds.
     fn ask<T>(
         &self, name: &'static str, mut answer: T, call: impl FnOnce(&mut T) -> Status,
     ) -> Result<T> {
@@ -137,19 +131,19 @@ impl Cuda {
         self.check(name, status).map(|()| answer)
     }
 
-    /// What the driver gave and is to be given back.
+    /// Takes ownership of an object of the driver.
     fn hold<T: Copy>(&self, at: T, free: unsafe extern "C" fn(T) -> Status) -> DriverObject<'_, T> {
         let cuda = PhantomData;
         DriverObject { at, free, cuda }
     }
 
-    /// Pinned host memory, which the GPU can read too.
+    /// Allocates pinned host memory that the GPU can read too.
     fn pin(&self, bytes: usize) -> Result<DriverObject<'_, *mut c_void>> {
         const MAPPED: c_uint = 2;
         // SAFETY: the call writes an address.
         let pin = |at: &mut *mut c_void| unsafe { (self.calls.pin)(at, bytes, MAPPED) };
         let at = self.ask("cuMemHostAlloc", ptr::null_mut(), pin)?;
-        // SAFETY: so many bytes were just given to us. Pages exist from here on.
+        // SAFETY: the driver has just allocated `bytes` bytes. Touching them creates the pages.
         unsafe { ptr::write_bytes(at.cast::<u8>(), 1, bytes) };
         Ok(self.hold(at, self.calls.unpin))
     }
@@ -159,7 +153,7 @@ impl Cuda {
         call: unsafe extern "C" fn(*mut c_char, c_int, Device) -> Status, device: Device,
     ) -> Result<String> {
         let mut bytes = [0u8; 128];
-        // SAFETY: the buffer has the length that is told, and one byte more that stays zero.
+        // SAFETY: the buffer has the passed length, and one byte more that stays zero.
         let status = unsafe { call(bytes.as_mut_ptr().cast(), 127, device) };
         self.check(name, status)?;
         let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
@@ -168,7 +162,7 @@ impl Cuda {
     }
 }
 
-/// What the driver gave; goes back when it is dropped.
+/// An object of the driver, freed on drop.
 struct DriverObject<'a, T: Copy> {
     at: T,
     free: unsafe extern "C" fn(T) -> Status,
@@ -177,13 +171,12 @@ struct DriverObject<'a, T: Copy> {
 
 impl<T: Copy> Drop for DriverObject<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: given by the same driver, once; each copy and kernel is waited for. A failure at the end changes
-        // nothing.
+        // SAFETY: the object was created by this driver and is freed once, after each copy and kernel was waited for. A
+        // failure is ignored.
         unsafe { (self.free)(self.at) };
     }
 }
 
-/// A GPU in use by this thread.
 pub struct Gpu<'a> {
     cuda: &'a Cuda,
     name: String,
@@ -192,20 +185,16 @@ pub struct Gpu<'a> {
 }
 
 impl Gpu<'_> {
-    /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its address on the bus, as sysfs writes it.
+    /// PCI address, as in sysfs.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// A buffer in pinned host memory and one on the GPU.
-    ///
-    /// # Errors
-    /// There is no room, or a call fails.
+    /// Allocates a buffer in pinned host memory and one on the GPU.
     pub fn allocate(&self, bytes: usize) -> Result<Buffers<'_>> {
         let (cuda, calls) = (self.cuda, &self.cuda.calls);
         // SAFETY: the call writes an address.
@@ -214,16 +203,16 @@ impl Gpu<'_> {
         Ok(Buffers { cuda, host: cuda.pin(bytes)?, device })
     }
 
-    /// Nanoseconds of a kernel that reads `count` lines of 64 bytes of host memory, each at the address that the one
-    /// before it held.
+    /// Time of a kernel that reads `count` lines of 64 bytes of host memory, in nanoseconds. Each line holds the
+    /// address of the next line.
     ///
     /// # Errors
-    /// A call fails, or the kernel did not end where the chain ends.
+    /// A call fails, or the kernel did not end at the end of the chain.
     pub fn time_reads(&self, count: u32) -> Result<u64> {
         let calls = &self.cuda.calls;
         let check = |name, status| self.cuda.check(name, status);
         let chain = Chain::new(self.cuda)?;
-        // SAFETY: the text ends with a zero, as the driver wants it of a program in PTX.
+        // SAFETY: the text ends with a zero, as the driver requires of a program in PTX.
         let load = |module: &mut Module| unsafe { (calls.load)(module, CHASE.as_ptr().cast()) };
         let module = self.cuda.ask("cuModuleLoadData", ptr::null_mut(), load)?;
         let module = self.cuda.hold(module, calls.unload);
@@ -234,15 +223,15 @@ impl Gpu<'_> {
         let mut arguments: [*mut c_void; 2] =
             [ptr::from_mut(&mut start).cast(), ptr::from_mut(&mut reads).cast()];
         let from = clock::now_ns();
-        // SAFETY: the kernel takes an address and a count, in this order and of these sizes; all it reads and writes
-        // lies in the chain, which lives until the synchronisation below.
+        // SAFETY: the kernel takes an address and a count, in this order and of these sizes. It reads and writes only
+        // the chain, which lives until the synchronisation below.
         let status = unsafe {
             let (lanes, stream, none) = (LANES as c_uint, ptr::null_mut(), ptr::null_mut());
             let words = arguments.as_mut_ptr();
             (calls.launch)(kernel, 1, 1, 1, lanes, 1, 1, 0, stream, words, none)
         };
         check("cuLaunchKernel", status)?;
-        // SAFETY: waits for what was launched.
+        // SAFETY: the call only waits for the launched kernel.
         check("cuCtxSynchronize", unsafe { (calls.synchronize)() })?;
         let took = clock::now_ns() - from;
         chain.check_end(count)?;
@@ -250,34 +239,29 @@ impl Gpu<'_> {
     }
 }
 
-/// Memory on both sides of the bus, of one size.
+/// Buffers of equal size on both sides of the bus.
 pub struct Buffers<'a> {
     cuda: &'a Cuda,
     host: DriverObject<'a, *mut c_void>,
     device: DriverObject<'a, DeviceAddress>,
 }
 
-/// Where to a buffer is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyWay {
-    /// From the host's memory to the GPU's.
+    /// Copy from the host's memory to the GPU's memory.
     ToDevice,
-    /// From the GPU's memory to the host's.
     ToHost,
 }
 
 impl Buffers<'_> {
-    /// Nanoseconds of `count` copies of `bytes`, one behind the other. `bytes` is at most the size of the buffers.
-    ///
-    /// # Errors
-    /// A call fails.
+    /// Time of `count` consecutive copies of `bytes` bytes, in nanoseconds. `bytes` is at most the size of the buffers.
     pub fn time_copies(&self, copy: CopyWay, bytes: usize, count: usize) -> Result<u64> {
         let (calls, null) = (&self.cuda.calls, ptr::null_mut());
         let (host, device) = (self.host.at, self.device.at);
         let from = clock::now_ns();
         let mut failed = Ok(());
         for _ in 0..count {
-            // SAFETY: both buffers have at least so many bytes and live until the synchronisation below; the null
+            // SAFETY: both buffers have at least `bytes` bytes and live until the synchronisation below; the null
             // stream is that of the current context.
             let status = unsafe {
                 match copy {
@@ -290,7 +274,7 @@ impl Buffers<'_> {
                 break;
             }
         }
-        // SAFETY: waits for the copies; also after a failure, so that none outlives the buffers.
+        // SAFETY: the call only waits for the copies, also after a failure, so that none outlives the buffers.
         let status = unsafe { (calls.synchronize)() };
         failed?;
         self.cuda.check("cuCtxSynchronize", status)?;
@@ -300,13 +284,13 @@ impl Buffers<'_> {
 
 /// Threads of the kernel: each reads 8 bytes of a line of 64.
 const LANES: usize = 8;
-/// Lines of the chain: more than are read at once, so that none is read twice, and so far apart that none is fetched
-/// with another.
+/// Number and distance of lines in the chain. The chain has more lines than one run reads, so no line is read twice.
+/// The lines are so far apart that no line is fetched with another.
 const LINES: usize = 8192;
 const STRIDE: usize = 512;
 
-/// Lines in host memory: each holds, for every thread, the address of that thread's part of the next line. The last
-/// leads to the first.
+/// Lines in host memory. Each holds, for every thread, the address of that thread's part of the next line. The last
+/// line leads to the first.
 struct Chain<'a> {
     host: DriverObject<'a, *mut c_void>,
     start: DeviceAddress,
@@ -315,22 +299,22 @@ struct Chain<'a> {
 impl<'a> Chain<'a> {
     fn new(cuda: &'a Cuda) -> Result<Chain<'a>> {
         let host = cuda.pin((LINES + 1) * STRIDE)?;
-        // SAFETY: the call writes the address by which the GPU knows memory that was pinned for it.
+        // SAFETY: the call writes the GPU's address of memory that was pinned for it.
         let find = |at: &mut DeviceAddress| unsafe { (cuda.calls.mapped)(at, host.at, 0) };
         let start = cuda.ask("cuMemHostGetDevicePointer", 0, find)?;
         for line in 0..LINES {
             for lane in 0..LANES {
                 let next = start + (((line + 1) % LINES) * STRIDE + lane * 8) as u64;
-                // SAFETY: within the lines, 8 bytes at a multiple of 8.
+                // SAFETY: the offset is within the lines, at a multiple of 8.
                 let at = unsafe { host.at.byte_add(line * STRIDE + lane * 8) };
-                // SAFETY: 8 bytes within the lines, aligned, which only this process uses so far.
+                // SAFETY: 8 aligned bytes within the lines, which only this process uses so far.
                 unsafe { at.cast::<u64>().write(next) };
             }
         }
         Ok(Chain { host, start })
     }
 
-    /// Whether the kernel wrote, behind the lines, the addresses that `count` reads lead to.
+    /// Checks that the kernel wrote, behind the lines, the addresses that `count` reads lead to.
     fn check_end(&self, count: u32) -> Result<()> {
         for lane in 0..LANES {
             let at = LINES * STRIDE + lane * 8;
@@ -345,8 +329,8 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// The kernel: thread `i` begins at `start + 8 i`, reads `count` times where it is sent, and writes where it came to
-/// behind the lines. With the zero that the driver wants at its end.
+/// PTX of the kernel, with the zero that the driver requires at its end. Thread `i` begins at `start + 8 i`, follows
+/// `count` addresses, and writes the last one behind the lines.
 const CHASE: &str = concat!(include_str!("../../data/chase.ptx"), "\0");
 const _: () = assert!(LINES * STRIDE == 4_194_304, "the kernel writes behind the lines");
 
@@ -372,6 +356,6 @@ mod tests {
     #[test]
     fn driver__that_is_none_names_the_missing_call() {
         let said = refusal("libc.so.6");
-        assert!(said.contains("it has no cuInit"), "{said}");
+        assert!(said.contains("the library lacks cuInit"), "{said}");
     }
 }

@@ -1,28 +1,27 @@
-//! What one node's agent sends those of the others.
+//! Message that a node's agent sends to the agents of the other nodes.
 
-/// Version of the message and of all that ranks of different nodes must have alike.
+/// Version of the message and of everything that ranks of different nodes must share.
 const VERSION: u8 = 4;
 
-/// Most bytes of a rank's card.
+/// Largest card of a rank, in bytes.
 const CARD_MOST: usize = 255;
 
-/// One node's message: version, number, secret, processors, then the agent's card and each rank's behind its length.
+/// Message of one node. Encoding: version, job number, secret, processors, then the cards of the agent and of each
+/// rank. The length of a card precedes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMessage {
-    /// A number for the job; that of the first node counts.
+    /// Number of the job. All nodes use the first node's number.
     pub job_id: u64,
-    /// What the ranks prove themselves by; that of the first node counts.
+    /// Secret by which ranks authenticate. All nodes use the first node's secret.
     pub secret: [u8; 32],
-    /// Processors that the ranks of the node have together.
+    /// Number of processors that the ranks of the node have together.
     pub processors: u32,
-    /// How the agent is reached.
     pub agent: Vec<u8>,
-    /// How each rank of the node is reached.
+    /// Network card of each rank of the node.
     pub cards: Vec<Vec<u8>>,
 }
 
 impl NodeMessage {
-    /// The message as it is sent. Cards have at most 255 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         bytes.extend_from_slice(&self.job_id.to_le_bytes());
@@ -36,7 +35,7 @@ impl NodeMessage {
         bytes
     }
 
-    /// Reads a message; None if it is invalid.
+    /// Decodes a message; None if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<NodeMessage> {
         let (&version, rest) = bytes.split_first()?;
         let (job_id, rest) = rest.split_first_chunk::<8>()?;

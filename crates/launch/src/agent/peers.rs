@@ -1,14 +1,14 @@
-//! What agents say to each other while the job runs: one request and one answer on a connection of its own.
+//! Connections between agents while the job runs, with one request and one answer each.
 //!
-//! The called side sends a nonce. The caller proves by a keyed hash under the job's secret that it is of the job, and
-//! so does the called side; then the request follows, as a rank's does on its socket. The first agent answers for names
-//! and spawns; each knows the ports of its own ranks.
+//! The called side sends a nonce. Both sides prove by a keyed hash under the job's secret that they belong to the job.
+//! Then the request follows, as on a rank's socket. The first agent answers for names and spawns. Each agent answers
+//! for the ports of its ranks.
 
-use fastpath_bootstrap::control::{Answer, MESSAGE_MOST, Request, frame};
-use fastpath_bootstrap::network::interfaces::list_addresses;
-use fastpath_bootstrap::network::proof::{Pass, TAG};
-use fastpath_bootstrap::network::random::draw_random;
-use fastpath_bootstrap::network::{Listener, NetworkCard};
+use fastpath_base::entropy::draw_random;
+use fastpath_job::control::{Answer, MESSAGE_MOST, Request, frame};
+use fastpath_job::network::interfaces::list_addresses;
+use fastpath_job::network::proof::{Pass, TAG};
+use fastpath_job::network::{Listener, NetworkCard};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -17,49 +17,47 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of a nonce.
+/// Size of a nonce, in bytes.
 pub const NONCE: usize = 16;
-/// Bytes of a caller's proof: its node's number and a tag.
+/// Size of a caller's proof, in bytes: its node's number and a tag.
 pub const PROOF_BYTES: usize = 4 + TAG;
 
 const CALLS: &[u8] = b"fastpath agent calls";
 const ANSWERS: &[u8] = b"fastpath agent answers";
 
-/// How long an address may take, and an answer: the called side may call others itself.
+/// Time limits of a connection attempt and of an answer. The called agent may call other agents before it answers.
 const CALL: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(20);
-/// Calls of all addresses: a flood of strangers may push one out.
+/// Number of attempts for each address: a flood of unauthenticated callers may displace an attempt's connection.
 const ROUNDS: u32 = 3;
 
-/// Where agents of other nodes come in.
-pub struct Door {
+pub struct AgentListener {
     listeners: Vec<TcpListener>,
     pass: Pass,
     node: u32,
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for AgentListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Door").field("node", &self.node).finish()
     }
 }
 
-impl Door {
-    /// That of a node's agent.
-    pub fn new(listener: Listener, pass: Pass, node: u32) -> Door {
+impl AgentListener {
+    pub fn new(listener: Listener, pass: Pass, node: u32) -> AgentListener {
         let sockets: Vec<OwnedFd> = listener.into();
-        Door { listeners: sockets.into_iter().map(TcpListener::from).collect(), pass, node }
+        AgentListener {
+            listeners: sockets.into_iter().map(TcpListener::from).collect(),
+            pass,
+            node,
+        }
     }
 
-    /// Its sockets.
     pub fn listeners(&self) -> &[TcpListener] {
         &self.listeners
     }
 
-    /// The callers that wait there, and the nonce that each was sent.
-    ///
-    /// # Errors
-    /// Somebody waits and cannot be taken: too many files are open, say.
+    /// Accepts the pending callers and sends each a nonce. Returns each caller's socket with its nonce.
     pub fn accept(&self) -> io::Result<Vec<(OwnedFd, [u8; NONCE])>> {
         use ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         let mut met = Vec::new();
@@ -83,7 +81,7 @@ impl Door {
         Ok(met)
     }
 
-    /// This node's proof for a caller that has proved that it is of the job; None if it has not.
+    /// Returns this node's proof for a caller whose `proof` is valid; None for another caller.
     pub fn prove(&self, nonce: &[u8; NONCE], proof: &[u8; PROOF_BYTES]) -> Option<[u8; TAG]> {
         let (from, tag) = proof.split_first_chunk::<4>()?;
         let from = u32::from_le_bytes(*from);
@@ -93,7 +91,7 @@ impl Door {
     }
 }
 
-/// The agents of all nodes, as one calls the others.
+/// Addresses of the agents of all nodes, as used by the agent of one node.
 #[derive(Clone)]
 pub struct Peers {
     pass: Pass,
@@ -108,33 +106,24 @@ impl std::fmt::Debug for Peers {
 }
 
 impl Peers {
-    /// Those of all nodes, for the agent of one.
     pub fn new(pass: Pass, node: usize, cards: Vec<NetworkCard>) -> Peers {
         Peers { pass, node: node as u32, cards: Arc::new(cards) }
     }
 
-    /// How many nodes there are.
     pub fn nodes(&self) -> usize {
         self.cards.len()
     }
 
-    /// What a node's host is called.
     pub fn host(&self, node: usize) -> &str {
         self.cards.get(node).map_or("", |card| &card.host)
     }
 
-    /// Asks an agent, and waits for its answer.
-    ///
-    /// # Errors
-    /// It cannot be reached, or does not answer; in words.
+    /// Sends a request to an agent, and waits for the answer.
     pub fn ask(&self, node: usize, request: &Request) -> Result<Answer, String> {
         self.try_ask(node, request).map_err(|error| self.describe_silence(node, &error))
     }
 
-    /// As [`Peers::ask`].
-    ///
-    /// # Errors
-    /// Those of the sockets, and an answer that makes no sense.
+    /// Sends a request like [`Peers::ask`], with an error that callers can inspect.
     pub fn try_ask(&self, node: usize, request: &Request) -> io::Result<Answer> {
         let mut stream = self.call(node)?;
         stream.write_all(&frame(&request.encode()))?;
@@ -142,22 +131,25 @@ impl Peers {
         stream.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MESSAGE_MOST {
-            return Err(io::Error::other("its answer is too long"));
+            return Err(io::Error::other("the reply of this mpiexec is too long"));
         }
         let mut message = vec![0; length];
         stream.read_exact(&mut message)?;
         let answer = Answer::decode(&message);
-        answer.ok_or_else(|| io::Error::other("its answer makes no sense"))
+        answer.ok_or_else(|| io::Error::other("the reply of this mpiexec is invalid"))
     }
 
-    /// That an agent does not answer, and why.
+    /// Error text for an agent that does not answer.
     pub fn describe_silence(&self, node: usize, error: &io::Error) -> String {
         let host = self.host(node);
-        format!("mpiexec on host {host} does not answer (have all of its ranks ended?): {error}")
+        format!(
+            "mpiexec on host {host} sends no valid reply ({error}); all ranks on this host may \
+             have ended"
+        )
     }
 
-    /// Tells the first agent that this node's ranks run, until this process ends. The channel ends when it knows, or
-    /// cannot be reached.
+    /// Reports to the first agent that this node's ranks run, until this process ends. The returned channel disconnects
+    /// when the first agent has the report or cannot be reached.
     pub fn stay(&self) -> Receiver<()> {
         let peers = self.clone();
         let (telling, told) = channel();
@@ -167,7 +159,7 @@ impl Peers {
             };
             let _ = stream.set_read_timeout(None);
             if stream.write_all(&frame(&Request::Stay.encode())).is_ok() {
-                // It answers at once. Then the connection ends with this process, or with the other one.
+                // The answer arrives at once. Then the connection lasts until one of the processes ends.
                 let mut telling: Option<Sender<()>> = Some(telling);
                 loop {
                     match stream.read(&mut [0; 64]) {
@@ -182,10 +174,7 @@ impl Peers {
         told
     }
 
-    /// The connection on which standard input comes from the first agent.
-    ///
-    /// # Errors
-    /// It cannot be reached.
+    /// Opens the connection on which the first agent sends standard input.
     pub fn open_input(&self) -> io::Result<TcpStream> {
         let mut stream = self.call(0)?;
         stream.set_read_timeout(None)?;
@@ -193,17 +182,16 @@ impl Peers {
         Ok(stream)
     }
 
-    /// A connection to an agent; both ends have proved who they are.
     fn call(&self, node: usize) -> io::Result<TcpStream> {
         let Some(card) = self.cards.get(node) else {
-            return Err(io::Error::other("there is no such node"));
+            return Err(io::Error::other("the job has fewer hosts"));
         };
         let own = list_addresses().unwrap_or_default();
         let is_own = |address: &IpAddr| own.iter().any(|found| found.address == *address);
         let mut addresses = card.addresses.clone();
-        // Bridges of containers have the same address everywhere: there answers this host.
+        // Container bridges have equal addresses on all hosts, and such an address reaches this host: try them last.
         addresses.sort_by_key(|address| address.is_loopback() || is_own(address));
-        let mut failed = io::Error::other("it has no address");
+        let mut failed = io::Error::other("the address of this mpiexec is not known");
         for _ in 0..ROUNDS {
             for &address in &addresses {
                 match self.greet(SocketAddr::new(address, card.port), node as u32) {
@@ -211,7 +199,7 @@ impl Peers {
                     Err(e) => failed = e,
                 }
             }
-            // Or its process has yet to begin to look at those who call.
+            // After an end of file or a time-out, try again: the process may not accept callers yet.
             if !matches!(failed.kind(), ErrorKind::UnexpectedEof | ErrorKind::WouldBlock) {
                 break;
             }
@@ -223,7 +211,8 @@ impl Peers {
         let mut stream = TcpStream::connect_timeout(&to, CALL)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(CALL))?;
-        // One that stops after the greeting takes no more of a long request than the kernel does.
+        // If the called process stops after the greeting, the kernel buffers only part of a long request. Without a
+        // time limit, the write of the rest would never return.
         stream.set_write_timeout(Some(ANSWER))?;
         let mut nonce = [0; NONCE];
         stream.read_exact(&mut nonce)?;
@@ -234,7 +223,9 @@ impl Peers {
         stream.read_exact(&mut tag)?;
         match self.pass.is_tag(&tag, ANSWERS, &nonce, (node, self.node)) {
             true => stream.set_read_timeout(Some(ANSWER)).map(|()| stream),
-            false => Err(io::Error::other("somebody else answers")),
+            false => Err(io::Error::other(
+                "a process of another job replies at the address of this mpiexec",
+            )),
         }
     }
 }
@@ -244,17 +235,17 @@ impl Peers {
 mod tests {
     use super::*;
     use fastpath_base::config::Config;
-    use fastpath_bootstrap::network::{self, Reach};
+    use fastpath_job::network::{self, Reach};
 
     const PASS: Pass = Pass { job_id: 7, secret: [3; 32] };
 
-    fn make_door(pass: Pass) -> (Door, NetworkCard) {
+    fn make_door(pass: Pass) -> (AgentListener, NetworkCard) {
         let (listener, card) = network::open(&Config::defaults(), Reach::Node, 1).unwrap();
-        (Door::new(listener, pass, 0), card)
+        (AgentListener::new(listener, pass, 0), card)
     }
 
-    /// What a caller hears of a door that asks it for its proof once.
-    fn greet(door: &Door, peers: Peers) -> io::Result<TcpStream> {
+    /// Greets a listener that accepts one caller and checks its proof.
+    fn greet(door: &AgentListener, peers: Peers) -> io::Result<TcpStream> {
         let card = peers.cards[0].clone();
         let to = SocketAddr::new(card.addresses[0], card.port);
         let caller = thread::spawn(move || peers.greet(to, 0));
@@ -296,6 +287,6 @@ mod tests {
         drop(door);
         let peers = Peers::new(PASS, 1, vec![card]);
         let error = peers.ask(0, &Request::Stay).unwrap_err();
-        assert!(error.contains("have all of its ranks ended"), "{error}");
+        assert!(error.contains("all ranks on this host may have ended"), "{error}");
     }
 }

@@ -1,26 +1,27 @@
-//! Whether `srun` lives. Slurm's daemons take no notice of its end, so the parents of the agents stay. By PMI-1 they
-//! keep names of services there: the first agent publishes one, and looks it up again and again.
+//! Detects the end of `srun`. Slurm's daemons ignore that end, so the agents' parents keep running. With PMI-1, `srun`
+//! keeps names of services: the first agent publishes a name and looks it up periodically, and failed lookups show that
+//! `srun` has ended.
 
 use fastpath_base::sync::{Ordering, StaticBool};
-use fastpath_bootstrap::engine::Engine;
+use fastpath_job::engine::Engine;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An engine, until the agent leaves it.
-pub type Shared = Arc<Mutex<Option<Engine>>>;
+/// The engine; None after the agent has left it.
+pub type SharedEngine = Arc<Mutex<Option<Engine>>>;
 
-/// The name of the service.
 const SERVICE: &[u8] = b"agents of mpiexec";
-/// Between two looks.
+/// Time between two lookups.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A failed name comes back at once if no process listens any more. An `srun` that is stopped answers late.
+/// Longest time of a failed lookup that counts as a miss. A lookup fails at once if no process listens; a stopped
+/// `srun` answers late.
 const SOON: Duration = Duration::from_secs(3);
-/// So many looks in a row find nothing.
+/// Number of failed lookups in a row that mean the end.
 const MISSES: u32 = 2;
 
-/// Looks after `srun` from now on; what becomes true once it has ended. None where it keeps no names.
-pub fn watch(engine: &Shared) -> Option<Arc<StaticBool>> {
+/// Watches `srun` from now on. The returned flag becomes true when `srun` has ended; None if `srun` keeps no names.
+pub fn watch(engine: &SharedEngine) -> Option<Arc<StaticBool>> {
     let mut asked = engine.lock().unwrap_or_else(PoisonError::into_inner);
     let is_kept = asked.as_mut()?.publish(SERVICE, b"here").ok()?;
     drop(asked);
@@ -41,7 +42,7 @@ pub fn watch(engine: &Shared) -> Option<Arc<StaticBool>> {
                 false => misses + 1,
             };
         }
-        // ORDERING: release; partner is the load of whoever ends the ranks: nothing else is passed on.
+        // ORDERING: release; partner is the acquire load in `Agent::lost_engine`. No other data is passed.
         told.store(true, Ordering::Release);
     };
     let thread = thread::Builder::new().stack_size(1 << 17);

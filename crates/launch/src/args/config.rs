@@ -1,14 +1,11 @@
-//! Files of programs (`-configfile`): one on each line, as MPI's standard describes them (section 11.5).
+//! Files of programs (`-configfile`), one program a line (MPI 4.1, section 11.5).
 
 use super::{UsageError, wrong};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The lines that hold words, with the number of the line each begins on. A line that ends with a backslash goes
-/// on in the next; one that begins with `#` is a comment. Quotes are those of a shell.
-///
-/// # Errors
-/// A quote that is not closed.
+/// Splits the text into lines of words, each with the number of its first line. A backslash at the end of a line
+/// continues the line, and `#` at the begin makes the line a comment. Quotes are those of a shell.
 pub fn split_lines(text: &[u8], place: &str) -> Result<Vec<(usize, Vec<OsString>)>, UsageError> {
     let mut lines = Vec::new();
     let mut whole = Vec::new();
@@ -38,7 +35,7 @@ fn push_words(
     lines: &mut Vec<(usize, Vec<OsString>)>, number: usize, line: &[u8], place: &str,
 ) -> Result<(), UsageError> {
     let Some(words) = shlex::bytes::split(line) else {
-        return wrong(format!("{place} line {number}: a quote is not closed"));
+        return wrong(format!("{place} line {number}: a quotation mark is not closed"));
     };
     if !words.is_empty() {
         lines.push((number, words.into_iter().map(OsString::from_vec).collect()));

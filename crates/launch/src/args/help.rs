@@ -1,64 +1,80 @@
-//! The help, made from the table of options.
+//! Text of `mpiexec --help`, from the table of options.
 
-use super::table::{Does, Opt, SECTIONS, Section, Takes};
+use super::table::{Opt, OptionArguments, OptionEffect, SECTIONS, Section};
 use std::fmt::Write as _;
 
-const HEAD: &str = "\
-mpiexec starts an MPI program, on this host or on several (--host, --hostfile).
+/// Purpose of the program, in one line.
+pub const PURPOSE: &str = "start the ranks of an MPI program, on this host or on several hosts";
 
-  mpiexec -n N [options] PROGRAM [ARGUMENTS] [: -n N [options] PROGRAM [ARGUMENTS]]...
+/// Words of a command line.
+pub const USAGE: &str =
+    "mpiexec [-n N] [OPTION]... PROGRAM [ARGUMENT]... [: [-n N] [OPTION]... PROGRAM ...]...";
 
-The first word that is not an option is the program; what follows, up to a lone `:`, are its
-arguments. A lone `:` begins another program of the same job. Ranks are numbered across all
-programs. Each option may be written with one dash or two.
+pub const RULES: &str = "The first word that is not an option is the program. A lone colon starts \
+    the options of the next program of the same job. Ranks are numbered across all programs. Each \
+    option may be written with one dash or two.";
 
-Examples
-  mpiexec -n 4 ./program input.txt
-  mpiexec -n 2 --bind-to core --report-bindings -x OMP_NUM_THREADS=4 ./hybrid
-  mpiexec -l --timeout 600 -n 1 ./master : -n 3 ./worker
-";
+pub const EXAMPLES: &[&str] = &[
+    "mpiexec -n 4 ./program input.txt",
+    "mpiexec --host node1:4,node2:4 ./program",
+    "mpiexec -n 2 --bind-to core --report-bindings -x OMP_NUM_THREADS=4 ./hybrid",
+    "mpiexec -l --timeout 600 -n 1 ./master : -n 3 ./worker",
+];
 
-const TAIL: &str = "
-Exit code: 0 when every rank ended with 0; else that of the first rank that failed,
-128 + N for signal N; 124 after a timeout; 2 for a wrong command line, 126 for a
-program that cannot be run, 127 for one that is not there; 1 for anything else, such as
-output that cannot be written.
+pub const EXIT_CODE: &str = "0 if every rank exited with 0. Otherwise the code of the first rank \
+    that failed, or 128 + N if signal N ended it. Codes of mpiexec itself: 2 for an invalid \
+    command line, 16 if collective calls can never complete, 124 after a timeout, 126 for a \
+    program that cannot be executed, 127 for a program that is not found, 1 for any other error, \
+    such as output that cannot be written. An MPI error that ends a rank gives its error class, so \
+    2 may also be MPI_ERR_COUNT, and 16 MPI_ERR_OTHER.";
 
-SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are passed on to all ranks, which may end as
-they like; a second one kills them. After SIGTERM and SIGHUP they have 10 s (--kill-after).
-";
+pub const SIGNALS: &str = "SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are forwarded to all \
+    ranks. A second signal kills the ranks. After SIGTERM or SIGHUP, ranks that still run are \
+    killed after 10 s (--kill-after).";
 
-/// Columns of the text.
 const WIDTH: usize = 98;
-/// Where the descriptions begin.
+/// Column of the descriptions.
 const INDENT: usize = 26;
 
-/// Text of `--help`.
 pub fn write_help() -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = format!("mpiexec: {PURPOSE}\n\nUsage\n  {USAGE}\n\n");
+    wrap(&mut text, 2, RULES);
+    text.push_str("\nExamples\n");
+    for example in EXAMPLES {
+        let _ = writeln!(text, "  {example}");
+    }
     for section in SECTIONS {
         let _ = writeln!(text, "\n{}", section.title);
-        match section.options.first().map(|o| o.does) {
-            Some(Does::Apply(_) | Does::Set(_)) => {
-                section.options.iter().for_each(|o| write_option(&mut text, o))
-            }
-            _ => write_accepted(&mut text, section),
+        match section.has_effect() {
+            true => section.options.iter().for_each(|o| write_option(&mut text, o)),
+            false => write_accepted(&mut text, section),
         }
         if !section.note.is_empty() {
             wrap(&mut text, 2, section.note);
         }
     }
-    text.push_str(TAIL);
+    for (title, words) in [("Exit code", EXIT_CODE), ("Signals", SIGNALS)] {
+        let _ = writeln!(text, "\n{title}");
+        wrap(&mut text, 2, words);
+    }
     text
 }
 
-fn describe_names(option: &Opt) -> String {
+/// Returns an option's names and its arguments, such as `-n, -np N`.
+pub fn describe_names(option: &Opt) -> String {
     let names = option.names.replace(' ', ", ");
-    match option.takes {
-        Takes::Nothing => names,
-        Takes::One(word) => format!("{names} {word}"),
-        Takes::Two(first, second) => format!("{names} {first} {second}"),
-        Takes::Pair => format!("{names} NAME VALUE"),
+    match describe_values(option.takes) {
+        values if values.is_empty() => names,
+        values => format!("{names} {values}"),
+    }
+}
+
+fn describe_values(takes: OptionArguments) -> String {
+    match takes {
+        OptionArguments::Nothing => String::new(),
+        OptionArguments::One(word) => word.to_owned(),
+        OptionArguments::Two(first, second) => format!("{first} {second}"),
+        OptionArguments::Pair => "NAME VALUE".to_owned(),
     }
 }
 
@@ -66,7 +82,6 @@ fn write_option(text: &mut String, option: &Opt) {
     let names = describe_names(option);
     let start = text.len();
     wrap(text, 2, &names);
-    // The description goes on in the line of the names where there is room.
     let last = text[start..].trim_end().rsplit('\n').next().unwrap_or("").len();
     let mut described = String::new();
     wrap(&mut described, INDENT, option.help);
@@ -78,19 +93,35 @@ fn write_option(text: &mut String, option: &Opt) {
     }
 }
 
-/// Options that do nothing: the reason once, then all names.
+/// Writes options without effect: each reason once, then all its names.
 fn write_accepted(text: &mut String, section: &Section) {
-    let mut reasons: Vec<&str> = section.options.iter().map(|o| o.help).collect();
-    reasons.dedup();
-    for reason in reasons {
-        let same = section.options.iter().filter(|o| o.help == reason);
-        let names: Vec<String> = same.map(describe_names).collect();
+    for (reason, names) in section.group_by_reason() {
         wrap(text, 2, &format!("{reason}:"));
-        wrap(text, 6, &names.join(", "));
+        wrap(text, 6, &names);
     }
 }
 
-/// Lines of at most WIDTH columns that begin at column `indent`.
+impl Section {
+    pub fn has_effect(&self) -> bool {
+        matches!(
+            self.options.first().map(|o| o.does),
+            Some(OptionEffect::Apply(_) | OptionEffect::Set(_))
+        )
+    }
+
+    /// Groups options without effect by reason. Returns each reason with the names of its options.
+    pub fn group_by_reason(&self) -> Vec<(&'static str, String)> {
+        let mut reasons: Vec<&str> = self.options.iter().map(|o| o.help).collect();
+        reasons.dedup();
+        let names_of = |reason| {
+            let options = self.options.iter().filter(|o| o.help == reason);
+            options.map(describe_names).collect::<Vec<_>>().join(", ")
+        };
+        reasons.into_iter().map(|reason| (reason, names_of(reason))).collect()
+    }
+}
+
+/// Appends `words` in lines of at most WIDTH columns that begin at column `indent`.
 fn wrap(text: &mut String, indent: usize, words: &str) {
     let mut column = 0;
     for word in words.split_whitespace() {
@@ -115,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help__names_every_option_and_three_examples() {
+    fn help__names_every_option_and_every_example() {
         let text = write_help();
         for option in SECTIONS.iter().flat_map(|s| s.options) {
             for name in option.names.split(' ') {
@@ -123,7 +154,7 @@ mod tests {
                 assert!(words.into_iter().any(|w| w == name), "{name} is missing in the help");
             }
         }
-        assert_eq!(text.lines().filter(|l| l.starts_with("  mpiexec -")).count(), 4);
+        assert_eq!(text.lines().filter(|l| l.starts_with("  mpiexec -")).count(), EXAMPLES.len());
         assert!(text.lines().all(|l| l.len() <= WIDTH), "{text}");
     }
 

@@ -1,12 +1,12 @@
-//! Names of hosts, on the command line, in files and from the batch system; how many ranks each of them gets.
+//! Host names on the command line, in host files and from the batch system, and the number of ranks of each host.
 
-use super::parse::{Given, Parser};
+use super::parser_state::{HostSpec, Parser};
 use super::spec::Node;
-use super::values::parse_ranks;
+use super::values::{GivenOption, parse_ranks};
 use super::{Surroundings, UsageError, wrong};
 use crate::poll;
 use fastpath_base::topology::{self, Level};
-use fastpath_bootstrap::segment::MAX_JOB_RANKS;
+use fastpath_segment::MAX_JOB_RANKS;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,23 +15,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// One host of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    name: String,
-    slots: Option<usize>,
-    most: Option<usize>,
-}
-
-impl Host {
-    /// Whether it was said how many ranks it is for.
-    pub fn has_slots(&self) -> bool {
-        self.slots.or(self.most).is_some()
-    }
-}
-
 /// `--host NAME[:SLOTS],...`
-pub fn take_hosts(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_hosts(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     for item in given.text().split(',').filter(|i| !i.is_empty()) {
         let place = format!("{} {item}", given.name);
         let host = read_host(item, &place)?;
@@ -42,8 +27,9 @@ pub fn take_hosts(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
 }
 
 /// `--hostfile FILE`: a host on each line, with `slots=` and `max_slots=` (Open MPI) or `:SLOTS` (MPICH, Intel MPI).
-pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
-    // The file may be there for the user's host alone, and an agent has been told what it needs.
+pub fn take_hostfile(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
+    // An agent does not read the file: the launcher has counted the agent's ranks, and the file may exist on the user's
+    // host only.
     if !parser.told_ranks.is_empty() {
         return Ok(());
     }
@@ -51,7 +37,10 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), Usage
     let text = parser.here.read(path).or_else(|e| wrong(format!("{}: {e}", given.typed())))?;
     let hosts = read_hostfile(&String::from_utf8_lossy(&text), &given.text())?;
     if hosts.is_empty() {
-        return wrong(format!("{}: it names no host", given.typed()));
+        return wrong(format!(
+            "{}: the file contains no host; write one host per line",
+            given.typed()
+        ));
     }
     let mut most = None;
     for host in hosts {
@@ -67,8 +56,8 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), Usage
     Ok(())
 }
 
-/// `--agent RANKS,...[/RANKS,...]`: of each node, and of each program.
-pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+/// `--agent RANKS,...[/RANKS,...]`: ranks of each node, then of each program.
+pub fn take_agent(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
     let (nodes, programs) = text.split_once('/').unwrap_or((&text, ""));
     let read = |list: &str| list.split(',').map(parse_ranks).collect::<Option<Vec<_>>>();
@@ -77,14 +66,18 @@ pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
         list => read(list),
     };
     let (Some(nodes), Some(programs)) = (read(nodes), programs) else {
-        return wrong(format!("{}: these are no numbers of ranks", given.typed()));
+        return wrong(format!(
+            "{}: the value must be numbers of ranks, those of each host and, after a slash, those \
+             of each program, such as 2,2/1,3",
+            given.typed()
+        ));
     };
     (parser.agent, parser.told_ranks) = (Some(nodes), programs);
     Ok(())
 }
 
-/// The words of a command line for an agent. Engines read a `:` as the begin of a further program of theirs, so each
-/// word of only colons has one more.
+/// Encodes a command line for an agent. Engines take a `:` as the start of another program, so each word of only colons
+/// gets one more.
 pub fn write_agent_words(words: &[OsString]) -> impl Iterator<Item = OsString> {
     let add = |word: &OsString| match is_colons(word) {
         true => [word.as_os_str(), OsStr::new(":")].into_iter().collect(),
@@ -93,7 +86,7 @@ pub fn write_agent_words(words: &[OsString]) -> impl Iterator<Item = OsString> {
     words.iter().map(add)
 }
 
-/// What [`write_agent_words`] has written, as the user typed it.
+/// Reverses [`write_agent_words`].
 pub fn read_agent_words(words: Vec<OsString>) -> Vec<OsString> {
     let take = |word: OsString| match is_colons(&word) {
         true => ":".repeat(word.len().saturating_sub(1)).into(),
@@ -106,11 +99,11 @@ fn is_colons(word: &OsStr) -> bool {
     !word.is_empty() && word.as_encoded_bytes().iter().all(|&byte| byte == b':')
 }
 
-fn read_hostfile(text: &str, file: &str) -> Result<Vec<Host>, UsageError> {
+fn read_hostfile(text: &str, file: &str) -> Result<Vec<HostSpec>, UsageError> {
     let mut hosts = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("");
-        // `slots = 4` is one word to Open MPI.
+        // Open MPI takes `slots = 4` as one setting, so remove these blanks.
         let line = line.replace(" =", "=").replace("= ", "=");
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
@@ -121,13 +114,12 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<Host>, UsageError> {
             let field = match key.replace('-', "_").as_str() {
                 "slots" | "cpus" | "count" => &mut host.slots,
                 "max_slots" | "slots_max" => &mut host.most,
-                // Users, interfaces, bindings and the like, which are for other hosts.
+                // User names, interfaces, bindings and similar keys, which matter for remote hosts only.
                 _ if word.contains('=') => continue,
                 _ => {
                     return wrong(format!(
-                        "{place}: {word:?} is not understood; a line is NAME [slots=N] \
-                         [max_slots=N] \
-                         or NAME:N"
+                        "{place}: {word:?} is unknown; write lines of the form NAME [slots=N] \
+                         [max_slots=N] or NAME:N"
                     ));
                 }
             };
@@ -139,7 +131,7 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<Host>, UsageError> {
 }
 
 /// `NAME`, `NAME:SLOTS`, `USER@NAME`, `[ADDRESS]:SLOTS`; a bare IPv6 address needs no brackets.
-fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
+fn read_host(item: &str, place: &str) -> Result<HostSpec, UsageError> {
     let (name, slots) = match item.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
         None if item.parse::<IpAddr>().is_ok() => (item, None),
@@ -154,16 +146,15 @@ fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
         None => None,
     };
     let name = name.rsplit('@').next().unwrap_or(name).to_owned();
-    Ok(Host { name, slots, most: None })
+    Ok(HostSpec { name, slots, most: None })
 }
 
 fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
-    wrong(format!("{place}: {text:?} is no number of ranks from 1 to {MAX_JOB_RANKS}"))
+    wrong(format!("{place}: {text:?} is not a number of ranks from 1 to {MAX_JOB_RANKS}"))
 }
 
-/// Adds the hosts of one program to those of the job, each of them once: a host that is listed twice has the slots of
-/// both lines.
-pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
+/// Adds the hosts of one program to those of the job, each once. The slots of repeated hosts add up.
+pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[HostSpec]) {
     let mut own: Vec<Node> = Vec::new();
     for host in hosts {
         let slots = host.slots.or(host.most).unwrap_or(1);
@@ -180,8 +171,8 @@ pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
     }
 }
 
-/// How many of `total` ranks each node gets: in turn as many as it has slots, or `per_node` if given. Nodes that get
-/// none are left out.
+/// Distributes `total` ranks over the nodes, in turns of each node's slots, or of `per_node` if given. Nodes without
+/// ranks are left out.
 pub fn deal_ranks(mut nodes: Vec<Node>, total: usize, per_node: Option<usize>) -> Vec<Node> {
     let turns: Vec<usize> =
         nodes.iter().map(|node| per_node.unwrap_or(node.ranks).max(1)).collect();
@@ -196,8 +187,8 @@ pub fn deal_ranks(mut nodes: Vec<Node>, total: usize, per_node: Option<usize>) -
     nodes
 }
 
-/// The nodes of Slurm's allocation, by `SLURM_TASKS_PER_NODE`, such as `2(x3),1`: their names are known to `srun`. None
-/// where that is not understood.
+/// Reads the nodes of a Slurm allocation from `SLURM_TASKS_PER_NODE`, such as `2(x3),1`. The nodes are unnamed, because
+/// `srun` knows their names. None if the text is invalid.
 pub fn read_tasks(text: &str) -> Option<Vec<Node>> {
     let mut nodes = Vec::new();
     for item in text.split(',') {
@@ -222,7 +213,6 @@ pub struct ThisNode {
 }
 
 impl ThisNode {
-    /// `host` is the name that the kernel has.
     pub fn new(host: String) -> ThisNode {
         ThisNode { host }
     }
@@ -235,7 +225,7 @@ impl Surroundings for ThisNode {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // Opening a pipe that no process writes to would not return.
+        // Do not block: opening a pipe that no process writes to would not return.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         read_text(&file, WRITER_WAIT_MS)
     }
@@ -270,7 +260,9 @@ fn read_text(file: &File, writer_wait_ms: u64) -> io::Result<Vec<u8>> {
             Ok(0) if awaits_writer => {
                 awaits_writer = false;
                 if !poll::wait_readable(file.as_fd(), Some(writer_wait_ms)) {
-                    return Err(io::Error::other("it is a pipe, and no process writes to it"));
+                    return Err(io::Error::other(
+                        "the file is a pipe to which no process writes; start the writer first",
+                    ));
                 }
             }
             Ok(0) => return Ok(text),
@@ -278,7 +270,6 @@ fn read_text(file: &File, writer_wait_ms: u64) -> io::Result<Vec<u8>> {
                 awaits_writer = false;
                 text.extend_from_slice(&piece[..length]);
             }
-            // A writer has opened the pipe.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 awaits_writer = false;
                 poll::wait_readable(file.as_fd(), None);
@@ -287,10 +278,12 @@ fn read_text(file: &File, writer_wait_ms: u64) -> io::Result<Vec<u8>> {
             Err(e) => return Err(e),
         }
     }
-    Err(io::Error::other("it is longer than 16 MiB"))
+    Err(io::Error::other(
+        "the file is longer than 16 MiB; pass a file that lists hosts or programs",
+    ))
 }
 
-/// Is it a name of the node called `host`? Does not use the network: `aliases` is the text of /etc/hosts.
+/// Whether `name` is a name of the node called `host`. Does not use the network: `aliases` is the text of /etc/hosts.
 fn is_own_name(
     name: &str, host: &str, aliases: &dyn Fn() -> String, is_own: &dyn Fn(IpAddr) -> bool,
 ) -> bool {
@@ -302,7 +295,7 @@ fn is_own_name(
     if same(name, "localhost") || same(name, host) {
         return true;
     }
-    // One of them has no domain.
+    // A short name matches the full name.
     if first(name) == first(host) && !(name.contains('.') && host.contains('.')) {
         return !name.is_empty();
     }
@@ -314,7 +307,7 @@ fn is_own_name(
     })
 }
 
-/// A socket can be bound only to addresses of this node. Nothing is sent.
+/// Whether the address belongs to this node: a socket can be bound only to such an address. Sends nothing.
 fn is_own_address(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
     !address.is_unspecified()
@@ -345,7 +338,7 @@ mod tests {
         let open =
             || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
         let refused = read_text(&open(), 0).unwrap_err();
-        assert!(refused.to_string().contains("no process writes to it"), "{refused}");
+        assert!(refused.to_string().contains("no process writes"), "{refused}");
         let reader = open();
         let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
         let text = "host\n".repeat(5000);
@@ -377,14 +370,14 @@ mod tests {
     #[test]
     fn addresses__are_own_where_a_socket_can_have_them() {
         assert!(is_own_address("127.0.0.1".parse().unwrap()));
-        // Documentation, everybody, a group.
+        // A documentation address, wildcards, broadcast and a multicast group.
         for other in ["198.51.100.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "::"] {
             assert!(!is_own_address(other.parse().unwrap()), "{other}");
         }
     }
 
-    fn host(name: &str, slots: Option<usize>, most: Option<usize>) -> Host {
-        Host { name: name.into(), slots, most }
+    fn host(name: &str, slots: Option<usize>, most: Option<usize>) -> HostSpec {
+        HostSpec { name: name.into(), slots, most }
     }
 
     #[test]
@@ -413,10 +406,10 @@ mod tests {
     #[test]
     fn hostfile__mistakes_name_the_line() {
         for (text, part) in [
-            ("a\nb slots=0", "f line 2: \"0\" is no number of ranks"),
-            ("a four", "f line 1: \"four\" is not understood"),
-            ("a:x", "f line 1: \"x\" is no number"),
-            ("a slots", "f line 1: \"\" is no number"),
+            ("a\nb slots=0", "f line 2: \"0\" is not a number of ranks"),
+            ("a four", "f line 1: \"four\" is unknown"),
+            ("a:x", "f line 1: \"x\" is not a number"),
+            ("a slots", "f line 1: \"\" is not a number"),
         ] {
             let error = read_hostfile(text, "f").unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -1,41 +1,31 @@
-//! What becomes of the ranks' output: `--output-filename`, `--output`.
+//! Options for the ranks' output: `--output-filename`, `--output`.
 
-use super::parse::{Given, Parser};
-use super::values::escape;
+use super::parser_state::Parser;
+use super::values::{GivenOption, escape};
 use super::{UsageError, wrong};
 use crate::pattern::{LETTERS, find_unknown};
 
-/// Puts a pattern before each line.
 pub fn prefix(parser: &mut Parser<'_>, pattern: &[u8]) {
     parser.spec.output.prefix.extend_from_slice(pattern);
 }
 
-/// A pattern whose letters are all known.
-///
-/// # Errors
-/// The letter that is not, and those that are.
-pub fn read_pattern(given: &Given) -> Result<Vec<u8>, UsageError> {
+pub fn read_pattern(given: &GivenOption) -> Result<Vec<u8>, UsageError> {
     let pattern = given.value().as_encoded_bytes();
     match find_unknown(pattern) {
-        Some(letter) => {
-            wrong(format!("{}: %{letter} is unknown; {LETTERS} are possible", given.typed()))
-        }
+        Some(letter) => wrong(format!("{}: %{letter} is unknown; use {LETTERS}", given.typed())),
         None => Ok(pattern.to_vec()),
     }
 }
 
-/// `--display LIST`: all that is shown is shown together.
-///
-/// # Errors
-/// An unknown word, and those that are known.
-pub fn check_display(given: &Given) -> Result<(), UsageError> {
+/// `--display LIST`. The words are only checked: all displays are printed together.
+pub fn check_display(given: &GivenOption) -> Result<(), UsageError> {
     const KNOWN: [&str; 7] = ["map", "map-devel", "bind", "bindings", "allocation", "topo", "cpus"];
     for word in given.text().split(',') {
-        // Qualifiers say how Open MPI prints it.
+        // Open MPI's qualifiers affect only the layout.
         let name = word.split([':', '=']).next().unwrap_or("");
         if !KNOWN.contains(&name.to_ascii_lowercase().as_str()) {
             return wrong(format!(
-                "{}: {name:?} is unknown; {} are possible",
+                "{}: {name:?} is unknown; use {}",
                 given.typed(),
                 KNOWN.join(", ")
             ));
@@ -54,7 +44,9 @@ pub fn take_directory(parser: &mut Parser<'_>, text: &str) -> Result<(), UsageEr
             "nojobid" => job = "",
             "raw" => {}
             _ => {
-                return wrong(format!("{text}: nocopy and nojobid are possible after the colon"));
+                return wrong(format!(
+                    "{text}: unknown word {word:?} after the colon; use nocopy or nojobid"
+                ));
             }
         }
     }
@@ -69,9 +61,9 @@ pub fn take_directory(parser: &mut Parser<'_>, text: &str) -> Result<(), UsageEr
 }
 
 /// `--output LIST`: words may be shortened, as in Open MPI.
-pub fn take_list(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_list(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
-    // Qualifiers follow all words, but belong to the file.
+    // Qualifiers follow the last word, but apply to the output file.
     let (list, qualifiers) = text.split_once(':').unwrap_or((&text, ""));
     for word in list.split(',').filter(|w| !w.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -88,10 +80,10 @@ pub fn take_list(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErro
             _ if key.len() > 1 && "merge-stderr-to-stdout".starts_with(&key) => {
                 parser.spec.output.merge = true;
             }
-            "xml" => parser.note("output is plain text", given.typed()),
+            "xml" => parser.note("output is always plain text", given.typed()),
             _ => {
                 return wrong(format!(
-                    "{}: tag, timestamp, merge, dir=DIR and file=NAME are possible",
+                    "{}: unknown word {word:?}; use tag, timestamp, merge, dir=DIR or file=NAME",
                     given.typed()
                 ));
             }

@@ -1,139 +1,37 @@
-//! From words to a job.
+//! Parser from command-line words to a job.
 
-use super::hosts::{Host, add_hosts, deal_ranks, read_tasks};
-use super::spec::{App, JobSpec, Node, Nodes};
-use super::table::{Does, Opt, SECTIONS, Takes};
-use super::values::{Triplet, largest};
-use super::{Request, Surroundings, UsageError, wrong};
+use super::generate::GENERATE;
+use super::hosts::{add_hosts, deal_ranks, read_tasks};
+use super::parser_state::{AGENT, HostSpec, IdleOption, Parser, RankCount};
+use super::spec::{App, JobNodes, JobSpec, Node};
+use super::table::{Opt, OptionArguments, OptionEffect, SECTIONS};
+use super::values::{GivenOption, largest, read_timeout};
+use super::{CommandRequest, Surroundings, UsageError, wrong};
 use clap_lex::{OsStrExt, ParsedArg, RawArgs};
 use fastpath_base::topology::Level;
-use fastpath_bootstrap::segment::{MAX_JOB_RANKS, MAX_RANKS};
+use fastpath_segment::{MAX_JOB_RANKS, MAX_RANKS};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The first word of an agent's command line.
-pub const AGENT: &str = "--agent";
+/// Variable with the default of `--timeout`, as in MPICH and Open MPI.
+const TIMEOUT_VARIABLE: &str = "MPIEXEC_TIMEOUT";
 
-/// An option as it was typed.
-#[derive(Debug)]
-pub struct Given {
-    /// Its name, with dashes.
-    pub name: String,
-    /// The words that belong to it.
-    pub values: Vec<OsString>,
-}
-
-impl Given {
-    /// Its first word; empty if it takes none.
-    pub fn value(&self) -> &OsStr {
-        self.values.first().map_or(OsStr::new(""), |v| v)
-    }
-
-    /// Its first word as text.
-    pub fn text(&self) -> std::borrow::Cow<'_, str> {
-        self.value().to_string_lossy()
-    }
-
-    /// The option whole.
-    pub fn typed(&self) -> String {
-        let mut text = self.name.clone();
-        for value in &self.values {
-            text.push(' ');
-            text.push_str(&value.to_string_lossy());
-        }
-        text
-    }
-}
-
-/// How many ranks run on a node, by `-ppn` and its like.
-#[derive(Debug)]
-pub struct PerNode {
-    /// So many.
-    pub ranks: usize,
-    /// The option that says so.
-    pub typed: String,
-    /// More are refused.
-    pub strict: bool,
-}
-
-/// What says how many ranks a program has, besides `-n`.
-#[derive(Debug, Default)]
-pub struct Count {
-    /// `-ppn` and its like.
-    pub per_node: Option<PerNode>,
-    /// `-soft`.
-    pub soft: Option<Vec<Triplet>>,
-    /// Slots of `--host`.
-    pub host_slots: usize,
-    /// Slots of `--hostfile`.
-    pub file_slots: usize,
-    /// Hosts of `--host`.
-    pub hosts: Vec<Host>,
-    /// Hosts of `--hostfile`.
-    pub file_hosts: Vec<Host>,
-    /// Most ranks that the hosts allow, and the option that says so.
-    pub limit: Option<(usize, String)>,
-}
-
-/// Options without effect that have one reason in common.
-#[derive(Debug)]
-struct Idle {
-    reason: &'static str,
-    typed: Vec<String>,
-}
-
-/// Reads the words of a command line.
-pub struct Parser<'a> {
-    /// The machine.
-    pub here: &'a dyn Surroundings,
-    /// The job so far.
-    pub spec: JobSpec,
-    /// The program that is being read.
-    pub app: App,
-    /// What says how many ranks it has.
-    pub count: Count,
-    /// Folder and search path for programs that name none.
-    pub global: App,
-    /// `-configfile` of this program.
-    pub config: Option<PathBuf>,
-    /// Help or version was asked for.
-    pub request: Option<Request>,
-    /// No notices.
-    pub quiet: bool,
-    /// This process is the agent of a node: how many ranks each node has.
-    pub agent: Option<Vec<usize>>,
-    /// How many ranks each program has, given to an agent: it may see another allocation than the process that counted
-    /// them.
-    pub told_ranks: Vec<usize>,
-    /// More ranks than slots or processors are refused; the option that says so.
-    pub no_oversubscribe: Option<String>,
-    /// More ranks than slots are nothing to tell of.
-    may_oversubscribe: bool,
-    /// The words are those of a `-configfile`.
-    in_config: bool,
-    idle: Vec<Idle>,
-    slots: usize,
-    /// Some host was named with a number of slots.
-    has_slots: bool,
-    /// The hosts of all programs, with their slots.
-    nodes: Vec<Node>,
-    /// Most ranks of a node, by `-ppn` and its like.
-    per_node: Option<usize>,
-}
-
-/// Reads the words after the launcher's own name.
-///
-/// # Errors
-/// What cannot be understood; nothing was started.
-pub fn parse_args<I>(words: I, here: &dyn Surroundings) -> Result<Request, UsageError>
+/// Parses the words after the launcher's own name.
+pub fn parse_args<I>(words: I, here: &dyn Surroundings) -> Result<CommandRequest, UsageError>
 where
     I: IntoIterator<Item = OsString>,
 {
     let mut words: Vec<OsString> = words.into_iter().collect();
     if words.is_empty() {
         return wrong(
-            "no program given; mpiexec -n N PROGRAM [ARGUMENTS] runs it on N ranks".into(),
+            "no program given; start a program on N ranks with mpiexec -n N PROGRAM [ARGUMENTS]"
+                .into(),
         );
+    }
+    if let [first, folder] = words.as_slice()
+        && first == GENERATE
+    {
+        return Ok(CommandRequest::Generate(folder.into()));
     }
     if words[0] == AGENT {
         words = super::hosts::read_agent_words(words);
@@ -142,39 +40,15 @@ where
     parser.read_programs(&words)?;
     match parser.request.take() {
         Some(request) => Ok(request),
-        None => Ok(Request::Run(Box::new(parser.finish()?))),
+        None => Ok(CommandRequest::Run(Box::new(parser.finish()?))),
     }
 }
 
-impl<'a> Parser<'a> {
-    fn new(here: &'a dyn Surroundings) -> Parser<'a> {
-        Parser {
-            here,
-            spec: JobSpec::default(),
-            app: App::default(),
-            count: Count::default(),
-            global: App::default(),
-            config: None,
-            request: None,
-            quiet: false,
-            agent: None,
-            told_ranks: Vec::new(),
-            no_oversubscribe: None,
-            may_oversubscribe: false,
-            in_config: false,
-            idle: Vec::new(),
-            slots: 0,
-            has_slots: false,
-            nodes: Vec::new(),
-            per_node: None,
-        }
-    }
-
-    /// Reads programs with `:` between them.
+impl Parser<'_> {
     fn read_programs(&mut self, words: &[OsString]) -> Result<(), UsageError> {
         for part in words.split(|w| w == ":") {
             self.app = App::default();
-            // What stands before a file of programs is of its first one.
+            // Options before a file of programs apply to the file's first program.
             self.read_options(part)?;
             if self.request.is_some() {
                 return Ok(());
@@ -187,7 +61,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads options up to the first word that is none: from there on all is the program's.
+    /// Reads options up to the first other word, which starts the program's command line.
     fn read_options(&mut self, words: &[OsString]) -> Result<(), UsageError> {
         let raw = RawArgs::new(words);
         let mut cursor = raw.cursor();
@@ -202,7 +76,7 @@ impl<'a> Parser<'a> {
             raw.next_os(&mut cursor);
             let option = find_option(&name)?;
             let mut values: Vec<OsString> = attached.into_iter().collect();
-            if !values.is_empty() && option.takes == Takes::Nothing {
+            if !values.is_empty() && option.takes == OptionArguments::Nothing {
                 return wrong(format!("{name} takes no value"));
             }
             while values.len() < words_wanted(option, &values) {
@@ -212,7 +86,7 @@ impl<'a> Parser<'a> {
                 }
                 raw.next_os(&mut cursor);
             }
-            self.apply(option, Given { name, values })?;
+            self.apply(option, GivenOption { name, values })?;
             if self.request.is_some() {
                 return Ok(());
             }
@@ -221,38 +95,32 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn apply(&mut self, option: &'static Opt, given: Given) -> Result<(), UsageError> {
+    fn apply(&mut self, option: &'static Opt, given: GivenOption) -> Result<(), UsageError> {
         match option.does {
-            Does::Apply(apply) => apply(self, &given),
-            Does::Set(set) => {
+            OptionEffect::Apply(apply) => apply(self, &given),
+            OptionEffect::Set(set) => {
                 set(self, &given);
                 Ok(())
             }
-            Does::Always => Ok(()),
-            Does::Idle => {
+            OptionEffect::Always => Ok(()),
+            OptionEffect::Idle => {
                 self.note(option.help, given.typed());
                 Ok(())
             }
         }
     }
 
-    /// Notes an option that has no effect.
-    pub fn note(&mut self, reason: &'static str, typed: String) {
-        match self.idle.iter_mut().find(|idle| idle.reason == reason) {
-            Some(idle) if idle.typed.contains(&typed) => {}
-            Some(idle) => idle.typed.push(typed),
-            None => self.idle.push(Idle { reason, typed: vec![typed] }),
-        }
-    }
-
-    /// Reads the lines of a `-configfile`, each a program.
     fn read_config(&mut self, path: PathBuf) -> Result<(), UsageError> {
         if std::mem::replace(&mut self.in_config, true) {
-            return wrong("a file of programs names no further one".into());
+            return wrong(
+                "-configfile is not allowed in a file of programs; list all programs in one file"
+                    .into(),
+            );
         }
         if self.app != App::default() {
             return wrong(format!(
-                "-configfile {}: programs and their options, such as -n, stand in the file",
+                "-configfile {}: programs and their options, such as -n, must be in the file, not \
+                 on the command line",
                 path.display()
             ));
         }
@@ -263,7 +131,9 @@ impl<'a> Parser<'a> {
         let place = path.display().to_string();
         let lines = super::config::split_lines(&text, &place)?;
         if lines.is_empty() {
-            return wrong(format!("-configfile {place}: it names no program"));
+            return wrong(format!(
+                "-configfile {place}: the file contains no program; write one program per line"
+            ));
         }
         for (number, words) in lines {
             self.read_programs(&words).or_else(|e| wrong(format!("{place} line {number}: {e}")))?;
@@ -274,7 +144,10 @@ impl<'a> Parser<'a> {
 
     fn finish_app(&mut self) -> Result<(), UsageError> {
         if self.app.argv.is_empty() {
-            return wrong("no program given (after the options, or beside a `:`)".into());
+            return wrong(
+                "no program given; add a program after the options, on both sides of each `:`"
+                    .into(),
+            );
         }
         let mut count = std::mem::take(&mut self.count);
         if count.hosts.is_empty() {
@@ -283,7 +156,7 @@ impl<'a> Parser<'a> {
         if count.hosts.is_empty() {
             self.read_allocation(&mut count)?;
         }
-        self.has_slots |= count.hosts.iter().any(Host::has_slots);
+        self.has_slots |= count.hosts.iter().any(HostSpec::has_slots);
         add_hosts(&mut self.nodes, &count.hosts);
         self.per_node = self.per_node.or(count.per_node.as_ref().map(|p| p.ranks));
         let slots = match count.host_slots {
@@ -300,39 +173,48 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The number of ranks of a program: `asked` by -n, 0 where it is missing.
+    /// Returns the number of ranks of a program. `asked` is the argument of -n, or 0.
     fn count_ranks(
-        &mut self, asked: usize, slots: usize, count: &Count,
+        &mut self, asked: usize, slots: usize, count: &RankCount,
     ) -> Result<usize, UsageError> {
         let nodes = self.count_nodes();
         let mut ranks = match (asked, &count.per_node) {
             (0, Some(per_node)) => per_node.ranks * nodes,
             (0, None) if count.soft.is_some() => MAX_RANKS,
-            // Like others, a list of hosts with slots says how many ranks there are.
+            // Slots of a host list set the number of ranks, as in other launchers.
             (0, None) => slots.max(1),
             (n, Some(p)) if n > p.ranks * nodes && p.strict => {
+                let plural = if nodes == 1 { "" } else { "s" };
                 return wrong(format!(
-                    "{n} ranks, but {} allows {} on each of {nodes} nodes: leave it out, ask for \
-                     fewer ranks, or name more hosts",
+                    "-n {n} is too many ranks: {0} allows {1} on each of {nodes} host{plural}; \
+                     omit {0}, lower -n, or add hosts",
                     p.typed, p.ranks
                 ));
             }
             (n, Some(p)) if n > p.ranks && nodes == 1 => {
-                self.note("all ranks run on this node", p.typed.clone());
+                self.note("all ranks run on this host", p.typed.clone());
                 n
             }
             (n, _) => n,
         };
         if let Some(soft) = &count.soft {
             ranks = largest(soft, ranks).map_or_else(
-                || wrong(format!("-soft allows no number of ranks up to {ranks}")),
+                || {
+                    wrong(format!(
+                        "-soft permits no number of ranks up to {ranks}; add such a number, or \
+                         raise -n"
+                    ))
+                },
                 Ok,
             )?;
         }
         if let Some((limit, who)) = &count.limit
             && ranks > *limit
         {
-            return wrong(format!("{ranks} ranks: {who} allows {limit} (max_slots)"));
+            return wrong(format!(
+                "{ranks} ranks are too many: {who} allows {limit} (max_slots); lower -n, or raise \
+                 max_slots"
+            ));
         }
         Ok(ranks)
     }
@@ -340,11 +222,12 @@ impl<'a> Parser<'a> {
     fn finish(mut self) -> Result<JobSpec, UsageError> {
         let total = self.spec.apps.iter().map(|a| a.ranks).fold(0usize, usize::saturating_add);
         if total > MAX_JOB_RANKS {
-            return wrong(format!("{total} ranks: at most {MAX_JOB_RANKS} are possible"));
+            return wrong(format!("{total} ranks are too many: a job has at most {MAX_JOB_RANKS}"));
         }
         if self.told_ranks.is_empty() {
             self.check_room(total)?;
         }
+        self.take_default_timeout()?;
         for app in &mut self.spec.apps {
             app.wdir = app.wdir.take().or_else(|| self.global.wdir.clone());
             app.path = app.path.take().or_else(|| self.global.path.clone());
@@ -353,7 +236,7 @@ impl<'a> Parser<'a> {
             && let Some(rank) = list.iter().find(|&&rank| rank >= total)
         {
             return wrong(format!(
-                "standard input for rank {rank}: the job has {total} rank{}",
+                "--stdin: there is no rank {rank}; the job has {total} rank{}, numbered from 0",
                 if total == 1 { "" } else { "s" }
             ));
         }
@@ -363,14 +246,16 @@ impl<'a> Parser<'a> {
         }
         self.spec.nodes = self.place(total)?;
         let most = match &self.spec.nodes {
-            Nodes::Here => total,
-            Nodes::Several(nodes) => nodes.iter().map(|node| node.ranks).max().unwrap_or(0),
-            Nodes::Agent(counts) => counts.iter().copied().max().unwrap_or(0),
+            JobNodes::Here => total,
+            JobNodes::Several(nodes) => nodes.iter().map(|node| node.ranks).max().unwrap_or(0),
+            JobNodes::Agent(counts) => counts.iter().copied().max().unwrap_or(0),
         };
         if most > MAX_RANKS {
-            return wrong(format!("{most} ranks: at most {MAX_RANKS} are possible on one node"));
+            return wrong(format!(
+                "{most} ranks on one host are too many: a host has at most {MAX_RANKS}"
+            ));
         }
-        if self.spec.nodes == Nodes::Here {
+        if self.spec.nodes == JobNodes::Here {
             for pair in std::mem::take(&mut self.spec.hydra_words).chunks(2) {
                 let typed: Vec<_> = pair.iter().map(|word| word.to_string_lossy()).collect();
                 self.note(super::table::NODES, typed.join(" "));
@@ -383,19 +268,30 @@ impl<'a> Parser<'a> {
         Ok(self.spec)
     }
 
-    /// How many nodes there are: all names of this one are one.
+    /// Sets the timeout from [`TIMEOUT_VARIABLE`] if no option gave one. An agent gets its timeout from the launcher.
+    fn take_default_timeout(&mut self) -> Result<(), UsageError> {
+        let is_open = self.spec.timeout.is_none() && self.agent.is_none();
+        if let Some(text) = self.here.variable(TIMEOUT_VARIABLE).filter(|_| is_open) {
+            let given = GivenOption { name: TIMEOUT_VARIABLE.into(), values: vec![text.into()] };
+            self.spec.timeout = Some(read_timeout(&given)?);
+        }
+        Ok(())
+    }
+
     fn count_nodes(&self) -> usize {
         let is_here = |node: &&Node| !node.name.is_empty() && self.here.is_here(&node.name);
         let here = self.nodes.iter().filter(is_here).count();
         (self.nodes.len() - here + here.min(1)).max(1)
     }
 
-    /// On which nodes the ranks run.
-    fn place(&mut self, total: usize) -> Result<Nodes, UsageError> {
+    /// Decides on which nodes the ranks run.
+    fn place(&mut self, total: usize) -> Result<JobNodes, UsageError> {
         if let Some(ranks) = self.agent.take() {
-            return match ranks.iter().sum::<usize>() == total {
-                true => Ok(Nodes::Agent(ranks)),
-                false => wrong(format!("--agent: not the {total} ranks of the job")),
+            return match ranks.iter().sum::<usize>() {
+                sum if sum == total => Ok(JobNodes::Agent(ranks)),
+                sum => wrong(format!(
+                    "--agent: the ranks of all hosts are {sum}, but the job has {total} ranks"
+                )),
             };
         }
         let nodes = std::mem::take(&mut self.nodes);
@@ -405,21 +301,21 @@ impl<'a> Parser<'a> {
             false => deal_ranks(nodes, total, self.per_node),
         };
         match nodes.as_slice() {
-            [] => Ok(Nodes::Here),
-            [one] if is_here(one) => Ok(Nodes::Here),
-            _ => Ok(Nodes::Several(nodes)),
+            [] => Ok(JobNodes::Here),
+            [one] if is_here(one) => Ok(JobNodes::Here),
+            _ => Ok(JobNodes::Several(nodes)),
         }
     }
 
-    /// The hosts that a batch system has given to this job, where the user names none: several nodes of Slurm, or the
-    /// host file of Kubernetes' MPI operator.
-    fn read_allocation(&mut self, count: &mut Count) -> Result<(), UsageError> {
+    /// Reads the hosts from the batch system if the user names none: several nodes of Slurm, or the host file of
+    /// Kubernetes' MPI operator.
+    fn read_allocation(&mut self, count: &mut RankCount) -> Result<(), UsageError> {
         if self.agent.is_some() || !self.nodes.is_empty() {
             return Ok(());
         }
         let variable = |name| self.here.variable(name);
         if let Some(path) = variable("HYDRA_HOST_FILE") {
-            let given = Given { name: "HYDRA_HOST_FILE".into(), values: vec![path.into()] };
+            let given = GivenOption { name: "HYDRA_HOST_FILE".into(), values: vec![path.into()] };
             super::hosts::take_hostfile(self, &given)?;
             let hosts = std::mem::take(&mut self.count);
             count.hosts = hosts.file_hosts;
@@ -436,19 +332,15 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `--oversubscribe`, as other launchers want it.
-    pub fn allow_oversubscription(&mut self) {
-        (self.no_oversubscribe, self.may_oversubscribe) = (None, true);
-    }
-
-    /// The user has said how many ranks the hosts are for, and asks for more.
+    /// Returns the notice for more ranks than the slots that the user has given.
     fn tell_oversubscription(&self, total: usize) -> Option<String> {
         let slots = self.slots;
         let is_told = self.has_slots && self.per_node.is_none() && !self.may_oversubscribe;
         (is_told && total > slots).then(|| {
             format!(
-                "{total} ranks, but the hosts that were named have {slots} slot{}: ranks share \
-                 processors (--oversubscribe: without this line; --nooversubscribe: refused)",
+                "the job has {total} ranks, and its hosts have {slots} slot{}. Ranks share \
+                 processors. --oversubscribe suppresses this notice; --nooversubscribe makes it an \
+                 error",
                 if slots == 1 { "" } else { "s" }
             )
         })
@@ -463,22 +355,25 @@ impl<'a> Parser<'a> {
             slots => (slots, "slots"),
         };
         if total > room {
-            return wrong(format!("{total} ranks, {room} {what}: refused because of {option}"));
+            return wrong(format!(
+                "{option}: {total} ranks are more than {room} {what}; use fewer ranks, or omit \
+                 {option}"
+            ));
         }
         Ok(())
     }
 }
 
-fn describe_idle(idle: &Idle) -> String {
+fn describe_idle(idle: &IdleOption) -> String {
     const SHOWN: usize = 4;
     let mut list = idle.typed.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if idle.typed.len() > SHOWN {
         list.push_str(&format!(" and {} more", idle.typed.len() - SHOWN));
     }
-    format!("{list}: no effect here: {}", idle.reason)
+    format!("{list}: no effect ({})", idle.reason)
 }
 
-/// Splits an option from the value that is written with `=`. None: the word is no option.
+/// Splits an option from a value after `=`. None if the word is not an option.
 fn split_option(word: &ParsedArg<'_>) -> Option<(String, Option<OsString>)> {
     let text = |name: &OsStr| name.to_string_lossy().into_owned();
     if let Some((name, value)) = word.to_long() {
@@ -486,35 +381,35 @@ fn split_option(word: &ParsedArg<'_>) -> Option<(String, Option<OsString>)> {
         return Some((format!("--{name}"), value.map(OsStr::to_owned)));
     }
     let rest = word.to_short()?.next_value_os()?;
-    // `-np=4` is no usual form with one dash, but means one thing only.
+    // `-np=4` is unusual with one dash, but unambiguous.
     if let Some((name, value)) = rest.split_once("=")
         && let Some(option) = lookup(&text(name))
-        && option.takes != Takes::Nothing
+        && option.takes != OptionArguments::Nothing
     {
         return Some((format!("-{}", text(name)), Some(value.to_owned())));
     }
     Some((format!("-{}", text(rest)), None))
 }
 
-/// How many words the option has in all; `values` are there already.
+/// Returns the number of arguments of an option, of which `values` have been read.
 fn words_wanted(option: &Opt, values: &[OsString]) -> usize {
     match option.takes {
-        Takes::Nothing => 0,
-        Takes::One(_) => 1,
-        Takes::Two(..) => 2,
-        Takes::Pair => match values.first() {
-            // NAME=VALUE; without a name it is no pair, which `apply` says.
+        OptionArguments::Nothing => 0,
+        OptionArguments::One(_) => 1,
+        OptionArguments::Two(..) => 2,
+        OptionArguments::Pair => match values.first() {
+            // NAME=VALUE is one word. `apply` reports a missing name.
             Some(first) if OsStrExt::contains(first.as_os_str(), "=") || first.is_empty() => 1,
             _ => 2,
         },
     }
 }
 
-fn describe_words(takes: Takes) -> &'static str {
+fn describe_words(takes: OptionArguments) -> &'static str {
     match takes {
-        Takes::Pair => "a name and a value",
-        Takes::Two(..) => "two values after it",
-        Takes::Nothing | Takes::One(_) => "a value after it",
+        OptionArguments::Pair => "a name and a value after it",
+        OptionArguments::Two(..) => "two values after it",
+        OptionArguments::Nothing | OptionArguments::One(_) => "a value after it",
     }
 }
 
@@ -536,22 +431,24 @@ fn find_option(name: &str) -> Result<&'static Opt, UsageError> {
     }
     let unknown = format!("unknown option {name}");
     let letters = bare.trim_end_matches(|c: char| c.is_ascii_digit());
-    if letters != bare && lookup(letters).is_some_and(|o| matches!(o.takes, Takes::One(_))) {
+    if letters != bare
+        && lookup(letters).is_some_and(|o| matches!(o.takes, OptionArguments::One(_)))
+    {
         let number = &bare[letters.len()..];
-        return wrong(format!("{unknown}; is -{letters} {number} meant?"));
+        return wrong(format!("{unknown}; did you mean -{letters} {number}?"));
     }
     let near = options()
         .flat_map(|option| option.names.split(' '))
         .map(|shown| (shown.trim_start_matches('-'), shown))
-        // The distance is at least that of the lengths.
+        // The edit distance is at least the difference in length.
         .filter(|(n, _)| n.len() > 2 && n.len().abs_diff(bare.len()) <= n.len() / 3)
         .map(|(n, shown)| (strsim::damerau_levenshtein(n, bare), n.len() / 3, shown))
         .filter(|(distance, most, _)| distance <= most)
         .min();
     match near {
         Some((.., near)) => {
-            wrong(format!("{unknown}; is {near} meant? (mpiexec --help lists all)"))
+            wrong(format!("{unknown}; did you mean {near}? (mpiexec --help lists all options)"))
         }
-        None => wrong(format!("{unknown} (mpiexec --help lists all)")),
+        None => wrong(format!("{unknown} (mpiexec --help lists all options)")),
     }
 }

@@ -1,13 +1,15 @@
-//! Where ranks run: `--bind-to`, `--map-by`, `--rank-by` in the words of Open MPI and of Hydra.
+//! Options for placement: `--bind-to`, `--map-by`, `--rank-by`, in the syntax of Open MPI and of Hydra.
 
 use super::UsageError;
-use super::parse::{Given, Parser, PerNode};
-use super::spec::{Bind, Rank};
-use super::table::BY_HAND;
-use super::values::parse_ranks;
+use super::parser_state::{Parser, PerNode};
+use super::spec::{Bind, RankOrder};
+use super::values::{GivenOption, parse_ranks, read_ranks};
 use fastpath_base::topology::{CpuSet, Level};
 
-/// A kind of place by any of its names.
+/// Reason why options that name a file for placing single ranks have no effect.
+pub const BY_HAND: &str = "use --bind-to user:LIST to place ranks by hand";
+
+/// Finds a kind of place by any of its names.
 pub fn find_level(name: &str) -> Option<Level> {
     let cache = |n: char| n.to_digit(10).filter(|n| (1..=4).contains(n));
     Some(match name.to_ascii_lowercase().as_str() {
@@ -16,7 +18,7 @@ pub fn find_level(name: &str) -> Option<Level> {
         "numa" | "numanode" => Level::Numa,
         "socket" | "package" | "sock" => Level::Package,
         "node" | "machine" | "board" => Level::Node,
-        // l2cache, l2; Hydra's l1dcache, l1ucache.
+        // l2cache, l2, and Hydra's l1dcache, l1ucache.
         name => {
             let rest = name.strip_prefix('l')?;
             let level = cache(rest.chars().next()?)?;
@@ -28,14 +30,23 @@ pub fn find_level(name: &str) -> Option<Level> {
     })
 }
 
-const LEVELS: &str = "hwthread, core, l1cache, l2cache, l3cache, numa, socket or node";
+/// Kinds of places, for help and messages.
+macro_rules! levels {
+    () => {
+        "hwthread, core, l1cache, l2cache, l3cache, numa, socket (or package), node (or machine, \
+         board)"
+    };
+}
+pub(super) use levels;
 
-fn need(given: &Given, what: &str) -> UsageError {
+const LEVELS: &str = levels!();
+
+fn need(given: &GivenOption, what: &str) -> UsageError {
     UsageError(format!("{}: {what}", given.typed()))
 }
 
 /// `--bind-to PLACE[:N][:QUALIFIER]...`
-pub fn take_bind(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_bind(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
     if text.contains('=') {
         parser.note(BY_HAND, given.typed());
@@ -48,14 +59,16 @@ pub fn take_bind(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErro
         "none" | "no" => place.bind = Bind::None,
         "rr" => place.bind = Bind::To(Level::Thread),
         "user" => {
-            let list = parse_cpus(rest)
-                .ok_or_else(|| need(given, "lists of processors such as user:0+2,1,4-7"))?;
+            let list = parse_cpus(rest).ok_or_else(|| {
+                need(given, "the value must be lists of processors, such as user:0+2,1,4-7")
+            })?;
             place.bind = Bind::Cpus(list);
             return Ok(());
         }
         name => {
-            let level = find_level(name)
-                .ok_or_else(|| need(given, &format!("none, {LEVELS} is possible")))?;
+            let level = find_level(name).ok_or_else(|| {
+                need(given, &format!("unknown place; use none, {LEVELS} or user:LIST"))
+            })?;
             place.bind = Bind::To(level);
         }
     }
@@ -68,7 +81,8 @@ pub fn take_bind(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErro
             number => place.per_rank = Some(parse_ranks(number).ok_or_else(|| {
                 need(
                     given,
-                    "a number of places, overload-allowed, if-supported or report after the colon",
+                    "after the colon, use a number of places, overload-allowed, if-supported or \
+                     report",
                 )
             })?),
         }
@@ -76,7 +90,7 @@ pub fn take_bind(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErro
     Ok(())
 }
 
-/// `0+2,1,4-7`: a set for each rank in turn.
+/// Parses `0+2,1,4-7`, a set of processors for each rank in turn.
 fn parse_cpus(text: &str) -> Option<Vec<CpuSet>> {
     text.split(',')
         .map(|item| CpuSet::parse(&item.replace('+', ",")).filter(|set| !set.is_empty()))
@@ -84,7 +98,7 @@ fn parse_cpus(text: &str) -> Option<Vec<CpuSet>> {
 }
 
 /// `--map-by PLACE[:N][:QUALIFIER]...`, `--map-by ppr:N:PLACE[:QUALIFIER]...`
-pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_map(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
     let mut words = text.split(':');
     match words.next().unwrap_or("").to_ascii_lowercase().as_str() {
@@ -93,7 +107,10 @@ pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
             let ranks = words.next().and_then(parse_ranks);
             let level = words.next().and_then(find_level);
             let (Some(ranks), Some(level)) = (ranks, level) else {
-                return Err(need(given, &format!("ppr:N:PLACE, where PLACE is {LEVELS}")));
+                return Err(need(
+                    given,
+                    &format!("the value must be ppr:N:PLACE, where PLACE is one of {LEVELS}"),
+                ));
             };
             take_per_place(parser, given, ranks, level);
         }
@@ -105,7 +122,10 @@ pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
         name => match find_level(name) {
             Some(level) => parser.spec.placement.map = Some((level, 1)),
             None => {
-                return Err(need(given, &format!("slot, ppr:N:PLACE, {LEVELS} is possible")));
+                return Err(need(
+                    given,
+                    &format!("unknown place; use slot, ppr:N:PLACE or one of {LEVELS}"),
+                ));
             }
         },
     }
@@ -116,7 +136,7 @@ pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
 }
 
 fn take_map_qualifier(
-    parser: &mut Parser<'_>, given: &Given, word: &str,
+    parser: &mut Parser<'_>, given: &GivenOption, word: &str,
 ) -> Result<(), UsageError> {
     let place = &mut parser.spec.placement;
     match word {
@@ -124,7 +144,7 @@ fn take_map_qualifier(
         "nooversubscribe" => parser.no_oversubscribe = Some(given.typed()),
         "hwtcpus" => place.threads = true,
         "" | "corecpus" | "span" | "inherit" | "noinherit" => {}
-        "nolocal" => parser.note("this node is the only one", given.typed()),
+        "nolocal" => parser.note("all ranks run on this host", given.typed()),
         "ordered" => {
             if let Some(cpus) = &parser.spec.cpus {
                 place.bind = Bind::Cpus(cpus.iter().map(|cpu| CpuSet::from_iter([cpu])).collect());
@@ -135,21 +155,32 @@ fn take_map_qualifier(
             let n = parse_ranks(number.unwrap_or(word)).ok_or_else(|| {
                 need(
                     given,
-                    &format!("{word:?} is not understood; pe=N is the number of cores of a rank"),
+                    &format!(
+                        "unknown modifier {word:?}; use pe=N (N cores per rank), oversubscribe, \
+                         nooversubscribe or hwtcpus"
+                    ),
                 )
             })?;
             match (number, &mut place.map) {
                 (Some(_), _) => place.per_rank = Some(n),
                 (None, Some((_, size))) => *size = n,
-                (None, None) => return Err(need(given, "a number stands behind a place")),
+                (None, None) => {
+                    return Err(need(
+                        given,
+                        &format!(
+                            "the number {word} is allowed only after one of {LEVELS}, such as \
+                             numa:2; omit the number"
+                        ),
+                    ));
+                }
             }
         }
     }
     Ok(())
 }
 
-/// `n` ranks at each place of this kind, one place after the other.
-fn take_per_place(parser: &mut Parser<'_>, given: &Given, n: usize, level: Level) {
+/// Sets `n` ranks at each place of this kind, filled in order.
+fn take_per_place(parser: &mut Parser<'_>, given: &GivenOption, n: usize, level: Level) {
     let places = match level {
         Level::Node => 1,
         level => parser.here.count(level),
@@ -161,21 +192,21 @@ fn take_per_place(parser: &mut Parser<'_>, given: &Given, n: usize, level: Level
 }
 
 /// `--cpus-per-proc N`
-pub fn take_per_rank(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
-    parser.spec.placement.per_rank = Some(super::values::read_ranks(given)?);
+pub fn take_per_rank(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
+    parser.spec.placement.per_rank = Some(read_ranks(given)?);
     parser.spec.placement.per_rank_typed = Some(given.typed());
     Ok(())
 }
 
 /// `--npersocket N`
-pub fn take_per_socket(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
-    let ranks = super::values::read_ranks(given)?;
+pub fn take_per_socket(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
+    let ranks = read_ranks(given)?;
     take_per_place(parser, given, ranks, Level::Package);
     Ok(())
 }
 
 /// `--ppr N:PLACE`
-pub fn take_ppr(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_ppr(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
     let (ranks, level) = text.split_once(':').unwrap_or((&text, ""));
     match (parse_ranks(ranks), find_level(level)) {
@@ -183,33 +214,37 @@ pub fn take_ppr(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
             take_per_place(parser, given, ranks, level);
             Ok(())
         }
-        _ => Err(need(given, &format!("N:PLACE, where PLACE is {LEVELS}"))),
+        _ => {
+            Err(need(given, &format!("the value must be N:PLACE, where PLACE is one of {LEVELS}")))
+        }
     }
 }
 
 /// `--rank-by ORDER`
-pub fn take_rank(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_rank(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text().to_ascii_lowercase();
     let (order, span) = text.split_once(':').unwrap_or((&text, ""));
     let known = match (order, find_level(order), span) {
-        ("span", ..) => Some(Rank::Round(None)),
-        ("slot" | "fill", ..) | (_, Some(Level::Core | Level::Thread), _) => Some(Rank::Fill),
-        (_, Some(Level::Node), _) => Some(Rank::Mapped),
-        (_, Some(level), "" | "span") => Some(Rank::Round(Some(level))),
+        ("span", ..) => Some(RankOrder::Round(None)),
+        ("slot" | "fill", ..) | (_, Some(Level::Core | Level::Thread), _) => Some(RankOrder::Fill),
+        (_, Some(Level::Node), _) => Some(RankOrder::Mapped),
+        (_, Some(level), "" | "span") => Some(RankOrder::Round(Some(level))),
         _ => None,
     };
-    let wanted = || need(given, &format!("slot, fill, span, {LEVELS} is possible"));
+    let wanted = || need(given, &format!("unknown order; use slot, fill, span or one of {LEVELS}"));
     parser.spec.placement.rank = known.ok_or_else(wanted)?;
     Ok(())
 }
 
 /// `--cpu-set LIST`
-pub fn take_cpus(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+pub fn take_cpus(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     restrict(parser, given, &given.text())
 }
 
-fn restrict(parser: &mut Parser<'_>, given: &Given, list: &str) -> Result<(), UsageError> {
+fn restrict(parser: &mut Parser<'_>, given: &GivenOption, list: &str) -> Result<(), UsageError> {
     let set = CpuSet::parse(list).filter(|set| !set.is_empty());
-    parser.spec.cpus = Some(set.ok_or_else(|| need(given, "processors such as 0-3,8 are needed"))?);
+    parser.spec.cpus = Some(
+        set.ok_or_else(|| need(given, "the value must be a list of processors, such as 0-3,8"))?,
+    );
     Ok(())
 }

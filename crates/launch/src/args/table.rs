@@ -1,115 +1,108 @@
-//! Every option: how people write it, what it does, what the help says of it.
+//! Table of all options: names, arguments, effect, help.
 
 mod idle;
 
-pub use idle::{BY_HAND, NODES};
+pub use idle::NODES;
 
 use super::output::{check_display, prefix, read_pattern, take_directory, take_list};
-use super::parse::{AGENT, Given, Parser, PerNode};
+use super::parser_state::{AGENT, Parser, PerNode};
 use super::spec::{Bind, Inherit};
 use super::values::{
-    read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets, read_universe,
-    split_names, split_pair,
+    GivenOption, read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets,
+    read_universe, split_names, split_pair,
 };
-use super::{Request, UsageError, hosts, place, wrong};
+use super::{CommandRequest, UsageError, hosts, place, wrong};
 use fastpath_base::topology::Level;
 use std::path::PathBuf;
 
-/// One option.
 pub struct Opt {
-    /// Its names with blanks between them, each with one dash or two as its users write it; both are accepted.
+    /// Names separated by blanks, each with its usual one or two dashes. The parser accepts either number of dashes.
     pub names: &'static str,
-    /// The words that follow.
-    pub takes: Takes,
-    /// What it does.
-    pub does: Does,
-    /// Its line in the help; of an option without effect, why it has none.
+    pub takes: OptionArguments,
+    pub does: OptionEffect,
+    /// Help line; for an option without effect, the reason.
     pub help: &'static str,
 }
 
-/// The words that follow an option, by the names that the help gives them.
+/// Arguments of an option, by their names in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// None.
+pub enum OptionArguments {
     Nothing,
-    /// One.
     One(&'static str),
-    /// Two.
     Two(&'static str, &'static str),
     /// A name and a value, as two words or as NAME=VALUE.
     Pair,
 }
 
-type Apply = fn(&mut Parser<'_>, &Given) -> Result<(), UsageError>;
-type Set = fn(&mut Parser<'_>, &Given);
+type Apply = fn(&mut Parser<'_>, &GivenOption) -> Result<(), UsageError>;
+type Set = fn(&mut Parser<'_>, &GivenOption);
 
-/// What an option does.
 #[derive(Clone, Copy)]
-pub enum Does {
-    /// This, which can fail.
+pub enum OptionEffect {
     Apply(Apply),
-    /// This, which cannot.
     Set(Set),
-    /// Nothing, because it is always so.
+    /// No effect: the option requests what is always done.
     Always,
-    /// Nothing on one node, which is said in a line.
+    /// No effect on one node; a notice is printed.
     Idle,
 }
 
-/// Options of one subject.
 pub struct Section {
-    /// The subject.
     pub title: &'static str,
-    /// What the help says below them.
+    /// Text after the options.
     pub note: &'static str,
-    /// The options.
     pub options: &'static [Opt],
 }
 
-use Takes::{Nothing, One, Pair};
+use OptionArguments::{Nothing, One, Pair};
 
-const fn row(names: &'static str, takes: Takes, does: Does, help: &'static str) -> Opt {
+const fn row(
+    names: &'static str, takes: OptionArguments, does: OptionEffect, help: &'static str,
+) -> Opt {
     Opt { names, takes, does, help }
 }
 
-const fn opt(names: &'static str, takes: Takes, apply: Apply, help: &'static str) -> Opt {
-    row(names, takes, Does::Apply(apply), help)
+const fn opt(names: &'static str, takes: OptionArguments, apply: Apply, help: &'static str) -> Opt {
+    row(names, takes, OptionEffect::Apply(apply), help)
 }
 
-const fn set(names: &'static str, takes: Takes, set: Set, help: &'static str) -> Opt {
-    row(names, takes, Does::Set(set), help)
+const fn set(names: &'static str, takes: OptionArguments, set: Set, help: &'static str) -> Opt {
+    row(names, takes, OptionEffect::Set(set), help)
 }
 
-/// All options.
 pub const SECTIONS: &[Section] = &[
-    Section { title: "Which and how many", note: "", options: RANKS },
+    Section { title: "Ranks", note: "", options: RANKS },
+    Section { title: "Hosts", note: "", options: HOSTS },
     Section {
-        title: "What they get",
-        note: "FASTPATH_RANK and FASTPATH_SIZE tell scripts which rank they are. Variables whose \
-            names \
-               begin with FASTPATH_ are always passed on.",
-        options: RECEIVED,
+        title: "Environment",
+        note: "Each rank has FASTPATH_RANK and FASTPATH_SIZE in its environment. Variables whose \
+               names start with FASTPATH_ are always exported.",
+        options: ENVIRONMENT,
     },
     Section {
         title: "Output",
-        note: "PATTERN: %r is the rank, %h the node, %t the time in seconds, %g and %p are 0, %% \
-            is a %.",
+        note: "PATTERN: %r rank, %R rank with leading zeros, %h host, %t seconds since 1970, %T \
+               date and time, %g and %p 0, %% percent sign. Missing folders of files are \
+               created.",
         options: OUTPUT,
     },
+    Section { title: "Binding", note: concat!("PLACE: ", place::levels!(), "."), options: BINDING },
     Section {
-        title: "Processors",
-        note: "PLACE: hwthread, core, l1cache, l2cache, l3cache, numa, socket (or package), node \
-            (or \
-               machine, board).",
-        options: PROCESSORS,
+        title: "Diagnostics",
+        note: "TIME: seconds, or a number with a unit: ms, s, m (minutes), h.",
+        options: DIAGNOSTICS,
     },
-    Section { title: "What is said, and the end", note: "", options: SAID },
-    Section { title: "Accepted, and always so", note: "", options: idle::ALWAYS },
     Section {
-        title: "Accepted, without effect on one node; one line says so",
+        title: "Accepted for compatibility; always in effect",
+        note: "",
+        options: idle::ALWAYS,
+    },
+    Section {
+        title: "Accepted for compatibility; no effect (mpiexec prints a notice)",
         note: "",
         options: idle::IDLE,
     },
+    Section { title: "Engines (internal)", note: "", options: ENGINES },
 ];
 
 const RANKS: &[Opt] = &[
@@ -117,19 +110,14 @@ const RANKS: &[Opt] = &[
         "-n -np -c",
         One("N"),
         |p, g| read_ranks(g).map(|n| p.app.ranks = n),
-        "number of ranks of the program that follows (1)",
+        "number of ranks of the program that follows (default: 1, or the slots of the hosts)",
     ),
-    opt(
-        "-ppn -perhost -grr",
-        One("N"),
-        |p, g| per_node(p, g, false),
-        "number of ranks on each host",
-    ),
+    opt("-ppn -perhost -grr", One("N"), |p, g| per_node(p, g, false), "ranks per host"),
     opt(
         "-N --npernode",
         One("N"),
         |p, g| per_node(p, g, true),
-        "the same, but -n may not ask for more",
+        "ranks per host; error if -n exceeds N times hosts",
     ),
     opt(
         "--pernode",
@@ -138,98 +126,90 @@ const RANKS: &[Opt] = &[
             p.count.per_node = Some(PerNode { ranks: 1, typed: g.typed(), strict: true });
             Ok(())
         },
-        "one rank",
+        "one rank per host; error if -n exceeds hosts",
     ),
-    opt("--npersocket", One("N"), place::take_per_socket, "N ranks for each socket"),
-    opt("--ppr", One("N:PLACE"), place::take_ppr, "N ranks for each place, see --map-by"),
+    opt("--npersocket", One("N"), place::take_per_socket, "ranks per socket"),
+    opt("--ppr", One("N:PLACE"), place::take_ppr, "ranks per place, such as 2:numa (see Binding)"),
     opt(
         "-soft",
         One("LIST"),
         |p, g| read_triplets(g).map(|t| p.count.soft = Some(t)),
-        "allowed numbers of ranks, as 2:8:2 (from, to, step) or 1,4; the largest up to \
-         -n is taken",
-    ),
-    opt(
-        "--host -H -hosts -hostlist -machines -machinelist",
-        One("NAME[:N],..."),
-        hosts::take_hosts,
-        "the hosts of the job; the sum of N is the number of ranks where -n is missing. For \
-         others than this node an engine starts the ranks: srun, mpiexec.hydra, prterun or flux",
-    ),
-    opt(
-        "--hostfile -f -machinefile -machine --default-hostfile",
-        One("FILE"),
-        hosts::take_hostfile,
-        "the same from a file, a line each: NAME, NAME:N or NAME slots=N max_slots=N",
+        "permitted numbers of ranks, such as 2:8:2 (first:last:step) or 1,4; mpiexec uses the \
+         largest number up to -n",
     ),
     opt(
         "-usize",
-        One("N"),
+        One("SIZE"),
         |p, g| read_universe(g).map(|size| p.spec.universe = size),
-        "MPI_UNIVERSE_SIZE: N processes, SYSTEM (the slots of the hosts if they are given, \
-         otherwise the processors) or INFINITE (as many as can be spawned)",
-    ),
-    set(
-        "--engine",
-        One("NAME"),
-        |p, g| p.spec.engine = Some(g.value().to_owned()),
-        "what starts ranks on other hosts: slurm, flux, hydra or prrte; by default the first of \
-         these that is installed (slurm and flux only in an allocation)",
-    ),
-    set(
-        "-launcher -bootstrap -launcher-exec -bootstrap-exec",
-        One("WORD"),
-        |p, g| p.spec.hydra_words.extend([g.name.as_str().into(), g.value().to_owned()]),
-        "passed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
-         program",
-    ),
-    set(
-        "--no-agents",
-        Nothing,
-        |p, _| p.spec.no_agents = true,
-        "the engine starts the program itself, one process on each of several hosts: then the \
-         engine handles output, binding and the end of the job",
-    ),
-    opt(
-        AGENT,
-        One("N,...[/N,...]"),
-        hosts::take_agent,
-        "used by engines, not by people: this process starts the ranks of one host; number of \
-         ranks on each host, then of each program",
+        "value of MPI_UNIVERSE_SIZE: a number of processes, SYSTEM (slots of the hosts if given, \
+         otherwise processors) or INFINITE (as many as can be spawned)",
     ),
     set(
         "-configfile",
         One("FILE"),
         |p, g| p.config = Some(PathBuf::from(g.value())),
-        "read the programs and their options from a file, one program on each line",
+        "read programs and their options from a file, one program per line",
     ),
 ];
 
-const RECEIVED: &[Opt] = &[
-    set(
-        "-wdir -wd",
-        One("DIR"),
-        |p, g| p.app.wdir = Some(PathBuf::from(g.value())),
-        "folder to start in, for the program that follows",
+const HOSTS: &[Opt] = &[
+    opt(
+        "--host -H -hosts -hostlist -machines -machinelist",
+        One("HOST[:SLOTS],..."),
+        hosts::take_hosts,
+        "hosts of the job; without -n, the sum of the slots is the number of ranks. Remote hosts \
+         need a launch engine: srun, flux, mpiexec.hydra or prterun",
+    ),
+    opt(
+        "--hostfile -f -machinefile -machine --default-hostfile",
+        One("FILE"),
+        hosts::take_hostfile,
+        "read hosts from a file, one per line: HOST, HOST:SLOTS or HOST slots=N max_slots=N",
     ),
     set(
-        "-gwdir",
-        One("DIR"),
-        |p, g| p.global.wdir = Some(PathBuf::from(g.value())),
-        "the same for all programs",
+        "--engine",
+        One("ENGINE"),
+        |p, g| p.spec.engine = Some(g.value().to_owned()),
+        "launch engine for remote hosts: slurm, flux, hydra or prrte (default: the first one \
+         installed; slurm and flux only inside an allocation)",
     ),
     set(
-        "-path",
-        One("DIRS"),
-        |p, g| p.app.path = Some(g.value().to_owned()),
-        "folders with : between them where the program is looked for before PATH",
+        "-launcher -bootstrap",
+        One("LAUNCHER"),
+        add_hydra_words,
+        "how Hydra reaches remote hosts: ssh, rsh, slurm and others",
     ),
     set(
-        "-gpath",
-        One("DIRS"),
-        |p, g| p.global.path = Some(g.value().to_owned()),
-        "the same for all programs",
+        "-launcher-exec -bootstrap-exec",
+        One("FILE"),
+        add_hydra_words,
+        "program that Hydra runs to reach remote hosts",
     ),
+    set(
+        "--no-agents",
+        Nothing,
+        |p, _| p.spec.no_agents = true,
+        "let the launch engine start the program directly, one process per host; the engine then \
+         handles output, binding and cleanup",
+    ),
+    opt(
+        "--virtual-host",
+        One("NAME"),
+        |p, g| {
+            if g.value().is_empty() {
+                return wrong(format!("{} needs a name", g.name));
+            }
+            p.app.virtual_host = Some(g.value().to_owned());
+            Ok(())
+        },
+        "simulate several hosts on this one: ranks of the program that follows count as running \
+         on host NAME. They share memory only with ranks of the same NAME and reach other ranks \
+         through an RDMA adapter or TCP. A command that enters a network namespace may precede \
+         the program",
+    ),
+];
+
+const ENVIRONMENT: &[Opt] = &[
     opt(
         "-x --set-env",
         One("NAME[=VALUE]"),
@@ -240,7 +220,7 @@ const RECEIVED: &[Opt] = &[
             }
             Ok(())
         },
-        "set or pass on a variable for all ranks",
+        "set or export a variable for all ranks",
     ),
     opt(
         "-genv",
@@ -258,65 +238,73 @@ const RECEIVED: &[Opt] = &[
         "-genvlist",
         One("NAME,..."),
         |p, g| inherit(p, Inherit::Only(split_names(g.value()))),
-        "pass on only these variables of the environment",
+        "export only these variables to all ranks",
     ),
-    set("-genvnone", Nothing, |p, _| inherit(p, Inherit::Only(Vec::new())), "pass on none of them"),
+    set(
+        "-genvnone",
+        Nothing,
+        |p, _| inherit(p, Inherit::Only(Vec::new())),
+        "export no variables to all ranks",
+    ),
     set(
         "-genvexcl --unset-env",
         One("NAME,..."),
         |p, g| inherit(p, Inherit::Except(split_names(g.value()))),
-        "pass on all but these",
+        "export all variables except these to all ranks",
     ),
     set(
         "-genvall -genvuser",
         Nothing,
         |p, _| inherit(p, Inherit::All),
-        "pass on all (the default)",
+        "export all variables to all ranks (default)",
     ),
     set(
         "-envlist",
         One("NAME,..."),
         |p, g| inherit_app(p, Inherit::Only(split_names(g.value()))),
-        "as -genvlist, for the program that follows",
+        "export only these variables to the program that follows",
     ),
     set(
         "-envnone",
         Nothing,
         |p, _| inherit_app(p, Inherit::Only(Vec::new())),
-        "as -genvnone, for the program that follows",
+        "export no variables to the program that follows",
     ),
     set(
         "-envexcl",
         One("NAME,..."),
         |p, g| inherit_app(p, Inherit::Except(split_names(g.value()))),
-        "as -genvexcl, for the program that follows",
+        "export all variables except these to the program that follows",
     ),
     set(
         "-envall -envuser",
         Nothing,
         |p, _| inherit_app(p, Inherit::All),
-        "as -genvall, for the program that follows",
+        "export all variables to the program that follows",
     ),
-    opt(
-        "--stdin -s",
-        One("WHO"),
-        |p, g| read_stdin(g).map(|who| p.spec.stdin = who),
-        "who reads standard input: all, none, or ranks such as 1,4-6 (0); the others read \
-         /dev/null",
+    set(
+        "-wdir -wd",
+        One("DIR"),
+        |p, g| p.app.wdir = Some(PathBuf::from(g.value())),
+        "working directory of the program that follows",
     ),
-    opt(
-        "--virtual-host",
-        One("NAME"),
-        |p, g| {
-            if g.value().is_empty() {
-                return wrong(format!("{} needs a name", g.name));
-            }
-            p.app.virtual_host = Some(g.value().to_owned());
-            Ok(())
-        },
-        "the ranks of the program that follows count as being on a host of this name: they share \
-         memory with ranks of the same name only, and reach others by an adapter or TCP. They \
-         start here; a program that enters a namespace may stand before theirs",
+    set(
+        "-gwdir",
+        One("DIR"),
+        |p, g| p.global.wdir = Some(PathBuf::from(g.value())),
+        "working directory of all programs",
+    ),
+    set(
+        "-path",
+        One("DIR:..."),
+        |p, g| p.app.path = Some(g.value().to_owned()),
+        "directories searched before PATH for the program that follows",
+    ),
+    set(
+        "-gpath",
+        One("DIR:..."),
+        |p, g| p.global.path = Some(g.value().to_owned()),
+        "directories searched before PATH for all programs",
     ),
 ];
 
@@ -325,85 +313,87 @@ const OUTPUT: &[Opt] = &[
         "-l --tag-output -prepend-rank",
         Nothing,
         |p, _| prefix(p, b"[%r] "),
-        "put [RANK] before each line; lines are never torn",
+        "prefix each line with [RANK]; lines of different ranks never mix",
     ),
     set(
         "--timestamp-output -prepend-timestamp",
         Nothing,
         |p, _| prefix(p, b"%T "),
-        "put date and time before each line",
+        "prefix each line with date and time",
     ),
     opt(
         "-prepend-pattern",
         One("PATTERN"),
         |p, g| read_pattern(g).map(|pattern| prefix(p, &pattern)),
-        "put this before each line",
+        "prefix each line with PATTERN",
     ),
     set(
         "--merge-stderr-to-stdout",
         Nothing,
         |p, _| p.spec.output.merge = true,
-        "standard error goes where standard output goes",
+        "redirect standard error to standard output",
     ),
     opt(
         "-outfile-pattern -outfile",
         One("PATTERN"),
         |p, g| read_pattern(g).map(|pattern| p.spec.output.files[0] = Some(pattern)),
-        "standard output goes to the file of this name, in place of the terminal",
+        "redirect standard output to files named by PATTERN",
     ),
     opt(
         "-errfile-pattern -errfile",
         One("PATTERN"),
         |p, g| read_pattern(g).map(|pattern| p.spec.output.files[1] = Some(pattern)),
-        "the same for standard error",
+        "redirect standard error to files named by PATTERN",
     ),
     opt(
         "--output-filename --output-directory",
         One("DIR[:nocopy,nojobid]"),
         |p, g| take_directory(p, &g.text()),
-        "output goes to DIR/1/rank.R/stdout and stderr as well; nocopy: only there; nojobid: \
-         without /1",
+        "write output to DIR/1/rank.RANK/stdout and stderr as well; nocopy: only to these files; \
+         nojobid: without /1",
     ),
     opt(
         "--output",
-        One("LIST"),
+        One("FORMAT,..."),
         take_list,
-        "any of tag, timestamp, merge, dir=DIR, file=NAME (NAME.R.out and NAME.R.err), with \
-         :nocopy",
+        "any of tag, timestamp, merge, dir=DIR and file=NAME (NAME.RANK.out and NAME.RANK.err); \
+         append :nocopy to write only to files",
+    ),
+    opt(
+        "--stdin -s",
+        One("RANKS"),
+        |p, g| read_stdin(g).map(|stdin| p.spec.stdin = stdin),
+        "ranks that read standard input: all, none, or numbers such as 1,4-6 (default: 0); other \
+         ranks read /dev/null",
     ),
 ];
 
-const PROCESSORS: &[Opt] = &[
+const BINDING: &[Opt] = &[
     opt(
         "--bind-to -binding",
         One("PLACE[:N]"),
         place::take_bind,
-        "bind each rank to a place, or to N of them; none: to nothing; user:0+2,1,4-7: to these \
-         processors in \
-         turn. Without it each rank is bound to a core of its own when there are several ranks \
-         and enough \
-         cores that no other job has bound to, and floats otherwise; OMP_NUM_THREADS cores a \
-         rank, if set. \
-         :overload-allowed lets ranks share cores",
+        "bind each rank to a place, or to N places; none: no binding; user:0+2,1,4-7: bind ranks \
+         in turn to these sets of processors; append :overload-allowed to let ranks share cores. \
+         Default: one core per rank, or OMP_NUM_THREADS cores. Ranks are not bound if \
+         the job has one rank, or if other jobs leave too few cores",
     ),
     opt(
         "--map-by",
-        One("PLACE"),
+        One("PLACE[:MODIFIER]..."),
         place::take_map,
-        "distribute the ranks over these places in turn; slot, core, hwthread and node leave them \
-         in order. \
-         ppr:N:PLACE: N \
-         ranks for each place. Then :pe=N (N cores for each rank), :oversubscribe, \
-         :nooversubscribe, :hwtcpus",
+        "distribute ranks round-robin over places; slot, core, hwthread and node keep ranks \
+         in order. ppr:N:PLACE: N ranks per place. Modifiers: pe=N (cores per rank), \
+         oversubscribe, nooversubscribe, hwtcpus",
     ),
     opt(
         "--rank-by",
         One("ORDER"),
         place::take_rank,
-        "how the mapped processes are numbered: fill, slot or core place by place, span or PLACE \
-         round the places",
+        "order in which mapped processes are numbered: fill, slot or core (one place after the \
+         other), span or PLACE (round-robin over places)",
     ),
-    opt("--cpus-per-proc --cpus-per-rank", One("N"), place::take_per_rank, "N cores for each rank"),
+    opt("--cpus-per-proc --cpus-per-rank", One("N"), place::take_per_rank, "cores per rank"),
     set(
         "--use-hwthread-cpus",
         Nothing,
@@ -414,94 +404,122 @@ const PROCESSORS: &[Opt] = &[
         "--cpu-set --cpu-list --slot-list",
         One("LIST"),
         place::take_cpus,
-        "the job uses only these processors, as 0-3,8",
+        "restrict the job to these processors, such as 0-3,8",
     ),
-    set("--bind-to-core", Nothing, |p, _| bind(p, Bind::To(Level::Core)), "--bind-to core"),
-    set("--bind-to-socket", Nothing, |p, _| bind(p, Bind::To(Level::Package)), "--bind-to socket"),
-    set("--bind-to-none", Nothing, |p, _| bind(p, Bind::None), "--bind-to none"),
+    set(
+        "--bind-to-core",
+        Nothing,
+        |p, _| bind(p, Bind::To(Level::Core)),
+        "equivalent to --bind-to core",
+    ),
+    set(
+        "--bind-to-socket",
+        Nothing,
+        |p, _| bind(p, Bind::To(Level::Package)),
+        "equivalent to --bind-to socket",
+    ),
+    set("--bind-to-none", Nothing, |p, _| bind(p, Bind::None), "equivalent to --bind-to none"),
     set(
         "--bysocket",
         Nothing,
         |p, _| p.spec.placement.map = Some((Level::Package, 1)),
-        "--map-by socket",
+        "equivalent to --map-by socket",
     ),
     set(
         "--nooversubscribe",
         Nothing,
         |p, g| p.no_oversubscribe = Some(g.typed()),
-        "refuse more ranks than slots of the hosts that were named, or than processors",
+        "error if the job has more ranks than slots or, if no slots are given, processors",
     ),
     set(
         "--oversubscribe",
         Nothing,
         |p, _| p.allow_oversubscription(),
-        "allow more ranks (the default)",
+        "allow more ranks than slots or processors (default), without a notice",
     ),
     set(
         "--report-bindings",
         Nothing,
         |p, _| p.spec.report_bindings = true,
-        "say how ranks are bound",
+        "print the binding of each rank",
     ),
 ];
 
-const SAID: &[Opt] = &[
+const DIAGNOSTICS: &[Opt] = &[
     set(
         "-v --verbose --display-map -print-rank-map --display-allocation --display-devel-map \
          --display-topo",
         Nothing,
         |p, _| show_map(p),
-        "say which ranks run what, where, and how they are bound",
+        "print the rank map: program, host, binding",
     ),
     opt(
         "--display",
-        One("LIST"),
+        One("KIND,..."),
         |p, g| check_display(g).map(|()| show_map(p)),
-        "the same for each of map, bindings, allocation in the list",
+        "print the rank map; KIND is map, bindings or allocation",
     ),
     set(
         "--do-not-launch",
         Nothing,
         |p, _| p.spec.only_show = true,
-        "check the command line, say what was asked for, start nothing",
+        "check the command line and print what -v and --report-bindings request; start no rank",
     ),
-    set("-q -quiet", Nothing, |p, _| p.quiet = true, "do not say which options have no effect"),
+    set(
+        "-q -quiet",
+        Nothing,
+        |p, _| p.quiet = true,
+        "suppress the notices about options without effect",
+    ),
     set(
         "-print-all-exitcodes",
         Nothing,
         |p, _| p.spec.exit_codes = true,
-        "say how each rank ended",
+        "print the exit code of each rank",
     ),
     set(
         "--report-pid",
-        One("WHERE"),
+        One("FILE"),
         |p, g| p.spec.report_pid = Some(g.value().to_owned()),
-        "write the process number of mpiexec to standard output (-), standard error (+) or a file",
+        "write the process ID of mpiexec to a file, or to standard output (-) or standard error \
+         (+)",
     ),
     opt(
         "--timeout",
-        One("SECONDS"),
+        One("TIME"),
         |p, g| read_timeout(g).map(|t| p.spec.timeout = Some(t)),
-        "end the job after this time, say what each rank was doing, exit 124; also said when \
+        "end the job after this time, print the state of each rank and exit with code 124 \
+         (default: the value of the variable MPIEXEC_TIMEOUT). The states are also printed when \
          SIGTERM ends the job",
     ),
     opt(
         "--kill-after",
-        One("SECONDS"),
+        One("TIME"),
         |p, g| read_seconds(g).map(|t| p.spec.kill_after = Some(t)),
-        "kill ranks that still run this time after SIGTERM or SIGHUP was passed on to them (10); \
-         0: never",
+        "kill ranks that still run this long after SIGTERM or SIGHUP (default: 10; 0: never)",
     ),
     set(
         "--version -V -info",
         Nothing,
-        |p, _| p.request = Some(Request::Version),
-        "say the version",
+        |p, _| p.request = Some(CommandRequest::Version),
+        "print the version",
     ),
-    set("--help -h", Nothing, |p, _| p.request = Some(Request::Help), "print this"),
+    set("--help -h", Nothing, |p, _| p.request = Some(CommandRequest::Help), "print this help"),
 ];
 
-fn per_node(parser: &mut Parser<'_>, given: &Given, strict: bool) -> Result<(), UsageError> {
+const ENGINES: &[Opt] = &[opt(
+    AGENT,
+    One("N,...[/N,...]"),
+    hosts::take_agent,
+    "internal: the launch engine starts mpiexec with this option on each host. The value lists \
+     the ranks of each host, then those of each program",
+)];
+
+fn add_hydra_words(parser: &mut Parser<'_>, given: &GivenOption) {
+    parser.spec.hydra_words.extend([given.name.as_str().into(), given.value().to_owned()]);
+}
+
+fn per_node(parser: &mut Parser<'_>, given: &GivenOption, strict: bool) -> Result<(), UsageError> {
     parser.count.per_node =
         Some(PerNode { ranks: read_ranks(given)?, typed: given.typed(), strict });
     Ok(())
@@ -515,7 +533,6 @@ fn inherit_app(parser: &mut Parser<'_>, what: Inherit) {
     add(parser.app.inherit.get_or_insert_default(), what);
 }
 
-/// Lists of the same kind are joined; else the last option counts.
 fn add(old: &mut Inherit, new: Inherit) {
     match (old, new) {
         (Inherit::Only(names), Inherit::Only(more))

@@ -1,5 +1,5 @@
 #![allow(non_snake_case)]
-//! Command lines: each option, each mistake, and lines as people type them.
+//! Command lines: each option, each error, and lines from practice.
 
 mod fuzz;
 mod hosts;
@@ -7,16 +7,16 @@ mod typed;
 
 use super::*;
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::segment::MAX_JOB_RANKS;
+use fastpath_segment::MAX_JOB_RANKS;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// A node called node7.example with 8 cores of two threads on two sockets, some files, and these variables.
-struct Here<'a>(&'a [(&'a str, &'a str)]);
+struct TestNode<'a>(&'a [(&'a str, &'a str)]);
 
-impl Surroundings for Here<'_> {
+impl Surroundings for TestNode<'_> {
     fn is_here(&self, name: &str) -> bool {
         ["localhost", "127.0.0.1", "::1", "node7", "node7.example"].contains(&name)
     }
@@ -51,17 +51,17 @@ impl Surroundings for Here<'_> {
     }
 }
 
-fn parse(line: &str) -> Result<Request, UsageError> {
+fn parse(line: &str) -> Result<CommandRequest, UsageError> {
     parse_within(line, &[])
 }
 
-fn parse_within(line: &str, variables: &[(&str, &str)]) -> Result<Request, UsageError> {
-    parse_args(line.split_whitespace().map(OsString::from), &Here(variables))
+fn parse_within(line: &str, variables: &[(&str, &str)]) -> Result<CommandRequest, UsageError> {
+    parse_args(line.split_whitespace().map(OsString::from), &TestNode(variables))
 }
 
 fn spec(line: &str) -> JobSpec {
     match parse(line) {
-        Ok(Request::Run(spec)) => *spec,
+        Ok(CommandRequest::Run(spec)) => *spec,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -89,12 +89,26 @@ fn ranks__bad_numbers_are_refused() {
     {
         assert!(error(line).contains("number of ranks"), "{line}");
     }
-    assert!(error("-n 8192 a : -n 1 b").contains("8193 ranks: at most 8192"));
-    assert!(error("-n 1048576 a : -n 1 b").contains("1048577 ranks: at most 1048576"));
-    assert!(error("--host b:8193 a").contains("8193 ranks: at most 8192"));
+    assert!(error("-n 8192 a : -n 1 b").contains("has at most 8192"));
+    assert!(
+        error("-n 1048576 a : -n 1 b")
+            .contains("1048577 ranks are too many: a job has at most 1048576")
+    );
+    assert!(error("--host b:8193 a").contains("has at most 8192"));
     let several = spec("--host b:8192,c:8000 a").nodes;
-    assert!(matches!(several, Nodes::Several(nodes) if nodes[0].ranks == 8192));
+    assert!(matches!(several, JobNodes::Several(nodes) if nodes[0].ranks == 8192));
     assert!(error("-n").contains("needs a value"));
+}
+
+#[test]
+fn completions__are_accepted() {
+    for option in generate::proposed() {
+        let generate::Values::Words(words) = generate::complete(option.takes) else { continue };
+        let name = option.names.split(' ').next().unwrap();
+        for word in words.split(' ').filter(|word| !word.ends_with('=')) {
+            spec(&format!("{name} {word} a"));
+        }
+    }
 }
 
 #[test]
@@ -107,15 +121,14 @@ fn program__keeps_its_own_options() {
 
 #[test]
 fn agent__reads_what_was_typed() {
-    // As an engine hands it on, which would read a `:` itself.
     let words = ["-n", "2", "a", "::x", ":", "-n", "1", "b", "::"].map(OsString::from);
     let told = write_agent_words(&words).collect::<Vec<_>>();
     assert_eq!(told, ["-n", "2", "a", "::x", "::", "-n", "1", "b", ":::"]);
     let told = [AGENT.into(), "2,1/2,1".into()].into_iter().chain(told);
-    let Ok(Request::Run(spec)) = parse_args(told, &Here(&[])) else { panic!("no job") };
+    let Ok(CommandRequest::Run(spec)) = parse_args(told, &TestNode(&[])) else { panic!("no job") };
     assert_eq!(spec.apps[0].argv, ["a", "::x"]);
     assert_eq!(spec.apps[1].argv, ["b", "::"]);
-    assert_eq!(spec.nodes, Nodes::Agent(vec![2, 1]));
+    assert_eq!(spec.nodes, JobNodes::Agent(vec![2, 1]));
 }
 
 #[test]
@@ -153,13 +166,44 @@ fn options__of_the_job() {
     assert_eq!(s.output.prefix, b"[%r] ");
     assert_eq!(s.timeout, Some(Duration::from_millis(1500)));
     assert_eq!(s.placement.bind, Bind::To(Level::Numa));
-    assert_eq!(spec("--timeout=2s a").timeout, Some(Duration::from_secs(2)));
-    for line in ["--timeout 0 a", "--timeout -1 a", "--timeout nan a", "--timeout 1e300 a"] {
+    for (text, ms) in
+        [("2s", 2000), ("1m", 60_000), ("1.5h", 5_400_000), ("1e1", 10_000), ("250ms", 250)]
+    {
+        assert_eq!(spec(&format!("--timeout={text} a")).timeout, Some(Duration::from_millis(ms)));
+    }
+    assert_eq!(spec("--kill-after 3m a").kill_after, Some(Duration::from_secs(180)));
+    for line in [
+        "--timeout 0 a",
+        "--timeout -1 a",
+        "--timeout nan a",
+        "--timeout 1e300 a",
+        "--timeout 1d a",
+    ] {
         assert!(error(line).contains("seconds"), "{line}");
     }
     assert!(error("--bind-to moon a").contains("none, hwthread, core"));
     assert!(error("-l=1 a").contains("unknown"));
     assert!(error("--tag-output=1 a").contains("no value"));
+}
+
+#[test]
+fn timeout__is_the_variable_of_other_launchers_by_default() {
+    let timeout = |line: &str, value: &str| {
+        let variables = [("MPIEXEC_TIMEOUT", value)];
+        match parse_within(line, &variables) {
+            Ok(CommandRequest::Run(spec)) => spec.timeout,
+            other => panic!("{line}: {other:?}"),
+        }
+    };
+    assert_eq!(timeout("a", "2"), Some(Duration::from_secs(2)));
+    assert_eq!(timeout("a", "1m"), Some(Duration::from_secs(60)));
+    assert_eq!(timeout("--timeout 5 a", "2"), Some(Duration::from_secs(5)));
+    assert_eq!(timeout("--agent 1/1 a", "2"), None);
+    let refused = parse_within("a", &[("MPIEXEC_TIMEOUT", "soon")]).unwrap_err();
+    assert!(
+        refused.to_string().contains("MPIEXEC_TIMEOUT soon: the value must be a number of seconds"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -171,15 +215,15 @@ fn ranks__of_a_node() {
     assert_eq!(spec("--npersocket 3 a").apps[0].ranks, 6);
     assert_eq!(spec("--ppr 1:core a").apps[0].ranks, 8);
     assert_eq!(spec("--map-by ppr:2:package:pe=2 a").apps[0].ranks, 4);
-    // Hydra puts all ranks on the one node, Open MPI refuses.
+    // As with Hydra, all ranks run on the one node. Open MPI rejects this command line.
     let s = spec("-n 8 -ppn 4 a");
     assert_eq!(s.apps[0].ranks, 8);
-    assert_eq!(s.notices, ["-ppn 4: no effect here: all ranks run on this node"]);
+    assert_eq!(s.notices, ["-ppn 4: no effect (all ranks run on this host)"]);
     for line in ["-n 8 -N 4 a", "-n 8 --map-by ppr:4:node a", "-n 5 --npersocket 2 a"] {
-        assert!(error(line).contains("on each of 1 nodes"), "{line}");
+        assert!(error(line).contains("on each of 1 host;"), "{line}");
     }
     assert_eq!(spec("-n 4 -ppn 4 a").notices, Vec::<String>::new());
-    assert!(error("-ppn x a").contains("-ppn x: a number of ranks"));
+    assert!(error("-ppn x a").contains("-ppn x: the value must be a number of ranks"));
 }
 
 #[test]
@@ -198,15 +242,21 @@ fn soft__takes_the_largest_number() {
     assert!(error("-n 1 -soft 2:8:2 a").contains("no number of ranks up to 1"));
     for bad in ["", "x", "1:2:0", "1:2:3:4", "1:", "9223372036854775807:1:-9223372036854775808"] {
         let words = ["-soft", bad, "a"].map(OsString::from);
-        assert!(parse_args(words, &Here(&[])).is_err(), "{bad}");
+        assert!(parse_args(words, &TestNode(&[])).is_err(), "{bad}");
     }
 }
 
 #[test]
 fn oversubscription__is_refused_where_asked() {
     for option in ["--nooversubscribe", "--map-by core:NOOVERSUBSCRIBE"] {
-        assert!(error(&format!("{option} -n 17 a")).contains("17 ranks, 16 processors: refused"));
-        assert!(error(&format!("{option} -n 3 -H localhost:2 a")).contains("3 ranks, 2 slots"));
+        assert!(
+            error(&format!("{option} -n 17 a"))
+                .contains("17 ranks are more than 16 processors; use fewer")
+        );
+        assert!(
+            error(&format!("{option} -n 3 -H localhost:2 a"))
+                .contains("3 ranks are more than 2 slots")
+        );
         assert_eq!(spec(&format!("{option} -n 16 a")).apps[0].ranks, 16);
     }
     assert_eq!(spec("-n 99 --map-by :OVERSUBSCRIBE a").apps[0].ranks, 99);
@@ -218,7 +268,7 @@ fn oversubscription__is_told_where_slots_were_named() {
     let [notice] = &told("--host localhost:2 -n 3 a")[..] else {
         panic!("{:?}", told("--host localhost:2 -n 3 a"));
     };
-    assert!(notice.starts_with("3 ranks, but the hosts that were named have 2 slots: "));
+    assert!(notice.starts_with("the job has 3 ranks, and its hosts have 2 slots. "));
     for line in [
         "--host localhost:2 -n 2 a",
         "--host localhost -n 3 a",
@@ -266,13 +316,13 @@ fn placement__in_the_words_of_others() {
     assert_eq!(place("--map-by core:2").map, Some((Level::Core, 2)));
     assert_eq!(place("--map-by slot:pe=4").map, None);
     for (word, rank) in [
-        ("slot", Rank::Fill),
-        ("fill", Rank::Fill),
-        ("core", Rank::Fill),
-        ("node", Rank::Mapped),
-        ("span", Rank::Round(None)),
-        ("socket:span", Rank::Round(Some(Level::Package))),
-        ("numa", Rank::Round(Some(Level::Numa))),
+        ("slot", RankOrder::Fill),
+        ("fill", RankOrder::Fill),
+        ("core", RankOrder::Fill),
+        ("node", RankOrder::Mapped),
+        ("span", RankOrder::Round(None)),
+        ("socket:span", RankOrder::Round(Some(Level::Package))),
+        ("numa", RankOrder::Round(Some(Level::Numa))),
     ] {
         assert_eq!(place(&format!("--rank-by {word}")).rank, rank, "{word}");
     }
@@ -283,16 +333,26 @@ fn placement__in_the_words_of_others() {
     for (line, part) in [
         ("--bind-to core:many", "a number of places"),
         ("--bind-to user:", "user:0+2"),
-        ("--bind-to l9cache", "none, hwthread"),
+        ("--bind-to l9cache", "socket (or package), node (or machine, board) or user:LIST"),
         ("--map-by ppr:2", "ppr:N:PLACE"),
         ("--map-by core:pe=x", "pe=N"),
-        ("--map-by slot:2", "behind a place"),
+        ("--map-by slot:2", "the number 2 is allowed only after one of"),
         ("--map-by moon", "slot, ppr:N:PLACE"),
         ("--rank-by moon", "slot, fill, span"),
-        ("--cpu-set 3-1", "processors such as"),
+        ("--cpu-set 3-1", "list of processors, such as"),
         ("--ppr 2", "N:PLACE"),
     ] {
         assert!(error(&format!("{line} a")).contains(part), "{line}");
+    }
+}
+
+#[test]
+fn places__of_the_help_are_all_known() {
+    let names = place::levels!().replace(['(', ')'], ",").replace("or ", "");
+    let names: Vec<&str> = names.split(',').map(str::trim).filter(|n| !n.is_empty()).collect();
+    assert!(names.contains(&"board"), "{names:?}");
+    for name in names {
+        assert!(place::find_level(name).is_some(), "{name}");
     }
 }
 
@@ -329,7 +389,7 @@ fn output__to_files_by_every_name() {
     assert!(output.merge && output.files == [None, None]);
     assert_eq!(spec("-prepend-pattern %r: a").output.prefix, b"%r:");
     for line in ["--output moon a", "--output dir= a", "--output-filename d:moon a"] {
-        assert!(error(line).contains("possible"), "{line}");
+        assert!(error(line).contains("use "), "{line}: {}", error(line));
     }
 }
 
@@ -339,7 +399,7 @@ fn stdin__of_whom() {
     assert_eq!(spec("-n 4 --stdin all a").stdin, Stdin::All);
     assert_eq!(spec("-n 4 -s none a").stdin, Stdin::Ranks(vec![]));
     assert_eq!(spec("-n 4 -s 1,2-3 a").stdin, Stdin::Ranks(vec![1, 2, 3]));
-    assert!(error("-n 4 --stdin 4 a").contains("rank 4: the job has 4 ranks"));
+    assert!(error("-n 4 --stdin 4 a").contains("there is no rank 4; the job has 4 ranks"));
     assert!(error("-s moon a").contains("all, none or ranks"));
 }
 
@@ -355,16 +415,17 @@ fn config_file__holds_programs() {
     );
     assert_eq!(s.env, [pair("G", "1")]);
     assert_eq!(spec("-configfile programs : -configfile programs").apps.len(), 4);
-    // Hosts before it are those of its programs.
     let several = spec("--host b:2,c:2 -configfile programs").nodes;
-    assert!(matches!(several, Nodes::Several(nodes) if nodes.len() == 2 && nodes[0].name == "b"));
+    assert!(
+        matches!(several, JobNodes::Several(nodes) if nodes.len() == 2 && nodes[0].name == "b")
+    );
     for (line, part) in [
         ("-configfile none", "-configfile none: "),
-        ("-configfile empty", "names no program"),
-        ("-configfile programs -n 2", "stand in the file"),
-        ("-configfile programs a", "stand in the file"),
-        ("-configfile again", "again line 1: a file of programs names no further one"),
-        ("-configfile quote", "quote line 2: a quote is not closed"),
+        ("-configfile empty", "contains no program"),
+        ("-configfile programs -n 2", "must be in the file"),
+        ("-configfile programs a", "must be in the file"),
+        ("-configfile again", "again line 1: -configfile is not allowed in a file of programs"),
+        ("-configfile quote", "quote line 2: a quotation mark is not closed"),
     ] {
         assert!(error(line).contains(part), "{line}: {}", error(line));
     }
@@ -383,8 +444,8 @@ fn idle_options__are_one_line_for_each_reason() {
     let s =
         spec("--mca btl self --mca btl self --mca pml ob1 -iface ib0 -rmk user -bootstrap ssh a");
     assert_eq!(s.notices.len(), 3, "{:?}", s.notices);
-    assert!(s.notices[0].starts_with("--mca btl self, --mca pml ob1: no effect here: "));
-    assert!(s.notices[2].starts_with("-rmk user, -bootstrap ssh: no effect here: "));
+    assert!(s.notices[0].starts_with("--mca btl self, --mca pml ob1: no effect ("));
+    assert!(s.notices[2].starts_with("-rmk user, -bootstrap ssh: no effect ("));
     let many: String = (0..9).map(|n| format!("--mca p{n} 1 ")).collect();
     assert!(spec(&format!("{many} a")).notices[0].contains("--mca p3 1 and 5 more: no effect"));
     for quiet in ["-q", "-quiet", "--quiet"] {
@@ -402,12 +463,12 @@ fn every_option__is_accepted_with_one_dash_and_with_two() {
             for dashes in ["-", "--"] {
                 let name = format!("{dashes}{bare}");
                 let values: &[&str] = match option.takes {
-                    super::table::Takes::Nothing => &[],
-                    super::table::Takes::One(_) => &["1"],
+                    super::table::OptionArguments::Nothing => &[],
+                    super::table::OptionArguments::One(_) => &["1"],
                     _ => &["A", "1"],
                 };
                 let words = [&[name.as_str()], values, &["prog"]].concat();
-                let outcome = parse_args(words.iter().map(OsString::from), &Here(&[]));
+                let outcome = parse_args(words.iter().map(OsString::from), &TestNode(&[]));
                 let text = outcome.map_or_else(|e| e.to_string(), |_| String::new());
                 assert!(
                     !text.contains("unknown option") && !text.contains("needs"),
@@ -430,7 +491,9 @@ fn universe__is_what_usize_or_slots_give() {
     assert_eq!(universe("-usize 5 --host localhost:12 -n 1 a"), Some(5));
     assert_eq!(universe("-usize SYSTEM --host localhost:12 -n 1 a"), Some(12));
     assert_eq!(universe("-usize infinite -n 1 a"), Some(MAX_JOB_RANKS));
-    assert!(error("-usize many a").contains("-usize many: neither a number of processes"));
+    assert!(
+        error("-usize many a").contains("-usize many: unknown value; use a number of processes")
+    );
 }
 
 #[test]
@@ -443,28 +506,30 @@ fn virtual_host__is_of_one_program() {
 
 #[test]
 fn unknown_option__names_the_nearest() {
-    assert!(error("--bindto core a").contains("option --bindto; is --bind-to meant"));
+    assert!(error("--bindto core a").contains("option --bindto; did you mean --bind-to?"));
     assert!(error("-zzzzzzz a").contains("unknown option -zzzzzzz "));
-    assert!(error("--hostfil x a").contains("is --hostfile meant"));
-    assert!(error("-genvlst A a").contains("is -genvlist meant"));
-    assert!(error("-np4 a").contains("is -np 4 meant"));
+    assert!(error("--hostfil x a").contains("did you mean --hostfile?"));
+    assert!(error("-genvlst A a").contains("did you mean -genvlist?"));
+    assert!(error("-np4 a").contains("did you mean -np 4?"));
     assert!(error("--frob a").contains("unknown option --frob (mpiexec"));
-    assert!(error("--hots x a").contains("is --host meant"));
+    assert!(error("--hots x a").contains("did you mean --host?"));
     assert!(error(&format!("-{} a", "n".repeat(100_000))).contains("unknown option"));
     assert!(error("--host").contains("--host needs a value"));
 }
 
 #[test]
 fn help_and_version__win() {
-    assert_eq!(parse("--help"), Ok(Request::Help));
-    assert_eq!(parse("-n 2 --version"), Ok(Request::Version));
+    assert_eq!(parse("--help"), Ok(CommandRequest::Help));
+    assert_eq!(parse("-n 2 --version"), Ok(CommandRequest::Version));
 }
 
 #[test]
 fn words_that_are_no_text__pass_through() {
     let odd = OsString::from_vec(vec![b'-', 0xff]);
-    assert!(parse_args([odd.clone()], &Here(&[])).is_err());
-    let Ok(Request::Run(s)) = parse_args(["a".into(), odd.clone()], &Here(&[])) else { panic!() };
+    assert!(parse_args([odd.clone()], &TestNode(&[])).is_err());
+    let Ok(CommandRequest::Run(s)) = parse_args(["a".into(), odd.clone()], &TestNode(&[])) else {
+        panic!()
+    };
     assert_eq!(s.apps[0].argv[1], odd);
 }
 
@@ -494,19 +559,18 @@ fn any_words__are_understood_or_refused() {
         "",
         "\u{e9}",
     ];
-    // Every sequence of four words.
     for n in 0..pool.len().pow(4) {
         let word = |k: u32| OsString::from(pool[n / pool.len().pow(k) % pool.len()]);
-        let _ = parse_args((0..4).map(word), &Here(&[]));
+        let _ = parse_args((0..4).map(word), &TestNode(&[]));
     }
 }
 
 #[test]
 fn unknown_words__are_refused_with_those_that_are_known() {
     for (line, part) in [
-        ("--display foo", "\"foo\" is unknown; map, map-devel, bind"),
+        ("--display foo", "\"foo\" is unknown; use map, map-devel, bind"),
         ("--display map,foo", "\"foo\" is unknown"),
-        ("-outfile-pattern o.%z", "%z is unknown; %r, %R, %h"),
+        ("-outfile-pattern o.%z", "%z is unknown; use %r, %R, %h"),
         ("-errfile-pattern e.%z", "%z is unknown"),
         ("-prepend-pattern %z:", "%z is unknown"),
     ] {

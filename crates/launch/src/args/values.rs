@@ -1,39 +1,59 @@
-//! The values of single options.
+//! Values of single options.
 
-use super::parse::Given;
 use super::spec::Stdin;
 use super::{UsageError, wrong};
+use fastpath_base::config::parse_duration_ns;
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::segment::MAX_JOB_RANKS;
+use fastpath_segment::MAX_JOB_RANKS;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-/// `-usize N`, `-usize SYSTEM` or `-usize INFINITE`: a number of processes, where one is given.
-///
-/// # Errors
-/// The value is something else.
-pub fn read_universe(given: &Given) -> Result<Option<usize>, UsageError> {
+#[derive(Debug)]
+pub struct GivenOption {
+    /// Name of the option, with dashes.
+    pub name: String,
+    pub values: Vec<OsString>,
+}
+
+impl GivenOption {
+    pub fn value(&self) -> &OsStr {
+        self.values.first().map_or(OsStr::new(""), |v| v)
+    }
+
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        self.value().to_string_lossy()
+    }
+
+    pub fn typed(&self) -> String {
+        let mut text = self.name.clone();
+        for value in &self.values {
+            text.push(' ');
+            text.push_str(&value.to_string_lossy());
+        }
+        text
+    }
+}
+
+/// `-usize N`, `-usize SYSTEM` or `-usize INFINITE`: the number of processes, if one is given.
+pub fn read_universe(given: &GivenOption) -> Result<Option<usize>, UsageError> {
     let text = given.text();
     match (parse_ranks(&text), &*text.to_ascii_uppercase()) {
         (Some(size), _) => Ok(Some(size)),
         (None, "SYSTEM") => Ok(None),
         (None, "INFINITE") => Ok(Some(MAX_JOB_RANKS)),
-        _ => {
-            wrong(format!("{}: neither a number of processes, SYSTEM nor INFINITE", given.typed()))
-        }
+        _ => wrong(format!(
+            "{}: unknown value; use a number of processes, SYSTEM or INFINITE",
+            given.typed()
+        )),
     }
 }
 
-/// A number of ranks.
-///
-/// # Errors
-/// It is no number, or too many.
-pub fn read_ranks(given: &Given) -> Result<usize, UsageError> {
+pub fn read_ranks(given: &GivenOption) -> Result<usize, UsageError> {
     parse_ranks(&given.text()).map_or_else(
         || {
             wrong(format!(
-                "{}: a number of ranks from 1 to {MAX_JOB_RANKS} is needed",
+                "{}: the value must be a number of ranks from 1 to {MAX_JOB_RANKS}",
                 given.typed()
             ))
         },
@@ -41,61 +61,53 @@ pub fn read_ranks(given: &Given) -> Result<usize, UsageError> {
     )
 }
 
-/// A number of ranks from 1 to MAX_JOB_RANKS.
 pub fn parse_ranks(text: &str) -> Option<usize> {
     let n = text.parse().ok()?;
     (1..=MAX_JOB_RANKS).contains(&n).then_some(n)
 }
 
-/// Seconds, with a fraction if wanted, but not zero.
-///
-/// # Errors
-/// [`UsageError`] if the value is not a number of seconds in this range.
-pub fn read_timeout(given: &Given) -> Result<Duration, UsageError> {
+/// Reads a positive time: a number of seconds, or a number with a unit.
+pub fn read_timeout(given: &GivenOption) -> Result<Duration, UsageError> {
     parse_seconds(given, |s| s > 0.0)
 }
 
-/// Seconds, with a fraction if wanted.
-///
-/// # Errors
-/// [`UsageError`] if the value is not a number of seconds in this range.
-pub fn read_seconds(given: &Given) -> Result<Duration, UsageError> {
+/// Reads a time, zero or more: a number of seconds, or a number with a unit.
+pub fn read_seconds(given: &GivenOption) -> Result<Duration, UsageError> {
     parse_seconds(given, |s| s >= 0.0)
 }
 
-fn parse_seconds(given: &Given, is_valid: fn(f64) -> bool) -> Result<Duration, UsageError> {
+fn parse_seconds(given: &GivenOption, is_valid: fn(f64) -> bool) -> Result<Duration, UsageError> {
     let text = given.text();
-    let seconds = text.strip_suffix('s').unwrap_or(&text).parse::<f64>().ok();
-    let valid = seconds.filter(|&s| is_valid(s));
-    match valid.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
+    let parsed = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        Err(_) => parse_duration_ns(&text).ok().map(Duration::from_nanos),
+    };
+    match parsed.filter(|duration| is_valid(duration.as_secs_f64())) {
         Some(duration) => Ok(duration),
-        None => wrong(format!("{}: a number of seconds is needed", given.typed())),
+        None => wrong(format!(
+            "{}: the value must be a number of seconds, or a time such as 90s, 1.5m or 2h",
+            given.typed()
+        )),
     }
 }
 
-/// `all`, `none` or ranks such as `1,4-6`.
-///
-/// # Errors
-/// It is not one of these.
-pub fn read_stdin(given: &Given) -> Result<Stdin, UsageError> {
+/// Reads `all`, `none` or ranks such as `1,4-6`.
+pub fn read_stdin(given: &GivenOption) -> Result<Stdin, UsageError> {
     match given.text().as_ref() {
         "all" | "ALL" => Ok(Stdin::All),
         "none" | "NONE" => Ok(Stdin::Ranks(Vec::new())),
         list => match CpuSet::parse(list).filter(|ranks| !ranks.is_empty()) {
             Some(ranks) => Ok(Stdin::Ranks(ranks.iter().collect())),
             None => wrong(format!(
-                "{}: all, none or ranks such as 0 or 1,4-6 are possible",
+                "{}: unknown value; use all, none or ranks such as 0 or 1,4-6",
                 given.typed()
             )),
         },
     }
 }
 
-/// `NAME VALUE` or `NAME=VALUE`.
-///
-/// # Errors
-/// There is no name.
-pub fn read_pair(given: &Given) -> Result<(OsString, OsString), UsageError> {
+/// Reads `NAME VALUE` or `NAME=VALUE`.
+pub fn read_pair(given: &GivenOption) -> Result<(OsString, OsString), UsageError> {
     match &given.values[..] {
         [pair] => split_pair(pair),
         [name, value] => Some((name.clone(), value.clone())),
@@ -104,7 +116,7 @@ pub fn read_pair(given: &Given) -> Result<(OsString, OsString), UsageError> {
     .map_or_else(|| wrong(format!("{} needs a name and a value", given.name)), Ok)
 }
 
-/// `NAME=VALUE`; None where there is no name or no `=`.
+/// Splits `NAME=VALUE`; None without a name or `=`.
 pub fn split_pair(text: &OsStr) -> Option<(OsString, OsString)> {
     let bytes = text.as_bytes();
     let at = bytes.iter().position(|&b| b == b'=')?;
@@ -112,13 +124,12 @@ pub fn split_pair(text: &OsStr) -> Option<(OsString, OsString)> {
     (at > 0).then(|| (part(&bytes[..at]), part(&bytes[at + 1..])))
 }
 
-/// Names with commas between them.
 pub fn split_names(text: &OsStr) -> Vec<OsString> {
     let names = text.as_bytes().split(|&b| b == b',');
     names.filter(|n| !n.is_empty()).map(|n| OsString::from_vec(n.to_vec())).collect()
 }
 
-/// Numbers of ranks from the first to the second in steps (MPI 4.1, section 11.5, `soft`).
+/// Numbers of ranks from the first to the last in steps (MPI 4.1, section 11.5, `soft`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triplet {
     first: i64,
@@ -126,11 +137,8 @@ pub struct Triplet {
     step: i64,
 }
 
-/// `2:8:2,16`.
-///
-/// # Errors
-/// It is no list of triplets.
-pub fn read_triplets(given: &Given) -> Result<Vec<Triplet>, UsageError> {
+/// Reads triplets such as `2:8:2,16`.
+pub fn read_triplets(given: &GivenOption) -> Result<Vec<Triplet>, UsageError> {
     let parse = |item: &str| {
         let mut numbers = item.split(':').map(|n| n.trim().parse::<i64>().ok());
         let first = numbers.next()??;
@@ -140,16 +148,21 @@ pub fn read_triplets(given: &Given) -> Result<Vec<Triplet>, UsageError> {
     };
     let list: Option<Vec<Triplet>> = given.text().split(',').map(parse).collect();
     list.map_or_else(
-        || wrong(format!("{}: numbers of ranks such as 2:8:2 or 1,4 are needed", given.typed())),
+        || {
+            wrong(format!(
+                "{}: the value must be numbers of ranks such as 2:8:2 or 1,4",
+                given.typed()
+            ))
+        },
         Ok,
     )
 }
 
-/// The largest number of ranks that the triplets allow, at least 1 and at most `most`.
+/// Returns the largest number of ranks that the triplets allow, at least 1 and at most `most`.
 pub fn largest(soft: &[Triplet], most: usize) -> Option<usize> {
     let most = i64::try_from(most).ok()?;
     let of = |t: &Triplet| {
-        // Steps may go down; the same numbers, upwards.
+        // A negative step gives the same set of numbers as a positive step.
         let step = t.step.checked_abs()?;
         let (low, high) = match t.step > 0 {
             true => (t.first, t.last),
@@ -165,7 +178,7 @@ pub fn largest(soft: &[Triplet], most: usize) -> Option<usize> {
     usize::try_from(soft.iter().filter_map(of).max()?).ok()
 }
 
-/// Text for a pattern: a `%` in it stands for itself.
+/// Escapes text for a pattern: each `%` stands for itself.
 pub fn escape(text: &OsStr) -> Vec<u8> {
     let bytes = text.as_bytes().iter();
     bytes

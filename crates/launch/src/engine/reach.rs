@@ -1,15 +1,15 @@
-//! Whether hosts that ssh is to reach have an address: an engine would print what ssh says of them, among words of its
-//! own, or wait.
+//! Checks that the hosts which ssh is to reach have an address. Otherwise an engine would mix ssh's error with its own
+//! text, or wait.
 
 use crate::args::Node;
 use fastpath_base::topology::host_name;
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 
-/// Hosts that are named in a message.
+/// Largest number of hosts named in a message.
 const TOLD_MOST: usize = 4;
 
-/// What is wrong, as text: ssh is missing, or there are hosts without a known address.
+/// Reports a missing ssh, or hosts without a known address.
 pub fn check_hosts(nodes: &[Node]) -> Result<(), String> {
     let own = host_name();
     let others = nodes.iter().map(|node| node.name.as_str());
@@ -30,12 +30,11 @@ pub fn check_hosts(nodes: &[Node]) -> Result<(), String> {
     }
 }
 
-/// Whether the hosts file or the name service knows it.
+/// Whether the hosts file or the name service knows the name.
 fn is_known(name: &str) -> bool {
     (name, 0).to_socket_addrs().is_ok()
 }
 
-/// What ssh would do to reach a host, as `ssh -G` says it.
 fn read_config(name: &str) -> Result<String, String> {
     let asked = Command::new("ssh")
         .args(["-G", "--", name])
@@ -45,14 +44,13 @@ fn read_config(name: &str) -> Result<String, String> {
     match asked {
         Ok(output) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Err(error) => Err(format!(
-            "host {name}: ssh, which reaches other hosts, cannot be started: {error}; install it \
-             (Debian's package openssh-client), or name another way with -launcher-exec"
+            "host {name} is reached by ssh, and ssh cannot be started: {error}; install ssh \
+             (Debian's package openssh-client), or name another program with -launcher-exec"
         )),
     }
 }
 
-/// Whether ssh's configuration has a way to a host that has no address of its own: another name, or another host on the
-/// way.
+/// Whether ssh's configuration reaches a host without an address: by another name, or through another host.
 fn is_way(config: &str, name: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
     config.lines().filter_map(|line| line.split_once(' ')).any(|(key, value)| match key {
         "hostname" => value != name && is_known(value),
@@ -71,8 +69,8 @@ fn describe(unknown: &[&str]) -> String {
         _ => ("s", "have"),
     };
     format!(
-        "host{s} {names} {have} no address: neither the hosts file nor the name service nor ssh's \
-         configuration knows the name; check the spelling"
+        "host{s} {names} {have} no address: the hosts file, the name service and the configuration \
+         of ssh do not contain the name; check the spelling"
     )
 }
 
@@ -96,8 +94,8 @@ mod tests {
     fn hosts__without_an_address_are_named() {
         assert_eq!(
             describe(&["nosuch"]),
-            "host nosuch has no address: neither the hosts file nor the name service nor ssh's \
-             configuration knows the name; check the spelling"
+            "host nosuch has no address: the hosts file, the name service and the configuration of \
+             ssh do not contain the name; check the spelling"
         );
         let many = describe(&["a", "b", "c", "d", "e", "f"]);
         assert!(many.starts_with("hosts a, b, c, d and 2 more have no"));

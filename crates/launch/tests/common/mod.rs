@@ -1,5 +1,5 @@
 #![allow(unsafe_code, dead_code)]
-//! Running the launcher under a watchdog, and finding what it leaves behind.
+//! Runs the launcher under a watchdog, and finds the processes and files it leaves behind.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// No test takes so long; whoever does hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 pub const MARK: &str = "LAUNCH_TEST_MARK";
@@ -20,7 +19,6 @@ pub fn probe() -> String {
     probe.to_str().unwrap().to_owned()
 }
 
-/// What a job printed and how it ended.
 #[derive(Debug)]
 pub struct JobOutput {
     pub status: ExitStatus,
@@ -52,30 +50,30 @@ impl JobOutput {
     }
 }
 
-/// A job to be: its processes carry a mark in their environment.
-pub struct Job {
+/// A job to start. A mark in the environment identifies the job's processes.
+pub struct TestJob {
     pub command: Command,
     pub mark: String,
 }
 
 /// `mpiexec` with these words; `PROBE` stands for the probe's path.
-pub fn mpiexec(words: &[&str]) -> Job {
+pub fn mpiexec(words: &[&str]) -> TestJob {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpiexec"));
     command.args(words.iter().map(|w| w.replace("PROBE", &probe())));
     command.env(MARK, &mark).env_remove("OMP_NUM_THREADS");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec nothing but `signal` is called, which may be.
+    // SAFETY: `reset_signals` only calls `signal`, which is allowed between fork and exec.
     unsafe { command.pre_exec(reset_signals) };
-    Job { command, mark }
+    TestJob { command, mark }
 }
 
-/// Signals mean what they mean in a shell of one's own, also where the tests run under `nohup` or in the background of
-/// a script, which ignore some of them, and children inherit that.
+/// Restores default signal actions. Under `nohup` or in a script's background some signals are ignored, and children
+/// inherit ignored signals.
 fn reset_signals() -> std::io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM] {
-        // SAFETY: the default action is no code of ours.
+        // SAFETY: the default action runs no code of this process.
         if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
             return Err(std::io::Error::last_os_error());
         }
@@ -83,18 +81,18 @@ fn reset_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-impl Job {
-    pub fn env(mut self, name: &str, value: &str) -> Job {
+impl TestJob {
+    pub fn env(mut self, name: &str, value: &str) -> TestJob {
         self.command.env(name, value);
         self
     }
 
-    pub fn start(mut self) -> Running {
+    pub fn start(mut self) -> RunningJob {
         let child = self.command.spawn().expect("mpiexec starts");
-        Running { child, mark: self.mark, since: Instant::now() }
+        RunningJob { child, mark: self.mark, since: Instant::now() }
     }
 
-    /// Runs it to its end; nothing of it may be left.
+    /// Runs the job to its end. Fails if it leaves processes behind.
     #[track_caller]
     pub fn run(self) -> JobOutput {
         self.start().finish()
@@ -111,30 +109,33 @@ impl Job {
     }
 }
 
-/// A job that runs.
-pub struct Running {
+pub struct RunningJob {
     pub child: Child,
     pub mark: String,
     since: Instant,
 }
 
-impl Running {
+impl RunningJob {
     pub fn signal(&self, signal: i32) {
-        // SAFETY: our own child, not waited for yet.
+        // SAFETY: kill takes no pointers. The child is not waited for yet, so the number is valid.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    /// Reads standard output up to and with a line that contains `part`.
+    /// Reads standard output through the first line that contains `part`.
     #[track_caller]
     pub fn read_until(&mut self, part: &str) -> String {
-        read_line_with(self.child.stdout.as_mut().unwrap(), part)
+        let watchdog = Watchdog::start(self.child.id(), &self.mark, self.since);
+        let text = read_line_with(self.child.stdout.as_mut().unwrap(), part);
+        watchdog.stop();
+        text
     }
 
-    /// Reads standard error up to and with a line that contains `part`.
+    /// Reads standard error through the first line that contains `part`.
     #[track_caller]
     pub fn await_error(&mut self, part: &str) {
-        let out = self.child.stderr.as_mut().unwrap();
-        read_line_with(out, part);
+        let watchdog = Watchdog::start(self.child.id(), &self.mark, self.since);
+        read_line_with(self.child.stderr.as_mut().unwrap(), part);
+        watchdog.stop();
     }
 
     #[track_caller]
@@ -177,7 +178,6 @@ fn read_line_with(out: &mut impl Read, part: &str) -> String {
     panic!("output ended without {part:?}: {}", String::from_utf8_lossy(&text));
 }
 
-/// Ends a job that hangs, so that the test fails instead of hanging too.
 pub struct Watchdog {
     stop: std::sync::mpsc::Sender<()>,
     thread: std::thread::JoinHandle<bool>,
@@ -192,7 +192,7 @@ impl Watchdog {
             let late = stopped.recv_timeout(left).is_err();
             if late {
                 eprintln!("watchdog: the job hangs; its processes: {:#?}", marked(&mark));
-                // SAFETY: not waited for before the watchdog was stopped.
+                // SAFETY: kill takes no pointers. The child is waited for only after the watchdog is stopped.
                 unsafe { libc::kill(pid as i32, libc::SIGKILL) };
             }
             late
@@ -207,7 +207,7 @@ impl Watchdog {
     }
 }
 
-/// Processes that carry this mark: number and command line.
+/// Lists the processes with this mark: number and command line.
 pub fn marked(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let mut found = Vec::new();
@@ -226,7 +226,6 @@ pub fn marked(mark: &str) -> Vec<String> {
     found
 }
 
-/// Waits until nobody carries this mark any more.
 #[track_caller]
 pub fn wait_gone(mark: &str) {
     let since = Instant::now();
@@ -240,8 +239,8 @@ pub fn wait_gone(mark: &str) {
     }
 }
 
-/// A temporary folder for some jobs, which must be empty when they are over, as must what
-/// they could have left in the folder of shared memory.
+/// A temporary folder for jobs. The folder must be empty after the jobs, as must Fastpath's part of the folder of
+/// shared memory.
 pub struct CleanFolder(PathBuf);
 
 impl CleanFolder {
@@ -251,8 +250,8 @@ impl CleanFolder {
         CleanFolder(path)
     }
 
-    /// The job uses the folder for whatever it thinks is temporary.
-    pub fn serve(&self, mut job: Job) -> Job {
+    /// Makes the job use the folder for temporary files.
+    pub fn serve(&self, mut job: TestJob) -> TestJob {
         for name in ["TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "HOME"] {
             job.command.env(name, &self.0);
         }
@@ -266,7 +265,7 @@ impl CleanFolder {
             entries.map(|e| e.path().display().to_string()).collect()
         };
         assert_eq!(list(&self.0), Vec::<String>::new());
-        // Others use this folder at the same time, so look for our own name.
+        // Other processes use this folder at the same time, so look for Fastpath's files only.
         let mut shared = list(std::path::Path::new("/dev/shm"));
         shared.retain(|p| p.contains("fastpath"));
         assert_eq!(shared, Vec::<String>::new());

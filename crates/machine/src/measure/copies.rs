@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The bare loops of the copy engine: one processor, both sides in its caches.
+//! Bare loops of the copy engine on one processor, with both sides in its caches.
 
 use std::hint::black_box;
 use std::io;
@@ -10,40 +10,40 @@ use fastpath_report::statistics::{Summary, summarize};
 
 use super::{calibrate_calls, placement, time_calls};
 
-/// Where source and target begin in their pages, in bytes.
+/// Offsets of source and target in their pages, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
-    /// The source.
+    /// Offset of the source.
     pub from: usize,
-    /// The target.
+    /// Offset of the target.
     pub to: usize,
 }
 
-/// What is copied to.
+/// Target of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum CopyTarget {
     /// A buffer as large as the source.
     Buffer,
     /// A ring of [`RING`] bytes, in pieces of up to [`PIECE`] bytes.
     Ring,
 }
 
-/// Bytes of the ring.
+/// Size of the ring, in bytes.
 pub const RING: usize = 32 << 10;
 
-/// Bytes of the largest piece that goes into the ring by one call.
+/// Largest piece that one call copies into the ring, in bytes.
 pub const PIECE: usize = 4 << 10;
 
 const PAGE: usize = 4096;
 
-/// Memory for copies of up to a number of bytes.
+/// Buffers for copies.
 pub struct Copies {
     source: Vec<u8>,
     target: Vec<u8>,
 }
 
 impl Copies {
-    /// Touched memory; an offset may be up to a page.
+    /// Allocates and touches memory for copies of up to `largest` bytes; an offset may be up to a page.
     pub fn new(largest: usize) -> Copies {
         Copies {
             source: vec![1; largest + 2 * PAGE],
@@ -51,12 +51,12 @@ impl Copies {
         }
     }
 
-    /// Nanoseconds of a copy of `bytes` bytes (at most the `largest` of `new`) on this processor.
+    /// Measures a copy of `bytes` bytes (at most the `largest` of `new`) on this processor, in nanoseconds.
     ///
     /// # Errors
-    /// A processor that this process may not use.
+    /// This process may not use the processor.
     pub fn measure(
-        &mut self, processor: usize, which: Loop, (target, offsets): (Target, Offsets),
+        &mut self, processor: usize, which: Loop, (target, offsets): (CopyTarget, Offsets),
         bytes: usize, (samples, batch_ns): (usize, u64),
     ) -> io::Result<Option<Summary>> {
         let mut sample = || {
@@ -73,14 +73,13 @@ impl Copies {
         taken.map(|samples| summarize(&samples))
     }
 
-    /// What one call copies.
     fn make_copy(
-        &mut self, which: Loop, target: Target, offsets: Offsets, bytes: usize,
+        &mut self, which: Loop, target: CopyTarget, offsets: Offsets, bytes: usize,
     ) -> impl FnMut() {
         assert!(which.is_available() && offsets.from < PAGE && offsets.to < PAGE);
         let piece = match target {
-            Target::Buffer => bytes.max(1),
-            Target::Ring => bytes.clamp(1, PIECE),
+            CopyTarget::Buffer => bytes.max(1),
+            CopyTarget::Ring => bytes.clamp(1, PIECE),
         };
         let pieces = RING / piece;
         let from = self.source.as_ptr().align_offset(PAGE) + offsets.from;
@@ -92,10 +91,10 @@ impl Copies {
         move || {
             for at in (0..bytes).step_by(piece) {
                 let (from, to) = black_box((from, to));
-                // SAFETY: inside the two buffers: their lengths were compared above, and a slot
-                // lies in the ring; the loop is available.
+                // SAFETY: inside the two buffers: their lengths were compared above, and a slot is in the ring; the
+                // loop is available.
                 unsafe { which.run(to.add(slot * piece), from.add(at), piece.min(bytes - at)) };
-                if target == Target::Ring {
+                if target == CopyTarget::Ring {
                     slot = (slot + 1) % pieces;
                 }
             }
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn copy__moves_the_bytes_to_the_buffer_and_around_the_ring() {
         let offsets = Offsets { from: 16, to: 7 };
-        for (target, touched) in [(Target::Buffer, 10_000), (Target::Ring, RING)] {
+        for (target, touched) in [(CopyTarget::Buffer, 10_000), (CopyTarget::Ring, RING)] {
             let mut copies = Copies::new(10_000);
             let mut copy = copies.make_copy(Loop::usual(), target, offsets, 10_000);
             (0..8).for_each(|_| copy());
@@ -125,7 +124,7 @@ mod tests {
     #[test]
     fn measure__summarizes_or_says_that_there_is_no_such_processor() {
         let mut copies = Copies::new(100);
-        let to = (Target::Buffer, Offsets { from: 0, to: 0 });
+        let to = (CopyTarget::Buffer, Offsets { from: 0, to: 0 });
         let mut measure = |cpu| copies.measure(cpu, Loop::usual(), to, 100, (3, 100));
         let first = placement::allowed_processors()[0];
         assert_eq!(measure(first).unwrap().unwrap().samples, 3);

@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
-//! The floor: what the hardware takes for what every message needs at least.
+//! Floor: time that the hardware needs for the least that a message requires.
 //!
-//! A message between two processors moves one cache line from the writer to a reader that waits
-//! for it. [`Lines`] holds two such lines; the two sides write them in turn, each waiting for the
-//! other's, and half a round trip is the time one line takes one way. No library can be faster
-//! than that with loads and stores. The second floor is the plain copy of memory by size.
+//! A message between two processors moves one cache line from the writer to a waiting reader. [`Lines`] holds two such
+//! lines. The two sides write their lines in turn, and each side waits for the line of the other. Half a round trip is
+//! the one-way time of a line: no library can be faster with loads and stores. The second floor is the plain memory
+//! copy by size.
 
 use std::ptr;
 
@@ -14,8 +14,7 @@ use fastpath_base::sync::Ordering;
 use super::pair::{Word, run_pair};
 use super::{calibrate_calls, time_calls};
 
-/// The two lines of the round trip. All zero is the initial state, so that it can lie in fresh
-/// shared memory.
+/// The two lines of the round trip. All zero is the initial state, so that they can be in new shared memory.
 #[repr(C)]
 #[derive(Default)]
 pub struct Lines {
@@ -25,19 +24,19 @@ pub struct Lines {
 
 const _: () = assert!(size_of::<Lines>() == 256);
 
-/// Ends [`Lines::answer`].
+/// Value that ends [`Lines::answer`].
 const STOP: u64 = u64::MAX;
 
 impl Lines {
-    /// `count` round trips that continue after `last`; returns the last number used. The other
-    /// side must be in [`Lines::answer`].
+    /// Executes `count` round trips after number `last`; returns the last number used. The other side must be in
+    /// [`Lines::answer`].
     #[inline]
     pub fn ask(&self, last: u64, count: u64) -> u64 {
         for n in last + 1..=last + count {
-            // ORDERING: the number is all that is passed; release and acquire, as a message
-            // would need them, pair with those in `answer`.
+            // ORDERING: release; pairs with the acquire load in `answer`. Only the number is passed, but a message
+            // would need this ordering.
             self.ping.0.store(n, Ordering::Release);
-            // ORDERING: pairs with the release store in `answer`.
+            // ORDERING: acquire; pairs with the release store in `answer`.
             while self.pong.0.load(Ordering::Acquire) != n {}
         }
         last + count
@@ -47,37 +46,36 @@ impl Lines {
     pub fn answer(&self) {
         let mut last = self.pong.0.load(Ordering::Relaxed);
         loop {
-            // ORDERING: pairs with the release store in `ask` or `stop`.
+            // ORDERING: acquire; pairs with the release store in `ask` or `stop`.
             let n = self.ping.0.load(Ordering::Acquire);
             if n == STOP {
-                // ORDERING: pairs with the acquire load in `stop`.
+                // ORDERING: release; pairs with the acquire load in `stop`.
                 self.pong.0.store(STOP, Ordering::Release);
                 return;
             }
             if n != last {
                 last = n;
-                // ORDERING: pairs with the acquire load in `ask`.
+                // ORDERING: release; pairs with the acquire load in `ask`.
                 self.pong.0.store(n, Ordering::Release);
             }
         }
     }
 
-    /// Lets the other side leave [`Lines::answer`], waits until it has seen it, and makes the
-    /// lines ready for another use.
+    /// Ends [`Lines::answer`] on the other side, waits for its acknowledgement, and resets the lines for another use.
     pub fn stop(&self) {
-        // ORDERING: pairs with the acquire load in `answer`.
+        // ORDERING: release; pairs with the acquire load in `answer`.
         self.ping.0.store(STOP, Ordering::Release);
-        // ORDERING: pairs with the release store in `answer`.
+        // ORDERING: acquire; pairs with the release store in `answer`.
         while self.pong.0.load(Ordering::Acquire) != STOP {}
         self.pong.0.store(0, Ordering::Relaxed);
-        // ORDERING: the next `answer` may start only after it can see both words reset; whoever
-        // starts it synchronises with this thread anyway (a message, a thread start).
+        // ORDERING: release; the partner is the start of the next `answer`, which must see both words reset. Starting
+        // it synchronises with this thread anyway (a message, a thread start).
         self.ping.0.store(0, Ordering::Release);
     }
 
-    /// At most `samples` samples of one way in nanoseconds, each the mean over a batch of at least
-    /// `batch_ns`; fewer, though at least one, when they take longer than `limit_ns`. The first
-    /// batches only warm up. The other side must be in [`Lines::answer`].
+    /// Samples the one-way time in nanoseconds, each the mean over a batch of at least `batch_ns`. Takes up to
+    /// `samples` samples, at least one, within `limit_ns`. The first batches are a warm-up. The other side must be in
+    /// [`Lines::answer`].
     pub fn sample_one_way(&self, samples: usize, batch_ns: u64, limit_ns: u64) -> Vec<f64> {
         let begin = clock::now_ns();
         let mut last = 0;
@@ -96,10 +94,10 @@ impl Lines {
     }
 }
 
-/// One way of a cache line between two processors of this machine, measured by two threads.
+/// Samples the one-way time of a cache line between two processors of this machine, with two threads.
 ///
 /// # Errors
-/// A processor that this process may not use.
+/// This process may not use a processor.
 pub fn measure_lines(
     processors: [usize; 2], samples: usize, batch_ns: u64,
 ) -> std::io::Result<Vec<f64>> {
@@ -112,21 +110,21 @@ pub fn measure_lines(
     run_pair(processors, lead, || lines.answer())
 }
 
-/// Samples of the time of copying `bytes` bytes from one buffer to another, in nanoseconds, by
-/// the C library's `memcpy` on this thread; both buffers stay where the caches keep them.
+/// Sampler of memory copies from one buffer to another by the C library's `memcpy` on this thread, in nanoseconds. Both
+/// buffers stay where the caches keep them.
 pub struct CopyFloor {
     from: Vec<u8>,
     to: Vec<u8>,
 }
 
 impl CopyFloor {
-    /// Buffers for copies of up to `largest` bytes, touched.
+    /// Allocates and touches buffers for copies of up to `largest` bytes.
     pub fn new(largest: usize) -> CopyFloor {
         CopyFloor { from: vec![1; largest], to: vec![2; largest] }
     }
 
-    /// `samples` samples of copying `bytes` (at most the `largest` of `new`), each the mean over a
-    /// batch of at least `batch_ns`.
+    /// Takes `samples` samples of copying `bytes` (at most `largest`), each the mean over a batch of at least
+    /// `batch_ns`.
     pub fn sample(&mut self, bytes: usize, samples: usize, batch_ns: u64) -> Vec<f64> {
         let bytes = bytes.min(self.from.len());
         let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
@@ -164,7 +162,7 @@ mod tests {
     #[test]
     fn measure_lines__gives_the_samples_asked_for() {
         let cpus = placement::allowed_processors();
-        // On one processor the two pass the line by time slices: slow, and right all the same.
+        // On one processor the two threads pass the line by time slices: slow, but valid.
         let pair = [cpus[0], *cpus.last().unwrap()];
         let samples = measure_lines(pair, 5, 1000).unwrap();
         assert_eq!(samples.len(), 5);

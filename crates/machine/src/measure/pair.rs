@@ -1,4 +1,5 @@
-//! Two threads on two processors that pass messages back and forth: the base of all measurements between two.
+//! Two threads on two processors that pass messages back and forth: the base of all measurements between two
+//! processors.
 
 use std::io;
 use std::thread;
@@ -8,16 +9,16 @@ use fastpath_base::sync::{AtomicU64, Ordering};
 
 use super::placement::bind_thread;
 
-/// A word with 128 bytes for itself, so that the adjacent-line prefetcher does not couple it with another.
+/// A word alone in 128 bytes, so that the adjacent-line prefetcher does not couple it with another word.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Word(pub AtomicU64);
 
-/// Runs both sides, each on its processor; what the first of them took. Each goes through all of it whatever happens,
-/// since the other waits for it.
+/// Runs both sides, each on its processor, and returns the times of the first. Both sides always run to their end,
+/// because each side waits for the other.
 ///
 /// # Errors
-/// A processor this process may not use.
+/// This process may not use a processor.
 pub fn run_pair<T: Default + Send>(
     processors: [usize; 2], lead: impl FnOnce() -> T + Send, follow: impl FnOnce() + Send,
 ) -> io::Result<T> {
@@ -37,19 +38,19 @@ pub fn run_pair<T: Default + Send>(
     })
 }
 
-/// Round trips before those that count, at most; the shortest says how many make a batch.
+/// Largest number of warm-up round trips. The shortest round trip determines the size of a batch.
 const WARM_UP: usize = 8;
 
-/// Ends [`Trips::follow`].
+/// Value that ends [`Trips::follow`].
 const END: u64 = u64::MAX;
 
-/// How many round trips are wanted in all.
+/// Total number of requested round trips.
 #[derive(Default)]
 pub struct Trips(AtomicU64);
 
 impl Trips {
-    /// Times half a round trip, as its leader: samples in nanoseconds, each the mean over a batch of at least
-    /// `batch_ns` (as far as a first trial tells).
+    /// Times half a round trip, as the leader. Samples are in nanoseconds, each the mean over a batch of at least
+    /// `batch_ns` (estimated by a first trial).
     pub fn lead(&self, samples: usize, batch_ns: u64, mut round: impl FnMut()) -> Vec<f64> {
         let mut batch = |count: u64| {
             self.0.fetch_add(count, Ordering::Relaxed);
@@ -62,7 +63,7 @@ impl Trips {
         let (begun, mut trial) = (clock::now_ns(), f64::INFINITY);
         for trips in 0..WARM_UP {
             trial = trial.min(batch(1));
-            // Long messages settle soon.
+            // Long messages need less warm-up.
             if trips > 0 && clock::now_ns() - begun > 2 * batch_ns {
                 break;
             }
@@ -70,16 +71,17 @@ impl Trips {
         let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0) as u64;
         batch(count);
         let taken = (0..samples).map(|_| batch(count)).collect();
-        // ORDERING: pairs with the acquire load in `follow`: what this side made ready for afterwards is seen.
+        // ORDERING: release; pairs with the acquire load in `follow`, which then sees this side's preparations for
+        // later.
         self.0.store(END, Ordering::Release);
         taken
     }
 
-    /// Answers until the leader has enough.
+    /// Answers until the leader ends.
     pub fn follow(&self, mut round: impl FnMut()) {
         let mut done = 0;
         loop {
-            // ORDERING: pairs with the release store in `lead`.
+            // ORDERING: acquire; pairs with the release store in `lead`.
             let wanted = self.0.load(Ordering::Acquire);
             if wanted == END {
                 return;

@@ -1,10 +1,9 @@
 #![allow(unsafe_code)]
-//! The floor of large messages: a bare pipeline. The sender copies from its buffer into a ring,
-//! chunk by chunk, and raises a flag for each; the receiver copies out. Nothing else is done.
+//! Floor of large messages: a bare pipeline. The sender copies from its buffer into a ring, chunk by chunk, and sets a
+//! flag for each; the receiver copies out. Nothing else is done.
 //!
-//! Two threads, bound to two processors, send each other a message of the same size in turn. The
-//! ring is memory as processes share it, and either buffer begins 16 bytes into a page, as every
-//! large block of malloc does.
+//! Two threads, bound to two processors, alternately send each other a message of one size. The ring is shared memory
+//! as between processes. Both buffers begin 16 bytes into a page, as every large block of malloc does.
 
 pub mod beside;
 pub mod search;
@@ -17,28 +16,28 @@ use std::thread;
 use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::open_nameless;
 use fastpath_report::statistics::is_same_line;
+use fastpath_segment::open_nameless;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::floor::Lines;
 use super::pair::{Trips, Word, run_pair};
 use super::placement;
 
-/// How a message is carried.
+/// Parameters of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The sender's copy.
+pub struct PipelinePlan {
+    /// Copy loop of the sender.
     pub into_ring: Loop,
-    /// The receiver's copy.
+    /// Copy loop of the receiver.
     pub out_of_ring: Loop,
-    /// Bytes of a chunk.
+    /// Size of a chunk, in bytes.
     pub chunk: usize,
-    /// Bytes of the ring, a multiple of the chunk.
+    /// Size of the ring, in bytes, a multiple of the chunk.
     pub ring: usize,
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for PipelinePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (into, out) = (self.into_ring.name(), self.out_of_ring.name());
         let (chunk, ring) = (self.chunk >> 10, self.ring >> 10);
@@ -46,65 +45,60 @@ impl fmt::Display for Plan {
     }
 }
 
-impl Plan {
-    /// Chunks of the ring.
+impl PipelinePlan {
     fn chunks(self) -> u64 {
         (self.ring / self.chunk) as u64
     }
 }
 
-/// The largest ring of a plan: of two such the lines have left the second-level caches before they come round again,
-/// where these hold 1 MiB each.
+/// Largest ring of a plan, in bytes. The lines of two such rings have left second-level caches of 1 MiB before they are
+/// reused.
 pub const RING_MAX: usize = 2 << 20;
 
-/// The smallest chunk of a plan.
+/// Smallest chunk of a plan, in bytes.
 pub const CHUNK_MIN: usize = 1 << 10;
 
-/// Where a buffer begins in its page.
+/// Offset of a buffer in its page.
 const MALLOC_OFFSET: usize = 16;
 
 const PAGE: usize = 4096;
 
-/// One direction: the sender's buffer, the ring, the receiver's buffer.
-///
-/// A chunk of `ring` is the sender's until its word in `written` is raised, and the receiver's until `read` is. Only
-/// the sender reads `source`, only the receiver writes `target`.
-struct Direction {
-    /// For each chunk of the ring, how many chunks had been written when it was.
+/// One direction: the sender's buffer, the ring, the receiver's buffer. A chunk of `ring` is the sender's until its
+/// word in `written` is raised. Then the chunk is the receiver's until `read` is raised. Only the sender reads
+/// `source`, only the receiver writes `target`.
+struct PipelineDirection {
+    /// For each chunk of the ring, the total of written chunks after its last write.
     written: Vec<Word>,
-    /// Chunks read; the sender looks only when the ring seems full.
+    /// Number of chunks read. The sender reads it only when the ring seems full.
     read: Word,
     ring: MmapRaw,
     source: MmapRaw,
     target: MmapRaw,
 }
 
-/// New memory in small pages, as that between two ranks.
 fn map_shared(len: usize) -> io::Result<MmapRaw> {
     let file = File::from(open_nameless().map_err(io::Error::other)?);
     file.set_len(len as u64)?;
     MmapOptions::new().populate().map_raw(&file)
 }
 
-/// The address of a byte.
 fn address(mapped: &MmapRaw, offset: usize) -> *mut u8 {
     assert!(offset < mapped.len());
     mapped.as_mut_ptr().wrapping_add(offset)
 }
 
-/// The progress of one side of a direction.
 #[derive(Default)]
-struct Progress {
-    /// Chunks carried.
+struct ChunkProgress {
+    /// Number of chunks carried.
     position: u64,
-    /// Chunks that the other side was seen to have read.
+    /// Last observed number of chunks that the other side has read.
     read: u64,
 }
 
-impl Direction {
-    fn new(bytes: usize) -> io::Result<Direction> {
+impl PipelineDirection {
+    fn new(bytes: usize) -> io::Result<PipelineDirection> {
         let words = (0..RING_MAX / CHUNK_MIN).map(|_| Word::default());
-        let direction = Direction {
+        let direction = PipelineDirection {
             written: words.collect(),
             read: Word::default(),
             ring: map_shared(RING_MAX)?,
@@ -112,7 +106,7 @@ impl Direction {
             target: map_shared(bytes + PAGE)?,
         };
         for i in 0..bytes {
-            // SAFETY: inside the buffer, of which nobody else knows yet.
+            // SAFETY: inside the buffer, to which there is no other reference yet.
             unsafe { address(&direction.source, MALLOC_OFFSET + i).write((i % 251) as u8) };
         }
         Ok(direction)
@@ -125,13 +119,13 @@ impl Direction {
         }
     }
 
-    /// The sender's part of a message.
-    fn send(&self, plan: Plan, bytes: usize, mine: &mut Progress) {
+    fn send(&self, plan: PipelinePlan, bytes: usize, mine: &mut ChunkProgress) {
         let chunks = plan.chunks();
         for at in (0..bytes).step_by(plan.chunk) {
             wait_until(|| {
                 if mine.position >= mine.read + chunks {
-                    // ORDERING: pairs with the release store in `receive`: the chunk was read.
+                    // ORDERING: acquire; pairs with the release store in `receive`, after which the chunk has been
+                    // read.
                     mine.read = self.read.0.load(Ordering::Acquire);
                 }
                 mine.position < mine.read + chunks
@@ -142,34 +136,31 @@ impl Direction {
             // SAFETY: inside the ring and the buffer; the chunk is the sender's now.
             unsafe { plan.into_ring.run(to, from, plan.chunk.min(bytes - at)) };
             mine.position += 1;
-            // ORDERING: publishes the chunk to the acquire load in `receive`.
+            // ORDERING: release; publishes the chunk to the acquire load in `receive`.
             self.written[slot].0.store(mine.position, Ordering::Release);
         }
     }
 
-    /// The receiver's part of a message.
-    fn receive(&self, plan: Plan, bytes: usize, mine: &mut Progress) {
+    fn receive(&self, plan: PipelinePlan, bytes: usize, mine: &mut ChunkProgress) {
         let chunks = plan.chunks();
         for at in (0..bytes).step_by(plan.chunk) {
             let slot = (mine.position % chunks) as usize;
             mine.position += 1;
-            // ORDERING: pairs with the release store in `send`: the chunk is written.
+            // ORDERING: acquire; pairs with the release store in `send`, after which the chunk is written.
             wait_until(|| self.written[slot].0.load(Ordering::Acquire) == mine.position);
             let to = address(&self.target, MALLOC_OFFSET + at);
             let from = address(&self.ring, slot * plan.chunk);
             // SAFETY: inside the buffer and the ring; the chunk is the receiver's now.
             unsafe { plan.out_of_ring.run(to, from, plan.chunk.min(bytes - at)) };
-            // ORDERING: gives the chunk back to the acquire load in `send`.
+            // ORDERING: release; returns the chunk to the acquire load in `send`.
             self.read.0.store(mine.position, Ordering::Release);
         }
     }
 }
 
-/// Looks before a side that waits lets others have the processor: far more than a chunk takes,
-/// unless the other side is not running.
+/// Polls before a waiting side yields the processor: far more than a chunk takes, unless the other side is not running.
 const POLLS: u32 = 1 << 14;
 
-/// Spins until it is so.
 #[inline]
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     let mut polls = 0;
@@ -187,42 +178,46 @@ pub struct Pipeline {
     processors: [usize; 2],
     bytes: usize,
     lines: Lines,
-    there: Direction,
-    back: Direction,
+    there: PipelineDirection,
+    back: PipelineDirection,
 }
 
 impl Pipeline {
-    /// For messages of `bytes` bytes.
+    /// Creates a pipeline for messages of `bytes` bytes.
     ///
     /// # Errors
-    /// A processor that this process may not use; no memory.
+    /// This process may not use a processor; no memory.
     pub fn new(processors: [usize; 2], bytes: usize) -> io::Result<Pipeline> {
         for processor in processors {
             placement::check_processor(processor)?;
         }
         if processors[0] == processors[1] {
-            return Err(io::Error::other("a pipeline needs two processors"));
+            let processor = processors[0];
+            return Err(io::Error::other(format!(
+                "a pipeline needs two different processors, not processor {processor} twice"
+            )));
         }
         Ok(Pipeline {
             processors,
             bytes,
             lines: Lines::default(),
-            there: Direction::new(bytes)?,
-            back: Direction::new(bytes)?,
+            there: PipelineDirection::new(bytes)?,
+            back: PipelineDirection::new(bytes)?,
         })
     }
 
-    /// Bytes of a message.
+    /// Size of a message, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Half a round trip, each sample the mean over a batch of at least `batch_ns` (as far as a
-    /// first trial tells).
+    /// Samples half a round trip, each the mean over a batch of at least `batch_ns` (estimated by a first trial).
     ///
     /// # Errors
     /// The processors cannot be used any more; a loop that this processor cannot run.
-    pub fn sample(&mut self, plan: Plan, samples: usize, batch_ns: u64) -> io::Result<Taken> {
+    pub fn sample(
+        &mut self, plan: PipelinePlan, samples: usize, batch_ns: u64,
+    ) -> io::Result<PipelineTimes> {
         if !plan.into_ring.is_available() || !plan.out_of_ring.is_available() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
@@ -230,19 +225,18 @@ impl Pipeline {
         self.there.reset();
         self.back.reset();
         let (this, bytes, trips) = (&*self, self.bytes, Trips::default());
-        // Before and after, both sides are at the line.
         let lead = || {
             let before = this.time_line();
-            let (mut sending, mut receiving) = (Progress::default(), Progress::default());
+            let (mut sending, mut receiving) = (ChunkProgress::default(), ChunkProgress::default());
             let times = trips.lead(samples, batch_ns, || {
                 this.there.send(plan, bytes, &mut sending);
                 this.back.receive(plan, bytes, &mut receiving);
             });
             let lines = [before, this.time_line()];
-            Taken { times, lines }
+            PipelineTimes { times, lines }
         };
         let follow = || {
-            let (mut receiving, mut sending) = (Progress::default(), Progress::default());
+            let (mut receiving, mut sending) = (ChunkProgress::default(), ChunkProgress::default());
             this.lines.answer();
             trips.follow(|| {
                 this.there.receive(plan, bytes, &mut receiving);
@@ -253,7 +247,8 @@ impl Pipeline {
         run_pair(self.processors, lead, follow)
     }
 
-    /// One way of a line, in nanoseconds: the shortest of some means, as interruptions lengthen.
+    /// One-way time of a cache line, in nanoseconds: the shortest of several means, because interruptions lengthen a
+    /// mean.
     fn time_line(&self) -> f64 {
         let mut last = self.lines.ask(0, LINE_TRIPS);
         let means = (0..LINE_MEANS).map(|_| {
@@ -267,29 +262,29 @@ impl Pipeline {
     }
 }
 
-/// What a plan took.
+/// Times of a plan.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct PipelineTimes {
     /// Half a round trip in nanoseconds, a value for each batch.
     pub times: Vec<f64>,
-    /// One way of a cache line before and after, in nanoseconds: what the two processors share
-    /// changes on a virtual machine.
+    /// One-way time of a cache line before and after, in nanoseconds. On a virtual machine this time depends on which
+    /// cache the two processors share, which may change.
     pub lines: [f64; 2],
 }
 
-impl Taken {
-    /// One way of a line beside it: the mean of before and after.
+impl PipelineTimes {
+    /// Mean cache-line time of before and after.
     pub fn line(&self) -> f64 {
         (self.lines[0] + self.lines[1]) / 2.0
     }
 
-    /// Whether a line took about as long before and after.
+    /// Whether the cache-line time was about `line`, before and after.
     pub fn is_at(&self, line: f64) -> bool {
         self.lines.iter().all(|&own| is_same_line(own, line))
     }
 }
 
-/// Round trips of a line that are timed together, and how often.
+/// Round trips of a line that are timed together, and the number of such means.
 const LINE_TRIPS: u64 = 24;
 const LINE_MEANS: usize = 3;
 
@@ -303,19 +298,19 @@ mod tests {
         for which in Loop::all_available() {
             for (chunk, ring) in [(CHUNK_MIN, 2 * CHUNK_MIN), (8192, RING_MAX)] {
                 let (bytes, plan) =
-                    (100_001, Plan { into_ring: which, out_of_ring: which, chunk, ring });
-                let direction = Direction::new(bytes).unwrap();
+                    (100_001, PipelinePlan { into_ring: which, out_of_ring: which, chunk, ring });
+                let direction = PipelineDirection::new(bytes).unwrap();
                 thread::scope(|scope| {
                     scope.spawn(|| {
-                        let mut mine = Progress::default();
+                        let mut mine = ChunkProgress::default();
                         (0..2).for_each(|_| direction.send(plan, bytes, &mut mine));
                     });
-                    let mut mine = Progress::default();
+                    let mut mine = ChunkProgress::default();
                     (0..2).for_each(|_| direction.receive(plan, bytes, &mut mine));
                 });
                 let (source, target) =
                     (direction.source.as_mut_ptr(), direction.target.as_mut_ptr());
-                // SAFETY: both are mapped for so many bytes, and no thread is left that writes.
+                // SAFETY: both mappings have at least `bytes` bytes after the offset, and no thread writes any more.
                 let [source, target] = [source, target].map(|start| unsafe {
                     std::slice::from_raw_parts(start.add(MALLOC_OFFSET), bytes)
                 });
@@ -331,8 +326,12 @@ mod tests {
         };
         let mut pipeline = Pipeline::new([first, last], 10_000).unwrap();
         for which in [Loop::usual(), Loop::all_available()[0]] {
-            let plan =
-                Plan { into_ring: Loop::usual(), out_of_ring: which, chunk: 2048, ring: 16 << 10 };
+            let plan = PipelinePlan {
+                into_ring: Loop::usual(),
+                out_of_ring: which,
+                chunk: 2048,
+                ring: 16 << 10,
+            };
             let taken = pipeline.sample(plan, 3, 1000).unwrap();
             assert!(taken.times.len() == 3 && taken.times.iter().all(|&s| s > 0.0));
             assert!(taken.lines.iter().all(|&l| l > 0.0 && l.is_finite()));

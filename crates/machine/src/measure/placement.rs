@@ -1,39 +1,39 @@
 #![allow(unsafe_code)]
-//! Where a thread runs: binding it to one processor, and asking.
+//! Binding of a thread to one processor.
 
 use std::io;
 
 use fastpath_base::topology::{self, CpuSet};
 
-/// Processors this thread may run on, in ascending order.
+/// Processors that this thread may use, in ascending order.
 pub fn allowed_processors() -> Vec<usize> {
     topology::affinity().iter().collect()
 }
 
-/// Whether the calling thread may use this processor.
+/// Checks that the calling thread may use this processor.
 ///
 /// # Errors
-/// No such processor, or not one this thread may use.
+/// There is no such processor, or this thread may not use it.
 pub fn check_processor(processor: usize) -> io::Result<()> {
     if topology::affinity().contains(processor) {
         return Ok(());
     }
-    let why = format!("processor {processor} is not one this process may use");
+    let why = format!("this process may not use processor {processor}");
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Binds the calling thread to one processor.
 ///
 /// # Errors
-/// No such processor, or not one this thread may use.
+/// There is no such processor, or this thread may not use it.
 pub fn bind_thread(processor: usize) -> io::Result<()> {
     check_processor(processor)?;
     topology::set_affinity(&CpuSet::from_iter([processor]))
 }
 
-/// The processor this thread runs on now; None where the kernel does not say.
+/// Returns the current processor of this thread; None if the kernel does not report it.
 pub fn current_processor() -> Option<usize> {
-    // SAFETY: takes no arguments and touches no memory of ours.
+    // SAFETY: sched_getcpu has no arguments.
     let cpu = unsafe { libc::sched_getcpu() };
     usize::try_from(cpu).ok()
 }

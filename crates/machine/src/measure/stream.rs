@@ -1,8 +1,7 @@
-//! The floor of message rates: lines that stream through a ring from one processor to another.
+//! Floor of message rates: lines that stream through a ring from one processor to another.
 //!
-//! Each message is one 64-byte slot whose first word says that it is there; the receiver gives
-//! slots back in batches. This is what a message costs when nothing is matched, checked or copied
-//! any further.
+//! Each message is one 64-byte slot whose first word marks its arrival; the receiver returns slots in batches. This is
+//! the cost of a message without matching, checks or further copies.
 
 use std::io;
 
@@ -12,38 +11,37 @@ use fastpath_base::sync::{AtomicU64, Ordering};
 use super::calibrate_calls;
 use super::pair::{Word, run_pair};
 
-/// Slots of the ring.
 const SLOTS: u64 = 256;
 
-/// After how many messages the receiver reports its position.
+/// Number of messages after which the receiver reports its position.
 const GIVE_BACK: u64 = 64;
 
-/// One message: the number of the message + 1, and 56 bytes.
+/// One message: its number + 1, and 56 bytes.
 #[repr(C, align(64))]
 #[derive(Default)]
-struct Slot {
+struct StreamSlot {
     number: AtomicU64,
     payload: [AtomicU64; 7],
 }
 
-struct Ring {
-    slots: Vec<Slot>,
-    /// Messages read; the sender looks only when the ring seems full.
+struct MessageRing {
+    slots: Vec<StreamSlot>,
+    /// Number of messages read. The sender reads it only when the ring seems full.
     read: Word,
-    /// Messages the receiver shall read in all; `u64::MAX` ends it.
+    /// Total number of messages to read; `u64::MAX` ends the receiver.
     wanted: Word,
 }
 
-impl Ring {
-    fn new() -> Ring {
-        Ring {
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+impl MessageRing {
+    fn new() -> MessageRing {
+        MessageRing {
+            slots: (0..SLOTS).map(|_| StreamSlot::default()).collect(),
             read: Word::default(),
             wanted: Word::default(),
         }
     }
 
-    fn slot(&self, n: u64) -> &Slot {
+    fn slot(&self, n: u64) -> &StreamSlot {
         &self.slots[(n % SLOTS) as usize]
     }
 
@@ -52,15 +50,15 @@ impl Ring {
         let mut read = first;
         for n in first..end {
             while n >= read + SLOTS {
-                // ORDERING: pairs with the release store in `receive`: the slot has been read.
+                // ORDERING: acquire; pairs with the release store in `receive`, after which the slot has been read.
                 read = self.read.0.load(Ordering::Acquire);
             }
             let slot = self.slot(n);
             slot.payload[0].store(n, Ordering::Relaxed);
-            // ORDERING: publishes the payload to the acquire load in `receive`.
+            // ORDERING: release; publishes the payload to the acquire load in `receive`.
             slot.number.store(n + 1, Ordering::Release);
         }
-        // ORDERING: pairs with the release store in `receive`.
+        // ORDERING: acquire; pairs with the release store in `receive`.
         while self.read.0.load(Ordering::Acquire) < end {}
     }
 
@@ -74,12 +72,12 @@ impl Ring {
             }
             while n < wanted {
                 let slot = self.slot(n);
-                // ORDERING: pairs with the release store in `send`.
+                // ORDERING: acquire; pairs with the release store in `send`.
                 while slot.number.load(Ordering::Acquire) != n + 1 {}
                 sum = sum.wrapping_add(slot.payload[0].load(Ordering::Relaxed));
                 n += 1;
                 if n % GIVE_BACK == 0 || n == wanted {
-                    // ORDERING: gives the slots back to the acquire load in `send`.
+                    // ORDERING: release; returns the slots to the acquire load in `send`.
                     self.read.0.store(n, Ordering::Release);
                 }
             }
@@ -87,15 +85,14 @@ impl Ring {
     }
 }
 
-/// Samples of the time per message in nanoseconds, each the mean over a batch of at least
-/// `batch_ns`.
+/// Samples the time per message in nanoseconds, each the mean over a batch of at least `batch_ns`.
 ///
 /// # Errors
-/// A processor this process may not use.
+/// This process may not use a processor.
 pub fn measure_stream(
     processors: [usize; 2], samples: usize, batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
-    let ring = Ring::new();
+    let ring = MessageRing::new();
     let lead = || {
         let mut sent = 0;
         let mut send = |count: u64| {
@@ -125,12 +122,12 @@ mod tests {
 
     #[test]
     fn slot__is_one_line() {
-        assert_eq!(size_of::<Slot>(), 64);
+        assert_eq!(size_of::<StreamSlot>(), 64);
     }
 
     #[test]
     fn ring__carries_every_message_once_around_and_again() {
-        let ring = Ring::new();
+        let ring = MessageRing::new();
         let total = 3 * SLOTS + 17;
         let sum = thread::scope(|scope| {
             let receiver = scope.spawn(|| ring.receive());

@@ -1,10 +1,9 @@
 #![allow(unsafe_code)]
-//! The floor of large messages: the ways to carry many bytes from one processor's buffer to
-//! another's by a single copy, without any protocol around them. Two copies at once, through a
-//! ring: [`super::pipeline`].
+//! Floor of large messages: methods that carry many bytes from one processor's buffer to another's by a single copy,
+//! without a protocol. For two simultaneous copies through a ring, see [`super::pipeline`].
 //!
-//! Two threads, bound to two processors, send each other a message of the same size in turn; half
-//! a round trip is what is reported, so that it compares with the ping-pong of MPI.
+//! Two threads, bound to two processors, alternately send each other a message of one size. Half a round trip is
+//! reported, for comparison with the ping-pong of MPI.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -16,17 +15,17 @@ use fastpath_base::sync::Ordering;
 
 use super::pair::{Trips, Word, run_pair};
 
-/// A way to carry a message.
+/// Method of carrying a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyMethod {
     /// The receiver has the kernel copy from buffer to buffer (`process_vm_readv`).
     Kernel,
     /// Sender and receiver both have the kernel copy, taking the next piece in turn.
     KernelBoth {
-        /// Bytes of a piece.
+        /// Size of a piece, in bytes.
         piece: usize,
     },
-    /// The receiver copies from buffer to buffer, as it can where the sender's memory is shared.
+    /// The receiver copies from buffer to buffer, which requires that the sender's memory is shared.
     Direct,
 }
 
@@ -43,26 +42,26 @@ impl fmt::Display for CopyMethod {
 }
 
 /// One direction: both buffers, and each side's progress.
-struct Direction {
+struct TransferDirection {
     /// Messages announced, counted from the start.
     written: Word,
-    /// Messages whose receiver is there, where both sides copy.
+    /// Messages whose receiver is ready, if both sides copy.
     read: Word,
-    /// Pieces of the message in hand that are claimed, where both sides copy.
+    /// Claimed pieces of the current message, if both sides copy.
     claimed: Word,
-    /// Pieces done of all messages, where both sides copy.
+    /// Finished pieces of all messages, if both sides copy.
     done: Word,
     source: UnsafeCell<Vec<u8>>,
     target: UnsafeCell<Vec<u8>>,
 }
 
-// SAFETY: `source` is written by nobody while threads run; `target` by the receiver alone, or each
-// piece by the side that claimed it.
-unsafe impl Sync for Direction {}
+// SAFETY: no thread writes `source` while threads run. Only the receiver writes `target`, or each piece is written by
+// the side that claimed it.
+unsafe impl Sync for TransferDirection {}
 
-impl Direction {
-    fn new(bytes: usize) -> Direction {
-        Direction {
+impl TransferDirection {
+    fn new(bytes: usize) -> TransferDirection {
+        TransferDirection {
             written: Word::default(),
             read: Word::default(),
             claimed: Word::default(),
@@ -73,26 +72,26 @@ impl Direction {
     }
 
     fn buffers(&self) -> [*mut u8; 2] {
-        // SAFETY: only the pointers are taken; who touches what lies there is said above.
+        // SAFETY: only the pointers are taken; the rule above `Sync` says which side accesses the data.
         [&self.source, &self.target].map(|buffer| unsafe { (*buffer.get()).as_mut_ptr() })
     }
 
-    /// The sender's part of message number `n` (from 0).
+    /// Sends message number `n` (from 0).
     fn send(&self, way: CopyMethod, bytes: usize, n: u64) {
-        // ORDERING: publishes the source (written before the threads started) to `receive`.
+        // ORDERING: release; publishes the source (written before the threads started) to the acquire load in
+        // `receive`.
         self.written.0.store(n + 1, Ordering::Release);
         if let CopyMethod::KernelBoth { piece } = way {
-            // ORDERING: pairs with the store in `fetch_both`: the receiver is there, its
-            // target is named, and the claims are reset.
+            // ORDERING: acquire; pairs with the release store in `fetch_both`: the receiver is ready, its target is
+            // set, and the claims are reset.
             while self.read.0.load(Ordering::Acquire) <= n {}
             let _ = self.copy_claimed(bytes, piece, true);
             self.wait_until_done(bytes, piece, n);
         }
     }
 
-    /// The receiver's part of message number `n`.
     fn receive(&self, way: CopyMethod, bytes: usize, n: u64) -> io::Result<()> {
-        // ORDERING: pairs with the release store in `send`.
+        // ORDERING: acquire; pairs with the release store in `send`.
         while self.written.0.load(Ordering::Acquire) <= n {}
         match way {
             CopyMethod::KernelBoth { piece } => self.fetch_both(bytes, piece, n),
@@ -106,14 +105,15 @@ impl Direction {
         let pieces = bytes.div_ceil(piece) as u64;
         let mut result = Ok(());
         loop {
-            // ORDERING: a claim passes nothing on but itself; acquire keeps the copy after it.
+            // ORDERING: acquire keeps the copy after the claim; the partner is the other side's claim, which passes
+            // only itself.
             let claim = self.claimed.0.fetch_add(1, Ordering::Acquire);
             if claim >= pieces {
                 return result;
             }
             let at = claim as usize * piece;
             let len = piece.min(bytes - at);
-            // SAFETY: `at` lies inside both buffers.
+            // SAFETY: `at` is inside both buffers.
             let (from, to) = unsafe { (source.add(at), target.add(at)) };
             let (from, to) = (make_range(from, len), make_range(to, len));
             // SAFETY: both ranges are this process's own buffers, and the kernel checks them.
@@ -127,21 +127,21 @@ impl Direction {
             if usize::try_from(n) != Ok(len) {
                 result = Err(io::Error::last_os_error());
             }
-            // ORDERING: publishes the copied piece to `wait_until_done` of the other side.
+            // ORDERING: release; publishes the copied piece to the acquire load in `wait_until_done` of the other side.
             self.done.0.fetch_add(1, Ordering::Release);
         }
     }
 
     fn wait_until_done(&self, bytes: usize, piece: usize, n: u64) {
         let pieces = bytes.div_ceil(piece) as u64;
-        // ORDERING: pairs with the release in `copy_claimed`.
+        // ORDERING: acquire; pairs with the release in `copy_claimed`.
         while self.done.0.load(Ordering::Acquire) < (n + 1) * pieces {}
     }
 
-    /// The receiver's part where both sides copy.
+    /// Receives a message that both sides copy.
     fn fetch_both(&self, bytes: usize, piece: usize, n: u64) -> io::Result<()> {
         self.claimed.0.store(0, Ordering::Relaxed);
-        // ORDERING: publishes the reset claims to the acquire load in `send`.
+        // ORDERING: release; publishes the reset claims to the acquire load in `send`.
         self.read.0.store(n + 1, Ordering::Release);
         let result = self.copy_claimed(bytes, piece, false);
         self.wait_until_done(bytes, piece, n);
@@ -157,7 +157,7 @@ impl Direction {
             return Ok(());
         }
         let (local, remote) = (make_range(target, bytes), make_range(source, bytes));
-        // SAFETY: the local part is the target buffer; the remote one is checked by the kernel.
+        // SAFETY: the local part is the target buffer; the kernel checks the remote one.
         let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
         match usize::try_from(n) {
             Ok(n) if n == bytes => Ok(()),
@@ -171,17 +171,16 @@ fn make_range(at: *mut u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: at.cast(), iov_len: len }
 }
 
-/// Samples of half a round trip of a message of `bytes` bytes in nanoseconds, each the mean over a
-/// batch of at least `batch_ns` (as far as a first trial tells).
+/// Samples half a round trip of a message of `bytes` bytes in nanoseconds, each the mean over a batch of at least
+/// `batch_ns` (estimated by a first trial).
 ///
 /// # Errors
-/// A processor this process may not use; the kernel refuses the copy.
+/// This process may not use a processor; the kernel refuses the copy.
 pub fn measure_transfer(
     processors: [usize; 2], way: CopyMethod, bytes: usize, samples: usize, batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
-    // A refusal would leave the other side waiting: find out before there is one.
-    Direction::new(bytes).try_alone(way, bytes)?;
-    let (there, back) = (Direction::new(bytes), Direction::new(bytes));
+    TransferDirection::new(bytes).try_alone(way, bytes)?;
+    let (there, back) = (TransferDirection::new(bytes), TransferDirection::new(bytes));
     let trips = Trips::default();
     let lead = || {
         let mut numbers = 0..;
@@ -202,8 +201,8 @@ pub fn measure_transfer(
     run_pair(processors, lead, follow)
 }
 
-impl Direction {
-    /// One message with this thread as both sides.
+impl TransferDirection {
+    /// Carries one message with this thread as both sides.
     fn try_alone(&self, way: CopyMethod, bytes: usize) -> io::Result<()> {
         match way {
             CopyMethod::KernelBoth { piece } => {
@@ -234,7 +233,7 @@ mod tests {
     fn transfer__brings_every_byte_in_every_way() {
         for way in WAYS {
             for bytes in [1usize, 1000, 4096, 10_001] {
-                let direction = Direction::new(bytes);
+                let direction = TransferDirection::new(bytes);
                 if direction.try_alone(way, bytes).is_err() {
                     assert!(
                         matches!(way, CopyMethod::Kernel | CopyMethod::KernelBoth { .. }),
@@ -242,7 +241,7 @@ mod tests {
                     );
                     continue;
                 }
-                let direction = Direction::new(bytes);
+                let direction = TransferDirection::new(bytes);
                 thread::scope(|scope| {
                     scope.spawn(|| (0..3).for_each(|n| direction.send(way, bytes, n)));
                     (0..3).for_each(|n| direction.receive(way, bytes, n).unwrap());

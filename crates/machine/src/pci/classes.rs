@@ -1,4 +1,4 @@
-//! What a function is, by the numbers in its configuration space; the names: `data/classes.toml`.
+//! Kind of a function, by the numbers in its configuration space; the names are in `data/classes.toml`.
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ struct Virtio {
 
 table!(CLASSES: Classes = "classes.toml");
 
-/// What a class and its subclass (`0x0200`) are called (PCI Code and ID Assignment Specification).
+/// Name of a class with its subclass (`0x0200`) (PCI Code and ID Assignment Specification).
 pub fn class_name(class: u16) -> &'static str {
     let near = CLASSES.subclass.get(&format!("{class:04x}"));
     let found = near.or_else(|| CLASSES.class.get(&format!("{:02x}", class >> 8)));
     found.map_or("device of no class", String::as_str)
 }
 
-/// Who makes virtio devices: software (Virtual I/O Device Specification 1.2, 4.1.2).
+/// Vendor of virtio devices, which are software (Virtual I/O Device Specification 1.2, 4.1.2).
 const VIRTIO_VENDOR: u16 = 0x1af4;
-/// Numbers of such devices: the newer ones are their type and 0x1040.
+/// Device numbers of virtio; the newer ones are the type plus 0x1040.
 const VIRTIO_DEVICES: std::ops::RangeInclusive<u16> = 0x1000..=0x107f;
 const VIRTIO_NEWER: u16 = 0x1040;
 
-/// What a virtio device is, by vendor and device number; None for other devices.
+/// Name of a virtio device, by vendor and device number; None for other devices.
 pub fn virtio_name(vendor: u16, device: u16) -> Option<String> {
     if vendor != VIRTIO_VENDOR || !VIRTIO_DEVICES.contains(&device) {
         return None;

@@ -1,23 +1,22 @@
-//! Reads the configuration space of a PCI function: 64 bytes without privileges, 256 or 4096 with them.
+//! Parses the configuration space of a PCI function: 64 bytes without privileges, 256 or 4096 with them.
 //!
 //! Offsets and fields: PCI Local Bus Specification 3.0 chapter 6, PCI Express Base Specification chapter 7.
 
-use super::function::{Aspm, Errors, Function, LinkShape, Port, Shown, WakeTimes};
+use super::function::{Aspm, CapabilityState, Errors, LinkShape, PciFunction, PortType, WakeTimes};
 
-/// Bytes that everyone may read.
+/// Bytes that are readable without privileges.
 pub const HEADER: usize = 64;
-/// Bytes in which the capabilities lie.
+/// Size of the space with the capabilities, in bytes.
 const CAPABILITIES: usize = 256;
-/// Capabilities that a chain may have; more go in a circle.
+/// Largest length of a capability chain; a longer one is a cycle.
 const CHAIN_MAX: usize = 64;
 
 const EXPRESS: u8 = 0x10;
 const ADVANCED_ERRORS: u16 = 0x0001;
 
-/// Bytes that may end early.
-struct Bytes<'a>(&'a [u8]);
+struct ConfigBytes<'a>(&'a [u8]);
 
-impl Bytes<'_> {
+impl ConfigBytes<'_> {
     fn byte(&self, at: usize) -> Option<u8> {
         self.0.get(at).copied()
     }
@@ -33,16 +32,16 @@ impl Bytes<'_> {
     }
 }
 
-/// What is wrong with bytes that should be a configuration space.
+/// Error for bytes that are too few for a configuration space.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} bytes are no configuration space: it begins with a header of {HEADER}")]
+#[error("{0} bytes are too few for a configuration space, whose header has {HEADER}")]
 pub struct TooShort(pub usize);
 
-/// Adds what the bytes say to a function.
+/// Adds the facts in the bytes to a function.
 ///
 /// # Errors
-/// There is not even a header.
-pub fn read(bytes: &[u8], function: &mut Function) -> Result<(), TooShort> {
+/// The header is incomplete.
+pub fn read(bytes: &[u8], function: &mut PciFunction) -> Result<(), TooShort> {
     if bytes.len() < HEADER {
         return Err(TooShort(bytes.len()));
     }
@@ -50,7 +49,7 @@ pub fn read(bytes: &[u8], function: &mut Function) -> Result<(), TooShort> {
         function.answers = false;
         return Ok(());
     }
-    let space = Bytes(bytes);
+    let space = ConfigBytes(bytes);
     function.cache_line = space.byte(0x0c).map(|longs| u32::from(longs) * 4).filter(|b| *b > 0);
     function.latency_timer = space.byte(0x0d).map(u32::from);
     if space.byte(0x0e).map(|kind| kind & 0x7f) == Some(1) {
@@ -58,18 +57,17 @@ pub fn read(bytes: &[u8], function: &mut Function) -> Result<(), TooShort> {
     }
     let has_list = space.word(0x06).is_some_and(|status| status & 0x10 != 0);
     if !has_list {
-        function.shown = Shown::Absent;
+        function.shown = CapabilityState::Absent;
         return Ok(());
     }
     if bytes.len() < CAPABILITIES {
-        function.shown = Shown::Denied;
+        function.shown = CapabilityState::Denied;
         return Ok(());
     }
-    // Registers beyond the end of the bytes stay unknown.
     let express = find_capability(&space, EXPRESS);
     function.shown = match express {
-        Some(_) => Shown::Registers,
-        None => Shown::Absent,
+        Some(_) => CapabilityState::Registers,
+        None => CapabilityState::Absent,
     };
     let _ = express.and_then(|at| read_express(&space, at, function));
     let errors = find_extended(&space, ADVANCED_ERRORS);
@@ -77,7 +75,7 @@ pub fn read(bytes: &[u8], function: &mut Function) -> Result<(), TooShort> {
     Ok(())
 }
 
-fn find_capability(space: &Bytes, wanted: u8) -> Option<usize> {
+fn find_capability(space: &ConfigBytes, wanted: u8) -> Option<usize> {
     let mut at = usize::from(space.byte(0x34)? & !3);
     for _ in 0..CHAIN_MAX {
         if at < HEADER {
@@ -91,7 +89,7 @@ fn find_capability(space: &Bytes, wanted: u8) -> Option<usize> {
     None
 }
 
-fn find_extended(space: &Bytes, wanted: u16) -> Option<usize> {
+fn find_extended(space: &ConfigBytes, wanted: u16) -> Option<usize> {
     let mut at = CAPABILITIES;
     for _ in 0..CHAIN_MAX {
         let head = space.long(at)?;
@@ -109,7 +107,7 @@ fn find_extended(space: &Bytes, wanted: u16) -> Option<usize> {
     None
 }
 
-/// 128 B times a power of two, as three bits say it; the two largest codes are reserved.
+/// Decodes 128 B times a power of two from three bits; the two largest codes are reserved.
 fn size_of_code(code: u32) -> Option<u32> {
     (code < 6).then(|| 128 << code)
 }
@@ -122,9 +120,9 @@ fn shape(register: u32) -> LinkShape {
     }
 }
 
-fn read_express(space: &Bytes, at: usize, function: &mut Function) -> Option<()> {
+fn read_express(space: &ConfigBytes, at: usize, function: &mut PciFunction) -> Option<()> {
     let flags = space.word(at + 0x02)?;
-    function.port = Port::from_code((flags >> 4 & 0xf) as u8);
+    function.port = PortType::from_code((flags >> 4 & 0xf) as u8);
     let [dev_cap, link_cap] = [space.long(at + 0x04)?, space.long(at + 0x0c)?];
     let [dev_ctl, dev_sta, link_ctl, link_sta] =
         [0x08, 0x0a, 0x10, 0x12].map(|offset| space.word(at + offset).map_or(0, u32::from));
@@ -140,8 +138,8 @@ fn read_express(space: &Bytes, at: usize, function: &mut Function) -> Option<()>
         uncorrected: Some(dev_sta & 0b110 != 0),
         ..function.errors
     };
-    // What is integrated has no link, and zeros where its registers would be.
-    if function.port != Some(Port::Integrated) {
+    // An integrated endpoint has no link, and zeros instead of its registers.
+    if function.port != Some(PortType::Integrated) {
         function.link_can = shape(link_cap);
         function.link_is = shape(link_sta);
         function.rcb = Some(if link_ctl & 1 << 3 != 0 { 128 } else { 64 });
@@ -155,8 +153,8 @@ fn read_express(space: &Bytes, at: usize, function: &mut Function) -> Option<()>
     Some(())
 }
 
-/// The registers that version 2 of the capability added.
-fn read_second(space: &Bytes, at: usize, function: &mut Function) -> Option<()> {
+/// Reads the registers that version 2 of the capability added.
+fn read_second(space: &ConfigBytes, at: usize, function: &mut PciFunction) -> Option<()> {
     if space.long(at + 0x24)? & 1 << 17 != 0 {
         function.tags_can = Some(768);
     }
@@ -168,13 +166,13 @@ fn read_second(space: &Bytes, at: usize, function: &mut Function) -> Option<()> 
     Some(())
 }
 
-/// Times as their three bits say them, in the words of `lspci`.
-fn read_wake_times(dev_cap: u32, link_cap: u32, port: Option<Port>) -> WakeTimes {
+/// Decodes times from three bits, formatted as by `lspci`.
+fn read_wake_times(dev_cap: u32, link_cap: u32, port: Option<PortType>) -> WakeTimes {
     const L0S: &str = "<64ns <128ns <256ns <512ns <1us <2us <4us unlimited";
     const L1: &str = "<1us <2us <4us <8us <16us <32us <64us unlimited";
     let word =
         |table: &str, code: u32| table.split(' ').nth((code & 7) as usize).map(str::to_owned);
-    let is_endpoint = port == Some(Port::Endpoint);
+    let is_endpoint = port == Some(PortType::Endpoint);
     let can = Aspm::from_bits(link_cap >> 10);
     WakeTimes {
         accepts_l0s: word(L0S, dev_cap >> 6).filter(|_| is_endpoint),
@@ -184,7 +182,7 @@ fn read_wake_times(dev_cap: u32, link_cap: u32, port: Option<Port>) -> WakeTimes
     }
 }
 
-fn read_advanced_errors(space: &Bytes, at: usize, function: &mut Function) -> Option<()> {
+fn read_advanced_errors(space: &ConfigBytes, at: usize, function: &mut PciFunction) -> Option<()> {
     // Receiver error, bad TLP, bad DLLP, replay number rollover, replay timeout.
     const OF_LINK: u32 = 1 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12;
     function.errors.corrected = Some(space.long(at + 0x10)? & OF_LINK != 0);
@@ -200,8 +198,8 @@ mod tests {
     use crate::pci::lspci;
     use fastpath_report::testing::parse_dump;
 
-    fn read_new(bytes: &[u8]) -> Function {
-        let mut function = Function::new("", "");
+    fn read_new(bytes: &[u8]) -> PciFunction {
+        let mut function = PciFunction::new("", "");
         read(bytes, &mut function).unwrap();
         function
     }
@@ -224,9 +222,8 @@ mod tests {
             let mut from_bytes = read_new(&bytes);
             from_bytes.address.clone_from(&from_text.address);
             from_bytes.name.clone_from(&from_text.name);
-            if from_text.shown == Shown::CutOff {
-                // That there are no more capabilities, bytes say and a text alone does not.
-                from_text.shown = Shown::Absent;
+            if from_text.shown == CapabilityState::CutOff {
+                from_text.shown = CapabilityState::Absent;
             }
             assert_eq!(from_bytes, from_text);
         }
@@ -236,11 +233,10 @@ mod tests {
     fn bytes__that_everyone_may_read_lack_the_capabilities() {
         let (bytes, _) = pair!("gpu");
         let f = read_new(&bytes[..HEADER]);
-        assert_eq!((f.shown, f.cache_line), (Shown::Denied, Some(64)));
+        assert_eq!((f.shown, f.cache_line), (CapabilityState::Denied, Some(64)));
         assert_eq!(f.link_is, LinkShape::default());
-        // Without the extended ones, error reporting is not known.
         let f = read_new(&bytes[..256]);
-        assert_eq!((f.shown, f.ecrc), (Shown::Registers, None));
+        assert_eq!((f.shown, f.ecrc), (CapabilityState::Registers, None));
         assert_eq!(f.link_is.lanes, Some(8));
     }
 
@@ -257,7 +253,7 @@ mod tests {
     #[test]
     fn bytes__of_a_device_that_is_gone_and_too_few() {
         assert!(!read_new(&[0xff; 256]).answers);
-        let error = read(&[0; 63], &mut Function::new("", "")).unwrap_err();
+        let error = read(&[0; 63], &mut PciFunction::new("", "")).unwrap_err();
         assert!(error.to_string().contains("63 bytes"), "{error}");
     }
 
@@ -265,12 +261,12 @@ mod tests {
     fn chains__that_go_in_a_circle_or_out_of_the_space_end() {
         let (mut bytes, _) = pair!("gpu");
         bytes[0x61] = 0x60;
-        assert_eq!(read_new(&bytes).shown, Shown::Absent);
+        assert_eq!(read_new(&bytes).shown, CapabilityState::Absent);
         let (mut bytes, _) = pair!("gpu");
         bytes[0x103] = 0x10;
         bytes[0x102] = 0x01;
         assert_eq!(read_new(&bytes).ecrc, None);
-        // Into the space of ordinary capabilities, to bytes that look like an extended one.
+        // A pointer into the space of ordinary capabilities, to bytes that look like an extended capability.
         let (mut bytes, _) = pair!("gpu");
         bytes[0x102] = 0x01;
         bytes[0x103] = 0x0c;
@@ -280,6 +276,6 @@ mod tests {
         bytes[0x34] = 0xfc;
         bytes[0xfc] = EXPRESS;
         let f = read_new(&bytes[..256]);
-        assert_eq!((f.shown, f.payload_can), (Shown::Registers, None));
+        assert_eq!((f.shown, f.payload_can), (CapabilityState::Registers, None));
     }
 }

@@ -1,27 +1,27 @@
-//! The facts about one PCI function, from the text of `lspci` or the kernel's files.
+//! Facts about one PCI function, from the text of `lspci` or the kernel's files.
 //!
-//! A field that the source did not show is None: nothing here is a default.
+//! A field that the source did not show is None: there are no defaults.
 
 use fastpath_pcie::{Generation, Lanes, Link};
 
-/// Generation and lanes of a link, each where it was shown.
+/// Generation and lanes of a link, each if shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkShape {
-    /// 1 (2.5 GT/s) to 7 (128 GT/s).
+    /// Generation, from 1 (2.5 GT/s) to 7 (128 GT/s).
     pub generation: Option<u8>,
-    /// Lanes; 0 where nothing is connected.
+    /// Number of lanes; 0 if nothing is connected.
     pub lanes: Option<u32>,
 }
 
 impl LinkShape {
-    /// The link, where both of its parts are known and something is connected.
+    /// Returns the link, if both values are known and something is connected.
     pub fn link(self) -> Option<Link> {
         let generation = Generation::try_from(u32::from(self.generation?)).ok()?;
         let lanes = Lanes::try_from(self.lanes?).ok()?;
         Some(Link::new(generation, lanes))
     }
 
-    /// The shape in words, as far as it is known.
+    /// Describes the shape, as far as known.
     pub fn describe(self) -> String {
         match (self.generation, self.lanes) {
             (Some(g), Some(lanes)) => format!("PCIe {g}.0 x{lanes} ({})", rate_text(g)),
@@ -32,75 +32,75 @@ impl LinkShape {
     }
 }
 
-/// What a function is on the bus (PCI Express Base Specification, device/port type).
+/// Role of a function on the bus (PCI Express Base Specification, device/port type).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Port {
+pub enum PortType {
     /// An adapter.
     Endpoint,
-    /// A function inside the processor's own complex: it has no link.
+    /// Integrated in the root complex, without a link.
     Integrated,
-    /// Where a link leaves the processor.
+    /// Root port.
     Root,
-    /// A switch, towards the processor.
+    /// Upstream port of a switch.
     Upstream,
-    /// A switch, towards an adapter.
+    /// Downstream port of a switch.
     Downstream,
-    /// To or from a bus of the older kind.
+    /// Bridge to or from conventional PCI.
     Bridge,
 }
 
-impl Port {
-    /// From the four bits of the capability register.
-    pub fn from_code(code: u8) -> Option<Port> {
+impl PortType {
+    /// Decodes the four bits of the capability register.
+    pub fn from_code(code: u8) -> Option<PortType> {
         Some(match code {
-            0 | 1 => Port::Endpoint,
-            4 => Port::Root,
-            5 => Port::Upstream,
-            6 => Port::Downstream,
-            7 | 8 => Port::Bridge,
-            9 | 10 => Port::Integrated,
+            0 | 1 => PortType::Endpoint,
+            4 => PortType::Root,
+            5 => PortType::Upstream,
+            6 => PortType::Downstream,
+            7 | 8 => PortType::Bridge,
+            9 | 10 => PortType::Integrated,
             _ => return None,
         })
     }
 
     /// Whether the link that its registers describe leads towards the processor.
     pub fn faces_up(self) -> bool {
-        matches!(self, Port::Endpoint | Port::Upstream | Port::Bridge)
+        matches!(self, PortType::Endpoint | PortType::Upstream | PortType::Bridge)
     }
 }
 
-/// How much of the PCI Express capability was shown.
+/// Visibility of the PCI Express capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shown {
-    /// Nothing says whether there is one: the text ends before.
+pub enum CapabilityState {
+    /// Unknown: the text ends before the capability could appear.
     #[default]
     CutOff,
-    /// All capabilities are listed, and it is not among them.
+    /// All capabilities are listed, and this one is missing.
     Absent,
     /// The reader had no permission.
     Denied,
-    /// It is named, and its registers are not listed.
+    /// The text names the capability, without its registers.
     NameOnly,
-    /// Some of its registers are there.
+    /// Some registers of the capability are listed.
     Registers,
 }
 
-/// Power saving of an idle link: which states.
+/// States of active state power management (ASPM) of an idle link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aspm {
-    /// The shallow state.
+    /// L0s, the shallow state.
     pub l0s: bool,
-    /// The deep state.
+    /// L1, the deep state.
     pub l1: bool,
 }
 
 impl Aspm {
-    /// From two bits: 1 is L0s, 2 is L1.
+    /// Decodes two bits: 1 is L0s, 2 is L1.
     pub fn from_bits(bits: u32) -> Aspm {
         Aspm { l0s: bits & 1 != 0, l1: bits & 2 != 0 }
     }
 
-    /// In words.
+    /// Names the states.
     pub fn name(self) -> &'static str {
         match (self.l0s, self.l1) {
             (false, false) => "none",
@@ -111,111 +111,111 @@ impl Aspm {
     }
 }
 
-/// Longest times that an adapter tolerates until its link wakes, and that its link takes, as shown.
+/// Wake-up times of a link, as shown: the longest that an adapter tolerates, and the link's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WakeTimes {
-    /// DevCap: what the adapter tolerates, out of L0s.
+    /// DevCap: tolerated time out of L0s.
     pub accepts_l0s: Option<String>,
-    /// The same, out of L1.
+    /// DevCap: tolerated time out of L1.
     pub accepts_l1: Option<String>,
-    /// LnkCap: what the link takes, out of L0s.
+    /// LnkCap: the link's time out of L0s.
     pub takes_l0s: Option<String>,
-    /// The same, out of L1.
+    /// LnkCap: the link's time out of L1.
     pub takes_l1: Option<String>,
 }
 
-/// Errors that the function has noted since they were last cleared.
+/// Errors recorded since they were last cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
-    /// Corrected ones: a packet was sent again.
+    /// Corrected errors: a packet was sent again.
     pub corrected: Option<bool>,
-    /// How many, where the kernel counts them.
+    /// Number of corrected errors, if the kernel counts them.
     pub corrected_count: Option<u64>,
-    /// Others.
+    /// Uncorrected errors.
     pub uncorrected: Option<bool>,
 }
 
 /// One function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Function {
-    /// `[domain:]bus:device.function`; empty where the text begins below it.
+pub struct PciFunction {
+    /// `[domain:]bus:device.function`; empty if the text begins after it.
     pub address: String,
     /// Class and name, as shown.
     pub name: String,
-    /// Whether its registers can be read at all: false where every byte is ff.
+    /// Whether the function's registers are readable: false if every byte is ff.
     pub answers: bool,
-    /// How much of the PCI Express capability was shown.
-    pub shown: Shown,
-    /// What it is on the bus.
-    pub port: Option<Port>,
-    /// The bus behind a bridge.
+    /// Visibility of the PCI Express capability.
+    pub shown: CapabilityState,
+    /// Role on the bus.
+    pub port: Option<PortType>,
+    /// Bus number behind a bridge.
     pub secondary: Option<u8>,
-    /// What the link could be, by this end.
+    /// Fastest and widest link that this end supports.
     pub link_can: LinkShape,
-    /// What it was trained to.
+    /// Negotiated link.
     pub link_is: LinkShape,
-    /// The speed that software asks the link to have, as generation.
+    /// Target speed set by software, as generation.
     pub link_target: Option<u8>,
-    /// Whether the link was trained again since it came up, because it was asked to or because it was
-    /// unreliable (LnkSta, BWMgmt; only ports that face down have it).
+    /// Whether the link was retrained since it came up, on request or because of errors (LnkSta, BWMgmt; only
+    /// downstream ports have it).
     pub retrained: Option<bool>,
-    /// Largest payload of a packet that it could handle, bytes.
+    /// Supported maximum payload, in bytes.
     pub payload_can: Option<u32>,
-    /// The largest that it may send, bytes.
+    /// Configured maximum payload, in bytes.
     pub payload_is: Option<u32>,
-    /// Most that one read may ask for, bytes.
+    /// Configured maximum read request, in bytes.
     pub read_request: Option<u32>,
-    /// Boundary at which completions of reads may be cut, bytes.
+    /// Read completion boundary, in bytes.
     pub rcb: Option<u32>,
-    /// Reads that it could have under way at once (32, 256 or 768 tags).
+    /// Supported number of outstanding reads (32, 256 or 768 tags).
     pub tags_can: Option<u32>,
-    /// Reads that it may have under way at once.
+    /// Enabled number of outstanding reads.
     pub tags_is: Option<u32>,
-    /// Whether it may let packets overtake.
+    /// Whether relaxed ordering is enabled.
     pub relaxed_order: Option<bool>,
-    /// Power saving that is switched on.
+    /// Enabled ASPM states.
     pub aspm_is: Option<Aspm>,
-    /// Times to wake.
+    /// Wake-up times.
     pub wake: WakeTimes,
-    /// Whether it sends end-to-end checksums.
+    /// Whether the function sends end-to-end checksums (ECRC).
     pub ecrc: Option<bool>,
-    /// Errors.
+    /// Recorded errors.
     pub errors: Errors,
-    /// PCI's latency timer, clock ticks of a bus that is not there.
+    /// Latency timer of conventional PCI, in clock ticks; meaningless on PCI Express.
     pub latency_timer: Option<u32>,
-    /// PCI's cache line size, bytes.
+    /// Cache line size of conventional PCI, in bytes.
     pub cache_line: Option<u32>,
-    /// Bits of the addresses that its driver lets it use for memory.
+    /// Width of memory addresses that the function's driver allows, in bits.
     pub dma_bits: Option<u32>,
-    /// Node of memory that it is near to.
+    /// Nearest NUMA node.
     pub numa_node: Option<u32>,
-    /// Whether its addresses are translated on the way: true, or false where they are passed through.
+    /// Whether an IOMMU translates the function's addresses; false if they are passed through.
     pub translated: Option<bool>,
-    /// Power state, where it is not the full one.
+    /// Power state, if it is not full power.
     pub asleep: Option<String>,
-    /// What could not be read, and why.
+    /// Facts that could not be read, with reasons.
     pub unread: Vec<String>,
 }
 
-impl Function {
-    /// A function that answers, with nothing else known.
-    pub fn new(address: &str, name: &str) -> Function {
-        Function {
+impl PciFunction {
+    /// Creates a function that answers and of which nothing else is known.
+    pub fn new(address: &str, name: &str) -> PciFunction {
+        PciFunction {
             address: address.to_owned(),
             name: name.to_owned(),
             answers: true,
-            ..Function::default()
+            ..PciFunction::default()
         }
     }
 
-    /// The number of its bus; None where the address is not known.
+    /// Returns the function's bus number; None if the address is unknown.
     pub fn bus(&self) -> Option<u8> {
         let (before, _) = self.address.rsplit_once(':')?;
         let bus = before.rsplit(':').next()?;
         u8::from_str_radix(bus, 16).ok()
     }
 
-    /// The domain of its address, `0000` where none is written.
+    /// Returns the domain of the function's address, `0000` if the address has none.
     pub fn domain(&self) -> &str {
         match self.address.split(':').collect::<Vec<_>>().as_slice() {
             [domain, _, _] => domain,
@@ -223,9 +223,9 @@ impl Function {
         }
     }
 
-    /// Whether another function is of the same card: all of its address but the function is the same.
-    pub fn is_sibling(&self, other: &Function) -> bool {
-        let card = |f: &Function| {
+    /// Whether another function is on the same card: the addresses differ only in the function.
+    pub fn is_sibling(&self, other: &PciFunction) -> bool {
+        let card = |f: &PciFunction| {
             let (card, _) = f.address.rsplit_once('.')?;
             Some((
                 f.domain().to_owned(),
@@ -236,19 +236,19 @@ impl Function {
         self.address != other.address && card(self).is_some() && card(self) == card(other)
     }
 
-    /// Whether it is a virtio device, which the software of a hypervisor plays.
+    /// Whether the function is a virtio device, simulated by a hypervisor.
     pub fn is_virtio(&self) -> bool {
         let name = self.name.to_ascii_lowercase();
         name.contains("virtio") || name.contains("[1af4:10")
     }
 
-    /// Whether it is where the buses meet the processor.
+    /// Whether the function is a host bridge, which connects the buses to the processor.
     pub fn is_host_bridge(&self) -> bool {
         let name = self.name.to_ascii_lowercase();
         name.starts_with("host bridge")
     }
 
-    /// What the name says about the link (`PCIe 2.0 5GT/s`, `PCIe 2.0 x8`), if no register does.
+    /// Returns the link that the name indicates (`PCIe 2.0 5GT/s`, `PCIe 2.0 x8`), for use without registers.
     pub fn link_by_name(&self) -> LinkShape {
         let told = self.name.split("PCIe ").nth(1).unwrap_or_default();
         let mut words = told.split_whitespace();
@@ -267,12 +267,12 @@ impl Function {
     }
 }
 
-/// The generation that signals at `gt_per_s` GT/s.
+/// Returns the generation with a signalling rate of `gt_per_s` GT/s.
 pub fn generation_of_rate(gt_per_s: f64) -> Option<u8> {
     Generation::of_speed(gt_per_s).map(Generation::number)
 }
 
-/// Signalling of a generation, as `lspci` writes it: `5 GT/s`.
+/// Signalling rate of a generation, formatted as by `lspci`: `5 GT/s`.
 pub fn rate_text(generation: u8) -> String {
     match Generation::try_from(u32::from(generation)) {
         Ok(generation) => format!("{} GT/s", generation.gt_per_s()),
@@ -287,16 +287,17 @@ mod tests {
 
     #[test]
     fn address__has_a_bus_and_a_domain() {
-        let f = Function::new("0001:c4:00.0", "");
+        let f = PciFunction::new("0001:c4:00.0", "");
         assert_eq!((f.bus(), f.domain()), (Some(0xc4), "0001"));
-        let f = Function::new("41:00.0", "");
+        let f = PciFunction::new("41:00.0", "");
         assert_eq!((f.bus(), f.domain()), (Some(0x41), "0000"));
-        assert_eq!(Function::default().bus(), None);
+        assert_eq!(PciFunction::default().bus(), None);
     }
 
     #[test]
     fn siblings__share_all_but_the_function() {
-        let sibling = |a: &str, b: &str| Function::new(a, "").is_sibling(&Function::new(b, ""));
+        let sibling =
+            |a: &str, b: &str| PciFunction::new(a, "").is_sibling(&PciFunction::new(b, ""));
         assert!(sibling("41:00.0", "41:00.1") && sibling("0000:41:00.0", "41:00.1"));
         for (a, b) in
             [("41:00.0", "41:00.0"), ("41:00.0", "41:01.0"), ("41:00.0", "0001:41:00.1"), ("", "")]
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn name__tells_a_link() {
         let by_name = |name: &str| {
-            let told = Function::new("", name).link_by_name();
+            let told = PciFunction::new("", name).link_by_name();
             (told.generation, told.lanes)
         };
         let old = "MT26428 [ConnectX VPI PCIe 2.0 5GT/s - IB QDR / 10GigE]";

@@ -1,31 +1,30 @@
-//! Reads the text of `lspci -vv`: several devices, in the forms of old and new versions, with `-nn`, `-D` and `-vvv`,
-//! cut off anywhere, indented by tabs, spaces or not at all.
+//! Parses the text of `lspci -vv`: several devices, in the forms of old and new versions, with `-nn`, `-D` and `-vvv`,
+//! truncated anywhere, indented by tabs, spaces or not at all.
 //!
-//! The registers and their fields are those of the PCI Express Base Specification, chapter 7; the names are those that
-//! `lspci` gives them.
+//! The registers and fields are those of the PCI Express Base Specification, chapter 7, with the names of `lspci`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
 use super::function::{
-    Aspm, Errors, Function, LinkShape, Port, Shown, WakeTimes, generation_of_rate,
+    Aspm, CapabilityState, Errors, LinkShape, PciFunction, PortType, WakeTimes, generation_of_rate,
 };
 
-/// Devices that one text may hold.
+/// Largest number of devices in a text.
 const FUNCTIONS_MAX: usize = 65_536;
-/// Bytes of a line that are looked at.
+/// Largest parsed length of a line, in bytes.
 const LINE_MAX: usize = 4096;
-/// Characters that are kept of a name.
+/// Largest length of a name, in characters.
 const NAME_MAX: usize = 160;
-/// Characters that are kept of a time (`<512ns`, `unlimited`).
+/// Largest length of a time (`<512ns`, `unlimited`), in characters.
 const TIME_MAX: usize = 24;
 
-/// All devices of a text.
+/// Parses all devices of a text.
 ///
 /// # Errors
-/// It is something else, or has no facts about its devices.
-pub fn parse(text: &str) -> Result<Vec<Function>> {
+/// The text is not the output of `lspci -vv`, or has no facts about its devices.
+pub fn parse(text: &str) -> Result<Vec<PciFunction>> {
     let mut raws: Vec<Raw> = Vec::new();
     for line in cut_lines(text) {
         let line = line.trim_start_matches([' ', '\t', '>', '\r', '\u{feff}']);
@@ -37,7 +36,7 @@ pub fn parse(text: &str) -> Result<Vec<Function>> {
             continue;
         }
         if raws.is_empty() && starts_with_register(line) {
-            // A text that begins in the middle, or lines picked by grep.
+            // The text begins in the middle, or has lines picked by grep.
             raws.push(Raw::default());
         }
         if let Some(raw) = raws.last_mut() {
@@ -46,8 +45,8 @@ pub fn parse(text: &str) -> Result<Vec<Function>> {
     }
     if !raws.iter().any(Raw::has_details) {
         bail!(
-            "{}; expected is what `lspci -vv` prints, as root: a line with the address, as \
-             `41:00.0 InfiniBand: ...`, and below it `LnkCap:`, `LnkSta:` and others",
+            "{}; pass the output of `lspci -vv` as root: a line with the address, such as `41:00.0 \
+             InfiniBand: ...`, and below it `LnkCap:`, `LnkSta:` and others",
             name_other(text, !raws.is_empty())
         );
     }
@@ -56,7 +55,7 @@ pub fn parse(text: &str) -> Result<Vec<Function>> {
     Ok(functions.map(|(i, raw)| raw.describe(i == last)).collect())
 }
 
-/// The lines of a text, none longer than one of lspci can be: other text may be one line of any length.
+/// Lines of a text, truncated to the longest of lspci: other text may be one line of any length.
 fn cut_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| {
         let mut end = line.len().min(LINE_MAX);
@@ -67,7 +66,6 @@ fn cut_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a text is that holds nothing of use.
 fn name_other(text: &str, has_heads: bool) -> String {
     let mut lines = cut_lines(text).map(str::trim).filter(|l| !l.is_empty());
     let Some(first) = lines.next() else {
@@ -75,17 +73,17 @@ fn name_other(text: &str, has_heads: bool) -> String {
     };
     let quoted = |l: &str| split_head(l).is_some_and(|(_, rest)| rest.trim().starts_with('"'));
     if quoted(first) || first.starts_with("Slot:") {
-        "this is the form of lspci for programs (-mm), which has no registers".to_owned()
+        "the text is the machine-readable output of lspci (-mm), without registers".to_owned()
     } else if has_heads {
         "the text lists devices without their registers".to_owned()
     } else if first.starts_with("-[") || first.starts_with("-+-[") {
-        "this is the tree of buses (lspci -t)".to_owned()
+        "the text is the tree of buses (lspci -t)".to_owned()
     } else {
-        format!("this is not the text of lspci: `{}`", clean(first, 60))
+        format!("the text is not output of lspci: `{}`", clean(first, 60))
     }
 }
 
-/// Address and the rest of a line that begins a device.
+/// Splits the first line of a device into address and rest.
 fn split_head(line: &str) -> Option<(&str, &str)> {
     let (address, rest) = line.split_once([' ', '\t'])?;
     let (buses, device) = address.rsplit_once(':')?;
@@ -101,27 +99,26 @@ fn split_head(line: &str) -> Option<(&str, &str)> {
     fits.then_some((address, rest))
 }
 
-/// Registers, each of which shows that the text is of lspci.
+/// Registers that identify a text of lspci.
 const TELLING: [&str; 6] = ["DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta", "DevSta"];
 
 fn starts_with_register(line: &str) -> bool {
     TELLING.iter().any(|r| line.strip_prefix(r).is_some_and(|rest| rest.starts_with(':')))
 }
 
-/// Text that may be printed: no control characters, and not endless.
+/// Makes a text printable: no control characters, limited length.
 fn clean(text: &str, most: usize) -> String {
     let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.trim().chars().take(most).map(visible).collect()
 }
 
-/// The lines of one device, sorted by what stands before the colon.
 #[derive(Default)]
 struct Raw<'a> {
     address: &'a str,
     name: &'a str,
-    /// Each label with its text, lines that go on included.
+    /// Each label with its text, including continuation lines.
     fields: BTreeMap<&'a str, String>,
-    /// The label that a line without one belongs to; None after a label that was there before.
+    /// Label to which a line without a label belongs; None after a repeated label.
     open: Option<&'a str>,
     express: Option<&'a str>,
     capabilities: usize,
@@ -181,20 +178,20 @@ impl<'a> Raw<'a> {
         self.name.contains("(rev ff)") && self.name.contains("(prog-if ff)")
     }
 
-    fn shown(&self, is_last: bool) -> Shown {
+    fn shown(&self, is_last: bool) -> CapabilityState {
         let status = self.text("Status");
         if TELLING.iter().any(|r| self.fields.contains_key(r)) {
-            Shown::Registers
+            CapabilityState::Registers
         } else if self.express.is_some() {
-            Shown::NameOnly
+            CapabilityState::NameOnly
         } else if self.denied {
-            Shown::Denied
+            CapabilityState::Denied
         } else if flag(status, &["Cap"]) == Some(false)
             || self.capabilities > 0 && (self.ends || !is_last)
         {
-            Shown::Absent
+            CapabilityState::Absent
         } else {
-            Shown::CutOff
+            CapabilityState::CutOff
         }
     }
 
@@ -202,7 +199,7 @@ impl<'a> Raw<'a> {
         self.fields.get(label).map_or("", String::as_str)
     }
 
-    fn describe(&self, is_last: bool) -> Function {
+    fn describe(&self, is_last: bool) -> PciFunction {
         let mut unread = Vec::new();
         let [cap, ctl, link_cap, link_ctl, link_sta] =
             ["DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta"].map(|r| self.text(r));
@@ -212,7 +209,7 @@ impl<'a> Raw<'a> {
                 return Some(value);
             }
             unread.push(format!(
-                "{register} says `{what}{value}`: expected is a power of two from {least} to {most}"
+                "{register} has `{what}{value}`, which is not a power of two from {least} to {most}"
             ));
             None
         };
@@ -224,7 +221,7 @@ impl<'a> Raw<'a> {
         let (link_can, link_is) = (link("LnkCap"), link("LnkSta"));
         let latency = self.text("Latency");
         let target = after(self.text("LnkCtl2"), "Target Link Speed: ");
-        Function {
+        PciFunction {
             answers: !self.is_silent(),
             shown: self.shown(is_last),
             port: self.express.and_then(read_port),
@@ -254,13 +251,13 @@ impl<'a> Raw<'a> {
                 .or_else(|| number(latency, "Cache Line Size ")),
             numa_node: number(self.text("NUMA node"), ""),
             unread,
-            ..Function::new(&clean(self.address, NAME_MAX), &clean(self.name, NAME_MAX))
+            ..PciFunction::new(&clean(self.address, NAME_MAX), &clean(self.name, NAME_MAX))
         }
     }
 
     fn read_errors(&self) -> Errors {
         let (device, link) = (self.text("DevSta"), self.text("CESta"));
-        // What is only advice (AdvNonFatalErr) counts as corrected in DevSta, and says nothing of the link.
+        // Advisory errors (AdvNonFatalErr) count as corrected in DevSta, but do not concern the link.
         let of_link = ["RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"];
         let any = |text: &str, names: &[&str]| {
             let found: Vec<bool> = names.iter().filter_map(|n| flag(text, &[n])).collect();
@@ -274,26 +271,26 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Whether what stands before a colon is the name of a field: letters and digits, a word or a few.
+/// Whether the text before a colon is a field name: letters and digits, a few words at most.
 fn is_label(text: &str) -> bool {
     text.len() <= 24
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ' || c == '-')
 }
 
-/// What follows the first `mark`.
 fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     text.split_once(mark).map(|(_, rest)| rest)
 }
 
-/// The whole number right behind `mark` (at the start where that is empty).
+/// Whole number right after `mark` (at the start if `mark` is empty).
 fn number(text: &str, mark: &str) -> Option<u32> {
     let rest = after(text, mark)?.trim_start();
     let end = rest.bytes().take_while(u8::is_ascii_digit).count();
     rest.get(..end)?.parse().ok()
 }
 
-/// The sign behind one of some names, as a word of its own: `RlxdOrd+`.
+/// Returns whether a word of `text` is one of `names` followed by `+` (true) or `-` (false), such as `RlxdOrd+`. `None`
+/// without such a word.
 fn flag(text: &str, names: &[&str]) -> Option<bool> {
     let signs = text.split([' ', '\t', ',', ';']).filter_map(|word| {
         let (name, sign) = word.split_at_checked(word.len().checked_sub(1)?)?;
@@ -316,35 +313,35 @@ fn read_link(register: &str, text: &str, unread: &mut Vec<String>) -> LinkShape 
     let generation = speed.and_then(read_rate);
     if let (Some(speed), None) = (speed, generation) {
         unread.push(format!(
-            "{register} says `Speed {}`: no speed of PCI Express",
+            "{register} has `Speed {}`, which is not a speed of PCI Express",
             clean(speed, TIME_MAX)
         ));
     }
     let mut lanes = number(text, "Width x");
     if let Some(odd) = lanes.filter(|l| ![0, 1, 2, 4, 8, 12, 16, 32].contains(l)) {
         unread.push(format!(
-            "{register} says `Width x{odd}`: a link has 1, 2, 4, 8, 12, 16 or 32 lanes"
+            "{register} has `Width x{odd}`, but a link has 1, 2, 4, 8, 12, 16 or 32 lanes"
         ));
         lanes = None;
     }
     LinkShape { generation, lanes }
 }
 
-fn read_port(kind: &str) -> Option<Port> {
+fn read_port(kind: &str) -> Option<PortType> {
     let kind = kind.trim_start();
     let kind = match kind.strip_prefix("(v").and_then(|k| k.split_once(')')) {
         Some((_, rest)) => rest.trim_start(),
         None => kind,
     };
     let known = [
-        ("Endpoint", Port::Endpoint),
-        ("Legacy Endpoint", Port::Endpoint),
-        ("Root Port", Port::Root),
-        ("Upstream Port", Port::Upstream),
-        ("Downstream Port", Port::Downstream),
-        ("PCI-Express to PCI", Port::Bridge),
-        ("PCI/PCI-X to PCI-Express", Port::Bridge),
-        ("Root Complex", Port::Integrated),
+        ("Endpoint", PortType::Endpoint),
+        ("Legacy Endpoint", PortType::Endpoint),
+        ("Root Port", PortType::Root),
+        ("Upstream Port", PortType::Upstream),
+        ("Downstream Port", PortType::Downstream),
+        ("PCI-Express to PCI", PortType::Bridge),
+        ("PCI/PCI-X to PCI-Express", PortType::Bridge),
+        ("Root Complex", PortType::Integrated),
     ];
     let found = known.iter().find(|(name, _)| kind.starts_with(name));
     found.map(|(_, port)| *port)
@@ -371,7 +368,7 @@ fn read_aspm(text: &str) -> Option<Aspm> {
     known.then(|| Aspm { l0s: has("L0s"), l1: has("L1") })
 }
 
-/// A time behind `Latency`: `Exit Latency L0s <1us, L1 <4us`.
+/// Time after `Latency`: `Exit Latency L0s <1us, L1 <4us`.
 fn wake_time(text: &str, state: &str) -> Option<String> {
     let times = after(text, "Latency ")?;
     let of_state = times.split(',').take(2).find_map(|part| {

@@ -1,7 +1,7 @@
-//! Reads a device from the kernel's files (sysfs): by its own name (`mlx5_0`, `eth0`, `nvme0`) or its address.
+//! Reads a device from sysfs, by its name (`mlx5_0`, `eth0`, `nvme0`) or its address.
 //!
-//! Without privileges the configuration space ends after 64 bytes; then `current_link_speed`, `current_link_width` and
-//! what lies beside them say what the link is, and what they do not say is listed as not read.
+//! Without privileges the configuration space ends after 64 bytes. Then `current_link_speed`, `current_link_width` and
+//! neighbouring files describe the link, and missing facts are listed as not read.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -10,40 +10,39 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use fastpath_report::files::{self, read_text};
 
-use super::Subject;
+use super::DevicePath;
 use super::classes::{class_name, virtio_name};
 use super::config_space;
-use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};
+use super::function::{CapabilityState, LinkShape, PciFunction, PortType, generation_of_rate};
 
-/// Classes whose devices have a `device` that leads to the PCI function.
+/// Classes whose entries have a `device` link to the PCI function.
 const CLASSES: [&str; 4] = ["infiniband", "net", "nvme", "drm"];
-/// Ports between a device and the processor that are followed, at most.
+/// Largest number of ports between a device and the processor.
 const ABOVE_MAX: usize = 32;
 
-/// Reads a device and the ports above it. `root` is `/sys`, or a tree made like it.
+/// Reads a device and the ports above it. `root` is `/sys`, or a tree like it.
 ///
 /// # Errors
-/// The name is not that of a device of a PCI bus. Facts of an existing device that cannot be read are no error: they
-/// are listed.
-pub fn read_device(root: &Path, name: &str) -> Result<Subject> {
+/// The name is not that of a PCI device. Unreadable facts of an existing device are not errors, but are listed.
+pub fn read_device(root: &Path, name: &str) -> Result<DevicePath> {
     let folder = find_folder(root, name)?;
     let address = last_name(&folder);
     if !is_address(&address) {
         let path = folder.display();
-        bail!("`{name}` is no device of a PCI bus: {path} has no PCI address");
+        bail!("`{name}` is not on a PCI bus: {path} has no PCI address");
     }
     let mut device = read_function(&folder);
-    // The link of a virtual function is that of the physical one.
+    // A virtual function has the link of its physical function.
     if let Ok(physical) = fs::canonicalize(folder.join("physfn")) {
         let of = read_function(&physical);
         device.unread.push(format!(
-            "a virtual function has no registers for its link: those of {} are shown",
+            "a virtual function has no registers for its link, so the registers of {} are shown",
             of.address
         ));
         (device.link_can, device.link_is) = (of.link_can, of.link_is);
         (device.payload_can, device.payload_is) = (of.payload_can, of.payload_is);
     }
-    Ok(Subject {
+    Ok(DevicePath {
         network: read_network(root, &folder),
         siblings: list_siblings(&folder, &device),
         above: list_above(&folder),
@@ -53,13 +52,12 @@ pub fn read_device(root: &Path, name: &str) -> Result<Subject> {
     })
 }
 
-/// The folder of a device, with every link on the way followed.
 fn find_folder(root: &Path, name: &str) -> Result<PathBuf> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
         bail!(
-            "`{name}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as \
-             0000:41:00.0"
+            "`{name}` is not a device name; use a name such as mlx5_0 or eth0, or an address such \
+             as 0000:41:00.0"
         );
     }
     let devices = root.join("bus/pci/devices");
@@ -72,11 +70,11 @@ fn find_folder(root: &Path, name: &str) -> Result<PathBuf> {
             known => known,
         };
         bail!(
-            "no device `{name}`: expected is an address as 0000:41:00.0, or one of the names there \
-             are ({known})"
+            "there is no device `{name}`; use an address such as 0000:41:00.0, or one of these \
+             names: {known}"
         );
     };
-    // A virtual adapter lies below its function.
+    // The folder of a virtual adapter is below the folder of its PCI function.
     if !is_address(&last_name(&folder)) {
         let parent = folder.parent().filter(|p| is_address(&last_name(p)));
         folder = parent.map_or(folder.clone(), Path::to_owned);
@@ -84,7 +82,6 @@ fn find_folder(root: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Names of devices on a PCI bus, adapters first.
 fn list_names(root: &Path) -> Vec<String> {
     let mut all = Vec::new();
     for class in CLASSES {
@@ -114,17 +111,16 @@ fn is_address(name: &str) -> bool {
     parts.len() == 4 && name.matches(':').count() == 2 && parts.iter().all(|p| hex(p))
 }
 
-/// The ports above a function, nearest first: the folders that its own lies in.
-fn list_above(folder: &Path) -> Vec<Function> {
+fn list_above(folder: &Path) -> Vec<PciFunction> {
     let parents = folder.ancestors().skip(1).take(ABOVE_MAX);
     let ports = parents.take_while(|p| is_address(&last_name(p)));
     ports.map(read_function).collect()
 }
 
-/// The other functions of the same card: the folders beside its own.
-fn list_siblings(folder: &Path, device: &Function) -> Vec<String> {
+/// Other functions of the card: the sibling folders.
+fn list_siblings(folder: &Path, device: &PciFunction) -> Vec<String> {
     let mut siblings = files::list_names(folder.parent().unwrap_or(folder));
-    siblings.retain(|n| is_address(n) && device.is_sibling(&Function::new(n, "")));
+    siblings.retain(|n| is_address(n) && device.is_sibling(&PciFunction::new(n, "")));
     siblings.sort();
     siblings
 }
@@ -133,14 +129,14 @@ fn read_number(path: &Path) -> Option<u32> {
     read_text(path)?.parse().ok()
 }
 
-/// `8.0 GT/s PCIe`, as generation.
+/// Parses `8.0 GT/s PCIe` as a generation.
 fn read_speed(path: &Path) -> Option<u8> {
     let text = read_text(path)?;
     generation_of_rate(text.split_whitespace().next()?.parse().ok()?)
 }
 
-fn read_function(folder: &Path) -> Function {
-    let mut function = Function::new(&last_name(folder), &read_name(folder));
+fn read_function(folder: &Path) -> PciFunction {
+    let mut function = PciFunction::new(&last_name(folder), &read_name(folder));
     read_config(folder, &mut function);
     let shape = |which: &str| LinkShape {
         generation: read_speed(&folder.join(format!("{which}_link_speed"))),
@@ -153,18 +149,19 @@ fn read_function(folder: &Path) -> Function {
     if function.link_is == LinkShape::default() {
         function.link_is = is;
     }
-    if function.shown == Shown::Denied && is != LinkShape::default() {
-        function.shown = Shown::Registers;
+    if function.shown == CapabilityState::Denied && is != LinkShape::default() {
+        function.shown = CapabilityState::Registers;
         function.unread.push(
-            "without privileges the kernel shows only width and speed of the link: payload, read \
-             requests, power saving and \
-             checksums are not known (run as root)"
+            "without root the kernel shows only width and speed of the link; run as root for \
+             payload, read requests, power saving and checksums"
                 .to_owned(),
         );
         function.port = function.port.or_else(|| guess_port(folder));
-    } else if function.shown == Shown::Denied && !folder.join("current_link_width").exists() {
-        // Linux has that file for every function with the capability, and for no other.
-        function.shown = Shown::Absent;
+    } else if function.shown == CapabilityState::Denied
+        && !folder.join("current_link_width").exists()
+    {
+        // Linux has the file `current_link_width` exactly for functions with the capability.
+        function.shown = CapabilityState::Absent;
     }
     function.dma_bits = read_number(&folder.join("dma_mask_bits")).filter(|b| *b <= 64);
     function.numa_node = read_number(&folder.join("numa_node"));
@@ -180,30 +177,31 @@ fn read_function(folder: &Path) -> Function {
     function
 }
 
-fn read_config(folder: &Path, function: &mut Function) {
+fn read_config(folder: &Path, function: &mut PciFunction) {
     let path = folder.join("config");
     let mut bytes = Vec::new();
     let read = fs::File::open(&path).and_then(|f| f.take(4096).read_to_end(&mut bytes));
     let why = match read {
         Ok(_) => config_space::read(&bytes, function).err().map(|e| e.to_string()),
-        Err(e) if e.kind() == ErrorKind::NotFound => Some("there is none".to_owned()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Some("the file does not exist".to_owned()),
         Err(e) => Some(e.to_string()),
     };
     if let Some(why) = why {
-        function.shown = Shown::Denied;
+        function.shown = CapabilityState::Denied;
         function.unread.push(format!("{}: {why}", path.display()));
     }
 }
 
-/// What a port is, where its registers could not be read: by its class, and whether it lies below another.
-fn guess_port(folder: &Path) -> Option<Port> {
+/// Guesses the role of a port whose registers could not be read: by its class, and by whether it is below another port.
+fn guess_port(folder: &Path) -> Option<PortType> {
     let class = read_text(folder.join("class"))?;
     if !class.starts_with("0x0604") {
-        return Some(Port::Endpoint);
+        return Some(PortType::Endpoint);
     }
     let below = folder.parent().is_some_and(|p| is_address(&last_name(p)));
-    // Ports of a switch come in turns; only a root port can be told for certain.
-    (!below).then_some(Port::Root)
+    // On a path, upstream and downstream ports of switches alternate, so only a root port can be identified with
+    // certainty.
+    (!below).then_some(PortType::Root)
 }
 
 fn read_name(folder: &Path) -> String {
@@ -223,7 +221,7 @@ fn read_name(folder: &Path) -> String {
     format!("{is} [{class:04x}] [{vendor:04x}:{device:04x}]")
 }
 
-/// Corrected errors of the link, without those that are only advice.
+/// Corrected errors of the link, without advisory errors.
 fn count_link_errors(text: &str) -> Option<u64> {
     let of_link = ["RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"];
     let counts = text.lines().filter_map(|line| {
@@ -234,7 +232,7 @@ fn count_link_errors(text: &str) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
-/// Rate of the data of the device's first network port, in Gb/s, and what it is called.
+/// Data rate of the device's first network port, in Gb/s, and its name.
 fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
     let own = |class: &str| {
         let entries = fs::read_dir(root.join("class").join(class)).ok()?;
@@ -261,7 +259,6 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
     Some((usable(megabits / 1e3)?, format!("{}: {megabits} Mb/s", last_name(&path))))
 }
 
-/// A line that may be printed.
 fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }

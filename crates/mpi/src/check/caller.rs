@@ -1,4 +1,4 @@
-//! Where the program called MPI: found by a walk up the stack, since the way of a message notes nothing.
+//! Call sites of MPI calls, found by walking up the stack, because the message path records nothing.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -7,27 +7,26 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Frames that are looked at: a stack that has overflown has hundreds of thousands.
+/// Maximum frames of a walk. A stack that has overflowed has hundreds of thousands of frames.
 const FRAMES_MAX: u32 = 256;
 
 unsafe extern "C" {
-    /// Of the unwinder that every Rust and C++ program links (Itanium C++ ABI, exception handling, 1.6).
+    /// Stack walk of the unwinder that every Rust and C++ program links (Itanium C++ ABI, exception handling, 1.6).
     fn _Unwind_Backtrace(
         visit: extern "C" fn(*mut c_void, *mut Walk) -> c_int, walk: *mut Walk,
     ) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// A walk up the stack.
 #[repr(C)]
 struct Walk {
-    /// What lies below this frame is not looked at: it is a signal handler's.
+    /// Frame at which the walk starts to count. Frames before it belong to a signal handler.
     place: usize,
     reached: bool,
     frames: u32,
-    /// The frame of this library that is farthest up, of those that follow each other.
+    /// Outermost frame of the first consecutive frames in this library.
     outermost: usize,
-    /// Where the program goes on when that frame returns.
+    /// Return address of the outermost frame.
     caller: usize,
 }
 
@@ -35,7 +34,7 @@ const GO_ON: c_int = 0;
 const STOP: c_int = 5;
 
 extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
-    // SAFETY: both are valid for the length of the call.
+    // SAFETY: the unwinder passes a context and the walk, both valid during the call.
     let (ip, walk) = unsafe { (_Unwind_GetIP(context), &mut *walk) };
     walk.frames += 1;
     walk.reached |= ip == walk.place;
@@ -45,7 +44,8 @@ extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
     if !walk.reached {
         return GO_ON;
     }
-    // A return address may be the first of what follows the function that was called last.
+    // A return address may be the first byte after the calling function. The byte before the return address is inside
+    // the calling function.
     let inside = if ip == walk.place { ip } else { ip.wrapping_sub(1) };
     if library().contains(&inside) {
         walk.outermost = inside;
@@ -56,27 +56,26 @@ extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
     GO_ON
 }
 
-/// The addresses of this library's code. Found once; [`prepare`] does so before a signal handler asks.
+/// Returns the address range of this library's code. [`prepare`] computes it before a signal handler needs it.
 fn library() -> &'static Range<usize> {
     static CODE: OnceLock<Range<usize>> = OnceLock::new();
     CODE.get_or_init(|| {
         let mut code = 0..0;
-        // SAFETY: `find_own_code` has the form that is asked for, and its argument lives as long as the call.
+        // SAFETY: `find_own_code` has the required type, and `code` outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(find_own_code), (&raw mut code).cast()) };
         code
     })
 }
 
-/// Finds out what a walk in a signal handler needs.
 pub(crate) fn prepare() {
     library();
 }
 
-/// Sets `code` to the segment that this function lies in.
+/// Stores in `code` the segment that contains this function.
 unsafe extern "C" fn find_own_code(
     object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
 ) -> c_int {
-    // SAFETY: the linker's, valid for the length of the call, as is `code`.
+    // SAFETY: the linker passes an object that is valid during the call, and `code` is valid by `library`.
     unsafe {
         let (object, code) = (&*object, &mut *code.cast::<Range<usize>>());
         let segments = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
@@ -95,23 +94,23 @@ unsafe extern "C" fn find_own_code(
 
 fn find_object(address: usize) -> Option<libc::Dl_info> {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked for; zeros are valid, and written where it is found.
+    // SAFETY: `dladdr` accepts every address. Zeros are a valid `Dl_info`, which `dladdr` fills if it finds the
+    // address.
     unsafe {
         let found = libc::dladdr(std::ptr::without_provenance(address), info.as_mut_ptr());
         (found != 0).then(|| info.assume_init())
     }
 }
 
-/// A call of this library.
-pub(crate) struct Call {
+pub(crate) struct CallFrames {
     outermost: usize,
     caller: usize,
 }
 
-impl Call {
-    /// The call under way on this thread; with `place` that of the frame which was there when a signal came. `None`
-    /// where it was in none. Takes no lock and no memory, so that a handler may ask.
-    pub(crate) fn find(place: Option<usize>) -> Option<Call> {
+impl CallFrames {
+    /// Finds the MPI call of this thread; `None` outside MPI. `place` is the frame that a signal interrupted. Takes no
+    /// lock and allocates nothing, so that a signal handler may call it.
+    pub(crate) fn find(place: Option<usize>) -> Option<CallFrames> {
         let mut walk = Walk {
             place: place.unwrap_or_default(),
             reached: place.is_none(),
@@ -119,28 +118,27 @@ impl Call {
             outermost: 0,
             caller: 0,
         };
-        // SAFETY: `visit` has the form that is asked for.
+        // SAFETY: `visit` has the required type, and `walk` outlives the call.
         unsafe { _Unwind_Backtrace(visit, &mut walk) };
         let Walk { outermost, caller, .. } = walk;
-        (outermost != 0).then_some(Call { outermost, caller })
+        (outermost != 0).then_some(CallFrames { outermost, caller })
     }
 
-    /// The name of the function.
     pub(crate) fn name(&self) -> &'static str {
-        // A function that has no name outside was jumped to by one that has, and that has left no frame.
+        // If the outermost function has no exported name, the program called an exported function that jumped to it.
+        // The jump left no frame, so the name is read from the call instruction.
         let text = exported_name(self.outermost)
             .or_else(|| exported_name(called_before(self.caller)?))
             .unwrap_or("an MPI call");
         text.strip_prefix('P').unwrap_or(text)
     }
 
-    /// Where the program goes on after the call.
     pub(crate) fn place(&self) -> CallSite {
         CallSite(self.caller)
     }
 }
 
-/// An instruction of the program, behind a call. Written as `addr2line` takes it: the file, and the offset in it.
+/// Return address of a call in the program. Displayed for `addr2line`, as object file and offset in that file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CallSite(usize);
 
@@ -150,8 +148,7 @@ impl fmt::Display for CallSite {
         let Some(found) = find_object(call).filter(|found| !found.dli_fname.is_null()) else {
             return write!(f, "{call:#x}");
         };
-        // SAFETY: the name of an object that stays loaded while the program is inside of it; it begins with an ELF
-        // header.
+        // SAFETY: the object stays loaded while the program runs code in it, and begins with an ELF header.
         let (path, is_fixed) = unsafe {
             let kind = found.dli_fbase.cast::<u16>().add(ELF_TYPE / 2).read();
             (CStr::from_ptr(found.dli_fname), kind == libc::ET_EXEC)
@@ -163,32 +160,32 @@ impl fmt::Display for CallSite {
     }
 }
 
-/// Where an ELF header says what kind of file it is.
+/// Offset of the file type in an ELF header.
 const ELF_TYPE: usize = 16;
 
-/// The name of the function around an address, if it is one that others can call.
+/// Returns the name of the exported function at an address.
 fn exported_name(address: usize) -> Option<&'static str> {
     let symbol = find_object(address)?.dli_sname;
     if symbol.is_null() {
         return None;
     }
-    // SAFETY: a name in the table of an object that stays loaded while the program is inside of it.
+    // SAFETY: the name is in the table of an object that stays loaded while the program runs code in it.
     unsafe { CStr::from_ptr(symbol) }.to_str().ok()
 }
 
-/// What was called by the instruction before the address `next`: through the table of the linker, straight
-/// or by one of its stubs, as compilers call a function of a shared library.
+/// Returns the function that the instruction before address `next` calls. Compilers call functions of a shared library
+/// through the linker's table, directly or by a stub.
 #[cfg(target_arch = "x86_64")]
 fn called_before(next: usize) -> Option<usize> {
     let at = |address: usize| std::ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: code around a return address can be read; a table that its instruction names, too.
+    // SAFETY: code around a return address is readable, and so is a table that its instruction names.
     unsafe {
         let offset = |address: usize| at(address).cast::<i32>().read_unaligned() as isize;
         let target = next.wrapping_add_signed(offset(next - 4));
         let table = if *at(next - 6) == 0xff && *at(next - 5) == 0x15 {
             target
         } else if *at(next - 5) == 0xe8 {
-            // The stub may begin with a landing mark (endbr64) and a prefix.
+            // The stub may begin with `endbr64` and a prefix.
             let mut stub = target;
             if at(stub).cast::<u32>().read_unaligned() == 0xfa1e_0ff3 {
                 stub += 4;

@@ -1,4 +1,4 @@
-//! Messages between two ranks: each begins with a record, and a receive compares.
+//! Messages between two ranks with `FASTPATH_CHECK`: each begins with a record that the receiver compares.
 #![allow(unsafe_code)]
 
 use super::record::{RECORD_BYTES, Record, describe_data};
@@ -6,79 +6,75 @@ use super::{Checks, name_call};
 use crate::common::error::{Error, Result};
 use crate::objects::datatype::Datatype;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::layout::{Layout, LayoutError, Part};
+use fastpath_protocol::layout::{Layout, LayoutError, StructPart};
 use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::{Fault, RequestId, Worker};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A send or receive of the program that is under way.
-pub(crate) struct Watched {
-    /// A send's own record, or where that of the message comes. The library writes and reads it by its address, so that
-    /// it is given back to `Box` only when the request has ended.
+pub(crate) struct CheckedMessage {
+    /// Record of a send, or buffer for the record of a received message. The library accesses it by address, so it
+    /// becomes a `Box` again only after the request has ended.
     record: *mut Record,
-    /// The call.
     pub(crate) call: &'static str,
-    /// Where the program has made it.
     pub(crate) place: String,
     datatype: Rc<Datatype>,
 }
 
-impl Drop for Watched {
+impl Drop for CheckedMessage {
     fn drop(&mut self) {
-        // SAFETY: made by `Box` in `Checks::watch`, and the request that knew its address has ended.
+        // SAFETY: the record was made by `Box` in `Checks::watch`, and the request that used its address has ended.
         drop(unsafe { Box::from_raw(self.record) });
     }
 }
 
 impl Checks {
-    /// Puts room for a record before the data of a send or receive, of a send with its record. What it returns must be
-    /// kept ([`Checks::keep`]) as long as the request lives.
+    /// Adds a record before the data of a message. The caller must store the result by [`Checks::keep`].
     pub(crate) fn watch(
         &self, call: &'static str, kind: RequestKind, (datatype, count): (&Rc<Datatype>, u64),
         buffer: &Buffer,
-    ) -> Result<(Watched, Buffer)> {
+    ) -> Result<(CheckedMessage, Buffer)> {
         let place = self.place();
         let record = match kind {
             RequestKind::Send => Record::of_call(call, &place).with_data(datatype, count),
             _ => Record::NONE,
         };
-        let watched = Watched {
+        let watched = CheckedMessage {
             record: Box::into_raw(Box::new(record)),
             call,
             place,
             datatype: datatype.clone(),
         };
         let buffer = prepend(watched.record, buffer).map_err(|LayoutError::Overflow| {
-            let text = "the message and the record of FASTPATH_CHECK do not fit 64 bits";
+            let text = "the message with its FASTPATH_CHECK record is too long: the number of \
+                        bytes does not fit 64 bits";
             Error::new(crate::common::consts::MPI_ERR_COUNT, text)
         })?;
         Ok((watched, buffer))
     }
 
-    /// Keeps what [`Checks::watch`] has made until the request has ended.
-    pub(crate) fn keep(&self, id: RequestId, watched: Watched) {
+    pub(crate) fn keep(&self, id: RequestId, watched: CheckedMessage) {
         self.watched.borrow_mut().insert(id, watched);
     }
 
-    /// Gives up what was kept for a request that has ended and whose result is not read.
+    /// Drops the record of a request that has ended and whose result will not be read.
     pub(crate) fn forget(&self, id: RequestId) {
         self.watched.borrow_mut().remove(&id);
     }
 
-    /// Takes the record off a request that has ended, before its result is read, and compares it with a receive's
-    /// datatype. The worker is the first one.
+    /// Removes the record from a request that has ended, before its result is read. Compares it if the request is a
+    /// receive. `worker` is the first worker.
     pub(crate) fn settle(&self, worker: *mut Worker, id: RequestId) {
         let Some(watched) = self.watched.borrow_mut().remove(&id) else {
             return;
         };
-        // SAFETY: the worker lives while MPI runs, and the request is in use: it is just being completed.
+        // SAFETY: the worker lives while MPI runs, and the request is in use until this completion returns.
         let request = unsafe { (*worker).requests.get_mut(id) };
         request.bytes -= RECORD_BYTES;
         if request.kind == RequestKind::Send || request.cancelled {
             return;
         }
-        // SAFETY: written before the request ended; any bytes are a record.
+        // SAFETY: the record was written before the request ended, and any bytes are a valid record.
         let record = unsafe { watched.record.read() };
         let is_whole = request.received >= RECORD_BYTES && record.is_valid();
         request.received = request.received.saturating_sub(RECORD_BYTES);
@@ -88,8 +84,8 @@ impl Checks {
                 request.fault = Fault::Protocol;
                 let (source, tag) = (request.source, request.received_tag);
                 self.tell(&format!(
-                    "the message from rank {source} with tag {tag} comes without a record: \
-                     FASTPATH_CHECK must be 1 on all ranks"
+                    "the message from rank {source} with tag {tag} has no FASTPATH_CHECK record: \
+                     set FASTPATH_CHECK=1 on all ranks"
                 ));
             }
             Fault::None => {
@@ -101,7 +97,7 @@ impl Checks {
         }
     }
 
-    /// Reports a receive, with its call, whose datatype is not that of the message.
+    /// Reports a receive whose datatype does not match the message.
     pub(crate) fn compare(
         &self, (call, datatype): (&str, &Datatype), sent: &Record, (source, tag): (i32, i32),
     ) {
@@ -116,7 +112,7 @@ impl Checks {
         let received = match (basic, datatype.name()) {
             (Some(_), _) => describe_data(sent.elements(), basic),
             (None, name) if !name.is_empty() => format!("elements of {name}"),
-            (None, _) => "a datatype with other elements".to_string(),
+            (None, _) => "elements of other types".to_string(),
         };
         self.tell(&format!(
             "{call} receives {received}, but the message from rank {source} with tag {tag} holds \
@@ -127,7 +123,7 @@ impl Checks {
     }
 }
 
-/// The buffer with a record before its data.
+/// Returns the buffer `data` with a record before it.
 fn prepend(record: *mut Record, data: &Buffer) -> std::result::Result<Buffer, LayoutError> {
     let head = Layout::contiguous(RECORD_BYTES)?;
     let (layout, count) = match &data.layout {
@@ -135,8 +131,8 @@ fn prepend(record: *mut Record, data: &Buffer) -> std::result::Result<Buffer, La
         None => (Arc::new(Layout::contiguous(data.bytes)?), 1),
     };
     let parts = [
-        Part { layout: &head, count: 1, displacement: 0 },
-        Part {
+        StructPart { layout: &head, count: 1, displacement: 0 },
+        StructPart {
             layout: &layout,
             count,
             displacement: (data.ptr as i64).wrapping_sub(record as i64),

@@ -1,4 +1,4 @@
-//! What a call tells the other ranks about itself.
+//! Record of a call: the data that ranks exchange to compare their calls.
 #![allow(unsafe_code)]
 
 use super::name_call;
@@ -6,30 +6,28 @@ use crate::common::consts::MPI_PACKED;
 use crate::objects::datatype::{Basic, Datatype, Digest};
 use fastpath_base::tell::escape;
 
-/// Bytes of a record.
 pub(crate) const RECORD_BYTES: u64 = size_of::<Record>() as u64;
 
-/// What each record begins with: a message without it comes from a process that looks for no mistakes.
+/// First word of each record. A message without it comes from a process with `FASTPATH_CHECK` off.
 const MAGIC: u64 = u64::from_le_bytes(*b"FPCHECK1");
 
-/// No data goes to this rank or comes from it: in [`Record::basic`].
+/// Value of [`Record::basic`] if the rank has no data to send or receive.
 const NO_DATA: u32 = u32::MAX;
 
-/// A call and the signature of its data, as it travels. Any bytes are a valid record: what comes from another process
-/// is not trusted.
+/// Wire format of a call and the signature of its data. Any bytes are valid, since other processes are not trusted.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
     magic: u64,
     digest: u64,
     elements: u64,
-    /// The handle of the only basic type of the data; 0 where there are several or none.
+    /// Handle of the data's basic type; 0 if there are several or none.
     basic: u32,
-    /// The root of a collective call; -1 without one.
+    /// Root of a collective call; -1 without one.
     pub(crate) root: i32,
-    /// The predefined operation of a collective call by its handle; 0 without one or with the program's own.
+    /// Handle of a collective call's predefined operation; 0 for a user's operation, or without one.
     pub(crate) op: u32,
-    /// Not 0: the rank has refused its own arguments, and the call does not take place on it.
+    /// Not 0 if the rank refuses its own arguments and does not take part in the call.
     refused: u32,
     call: [u8; 32],
     place: [u8; 56],
@@ -38,7 +36,6 @@ pub(crate) struct Record {
 const _: () = assert!(size_of::<Record>() == 128);
 
 impl Record {
-    /// All bytes zero: no record.
     pub(crate) const NONE: Record = Record {
         magic: 0,
         digest: 0,
@@ -51,7 +48,6 @@ impl Record {
         place: [0; 56],
     };
 
-    /// The record of the call under way, without data.
     pub(crate) fn of_call(call: &str, place: &str) -> Record {
         let mut record = Record { magic: MAGIC, basic: NO_DATA, root: -1, ..Record::NONE };
         put(&mut record.call, call);
@@ -59,7 +55,6 @@ impl Record {
         record
     }
 
-    /// The same with `count` elements of a datatype.
     #[must_use]
     pub(crate) fn with_data(self, datatype: &Datatype, count: u64) -> Record {
         let signature = datatype.signature();
@@ -72,46 +67,41 @@ impl Record {
         }
     }
 
-    /// As it travels.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: as many bytes as a record has, which has no padding.
+        // SAFETY: the slice has the size of a record, which has no padding.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Record>()) }
     }
 
-    /// The record of a call that has refused its arguments.
     pub(crate) fn of_refused(call: &str, place: &str) -> Record {
         Record { refused: 1, ..Record::of_call(call, place) }
     }
 
-    /// Whether the call does not take place on its rank.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused != 0
     }
 
-    /// The record at the beginning of a message; None if it has none.
+    /// Parses the record at the beginning of a message; `None` without one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Record> {
         let bytes = bytes.get(..size_of::<Record>())?;
-        // SAFETY: as many bytes as a record has, of which any is valid.
+        // SAFETY: `bytes` has the size of a record, and any bytes are a valid record.
         let record = unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() };
         record.is_valid().then_some(record)
     }
 
-    /// Whether it was written by a process that looks for mistakes.
+    /// Returns whether the record comes from a process with checks.
     pub(crate) fn is_valid(&self) -> bool {
         self.magic == MAGIC
     }
 
-    /// The call and its place.
     pub(crate) fn title(&self) -> String {
         name_call(&self.call(), &get(&self.place))
     }
 
-    /// The name of the call.
     pub(crate) fn call(&self) -> String {
         get(&self.call)
     }
 
-    /// Whether its data has the same signature as another's, as far as both have any.
+    /// Returns whether both signatures are equal, or one side has no data or packed data.
     pub(crate) fn has_same_data(&self, other: &Record) -> bool {
         let has_any = |record: &Record| record.basic != NO_DATA && !record.is_packed();
         !has_any(self)
@@ -119,28 +109,25 @@ impl Record {
             || (self.digest, self.elements) == (other.digest, other.elements)
     }
 
-    /// Number of basic elements of its data.
     pub(crate) fn elements(&self) -> u64 {
         self.elements
     }
 
-    /// Whether the data may be received as what the digest is of. Packed data may be anything (MPI-5.0 section 3.3.1).
+    /// Returns whether a datatype with `digest` may receive the data. Packed data matches any (MPI-5.0 section 3.3.1).
     pub(crate) fn agrees_with(&self, digest: Digest) -> bool {
         self.is_packed() || (self.digest, self.elements) == (digest.value, digest.elements)
     }
 
-    /// Whether the data was packed by `MPI_Pack`.
     pub(crate) fn is_packed(&self) -> bool {
         self.basic as usize == MPI_PACKED
     }
 
-    /// The data in words: `10 MPI_INT`.
     pub(crate) fn describe_data(&self) -> String {
         describe_data(self.elements, Basic::from_handle(self.basic as usize))
     }
 }
 
-/// `10 MPI_INT`, or how many elements of several types.
+/// Describes data as in `10 MPI_INT`, or by the number of elements if there are several types.
 pub(crate) fn describe_data(elements: u64, basic: Option<Basic>) -> String {
     match basic {
         Some(basic) => format!("{} {}", elements / basic.elements(), basic.name),
@@ -149,13 +136,13 @@ pub(crate) fn describe_data(elements: u64, basic: Option<Basic>) -> String {
     }
 }
 
-/// As much of a text as there is room for; of a place the end says most.
+/// Stores the last bytes of `text` that fit, because the end of a call site is the most specific part.
 fn put(to: &mut [u8], text: &str) {
     let from = &text.as_bytes()[text.len().saturating_sub(to.len())..];
     to[..from.len()].copy_from_slice(from);
 }
 
-/// The text of a field, with nothing in it that a terminal would take for a command.
+/// Returns the text of a field, with control characters escaped.
 fn get(from: &[u8]) -> String {
     let end = from.iter().position(|&b| b == 0).unwrap_or(from.len());
     let text = String::from_utf8_lossy(&from[..end]);

@@ -1,29 +1,26 @@
-//! Calls that the thread level forbids: by another thread than the one that initialised MPI, or by two at a time.
-//!
-//! Below `MPI_THREAD_MULTIPLE` there is no lock, and nothing of the process may be touched here that a call uses.
+//! Detection of calls that the thread level forbids: by a thread other than the main one, or by two threads at a time.
+//! Below `MPI_THREAD_MULTIPLE` there is no lock. This code must therefore not access process state that a call uses.
 
-use crate::check::caller::Call;
+use crate::check::caller::CallFrames;
 use crate::common::consts::*;
 use crate::common::lock::thread_token;
 use fastpath_base::tell;
 use fastpath_base::topology;
 use std::sync::{Mutex, PoisonError};
 
-/// The thread that is inside MPI.
-struct Inside {
-    /// Its token; 0: no thread is.
+struct ActiveThread {
+    /// Token of the thread inside MPI; 0 if there is none.
     thread: usize,
-    /// What a person calls it.
+    /// Name of the thread in reports.
     name: String,
     call: &'static str,
-    /// Whether any thread may make that call at any time.
+    /// Whether any thread may make this call at any time.
     anytime: bool,
     depth: u32,
-    /// Whether a mistake was reported.
     told: bool,
 }
 
-static INSIDE: Mutex<Inside> = Mutex::new(Inside {
+static INSIDE: Mutex<ActiveThread> = Mutex::new(ActiveThread {
     thread: 0,
     name: String::new(),
     call: "",
@@ -32,20 +29,19 @@ static INSIDE: Mutex<Inside> = Mutex::new(Inside {
     told: false,
 });
 
-/// What is known of the process, and of the thread that enters.
-pub(crate) struct Known<R> {
-    /// Whether it is the thread that initialised MPI.
+pub(crate) struct ThreadState<R> {
+    /// Whether the thread initialised MPI.
     pub is_main: bool,
-    /// The level granted.
+    /// Thread level granted.
     pub level: i32,
-    /// Gives the rank in the job.
+    /// Returns the rank in the job.
     pub rank: R,
 }
 
-/// The calling thread enters `call`; reports, once in a process, if it may not.
+/// Records that the calling thread enters `call`. If the level forbids the call, prints a report, once in a process.
 #[cold]
-pub(crate) fn enter(known: Known<impl FnOnce() -> usize>, call: &'static str, anytime: bool) {
-    // The standard lets any thread ask for these at any time as well (MPI 5.0, section 11.6).
+pub(crate) fn enter(known: ThreadState<impl FnOnce() -> usize>, call: &'static str, anytime: bool) {
+    // Any thread may also make these queries at any time (MPI 5.0, section 11.6).
     let anytime = anytime || matches!(call, "MPI_Query_thread" | "MPI_Is_thread_main");
     let me = thread_token();
     let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +70,6 @@ pub(crate) fn enter(known: Known<impl FnOnce() -> usize>, call: &'static str, an
     }
 }
 
-/// The calling thread leaves a call.
 #[cold]
 pub(crate) fn leave() {
     let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,26 +81,26 @@ pub(crate) fn leave() {
     }
 }
 
-/// What is wrong with a call, by thread and name, while another thread is inside; None where nothing is.
+/// Describes the error of a call (thread and name) while `other` is inside MPI; `None` if the level allows the call.
 fn describe(
     level: i32, is_main: bool, call: (&str, &str), other: Option<(&str, &str)>,
 ) -> Option<String> {
     let (name, call) = call;
-    let place = Call::find(None).map_or(String::new(), |call| format!(" at {}", call.place()));
+    let place =
+        CallFrames::find(None).map_or(String::new(), |call| format!(" at {}", call.place()));
     if level <= MPI_THREAD_FUNNELED && !is_main {
         let level = match level {
             MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
             _ => "MPI_THREAD_SINGLE (the level of MPI_Init)",
         };
         let main = match other {
-            Some((name, call)) => format!("{name} is in {call} meanwhile"),
-            None => "thread \"main\" is outside of MPI meanwhile".to_owned(),
+            Some((name, call)) => format!("{name} is in {call} at that time"),
+            None => "thread \"main\" is outside of MPI at that time".to_owned(),
         };
         return Some(format!(
-            "{name} calls {call}{place}, but at {level} only the thread that has initialised MPI \
-             may make calls; {main}. \
-             Ask MPI_Init_thread for MPI_THREAD_SERIALIZED where threads take turns, else for \
-             MPI_THREAD_MULTIPLE"
+            "{name} calls {call}{place}, but at {level} only the thread that initialised MPI may \
+             make calls; {main}. Request MPI_THREAD_SERIALIZED from MPI_Init_thread if the threads \
+             take turns, otherwise MPI_THREAD_MULTIPLE"
         ));
     }
     let (other, inside) = other?;
@@ -114,9 +109,9 @@ fn describe(
         _ => "MPI_THREAD_FUNNELED",
     };
     Some(format!(
-        "{name} calls {call}{place} while {other} is in {inside}, but at {level} one thread at a \
-         time may be inside MPI. \
-         Ask MPI_Init_thread for MPI_THREAD_MULTIPLE, or let the threads take turns"
+        "{name} calls {call}{place} while {other} is in {inside}, but at {level} only one thread \
+         at a time may be inside MPI. Request MPI_THREAD_MULTIPLE from MPI_Init_thread, or let the \
+         threads take turns"
     ))
 }
 

@@ -4,8 +4,8 @@
 use super::agreement::{Arguments, compare};
 use super::alltoall::together;
 use super::apart::check_apart;
-use super::arguments::{Block, BlockArray, Blocks, Collective, Side};
-use super::fabric::{Call, Fabric, place, send_to_all, trade};
+use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer, SignificantBuffer};
+use super::fabric::{CallFabric, Fabric, place, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
 use super::{choose, inter, nodes, shared};
@@ -13,14 +13,14 @@ use crate::common::error::Result;
 
 /// `MPI_Allgather`
 pub struct Allgather {
-    /// What is sent.
-    pub send: Side,
-    /// Where it arrives, for one rank.
-    pub recv: Block,
+    /// Data to send.
+    pub send: CollectiveBuffer,
+    /// Receive buffer for one rank.
+    pub recv: SignificantBuffer,
 }
 
 impl Collective for Allgather {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let first = self.recv.vector()?;
         let own = self.send.vector()?;
         check_apart(f.channel(), own, even_blocks(first)(f.rank()))?;
@@ -34,7 +34,7 @@ impl Collective for Allgather {
         f.channel().conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::allgather(f, self).await }
     }
@@ -42,14 +42,14 @@ impl Collective for Allgather {
 
 /// `MPI_Allgatherv`
 pub struct Allgatherv {
-    /// What is sent.
-    pub send: Side,
-    /// Where it arrives.
+    /// Data to send.
+    pub send: CollectiveBuffer,
+    /// Receive buffer.
     pub recv: Blocks,
 }
 
 impl Collective for Allgatherv {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let block = self.recv.check()?;
         let own = self.send.vector()?;
         check_apart(f.channel(), own, block(f.rank()))?;
@@ -62,16 +62,16 @@ impl Collective for Allgatherv {
         f.channel().conclude(unsafe { run(f, how, own, &block, None).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::allgatherv(f, self).await }
     }
 }
 
-/// `own` is None if it is in its place already; `whole` is all blocks as one vector, if they are contiguous.
+/// Runs an allgather. `own` is `None` in place; `whole` is all blocks as one vector, if contiguous.
 ///
 /// # Safety
-/// `own` is readable, the blocks are writable; they do not overlap.
+/// `own` is readable, the blocks are writable, and they do not overlap.
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
@@ -89,10 +89,8 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// All members at once, at least two.
-///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
@@ -127,10 +125,10 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
     }
 }
 
-/// Copies the own block to where it belongs.
+/// Copies this rank's block into the receive buffer.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 unsafe fn place_own<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -138,10 +136,10 @@ unsafe fn place_own<'a, F: Fabric>(
     f.put_off(unsafe { own.map_or(Ok(()), |own| own.copy_to(block(f.rank()))) })
 }
 
-/// Rank 0 receives all blocks and sends them to all.
+/// Rank 0 receives all blocks and sends all of them to every rank.
 ///
 /// # Safety
-/// The blocks are writable, the rank's own is filled.
+/// The blocks are writable, and the rank's own is filled.
 async unsafe fn flat<'a, F: Fabric>(
     f: &F, block: &impl Fn(u32) -> Vector<'a>, whole: Option<Vector<'a>>,
 ) -> Result {
@@ -182,10 +180,10 @@ async unsafe fn flat<'a, F: Fabric>(
     }
 }
 
-/// Unpacks the blocks of all ranks but the own, which lie packed from rank `first` on around to the one before it.
+/// Unpacks the blocks of all other ranks. They are packed in cyclic order from rank `first`.
 ///
 /// # Safety
-/// `packed` holds all blocks; they are writable.
+/// `packed` holds all blocks, and they are writable.
 unsafe fn unpack_all<'a, F: Fabric>(
     packed: *mut u8, first: u32, f: &F, block: &impl Fn(u32) -> Vector<'a>,
 ) {
@@ -201,11 +199,12 @@ unsafe fn unpack_all<'a, F: Fabric>(
     }
 }
 
-/// In step k ranks exchange the 2^k blocks that they and their neighbours have (a power of two of ranks). The own block
-/// is sent from where the caller has it: a copy made a moment ago would be only in this processor's cache.
+/// Recursive doubling for a power of two of ranks: in step k, partners exchange their 2^k blocks. The first step sends
+/// from the caller's buffer: a fresh copy would be only in this processor's cache, from which the partner's processor
+/// would have to fetch it.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vector<'_>) -> Result {
     let count = whole.count / f.size() as u64;
     let block = |rank: u32| whole.part(rank as u64 * count, count);
@@ -218,7 +217,7 @@ async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vecto
             Some(own) if have == 1 => own.buffer(),
             _ => part(mine),
         };
-        // SAFETY: the caller's block, or a part of the whole, and another part of it.
+        // SAFETY: VECTORS; `out` and the received part do not overlap.
         unsafe {
             f.exchange(partner, out, partner, part(theirs)).await?;
             if have == 1 {
@@ -230,13 +229,13 @@ async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vecto
     Ok(())
 }
 
-/// Bruck's algorithm, where the blocks do not lie as it needs them.
+/// Bruck's algorithm with packed blocks.
 ///
 /// # Safety
-/// The blocks are writable, the rank's own is filled.
+/// The blocks are writable, and the rank's own is filled.
 async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
-    // Bytes of the first `n` blocks, counted from the own.
+    // Returns the bytes of the first `n` blocks, counted from this rank's block.
     let bytes = |n: u32| (0..n).map(|i| block((rank + i) % ranks).bytes()).sum::<u64>();
     let mut scratch = Scratch::new(f);
     let packed = scratch.room(bytes(ranks))?;
@@ -249,12 +248,11 @@ async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
     Ok(())
 }
 
-/// In step k each rank gets up to 2^k blocks from the rank 2^k behind it: as few steps for any number of ranks (Bruck
-/// et al., 1997). `bytes` are those of the first so many blocks, counted from the own.
+/// Bruck et al., 1997: in step k each rank receives up to 2^k blocks from the rank 2^k after it. No algorithm has fewer
+/// steps. `bytes(n)`: bytes of the first `n` blocks, counted from this rank's block.
 ///
 /// # Safety
-/// `packed` has room for all blocks and holds the own one, which comes first; the others follow from the next rank on
-/// around to the one before.
+/// `packed` has room for all blocks in cyclic order from this rank's block, which is filled.
 pub(super) async unsafe fn bruck_packed<F: Fabric>(
     f: &F, packed: *mut u8, bytes: impl Fn(u32) -> u64,
 ) -> Result {
@@ -265,17 +263,17 @@ pub(super) async unsafe fn bruck_packed<F: Fabric>(
         let (to, from) = ((rank + ranks - have) % ranks, (rank + have) % ranks);
         let start = bytes(have);
         let into = Vector::raw(packed.wrapping_add(start as usize), bytes(have + take) - start);
-        // SAFETY: parts of the room; what is sent and what is received do not overlap.
+        // SAFETY: both vectors are parts of the memory at `packed`, and they do not overlap.
         unsafe { trade(f, to, Vector::raw(packed, bytes(take)), from, into).await? };
         have += take;
     }
     Ok(())
 }
 
-/// The blocks go round a ring; the own one is sent as in [`doubling`].
+/// Passes the blocks around a ring. The first step sends from the caller's buffer, as in [`doubling`].
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn ring<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -284,8 +282,7 @@ pub(super) async unsafe fn ring<'a, F: Fabric>(
     for step in 0..ranks - 1 {
         let out = block((rank + ranks - step) % ranks);
         let into = block((rank + ranks - step - 1) % ranks);
-        // SAFETY: two different blocks of a buffer that all blocks are writable in, by this function's contract, or
-        // `packed` and one of them.
+        // SAFETY: VECTORS; `out` and `into` are two receive blocks, or the caller's block and a receive block.
         unsafe {
             match own {
                 Some(own) if step == 0 => {

@@ -3,9 +3,9 @@
 
 use super::agreement::{Arguments, compare};
 use super::arguments::{Collective, Operands};
-use super::fabric::{Call, Fabric, place};
+use super::fabric::{CallFabric, Fabric, place};
 use super::halving::Actors;
-use super::local::{Reduction, Value};
+use super::local::{RankValue, Reduction};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
@@ -14,7 +14,7 @@ use crate::common::error::Result;
 
 /// `MPI_Allreduce`
 pub struct Allreduce {
-    /// What is combined, and how.
+    /// Operands, operation and datatype.
     pub operands: Operands,
     /// Number of elements.
     pub count: i64,
@@ -22,7 +22,7 @@ pub struct Allreduce {
 
 impl Collective for Allreduce {
     #[inline]
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let o = &self.operands;
         let red = &o.reduction()?;
         let (operand, result) = o.vectors(f.channel(), self.count)?;
@@ -36,7 +36,7 @@ impl Collective for Allreduce {
         f.channel().conclude(unsafe { run(f, how, red, operand, result).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::allreduce(f, self).await }
     }
@@ -46,10 +46,10 @@ impl Collective for Allreduce {
     }
 }
 
-/// The operand may be the result.
+/// Runs an allreduce. Operand and result may be the same vector.
 ///
 /// # Safety
-/// The operand is readable, the result writable; they do not overlap, or are the same.
+/// The operand is readable and the result writable. They do not overlap, or are the same.
 #[inline]
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
@@ -66,7 +66,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 #[inline(never)]
 async unsafe fn run_other<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
@@ -82,10 +82,8 @@ async unsafe fn run_other<'a, F: Fabric>(
     }
 }
 
-/// All members at once.
-///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
@@ -127,7 +125,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
 /// Recursive doubling of `piece` elements at a time.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>, piece: u64,
 ) -> Result {
@@ -141,11 +139,11 @@ pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
     Ok(())
 }
 
-/// Recursive doubling: in step k ranks exchange what 2^k ranks have combined. Of a number of ranks that is no power of
-/// two the first few pairs act as one: the even rank gives its operand to the odd one and gets the result.
+/// Recursive doubling: in step k partners exchange values that each combine 2^k ranks. If the number of ranks is no
+/// power of two, the odd rank of each of the first few pairs acts for both ranks of the pair.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 #[inline]
 async unsafe fn doubling<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
@@ -162,14 +160,15 @@ async unsafe fn doubling<'a, F: Fabric>(
         let mut scratch = Scratch::new(f);
         let other = scratch.elements(red.layout, operand.count)?;
         let me = actors.number(rank);
-        // Each operand from above moves the value to the other place: it is to end in the result.
+        // Combining with the operand of a higher rank moves the value to the other buffer. Choose the buffers so that
+        // the last move ends in the result.
         let above = actors.count.trailing_zeros() - me.count_ones();
         let (spare, home) = match (operand.ptr == result.ptr, above % 2 == 1) {
             (true, _) => (other, None),
             (false, true) => (result, Some(other)),
             (false, false) => (other, Some(result)),
         };
-        let mut sum = Value { red, value: operand, spare, home };
+        let mut sum = RankValue { red, value: operand, spare, home };
         if is_paired {
             f.recv(rank - 1, sum.spare.buffer()).await?;
             sum.combine_lower()?;

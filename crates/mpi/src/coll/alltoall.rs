@@ -3,27 +3,29 @@
 
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
-use super::arguments::{Block, BlockArray, Blocks, Collective, Side, TypedBlocks};
-use super::fabric::{Batch, Call, Fabric, trade};
+use super::arguments::{
+    BlockArray, Blocks, Collective, CollectiveBuffer, SignificantBuffer, TypedBlocks,
+};
+use super::fabric::{Batch, CallFabric, Fabric, trade};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
 use super::{choose, inter};
 use crate::common::error::Result;
 use fastpath_base::copy::copy;
 
-/// Pairs of messages under way at the same time.
+/// Largest number of outstanding message pairs.
 const WINDOW: u32 = 32;
 
 /// `MPI_Alltoall`
 pub struct Alltoall {
-    /// What is sent.
-    pub send: Side,
-    /// Where it arrives, for one rank.
-    pub recv: Block,
+    /// Data to send.
+    pub send: CollectiveBuffer,
+    /// Receive buffer for one rank.
+    pub recv: SignificantBuffer,
 }
 
 impl Collective for Alltoall {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let into = self.recv.vector()?;
         let out = self.send.vector()?;
         let own = out.map(|out| even_blocks(out)(f.rank()));
@@ -41,7 +43,7 @@ impl Collective for Alltoall {
         })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::alltoall(f, self).await }
     }
@@ -52,16 +54,16 @@ pub type Alltoallv = AlltoallArrays<Blocks>;
 /// `MPI_Alltoallw`
 pub type Alltoallw = AlltoallArrays<TypedBlocks>;
 
-/// An alltoall with a count for each rank.
+/// Alltoall with a count for each rank.
 pub struct AlltoallArrays<B> {
-    /// What is sent; none in place.
+    /// Data to send; `None` in place.
     pub send: Option<B>,
-    /// Where it arrives.
+    /// Receive buffer.
     pub recv: B,
 }
 
 impl<B: BlockArray> Collective for AlltoallArrays<B> {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let into = self.recv.check()?;
         let out = self.send.as_ref().map(B::check).transpose()?;
         let own = out.as_ref().map(|out| out(f.rank()));
@@ -82,16 +84,16 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
         })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::alltoall_arrays(f, self).await }
     }
 }
 
-/// `out` is the block for a rank, `into` that from a rank.
+/// Runs an alltoall. `out` returns the block to a rank, `into` the block from a rank.
 ///
 /// # Safety
-/// Blocks of `out` are readable, those of `into` writable; they do not overlap.
+/// Blocks of `out` are readable and those of `into` writable, and they do not overlap.
 pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     f: &F, how: choose::Alltoall, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -111,10 +113,11 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     }
 }
 
-/// The ways that pack all blocks before they receive any, so that `out` may be `into`. Own blocks stay where they are.
+/// Runs an algorithm that packs all blocks before it receives any, so `out` may be `into`. This rank's block to itself
+/// does not move.
 ///
 /// # Safety
-/// As [`run`], but that they may be the same; all blocks are of one length.
+/// See [`run`], but `out` and `into` may be the same. All blocks have one length.
 async unsafe fn run_packed<'a, 'b, F: Fabric>(
     f: &F, how: choose::Alltoall, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -130,10 +133,10 @@ async unsafe fn run_packed<'a, 'b, F: Fabric>(
     }
 }
 
-/// All messages at once, in windows; each rank starts with its neighbour, so that they spread.
+/// Sends all messages, [`WINDOW`] pairs at a time. Each rank starts with its neighbour, to spread the load.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
     f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
@@ -143,12 +146,12 @@ pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
         let mut batch = Batch::new(f);
         for step in steps.clone() {
             let from = (rank + ranks - step) % ranks;
-            // SAFETY: VECTORS, until the batch has finished.
+            // SAFETY: VECTORS; the blocks are in use until the batch has finished.
             unsafe { batch.recv(from, into(from)) };
         }
         for step in steps {
             let to = (rank + step) % ranks;
-            // SAFETY: `out` names readable blocks, which stay until the batch has finished.
+            // SAFETY: VECTORS; the blocks are in use until the batch has finished.
             unsafe { batch.send(to, out(to)) };
         }
         batch.finish().await?;
@@ -156,10 +159,10 @@ pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// Rank 0 collects what all have for all, and deals it out: each rank waits once, and has one partner.
+/// Rank 0 collects all blocks and distributes them. Each other rank has one wait and one partner.
 ///
 /// # Safety
-/// As [`run`]; all blocks are of one length, above 0.
+/// See [`run`]. All blocks have one length, above 0.
 async unsafe fn flat_root<'a, 'b, F: Fabric>(
     f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
@@ -169,7 +172,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
     let (mut rows, mut column) = (Scratch::new(f), Scratch::new(f));
     let rows = rows.room((row * ranks) as u64)?;
     let column = column.room(row as u64)?;
-    // SAFETY: `rows` has a row for each rank, in which block i is for rank i, `column` a block from each rank.
+    // SAFETY: `rows` has a row for each rank, in which block i is for rank i. `column` has a block from each rank.
     unsafe {
         for to in 1..ranks {
             out(to as u32).pack(rows.add(to * block));
@@ -191,7 +194,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
 }
 
 /// # Safety
-/// As [`flat_root`].
+/// See [`flat_root`].
 async unsafe fn flat_other<'a, 'b, F: Fabric>(
     f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
@@ -201,7 +204,7 @@ async unsafe fn flat_other<'a, 'b, F: Fabric>(
     let row = row.room(block * ranks as u64)?;
     let at = |index: u32| row.wrapping_add((block * index as u64) as usize);
     let whole = Vector::raw(row, block * ranks as u64);
-    // SAFETY: the row has a block for each rank; what was sent has left it before something is received.
+    // SAFETY: the row has a block for each rank, and the send has completed before the receive starts.
     unsafe {
         (0..ranks).for_each(|to| out(to).pack(at(to)));
         f.send(0, whole.buffer()).await?;
@@ -213,11 +216,11 @@ async unsafe fn flat_other<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// Bruck's algorithm: block i is for the rank i behind the own. In step k all blocks whose index has bit k travel 2^k
-/// ranks, so that each arrives after at most log2 steps.
+/// Bruck's algorithm: block i is for the rank i after this one. In step k all blocks whose index has bit k move by 2^k
+/// ranks. Each block thus arrives after at most log2 steps.
 ///
 /// # Safety
-/// As [`run`]; all blocks are of one length, above 0.
+/// See [`run`]. All blocks have one length, above 0.
 async unsafe fn bruck<'a, 'b, F: Fabric>(
     f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
@@ -229,7 +232,7 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
         (blocks.room(bytes * ranks as u64)?, sent.room(half)?, received.room(half)?);
     let at = |base: *mut u8, index: u32| base.wrapping_add((bytes * index as u64) as usize);
     let size = bytes as usize;
-    // SAFETY: the scratches have room for all blocks, and for those of one step: at most half of them.
+    // SAFETY: the scratches have room for all blocks, and for those of one step, at most half of them.
     unsafe {
         for i in 1..ranks {
             out((rank + i) % ranks).pack(at(blocks, i));
@@ -261,8 +264,6 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// The blocks go where they came from.
-///
 /// # Safety
 /// The blocks are readable and writable.
 pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
@@ -280,23 +281,23 @@ pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
     }
 }
 
-/// Short blocks are copied first, so that all messages can travel at once.
+/// Copies short blocks first, so that all messages can be sent at the same time.
 ///
 /// # Safety
-/// As [`run_in_place`].
+/// See [`run_in_place`].
 async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let mut index = Scratch::new(f);
     let starts = index.room(u64::from(f.size()) * size_of::<u64>() as u64)?.cast::<u64>();
     let mut total = 0;
     for rank in 0..f.size() {
-        // SAFETY: room for a number for each rank, aligned for any type.
+        // SAFETY: the scratch has room for a number for each rank, and is aligned for any type.
         unsafe { starts.add(rank as usize).write(total) };
         total += block(rank).bytes();
     }
     let mut scratch = Scratch::new(f);
     let packed = scratch.room(total)?;
     let copy = |rank: u32| {
-        // SAFETY: written above.
+        // SAFETY: the loop above has written a number for each rank.
         let start = unsafe { starts.add(rank as usize).read() };
         Vector::raw(packed.wrapping_add(start as usize), block(rank).bytes())
     };
@@ -307,10 +308,10 @@ async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>)
     }
 }
 
-/// Pairs swap their blocks: in round r those whose ranks sum to r, modulo the number of ranks.
+/// Pairs exchange their blocks. In round r, two ranks are a pair if their sum is r, modulo the number of ranks.
 ///
 /// # Safety
-/// As [`run_in_place`].
+/// See [`run_in_place`].
 async unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let mut scratch = Scratch::new(f);

@@ -1,17 +1,15 @@
-//! Send and receive buffers that share memory without `MPI_IN_PLACE`: an error (MPI-5.0 section 2.5).
+//! Error of send and receive buffers that share memory without `MPI_IN_PLACE` (MPI-5.0 section 2.5).
 
 use super::vector::Vector;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::p2p::channel::Channel;
 
-const ADVICE: &str = "pass MPI_IN_PLACE for the rank's own data, or two buffers";
+const ADVICE: &str = "pass MPI_IN_PLACE, or two buffers that do not overlap";
 
-/// Refuses a call whose rank sends to itself from where it receives; `out` is None with `MPI_IN_PLACE`. Both are the
-/// rank's own blocks. The call is taken back: nothing was sent, and the program may make it again as it should be.
-///
-/// # Errors
-/// `MPI_ERR_BUFFER`
+/// Refuses a call whose rank sends to itself from its receive buffer. Both vectors are the rank's own blocks; `out` is
+/// `None` with `MPI_IN_PLACE`. A refused call does not count as one of the communicator's collective calls: nothing was
+/// sent, and the program may repeat it correctly. Errors: `MPI_ERR_BUFFER`.
 #[inline]
 pub(super) fn check_apart(f: &Channel<'_>, out: Option<Vector<'_>>, into: Vector<'_>) -> Result {
     match out {
@@ -23,8 +21,8 @@ pub(super) fn check_apart(f: &Channel<'_>, out: Option<Vector<'_>>, into: Vector
     }
 }
 
-/// As [`check_apart`], of blocks that overlap in part, where mistakes are looked for. Blocks with gaps may lie in each
-/// other's.
+/// With checks, refuses a call whose own blocks overlap in part. Blocks with gaps are accepted, because their pieces
+/// may interleave without overlap.
 #[cold]
 #[inline(never)]
 fn check_overlap(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
@@ -50,11 +48,11 @@ fn check_overlap(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
 #[inline(never)]
 fn refuse_alias(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
     if !out.buffer().is_same(&into.buffer()) {
-        return Ok(()); // one address, of which the types take different parts
+        return Ok(()); // the types use different parts of the memory
     }
     f.take_back();
     let text = format!(
-        "the rank's own data lies at {:p} in the send buffer and in the receive buffer",
+        "this rank's own data is at {:p} in both the send buffer and the receive buffer",
         out.ptr
     );
     Err(Error::new(MPI_ERR_BUFFER, text).with_advice(Some(ADVICE)))

@@ -3,8 +3,8 @@
 
 use super::agreement::{self, Arguments, compare};
 use super::arguments::Collective;
-use super::choose::Room;
-use super::fabric::{Call, Fabric};
+use super::choose::JobProcessors;
+use super::fabric::{CallFabric, Fabric};
 use super::{choose, inter, nodes};
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
@@ -14,18 +14,17 @@ pub struct Barrier;
 
 impl Collective for Barrier {
     #[inline]
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         barrier(f).await
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         inter::barrier(f).await
     }
 }
 
-/// `MPI_Barrier` on an intracommunicator.
 #[inline]
-pub(super) async fn barrier<C: Call>(f: &C) -> Result {
+pub(super) async fn barrier<C: CallFabric>(f: &C) -> Result {
     compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
     f.channel().conclude(run(f).await)
 }
@@ -35,7 +34,7 @@ pub(super) async fn run<F: Fabric>(f: &F) -> Result {
     match f.size() {
         1 => Ok(()),
         2 => {
-            choose::barrier(2, Room::Own);
+            choose::barrier(2, JobProcessors::Own);
             // SAFETY: messages without bytes touch no memory.
             unsafe {
                 f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()).await
@@ -52,7 +51,6 @@ pub(super) async fn run_many<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
     }
 }
 
-/// All members at once.
 pub(super) async fn run_as<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
     match how {
         choose::Barrier::Flat => flat(f).await,
@@ -60,7 +58,7 @@ pub(super) async fn run_as<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
     }
 }
 
-/// All report to rank 0, which releases them.
+/// All ranks report to rank 0, which releases them.
 async fn flat<F: Fabric>(f: &F) -> Result {
     // SAFETY: messages without bytes touch no memory.
     unsafe {
@@ -79,7 +77,7 @@ async fn flat<F: Fabric>(f: &F) -> Result {
     }
 }
 
-/// In step k each rank hears from the one 2^k before it, and so of 2^(k+1) ranks (Hensgen, Finkel and Manber, 1988).
+/// In step k each rank receives from the rank 2^k before it (Hensgen, Finkel and Manber, 1988).
 pub(super) async fn dissemination<F: Fabric>(f: &F) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let mut distance = 1;

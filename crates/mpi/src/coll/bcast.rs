@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
-use super::arguments::{Block, Collective};
-use super::fabric::{Call, Fabric, send_to_all, trade};
+use super::arguments::{Collective, SignificantBuffer};
+use super::fabric::{CallFabric, Fabric, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{choose, inter, nodes, tree};
@@ -12,14 +12,14 @@ use std::ops::Range;
 
 /// `MPI_Bcast`
 pub struct Bcast {
-    /// What is sent or received.
-    pub data: Block,
+    /// Buffer of the data.
+    pub data: SignificantBuffer,
     /// The root.
     pub root: i32,
 }
 
 impl Collective for Bcast {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let root = super::check_root(f.channel().comm, self.root)?;
         let data = self.data.vector()?;
         let sends = |_| self.data.data().filter(|_| f.rank() == root);
@@ -29,7 +29,7 @@ impl Collective for Bcast {
         f.channel().conclude(unsafe { run(f, data, root).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::bcast(f, self).await }
     }
@@ -47,7 +47,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn run_by<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -62,10 +62,8 @@ pub(super) async unsafe fn run_by<F: Fabric>(
     }
 }
 
-/// All members at once.
-///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn run_as<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -79,10 +77,10 @@ pub(super) async unsafe fn run_as<F: Fabric>(
     }
 }
 
-/// The root sends to all.
+/// The root sends to each rank.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     // SAFETY: VECTORS.
     unsafe {
@@ -93,20 +91,19 @@ pub(super) async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -
     }
 }
 
-/// The data goes down the tree.
+/// Broadcasts along a binomial tree.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     // SAFETY: VECTORS.
     unsafe { tree::pass_down(f, root, |_| Some(data)).await }
 }
 
-/// Each rank gets a part from the root by a binomial tree, then the parts go round a ring: every rank receives the
-/// data once, and no rank sends it more than twice.
+/// Scatters parts by a binomial tree, then passes them around a ring. No rank sends the data more than twice.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     let mut scratch = Scratch::new(f);
     let (bytes, dense) = (data.bytes(), data.dense());
@@ -129,12 +126,12 @@ async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32)
     Ok(())
 }
 
-/// Bytes of a part: a whole number of cache lines.
+/// Returns the bytes of a part: a multiple of a cache line.
 fn part_bytes(bytes: u64, ranks: u32) -> u64 {
     bytes.div_ceil(ranks as u64).next_multiple_of(64)
 }
 
-/// Parts `from..to` of (relative) ranks.
+/// Returns the parts `from..to`. Part i belongs to the rank i after the root.
 fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'static> {
     let part = part_bytes(bytes, ranks);
     let (start, end) = ((part * from as u64).min(bytes), (part * to as u64).min(bytes));
@@ -142,7 +139,7 @@ fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'sta
 }
 
 /// # Safety
-/// `bytes` bytes at `at` are writable, those of the rank's own part filled.
+/// `bytes` bytes at `at` are writable, and those of the rank's own part are filled.
 async unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
     let ranks = f.size();
     let me = tree::relative(f.rank(), root, ranks);
@@ -151,7 +148,7 @@ async unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root:
         let (out, into) = ((me + ranks - step) % ranks, (me + ranks - step - 1) % ranks);
         let out = parts(at, bytes, ranks, out, out + 1);
         let into = parts(at, bytes, ranks, into, into + 1);
-        // SAFETY: two different parts of the data.
+        // SAFETY: `out` and `into` are different parts of the data.
         unsafe { trade(f, next, out, previous, into).await? };
     }
     Ok(())

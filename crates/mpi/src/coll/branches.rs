@@ -1,13 +1,12 @@
-//! Reductions over hosts whose ranks are not a whole branch of the tree along which operands are combined ([`Actors`]),
-//! as with 48 ranks.
+//! Reductions over hosts whose ranks are not one branch of the operand tree ([`Actors`]), as with 48 ranks per host.
 //!
-//! The consecutive ranks of a host are a few branches of that tree. Each branch is reduced by itself, and the hosts
-//! exchange what all of their branches give, and combine what belongs together. So the result has the bits that it has
-//! without hosts, for a few more short messages; bytes cross the network once for each branch.
+//! The consecutive ranks of a host form a few branches of that tree. Each branch is reduced separately. Then the hosts
+//! exchange the values of their branches, and combine them along the tree. The result has the same bits as on one host,
+//! at the price of a few more short messages. Each branch's bytes cross the network once.
 #![allow(unsafe_code)]
 
 use super::choose;
-use super::choose::Nodes;
+use super::choose::NodeMap;
 use super::fabric::{Batch, Fabric};
 use super::local::Reduction;
 use super::nodes::Levels;
@@ -18,7 +17,7 @@ use crate::coll_choice::tree::{Actors, Branch, branches, count, those_of};
 use crate::common::error::Result;
 use std::ops::Range;
 
-/// What branches give, in order, and memory for others.
+/// Values of branches in rank order, and free memory for others.
 struct BranchState<'a> {
     red: &'a Reduction<'a>,
     actors: Actors,
@@ -27,7 +26,7 @@ struct BranchState<'a> {
 }
 
 impl<'a> BranchState<'a> {
-    /// Memory for the branches of some ranks.
+    /// Takes free memory for the branches of `ranks`.
     fn take(&mut self, ranks: Range<u32>) -> Vec<(Branch, Vector<'a>)> {
         let places = self.free.drain(..).rev();
         let mut places = places.collect::<Vec<_>>();
@@ -38,10 +37,11 @@ impl<'a> BranchState<'a> {
         taken
     }
 
-    /// What neighbouring ranks give is there as well: combines what belongs together.
+    /// Adds the values of neighbouring ranks, and combines two halves of a branch when both are present. `lower`: the
+    /// values `theirs` are from lower ranks.
     ///
     /// # Safety
-    /// The vectors are valid and do not overlap.
+    /// The vectors are valid, and do not overlap.
     unsafe fn combine(&mut self, lower: bool, theirs: Vec<(Branch, Vector<'a>)>) {
         let own = std::mem::take(&mut self.held);
         let (first, second) = if lower { (theirs, own) } else { (own, theirs) };
@@ -60,12 +60,12 @@ impl<'a> BranchState<'a> {
     }
 }
 
-/// Reduces to the heads of the nodes that want the result: to `result`.
+/// Reduces to `result` at the heads of the nodes for which `wants` returns true.
 ///
 /// # Safety
-/// The operand is readable, the result of heads writable; they do not overlap, or are the same.
+/// The operand is readable, and the result of heads writable. They do not overlap, or are the same.
 pub(super) async unsafe fn reduce<'a, F: Fabric>(
-    f: &F, nodes: &Nodes, levels: &Levels<'_, F>, red: &'a Reduction<'a>, operand: Vector<'a>,
+    f: &F, nodes: &NodeMap, levels: &Levels<'_, F>, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, wants: impl Fn(u32) -> bool,
 ) -> Result {
     let actors = Actors::of(f.size());
@@ -83,7 +83,8 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     let mut mine = held.take(ranks_of(own..own + 1)).into_iter();
     // SAFETY: VECTORS; places do not overlap.
     unsafe {
-        // Each branch by itself; what it gives goes to the node's head.
+        // Each branch is reduced separately. The value of a branch without the head goes to the branch's first rank,
+        // which sends the value to the head.
         let head = levels.node.member(levels.head);
         for branch in branches(actors, ranks_of(own..own + 1)) {
             let ranks = branch.ranks(actors);
@@ -115,12 +116,12 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     }
 }
 
-/// Recursive doubling between the heads of nodes.
+/// Exchanges values between the heads of nodes by recursive doubling.
 ///
 /// # Safety
-/// As [`reduce`].
+/// See [`reduce`].
 async unsafe fn meet<'a, F: Fabric>(
-    f: &F, nodes: &Nodes, held: &mut BranchState<'a>, result: Option<Vector<'a>>,
+    f: &F, nodes: &NodeMap, held: &mut BranchState<'a>, result: Option<Vector<'a>>,
     wants: impl Fn(u32) -> bool,
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
@@ -159,8 +160,8 @@ async unsafe fn meet<'a, F: Fabric>(
     }
 }
 
-/// Places that the head of a node needs.
-fn needed(nodes: &Nodes, actors: Actors, node: u32) -> u64 {
+/// Returns the number of values for which the head of a node needs memory.
+fn needed(nodes: &NodeMap, actors: Actors, node: u32) -> u64 {
     let count = |of: Range<u32>| u64::from(count(actors, nodes.ranks(of)));
     let heads = Actors::of(nodes.count());
     let me = heads.number(node);
@@ -176,10 +177,10 @@ fn needed(nodes: &Nodes, actors: Actors, node: u32) -> u64 {
     steps.chain([pair]).max().unwrap_or(pair)
 }
 
-/// Sends and receives some vectors at the same time.
+/// Sends and receives vectors at the same time.
 ///
 /// # Safety
-/// Those to be sent are readable, the others writable; they do not overlap.
+/// Vectors of `out` are readable and those of `into` writable. They do not overlap.
 async unsafe fn trade<'a, F: Fabric>(
     f: &F, with: u32, out: &[(Branch, Vector<'a>)], into: &[(Branch, Vector<'a>)],
 ) -> Result {

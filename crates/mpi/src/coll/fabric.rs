@@ -1,8 +1,8 @@
-//! What an algorithm talks through.
+//! Interface by which an algorithm sends messages between the members of a call.
 #![allow(unsafe_code)]
 
-use super::choose::Nodes;
-use super::choose::Room;
+use super::choose::JobProcessors;
+use super::choose::NodeMap;
 use super::nodes::room_of;
 use super::scratch::{NearMemory, OnStack};
 use super::shared::{SharedBuffers, mapped};
@@ -16,37 +16,37 @@ use std::pin::pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
-/// The members of one collective call. Messages of a pair arrive in the order they were sent.
+/// Members of one collective call. Messages of a pair arrive in the order in which they were sent.
 ///
-/// What an algorithm awaits is ready at once where the call blocks ([`Channel`]), and when a request has ended where it
-/// does not ([`super::nonblocking::Outstanding`]).
+/// The futures are ready at once on a blocking fabric ([`Channel`]). On [`super::nonblocking::NonblockingFabric`] they
+/// become ready when a request has ended.
 pub trait Fabric {
-    /// A started operation.
+    /// Started operation.
     type Ticket;
-    /// Memory that an algorithm has without asking.
+    /// Memory that needs no allocation.
     type Near: NearMemory;
 
-    /// The calling member.
+    /// Returns the rank of the calling member.
     fn rank(&self) -> u32;
-    /// Number of members.
+    /// Returns the number of members.
     fn size(&self) -> u32;
-    /// How many processors the ranks have. The same on all members.
-    fn room(&self) -> Room<'_>;
-    /// Which members share a host, where they are on several.
-    fn nodes(&self) -> Option<&Nodes>;
+    /// Returns the processors of the ranks, equal on all members.
+    fn room(&self) -> JobProcessors<'_>;
+    /// Returns the distribution over hosts, if the members are on several hosts.
+    fn nodes(&self) -> Option<&NodeMap>;
 
-    /// Whether [`Fabric::shared`] may have buffers. The same on all members.
+    /// Returns whether [`Fabric::shared`] may return buffers. The value is equal on all members.
     #[inline]
     fn may_share(&self) -> bool {
         false
     }
 
-    /// The shared buffers of the members, which all of them ask for in the same call; None without any.
+    /// Returns the shared buffers of the members, if any. All members make this call in the same collective call.
     fn shared(&self) -> Result<Option<&SharedBuffers>> {
         Ok(None)
     }
 
-    /// Sends; ready when the buffer may be reused, perhaps only when the receiver has come.
+    /// Sends. The future is ready when the buffer may be reused, possibly only after the receive is posted.
     ///
     /// # Safety
     /// The buffer is readable.
@@ -59,7 +59,7 @@ pub trait Fabric {
     /// Sends and receives at the same time.
     ///
     /// # Safety
-    /// As for both; the buffers do not overlap.
+    /// `out` is readable and `into` writable. They do not overlap.
     unsafe fn exchange(
         &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result>;
@@ -73,69 +73,67 @@ pub trait Fabric {
     /// # Safety
     /// The buffer is writable and unused until the ticket has been waited for.
     unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Self::Ticket>;
-    /// Waits for one.
+    /// Waits for an operation.
     fn wait(&self, ticket: Self::Ticket) -> impl Future<Output = Result>;
 
-    /// An algorithm of long messages, or of many ranks: where the state of short calls is kept, it is kept apart.
-    #[inline(always)] // without a copy, as `drive`
+    /// Runs an algorithm for long messages or many ranks. A nonblocking call stores the algorithm's state in a separate
+    /// block, so that the state of the call itself stays small.
+    #[inline(always)] // avoids a copy, see `drive`
     fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
         algorithm
     }
 
-    /// Memory for the length of the call; null if there is too little.
+    /// Allocates memory for the duration of the call; null if there is too little.
     ///
     /// # Safety
-    /// The size is above 0.
+    /// The size must be above 0.
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: FABRIC: the size is above 0.
+        // SAFETY: FABRIC; the size is above 0.
         unsafe { alloc(layout) }
     }
 
-    /// Gives it back.
+    /// Frees memory of [`Fabric::allocate`].
     ///
     /// # Safety
-    /// It is from [`Fabric::allocate`], with that layout.
+    /// The memory is from [`Fabric::allocate`], with the same `layout`.
     unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
-        // SAFETY: FABRIC: from `allocate`, with this layout.
+        // SAFETY: FABRIC; the memory is from `allocate`, with this layout.
         unsafe { dealloc(at.as_ptr(), layout) }
     }
 
-    /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
-    /// its messages. Receiving does so by itself.
+    /// Defers an error of unequal lengths to the end of the call, because other ranks wait for this rank's messages.
+    /// Receives defer such errors themselves.
     #[inline]
     fn put_off(&self, result: Result) -> Result {
         result
     }
 }
 
-/// A fabric of a communicator, as the calls of the standard need it beside the messages.
-pub trait Call: Fabric + Sized {
-    /// Communicator, tag, and what has still to be compared or sent.
+/// Fabric of a communicator, with the state that MPI calls need besides messages.
+pub trait CallFabric: Fabric + Sized {
+    /// Returns the channel: communicator, tag, and state of the checks.
     fn channel(&self) -> &Channel<'_>;
 
-    /// The fabric of the same call among the local group of its intercommunicator.
-    ///
-    /// # Errors
-    /// `MPI_ERR_COMM` on an intracommunicator.
+    /// Returns the fabric of the local group of the call's intercommunicator. Errors: `MPI_ERR_COMM` on an
+    /// intracommunicator.
     fn beside(&self) -> Result<Self>;
 
-    /// Whether the call is to end where its arguments have been checked ([`checked`]).
+    /// Returns whether the call only checks its arguments, and must stop at [`checked`].
     #[inline]
     fn only_checks(&self) -> bool {
         false
     }
 }
 
-/// Where the arguments of a call have been checked, and before anything else happens: a call that only checks them
-/// goes no further.
+/// Marks the point between the checks of the arguments and the first message. A call that only checks stops here.
 #[inline]
-pub(super) async fn checked<C: Call>(f: &C) {
+pub(super) async fn checked<C: CallFabric>(f: &C) {
     if f.only_checks() {
         std::future::pending().await
     }
 }
 
-impl Call for Channel<'_> {
+impl CallFabric for Channel<'_> {
     #[inline]
     fn channel(&self) -> &Channel<'_> {
         self
@@ -162,12 +160,12 @@ impl Fabric for Channel<'_> {
     }
 
     #[inline]
-    fn room(&self) -> Room<'_> {
+    fn room(&self) -> JobProcessors<'_> {
         room_of(self.process, self.comm)
     }
 
     #[inline]
-    fn nodes(&self) -> Option<&Nodes> {
+    fn nodes(&self) -> Option<&NodeMap> {
         self.comm.nodes(self.process)
     }
 
@@ -220,13 +218,13 @@ impl Fabric for Channel<'_> {
     }
 }
 
-/// What the choice of an algorithm asks of the members' place.
-pub(super) fn place<F: Fabric>(f: &F) -> (Room<'_>, bool) {
+/// Returns the inputs of the choice of an algorithm that depend on the fabric.
+pub(super) fn place<F: Fabric>(f: &F) -> (JobProcessors<'_>, bool) {
     (f.room(), f.may_share())
 }
 
-/// Runs an algorithm whose fabric blocks: it never has to wait for anything else.
-// The state machine goes where it is made: `fastpath bench instructions` counts MPI_Barrier.
+/// Runs an algorithm on a blocking fabric, whose futures are always ready.
+// The state machine is not copied: `fastpath bench instructions` counts MPI_Barrier.
 #[inline(always)]
 pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
     let mut algorithm = pin!(algorithm);
@@ -238,10 +236,10 @@ pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
     }
 }
 
-/// Sends and receives at the same time, without a message where there are no bytes: both sides know that.
+/// Sends and receives at the same time. A side without bytes has no message; both ranks know the lengths.
 ///
 /// # Safety
-/// `out` is readable, `into` writable; they do not overlap.
+/// `out` is readable and `into` writable. They do not overlap.
 #[inline]
 pub(super) async unsafe fn trade<F: Fabric>(
     f: &F, to: u32, out: Vector<'_>, from: u32, into: Vector<'_>,
@@ -257,11 +255,10 @@ pub(super) async unsafe fn trade<F: Fabric>(
     }
 }
 
-/// Bytes of a message up to which messages to or from many ranks go in turn, because a send ends at once; longer
-/// ones are under way together.
+/// Maximum bytes of messages that are sent or received in turn: such a send ends immediately. Longer messages overlap.
 pub(super) const IN_TURN_BYTES: u64 = 1024;
 
-/// Sends the same data to all other ranks.
+/// Sends the data to all other ranks.
 ///
 /// # Safety
 /// The data is readable.
@@ -282,20 +279,18 @@ pub(super) async unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Re
     }
 }
 
-/// Operations under way together. Whatever fails, all have ended when [`Batch::finish`] returns.
+/// Concurrent operations. All have ended when [`Batch::finish`] returns, even after an error.
 pub(crate) struct Batch<'f, F: Fabric> {
     fabric: &'f F,
-    /// The first of them, and the others: few need no allocation.
+    /// The first operations, which need no allocation.
     first: [Option<F::Ticket>; FEW],
     others: Vec<F::Ticket>,
     result: Result,
 }
 
-/// Operations that a batch has room for by itself.
 const FEW: usize = 8;
 
 impl<'f, F: Fabric> Batch<'f, F> {
-    /// None yet.
     pub(crate) fn new(fabric: &'f F) -> Self {
         Batch { fabric, first: [const { None }; FEW], others: Vec::new(), result: Ok(()) }
     }
@@ -334,7 +329,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
         }
     }
 
-    /// Waits for all; returns the first error.
+    /// Waits for all operations, and returns the first error.
     #[must_use = "an operation may have failed"]
     pub(crate) async fn finish(&mut self) -> Result {
         let mut waited = Ok(());

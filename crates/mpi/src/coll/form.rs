@@ -1,12 +1,12 @@
 //! The three forms of a collective call.
 //!
-//! **CALL'S BUFFERS.** The buffers of a call are as [`Collective::run`] wants them until the call is complete, or until
-//! its request is: each function here asks this of its caller.
+//! **CALL'S BUFFERS.** The buffers of a call satisfy [`Collective::run`] until the call, or its request, is complete.
+//! Each unsafe function here requires CALL'S BUFFERS of its caller.
 #![allow(unsafe_code)]
 
 use super::arguments::Collective;
 use super::fabric::drive;
-use super::inter::Between;
+use super::inter::InterCollective;
 use super::{nonblocking, open};
 use crate::common::consts::MPI_ERR_ARG;
 use crate::common::error::{Error, Result};
@@ -14,32 +14,30 @@ use crate::objects::comm::Comm;
 use crate::process::Process;
 use std::rc::Rc;
 
-/// How a collective call is made; the pointer is the caller's variable for the request.
+/// Form of a collective call, with the address of the request.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
-    /// It returns when it is complete.
+    /// The call returns when it is complete.
     Blocking,
-    /// `MPI_I...`: it returns at once.
+    /// `MPI_I...`: the call returns at once.
     Nonblocking(*mut usize),
-    /// `MPI_..._init`: it begins when it is started, any number of times.
+    /// `MPI_..._init`: the call begins at each start.
     Persistent(*mut usize),
 }
 
 impl Form {
-    /// Whether the call returns when it is complete.
+    /// Returns whether the call returns when it is complete.
     #[inline]
     pub fn is_blocking(self) -> bool {
         matches!(self, Form::Blocking)
     }
 
-    /// Makes the call. It takes its place among the collective calls of the communicator before `read` looks at its
-    /// arguments, so that the ranks stay in step when one of them refuses a call.
-    ///
-    /// # Errors
-    /// What `read` returns; those of the call. Of a call that does not block the request has the later ones.
+    /// Executes the call. The call is counted before `read` checks the arguments, so that a rank that refuses the call
+    /// has counted it too. Errors: those of `read` and of the call. The request of a nonblocking call reports later
+    /// errors.
     ///
     /// # Safety
-    /// The buffers are as [`Collective::run`] wants them until the call is complete.
+    /// See CALL'S BUFFERS.
     #[inline]
     pub unsafe fn run<C: Collective + 'static>(
         self, p: &Process, comm: usize, read: impl FnOnce(&Comm) -> Result<C>,
@@ -55,18 +53,18 @@ impl Form {
     }
 
     /// # Safety
-    /// As [`Form::run`].
+    /// See CALL'S BUFFERS.
     #[cold]
     #[inline(never)]
     unsafe fn run_between<C: Collective + 'static>(
         self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
         // SAFETY: CALL'S BUFFERS.
-        unsafe { self.run_on(p, comm, |comm| read(comm).map(Between)) }
+        unsafe { self.run_on(p, comm, |comm| read(comm).map(InterCollective)) }
     }
 
     /// # Safety
-    /// As [`Form::run`].
+    /// See CALL'S BUFFERS.
     #[inline]
     unsafe fn run_on<C: Collective + 'static>(
         self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
@@ -79,14 +77,18 @@ impl Form {
                 return drive(unsafe { call.run(&f) });
             }
             Form::Nonblocking(request) | Form::Persistent(request) if request.is_null() => {
-                return Err(Error::new(MPI_ERR_ARG, "the pointer to the request is null"));
+                return Err(Error::new(
+                    MPI_ERR_ARG,
+                    "the address of the request is NULL: pass the address of a variable for the \
+                     request",
+                ));
             }
             // SAFETY: CALL'S BUFFERS.
             Form::Nonblocking(request) => (request, unsafe { nonblocking::start(p, comm, read)? }),
-            // SAFETY: CALL'S BUFFERS, of each start until its completion.
+            // SAFETY: CALL'S BUFFERS, from each start to its completion.
             Form::Persistent(request) => (request, unsafe { nonblocking::prepare(p, comm, read)? }),
         };
-        // SAFETY: the variable was seen above not to be null.
+        // SAFETY: the pointer is not null, as checked above, and so a variable.
         unsafe { request.write(made) };
         Ok(())
     }

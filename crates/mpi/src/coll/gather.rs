@@ -3,8 +3,8 @@
 
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
-use super::arguments::{BlockArray, Blocks, Collective, Side};
-use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
+use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer};
+use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES};
 use super::scratch::Scratch;
 use super::tree::{absolute, packed, pass_up, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
@@ -13,16 +13,16 @@ use crate::common::error::Result;
 
 /// `MPI_Gather`
 pub struct Gather {
-    /// What is sent.
-    pub send: Side,
-    /// Where it arrives; counts at the root.
-    pub recv: Side,
+    /// Data to send.
+    pub send: CollectiveBuffer,
+    /// Receive buffer, significant at the root.
+    pub recv: CollectiveBuffer,
     /// The root.
     pub root: i32,
 }
 
 impl Collective for Gather {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let root = check_root(f.channel().comm, self.root)?;
         let own = self.send.vector()?;
         let recv = match f.rank() == root {
@@ -41,7 +41,7 @@ impl Collective for Gather {
         f.channel().conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::gather(f, self).await }
     }
@@ -49,16 +49,16 @@ impl Collective for Gather {
 
 /// `MPI_Gatherv`
 pub struct Gatherv {
-    /// What is sent.
-    pub send: Side,
-    /// Where it arrives, at the root.
+    /// Data to send.
+    pub send: CollectiveBuffer,
+    /// Receive buffer, at the root.
     pub recv: Option<Blocks>,
     /// The root.
     pub root: i32,
 }
 
 impl Collective for Gatherv {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let root = check_root(f.channel().comm, self.root)?;
         let own = self.send.vector()?;
         let array = self.recv.as_ref().filter(|_| f.rank() == root);
@@ -76,16 +76,16 @@ impl Collective for Gatherv {
         f.channel().conclude(unsafe { run(f, how, own, recv, root).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::gatherv(f, self).await }
     }
 }
 
-/// `own` is None at a root whose block is in place; `block` is present at the root.
+/// Runs a gather. `own` is `None` at a root in place; only the root passes `block`.
 ///
 /// # Safety
-/// `own` is readable, the blocks are writable; they do not overlap.
+/// `own` is readable, the blocks are writable, and they do not overlap.
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Gather, own: Option<Vector<'_>>, block: Option<impl Fn(u32) -> Vector<'a>>,
     root: u32,
@@ -109,14 +109,14 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn linear_root<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let others = || (0..f.size()).filter(|&r| r != f.rank());
     let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
     let mut batch = Batch::new(f);
-    // SAFETY: VECTORS; the blocks are used by the batch alone until it has finished.
+    // SAFETY: VECTORS; only the batch uses the blocks until it has finished.
     unsafe {
         if !in_turn {
             others().for_each(|r| batch.recv(r, block(r)));
@@ -135,7 +135,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`]; all blocks are of one length.
+/// See [`run`]. All blocks have one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -158,7 +158,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let me = relative(f.rank(), root, f.size());
     let subtree = subtree_ranks(me, f.size());

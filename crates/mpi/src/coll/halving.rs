@@ -1,8 +1,8 @@
-//! Reduce and allreduce by recursive halving and doubling (Rabenseifner): reduce-scatter in log2 steps, each with half
-//! the bytes of the one before, and the way back. For operations that commute.
+//! Reduce and allreduce by recursive halving and doubling (Rabenseifner): a reduce-scatter in log2 steps, each with
+//! half the bytes of the previous step, then the reverse. Only for operations that commute.
 //!
-//! Neighbours come first, so that operands are combined along the tree of [`Actors`], and the longest messages stay
-//! within a host where its ranks are consecutive.
+//! The first steps, with the longest messages, are between neighbours. So operands are combined along the tree of
+//! [`Actors`], and long messages stay within a host if its ranks are consecutive.
 #![allow(unsafe_code)]
 
 pub(super) use crate::coll_choice::tree::Actors;
@@ -13,18 +13,19 @@ use super::scratch::Scratch;
 use super::vector::Vector;
 use crate::common::error::Result;
 
-/// Elements `start..end`.
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct VectorRange {
     start: u64,
     end: u64,
 }
 
-impl Range {
-    /// The half that the partner on the upper side has not, and the other: (lower, upper).
-    fn split(self) -> (Range, Range) {
+impl VectorRange {
+    fn split(self) -> (VectorRange, VectorRange) {
         let middle = self.start + (self.end - self.start) / 2;
-        (Range { start: self.start, end: middle }, Range { start: middle, end: self.end })
+        (
+            VectorRange { start: self.start, end: middle },
+            VectorRange { start: middle, end: self.end },
+        )
     }
 
     fn of<'a>(self, vector: Vector<'a>) -> Vector<'a> {
@@ -32,10 +33,10 @@ impl Range {
     }
 }
 
-/// `send` is None if the operand is in `recv`.
+/// Runs an allreduce. `send` is `None` if the operand is in `recv`.
 ///
 /// # Safety
-/// `send` is readable and `recv` writable for `count` elements; they do not overlap.
+/// `send` is readable and `recv` writable for `count` elements. They do not overlap.
 pub(super) async unsafe fn allreduce<F: Fabric>(
     f: &F, red: &Reduction<'_>, send: Option<*const u8>, recv: *mut u8, count: u64,
 ) -> Result {
@@ -59,10 +60,10 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
     }
 }
 
-/// The same for one rank. Of the others `recv` is memory that they have no other use for.
+/// Reduces to one rank. At other ranks, `recv` is scratch memory.
 ///
 /// # Safety
-/// As [`allreduce`].
+/// See [`allreduce`].
 pub(super) async unsafe fn reduce<F: Fabric>(
     f: &F, red: &Reduction<'_>, send: Option<*const u8>, recv: *mut u8, count: u64, root: u32,
 ) -> Result {
@@ -80,12 +81,10 @@ pub(super) async unsafe fn reduce<F: Fabric>(
     }
 }
 
-/// One actor's part in both ways.
 struct Halves<'f, F, R> {
     fabric: &'f F,
     actors: Actors,
     me: u32,
-    /// The rank of an actor.
     rank: R,
 }
 
@@ -96,9 +95,9 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         Halves { fabric, actors, me, rank }
     }
 
-    /// What this actor had of `count` elements before the step in which it gave those away that `mask` says.
-    fn range_before(&self, mask: u32, count: u64) -> Range {
-        let mut range = Range { start: 0, end: count };
+    /// Returns this actor's part of `count` elements before the step of `mask`.
+    fn range_before(&self, mask: u32, count: u64) -> VectorRange {
+        let mut range = VectorRange { start: 0, end: count };
         let mut step = 1;
         while step < mask {
             range = self.split(range, step).0;
@@ -107,26 +106,27 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         range
     }
 
-    /// What this actor keeps of a range in a step, and what it gives away.
-    fn split(&self, range: Range, mask: u32) -> (Range, Range) {
+    /// Splits a range in a step into the half that this actor keeps and the half that it sends.
+    fn split(&self, range: VectorRange, mask: u32) -> (VectorRange, VectorRange) {
         let (lower, upper) = range.split();
         if self.me & mask == 0 { (lower, upper) } else { (upper, lower) }
     }
 
-    /// Reduces a part of the vector, with the operand of the other half of the pair. What arrives goes into scratch
-    /// memory, or, first and where the call is not in place, to where the result will be.
+    /// Reduces this actor's part of the vector. An actor for a pair of ranks first adds the operand of the other rank.
+    /// If the call is not in place, the first received data goes to the result. All other received data goes to scratch
+    /// memory.
     ///
     /// # Safety
-    /// As [`allreduce`].
+    /// See [`allreduce`].
     async unsafe fn scatter(
         &self, red: &Reduction<'_>, mut send: Option<*const u8>, result: Vector<'_>,
     ) -> Result {
         let (f, count) = (self.fabric, result.count);
         let mut scratch = Scratch::new(f);
-        // A rank that has noticed an error goes on: the others count on it, and notice it as well.
+        // A rank continues after an error: other ranks wait for it, and they detect the error themselves.
         let mut outcome = Ok(());
         let other = f.rank() ^ 1;
-        // SAFETY: VECTORS: what is given, what is kept and what arrives do not overlap.
+        // SAFETY: VECTORS; the sent, the kept and the received range do not overlap.
         unsafe {
             if self.actors.is_paired(f.rank()) {
                 if let Some(send) = send.take() {
@@ -165,17 +165,17 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         outcome
     }
 
-    /// All actors get all parts.
+    /// Sends every part to all actors.
     ///
     /// # Safety
-    /// The result is readable where this actor's part is, and writable.
+    /// The result is writable, and this actor's part is filled.
     async unsafe fn gather(&self, result: Vector<'_>) -> Result {
         let mut outcome = Ok(());
         let mut mask = self.actors.count / 2;
         while mask > 0 {
             let partner = (self.rank)(self.me ^ mask);
             let (have, miss) = self.split(self.range_before(mask, result.count), mask);
-            // SAFETY: two halves of a part of the result.
+            // SAFETY: the ranges are two halves of a part of the result.
             let traded = unsafe {
                 let (have, miss) = (have.of(result), miss.of(result));
                 trade(self.fabric, partner, have, partner, miss).await
@@ -186,10 +186,10 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         outcome
     }
 
-    /// The actor `root` gets all parts, along a binomial tree.
+    /// Gathers all parts at the actor `root`, along a binomial tree.
     ///
     /// # Safety
-    /// As [`Halves::gather`].
+    /// See [`Halves::gather`].
     async unsafe fn gather_at(&self, result: Vector<'_>, root: u32) -> Result {
         let mut outcome = Ok(());
         let mut mask = self.actors.count / 2;
@@ -202,7 +202,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
                 true => (have.of(result), nothing),
                 false => (nothing, miss.of(result)),
             };
-            // SAFETY: a part of the result.
+            // SAFETY: the range is a part of the result.
             let traded = unsafe { trade(self.fabric, partner, out, partner, into).await };
             outcome = outcome.and(traded);
             if gives {

@@ -1,17 +1,17 @@
-//! Collective calls on intercommunicators (MPI 5.0, section 6.2.3): what one group contributes the other one gets.
+//! Collective calls on intercommunicators (MPI 5.0, section 6.2.3): each group receives the other group's data.
 //!
-//! A fabric of an intercommunicator reaches the ranks of the other group. [`Call::beside`] is one of the own group, on
-//! which the algorithms of intracommunicators run. Where all of a group contribute to all of the other one, each group
-//! works by itself, and its rank 0 speaks for it. With a root, that one sends and receives by itself: to rank 0 of the
-//! other group where all get the same.
+//! The fabric of an intercommunicator addresses the remote group. [`CallFabric::beside`] returns a fabric of the local
+//! group, which runs the algorithms of intracommunicators. In reductions without a root and in barriers, each group
+//! works separately, and the ranks 0 exchange the results. In calls with a root, the root itself sends and receives.
+//! Data for all ranks of the other group goes to its rank 0, which passes it on.
 #![allow(unsafe_code)]
 
 use super::allgather::{Allgather, Allgatherv};
 use super::allreduce::Allreduce;
 use super::alltoall::{Alltoall, AlltoallArrays};
-use super::arguments::{BlockArray, Collective, Operands, Side};
+use super::arguments::{BlockArray, Collective, CollectiveBuffer, Operands};
 use super::bcast::Bcast;
-use super::fabric::{Batch, Call, checked, trade};
+use super::fabric::{Batch, CallFabric, checked, trade};
 use super::gather::{Gather, Gatherv};
 use super::local::Reduction;
 use super::reduce::Reduce;
@@ -24,11 +24,10 @@ use crate::common::error::{Error, Result};
 use crate::objects::comm::Comm;
 use fastpath_protocol::buffer::Buffer;
 
-/// A call on an intercommunicator.
-pub struct Between<T>(pub T);
+pub struct InterCollective<T>(pub T);
 
-impl<T: Collective> Collective for Between<T> {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+impl<T: Collective> Collective for InterCollective<T> {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         let result = unsafe { self.0.run_between(f).await };
         f.channel().conclude(result)
@@ -39,55 +38,51 @@ impl<T: Collective> Collective for Between<T> {
     }
 }
 
-/// The error of a call that intercommunicators do not have.
 #[cold]
 pub(super) fn refuse_inter() -> Error {
-    let text = "the communicator is an intercommunicator, which has no such call: pass an \
-        intracommunicator";
-    Error::new(MPI_ERR_COMM, text)
+    let text = "the communicator is an intercommunicator, which this call does not allow";
+    Error::new(MPI_ERR_COMM, text).with_advice(Some("pass an intracommunicator"))
 }
 
-/// What the calling process is in a call with a root.
+/// Role of the calling process in a call with a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// The root.
+enum RootRole {
     Root,
-    /// In the root's group.
+    /// Another member of the root's group.
     Idle,
-    /// In the other group; the root's rank.
+    /// Member of the other group, with the root's rank.
     Other(u32),
 }
 
-impl Role {
-    /// From the argument of the call.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ROOT`
-    fn of(comm: &Comm, root: i32) -> Result<Role> {
+impl RootRole {
+    /// Returns the role for the root argument. Errors: `MPI_ERR_ROOT` for an invalid root.
+    fn of(comm: &Comm, root: i32) -> Result<RootRole> {
         match root {
-            MPI_ROOT => Ok(Role::Root),
-            MPI_PROC_NULL => Ok(Role::Idle),
+            MPI_ROOT => Ok(RootRole::Root),
+            MPI_PROC_NULL => Ok(RootRole::Idle),
             _ => match u32::try_from(root) {
-                Ok(rank) if rank < comm.peer_count() => Ok(Role::Other(rank)),
+                Ok(rank) if rank < comm.peer_count() => Ok(RootRole::Other(rank)),
                 _ => {
                     let last = comm.peer_count() - 1;
                     let text = format!(
-                        "the root {root} is no rank of the remote group (0 to {last}), nor \
-                         MPI_ROOT or MPI_PROC_NULL"
+                        "the root {root} is not a rank of the remote group (0 to {last}), MPI_ROOT \
+                         or MPI_PROC_NULL"
                     );
-                    Err(Error::new(MPI_ERR_ROOT, text))
+                    Err(Error::new(MPI_ERR_ROOT, text).with_advice(Some(
+                        "pass MPI_ROOT on the root, MPI_PROC_NULL on the other ranks of its group, \
+                         and the root's rank in the other group",
+                    )))
                 }
             },
         }
     }
 }
 
-fn role<C: Call>(f: &C, root: i32) -> Result<Role> {
-    Role::of(f.channel().comm, root)
+fn role<C: CallFabric>(f: &C, root: i32) -> Result<RootRole> {
+    RootRole::of(f.channel().comm, root)
 }
 
-/// The elements of a side that counts.
-fn elements(side: &Side) -> Result<Vector<'_>> {
+fn elements(side: &CollectiveBuffer) -> Result<Vector<'_>> {
     match side.vector()? {
         Some(elements) => Ok(elements),
         None if side.is_in_place() => Err(refuse_in_place()),
@@ -98,14 +93,14 @@ fn elements(side: &Side) -> Result<Vector<'_>> {
 #[cold]
 fn refuse_in_place() -> Error {
     let text = "MPI_IN_PLACE is not allowed on an intercommunicator";
-    Error::new(MPI_ERR_BUFFER, text)
+    Error::new(MPI_ERR_BUFFER, text).with_advice(Some("pass two buffers"))
 }
 
-/// Notes how the call goes, and its bytes: a group by itself and their heads with each other (`leaders`), a root with
-/// each rank (`linear`), or each rank with each (`together`).
+/// Records the call's bytes and algorithm: `leaders` if the ranks 0 of both groups exchange, `linear` if the root
+/// exchanges with each rank, `together` if each rank exchanges with each rank of the other group.
 #[inline]
-fn note<A, C: Call>(
-    f: &C, call: &'static choose::Call<A>, way: &'static str, bytes: impl FnOnce() -> u64,
+fn note<A, C: CallFabric>(
+    f: &C, call: &'static choose::CallAlgorithms<A>, way: &'static str, bytes: impl FnOnce() -> u64,
 ) {
     if f.only_checks() {
         return;
@@ -114,19 +109,18 @@ fn note<A, C: Call>(
     choose::note_between(call, way, ranks, bytes);
 }
 
-/// The fabric of the own group, for a call whose arguments have been checked.
-async fn beside<C: Call>(f: &C) -> Result<C> {
+/// Returns the fabric of the local group, after the point of [`checked`].
+async fn beside<C: CallFabric>(f: &C) -> Result<C> {
     checked(f).await;
     f.beside()
 }
 
-/// The bytes of a side that counts.
-fn bytes_of(side: &Side) -> u64 {
+/// Returns the bytes of a significant buffer; 0 if it is invalid.
+fn bytes_of(side: &CollectiveBuffer) -> u64 {
     side.vector().ok().flatten().map_or(0, |elements| elements.bytes())
 }
 
-/// `MPI_Barrier`
-pub(super) async fn barrier<C: Call>(f: &C) -> Result {
+pub(super) async fn barrier<C: CallFabric>(f: &C) -> Result {
     note(f, &choose::BARRIER, "leaders", || 0);
     let near = beside(f).await?;
     barrier::run(&near).await?;
@@ -136,17 +130,15 @@ pub(super) async fn barrier<C: Call>(f: &C) -> Result {
             f.exchange(0, Buffer::empty(), 0, Buffer::empty()).await?;
         }
     }
-    // Nobody leaves before rank 0 has heard of the other group.
+    // All ranks wait until rank 0 has synchronized with the other group.
     barrier::run(&near).await
 }
 
-/// `MPI_Bcast`
-///
 /// # Safety
 /// The buffer is readable at the root and writable in the other group.
-pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
+pub(super) async unsafe fn bcast<C: CallFabric>(f: &C, call: &Bcast) -> Result {
     let role = role(f, call.root)?;
-    if role == Role::Idle {
+    if role == RootRole::Idle {
         return Ok(());
     }
     let data = call.data.vector()?;
@@ -158,9 +150,9 @@ pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
     // SAFETY: VECTORS.
     unsafe {
         match role {
-            Role::Root => f.send(0, data.buffer()).await,
-            Role::Idle => Ok(()),
-            Role::Other(root) => {
+            RootRole::Root => f.send(0, data.buffer()).await,
+            RootRole::Idle => Ok(()),
+            RootRole::Other(root) => {
                 let near = beside(f).await?;
                 if f.rank() == 0 {
                     f.recv(root, data.buffer()).await?;
@@ -171,25 +163,23 @@ pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
     }
 }
 
-/// Receives a block from each rank of the other group.
-///
 /// # Safety
 /// The blocks are writable.
-async unsafe fn recv_from_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
+async unsafe fn recv_from_all<'a, C: CallFabric>(
+    f: &C, block: impl Fn(u32) -> Vector<'a>,
+) -> Result {
     checked(f).await;
     let mut batch = Batch::new(f);
     for rank in 0..f.channel().comm.peer_count() {
-        // SAFETY: VECTORS; used by the batch alone until it has finished.
+        // SAFETY: VECTORS; only the batch uses the blocks until it has finished.
         unsafe { batch.recv(rank, block(rank)) };
     }
     batch.finish().await
 }
 
-/// Sends a block to each rank of the other group.
-///
 /// # Safety
 /// The blocks are readable.
-async unsafe fn send_to_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
+async unsafe fn send_to_all<'a, C: CallFabric>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
     checked(f).await;
     let mut batch = Batch::new(f);
     for rank in 0..f.channel().comm.peer_count() {
@@ -203,7 +193,7 @@ async unsafe fn send_to_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a
 ///
 /// # Safety
 /// The data is readable.
-async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result {
+async unsafe fn send_one<C: CallFabric>(f: &C, root: u32, data: Vector<'_>) -> Result {
     checked(f).await;
     match data.bytes() {
         0 => Ok(()),
@@ -212,35 +202,31 @@ async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
     }
 }
 
-/// `MPI_Gather`
-///
 /// # Safety
-/// The send buffer is readable, at the root the receive buffer writable for every block.
-pub(super) async unsafe fn gather<C: Call>(f: &C, call: &Gather) -> Result {
+/// The send buffer is readable. At the root, the receive buffer is writable for every block.
+pub(super) async unsafe fn gather<C: CallFabric>(f: &C, call: &Gather) -> Result {
     note(f, &choose::GATHER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
     // SAFETY: VECTORS.
     unsafe {
         match role(f, call.root)? {
-            Role::Root => recv_from_all(f, even_blocks(elements(&call.recv)?)).await,
-            Role::Idle => Ok(()),
-            Role::Other(root) => send_one(f, root, elements(&call.send)?).await,
+            RootRole::Root => recv_from_all(f, even_blocks(elements(&call.recv)?)).await,
+            RootRole::Idle => Ok(()),
+            RootRole::Other(root) => send_one(f, root, elements(&call.send)?).await,
         }
     }
 }
 
-/// `MPI_Gatherv`
-///
 /// # Safety
-/// As [`gather`].
-pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
+/// See [`gather`].
+pub(super) async unsafe fn gatherv<C: CallFabric>(f: &C, call: &Gatherv) -> Result {
     let there = f.channel().comm.peer_count();
     let all = || call.recv.as_ref().map_or(0, |recv| recv.longest(there));
     note(f, &choose::GATHERV, "linear", || bytes_of(&call.send).max(all()));
     // SAFETY: VECTORS.
     unsafe {
         match (role(f, call.root)?, &call.recv) {
-            (Role::Root, Some(recv)) => recv_from_all(f, recv.check()?).await,
-            (Role::Other(root), _) => send_one(f, root, elements(&call.send)?).await,
+            (RootRole::Root, Some(recv)) => recv_from_all(f, recv.check()?).await,
+            (RootRole::Other(root), _) => send_one(f, root, elements(&call.send)?).await,
             _ => Ok(()),
         }
     }
@@ -250,7 +236,7 @@ pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
 ///
 /// # Safety
 /// The data is writable.
-async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result {
+async unsafe fn recv_one<C: CallFabric>(f: &C, root: u32, data: Vector<'_>) -> Result {
     checked(f).await;
     match data.bytes() {
         0 => Ok(()),
@@ -259,53 +245,49 @@ async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
     }
 }
 
-/// `MPI_Scatter`
-///
 /// # Safety
-/// The receive buffer is writable, at the root the send buffer readable for every block.
-pub(super) async unsafe fn scatter<C: Call>(f: &C, call: &Scatter) -> Result {
+/// The receive buffer is writable. At the root, the send buffer is readable for every block.
+pub(super) async unsafe fn scatter<C: CallFabric>(f: &C, call: &Scatter) -> Result {
     note(f, &choose::SCATTER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
     // SAFETY: VECTORS.
     unsafe {
         match role(f, call.root)? {
-            Role::Root => send_to_all(f, even_blocks(elements(&call.send)?)).await,
-            Role::Idle => Ok(()),
-            Role::Other(root) => recv_one(f, root, elements(&call.recv)?).await,
+            RootRole::Root => send_to_all(f, even_blocks(elements(&call.send)?)).await,
+            RootRole::Idle => Ok(()),
+            RootRole::Other(root) => recv_one(f, root, elements(&call.recv)?).await,
         }
     }
 }
 
-/// `MPI_Scatterv`
-///
 /// # Safety
-/// As [`scatter`].
-pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
+/// See [`scatter`].
+pub(super) async unsafe fn scatterv<C: CallFabric>(f: &C, call: &Scatterv) -> Result {
     let there = f.channel().comm.peer_count();
     let all = || call.send.as_ref().map_or(0, |send| send.longest(there));
     note(f, &choose::SCATTERV, "linear", || bytes_of(&call.recv).max(all()));
     // SAFETY: VECTORS.
     unsafe {
         match (role(f, call.root)?, &call.send) {
-            (Role::Root, Some(send)) => send_to_all(f, send.check()?).await,
-            (Role::Other(root), _) => recv_one(f, root, elements(&call.recv)?).await,
+            (RootRole::Root, Some(send)) => send_to_all(f, send.check()?).await,
+            (RootRole::Other(root), _) => recv_one(f, root, elements(&call.recv)?).await,
             _ => Ok(()),
         }
     }
 }
 
-/// Each rank of either group sends a block to each of the other one.
+/// Exchanges blocks: each rank of both groups sends one to each rank of the other group.
 ///
 /// # Safety
-/// Blocks of `out` are readable, those of `into` writable; they do not overlap.
-async unsafe fn swap_all<'a, 'b, C: Call>(
+/// Blocks of `out` are readable and those of `into` writable. They do not overlap.
+async unsafe fn swap_all<'a, 'b, C: CallFabric>(
     f: &C, out: impl Fn(u32) -> Vector<'a>, into: impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     checked(f).await;
     let there = f.channel().comm.peer_count();
     let mut batch = Batch::new(f);
-    // Each begins with another one, so that they spread.
+    // Each rank begins with a different peer, to spread the load.
     let ranks = || (0..there).map(|i| (i + f.rank()) % there);
-    // SAFETY: VECTORS; used by the batch alone until it has finished.
+    // SAFETY: VECTORS; only the batch uses the blocks until it has finished.
     unsafe {
         ranks().for_each(|rank| batch.recv(rank, into(rank)));
         ranks().for_each(|rank| batch.send(rank, out(rank)));
@@ -313,11 +295,9 @@ async unsafe fn swap_all<'a, 'b, C: Call>(
     batch.finish().await
 }
 
-/// `MPI_Allgather`
-///
 /// # Safety
-/// The send buffer is readable, the receive buffer writable for every block; they do not overlap.
-pub(super) async unsafe fn allgather<C: Call>(f: &C, call: &Allgather) -> Result {
+/// The send buffer is readable, and the receive buffer writable for every block. They do not overlap.
+pub(super) async unsafe fn allgather<C: CallFabric>(f: &C, call: &Allgather) -> Result {
     let (own, into) = (elements(&call.send)?, call.recv.vector()?);
     let total = || into.bytes().saturating_mul(f.channel().comm.peer_count().into());
     note(f, &choose::ALLGATHER, "together", total);
@@ -325,11 +305,9 @@ pub(super) async unsafe fn allgather<C: Call>(f: &C, call: &Allgather) -> Result
     unsafe { swap_all(f, |_| own, even_blocks(into)).await }
 }
 
-/// `MPI_Allgatherv`
-///
 /// # Safety
-/// As [`allgather`].
-pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Result {
+/// See [`allgather`].
+pub(super) async unsafe fn allgatherv<C: CallFabric>(f: &C, call: &Allgatherv) -> Result {
     let (own, into) = (elements(&call.send)?, call.recv.check()?);
     let there = f.channel().comm.peer_count();
     let total = || (0..there).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
@@ -338,22 +316,18 @@ pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Resu
     unsafe { swap_all(f, |_| own, into).await }
 }
 
-/// `MPI_Alltoall`
-///
 /// # Safety
-/// The send buffer is readable and the receive buffer writable for every block; they do not overlap.
-pub(super) async unsafe fn alltoall<C: Call>(f: &C, call: &Alltoall) -> Result {
+/// The send buffer is readable and the receive buffer writable for every block. They do not overlap.
+pub(super) async unsafe fn alltoall<C: CallFabric>(f: &C, call: &Alltoall) -> Result {
     let (out, into) = (elements(&call.send)?, call.recv.vector()?);
     note(f, &choose::ALLTOALL, "together", || into.bytes());
     // SAFETY: VECTORS.
     unsafe { swap_all(f, even_blocks(out), even_blocks(into)).await }
 }
 
-/// `MPI_Alltoallv`, `MPI_Alltoallw`
-///
 /// # Safety
-/// As [`alltoall`].
-pub(super) async unsafe fn alltoall_arrays<C: Call, B: BlockArray>(
+/// See [`alltoall`].
+pub(super) async unsafe fn alltoall_arrays<C: CallFabric, B: BlockArray>(
     f: &C, call: &AlltoallArrays<B>,
 ) -> Result {
     let send = call.send.as_ref().ok_or_else(refuse_in_place)?;
@@ -364,11 +338,11 @@ pub(super) async unsafe fn alltoall_arrays<C: Call, B: BlockArray>(
     unsafe { swap_all(f, out, into).await }
 }
 
-/// The operands of the own group, combined at its rank 0 in `result`, which counts only there.
+/// Combines the local group's operands in `result` of its rank 0. Elsewhere `result` is not significant.
 ///
 /// # Safety
-/// The operand is readable, the result writable; they do not overlap.
-async unsafe fn reduce_near<C: Call>(
+/// The operand is readable and the result writable. They do not overlap.
+async unsafe fn reduce_near<C: CallFabric>(
     near: &C, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
     let how = choose::reduce(red.size(operand.count, near.room()), near.size(), near.room());
@@ -379,14 +353,12 @@ async unsafe fn reduce_near<C: Call>(
     unsafe { reduce::run(near, how, red, at(operand), result, 0).await }
 }
 
-/// `MPI_Reduce`
-///
 /// # Safety
-/// The send buffer is readable in the other group, the receive buffer writable at the root.
-pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
+/// The send buffer is readable in the other group, and the receive buffer writable at the root.
+pub(super) async unsafe fn reduce<C: CallFabric>(f: &C, call: &Reduce) -> Result {
     let (o, count) = (&call.operands, call.count);
     let role = role(f, call.root)?;
-    if role == Role::Idle {
+    if role == RootRole::Idle {
         return Ok(());
     }
     note(f, &choose::REDUCE, "leaders", || {
@@ -396,9 +368,9 @@ pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
     // SAFETY: VECTORS.
     unsafe {
         match role {
-            Role::Root => recv_one(f, 0, Vector::new(o.recv, count, o.datatype())?).await,
-            Role::Idle => Ok(()),
-            Role::Other(root) => {
+            RootRole::Root => recv_one(f, 0, Vector::new(o.recv, count, o.datatype())?).await,
+            RootRole::Idle => Ok(()),
+            RootRole::Other(root) => {
                 let operand = Vector::new(o.send, count, o.datatype())?;
                 if operand.bytes() == 0 {
                     return Ok(());
@@ -419,11 +391,9 @@ pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
     }
 }
 
-/// `MPI_Allreduce`
-///
 /// # Safety
-/// The send buffer is readable, the receive buffer writable; they do not overlap.
-pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result {
+/// The send buffer is readable and the receive buffer writable. They do not overlap.
+pub(super) async unsafe fn allreduce<C: CallFabric>(f: &C, call: &Allreduce) -> Result {
     let (o, count) = (&call.operands, call.count);
     let red = &o.reduction()?;
     let operand = Vector::new(o.send, count, o.datatype())?;
@@ -448,12 +418,13 @@ pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result
     }
 }
 
-/// `MPI_Reduce_scatter`: `counts` are those of the own group, as many elements in all as in the other one.
+/// `MPI_Reduce_scatter`: `counts` are those of the local group, whose sum equals that of the other group.
 ///
 /// # Safety
-/// The send buffer is readable for all blocks, the receive buffer writable for the own one; they do not overlap.
-pub(super) async unsafe fn reduce_scatter<C: Call>(
-    f: &C, call: &'static choose::Call<choose::ReduceScatter>, o: &Operands,
+/// The send buffer is readable for all blocks, and the receive buffer writable for this rank's block. They do not
+/// overlap.
+pub(super) async unsafe fn reduce_scatter<C: CallFabric>(
+    f: &C, call: &'static choose::CallAlgorithms<choose::ReduceScatter>, o: &Operands,
     counts: impl Fn(u32) -> i64,
 ) -> Result {
     let red = &o.reduction()?;
@@ -461,8 +432,9 @@ pub(super) async unsafe fn reduce_scatter<C: Call>(
         count if count < 0 => None,
         count => sum.checked_add(count),
     });
-    let total = total
-        .ok_or_else(|| Error::new(MPI_ERR_COUNT, "a count is negative, or too many elements"))?;
+    let total = total.ok_or_else(|| {
+        Error::new(MPI_ERR_COUNT, "a count is negative, or the sum of the counts exceeds 2^63 - 1")
+    })?;
     let operand = Vector::new(o.send, total, o.datatype())?;
     let block = Vector::new(o.recv, counts(f.rank()), o.datatype())?;
     if operand.bytes() == 0 {

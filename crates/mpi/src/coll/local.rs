@@ -1,7 +1,7 @@
-//! What the ranks compute: a reduction of vectors in memory.
+//! Reductions of vectors in memory.
 #![allow(unsafe_code)]
 
-use super::choose::{self, Order, Room, Size};
+use super::choose::{self, JobProcessors, ReductionOrder, Size};
 use super::halving::Actors;
 use super::vector::Vector;
 use crate::common::consts::MPI_ERR_BUFFER;
@@ -11,7 +11,6 @@ use crate::objects::op::{Op, Reducer};
 use fastpath_protocol::layout::Layout;
 use std::sync::Arc;
 
-/// An operation on vectors of one datatype.
 #[derive(Clone, Copy)]
 pub(super) struct Reduction<'a> {
     pub(super) reducer: Reducer,
@@ -21,54 +20,52 @@ pub(super) struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    /// The operation of a collective call.
     #[inline]
     pub(super) fn new(op: &Op, datatype: &'a Datatype, handle: usize) -> Result<Self> {
         let reducer = op.collective_reducer(datatype, handle)?;
         Ok(Reduction { reducer, layout: datatype.layout(), op: *op, datatype })
     }
 
-    /// The same as if the order of operands did not matter.
+    /// Returns a reduction that allows any order of operands.
     #[cfg(test)]
     pub(super) fn in_any_order(self) -> Self {
         let op = Op::builtin(crate::objects::op::Builtin::Bor);
         Reduction { op, ..self }
     }
 
-    /// What the choice of an algorithm asks for.
+    /// Returns the inputs of the choice of an algorithm.
     #[inline]
-    pub(super) fn size(&self, count: u64, room: Room<'_>) -> Size {
+    pub(super) fn size(&self, count: u64, room: JobProcessors<'_>) -> Size {
         Size {
             bytes: self.layout.size() * count,
             count,
             commutes: self.reducer.commutes(),
             is_contiguous: self.layout.is_contiguous(),
             order: match room {
-                Room::Hosts(_) => self.order_slow(),
-                _ => Order::Fixed,
+                JobProcessors::Hosts(_) => self.order_slow(),
+                _ => ReductionOrder::Fixed,
             },
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn order_slow(&self) -> Order {
+    fn order_slow(&self) -> ReductionOrder {
         match self.op.is_exact(self.datatype) || choose::wants_any_order() {
-            true => Order::Free,
-            false => Order::Fixed,
+            true => ReductionOrder::Free,
+            false => ReductionOrder::Fixed,
         }
     }
 
-    /// `count` elements at an address.
     #[inline]
     pub(super) fn at(&self, ptr: *const u8, count: u64) -> Vector<'a> {
         Vector::at(ptr, count, self.layout)
     }
 
-    /// `inout = left op inout`, element by element.
+    /// Computes `inout = left op inout`, element by element.
     ///
     /// # Safety
-    /// `left` is readable, `inout` writable and of the same length; they do not overlap.
+    /// `left` is readable, `inout` writable and equally long. They do not overlap.
     #[inline]
     pub(super) unsafe fn fold(&self, left: Vector<'_>, inout: Vector<'_>) {
         // SAFETY: VECTORS.
@@ -76,20 +73,19 @@ impl<'a> Reduction<'a> {
     }
 }
 
-/// The value of one rank, and the places that it moves between: an operation leaves its result where the right
-/// operand was, and operands keep the order of ranks, so that all ranks compute the same bits.
-pub(super) struct Value<'a> {
+/// Value of one rank, and the buffers between which operations move the value. An operation leaves its result in the
+/// right operand's buffer. Operands keep the rank order, so that all ranks compute the same bits.
+pub(super) struct RankValue<'a> {
     pub(super) red: &'a Reduction<'a>,
-    /// Combined so far.
     pub(super) value: Vector<'a>,
-    /// Where the next operand goes.
+    /// Buffer for the next received operand.
     pub(super) spare: Vector<'a>,
-    /// Where a value that must not be written moves first.
+    /// Buffer to which a value moves first if it must not be overwritten.
     pub(super) home: Option<Vector<'a>>,
 }
 
-impl Value<'_> {
-    /// Combines with the operand of a lower or higher rank that lies in `spare`.
+impl RankValue<'_> {
+    /// Combines the value with the operand of a lower or higher rank, which is in `spare`.
     ///
     /// # Safety
     /// The vectors are valid and do not overlap.
@@ -104,7 +100,7 @@ impl Value<'_> {
         Ok(())
     }
 
-    /// Combines with the operand of a lower rank that lies in `spare`.
+    /// Combines the value with the operand of a lower rank, which is in `spare`.
     ///
     /// # Safety
     /// The vectors are valid and do not overlap.
@@ -121,7 +117,7 @@ impl Value<'_> {
         Ok(())
     }
 
-    /// Combines with the operand of a higher rank that lies in `spare`.
+    /// Combines the value with the operand of a higher rank, which is in `spare`.
     ///
     /// # Safety
     /// The vectors are valid and do not overlap.
@@ -134,36 +130,36 @@ impl Value<'_> {
     }
 }
 
-/// Most operands that wait for another one to be combined with, and one more.
+/// Largest number of operands that wait to be combined, plus one.
 const DEEP: usize = 33;
 
-/// Combines the operands of all ranks, which come in their order, along the tree of [`Actors`].
+/// Combines the operands of all ranks along the tree of [`Actors`]. Operands arrive in rank order.
 pub(super) struct Stack<'a> {
     red: &'a Reduction<'a>,
     actors: Actors,
-    /// Where the own operand is, and whether it must not be written.
+    /// Own operand. It must not be overwritten if `is_fixed`.
     own: Vector<'a>,
     is_fixed: bool,
-    /// Places for operands: the result, and others behind each other.
+    /// Buffers for operands: the result, and further buffers, which are adjacent in `others`.
     result: Vector<'a>,
     others: Vector<'a>,
-    /// Those that are free, a bit for each; the result is the first.
+    /// Free buffers, one bit each. The result is bit 0.
     free: u64,
-    /// Where operands lie that have been combined so far, and how many there are.
+    /// Buffers of the operands that wait to be combined.
     waiting: [u8; DEEP],
     depth: usize,
 }
 
-/// The place of an own operand that is not in the result.
+/// Buffer number of this rank's own operand, if it is not in the result.
 const OWN: u8 = u8::MAX;
 
 impl<'a> Stack<'a> {
-    /// Places that operands of `ranks` ranks need besides the result.
+    /// Returns the number of buffers that `ranks` ranks need in addition to the result.
     pub(super) fn places(ranks: u32) -> u64 {
         ranks.next_power_of_two().ilog2().into()
     }
 
-    /// `own` may be the result. `others` has the places, one behind the other.
+    /// Makes a stack. `own` may be the result. `others` holds the further buffers, which are adjacent.
     pub(super) fn new(
         red: &'a Reduction<'a>, ranks: u32, own: Vector<'a>, result: Vector<'a>, others: Vector<'a>,
     ) -> Self {
@@ -193,7 +189,8 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Where the operand of a rank goes: the last one to the result, since what is combined stays there.
+    /// Returns the buffer for a rank's operand. For the last rank, returns the result if it is free, because the
+    /// combined value stays in the last operand's buffer.
     pub(super) fn place(&mut self, rank: u32) -> Vector<'a> {
         let is_last = rank + 1 == self.actors.ranks();
         let among = match is_last && self.free & 1 != 0 {
@@ -213,10 +210,10 @@ impl<'a> Stack<'a> {
         self.depth += 1;
     }
 
-    /// The own operand is the next one.
+    /// Adds this rank's operand as the next operand.
     ///
     /// # Safety
-    /// As [`Stack::combine`].
+    /// See [`Stack::combine`].
     pub(super) unsafe fn take_own(&mut self, rank: u32) -> Result {
         if !self.is_fixed {
             self.take(0);
@@ -230,10 +227,10 @@ impl<'a> Stack<'a> {
         Ok(())
     }
 
-    /// The operand of `rank` is in its place: combines what can be.
+    /// Combines operands after the operand of `rank` has been stored.
     ///
     /// # Safety
-    /// Operands are readable, places writable; they do not overlap.
+    /// Operands are readable and buffers writable. They do not overlap.
     pub(super) unsafe fn combine(&mut self, rank: u32) {
         let actors = self.actors;
         if actors.is_paired(rank) && rank.is_multiple_of(2) {
@@ -246,14 +243,15 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Combines the last two.
+    /// Combines the last two operands.
     ///
     /// # Safety
-    /// As [`Stack::combine`].
+    /// See [`Stack::combine`].
     unsafe fn combine_last(&mut self) {
         self.depth -= 1;
         let (left, right) = (self.waiting[self.depth - 1], self.waiting[self.depth]);
-        // What is combined goes where the right one was; where both orders are the same, to the result rather.
+        // The combined value replaces the right operand. It replaces the left operand instead if the right operand must
+        // not be overwritten, or if the operation commutes and the left operand is in the result.
         let swapped = right == OWN || (left == 0 && self.red.reducer.commutes());
         let (left, right) = match swapped {
             true => (right, left),
@@ -267,20 +265,20 @@ impl<'a> Stack<'a> {
         self.waiting[self.depth - 1] = right;
     }
 
-    /// Puts what all ranks' operands were combined to into the result.
+    /// Moves the combined value to the result.
     ///
     /// # Safety
-    /// As [`Stack::combine`].
+    /// See [`Stack::combine`].
     pub(super) unsafe fn finish(self) -> Result {
         // SAFETY: VECTORS.
         unsafe { self.at(self.waiting[0]).copy_to(self.result) }
     }
 }
 
-/// `MPI_Reduce_local`: `inout = input op inout`. `handle` is the datatype's, for a user's function.
+/// `MPI_Reduce_local`: `inout = input op inout`. `datatype` includes the handle, to pass to a user's function.
 ///
 /// # Safety
-/// `input` is readable, `inout` writable, as count and datatype say.
+/// `input` is readable and `inout` writable, for count and datatype.
 pub unsafe fn reduce_local(
     input: *const u8, inout: *mut u8, count: i64, datatype: (&Datatype, usize), op: &Op,
 ) -> Result {
@@ -288,14 +286,15 @@ pub unsafe fn reduce_local(
     let right = Vector::new(inout, count, datatype.0)?;
     let reducer = op.reducer(datatype.0, datatype.1)?;
     if left.bytes() > 0 && overlap(left, right)? {
-        return Err(Error::new(MPI_ERR_BUFFER, "inbuf and inoutbuf overlap"));
+        let error = Error::new(MPI_ERR_BUFFER, "inbuf and inoutbuf overlap");
+        return Err(error.with_advice(Some("pass buffers that do not overlap")));
     }
-    // SAFETY: VECTORS, and checked not to overlap.
+    // SAFETY: VECTORS; they do not overlap, as checked above.
     unsafe { reducer.apply(left.ptr, right.ptr, left.count) };
     Ok(())
 }
 
-/// Whether the memory of two vectors of one type has a byte in common.
+/// Returns whether the memory of two equally long vectors of one type overlaps.
 fn overlap(a: Vector<'_>, b: Vector<'_>) -> Result<bool> {
     let (_, bytes) = a.layout.span(a.count).map_err(crate::objects::datatype::TypeError::from)?;
     Ok((a.ptr as u64).abs_diff(b.ptr as u64) < bytes as u64)

@@ -1,23 +1,22 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
 //!
-//! A pair may have several edges. Then the messages of the pair belong to the edges in their order, which is that of
-//! the lists; but on a Cartesian grid what goes to the neighbour below comes from the neighbour above, also where
-//! those are one process.
+//! A pair may have several edges. Its messages then match these edges in list order. On a Cartesian grid, a message to
+//! the neighbour below arrives from the neighbour above, even if both neighbours are one process.
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};
-use super::arguments::{Block, BlockArray, Blocks, Collective, TypedBlocks};
+use super::arguments::{BlockArray, Blocks, Collective, SignificantBuffer, TypedBlocks};
 use super::choose;
-use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
+use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES};
 use super::vector::{Vector, even_blocks};
 use crate::common::error::Result;
 use crate::objects::comm::Neighborhood;
 use std::rc::Rc;
 
-/// `out` is the block for the neighbour at a place, `into` that from one.
+/// Runs a neighborhood call. `out` and `into` return the blocks to and from the neighbour at a position.
 ///
 /// # Safety
-/// Blocks of `out` are readable, those of `into` writable; they do not overlap.
+/// Blocks of `out` are readable and those of `into` writable. They do not overlap.
 pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     f: &F, around: &Neighborhood, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -27,7 +26,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     let in_turn = others().all(|(_, place)| into(place).bytes() <= IN_TURN_BYTES);
     let mut batch = Batch::new(f);
     let mut result = Ok(());
-    // SAFETY: VECTORS, until the batch has finished.
+    // SAFETY: VECTORS; the blocks are in use until the batch has finished.
     unsafe {
         if !in_turn {
             others().for_each(|(rank, place)| batch.recv(rank, into(place)));
@@ -36,7 +35,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
             let out = out(place);
             match out.bytes() {
                 0 => {}
-                // Such a send ends at once, and needs no request.
+                // A send of this size ends immediately, and needs no request.
                 1..=IN_TURN_BYTES => result = result.and(f.send(rank, out.buffer()).await),
                 _ => batch.send(rank, out),
             }
@@ -57,12 +56,10 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     }
 }
 
-/// Carries a call out, its arguments checked.
-///
 /// # Safety
-/// As [`run`].
-async unsafe fn carry_out<'a, 'b, C: Call>(
-    f: &C, call: &'static choose::Call<choose::Neighbor>, around: &Neighborhood,
+/// See [`run`].
+async unsafe fn carry_out<'a, 'b, C: CallFabric>(
+    f: &C, call: &'static choose::CallAlgorithms<choose::Neighbor>, around: &Neighborhood,
     out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
@@ -80,14 +77,14 @@ async unsafe fn carry_out<'a, 'b, C: Call>(
 pub struct NeighborAllgather {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
-    /// What all destinations get.
-    pub send: Block,
-    /// Where it arrives, from one source.
-    pub recv: Block,
+    /// Data for all destinations.
+    pub send: SignificantBuffer,
+    /// Receive buffer for one source.
+    pub recv: SignificantBuffer,
 }
 
 impl Collective for NeighborAllgather {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, even_blocks(self.recv.vector()?));
         // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHER, &self.around, &|_| out, &into).await }
@@ -98,14 +95,14 @@ impl Collective for NeighborAllgather {
 pub struct NeighborAllgatherv {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
-    /// What all destinations get.
-    pub send: Block,
-    /// Where it arrives.
+    /// Data for all destinations.
+    pub send: SignificantBuffer,
+    /// Receive buffer.
     pub recv: Blocks,
 }
 
 impl Collective for NeighborAllgatherv {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, self.recv.check()?);
         // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHERV, &self.around, &|_| out, &into).await }
@@ -116,14 +113,14 @@ impl Collective for NeighborAllgatherv {
 pub struct NeighborAlltoall {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
-    /// What one destination gets.
-    pub send: Block,
-    /// Where it arrives, from one source.
-    pub recv: Block,
+    /// Data for one destination.
+    pub send: SignificantBuffer,
+    /// Receive buffer for one source.
+    pub recv: SignificantBuffer,
 }
 
 impl Collective for NeighborAlltoall {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let out = even_blocks(self.send.vector()?);
         let into = even_blocks(self.recv.vector()?);
         // SAFETY: VECTORS, those of the call.
@@ -136,18 +133,18 @@ pub type NeighborAlltoallv = NeighborAlltoallArrays<Blocks>;
 /// `MPI_Neighbor_alltoallw`
 pub type NeighborAlltoallw = NeighborAlltoallArrays<TypedBlocks>;
 
-/// An alltoall with a count for each neighbour.
+/// Neighborhood alltoall with a count for each neighbour.
 pub struct NeighborAlltoallArrays<B> {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
-    /// What the destinations get.
+    /// Data for the destinations.
     pub send: B,
-    /// Where it arrives.
+    /// Receive buffer.
     pub recv: B,
 }
 
 impl<B: BlockArray> Collective for NeighborAlltoallArrays<B> {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (out, into) = (self.send.check()?, self.recv.check()?);
         // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, B::NEIGHBOR, &self.around, &out, &into).await }

@@ -1,15 +1,15 @@
-//! Calls in three steps: within each host, between one member of each, and within each host again.
+//! Collective calls in levels: within each host, between one member of each host, and within each host again.
 //!
-//! Bytes cross the network once for each host, not once for each rank. Each step is an algorithm of the other files,
-//! on a [`Part`] of the members, chosen as for a call of those members. Reductions combine operands along the same tree
-//! as without hosts, unless their order does not matter ([`branches`]). Callers put the state of these calls into an
-//! allocation of its own: calls within one host have no larger frames for it.
+//! Bytes cross the network once for each host, not once for each rank. Each step is an algorithm of another file on a
+//! [`SubFabric`], chosen as for a call of only its members. Reductions combine operands along the same tree as on one
+//! host, unless their order is free ([`branches`]). Callers box the state of these calls, so that calls within one host
+//! need no larger frames.
 //!
 //! References: Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
 //! Performance (2000); Träff, Improved MPI All-to-all Communication on a Giganet SMP Cluster (2002).
 #![allow(unsafe_code)]
 
-use super::choose::{self, Nodes, Room};
+use super::choose::{self, JobProcessors, NodeMap};
 use super::fabric::{Fabric, place};
 use super::gather;
 use super::local::Reduction;
@@ -24,103 +24,102 @@ use std::alloc::Layout;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// The nodes of an intracommunicator.
 #[cold]
-pub(crate) fn of_comm(p: &Process, comm: &Comm) -> Option<Box<Nodes>> {
+pub(crate) fn of_comm(p: &Process, comm: &Comm) -> Option<Box<NodeMap>> {
     let worker = p.worker().ok().filter(|_| !comm.is_inter())?;
     // SAFETY: the worker lives while MPI runs.
     let job = unsafe { (*worker).job };
     let members = comm.group.world_ranks().iter();
     let hosts: Vec<u32> = members.map(|&rank| job.host(rank as usize)).collect();
-    Nodes::new(&hosts, room_here(p)).map(Box::new)
+    NodeMap::new(&hosts, room_here(p)).map(Box::new)
 }
 
 impl Comm {
-    /// Which members share a host, where they are on several: for collective calls of an intracommunicator.
     #[inline]
-    pub(crate) fn nodes(&self, p: &Process) -> Option<&Nodes> {
+    pub(crate) fn nodes(&self, p: &Process) -> Option<&NodeMap> {
         let nodes = self.nodes.get_or_init(|| of_comm(p, self));
         nodes.as_deref()
     }
 }
 
-/// Of the members of a communicator.
 #[inline]
-pub(super) fn room_of<'a>(p: &Process, comm: &'a Comm) -> Room<'a> {
+pub(super) fn room_of<'a>(p: &Process, comm: &'a Comm) -> JobProcessors<'a> {
     match comm.nodes(p) {
-        Some(nodes) => Room::Hosts(&nodes.placement),
+        Some(nodes) => JobProcessors::Hosts(&nodes.placement),
         None => room_here(p),
     }
 }
 
-/// Of ranks that share this host.
+/// Returns the kind of processors that ranks on this host have.
 #[inline]
-pub(super) fn room_here(p: &Process) -> Room<'static> {
+pub(super) fn room_here(p: &Process) -> JobProcessors<'static> {
     let Ok(worker) = p.worker() else {
-        return Room::Own;
+        return JobProcessors::Own;
     };
     // SAFETY: the worker lives while MPI runs.
-    Room::on_host(unsafe { (*worker).job })
+    JobProcessors::on_host(unsafe { (*worker).job })
 }
 
-/// Some of the members of a call, as a fabric of their own. Its messages are among those of the call: each pair of
-/// members sends and receives in one order.
-pub(super) struct Part<'f, F> {
+/// Some members of a call, as a separate fabric. Its messages are those of the whole call's fabric, so the messages of
+/// a pair of members keep one order in all steps.
+pub(super) struct SubFabric<'f, F> {
     whole: &'f F,
     members: Members<'f>,
     rank: u32,
-    room: Room<'f>,
+    room: JobProcessors<'f>,
 }
 
 enum Members<'f> {
-    /// Those of a node, or others by their ranks.
+    /// Members of a node, or other ranks.
     Listed(&'f [u32]),
-    /// The first of each node, but of the node that is named that member.
-    Heads(&'f Nodes, u32, u32),
+    /// First member of each node, except that the given node has the given member.
+    Heads(&'f NodeMap, u32, u32),
 }
 
-/// The two parts that a member of a call belongs to.
+/// Parts of a collective call to which one member belongs: its node and, if it is a head, the heads of all nodes.
 pub(super) struct Levels<'f, F> {
-    /// The members of its node.
-    pub(super) node: Part<'f, F>,
-    /// The rank in it of the one that talks to other nodes.
+    /// Members of the node of this member.
+    pub(super) node: SubFabric<'f, F>,
+    /// Rank in `node` of the node's head, which communicates with other nodes.
     pub(super) head: u32,
-    /// Those of all nodes, on each of them; their ranks are the numbers of the nodes.
-    pub(super) heads: Option<Part<'f, F>>,
+    /// Heads of all nodes, present at each head. The rank of a head is the number of its node.
+    pub(super) heads: Option<SubFabric<'f, F>>,
 }
 
-/// The parts of a call; `root` talks for its node, and of other nodes the first member.
-fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F> {
+/// Returns the levels of a call. `root` is the head of its node; other nodes have their first member as head.
+fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f NodeMap, root: u32) -> Levels<'f, F> {
     let (own, its) = (nodes.of(f.rank()), nodes.of(root));
     let members = nodes.members(own);
     let place = |member| members.partition_point(|&other| other < member) as u32;
-    let node = Part {
+    let node = SubFabric {
         whole: f,
         members: Members::Listed(members),
         rank: place(f.rank()),
         room: nodes.inside,
     };
     let head = if own == its { place(root) } else { 0 };
-    let heads = (node.rank == head).then_some(Part {
+    let heads = (node.rank == head).then_some(SubFabric {
         whole: f,
         members: Members::Heads(nodes, its, root),
         rank: own,
-        room: Room::Hosts(&nodes.heads),
+        room: JobProcessors::Hosts(&nodes.heads),
     });
     Levels { node, head, heads }
 }
 
-impl<'f, F: Fabric> Part<'f, F> {
-    /// The members of these ranks; the caller's is at `position`.
+impl<'f, F: Fabric> SubFabric<'f, F> {
+    /// Makes a fabric of `ranks`; the caller is at index `position`.
     pub(super) fn among(whole: &'f F, ranks: &'f [u32], position: u32) -> Self {
-        Part { whole, members: Members::Listed(ranks), rank: position, room: whole.room() }
+        SubFabric { whole, members: Members::Listed(ranks), rank: position, room: whole.room() }
     }
 
-    /// Some consecutive ranks of a node, where all of its ranks are consecutive.
-    pub(super) fn narrow(&self, nodes: &'f Nodes, node: u32, ranks: &Range<u32>) -> Part<'f, F> {
+    /// Returns a fabric of consecutive ranks of a node. All ranks of the node are consecutive.
+    pub(super) fn narrow(
+        &self, nodes: &'f NodeMap, node: u32, ranks: &Range<u32>,
+    ) -> SubFabric<'f, F> {
         let first = nodes.starts[node as usize];
         let (start, end) = (ranks.start - first, ranks.end - first);
-        Part {
+        SubFabric {
             whole: self.whole,
             members: Members::Listed(&nodes.members(node)[start as usize..end as usize]),
             rank: self.rank - start,
@@ -128,7 +127,7 @@ impl<'f, F: Fabric> Part<'f, F> {
         }
     }
 
-    /// The rank in the whole call of one of the part.
+    /// Converts a rank of this fabric to the rank in the whole call.
     pub(super) fn member(&self, rank: u32) -> u32 {
         match self.members {
             Members::Listed(members) => members[rank as usize],
@@ -138,7 +137,7 @@ impl<'f, F: Fabric> Part<'f, F> {
     }
 }
 
-impl<F: Fabric> Fabric for Part<'_, F> {
+impl<F: Fabric> Fabric for SubFabric<'_, F> {
     type Ticket = F::Ticket;
     type Near = F::Near;
 
@@ -153,11 +152,11 @@ impl<F: Fabric> Fabric for Part<'_, F> {
         }
     }
 
-    fn room(&self) -> Room<'_> {
+    fn room(&self) -> JobProcessors<'_> {
         self.room
     }
 
-    fn nodes(&self) -> Option<&Nodes> {
+    fn nodes(&self) -> Option<&NodeMap> {
         None
     }
 
@@ -212,8 +211,8 @@ impl<F: Fabric> Fabric for Part<'_, F> {
     }
 }
 
-/// The members of a node report to its head, the heads meet, and the heads release their nodes.
-pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &Nodes) -> Result {
+/// Members of a node report to its head, the heads synchronize, and each releases its node.
+pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &NodeMap) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, 0);
     let nothing = Vector::raw(std::ptr::null(), 0);
     // SAFETY: messages without bytes touch no memory.
@@ -228,9 +227,9 @@ pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &Nodes) -> Result {
 }
 
 /// # Safety
-/// As [`bcast::run`].
+/// See [`bcast::run`].
 pub(super) async unsafe fn bcast<F: Fabric>(
-    f: &F, nodes: &Nodes, data: Vector<'_>, root: u32,
+    f: &F, nodes: &NodeMap, data: Vector<'_>, root: u32,
 ) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, root);
     // SAFETY: VECTORS.
@@ -245,10 +244,10 @@ pub(super) async unsafe fn bcast<F: Fabric>(
 }
 
 /// # Safety
-/// As [`reduce::run`].
+/// See [`reduce::run`].
 pub(super) async unsafe fn reduce<'a, F: Fabric>(
-    f: &F, nodes: &Nodes, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>,
-    root: u32,
+    f: &F, nodes: &NodeMap, red: &'a Reduction<'a>, operand: Vector<'a>,
+    result: Option<Vector<'a>>, root: u32,
 ) -> Result {
     let levels = levels(f, nodes, root);
     let size = red.size(operand.count, f.room()).along_tree();
@@ -279,9 +278,9 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`allreduce::run`].
+/// See [`allreduce::run`].
 pub(super) async unsafe fn allreduce<'a, F: Fabric>(
-    f: &F, nodes: &Nodes, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
+    f: &F, nodes: &NodeMap, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let levels = levels(f, nodes, 0);
     let size = red.size(operand.count, f.room()).along_tree();
@@ -307,13 +306,14 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
     }
 }
 
-/// The head of each node gathers its blocks; heads exchange them, as one piece for each node; each gives all to its
-/// node. They lie where they belong if that is one piece of memory in the order of nodes, otherwise packed aside.
+/// Runs an allgather by nodes. The head of each node gathers its blocks, exchanges them with other heads as one piece,
+/// and sends all blocks to its node. If the blocks are one piece of memory in the order of nodes, they are used in
+/// place. Otherwise they are packed in scratch memory.
 ///
 /// # Safety
-/// As [`allgather::run`].
+/// See [`allgather::run`].
 pub(super) async unsafe fn allgather<'a, F: Fabric>(
-    f: &F, nodes: &Nodes, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, nodes: &NodeMap, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, 0);
@@ -342,7 +342,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
     let is_even = (0..nodes.count()).all(|node| piece(node).bytes() == piece(0).bytes());
     let all = Vector::raw(at, total);
     let here = nodes.members(nodes.of(f.rank()));
-    // SAFETY: VECTORS; the memory aside has room for all blocks.
+    // SAFETY: VECTORS; the scratch memory has room for all blocks.
     unsafe {
         let blocks = heads.is_some().then_some(|rank: u32| block(here[rank as usize]));
         let own = match heads {

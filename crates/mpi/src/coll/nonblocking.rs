@@ -1,21 +1,20 @@
-//! Collective calls that do not block: the fabric that posts and returns, and the request that goes on with an
-//! algorithm.
+//! Nonblocking collective calls: the fabric that posts operations, and the request that advances an algorithm.
 #![allow(unsafe_code)]
 
 use super::agreement::{compare_call, refuse_call};
 use super::arguments::Collective;
-use super::choose::Nodes;
-use super::choose::Room;
-use super::fabric::{Call, Fabric, drive};
+use super::choose::JobProcessors;
+use super::choose::NodeMap;
+use super::fabric::{CallFabric, Fabric, drive};
 use super::nodes::room_of;
 use super::scratch::InState;
 use crate::common::consts::MPI_ERR_REQUEST;
 use crate::common::error::{COMPLETE_FIRST, COMPLETE_IT, Error, Result};
-use crate::common::spare_blocks::{Block, Spare};
+use crate::common::spare_blocks::{FutureBlock, Spare};
 use crate::common::status::Status;
 use crate::objects::comm::Comm;
 use crate::p2p::channel::{Channel, Ticket};
-use crate::p2p::request::{self, Operation, Watch};
+use crate::p2p::request::{self, Operation, PollCondition};
 use crate::process::{self, Process};
 use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
@@ -27,52 +26,52 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The fabric of a call that does not block, with the communicator, which may be freed meanwhile.
-pub struct Outstanding {
+/// Fabric of a nonblocking call. It keeps the communicator, which the program may free meanwhile.
+pub struct NonblockingFabric {
     channel: Channel<'static>,
     comm: Rc<Comm>,
-    /// Memory of earlier starts; none where there are no others.
-    memory: Option<RefCell<Vec<Kept>>>,
+    /// Memory of earlier starts, for reuse; `None` if the call is not persistent.
+    memory: Option<RefCell<Vec<SpareMemory>>>,
     only_checks: Cell<bool>,
 }
 
-/// Memory, and how it was allocated.
-type Kept = (NonNull<u8>, Layout);
+type SpareMemory = (NonNull<u8>, Layout);
 
-impl Drop for Outstanding {
+impl Drop for NonblockingFabric {
     fn drop(&mut self) {
         for (at, layout) in self.memory.take().map(RefCell::into_inner).into_iter().flatten() {
-            // SAFETY: `release` has kept it, with its layout.
+            // SAFETY: `release` has stored the memory with its layout.
             unsafe { dealloc(at.as_ptr(), layout) };
         }
     }
 }
 
-impl Outstanding {
-    /// Of the next collective call on a communicator.
+impl NonblockingFabric {
+    /// Makes the fabric of the next collective call on a communicator.
     fn next(comm: Rc<Comm>) -> Self {
-        Outstanding::tagged(comm, Channel::take_tag)
+        NonblockingFabric::tagged(comm, Channel::take_tag)
     }
 
-    /// Of a persistent call: the members make them in the same order, but may start them in any.
+    /// Makes the fabric of a persistent call. The fabric takes its tag here, not at a start: all members make their
+    /// persistent calls in one order, but may start them in different orders.
     fn persistent(comm: Rc<Comm>) -> Self {
-        let mut persistent = Outstanding::tagged(comm, Channel::take_persistent_tag);
+        let mut persistent = NonblockingFabric::tagged(comm, Channel::take_persistent_tag);
         persistent.memory = Some(RefCell::default());
         persistent
     }
 
     fn tagged(comm: Rc<Comm>, take_tag: fn(&Comm) -> i32) -> Self {
-        let outstanding = Outstanding::with(comm, take_tag);
+        let outstanding = NonblockingFabric::with(comm, take_tag);
         outstanding.begin();
         outstanding
     }
 
     fn with(comm: Rc<Comm>, take_tag: impl FnOnce(&Comm) -> i32) -> Self {
-        // SAFETY: the caller is inside MPI, as whoever polls is.
+        // SAFETY: the caller is inside MPI, and so is every later poll.
         let process = unsafe { process::get_unlocked() };
-        // SAFETY: what the `Rc` of this object points to does not move, and lives as long as the object.
+        // SAFETY: the communicator does not move, and the `Rc` in this object keeps it alive.
         let lasting: &'static Comm = unsafe { &*Rc::as_ptr(&comm) };
-        Outstanding {
+        NonblockingFabric {
             channel: Channel::tagged(process, lasting, take_tag(&comm)),
             comm,
             memory: None,
@@ -80,48 +79,44 @@ impl Outstanding {
         }
     }
 
-    /// Begins the call, perhaps again.
     fn begin(&self) {
         let is_unchecked = self.channel.process.checks().is_some() && !self.comm.is_inter();
         self.channel.refuse.set(is_unchecked.then_some(refuse_call));
     }
 
-    /// Where the state of the call may lie.
     fn spare(&self) -> &'static Spare {
         &self.channel.process.spare_blocks
     }
 
-    /// Where its messages travel, and their tag.
     fn way(&self) -> (Rc<Comm>, i32) {
         (self.comm.clone(), self.channel.tag)
     }
 
-    /// What becomes ready when the operation has ended.
-    fn end(&self, started: Result<Ticket>) -> Ended<'_> {
+    /// Returns a future that is ready when the operation has ended.
+    fn end(&self, started: Result<Ticket>) -> TicketEnd<'_> {
         let channel = &self.channel;
-        Ended { channel, started: Some(started) }
+        TicketEnd { channel, started: Some(started) }
     }
 }
 
-/// A part of an algorithm in memory of its own, which later calls use again.
-struct Apart<F>(Block<F>);
+/// Part of an algorithm, stored in memory that later calls reuse.
+struct SeparateFuture<F>(FutureBlock<F>);
 
-impl<F: Future> Future for Apart<F> {
+impl<F: Future> Future for SeparateFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // It is filled where it is made.
+        // The block was filled at creation.
         self.0.get().map_or(Poll::Pending, |algorithm| algorithm.poll(context))
     }
 }
 
-/// The end of an operation that was started.
-struct Ended<'a> {
+struct TicketEnd<'a> {
     channel: &'a Channel<'static>,
     started: Option<Result<Ticket>>,
 }
 
-impl Future for Ended<'_> {
+impl Future for TicketEnd<'_> {
     type Output = Result;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result> {
@@ -142,7 +137,7 @@ impl Future for Ended<'_> {
     }
 }
 
-impl Call for Outstanding {
+impl CallFabric for NonblockingFabric {
     fn channel(&self) -> &Channel<'_> {
         &self.channel
     }
@@ -150,7 +145,7 @@ impl Call for Outstanding {
     fn beside(&self) -> Result<Self> {
         let local = self.comm.find_local()?.clone();
         let tag = self.channel.tag;
-        Ok(Outstanding::with(local, |_| tag))
+        Ok(NonblockingFabric::with(local, |_| tag))
     }
 
     fn only_checks(&self) -> bool {
@@ -158,7 +153,7 @@ impl Call for Outstanding {
     }
 }
 
-impl Fabric for Outstanding {
+impl Fabric for NonblockingFabric {
     type Ticket = Ticket;
     type Near = InState;
 
@@ -170,11 +165,11 @@ impl Fabric for Outstanding {
         self.comm.size()
     }
 
-    fn room(&self) -> Room<'_> {
+    fn room(&self) -> JobProcessors<'_> {
         room_of(self.channel.process, &self.comm)
     }
 
-    fn nodes(&self) -> Option<&Nodes> {
+    fn nodes(&self) -> Option<&NodeMap> {
         self.comm.nodes(self.channel.process)
     }
 
@@ -215,26 +210,26 @@ impl Fabric for Outstanding {
     }
 
     fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
-        let mut block = Block::new(self.spare());
+        let mut block = FutureBlock::new(self.spare());
         block.fill(|| algorithm);
-        Apart(block)
+        SeparateFuture(block)
     }
 
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
-        let fits = |kept: &Kept| kept.1 == layout;
+        let fits = |kept: &SpareMemory| kept.1 == layout;
         if let Some(mut memory) = self.memory.as_ref().map(RefCell::borrow_mut)
             && let Some(at) = memory.iter().position(fits)
         {
             return memory.swap_remove(at).0.as_ptr();
         }
-        // SAFETY: FABRIC: the size is above 0.
+        // SAFETY: FABRIC; the size is above 0.
         unsafe { alloc(layout) }
     }
 
     unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
         match &self.memory {
             Some(memory) => memory.borrow_mut().push((at, layout)),
-            // SAFETY: FABRIC: from `allocate`, with this layout.
+            // SAFETY: FABRIC; the memory is from `allocate`, with this layout.
             None => unsafe { dealloc(at.as_ptr(), layout) },
         }
     }
@@ -244,9 +239,7 @@ impl Fabric for Outstanding {
     }
 }
 
-/// What a call ends with.
 pub(crate) trait CollResult {
-    /// The status of its request.
     fn status(self) -> Status;
 }
 
@@ -262,24 +255,25 @@ impl CollResult for Status {
     }
 }
 
-/// A call under way, or a persistent one between two.
-struct Running<F, M> {
-    algorithm: Block<F>,
-    /// Begins it again; none for a call that is made once.
+/// Outstanding call, or an inactive persistent one.
+struct NonblockingCall<F, M> {
+    algorithm: FutureBlock<F>,
+    /// Begins a persistent call again; `None` for a nonblocking call.
     make: Option<M>,
-    /// Name of the MPI call, for messages and checks.
+    starts: u64,
     call: &'static str,
     comm: usize,
-    /// Where its messages travel, and their tag.
+    /// Communicator and tag of the call's messages.
     way: (Rc<Comm>, i32),
     calls_back: bool,
     awaited: RequestId,
 }
 
-impl<F, M> Running<F, M> {
-    fn new(p: &Process, f: &Outstanding, calls_back: bool, make: Option<M>) -> Self {
-        Running {
-            algorithm: Block::new(f.spare()),
+impl<F, M> NonblockingCall<F, M> {
+    fn new(p: &Process, f: &NonblockingFabric, calls_back: bool, make: Option<M>) -> Self {
+        NonblockingCall {
+            algorithm: FutureBlock::new(f.spare()),
+            starts: u64::from(make.is_none()),
             make,
             call: p.call.get(),
             comm: f.comm.handle.get(),
@@ -290,18 +284,18 @@ impl<F, M> Running<F, M> {
     }
 }
 
-impl<F> Running<F, fn() -> F> {
-    /// Of a call that is made once.
+impl<F> NonblockingCall<F, fn() -> F> {
     fn once(
-        p: &Process, f: Outstanding, calls_back: bool, call: impl FnOnce(Outstanding) -> F,
+        p: &Process, f: NonblockingFabric, calls_back: bool,
+        call: impl FnOnce(NonblockingFabric) -> F,
     ) -> Self {
-        let mut running = Running::new(p, &f, calls_back, None);
+        let mut running = NonblockingCall::new(p, &f, calls_back, None);
         running.algorithm.fill(|| call(f));
         running
     }
 }
 
-impl<F, M, T> Operation<Process> for Running<F, M>
+impl<F, M, T> Operation<Process> for NonblockingCall<F, M>
 where
     F: Future<Output = Result<T>>,
     M: Fn() -> F,
@@ -331,10 +325,10 @@ where
         }
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> PollCondition {
         match self.awaited {
-            0 => Watch::Named,
-            id => Watch::Request(id),
+            0 => PollCondition::Named,
+            id => PollCondition::Request(id),
         }
     }
 
@@ -350,10 +344,14 @@ where
         true
     }
 
+    fn starts(&self) -> u64 {
+        self.starts
+    }
+
     fn carries(&self, context: u64, tag: i32) -> bool {
         let (comm, own) = &self.way;
         let is_of = |comm: &Comm| key_context(comm.context.collective().key(0)) == context;
-        // Those of an intercommunicator travel within its local group, too.
+        // Messages of an intercommunicator are also sent within its local group.
         *own == tag && (is_of(comm) || comm.find_local().is_ok_and(|local| is_of(local)))
     }
 
@@ -364,6 +362,7 @@ where
     fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
         if let Some(make) = &self.make {
             self.algorithm.fill(make);
+            self.starts += 1;
         }
         Ok(self.poll(p))
     }
@@ -378,7 +377,7 @@ where
             false => Ok(()),
             true => {
                 let text = format!(
-                    "the request of {} is active: it can be freed when it is complete",
+                    "the request of {} is active and cannot be freed before it is complete",
                     self.call
                 );
                 Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)))
@@ -387,70 +386,61 @@ where
     }
 }
 
-/// Begins a call; returns its request.
-///
-/// # Errors
-/// What `read` returns, and what the call finds at once.
+/// Begins a call and returns its request. Errors: those of `read`, and those that the call detects at once.
 ///
 /// # Safety
-/// As [`Collective::run`].
+/// See [`Collective::run`].
 pub(super) unsafe fn start<C: Collective + 'static>(
     p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
-    let f = Outstanding::next(comm);
+    let f = NonblockingFabric::next(comm);
     let call = read(&f.comm)?;
     let calls_back = call.calls_back();
-    let running = Running::once(p, f, calls_back, |f| async move {
-        // SAFETY: the buffers are as `Collective::run` wants them until the request has completed, by this function's
-        // contract.
+    let running = NonblockingCall::once(p, f, calls_back, |f| async move {
+        // SAFETY: the buffers are valid until the request has completed, by this function's contract.
         unsafe { call.run(&f).await }
     });
     begin(p, running)
 }
 
-/// Goes on with a call whose messages have this tag, and which runs no functions of the program; returns its request.
-///
-/// # Errors
-/// What the call finds at once.
+/// Continues a call that has sent under `tag`, and returns its request. The call runs no functions of the program.
+/// Errors: those that the call detects at once.
 pub(super) fn go_on<F>(
-    p: &Process, comm: usize, tag: i32, rest: impl FnOnce(Outstanding) -> F,
+    p: &Process, comm: usize, tag: i32, rest: impl FnOnce(NonblockingFabric) -> F,
 ) -> Result<usize>
 where
     F: Future<Output = Result> + 'static,
 {
-    let f = Outstanding::with(p.comm(comm)?, |_| tag);
-    begin(p, Running::once(p, f, false, rest))
+    let f = NonblockingFabric::with(p.comm(comm)?, |_| tag);
+    begin(p, NonblockingCall::once(p, f, false, rest))
 }
 
-/// Begins a call of this library on a communicator, whose request has a status, and which may run functions of the
-/// program; returns its request.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` where there are no more requests.
+/// Begins a library call, and returns its request, which has a status. `calls_back`: whether the call runs functions of
+/// the program. Errors: `MPI_ERR_OTHER` if no request is left.
 pub(crate) fn start_status<F>(
-    p: &Process, comm: Rc<Comm>, calls_back: bool, call: impl FnOnce(Outstanding) -> F,
+    p: &Process, comm: Rc<Comm>, calls_back: bool, call: impl FnOnce(NonblockingFabric) -> F,
 ) -> Result<usize>
 where
     F: Future<Output = Result<Status>> + 'static,
 {
-    let f = Outstanding::with(comm, Channel::take_tag);
-    let mut running = Running::once(p, f, calls_back, call);
+    let f = NonblockingFabric::with(comm, Channel::take_tag);
+    let mut running = NonblockingCall::once(p, f, calls_back, call);
     let ended = running.poll(p);
-    request::make_operation(p, Box::new(Begun { running, ended }))
+    request::make_operation(p, Box::new(PolledCall { running, ended }))
 }
 
-/// A call that has been polled once, and may have ended.
-struct Begun<R> {
+/// Call that has been polled once, and may have ended.
+struct PolledCall<R> {
     running: R,
     ended: Option<Result<Status>>,
 }
 
-impl<R: Operation<Process>> Operation<Process> for Begun<R> {
+impl<R: Operation<Process>> Operation<Process> for PolledCall<R> {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         self.ended.take().or_else(|| self.running.poll(p))
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> PollCondition {
         self.running.watch()
     }
 
@@ -483,9 +473,9 @@ impl<R: Operation<Process>> Operation<Process> for Begun<R> {
     }
 }
 
-/// Polls a call for the first time. It may end at once; then it needs no request of its own.
+/// Polls a call for the first time. If it ends at once, it needs no separate request.
 fn begin<F: Future<Output = Result> + 'static>(
-    p: &Process, mut running: Running<F, fn() -> F>,
+    p: &Process, mut running: NonblockingCall<F, fn() -> F>,
 ) -> Result<usize> {
     match running.poll(p) {
         Some(result) => result.and_then(|_| request::completed_request(p)),
@@ -493,33 +483,32 @@ fn begin<F: Future<Output = Result> + 'static>(
     }
 }
 
-/// Makes a persistent request of a call, to be started.
-///
-/// # Errors
-/// What `read` returns, and what the call refuses before its first message.
+/// Makes an inactive persistent request of a call. Errors: those of `read` and of the checks.
 ///
 /// # Safety
-/// As [`Collective::run`], from each start to its completion.
+/// See [`Collective::run`], from each start to its completion.
 pub(super) unsafe fn prepare<C: Collective + 'static>(
     p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
-    let f = Outstanding::persistent(comm);
+    let f = NonblockingFabric::persistent(comm);
     let call = {
-        // The messages of its starts meet those of no other call: so it is compared here.
+        // Compare the arguments here, not at a start: the messages of a start have this call's own tag, and match no
+        // message of another call.
         let meeting = f.channel.refuse.get().map(|refuse| {
             let meeting = Channel::next(p, &f.comm);
             meeting.refuse.set(Some(refuse));
             meeting
         });
         let read = read(&f.comm).and_then(|call| check(&f, &call).map(|()| call));
-        // One side tells the others of a refusal. A call that was taken back is none: they are to hear nothing.
+        // Other ranks are notified of a refusal through `meeting`, if it exists, and not through `f`. A call that was
+        // taken back needs no notice.
         let was_taken_back = read.is_err() && f.channel.refuse.get().is_none();
         f.channel.refuse.set(None);
         if was_taken_back && let Some(meeting) = &meeting {
             meeting.take_back();
         }
         let call = read?;
-        // Other threads may make calls meanwhile.
+        // During the comparison, other threads may make calls and change the name.
         let name = p.call.get();
         let compared = meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)));
         p.call.set(name);
@@ -529,7 +518,7 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
     let calls_back = call.calls_back();
     let kept = Rc::new((f, call));
     let own = kept.clone();
-    let running = Running::new(
+    let running = NonblockingCall::new(
         p,
         &kept.0,
         calls_back,
@@ -538,8 +527,7 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
             async move {
                 let (f, call) = &*kept;
                 f.begin();
-                // SAFETY: the buffers are as `Collective::run` wants them from each start to its completion, by this
-                // function's contract.
+                // SAFETY: the buffers are valid from each start to its completion, by this function's contract.
                 unsafe { call.run(f).await }
             }
         }),
@@ -547,27 +535,24 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
     request::make_persistent_operation(p, Box::new(running))
 }
 
-/// Makes a persistent request of a call whose arguments need neither checks nor comparison, and which runs no functions
-/// of the program.
-///
-/// # Errors
-/// `MPI_ERR_COMM`; `MPI_ERR_OTHER` where there are no more requests.
+/// Makes a persistent request of a call with checked arguments, which runs no functions of the program. Errors:
+/// `MPI_ERR_COMM`; `MPI_ERR_OTHER` if no request is left.
 pub(super) fn prepare_checked<F>(
-    p: &Process, comm: usize, call: impl Fn(Rc<Outstanding>) -> F + 'static,
+    p: &Process, comm: usize, call: impl Fn(Rc<NonblockingFabric>) -> F + 'static,
 ) -> Result<usize>
 where
     F: Future<Output = Result> + 'static,
 {
-    let f = Rc::new(Outstanding::persistent(p.comm(comm)?));
+    let f = Rc::new(NonblockingFabric::persistent(p.comm(comm)?));
     let own = f.clone();
-    let running = Running::new(p, &f, false, Some(move || call(own.clone())));
+    let running = NonblockingCall::new(p, &f, false, Some(move || call(own.clone())));
     request::make_persistent_operation(p, Box::new(running))
 }
 
-/// Checks the arguments of a call as the call does, without carrying it out.
-fn check<C: Collective>(f: &Outstanding, call: &C) -> Result {
+/// Checks the arguments of a call without executing it.
+fn check<C: Collective>(f: &NonblockingFabric, call: &C) -> Result {
     f.only_checks.set(true);
-    // SAFETY: it ends before it touches a buffer.
+    // SAFETY: the call stops before it uses a buffer.
     let checks = pin!(unsafe { call.run(f) });
     let polled = checks.poll(&mut Context::from_waker(Waker::noop()));
     f.only_checks.set(false);
@@ -583,13 +568,13 @@ mod tests {
     use super::super::*;
     use super::*;
 
-    /// Bytes of what a request of the call keeps, beside its data.
+    /// Returns the bytes of a call's request, without its data.
     fn size_of_running<C: Collective + 'static>() -> usize {
-        fn of<F, M: Fn(Outstanding, C) -> F, C>(_: M) -> usize {
-            size_of::<F>() + size_of::<Running<F, fn() -> F>>()
+        fn of<F, M: Fn(NonblockingFabric, C) -> F, C>(_: M) -> usize {
+            size_of::<F>() + size_of::<NonblockingCall<F, fn() -> F>>()
         }
-        // SAFETY: never run.
-        of(|f: Outstanding, call: C| async move { unsafe { call.run(&f).await } })
+        // SAFETY: the future is never polled.
+        of(|f: NonblockingFabric, call: C| async move { unsafe { call.run(&f).await } })
     }
 
     #[test]

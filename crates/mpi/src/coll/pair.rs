@@ -1,9 +1,8 @@
-//! The immediate path of barrier and short allreduce between two ranks: two messages, no request, no lock, no
-//! allocation. Whatever does not fit takes the ordinary path, which checks and explains. At `MPI_THREAD_MULTIPLE` the
-//! same goes inside the lock.
+//! Immediate path of barrier and short allreduce between two ranks: two messages, no request, no allocation, and no
+//! lock below `MPI_THREAD_MULTIPLE`. Other cases use the ordinary path, which checks arguments and reports errors.
 //!
-//! **BYTES.** Each buffer of an exchange is valid for the bytes of its message, and a handle is that of the call: each
-//! function here asks this of its caller.
+//! **BYTES.** Each buffer of an exchange is valid for the bytes of its message, and the handle is that of the call.
+//! Each unsafe function here requires BYTES of its caller.
 #![allow(unsafe_code)]
 
 mod nonblocking;
@@ -21,48 +20,47 @@ use crate::process::{self, Process};
 use fastpath_base::copy::copy_small;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::waiting::{SPIN_POLLS, spin};
-use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::wire::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, tag};
 use fastpath_transport::Post;
 pub use nonblocking::{make_allreduce, make_barrier};
 use std::mem::MaybeUninit;
 
-/// What became of a call. Not a `Result` within an option: it travels in one register.
+/// Outcome of a call. It is not a `Result` within an option, so that it fits one register.
 #[must_use]
 pub enum PairCall {
-    /// It is complete.
+    /// The call is complete.
     Done,
-    /// Nothing has happened.
+    /// Nothing was done.
     Declined,
-    /// The other rank's message is not there yet: [`Missing::receive`], or [`Missing::wait`] inside MPI, waits for it.
-    Waiting(Missing),
+    /// The peer's message has not arrived. [`MissingMessage::receive`] waits for the message, or
+    /// [`MissingMessage::wait`] inside MPI.
+    Waiting(MissingMessage),
 }
 
-/// A message that is still to come.
+/// Message that has not arrived.
 #[derive(Clone, Copy)]
-pub struct Missing {
+pub struct MissingMessage {
     tag: i32,
     from: u32,
 }
 
-/// This rank, and the other.
 struct PairComm {
     comm: &'static HotComm,
     other: usize,
     endpoint: *mut Endpoint,
 }
 
-/// The pair behind a communicator's handle, if it has two ranks and nothing stands before their next messages.
+/// Returns the pair of a communicator with two ranks, if no earlier message or posted receive precedes the exchange.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let pair = find_two::<WAY>(handle)?;
     // SAFETY: the keys match, so MPI runs and there is a worker.
-    let is_quiet =
-        unsafe { (*hot::worker_of::<WAY>(pair.comm)).matcher.is_quiet_beside(pair.endpoint) };
+    let is_quiet = unsafe { (*hot::worker_of::<WAY>()).matcher.is_quiet_beside(pair.endpoint) };
     is_quiet.then_some(pair)
 }
 
-/// The same, whatever stands before their messages.
+/// Returns the pair of a communicator with two ranks.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn find_two<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let comm = hot::comm(handle);
@@ -71,15 +69,15 @@ fn find_two<const WAY: u8>(handle: usize) -> Option<PairComm> {
         return None;
     }
     let other = 1 - (comm.own_key - comm.from_key) as usize;
-    // SAFETY: the tables have an entry for each of the two ranks.
+    // SAFETY: the keys match, so the entry has an endpoint for each of the two ranks.
     let endpoint = unsafe { *comm.endpoints.add(other) };
     Some(PairComm { comm, other, endpoint })
 }
 
-/// Sends `bytes` bytes to the other rank as the next collective call, and looks once for its as many.
+/// Sends `bytes` bytes as the next collective call, and polls once for the peer's message.
 ///
 /// # Safety
-/// As [`exchange_as`].
+/// See [`exchange_as`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 unsafe fn exchange(pair: &PairComm, out: *const u8, into: *mut u8, bytes: usize) -> PairCall {
     // SAFETY: the communicator lives while it is in the table.
@@ -92,7 +90,7 @@ unsafe fn exchange(pair: &PairComm, out: *const u8, into: *mut u8, bytes: usize)
     outcome
 }
 
-/// The same under a tag.
+/// Exchanges `bytes` bytes with the peer under a tag, like [`exchange`].
 ///
 /// # Safety
 /// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
@@ -101,8 +99,8 @@ unsafe fn exchange_as(
     pair: &PairComm, tag: i32, out: *const u8, into: *mut u8, bytes: usize,
 ) -> PairCall {
     let PairComm { comm, other, endpoint } = *pair;
-    // SAFETY: this is the only thread inside MPI: below MPI_THREAD_MULTIPLE, and there since it has the lock. The
-    // caller vouches for the memory.
+    // SAFETY: this is the only thread inside MPI: below MPI_THREAD_MULTIPLE always, and at that level because it has
+    // the lock. The caller promises valid memory.
     unsafe {
         match (*endpoint).send_immediate(tag::collective_key(comm.own_key), tag, out, bytes) {
             Post::Done => {}
@@ -112,16 +110,16 @@ unsafe fn exchange_as(
         let from = tag::collective_key(comm.from_key + other as u64);
         match (*endpoint).recv_short_whole(from, tag, into, bytes) {
             Some(_) => PairCall::Done,
-            None => PairCall::Waiting(Missing { tag, from: other as u32 }),
+            None => PairCall::Waiting(MissingMessage { tag, from: other as u32 }),
         }
     }
 }
 
-impl Missing {
+impl MissingMessage {
     /// Waits for the message.
     ///
     /// # Safety
-    /// `into` is writable for `bytes` bytes; the handle is that of the call.
+    /// `into` is writable for `bytes` bytes, and `handle` is that of the call.
     #[inline(never)]
     pub unsafe fn receive(
         self, name: &'static str, handle: usize, into: *mut u8, bytes: usize,
@@ -136,10 +134,10 @@ impl Missing {
         unsafe { self.wait(&p, &comm, into, bytes) }
     }
 
-    /// The same without looking first.
+    /// Waits for the message inside MPI, without polling through the hot tables first.
     ///
     /// # Safety
-    /// As [`Missing::receive`].
+    /// See [`MissingMessage::receive`].
     unsafe fn wait(self, p: &Process, comm: &Comm, into: *mut u8, bytes: usize) -> Result {
         let buffer = Buffer::contiguous(into, bytes as u64);
         // SAFETY: BYTES.
@@ -147,17 +145,18 @@ impl Missing {
     }
 }
 
-impl Missing {
-    /// Looks for the message so many times with nothing but the hot tables; false leaves everything as it was.
+impl MissingMessage {
+    /// Polls for the message `polls` times, through the hot tables only. Returns false, without effect, unless it
+    /// receives the message.
     ///
     /// # Safety
-    /// As [`Missing::receive`], while the communicator is in the table.
+    /// See [`MissingMessage::receive`]. The communicator must be in the table.
     unsafe fn spin(&self, handle: usize, into: *mut u8, bytes: usize, polls: u32) -> bool {
         let comm = hot::comm(handle);
         let worker = hot::worker();
         let from = self.from as usize;
         let key = tag::collective_key(comm.from_key + from as u64);
-        // SAFETY: as in `find_pair`; no reference to the worker outlives a statement.
+        // SAFETY: the communicator is in the table, so the worker lives. No reference outlives a statement.
         unsafe {
             let (endpoint, peer) = (*comm.endpoints.add(from), *comm.world.add(from));
             if !(*worker).wait.directed || !(*worker).may_watch(peer) {
@@ -178,17 +177,14 @@ pub fn barrier(handle: usize) -> PairCall {
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn meet_by<const WAY: u8>(handle: usize) -> PairCall {
     match find_pair::<WAY>(handle) {
-        // SAFETY: no memory is touched.
+        // SAFETY: messages without bytes touch no memory.
         Some(pair) => unsafe { exchange(&pair, std::ptr::null(), std::ptr::null_mut(), 0) },
         None => PairCall::Declined,
     }
 }
 
-/// As the barrier of two ranks by a call that is inside MPI already; false where that does not fit, and nothing has
-/// happened.
-///
-/// # Errors
-/// What was found out about the other rank.
+/// Executes a barrier of two ranks inside MPI. Returns false, without effect, if this path does not apply. Errors:
+/// failure of the peer.
 pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
     let handle = comm.handle.get();
     let outcome = match lock::is_enabled() {
@@ -198,7 +194,7 @@ pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
     match outcome {
         PairCall::Declined => Ok(false),
         PairCall::Done => Ok(true),
-        // SAFETY: no memory is touched.
+        // SAFETY: messages without bytes touch no memory.
         PairCall::Waiting(missing) => unsafe {
             let null = std::ptr::null_mut();
             if lock::is_enabled() || !missing.spin(handle, null, 0, SPIN_POLLS) {
@@ -209,27 +205,27 @@ pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
     }
 }
 
-/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of any number on none;
-/// `None` where that does not fit, and nothing has happened.
+/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of any number of ranks
+/// without data. Returns `None`, without effect, if this path does not apply.
 ///
 /// # Safety
-/// The buffers are as count and datatype say.
+/// The buffers must be valid for count and datatype.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 pub unsafe fn allreduce(
     send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
 ) -> Option<Result> {
     // SAFETY: BYTES.
-    let receive = |missing: Missing, into, bytes| unsafe {
+    let receive = |missing: MissingMessage, into, bytes| unsafe {
         missing.receive("MPI_Allreduce", handle, into, bytes)
     };
-    // SAFETY: BYTES; `receive` waits for the message that it is given.
+    // SAFETY: BYTES; `receive` waits for the message that it gets.
     unsafe { allreduce_by::<OPEN>(send, recv, count, datatype, op, handle, receive) }
 }
 
-/// The same at `MPI_THREAD_MULTIPLE`, of a thread that is inside MPI.
+/// `MPI_Allreduce` at `MPI_THREAD_MULTIPLE`, by a thread that is inside MPI; see [`allreduce`].
 ///
 /// # Safety
-/// As [`allreduce`].
+/// See [`allreduce`].
 pub unsafe fn allreduce_inside(
     p: &Process, send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize,
     handle: usize,
@@ -238,18 +234,19 @@ pub unsafe fn allreduce_inside(
         return None;
     }
     // SAFETY: BYTES.
-    let receive =
-        |missing: Missing, into, bytes| unsafe { missing.wait(p, &*p.comm(handle)?, into, bytes) };
-    // SAFETY: BYTES; `receive` waits for the message that it is given.
+    let receive = |missing: MissingMessage, into, bytes| unsafe {
+        missing.wait(p, &*p.comm(handle)?, into, bytes)
+    };
+    // SAFETY: BYTES; `receive` waits for the message that it gets.
     unsafe { allreduce_by::<INSIDE>(send, recv, count, datatype, op, handle, receive) }
 }
 
 /// # Safety
-/// As [`allreduce`]; `receive` waits for a message of so many bytes.
+/// See [`allreduce`]. `receive` waits for the message that it gets, with the given destination and length.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 unsafe fn allreduce_by<const WAY: u8>(
     send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
-    receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
+    receive: impl FnOnce(MissingMessage, *mut u8, usize) -> Result,
 ) -> Option<Result> {
     let find = || find_pair::<WAY>(handle);
     let found = ShortReduction::find((send, recv), (count, datatype, op), find)?;
@@ -276,25 +273,25 @@ unsafe fn allreduce_by<const WAY: u8>(
     Some(Ok(()))
 }
 
-/// Memory for the other rank's operand.
+/// Memory for the peer's operand.
 type OperandSpace = MaybeUninit<[u64; SHORT_LIMIT / 8]>;
 
-/// What two ranks combine: up to [`SHORT_LIMIT`] bytes, by a predefined operation.
+/// Reduction of two ranks by a predefined operation, of up to [`SHORT_LIMIT`] bytes.
 #[derive(Clone, Copy)]
 struct ShortReduction {
     send: *const u8,
     recv: *mut u8,
     count: usize,
-    /// Bytes of all elements.
     bytes: usize,
     kernel: Kernel,
-    /// The result is where the right operand was: on the lower rank that is the other's.
+    /// Whether this is the lower rank. The lower rank's result replaces the peer's operand, because an operation stores
+    /// its result in the right operand.
     is_lower: bool,
 }
 
 impl ShortReduction {
-    /// With the pair that `find_pair` finds; `None` inside where the arguments do not fit, outside where the operation
-    /// or the communicator does not.
+    /// Returns the reduction, and the pair that `find_pair` returns. `None` if no kernel of operation and datatype is
+    /// cached, or if there is no pair. `Some(None)` if other arguments do not suit this path.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     fn find(
         (send, recv): (*const u8, *mut u8), (count, datatype, op): (i64, usize, usize),
@@ -321,14 +318,13 @@ impl ShortReduction {
         self.send as usize == MPI_IN_PLACE
     }
 
-    /// What this rank sends.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     fn operand(&self) -> *const u8 {
         if self.is_in_place() { self.recv.cast_const() } else { self.send }
     }
 
-    /// Where the other's operand goes: straight into the receive buffer if that is where the result will be, unless
-    /// the own one is there.
+    /// Returns the buffer for the peer's operand: the receive buffer if the result replaces the peer's operand and the
+    /// call is not in place; otherwise `space`.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     fn destination(&self, space: &mut OperandSpace) -> *mut u8 {
         if self.is_lower && !self.is_in_place() { self.recv } else { space.as_mut_ptr().cast() }
@@ -337,7 +333,7 @@ impl ShortReduction {
     /// Combines both operands.
     ///
     /// # Safety
-    /// BYTES; the other's operand has been received where [`ShortReduction::destination`] said, in the same space.
+    /// See BYTES. The peer's operand has been received at [`ShortReduction::destination`], with this `space`.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     unsafe fn combine(&self, space: &mut OperandSpace) {
         let ShortReduction { send, recv, count, bytes, kernel, .. } = *self;

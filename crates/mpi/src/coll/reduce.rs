@@ -3,9 +3,9 @@
 
 use super::agreement::{Arguments, compare};
 use super::arguments::{Collective, Operands};
-use super::fabric::{Call, Fabric};
+use super::fabric::{CallFabric, Fabric};
 use super::halving::{self, Actors};
-use super::local::{Reduction, Stack, Value};
+use super::local::{RankValue, Reduction, Stack};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{check_root, choose, inter, nodes};
@@ -13,7 +13,7 @@ use crate::common::error::Result;
 
 /// `MPI_Reduce`
 pub struct Reduce {
-    /// What is combined, and how; the receive buffer counts only at the root.
+    /// Operands and operation. The receive buffer is significant only at the root.
     pub operands: Operands,
     /// Number of elements.
     pub count: i64,
@@ -22,7 +22,7 @@ pub struct Reduce {
 }
 
 impl Collective for Reduce {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (o, count) = (&self.operands, self.count);
         let root = check_root(f.channel().comm, self.root)?;
         let red = &o.reduction()?;
@@ -40,7 +40,7 @@ impl Collective for Reduce {
         f.channel().conclude(unsafe { run(f, how, red, operand, result, root).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::reduce(f, self).await }
     }
@@ -50,10 +50,10 @@ impl Collective for Reduce {
     }
 }
 
-/// `operand` is this rank's vector; `result` is present at the root, and may be the operand.
+/// Runs a reduce. `operand` is this rank's vector. Only the root passes `result`, which may be the operand.
 ///
 /// # Safety
-/// The operand is readable, the result writable; they do not overlap, or are the same.
+/// The operand is readable and the result writable. They do not overlap, or are the same.
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,
@@ -69,10 +69,8 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// All members at once.
-///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,
@@ -90,10 +88,10 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
     }
 }
 
-/// All send to the root.
+/// All ranks send to the root.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 pub(super) async unsafe fn flat<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {
@@ -106,10 +104,10 @@ pub(super) async unsafe fn flat<'a, F: Fabric>(
     }
 }
 
-/// The root receives the operands in the order of ranks and combines them along the tree.
+/// The root receives the operands in rank order and combines them along the tree.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn flat_root<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, own: Vector<'a>, result: Vector<'a>,
 ) -> Result {
@@ -117,7 +115,7 @@ async unsafe fn flat_root<'a, F: Fabric>(
     let mut scratch = Scratch::new(f);
     let others = scratch.elements(red.layout, own.count * Stack::places(ranks))?;
     let mut sum = Stack::new(red, ranks, own, result, others);
-    // SAFETY: VECTORS; the scratch has the places.
+    // SAFETY: VECTORS; the scratch has the memory that the stack needs.
     unsafe {
         for rank in 0..ranks {
             if rank == root {
@@ -132,11 +130,11 @@ async unsafe fn flat_root<'a, F: Fabric>(
     }
 }
 
-/// A binomial tree whose branches have the root, or else their first rank, at their head, so that operands stay in
-/// order and are combined as by the other algorithms.
+/// Binomial tree. The head of a branch is the root if the root is in the branch, otherwise the branch's first rank.
+/// Operands therefore keep their order, and are combined along the same tree as by the other algorithms.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn binomial<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {
@@ -146,7 +144,7 @@ async unsafe fn binomial<'a, F: Fabric>(
         true => root,
         false => actors.first(first),
     };
-    // Of a branch with `size` actors, this rank's.
+    // Returns the first actor of this rank's branch with `size` actors.
     let branch = |size: u32| me - me % size;
     let is_head = |size: u32| head(branch(size), size) == rank;
     if !is_head(1) {
@@ -168,15 +166,16 @@ async unsafe fn binomial<'a, F: Fabric>(
         2 => others.part(operand.count, operand.count),
         _ => result.unwrap_or(operand),
     };
-    // Each operand from above moves the value to the other place: it is to end in the result.
+    // Combining with the operand of a higher rank moves the value to the other buffer. Choose the buffers so that the
+    // last move ends in `last`.
     let below = (me & ((1 << steps) - 1)).count_ones() + u32::from(is_paired && rank % 2 == 1);
     let (spare, home) = match (operand.ptr == last.ptr, (combines - below) % 2 == 1) {
         (true, _) => (other, None),
         (false, true) => (last, Some(other)),
         (false, false) => (other, Some(last)),
     };
-    let mut sum = Value { red, value: operand, spare, home };
-    // SAFETY: VECTORS; both places are as long as the operand.
+    let mut sum = RankValue { red, value: operand, spare, home };
+    // SAFETY: VECTORS; both buffers are as long as the operand.
     unsafe {
         if is_paired {
             f.recv(rank ^ 1, sum.spare.buffer()).await?;
@@ -199,10 +198,10 @@ async unsafe fn binomial<'a, F: Fabric>(
     }
 }
 
-/// Each rank reduces a part of the vector; the root gathers the parts.
+/// Each rank reduces a part of the vector, and the root gathers the parts.
 ///
 /// # Safety
-/// As [`run`]; the operation commutes.
+/// See [`run`]. The operation must commute.
 async unsafe fn halved<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {

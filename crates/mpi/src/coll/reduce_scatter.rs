@@ -4,7 +4,7 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::arguments::{Collective, Operands};
-use super::fabric::{Call, Fabric, place};
+use super::fabric::{CallFabric, Fabric, place};
 use super::local::Reduction;
 use super::ring::{self, Deal};
 use super::scratch::Scratch;
@@ -16,23 +16,23 @@ use std::cell::OnceCell;
 
 /// `MPI_Reduce_scatter`
 pub struct ReduceScatter {
-    /// What is combined, and how; in place the receive buffer has all blocks.
+    /// Operands and operation. In place, the receive buffer has all blocks.
     pub operands: Operands,
     /// Number of elements of each rank's block.
     pub counts: Vec<i64>,
-    /// Where each begins, from the first start on.
+    /// First element of each block, computed at the first start.
     starts: OnceCell<Vec<u64>>,
 }
 
 impl ReduceScatter {
-    /// With a count for each rank.
+    /// Makes a call with a count for each rank.
     pub fn new(operands: Operands, counts: Vec<i64>) -> Self {
         ReduceScatter { operands, counts, starts: OnceCell::new() }
     }
 }
 
 impl Collective for ReduceScatter {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let counts = &self.counts;
         let total = counts.iter().try_fold(0u64, |total, &count| {
             let sum = u64::try_from(count).ok().and_then(|c| total.checked_add(c));
@@ -50,7 +50,7 @@ impl Collective for ReduceScatter {
         }
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         let counts = |rank: u32| self.counts[rank as usize];
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::reduce_scatter(f, &choose::REDUCE_SCATTER, &self.operands, counts).await }
@@ -63,14 +63,14 @@ impl Collective for ReduceScatter {
 
 /// `MPI_Reduce_scatter_block`
 pub struct ReduceScatterBlock {
-    /// What is combined, and how; in place the receive buffer has all blocks.
+    /// Operands and operation. In place, the receive buffer has all blocks.
     pub operands: Operands,
     /// Number of elements for each rank.
     pub count: i64,
 }
 
 impl Collective for ReduceScatterBlock {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let count = self.count;
         let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
         let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
@@ -80,7 +80,7 @@ impl Collective for ReduceScatterBlock {
         unsafe { scatter_result(f, call, &self.operands, total, &deal, |_| count).await }
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe {
             inter::reduce_scatter(f, &choose::REDUCE_SCATTER_BLOCK, &self.operands, |_| self.count)
@@ -93,12 +93,12 @@ impl Collective for ReduceScatterBlock {
     }
 }
 
-/// Either call, its counts checked: those of each rank, and where its block begins.
+/// Executes either call after its counts are checked. `deal` returns start and length of each rank's block.
 ///
 /// # Safety
-/// As [`Collective::run`].
-async unsafe fn scatter_result<C: Call>(
-    f: &C, call: &'static choose::Call<choose::ReduceScatter>, o: &Operands, total: u64,
+/// See [`Collective::run`].
+async unsafe fn scatter_result<C: CallFabric>(
+    f: &C, call: &'static choose::CallAlgorithms<choose::ReduceScatter>, o: &Operands, total: u64,
     deal: &impl Deal, count: impl Fn(u32) -> i64,
 ) -> Result {
     let red = &o.reduction()?;
@@ -130,15 +130,15 @@ fn refuse_count(count: i64) -> Error {
     let text = if count < 0 {
         "is negative"
     } else {
-        "is too large: the blocks of all ranks do not fit 63 bits"
+        "is too large: the blocks of all ranks together have more than 2^63 - 1 bytes"
     };
     Error::new(MPI_ERR_COUNT, format!("the count {count} {text}"))
 }
 
-/// The result may lie at the operand's beginning.
+/// Runs a reduce-scatter. The result may be the beginning of the operand.
 ///
 /// # Safety
-/// The operand is readable, the result writable.
+/// The operand is readable and the result writable.
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::ReduceScatter, red: &'a Reduction<'a>, operand: Vector<'a>,
     deal: &impl Deal, result: Vector<'a>,
@@ -149,7 +149,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     let (first, count) = deal.block(f.rank());
     let in_place = operand.ptr == result.ptr;
     let mut scratch = Scratch::new(f);
-    // SAFETY: VECTORS; the scratch is as long as what is written to it.
+    // SAFETY: VECTORS; the scratch is as long as the data that is written to it.
     unsafe {
         match how {
             choose::ReduceScatter::Allreduce => {

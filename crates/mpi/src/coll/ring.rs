@@ -1,5 +1,6 @@
-//! Reduce-scatter round a ring: every rank adds its part to what passes by. Each byte of the vector is sent and
-//! combined once on each rank but one, for any number of ranks. For operations that commute.
+//! Ring reduce-scatter: each block passes through all ranks, and each rank adds its operand. For any number of ranks,
+//! each byte of a block is sent once by all ranks but the last, and combined once by all ranks but the first. Only for
+//! operations that commute.
 #![allow(unsafe_code)]
 
 use super::fabric::{Fabric, trade};
@@ -8,9 +9,9 @@ use super::scratch::Scratch;
 use super::vector::Vector;
 use crate::common::error::Result;
 
-/// A vector that is dealt out to the ranks: where each rank's block starts, in elements, and its length.
+/// Distribution of a vector over the ranks.
 pub(super) trait Deal {
-    /// First element and number of elements of a rank's block.
+    /// Returns the first element and the number of elements of a rank's block.
     fn block(&self, rank: u32) -> (u64, u64);
 }
 
@@ -20,7 +21,7 @@ impl<T: Fn(u32) -> (u64, u64)> Deal for T {
     }
 }
 
-/// `count` elements dealt out as evenly as can be, in the order of ranks.
+/// Distributes `count` elements as evenly as possible, in rank order.
 pub(super) fn deal_evenly(count: u64, ranks: u32) -> impl Fn(u32) -> (u64, u64) + Copy {
     let (share, more) = (count / ranks as u64, count % ranks as u64);
     move |rank: u32| {
@@ -29,14 +30,13 @@ pub(super) fn deal_evenly(count: u64, ranks: u32) -> impl Fn(u32) -> (u64, u64) 
     }
 }
 
-/// Reduces the vectors at `send` of all ranks; this rank's block of the result goes to `result`, which may be that
-/// block of `send` itself.
+/// Reduces the vectors at `send` of all ranks. This rank's block goes to `result`, which may be in `send`.
 ///
-/// A block starts at the rank behind its owner and goes round; what arrives lands in one of two places in turn, and
-/// the last lands in `result`.
+/// Each block starts at the rank after the one that keeps it. Received blocks go to two buffers in turn, the last to
+/// `result`.
 ///
 /// # Safety
-/// `send` is readable for all blocks, `result` writable for this rank's.
+/// `send` is readable for all blocks, and `result` writable for this rank's.
 pub(super) async unsafe fn reduce_scatter<F: Fabric>(
     f: &F, red: &Reduction<'_>, send: *const u8, deal: &impl Deal, result: *mut u8,
 ) -> Result {
@@ -59,7 +59,7 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
         let place =
             if last && !in_place { red.at(result, mine.count) } else { places[step as usize % 2] };
         let into = place.part(0, operand.count);
-        // SAFETY: VECTORS; what is sent lies in `send` or in the other place.
+        // SAFETY: VECTORS; the data to send is in `send` or in the other buffer.
         unsafe {
             trade(f, next, out, previous, into).await?;
             red.fold(operand, into);

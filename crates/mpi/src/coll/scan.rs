@@ -1,34 +1,32 @@
-//! Scan and Exscan: prefix reductions, always in the order of ranks.
+//! Scan and Exscan: prefix reductions, always in rank order.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
 use super::arguments::{Collective, Operands};
 use super::choose;
-use super::fabric::{Call, Fabric};
+use super::fabric::{CallFabric, Fabric};
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
 use crate::common::error::Result;
 
-/// What a prefix covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefix {
-    /// The ranks up to and with this one.
     Inclusive,
-    /// The ranks before this one; rank 0's result is not changed.
+    /// Combines the operands of the ranks before this rank. The result of rank 0 is not changed.
     Exclusive,
 }
 
 /// `MPI_Scan`
 pub struct Scan {
-    /// What is combined, and how.
+    /// Operands and operation.
     pub operands: Operands,
     /// Number of elements.
     pub count: i64,
 }
 
 impl Collective for Scan {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { prefix(f, Prefix::Inclusive, &self.operands, self.count).await }
     }
@@ -40,14 +38,14 @@ impl Collective for Scan {
 
 /// `MPI_Exscan`
 pub struct Exscan {
-    /// What is combined, and how.
+    /// Operands and operation.
     pub operands: Operands,
     /// Number of elements.
     pub count: i64,
 }
 
 impl Collective for Exscan {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { prefix(f, Prefix::Exclusive, &self.operands, self.count).await }
     }
@@ -58,8 +56,8 @@ impl Collective for Exscan {
 }
 
 /// # Safety
-/// As [`Collective::run`].
-async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64) -> Result {
+/// See [`Collective::run`].
+async unsafe fn prefix<C: CallFabric>(f: &C, prefix: Prefix, o: &Operands, count: i64) -> Result {
     let call = match prefix {
         Prefix::Inclusive => &choose::SCAN,
         Prefix::Exclusive => &choose::EXSCAN,
@@ -73,10 +71,10 @@ async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64)
     f.channel().conclude(unsafe { run(f, how, prefix, red, operand, result).await })
 }
 
-/// The operand may be the result.
+/// Runs a scan. The operand may be the result.
 ///
 /// # Safety
-/// The operand is readable, the result writable; they do not overlap, or are the same.
+/// The operand is readable and the result writable. They do not overlap, or are the same.
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Scan, prefix: Prefix, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Vector<'a>,
@@ -93,17 +91,17 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// Each rank waits for the one before it: every rank is scheduled once.
+/// Each rank waits only once, for the prefix from the rank before it, so that every rank is scheduled only once.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn chain<'a, F: Fabric>(
     f: &F, prefix: Prefix, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let (rank, is_last) = (f.rank(), f.rank() + 1 == f.size());
     let (mut before, mut through) = (Scratch::new(f), Scratch::new(f));
     let before = before.elements(red.layout, operand.count)?;
-    // With this rank's operand: the result of a scan, and what the next rank needs.
+    // Prefix including this rank: the result of a scan, and the operand for the next rank.
     let through = match prefix {
         Prefix::Inclusive => result,
         Prefix::Exclusive if is_last => before,
@@ -130,11 +128,11 @@ async unsafe fn chain<'a, F: Fabric>(
     Ok(())
 }
 
-/// Recursive doubling: in step k ranks exchange the reduction of their block of 2^k ranks; the upper one adds the block
-/// below to the left of its prefix.
+/// Recursive doubling: in step k partners exchange the reductions of their blocks of 2^k ranks. The upper rank combines
+/// the lower block's reduction, as the left operand, with its own prefix.
 ///
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn doubling<'a, F: Fabric>(
     f: &F, prefix: Prefix, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {

@@ -3,8 +3,8 @@
 
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
-use super::arguments::{BlockArray, Blocks, Collective, Side};
-use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
+use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer};
+use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES};
 use super::scratch::Scratch;
 use super::tree::{absolute, packed, pass_down, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
@@ -13,16 +13,16 @@ use crate::common::error::Result;
 
 /// `MPI_Scatter`
 pub struct Scatter {
-    /// What is sent; counts at the root.
-    pub send: Side,
-    /// Where it arrives.
-    pub recv: Side,
+    /// Data to send, significant at the root.
+    pub send: CollectiveBuffer,
+    /// Receive buffer.
+    pub recv: CollectiveBuffer,
     /// The root.
     pub root: i32,
 }
 
 impl Collective for Scatter {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let root = check_root(f.channel().comm, self.root)?;
         let send = match f.rank() == root {
             true => self.send.vector()?,
@@ -41,7 +41,7 @@ impl Collective for Scatter {
         f.channel().conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::scatter(f, self).await }
     }
@@ -49,16 +49,16 @@ impl Collective for Scatter {
 
 /// `MPI_Scatterv`
 pub struct Scatterv {
-    /// What is sent, at the root.
+    /// Data to send, at the root.
     pub send: Option<Blocks>,
-    /// Where it arrives.
-    pub recv: Side,
+    /// Receive buffer.
+    pub recv: CollectiveBuffer,
     /// The root.
     pub root: i32,
 }
 
 impl Collective for Scatterv {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let root = check_root(f.channel().comm, self.root)?;
         let array = self.send.as_ref().filter(|_| f.rank() == root);
         let send = array.map(|array| array.check()).transpose()?;
@@ -76,16 +76,16 @@ impl Collective for Scatterv {
         f.channel().conclude(unsafe { run(f, how, send, own, root).await })
     }
 
-    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+    async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         // SAFETY: VECTORS, those of the call.
         unsafe { inter::scatterv(f, self).await }
     }
 }
 
-/// `own` is None at a root whose block stays in place; `block` is present at the root.
+/// Runs a scatter. `own` is `None` at a root in place; only the root passes `block`.
 ///
 /// # Safety
-/// The blocks are readable, `own` is writable; they do not overlap.
+/// The blocks are readable, `own` is writable, and they do not overlap.
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Gather, block: Option<impl Fn(u32) -> Vector<'a>>, own: Option<Vector<'_>>,
     root: u32,
@@ -109,7 +109,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn linear_root<'a, F: Fabric>(
     f: &F, block: impl Fn(u32) -> Vector<'a>, own: Option<Vector<'_>>,
 ) -> Result {
@@ -132,7 +132,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`]; all blocks are of one length.
+/// See [`run`]. All blocks have one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
     f: &F, block: impl Fn(u32) -> Vector<'a>, own: Option<Vector<'_>>,
 ) -> Result {
@@ -154,7 +154,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
 }
 
 /// # Safety
-/// As [`run`].
+/// See [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let me = relative(f.rank(), root, f.size());
     let subtree = subtree_ranks(me, f.size());

@@ -1,4 +1,4 @@
-//! Memory for the length of one collective call: a few lines beside its variables, or the heap.
+//! Memory for the duration of one collective call: a few bytes beside its variables, or the heap.
 #![allow(unsafe_code)]
 
 use super::fabric::Fabric;
@@ -11,24 +11,23 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Alignment of the memory in bytes.
 const ALIGN: usize = 64;
 
-/// Bytes that need no allocation, on the stack.
+/// Memory on the stack.
 #[repr(C, align(64))]
 pub struct OnStack([MaybeUninit<u8>; 256]);
 
-/// A few bytes in the state of an outstanding call.
+/// Memory in the state machine of an outstanding call.
 #[repr(C, align(16))]
 pub struct InState([MaybeUninit<u8>; 64]);
 
-/// Bytes that lie where the algorithm keeps its variables, aligned for any type.
+/// Memory beside the variables of an algorithm, aligned for any type.
 pub trait NearMemory {
-    /// How many bytes there are.
+    /// Size in bytes.
     const BYTES: u64;
-    /// Bytes without content.
+    /// Makes uninitialized memory.
     fn new() -> Self;
-    /// Their address.
+    /// Returns the address.
     fn at(&mut self) -> *mut u8;
 }
 
@@ -52,8 +51,8 @@ macro_rules! impl_near {
 
 impl_near!(OnStack: 256, InState: 64);
 
-/// Memory for one purpose. The address that a method returns is good until the next call of one, and as long as the
-/// object is neither moved nor dropped.
+/// Memory for one purpose. The address that a method returns is valid until the next method call, or until the object
+/// moves or drops.
 pub(super) struct Scratch<'f, F: Fabric> {
     fabric: &'f F,
     near: F::Near,
@@ -61,13 +60,12 @@ pub(super) struct Scratch<'f, F: Fabric> {
 }
 
 impl<'f, F: Fabric> Scratch<'f, F> {
-    /// No memory yet.
     #[inline]
     pub(super) fn new(fabric: &'f F) -> Self {
         Scratch { fabric, near: F::Near::new(), far: None }
     }
 
-    /// `bytes` bytes without content, aligned for any type.
+    /// Returns `bytes` uninitialized bytes, aligned for any type.
     #[inline]
     pub(super) fn room(&mut self, bytes: u64) -> Result<*mut u8> {
         if bytes <= F::Near::BYTES {
@@ -76,7 +74,6 @@ impl<'f, F: Fabric> Scratch<'f, F> {
         self.allocate(bytes)
     }
 
-    /// The origin of `count` elements.
     #[inline]
     pub(super) fn elements<'a>(
         &mut self, layout: &'a Arc<Layout>, count: u64,
@@ -109,7 +106,7 @@ impl<'f, F: Fabric> Scratch<'f, F> {
 
     fn release(&mut self) {
         if let Some((at, layout)) = self.far.take() {
-            // SAFETY: allocated with this layout by `allocate`, and not yet released.
+            // SAFETY: `allocate` has made the memory with this layout, and the memory was not released since.
             unsafe { self.fabric.release(at, layout) };
         }
     }

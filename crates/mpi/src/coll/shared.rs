@@ -1,9 +1,10 @@
-//! Collective calls through memory that all members map: each puts its data there once, and everybody reads it. Between
-//! the steps the members meet, by short messages.
+//! Collective calls through memory that all members map. Each member stores its data once, and all others read it.
+//! Short messages synchronize the members between the steps.
 //!
-//! **BUFFERS.** A member writes its own buffer before the others meet it there, and reads those of others, or folds the
-//! part of them that falls to it, between two meetings. It uses its two buffers in turn: no member uses one again
-//! before all have met after reading the other.
+//! **BUFFERS.** A member writes its own buffer before a synchronization. Until the next synchronization, it reads the
+//! buffers of others or combines its part of them. Each member uses its two buffers in turn. A member writes a buffer
+//! again only after the synchronization that follows its write of the other buffer. By then all members have read the
+//! buffer.
 //!
 //! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
 #![allow(unsafe_code)]
@@ -16,32 +17,31 @@ use super::local::Reduction;
 use super::ring::{Deal, deal_evenly};
 use super::vector::Vector;
 use crate::common::consts::MPI_ERR_TRUNCATE;
-use crate::common::error::{Error, Result};
+use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 pub(super) use crate::objects::shared_buffers::SharedBuffers;
-use crate::objects::shared_buffers::{Turn, Which};
+use crate::objects::shared_buffers::{BufferTurn, CallSize};
 use fastpath_base::clock;
 use fastpath_base::copy::copy_with;
 use fastpath_protocol::buffer::Buffer;
 use std::ops::Range;
 
-/// Bytes of each operand that are combined at a time: those of all members stay in a first-level cache.
+/// Bytes of each operand that are combined at a time, so that pieces of all members fit a first-level cache.
 const PIECE_BYTES: u64 = 4 << 10;
-/// Bytes that the parts of two members do not share.
+/// Granularity of the members' parts, in bytes: a cache line.
 const LINE_BYTES: u64 = 64;
 
-/// A call under way.
-struct Run<'f, F> {
+struct SharedRun<'f, F> {
     f: &'f F,
     buffers: &'f SharedBuffers,
-    which: Which,
-    /// Time of this member's copies and arithmetic since it last reported it to the others.
+    which: CallSize,
+    /// Nanoseconds of this member's copies and arithmetic since its last report to rank 0.
     busy_ns: u64,
     is_first: bool,
 }
 
-impl<'f, F: Fabric> Run<'f, F> {
-    fn new(f: &'f F, buffers: &'f SharedBuffers, which: Which) -> Self {
-        Run { f, buffers, which, busy_ns: 0, is_first: true }
+impl<'f, F: Fabric> SharedRun<'f, F> {
+    fn new(f: &'f F, buffers: &'f SharedBuffers, which: CallSize) -> Self {
+        SharedRun { f, buffers, which, busy_ns: 0, is_first: true }
     }
 
     fn time(&mut self, work: impl FnOnce()) {
@@ -50,10 +50,10 @@ impl<'f, F: Fabric> Run<'f, F> {
         self.busy_ns += clock::now_ns().saturating_sub(began_ns);
     }
 
-    /// Puts bytes of a block, from `done` on, into a buffer.
+    /// Copies `len` bytes of a block, from byte `done` on, into a buffer.
     ///
     /// # Safety
-    /// The block is readable, the buffer has room for `len` bytes.
+    /// The block is readable, and the buffer has room for `len` bytes.
     unsafe fn put(&mut self, data: Vector<'_>, done: u64, buffer: *mut u8, len: usize) {
         let by = self.buffers.learnt.copy_loop(self.which);
         // SAFETY: VECTORS; the buffer has `len` bytes.
@@ -67,10 +67,10 @@ impl<'f, F: Fabric> Run<'f, F> {
         });
     }
 
-    /// Takes them out.
+    /// Copies `len` bytes from a buffer into a block, from byte `done` on.
     ///
     /// # Safety
-    /// The block is writable, the buffer has `len` bytes.
+    /// The block is writable, and the buffer has `len` bytes.
     unsafe fn take(&mut self, buffer: *const u8, data: Vector<'_>, done: u64, len: usize) {
         // SAFETY: VECTORS; the buffer has `len` bytes.
         self.time(|| unsafe {
@@ -78,8 +78,8 @@ impl<'f, F: Fabric> Run<'f, F> {
         });
     }
 
-    /// Returns when all members have come, with the same number of bytes before them. Rank 0 hears what their work took
-    /// and says by which loop they copy next.
+    /// Synchronizes all members. Rank 0 receives their work times, and sends the copy loop for the next call. All
+    /// members must have equal `bytes` left.
     async fn meet(&mut self, bytes: u64) -> Result {
         let (f, learnt) = (self.f, &self.buffers.learnt);
         let before_ns = match std::mem::take(&mut self.is_first) {
@@ -88,7 +88,7 @@ impl<'f, F: Fabric> Run<'f, F> {
         };
         let mut words = [bytes, std::mem::take(&mut self.busy_ns), before_ns];
         let data = |words: &mut [u64; 3]| Buffer::contiguous(words.as_mut_ptr().cast(), 24);
-        // SAFETY: the words live until the messages have ended.
+        // SAFETY: `words` outlives the messages.
         unsafe {
             if f.rank() == 0 {
                 let mut told = bytes;
@@ -118,7 +118,7 @@ impl<'f, F: Fabric> Run<'f, F> {
         }
     }
 
-    /// What is left to tell goes with the next call.
+    /// Stores the work time that this call has not reported. The next call reports it.
     fn end(self) {
         self.buffers.learnt.keep_rest(self.busy_ns);
     }
@@ -127,23 +127,25 @@ impl<'f, F: Fabric> Run<'f, F> {
 #[cold]
 #[inline(never)]
 fn disagree(bytes: u64) -> Error {
-    let text =
-        format!("another rank does not have the {bytes} bytes of this one: counts or types differ");
-    Error::new(MPI_ERR_TRUNCATE, text)
+    let text = format!(
+        "this rank passes {bytes} bytes, but another rank passes a different number of bytes: the \
+         counts or datatypes of the two ranks differ"
+    );
+    Error::new(MPI_ERR_TRUNCATE, text).with_advice(Some(SAME_ON_ALL_RANKS))
 }
 
-/// Each member combines its part of all operands, along the tree of [`Actors`]. The result is then in the buffer of the
-/// last one, since an operation leaves it where the right operand was.
+/// Each member combines its part of all operands, along the tree of [`Actors`]. An operation stores its result in the
+/// right operand, so the result is in the last member's buffer.
 ///
 /// # Safety
-/// The operand is readable and the result writable; they do not overlap, or are the same. Elements are contiguous, and
-/// fit a buffer.
+/// The operand is readable and the result writable. They are equal or do not overlap. Elements are contiguous, and fit
+/// a buffer.
 pub(super) async unsafe fn allreduce<F: Fabric>(
     f: &F, buffers: &SharedBuffers, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
     let size = red.layout.size();
     let (bytes, at_once) = (operand.bytes(), buffers.bytes as u64 / size * size);
-    let mut run = Run::new(f, buffers, Which::allreduce(bytes));
+    let mut run = SharedRun::new(f, buffers, CallSize::allreduce(bytes));
     let mut done = 0;
     while done < bytes {
         let len = at_once.min(bytes - done);
@@ -163,7 +165,7 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
     Ok(())
 }
 
-/// Which of `count` elements fall to a member: whole lines where elements fill them.
+/// Returns a member's part of `count` elements. Parts are whole cache lines if elements fill them.
 fn part(red: &Reduction<'_>, count: u64, rank: u32, ranks: u32) -> Range<u64> {
     let unit = (LINE_BYTES / red.layout.size()).max(1);
     let (first, units) = deal_evenly(count.div_ceil(unit), ranks).block(rank);
@@ -171,15 +173,15 @@ fn part(red: &Reduction<'_>, count: u64, rank: u32, ranks: u32) -> Range<u64> {
 }
 
 /// # Safety
-/// BUFFERS: the range falls to this member.
-unsafe fn combine(red: &Reduction<'_>, turn: Turn<'_>, ranks: u32, range: Range<u64>) {
+/// See BUFFERS. The range must be this member's part.
+unsafe fn combine(red: &Reduction<'_>, turn: BufferTurn<'_>, ranks: u32, range: Range<u64>) {
     let actors = Actors::of(ranks);
     let piece = (PIECE_BYTES / red.layout.size()).max(1);
     let mut from = range.start;
     while from < range.end {
         let count = piece.min(range.end - from);
         let at = |rank: u32| red.at(turn.of(rank), 0).part(from, count);
-        // SAFETY: BUFFERS; the operands lie apart.
+        // SAFETY: BUFFERS; the operands do not overlap.
         unsafe {
             for rank in (0..ranks).filter(|&rank| actors.is_paired(rank) && rank % 2 == 1) {
                 red.fold(at(rank - 1), at(rank));
@@ -196,16 +198,16 @@ unsafe fn combine(red: &Reduction<'_>, turn: Turn<'_>, ranks: u32, range: Range<
     }
 }
 
-/// Each member puts its block there, and takes those of all others; `own` is where the block comes from.
+/// Each member stores its block, and copies those of all others. `own` is the source of the block.
 ///
 /// # Safety
-/// `own` is readable, the blocks are writable; they do not overlap.
+/// `own` is readable, the blocks are writable, and they do not overlap.
 pub(super) async unsafe fn allgather<'a, F: Fabric>(
     f: &F, buffers: &SharedBuffers, own: Vector<'_>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let longest = (0..f.size()).map(|r| block(r).bytes()).max().unwrap_or(0);
     let total = (0..f.size()).fold(0u64, |sum, r| sum.wrapping_add(block(r).bytes()));
-    let mut run = Run::new(f, buffers, Which::allgather(total / u64::from(f.size())));
+    let mut run = SharedRun::new(f, buffers, CallSize::allgather(total / u64::from(f.size())));
     let mut done = 0;
     while done < longest {
         let turn = buffers.turn();

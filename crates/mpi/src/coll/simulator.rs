@@ -1,13 +1,14 @@
-//! Any number of ranks in one process, each a thread, for testing the algorithms.
+//! Simulator for tests of the algorithms: any number of ranks in one process, each a thread.
 //!
-//! A message is copied when both its sides are known; in `Mode::Rendezvous` no send ends before, so that a schedule
-//! which relies on buffering deadlocks. A deadlock, a message that is never received and a wrong length are failures.
+//! A message is copied when send and receive are both posted. In `Mode::Rendezvous` a send ends only when its message
+//! has been copied, so that a schedule that relies on buffering deadlocks. Deadlocks, unreceived messages and wrong
+//! lengths are failures.
 #![allow(unsafe_code)]
 
 pub(super) mod clock;
 
-use super::choose::Nodes;
-use super::choose::Room;
+use super::choose::JobProcessors;
+use super::choose::NodeMap;
 use super::fabric::Fabric;
 use super::scratch::OnStack;
 use super::shared::SharedBuffers;
@@ -17,17 +18,14 @@ use std::collections::{HashSet, VecDeque};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// When a send ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// At once.
     Eager,
-    /// When the message has been received.
     Rendezvous,
 }
 
 #[derive(Default)]
-struct State {
+struct SimState {
     sends: Vec<VecDeque<(u64, Payload)>>,
     recvs: Vec<VecDeque<(u64, Buffer)>>,
     next_id: u64,
@@ -42,45 +40,45 @@ enum Payload {
     Lent(Buffer),
 }
 
-// SAFETY: the buffers belong to ranks that wait, or by contract leave them alone, until the message is copied.
-unsafe impl Send for State {}
+// SAFETY: the buffers belong to ranks that wait, or that by contract do not use them until the message is copied.
+unsafe impl Send for SimState {}
 
-struct World {
+struct SimWorld {
     ranks: u32,
     mode: Mode,
-    state: Mutex<State>,
+    state: Mutex<SimState>,
     changed: Condvar,
 }
 
-/// One rank's way to the others.
-pub(crate) struct Rank<'w> {
-    world: &'w World,
+pub(crate) struct SimRank<'w> {
+    world: &'w SimWorld,
     rank: u32,
-    nodes: Option<Nodes>,
+    nodes: Option<NodeMap>,
     shared: SharedBuffers,
 }
 
-/// Bytes of a shared buffer: an element and a half of the tests' reductions fit.
+/// Bytes of a shared buffer: one and a half elements of the reductions in the tests.
 const SHARED_BYTES: usize = 40;
 
-/// Runs `body` on every rank; returns what each returned.
-pub(crate) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync) -> Vec<R> {
+pub(crate) fn run<R: Send>(
+    ranks: u32, mode: Mode, body: impl Fn(&SimRank<'_>) -> R + Sync,
+) -> Vec<R> {
     run_on(&vec![0; ranks as usize], mode, body)
 }
 
-/// The same with the host of each rank.
+/// Runs `body` on every rank. `hosts` is the host of each rank.
 pub(crate) fn run_on<R: Send>(
-    hosts: &[u32], mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync,
+    hosts: &[u32], mode: Mode, body: impl Fn(&SimRank<'_>) -> R + Sync,
 ) -> Vec<R> {
     let ranks = hosts.len() as u32;
     let pairs = (ranks * ranks) as usize;
-    let state = State {
+    let state = SimState {
         sends: (0..pairs).map(|_| VecDeque::new()).collect(),
         recvs: (0..pairs).map(|_| VecDeque::new()).collect(),
         alive: ranks as usize,
-        ..State::default()
+        ..SimState::default()
     };
-    let world = World { ranks, mode, state: Mutex::new(state), changed: Condvar::new() };
+    let world = SimWorld { ranks, mode, state: Mutex::new(state), changed: Condvar::new() };
     let mut memory = vec![[0u64; 2 * SHARED_BYTES / 8]; ranks as usize];
     let firsts = memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance());
     let firsts: Vec<usize> = firsts.collect();
@@ -90,10 +88,10 @@ pub(crate) fn run_on<R: Send>(
                 let (world, body, firsts) = (&world, &body, &firsts);
                 scope.spawn(move || {
                     let firsts = firsts.iter().map(|&at| with_exposed_provenance_mut(at));
-                    body(&Rank {
+                    body(&SimRank {
                         world,
                         rank,
-                        nodes: Nodes::new(hosts, Room::Own),
+                        nodes: NodeMap::new(hosts, JobProcessors::Own),
                         shared: SharedBuffers::new(firsts.collect(), SHARED_BYTES),
                     })
                 })
@@ -108,35 +106,35 @@ pub(crate) fn run_on<R: Send>(
     results.into_iter().map(|r| r.unwrap()).collect()
 }
 
-impl World {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SimWorld {
+    fn lock(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn fail(&self, state: &mut State, why: String) {
+    fn fail(&self, state: &mut SimState, why: String) {
         state.failure.get_or_insert(why);
         self.changed.notify_all();
     }
 
-    fn check_deadlock(&self, state: &mut State) {
+    fn check_deadlock(&self, state: &mut SimState) {
         if state.alive > 0 && state.waited.len() == state.alive {
             self.fail(state, format!("deadlock of {} ranks", state.alive));
         }
     }
 
-    fn transfer(&self, state: &mut State, pair: usize) {
+    fn transfer(&self, state: &mut SimState, pair: usize) {
         while !state.sends[pair].is_empty() && !state.recvs[pair].is_empty() {
             let (send, payload) = state.sends[pair].pop_front().unwrap();
             let (recv, into) = state.recvs[pair].pop_front().unwrap();
             let bytes = match payload {
                 Payload::Copied(bytes) => bytes,
-                // SAFETY: lent until the send has ended.
+                // SAFETY: the buffer is lent until the send has ended.
                 Payload::Lent(buffer) => unsafe { pack(&buffer) },
             };
             if bytes.len() as u64 != into.bytes {
                 self.fail(state, format!("{} bytes sent, {} asked for", bytes.len(), into.bytes));
             } else {
-                // SAFETY: the receive has not ended.
+                // SAFETY: the receive has not ended, so its buffer is writable.
                 unsafe { unpack(&into, &bytes) };
             }
             for id in [send, recv] {
@@ -153,14 +151,14 @@ impl World {
         let id = state.next_id;
         state.next_id += 1;
         let payload = match self.mode {
-            // SAFETY: the buffer is readable: `Fabric::send` asks it of its caller.
+            // SAFETY: the contract of `Fabric::send` gives a readable buffer.
             Mode::Eager => Payload::Copied(unsafe { pack(&data) }),
             Mode::Rendezvous => Payload::Lent(data),
         };
         let pair = (from * self.ranks + to) as usize;
         state.sends[pair].push_back((id, payload));
         if self.mode == Mode::Eager {
-            // Ended for the sender, whatever becomes of the message.
+            // The send has ended for the sender, even if the message is never received.
             state.done.insert(id);
         }
         self.transfer(&mut state, pair);
@@ -221,7 +219,7 @@ unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
     }
 }
 
-impl Drop for Rank<'_> {
+impl Drop for SimRank<'_> {
     fn drop(&mut self) {
         let mut state = self.world.lock();
         state.alive -= 1;
@@ -232,7 +230,7 @@ impl Drop for Rank<'_> {
     }
 }
 
-impl Fabric for Rank<'_> {
+impl Fabric for SimRank<'_> {
     type Ticket = u64;
     type Near = OnStack;
 
@@ -244,14 +242,14 @@ impl Fabric for Rank<'_> {
         self.world.ranks
     }
 
-    fn room(&self) -> Room<'_> {
+    fn room(&self) -> JobProcessors<'_> {
         match &self.nodes {
-            Some(nodes) => Room::Hosts(&nodes.placement),
-            None => Room::Own,
+            Some(nodes) => JobProcessors::Hosts(&nodes.placement),
+            None => JobProcessors::Own,
         }
     }
 
-    fn nodes(&self) -> Option<&Nodes> {
+    fn nodes(&self) -> Option<&NodeMap> {
         self.nodes.as_ref()
     }
 
@@ -324,11 +322,11 @@ mod tests {
     }
 
     #[test]
-    fn simulator__notices_a_message_nobody_receives() {
+    fn simulator__reports_an_unreceived_message() {
         let lost = std::panic::catch_unwind(|| {
             run(2, Mode::Eager, |f| {
                 if f.rank() == 0 {
-                    // SAFETY: a message without bytes.
+                    // SAFETY: messages without bytes touch no memory.
                     unsafe { drive(f.send(1, Buffer::empty())).unwrap() };
                 }
             })

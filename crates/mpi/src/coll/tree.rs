@@ -1,5 +1,5 @@
-//! The binomial tree: ranks are counted from the root, the lowest bit of a rank so counted says how far away its parent
-//! is, and its subtree are the ranks from it on that are not as far.
+//! Binomial tree. A relative rank counts from the root. Its lowest set bit is the distance to its parent, and also the
+//! maximum number of ranks in its subtree, which are consecutive.
 #![allow(unsafe_code)]
 
 use super::fabric::Fabric;
@@ -7,32 +7,29 @@ use super::vector::Vector;
 use crate::common::error::Result;
 use std::ops::Range;
 
-/// The rank counted from the root.
 pub(super) fn relative(rank: u32, root: u32, ranks: u32) -> u32 {
     (rank + ranks - root) % ranks
 }
 
-/// The inverse of [`relative`].
 pub(super) fn absolute(relative: u32, root: u32, ranks: u32) -> u32 {
     (relative + root) % ranks
 }
 
-/// Distance of a (relative) rank to its parent; for the root the smallest power of two that is not below the number of
-/// ranks. Its children are at the powers of two below.
+/// Returns the distance of a relative rank to its parent; for the root, the number of ranks rounded up to a power of
+/// two. A rank's children are at all smaller powers of two.
 fn parent_distance(relative: u32, ranks: u32) -> u32 {
     if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
 }
 
-/// Number of ranks in the subtree of a (relative) rank.
 pub(super) fn subtree_ranks(relative: u32, ranks: u32) -> u32 {
     parent_distance(relative, ranks).min(ranks - relative)
 }
 
-/// From the root to all: each rank receives from its parent what `part` says of its subtree, the (relative) ranks
-/// from..to, and sends each child what is that one's, the largest subtree first. None is no message.
+/// Passes data from the root to all ranks. Each rank receives the part of its subtree from its parent, and sends each
+/// child that child's part, the largest subtree first. `part` maps relative ranks to a part; `None` means no message.
 ///
 /// # Safety
-/// The parts are readable at the root and writable elsewhere. Those of two children do not overlap.
+/// The parts are readable at the root and writable elsewhere. The parts of two children do not overlap.
 #[inline]
 pub(super) async unsafe fn pass_down<'a, F: Fabric>(
     f: &F, root: u32, part: impl Fn(Range<u32>) -> Option<Vector<'a>>,
@@ -60,11 +57,11 @@ pub(super) async unsafe fn pass_down<'a, F: Fabric>(
     Ok(())
 }
 
-/// From all to the root: each rank receives from each child what `part` says of that one's subtree, the (relative)
-/// ranks from..to, the smallest first, and sends its parent what is its own.
+/// Passes data from all ranks to the root. Each rank receives the part of each child's subtree, the smallest first, and
+/// sends the part of its own subtree to its parent. `part` maps relative ranks to a part.
 ///
 /// # Safety
-/// The rank's part is readable, those of its children are writable.
+/// The rank's part is readable, and those of its children are writable.
 pub(super) async unsafe fn pass_up<'a, F: Fabric>(
     f: &F, root: u32, part: impl Fn(Range<u32>) -> Vector<'a>,
 ) -> Result {
@@ -86,7 +83,8 @@ pub(super) async unsafe fn pass_up<'a, F: Fabric>(
     }
 }
 
-/// The parts of a subtree whose blocks, of `bytes` bytes each, lie one behind the other from that of `first` on.
+/// Returns the parts of subtrees in packed memory: adjacent blocks of `bytes` bytes, the first of relative rank
+/// `first`.
 pub(super) fn packed(
     at: *mut u8, bytes: u64, first: u32,
 ) -> impl Fn(Range<u32>) -> Vector<'static> {

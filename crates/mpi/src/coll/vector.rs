@@ -1,26 +1,23 @@
-//! Elements of a datatype in memory, as the algorithms see them.
+//! Elements of a datatype in memory.
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;
-use crate::common::error::{Error, Result};
+use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 use crate::objects::datatype::{Datatype, is_memory, name_special};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::Layout;
 use std::sync::{Arc, LazyLock};
 
-/// `count` elements of a layout at an address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vector<'a> {
-    /// The first element's origin.
+    /// Origin of the first element.
     pub(crate) ptr: *mut u8,
-    /// Number of elements.
     pub(crate) count: u64,
-    /// What an element is.
     pub(crate) layout: &'a Arc<Layout>,
 }
 
 impl<'a> Vector<'a> {
-    /// The buffer of a call, checked: count, datatype, address.
+    /// Makes the vector of a call's buffer, and checks count, datatype and address.
     #[inline]
     pub(crate) fn new(buf: *const u8, count: i64, datatype: &'a Datatype) -> Result<Self> {
         let layout = datatype.layout();
@@ -34,31 +31,27 @@ impl<'a> Vector<'a> {
         Ok(Vector { ptr: buf.cast_mut(), count: count as u64, layout })
     }
 
-    /// Elements whose number and layout have been checked.
+    /// Makes a vector of a count and a layout that have been checked.
     #[inline]
     pub(crate) fn at(ptr: *const u8, count: u64, layout: &'a Arc<Layout>) -> Self {
         Vector { ptr: ptr.cast_mut(), count, layout }
     }
 
-    /// `bytes` bytes without structure.
     pub(crate) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
         static BYTE: LazyLock<Arc<Layout>> = LazyLock::new(|| Arc::new(Layout::basic(1, 1)));
         Vector { ptr: ptr.cast_mut(), count: bytes, layout: &BYTE }
     }
 
-    /// Data bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.layout.size() * self.count
     }
 
-    /// Elements `from..from + count`.
     #[inline]
     pub(crate) fn part(&self, from: u64, count: u64) -> Self {
         Vector { ptr: offset(self.ptr, from, self.layout).cast_mut(), count, layout: self.layout }
     }
 
-    /// As the transport takes it.
     #[inline]
     pub(crate) fn buffer(&self) -> Buffer {
         match self.layout.dense_offset(self.count) {
@@ -72,7 +65,7 @@ impl<'a> Vector<'a> {
         }
     }
 
-    /// The address of the data where it is one piece of memory.
+    /// Returns the address of the data if it is one piece of memory.
     #[inline]
     pub(crate) fn dense(&self) -> Option<*mut u8> {
         self.layout.dense_offset(self.count).map(|at| self.ptr.wrapping_offset(at as isize))
@@ -81,7 +74,7 @@ impl<'a> Vector<'a> {
     /// Copies the data to `self.bytes()` bytes at `out`.
     ///
     /// # Safety
-    /// The elements are readable, `out` is writable; they do not overlap.
+    /// The elements are readable and `out` is writable. They do not overlap.
     pub(crate) unsafe fn pack(&self, out: *mut u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
@@ -93,7 +86,7 @@ impl<'a> Vector<'a> {
     /// Fills the elements from `self.bytes()` bytes at `data`.
     ///
     /// # Safety
-    /// The elements are writable, `data` is readable; they do not overlap.
+    /// The elements are writable and `data` is readable. They do not overlap.
     pub(crate) unsafe fn unpack(&self, data: *const u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
@@ -102,11 +95,11 @@ impl<'a> Vector<'a> {
         }
     }
 
-    /// Copies the data of `self` to `to`, as a message from this process to itself would. The types may differ.
-    /// Fails with `MPI_ERR_TRUNCATE` where `to` is too short.
+    /// Copies the data of `self` to `to`, like a message from this process to itself. The datatypes may differ. Errors:
+    /// `MPI_ERR_TRUNCATE` if `to` is too short.
     ///
     /// # Safety
-    /// `self` is readable and `to` writable; they do not overlap, or are the same elements.
+    /// `self` is readable and `to` writable. They do not overlap, or are the same elements.
     #[inline]
     pub(crate) unsafe fn copy_to(&self, to: Vector<'_>) -> Result {
         let bytes = self.bytes();
@@ -116,7 +109,7 @@ impl<'a> Vector<'a> {
         if bytes == 0 || (self.ptr == to.ptr && Arc::ptr_eq(self.layout, to.layout)) {
             return Ok(());
         }
-        // SAFETY: VECTORS; an overlap, which a wrong program may ask for, is looked for.
+        // SAFETY: VECTORS; an overlap, which an erroneous program may cause, is handled.
         unsafe {
             match (self.dense(), to.dense()) {
                 (Some(from), Some(into)) if into.addr().abs_diff(from.addr()) as u64 >= bytes => {
@@ -136,13 +129,13 @@ impl<'a> Vector<'a> {
     /// Copies between two layouts with gaps, through a small buffer.
     ///
     /// # Safety
-    /// As [`Vector::copy_to`].
+    /// See [`Vector::copy_to`].
     #[inline(never)]
     unsafe fn copy_between(&self, to: Vector<'_>) {
         let mut piece = [0u8; 4096];
         let mut at = 0;
         while at < self.bytes() {
-            // SAFETY: VECTORS; the piece is a buffer of its own.
+            // SAFETY: VECTORS; the piece overlaps neither.
             let n = unsafe {
                 let n = self.layout.pack(self.ptr, self.count, at, &mut piece);
                 to.layout.unpack(to.ptr, to.count, at, &piece[..n])
@@ -152,7 +145,6 @@ impl<'a> Vector<'a> {
     }
 }
 
-/// The address of element `index`.
 #[inline]
 pub(super) fn offset(ptr: *const u8, index: u64, layout: &Layout) -> *const u8 {
     ptr.wrapping_offset((index as i64).wrapping_mul(layout.extent()) as isize)
@@ -162,9 +154,10 @@ pub(super) fn offset(ptr: *const u8, index: u64, layout: &Layout) -> *const u8 {
 #[inline(never)]
 fn truncated(bytes: u64, room: u64) -> Error {
     let text = format!(
-        "{bytes} bytes for a block of {room}: the counts and types of sender and receiver differ"
+        "the sender passes {bytes} bytes for a block of {room} bytes: the sender's count or \
+         datatype differs from the receiver's"
     );
-    Error::new(MPI_ERR_TRUNCATE, text)
+    Error::new(MPI_ERR_TRUNCATE, text).with_advice(Some(SAME_ON_ALL_RANKS))
 }
 
 #[cold]
@@ -174,7 +167,7 @@ fn refuse_buffer(buf: *const u8, count: i64, datatype: &Datatype) -> Error {
         return Error::new(MPI_ERR_COUNT, format!("the count {count} is negative"));
     }
     if !datatype.is_supported() {
-        let text = format!("{} is not supported by this library", datatype.name());
+        let text = format!("the datatype {} is not supported by this library", datatype.name());
         return Error::new(MPI_ERR_TYPE, text);
     }
     if !datatype.is_committed() {
@@ -187,19 +180,19 @@ fn refuse_buffer(buf: *const u8, count: i64, datatype: &Datatype) -> Error {
         let size = datatype.layout().size();
         return Error::new(
             MPI_ERR_COUNT,
-            format!("{count} elements of {size} bytes do not fit 63 bits"),
+            format!("{count} elements of {size} bytes are more than 2^63 - 1 bytes"),
         );
     }
     match buf as usize {
         MPI_IN_PLACE | MPI_BUFFER_AUTOMATIC => {
             let text = format!("{} is not allowed for this buffer", name_special(buf));
-            Error::new(MPI_ERR_BUFFER, text)
+            Error::new(MPI_ERR_BUFFER, text).with_advice(Some("pass the address of memory"))
         }
-        _ => Error::new(MPI_ERR_BUFFER, format!("the buffer is null with a count of {count}")),
+        _ => Error::new(MPI_ERR_BUFFER, format!("the buffer is NULL, but the count is {count}")),
     }
 }
 
-/// The blocks of a call with the same count for each rank, one after the other.
+/// Returns the blocks of a call with one count for all ranks. Blocks are adjacent.
 pub(super) fn even_blocks<'a>(first: Vector<'a>) -> impl Fn(u32) -> Vector<'a> + use<'a> {
     move |rank: u32| first.part((rank as u64).wrapping_mul(first.count), first.count)
 }

@@ -1,4 +1,4 @@
-//! Algorithms that a person names (`FASTPATH_COLL`), and what the report says of those that ran.
+//! Algorithms named by the user (`FASTPATH_COLL`), and the report of the algorithms that ran.
 
 use super::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Neighbor, Reduce, ReduceScatter, Scan,
@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A collective call, in whichever form.
-pub(crate) struct Call<A: 'static> {
-    /// Its name in `FASTPATH_COLL` and in the report.
+pub(crate) struct CallAlgorithms<A: 'static> {
+    /// Name in `FASTPATH_COLL` and in the report.
     pub(crate) name: &'static str,
-    /// A number below 32 that no other call has.
+    /// Number of the call in the cache of choices: unique and below 32.
     pub(super) number: u64,
-    /// The algorithms that it can take, with their names.
     pub(crate) all: &'static [(A, &'static str)],
 }
 
@@ -23,14 +21,13 @@ macro_rules! calls {
     ($($call:ident $kind:ident $number:literal $name:literal: $($how:ident $word:literal),*;)*) => {
         $(
             #[doc = concat!("`", $name, "`")]
-            pub(crate) static $call: Call<$kind> = Call {
+            pub(crate) static $call: CallAlgorithms<$kind> = CallAlgorithms {
                 name: $name,
                 number: $number,
                 all: &[$(($kind::$how, $word)),*],
             };
         )*
 
-        /// Each call with the names of its algorithms.
         const CALLS: &[(&str, &[&str])] = &[$(($name, &[$($word),*])),*];
     };
 }
@@ -66,44 +63,41 @@ calls! {
     NEIGHBOR_ALLTOALLW Neighbor 21 "neighbor_alltoallw": Linear "linear";
 }
 
-/// Whether an algorithm was named, or a report is asked for.
+/// Whether the user named an algorithm or requested a report.
 static IS_ASKED: StaticBool = StaticBool::new(false);
 
-/// Whether operands may be combined in any order, whatever becomes of the last bits.
+/// Whether the user allows any order of operands, which may change the last bits of a result.
 static ANY_ORDER: StaticBool = StaticBool::new(false);
 
-/// The word that asks for it.
 const ANY_ORDER_WORD: &str = "any-order";
 
-/// Whether operands may be combined in any order.
 pub(crate) fn wants_any_order() -> bool {
     ANY_ORDER.load(Ordering::Relaxed)
 }
 
-/// What was asked for, and what has run.
-static ASKED: Mutex<Asked> = Mutex::new(Asked { named: Vec::new(), counts: None });
+static ASKED: Mutex<NamedAlgorithms> =
+    Mutex::new(NamedAlgorithms { named: Vec::new(), counts: None });
 
-struct Asked {
-    /// Calls with the algorithm to use.
+struct NamedAlgorithms {
     named: Vec<(&'static str, &'static str)>,
-    /// How often each algorithm was chosen, where a report is asked for.
-    counts: Option<BTreeMap<Ran, u64>>,
+    /// Number of uses of each algorithm, if a report is requested.
+    counts: Option<BTreeMap<AlgorithmUse, u64>>,
 }
 
-/// A call, whether it was between groups, ranks, the algorithm, and bytes rounded down to a power of two.
-type Ran = (&'static str, bool, u32, &'static str, u64);
+/// Call, whether it was on an intercommunicator, ranks, algorithm, and bytes rounded down to a power of two.
+type AlgorithmUse = (&'static str, bool, u32, &'static str, u64);
 
-fn asked() -> MutexGuard<'static, Asked> {
+fn asked() -> MutexGuard<'static, NamedAlgorithms> {
     ASKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether calls are counted. Those of the immediate path, which counts nothing, then take the ordinary one.
+/// Returns whether calls are counted. If so, calls avoid the immediate path, which does not count.
 pub(crate) fn counts() -> bool {
     asked().counts.is_some()
 }
 
-/// Reads what is asked for; rank 0 gives the report. Returns a warning for each part of `FASTPATH_COLL` that names
-/// nothing, and what ranks that choose alike have alike.
+/// Reads the settings; rank 0 stores counts for the report. Returns a warning for each invalid part of `FASTPATH_COLL`,
+/// and a code that is equal on ranks with equal settings.
 pub(crate) fn ask(config: &Config, rank: usize) -> (Vec<String>, u32) {
     let mut found = asked();
     let (names, warnings) = read_names(config.text(Key::Coll));
@@ -118,15 +112,14 @@ pub(crate) fn ask(config: &Config, rank: usize) -> (Vec<String>, u32) {
     (warnings, agreed)
 }
 
-/// What `FASTPATH_COLL` says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Names {
+struct AlgorithmNames {
     named: Vec<(&'static str, &'static str)>,
     any_order: bool,
 }
 
-impl Names {
-    /// A number for it, 0 where nothing is said. (FNV-1.)
+impl AlgorithmNames {
+    /// Returns a hash (FNV-1) of the named algorithms; 0 if none is named.
     fn code(&self) -> u32 {
         let place = |call: &str, names: &[&str]| {
             let named = self.named.iter().find(|named| named.0 == call);
@@ -138,9 +131,9 @@ impl Names {
     }
 }
 
-/// Reads a text such as `allreduce:nodes,bcast:binomial`; also says what is wrong with it.
-fn read_names(text: &str) -> (Names, Vec<String>) {
-    let (mut names, mut warnings) = (Names::default(), Vec::new());
+/// Parses a text such as `allreduce:nodes,bcast:binomial`. Returns the names, and a warning for each invalid part.
+fn read_names(text: &str) -> (AlgorithmNames, Vec<String>) {
+    let (mut names, mut warnings) = (AlgorithmNames::default(), Vec::new());
     for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         if word == ANY_ORDER_WORD {
             names.any_order = true;
@@ -150,15 +143,18 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
         let Some((call, known)) = CALLS.iter().find(|known| known.0 == call) else {
             let calls: Vec<&str> = CALLS.iter().map(|known| known.0).collect();
             let calls = calls.join(", ");
-            warnings.push(format!("no call {call:?}: there are {calls}, and {ANY_ORDER_WORD}"));
+            warnings.push(format!(
+                "{call:?} is not the name of a collective call: use one of {calls}, or \
+                 {ANY_ORDER_WORD}"
+            ));
             continue;
         };
         match known.iter().find(|known| **known == name) {
             Some(name) => names.named.push((*call, *name)),
             None => {
                 let there = match known {
-                    [only] => format!("it has only {only}"),
-                    _ => format!("there are {}", known.join(", ")),
+                    [only] => format!("use {only}"),
+                    _ => format!("use one of {}", known.join(", ")),
                 };
                 warnings.push(format!("{call} has no algorithm {name:?}: {there}"));
             }
@@ -167,10 +163,10 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
     (names, warnings)
 }
 
-/// The algorithm that runs: the usual one, or the one that was named if it `may` be used. `bytes` are for the report.
+/// Returns the algorithm that runs: the named one if `may` allows it, otherwise `usual`. `bytes` is for the report.
 #[inline]
 pub(super) fn settle<A: Copy + Eq>(
-    call: &'static Call<A>, usual: A, bytes: impl FnOnce() -> u64, ranks: u32,
+    call: &'static CallAlgorithms<A>, usual: A, bytes: impl FnOnce() -> u64, ranks: u32,
     may: impl Fn(A) -> bool,
 ) -> A {
     if IS_ASKED.load(Ordering::Relaxed) {
@@ -182,7 +178,7 @@ pub(super) fn settle<A: Copy + Eq>(
 #[cold]
 #[inline(never)]
 fn settle_slow<A: Copy + Eq>(
-    call: &'static Call<A>, usual: A, bytes: u64, ranks: u32, may: impl Fn(A) -> bool,
+    call: &'static CallAlgorithms<A>, usual: A, bytes: u64, ranks: u32, may: impl Fn(A) -> bool,
 ) -> A {
     let mut asked = asked();
     let named = asked.named.iter().find(|named| named.0 == call.name);
@@ -195,19 +191,19 @@ fn settle_slow<A: Copy + Eq>(
     how
 }
 
-/// Notes a call between the groups of an intercommunicator, which goes in one way.
+/// Counts a call on an intercommunicator, where each call has only one algorithm.
 #[inline]
 pub(crate) fn note_between<A>(
-    call: &'static Call<A>, way: &'static str, ranks: u32, bytes: impl FnOnce() -> u64,
+    call: &'static CallAlgorithms<A>, way: &'static str, ranks: u32, bytes: impl FnOnce() -> u64,
 ) {
     if IS_ASKED.load(Ordering::Relaxed) {
         asked().count((call.name, true, ranks, way, bytes()));
     }
 }
 
-impl Asked {
-    /// Counts a call, if a report is asked for. A single rank sends nothing.
-    fn count(&mut self, (call, between, ranks, name, bytes): Ran) {
+impl NamedAlgorithms {
+    /// Counts a call, if a report is requested. A single rank sends nothing and is not counted.
+    fn count(&mut self, (call, between, ranks, name, bytes): AlgorithmUse) {
         if let Some(counts) = self.counts.as_mut().filter(|_| ranks > 1) {
             let floor = bytes.checked_ilog2().map_or(0, |log| 1 << log);
             *counts.entry((call, between, ranks, name, floor)).or_default() += 1;
@@ -215,12 +211,12 @@ impl Asked {
     }
 }
 
-/// What has run, where a report is asked for: a line for each call, number of ranks and algorithm.
+/// Returns the report, if it is requested: a line for each call, number of ranks and algorithm.
 pub(crate) fn report(json: bool) -> Vec<String> {
     print(asked().counts.iter().flatten(), json)
 }
 
-fn print<'a>(counts: impl Iterator<Item = (&'a Ran, &'a u64)>, json: bool) -> Vec<String> {
+fn print<'a>(counts: impl Iterator<Item = (&'a AlgorithmUse, &'a u64)>, json: bool) -> Vec<String> {
     let mut lines: BTreeMap<(&str, bool, u32, &str), String> = BTreeMap::new();
     for (&(call, between, ranks, name, bytes), count) in counts {
         let sizes = lines.entry((call, between, ranks, name)).or_default();
@@ -233,7 +229,7 @@ fn print<'a>(counts: impl Iterator<Item = (&'a Ran, &'a u64)>, json: bool) -> Ve
             true => write!(sizes, r#"{comma}{{"from_bytes":{bytes},"calls":{count}}}"#),
             false => write!(
                 sizes,
-                "{comma}from {bytes} B {count} time{}",
+                "{comma}{count} call{} from {bytes} B",
                 if *count == 1 { "" } else { "s" }
             ),
         };
@@ -264,7 +260,7 @@ mod tests {
         assert!(!names.any_order);
         assert_eq!(warnings.len(), 4);
         assert!(warnings[1].contains("halving"), "{warnings:?}");
-        assert!(warnings[3].ends_with("it has only linear"), "{warnings:?}");
+        assert!(warnings[3].ends_with(": use linear"), "{warnings:?}");
         assert_eq!(read_names("gatherv:linear").1, [""; 0]);
     }
 
@@ -303,7 +299,7 @@ mod tests {
 
     #[test]
     fn report__has_a_line_for_each_call_ranks_and_algorithm() {
-        let mut asked = Asked { named: Vec::new(), counts: Some(BTreeMap::new()) };
+        let mut asked = NamedAlgorithms { named: Vec::new(), counts: Some(BTreeMap::new()) };
         for bytes in [8, 9, 16] {
             asked.count(("scan", false, 4, "chain", bytes));
         }
@@ -313,8 +309,8 @@ mod tests {
         assert_eq!(
             print(false),
             [
-                "bcast between groups of 5 ranks by leaders: from 0 B 1 time",
-                "scan of 4 ranks by chain: from 8 B 2 times, from 16 B 1 time",
+                "bcast between groups of 5 ranks by leaders: 1 call from 0 B",
+                "scan of 4 ranks by chain: 2 calls from 8 B, 1 call from 16 B",
             ]
         );
         let line = concat!(

@@ -1,59 +1,62 @@
-//! What the algorithms cost where the members are on several hosts.
+//! Costs of the algorithms for members on several hosts.
 //!
-//! A message between hosts costs a time by itself and waits for the others that leave its host at the same time; one
-//! within a host costs its copy. Each algorithm is a sum of such steps, and the cheapest is taken. `simulator/clock.rs`
-//! runs the algorithms themselves under the same two kinds of message and checks the choice: `docs/scale.md`.
+//! The cost of an algorithm is the sum of its steps. A message between hosts has a latency, and waits for other
+//! messages that leave its host at the same time. A message within a host costs its copy. The cheapest algorithm is
+//! chosen. `simulator/clock.rs` runs the algorithms with the same two kinds of message and checks the choice: see
+//! `docs/scale.md`.
 //!
 //! References: Alexandrov et al., LogGP (1995); Culler et al., LogP (1993).
 
 use super::tree;
 use super::tree::Actors;
-use super::{Allgather, Allreduce, BCAST_LONG, Barrier, Bcast, Order, REDUCE_LONG, Reduce, Size};
+use super::{
+    Allgather, Allreduce, BCAST_LONG, Barrier, Bcast, REDUCE_LONG, Reduce, ReductionOrder, Size,
+};
 use fastpath_base::float;
 
-/// How the members of a call are spread over hosts. All of them find the same.
+/// Distribution of the members of a call over hosts, equal on all members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spread {
-    /// Hosts, at least 2.
+    /// Number of hosts, at least 2.
     pub nodes: u32,
-    /// Members.
+    /// Number of members.
     pub ranks: u32,
-    /// Members on the host that has most.
+    /// Largest number of members on one host.
     pub most: u32,
     /// Whether the members of each host are consecutive ranks.
     pub in_blocks: bool,
-    /// If so, the largest power of two of actors ([`Actors`]) of which groups never are on two hosts; 0 where a pair is
-    /// that acts as one.
+    /// With `in_blocks`: largest power of two such that each aligned group of that many actors ([`Actors`]) is on one
+    /// host. 0 if the two ranks of an actor are on different hosts.
     pub aligned: u32,
-    /// Whether they are dealt out to the hosts in turn instead.
+    /// Without `in_blocks`: whether consecutive ranks are on consecutive hosts, round-robin.
     pub dealt: bool,
-    /// If so, branches of the tree of all operands that the members of a host are, at most; 1 only where all hosts have
-    /// the same power of two of members.
+    /// With `in_blocks`: maximum number of operand-tree branches of one host. 1 only if all hosts have the same number
+    /// of members, a power of two.
     pub branches: u32,
-    /// Then, how many of them the heads of hosts send each other one after the other ([`branches`]).
+    /// With several branches: number of values that the heads of hosts send one after the other ([`branches`]).
     pub exchanged: u32,
 }
 
-/// What messages cost, in nanoseconds, or nanoseconds for each byte.
+/// Costs of messages, in nanoseconds or nanoseconds per byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Network {
-    /// A message between hosts, however short, from the call of its sender to the end of its receiver's.
+pub struct NetworkCosts {
+    /// Empty message between hosts, from the start of the send call to the end of the receive call.
     pub message: f64,
-    /// How long it keeps its host's adapter from the next.
+    /// Time for which a message occupies its host's adapter.
     pub gap: f64,
-    /// A byte between hosts.
+    /// Additional byte of a message between hosts.
     pub byte: f64,
-    /// A message within a host.
+    /// Message within a host.
     pub near_message: f64,
-    /// A byte within a host.
+    /// Additional byte of a message within a host.
     pub near_byte: f64,
-    /// A byte of arithmetic.
+    /// Arithmetic of a reduction on one byte.
     pub fold_byte: f64,
 }
 
-impl Network {
-    /// TCP over Ethernet of 10 Gbit/s, which is what hosts talk by; memory as `selection/constants.rs` has it.
-    pub const TCP: Network = Network {
+impl NetworkCosts {
+    /// TCP over Ethernet of 10 Gbit/s. The costs within a host are those of `selection/constants.rs`.
+    pub const TCP: NetworkCosts = NetworkCosts {
         message: 12_000.0,
         gap: 1_000.0,
         byte: 0.8,
@@ -63,13 +66,13 @@ impl Network {
     };
 }
 
-/// Steps of a tree of `members` members.
 fn levels(members: u32) -> u32 {
     members.max(1).next_power_of_two().ilog2()
 }
 
 impl Spread {
-    /// Of members whose hosts have consecutive ranks: where each host begins, and the end.
+    /// Returns the distribution for hosts with consecutive ranks. `starts` is the first rank of each host, then the
+    /// number of ranks.
     pub(crate) fn of(starts: &[u32]) -> Spread {
         let sizes = || starts.windows(2).map(|pair| pair[1] - pair[0]);
         let ranks = starts.last().copied().unwrap_or(0);
@@ -98,12 +101,12 @@ impl Spread {
         }
     }
 
-    /// The same hosts, with ranks in another order.
+    /// Returns the distribution if hosts do not have consecutive ranks; `dealt` as in [`Spread::dealt`].
     pub(crate) fn mixed(self, dealt: bool) -> Spread {
         Spread { in_blocks: false, aligned: 0, dealt, branches: 1, exchanged: 0, ..self }
     }
 
-    /// How one member of each host is spread.
+    /// Returns the distribution of one member of each host.
     pub(crate) fn between(self) -> Spread {
         Spread {
             nodes: self.nodes,
@@ -117,21 +120,20 @@ impl Spread {
         }
     }
 
-    /// How all members of one host are.
+    /// Returns the distribution of the members of the largest host.
     fn within(self) -> Spread {
         Spread { nodes: 1, ranks: self.most, ..self }
     }
 }
 
-/// Costs of algorithms under a network.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Costs<'n> {
-    network: &'n Network,
+    network: &'n NetworkCosts,
     spread: Spread,
 }
 
 impl Costs<'_> {
-    pub(crate) fn new(spread: Spread, network: &Network) -> Costs<'_> {
+    pub(crate) fn new(spread: Spread, network: &NetworkCosts) -> Costs<'_> {
         Costs { network, spread }
     }
 
@@ -139,9 +141,9 @@ impl Costs<'_> {
         Costs { spread, ..self }
     }
 
-    /// A step in which `at_once` messages leave a host at once; if none does, a message within a host.
+    /// Cost of a step in which `at_once` messages leave a host at the same time. 0 means a message within a host.
     fn step(self, bytes: f64, at_once: f64) -> f64 {
-        let Network { message, gap, byte, .. } = *self.network;
+        let NetworkCosts { message, gap, byte, .. } = *self.network;
         match self.spread.nodes == 1 || at_once == 0.0 {
             true => self.near(bytes),
             false => message + at_once * (gap + bytes * byte) - gap,
@@ -166,7 +168,7 @@ impl Costs<'_> {
         f64::from(self.spread.most)
     }
 
-    /// Messages that leave a host at once where rank r sends to r + 2^step.
+    /// Returns the number of messages that leave a host at the same time if rank r sends to r + 2^step.
     fn shifted(self, step: u32) -> f64 {
         match self.spread.in_blocks {
             true => f64::from(self.spread.most.min(1 << step)),
@@ -174,20 +176,21 @@ impl Costs<'_> {
         }
     }
 
-    /// The same where it sends to actor r xor 2^step.
+    /// Returns the number of messages that leave a host at the same time if actor r sends to actor r xor 2^step.
     fn paired(self, step: u32) -> f64 {
         let Spread { nodes, dealt, .. } = self.spread;
         let returns = dealt && nodes.is_power_of_two() && 1 << step >= nodes;
         if returns || 1 << step < self.spread.aligned {
             return 0.0;
         }
-        // Where pairs act as one, a host has fewer actors than ranks.
+        // If some pairs of ranks act as one, a host has fewer actors than ranks.
         let actors = Actors::of(self.spread.ranks).count;
         let share = f64::from(actors) / f64::from(self.spread.ranks);
         (self.shifted(step).min(self.most() * share)).max(1.0)
     }
 
-    /// The same where 2^step of them send towards the root, in whose neighbourhood pairs act as one, if any do.
+    /// Returns the number of messages that leave a host at the same time if 2^step actors send towards the root. The
+    /// lowest ranks act in pairs, so the hosts near the root have about half as many actors as ranks.
     fn gathered(self, step: u32) -> f64 {
         let near_root = match self.spread.ranks.is_power_of_two() {
             true => self.most(),
@@ -197,7 +200,8 @@ impl Costs<'_> {
         paired.min(near_root).min(f64::from(1u32 << step))
     }
 
-    /// What it takes to make pairs one actor, or to let both halves know.
+    /// Cost of combining the operands of paired ranks in one actor, or of sending the result to the other rank of each
+    /// pair.
     fn join(self, bytes: f64) -> f64 {
         match self.spread.ranks.is_power_of_two() {
             true => 0.0,
@@ -207,13 +211,12 @@ impl Costs<'_> {
         }
     }
 
-    /// Steps of recursive doubling.
     fn doublings(self) -> std::ops::Range<u32> {
         0..self.spread.ranks.ilog2()
     }
 
-    /// A step for each rank: a block goes round, from rank to rank and host to host, and every rank's blocks pass the
-    /// adapters.
+    /// Cost of a ring. In a step each rank sends a block to the next rank. The result is the larger of the time of one
+    /// block's path and the adapters' time for all blocks.
     fn ring(self, bytes: f64) -> f64 {
         let hops = f64::from(self.spread.ranks - 1);
         let part = bytes / f64::from(self.spread.ranks);
@@ -242,10 +245,11 @@ impl Costs<'_> {
         }
     }
 
-    /// A tree with all bytes in each message, each folded if `folds`.
+    /// Cost of a tree in which each message has all bytes. `folds`: the receiver reduces each message.
     fn tree(self, bytes: f64, folds: bool) -> f64 {
         let Spread { ranks, nodes, aligned, .. } = self.spread;
-        // The longest way to the root has fewer steps than the root has branches.
+        // The root has more children than the longest path to it has steps. Bytes count once for each child on another
+        // host, latencies once for each step between hosts.
         let all = ranks.ilog2();
         let fold = if folds { self.fold(bytes) } else { 0.0 };
         let moved = match self.spread.in_blocks || nodes == 1 {
@@ -261,8 +265,8 @@ impl Costs<'_> {
             false => {
                 let at_once = |step: u32| match self.spread.dealt && nodes.is_power_of_two() {
                     true => self.paired(step),
-                    // Half of the ranks send, then half of the others: those of every second host where they are dealt
-                    // out to an even number.
+                    // In each step half of the remaining ranks send. If ranks are round-robin on an even number of
+                    // hosts, the senders of the first step are on every second host.
                     false => {
                         let whole = if self.spread.dealt { nodes.trailing_zeros() } else { 0 };
                         let halves = (step + 1).saturating_sub(whole);
@@ -296,7 +300,7 @@ impl Costs<'_> {
         }
     }
 
-    /// Within a host, as it is chosen there.
+    /// Cost of the broadcast that is chosen within one host.
     fn own_bcast(self, bytes: f64) -> f64 {
         match bytes < BCAST_LONG as f64 {
             true => self.bcast(Bcast::Binomial, bytes),
@@ -304,7 +308,8 @@ impl Costs<'_> {
         }
     }
 
-    /// Recursive halving, or the way back: in each step `at_once` messages leave a host at once.
+    /// Cost of recursive halving or doubling. `at_once` returns the number of messages that leave a host at the same
+    /// time in a step.
     fn halving(self, bytes: f64, at_once: impl Fn(u32) -> f64) -> f64 {
         let part = |step: u32| bytes / 2f64.powi(step as i32 + 1);
         let steps = self.doublings();
@@ -338,7 +343,7 @@ impl Costs<'_> {
         self.reduce(Reduce::Binomial, size).min(shared)
     }
 
-    /// Within a host, as it is chosen there.
+    /// Cost of the reduction that is chosen within one host.
     fn own_reduce(self, size: Size) -> f64 {
         match size.bytes >= REDUCE_LONG && size.can_share(self.spread.ranks) {
             true => self.reduce(Reduce::Halving, size),
@@ -346,9 +351,9 @@ impl Costs<'_> {
         }
     }
 
-    /// A reduction to the heads of all hosts, each with several branches.
+    /// Cost of a reduction whose result all heads of hosts get, if hosts have several branches.
     fn meet(self, size: Size) -> f64 {
-        let Network { message, gap, byte, .. } = *self.network;
+        let NetworkCosts { message, gap, byte, .. } = *self.network;
         let bytes = size.bytes as f64;
         let steps = f64::from(levels(self.spread.nodes));
         let exchanged = f64::from(self.spread.exchanged);
@@ -393,7 +398,7 @@ impl Costs<'_> {
 
     fn best_allreduce(self, size: Size) -> f64 {
         let shares = size.can_share(self.spread.ranks);
-        let free = shares && size.order == Order::Free;
+        let free = shares && size.order == ReductionOrder::Free;
         [(Allreduce::Doubling, true), (Allreduce::HalvingDoubling, shares), (Allreduce::Ring, free)]
             .into_iter()
             .filter(|candidate| candidate.1)
@@ -401,7 +406,7 @@ impl Costs<'_> {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// `bytes` of all blocks together.
+    /// Cost of an allgather of `bytes` bytes in total.
     fn allgather(self, how: Allgather, bytes: f64) -> f64 {
         let block = bytes / f64::from(self.spread.ranks);
         let part = |step: u32| block * 2f64.powi(step as i32);
@@ -439,9 +444,9 @@ impl Costs<'_> {
     }
 }
 
-/// The cheapest of those that may be used.
+/// Returns the cheapest candidate that is allowed.
 fn cheapest<T: Copy>(candidates: &[(T, bool)], cost: impl Fn(T) -> f64) -> T {
-    // Every rank finds the same one, however its program has costs rounded.
+    // The rounding mode is fixed, so that every rank computes the same costs.
     float::isolated(|| {
         let mut best = (candidates[0].0, f64::INFINITY);
         for &(how, _) in candidates.iter().filter(|candidate| candidate.1) {
@@ -455,30 +460,29 @@ fn cheapest<T: Copy>(candidates: &[(T, bool)], cost: impl Fn(T) -> f64) -> T {
 }
 
 impl Spread {
-    /// Whether there is anything to be done within hosts.
     pub(super) fn has_levels(self) -> bool {
         self.most > 1
     }
 
-    /// The same for an operation on vectors: operands of one host must be consecutive where the order counts.
+    /// Returns whether operands may be combined within hosts first. If the order matters, hosts need consecutive ranks.
     pub(crate) fn may_combine(self, size: Size) -> bool {
-        let free = size.commutes && size.order == Order::Free;
+        let free = size.commutes && size.order == ReductionOrder::Free;
         self.has_levels() && (free || self.in_blocks)
     }
 
-    /// Whether hosts exchange what several branches of the tree give each.
+    /// Returns whether hosts exchange the values of several tree branches separately.
     pub(crate) fn has_branches(self, size: Size) -> bool {
-        self.in_blocks && self.branches > 1 && size.order != Order::Free
+        self.in_blocks && self.branches > 1 && size.order != ReductionOrder::Free
     }
 }
 
-pub(super) fn barrier(spread: Spread, network: &Network) -> Barrier {
+pub(super) fn barrier(spread: Spread, network: &NetworkCosts) -> Barrier {
     let costs = Costs::new(spread, network);
     let candidates = [(Barrier::Dissemination, true), (Barrier::Nodes, spread.has_levels())];
     cheapest(&candidates, |how| costs.barrier(how))
 }
 
-pub(super) fn bcast(spread: Spread, network: &Network, bytes: u64) -> Bcast {
+pub(super) fn bcast(spread: Spread, network: &NetworkCosts, bytes: u64) -> Bcast {
     let costs = Costs::new(spread, network);
     let candidates = [
         (Bcast::Binomial, true),
@@ -488,7 +492,7 @@ pub(super) fn bcast(spread: Spread, network: &Network, bytes: u64) -> Bcast {
     cheapest(&candidates, |how| costs.bcast(how, bytes as f64))
 }
 
-pub(super) fn reduce(spread: Spread, network: &Network, size: Size, ranks: u32) -> Reduce {
+pub(super) fn reduce(spread: Spread, network: &NetworkCosts, size: Size, ranks: u32) -> Reduce {
     let costs = Costs::new(spread, network);
     let candidates = [
         (Reduce::Binomial, true),
@@ -498,23 +502,27 @@ pub(super) fn reduce(spread: Spread, network: &Network, size: Size, ranks: u32) 
     cheapest(&candidates, |how| costs.reduce(how, size))
 }
 
-pub(super) fn allreduce(spread: Spread, network: &Network, size: Size, ranks: u32) -> Allreduce {
+pub(super) fn allreduce(
+    spread: Spread, network: &NetworkCosts, size: Size, ranks: u32,
+) -> Allreduce {
     let costs = Costs::new(spread, network);
     let shares = size.can_share(ranks);
-    if size.order == Order::Fixed && size.goes_round(ranks) {
+    if size.order == ReductionOrder::Fixed && size.goes_round(ranks) {
         return Allreduce::Ring;
     }
     let candidates = [
         (Allreduce::Doubling, true),
         (Allreduce::HalvingDoubling, shares),
-        (Allreduce::Ring, shares && size.order == Order::Free),
+        (Allreduce::Ring, shares && size.order == ReductionOrder::Free),
         (Allreduce::Nodes, spread.may_combine(size)),
     ];
     cheapest(&candidates, |how| costs.allreduce(how, size))
 }
 
-/// `doubles`: whether recursive doubling can be used.
-pub(super) fn allgather(spread: Spread, network: &Network, bytes: u64, doubles: bool) -> Allgather {
+/// Chooses an allgather. `doubles`: recursive doubling is possible.
+pub(super) fn allgather(
+    spread: Spread, network: &NetworkCosts, bytes: u64, doubles: bool,
+) -> Allgather {
     let costs = Costs::new(spread, network);
     let candidates = [
         (Allgather::Bruck, true),

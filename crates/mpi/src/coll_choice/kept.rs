@@ -1,47 +1,45 @@
-//! Choices between hosts that were made before: a program's calls repeat, and the formulas take as long as many
-//! messages within a host.
+//! Cache of the algorithms chosen for members on several hosts. Evaluating the cost formulas takes as long as many
+//! messages, and programs repeat their calls.
 
-use super::asked::Call;
+use super::asked::CallAlgorithms;
 use super::hosts::Spread;
-use super::{Order, Size};
+use super::{ReductionOrder, Size};
 use std::cell::Cell;
 
-/// Choices that are kept for the members of a communicator.
 const KEPT: usize = 32;
 
-/// Members on several hosts, and what was chosen for calls of theirs.
+/// Distribution of members over several hosts, with a cache of choices.
 ///
-/// A choice is kept under everything that it was made of, so that it is the one that would be made again. That
-/// also says in which place: another call with the same place takes it over.
+/// A choice is stored with all its inputs, so a hit equals the result of the formulas. A hash of the inputs selects the
+/// entry. A choice with the same hash replaces the entry.
 #[derive(Debug)]
 pub struct Placement {
-    /// How the members are spread.
     pub spread: Spread,
     kept: [Cell<Choice>; KEPT],
 }
 
-/// What was asked for and, in the lowest bits of `facts`, one more than the number of the algorithm.
+/// Inputs of a choice, with the result: the lowest bits of `facts` are the algorithm's number plus one.
 #[derive(Debug, Clone, Copy)]
 struct Choice {
     bytes: u64,
     facts: u64,
 }
 
-/// Bits of the number of an algorithm.
+/// Bits for the number of an algorithm.
 const NUMBER: u32 = 3;
 
 impl Placement {
-    /// Nothing was chosen yet.
     pub(crate) fn new(spread: Spread) -> Self {
         let kept = [const { Cell::new(Choice { bytes: 0, facts: 0 }) }; KEPT];
         Placement { spread, kept }
     }
 
-    /// What was chosen for such a call before; otherwise what `choose` says. `facts`: all that this is made of besides
-    /// the call, the bytes and the spread, in 56 bits.
+    /// Returns the cached choice for the call, or the result of `choose`. `facts` has all inputs other than the call,
+    /// the bytes and the spread, in 56 bits.
     #[inline]
     pub(super) fn choose<A: Copy + Eq>(
-        &self, call: &'static Call<A>, bytes: u64, facts: u64, choose: impl FnOnce(Spread) -> A,
+        &self, call: &'static CallAlgorithms<A>, bytes: u64, facts: u64,
+        choose: impl FnOnce(Spread) -> A,
     ) -> A {
         debug_assert!(call.all.len() < 1 << NUMBER, "{}: raise NUMBER", call.name);
         let facts = (facts << 5 | call.number) << NUMBER;
@@ -64,12 +62,12 @@ impl Placement {
 }
 
 impl Size {
-    /// The facts behind a choice for `ranks` ranks besides the bytes: more elements than ranks are alike.
+    /// Encodes the inputs of a choice other than the bytes. All counts from `ranks` on are equivalent.
     pub(super) fn facts(&self, ranks: u32) -> u64 {
         let order = match self.order {
-            Order::Free => 0,
-            Order::Fixed => 1,
-            Order::Tree => 2,
+            ReductionOrder::Free => 0,
+            ReductionOrder::Fixed => 1,
+            ReductionOrder::Tree => 2,
         };
         self.count.min(ranks.into()) << 3 | order << 1 | u64::from(self.commutes)
     }
@@ -87,14 +85,14 @@ impl Eq for Placement {}
 #[allow(non_snake_case)]
 mod tests {
     use super::super::asked::{ALLGATHER, ALLREDUCE, BARRIER, BCAST, REDUCE};
-    use super::super::hosts::{self, Network};
+    use super::super::hosts::{self, NetworkCosts};
     use super::super::{Barrier, Bcast};
     use super::*;
-    use crate::coll_choice::Room;
-    use crate::coll_choice::nodes::Nodes;
+    use crate::coll_choice::JobProcessors;
+    use crate::coll_choice::nodes::NodeMap;
     use proptest::prelude::*;
 
-    /// 0 to 19 elements, or up to 2^40 bytes.
+    /// Generates sizes of 0 to 19 elements, or of up to 2^40 bytes.
     fn sizes() -> impl Strategy<Value = (u64, u64)> {
         let few = (0u64..20).prop_map(|count| (8 * count, count));
         let many = (0u32..40, 1u64..1000)
@@ -103,20 +101,19 @@ mod tests {
     }
 
     proptest! {
-        /// A second call, and one after any others, has the choice that it would have without any before it.
         #[test]
         fn choice__is_the_one_that_would_be_made_again(
             hosts in prop::collection::vec(0u32..5, 3..24),
             calls in prop::collection::vec((sizes(), 0..3, any::<bool>()), 1..80),
         ) {
-            let Some(nodes) = Nodes::new(&hosts, Room::Own) else {
+            let Some(nodes) = NodeMap::new(&hosts, JobProcessors::Own) else {
                 return Ok(());
             };
             let (placement, spread, ranks) = (&nodes.placement, nodes.placement.spread, hosts.len() as u32);
             for ((bytes, count), order, commutes) in calls.iter().chain(&calls).copied() {
-                let order = [Order::Free, Order::Fixed, Order::Tree][order as usize];
+                let order = [ReductionOrder::Free, ReductionOrder::Fixed, ReductionOrder::Tree][order as usize];
                 let size = Size { bytes, count, commutes, is_contiguous: true, order };
-                let network = &Network::TCP;
+                let network = &NetworkCosts::TCP;
                 let facts = size.facts(ranks);
                 let how = placement.choose(&ALLREDUCE, bytes, facts, |s| hosts::allreduce(s, network, size, ranks));
                 prop_assert_eq!(how, hosts::allreduce(spread, network, size, ranks));
@@ -136,7 +133,7 @@ mod tests {
 
     #[test]
     fn choice__that_was_made_is_not_made_again() {
-        let nodes = Nodes::new(&[0, 0, 1, 1], Room::Own).unwrap();
+        let nodes = NodeMap::new(&[0, 0, 1, 1], JobProcessors::Own).unwrap();
         let first = nodes.placement.choose(&BCAST, 8, 0, |_| Bcast::Binomial);
         assert_eq!(first, Bcast::Binomial);
         assert_eq!(nodes.placement.choose(&BCAST, 8, 0, |_| Bcast::Nodes), Bcast::Binomial);

@@ -1,29 +1,28 @@
-//! Which members of a communicator share a host.
+//! Distribution of a communicator's members over nodes.
 
 use super::hosts::Spread;
-use super::{Placement, Room};
+use super::{JobProcessors, Placement};
 use std::ops::Range;
 
-/// Which members of a communicator share a host.
+/// Distribution of a communicator's members over nodes.
 #[derive(Debug)]
-pub struct Nodes {
-    /// The node of each member; nodes are numbered in the order of their lowest members.
+pub struct NodeMap {
+    /// Node of each member. Nodes are numbered by their lowest member.
     of: Box<[u32]>,
-    /// All members, node after node, those of one in their order.
+    /// All members, ordered by node, then by rank.
     pub(crate) members: Box<[u32]>,
-    /// Where in `members` each node begins, and the end.
+    /// Start of each node in `members`, then the number of members.
     pub(crate) starts: Box<[u32]>,
-    /// What the choice of an algorithm asks for.
     pub(crate) placement: Placement,
-    /// The same for one member of each node.
+    /// Placement of one member of each node.
     pub(crate) heads: Placement,
-    /// What processors the calling member's node has.
-    pub(crate) inside: Room<'static>,
+    /// Processors of the calling member's node.
+    pub(crate) inside: JobProcessors<'static>,
 }
 
-impl Nodes {
-    /// From the host of each member; none where all are on one host. `inside`: what processors this one has.
-    pub(crate) fn new(hosts: &[u32], inside: Room<'static>) -> Option<Nodes> {
+impl NodeMap {
+    /// Makes the distribution from each member's host; `None` for a single host. `inside`: see [`NodeMap::inside`].
+    pub(crate) fn new(hosts: &[u32], inside: JobProcessors<'static>) -> Option<NodeMap> {
         let mut numbers = std::collections::HashMap::new();
         let mut sizes: Vec<u32> = Vec::new();
         let of: Box<[u32]> = hosts
@@ -52,7 +51,7 @@ impl Nodes {
             true => spread,
             false => spread.mixed((0..).zip(&of).all(|(rank, &node)| node == rank % spread.nodes)),
         };
-        Some(Nodes {
+        Some(NodeMap {
             of,
             members,
             starts: starts.into(),
@@ -62,22 +61,19 @@ impl Nodes {
         })
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> u32 {
         self.placement.spread.nodes
     }
 
-    /// The node of a member.
     pub(crate) fn of(&self, member: u32) -> u32 {
         self.of[member as usize]
     }
 
-    /// The ranks of consecutive nodes, where the ranks of each are.
+    /// Returns the ranks of consecutive nodes, if each node has consecutive ranks.
     pub(crate) fn ranks(&self, nodes: Range<u32>) -> Range<u32> {
         self.starts[nodes.start as usize]..self.starts[nodes.end as usize]
     }
 
-    /// The members on a node.
     pub(crate) fn members(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.members[self.starts[node] as usize..self.starts[node + 1] as usize]

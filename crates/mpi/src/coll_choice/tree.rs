@@ -1,58 +1,56 @@
-//! The tree along which operands of reductions are combined, and which consecutive ranks are branches of it.
+//! Tree along which reductions combine operands, and the branches that consecutive ranks form in it.
 
 use std::ops::Range;
 
-/// The largest power of two of ranks. Of the ranks beyond it, each acts through its neighbour: the first few pairs
-/// count as one, in which the odd rank acts.
+/// Actors of a tree. Their number is the largest power of two that is not above the number of ranks. Therefore each of
+/// the first few pairs of ranks is one actor, and the odd rank of the pair acts.
 ///
-/// They are the leaves of the tree along which operands are combined: pairs first, then neighbouring actors, then
-/// neighbouring pairs of actors. All algorithms but the ring combine so, and therefore give the same bits.
+/// Ranks are the leaves of the tree. Operands are combined in pairs of ranks first, then between neighbouring actors,
+/// then between neighbouring pairs of actors. All algorithms but the ring combine in this order, so they give the same
+/// bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Actors {
     /// Number of actors, a power of two.
     pub(crate) count: u32,
-    /// Number of pairs.
     pairs: u32,
 }
 
 impl Actors {
-    /// The actors of `ranks` ranks.
     #[inline]
     pub(crate) fn of(ranks: u32) -> Actors {
         let count = 1 << ranks.ilog2();
         Actors { count, pairs: ranks - count }
     }
 
-    /// Number of ranks.
     #[inline]
     pub(crate) fn ranks(self) -> u32 {
         self.count + self.pairs
     }
 
-    /// Whether the rank is one of a pair; its other half differs in the last bit.
+    /// Returns whether the rank is in a pair that acts as one. The other rank of the pair differs in the last bit.
     #[inline]
     pub(crate) fn is_paired(self, rank: u32) -> bool {
         rank < 2 * self.pairs
     }
 
-    /// The number of an actor. Actors are in the order of ranks.
+    /// Returns the number of the actor of a rank. Actors have the order of ranks.
     #[inline]
     pub(crate) fn number(self, rank: u32) -> u32 {
         if self.is_paired(rank) { rank / 2 } else { rank - self.pairs }
     }
 
-    /// The rank of an actor.
     #[inline]
     pub(crate) fn rank(self, number: u32) -> u32 {
         if number < self.pairs { 2 * number + 1 } else { number + self.pairs }
     }
 
-    /// The first leaf of a rank in a tree in which each actor has two; of the number of ranks, the end.
+    /// Returns the first leaf of `rank`, in a tree in which each actor has two leaves. For `rank` equal to the number
+    /// of ranks, returns the number of leaves.
     pub(crate) fn leaf(self, rank: u32) -> u64 {
         if self.is_paired(rank) { rank.into() } else { 2 * u64::from(rank - self.pairs) }
     }
 
-    /// The first rank that has no leaf before this one.
+    /// Returns the first rank whose leaves are all at `leaf` or after it.
     pub(crate) fn rank_of_leaf(self, leaf: u64) -> u32 {
         if leaf < 2 * u64::from(self.pairs) {
             leaf as u32
@@ -61,20 +59,20 @@ impl Actors {
         }
     }
 
-    /// The first rank of an actor; for the number of actors, the end.
+    /// Returns the first rank of actor `number`. For the number of actors, returns the number of ranks.
     pub(crate) fn first(self, number: u32) -> u32 {
         if number < self.pairs { 2 * number } else { number + self.pairs }
     }
 
-    /// The rank of an actor, where `root` acts for its pair.
+    /// Returns the rank that acts as actor `number`, if `root` acts for its own pair.
     #[inline]
     pub(crate) fn rank_beside(self, root: u32, number: u32) -> u32 {
         if number == self.number(root) { root } else { self.rank(number) }
     }
 }
 
-/// The leaves `start..start + size` of the tree: `size` is a power of two that divides `start`. A rank that acts for
-/// itself has two leaves.
+/// Branch of the tree: leaves `start..start + size`; `size` is a power of two that divides `start`. Each actor has two
+/// leaves: the two ranks of its pair, or its only rank twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Branch {
     start: u64,
@@ -82,24 +80,23 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// Whether both are the halves of a branch, this one the lower.
+    /// Returns whether `self` and `upper` are the lower and upper half of one branch.
     pub(crate) fn continues(self, upper: Branch) -> bool {
         let is_lower = self.start & self.size == 0;
         is_lower && self.size == upper.size && self.start + self.size == upper.start
     }
 
-    /// The branch whose lower half it is.
+    /// Returns the branch whose lower half is `self`.
     pub(crate) fn twice(self) -> Branch {
         Branch { start: self.start, size: 2 * self.size }
     }
 
-    /// The ranks that it has.
     pub(crate) fn ranks(self, actors: Actors) -> Range<u32> {
         actors.rank_of_leaf(self.start)..actors.rank_of_leaf(self.start + self.size)
     }
 }
 
-/// The largest branches that some consecutive ranks are, in order.
+/// Splits consecutive ranks into the largest possible branches, in order.
 pub(crate) fn branches(actors: Actors, ranks: Range<u32>) -> impl Iterator<Item = Branch> {
     let (mut start, end) = (actors.leaf(ranks.start), actors.leaf(ranks.end));
     std::iter::from_fn(move || {
@@ -111,19 +108,19 @@ pub(crate) fn branches(actors: Actors, ranks: Range<u32>) -> impl Iterator<Item 
     })
 }
 
-/// How many of them there are.
 pub(crate) fn count(actors: Actors, ranks: Range<u32>) -> u32 {
     branches(actors, ranks).count() as u32
 }
 
-/// The nodes whose operands actor `number` has combined before the step of that mask.
+/// Returns the nodes (leaves of this tree) whose operands actor `number` has combined before the step of `mask`.
 pub(crate) fn those_of(actors: Actors, number: u32, mask: u32) -> Range<u32> {
     let first = number - number % mask;
     actors.first(first)..actors.first(first + mask)
 }
 
-/// For hosts that begin at these ranks, with the end: how many values the heads send one after the other, since all
-/// wait for the one that sends most.
+/// Returns the number of values that heads send one after the other. In each step all heads wait for the head that
+/// sends most, so only that head's values are counted. `starts` is the first rank of each host, then the number of
+/// ranks.
 pub(crate) fn exchanged(starts: &[u32]) -> u32 {
     let actors = Actors::of(starts.last().copied().unwrap_or(1).max(1));
     let heads = Actors::of((starts.len() as u32 - 1).max(1));
@@ -158,7 +155,7 @@ mod tests {
         assert_eq!(parts(64, 0..48), [0..32, 32..48]);
         assert_eq!(parts(64, 48..64), std::slice::from_ref(&(48..64)));
         assert_eq!(parts(8, 3..7), [3..4, 4..6, 6..7]);
-        // Ranks 0 and 1, 2 and 3 act as one; the tree is ((0 1) (2 3)) (4 5).
+        // Ranks 0 and 1 act as one, as do 2 and 3. The tree is ((0 1) (2 3)) (4 5).
         assert_eq!(parts(6, 0..6), std::slice::from_ref(&(0..6)));
         assert_eq!(parts(6, 1..5), [1..2, 2..4, 4..5]);
     }

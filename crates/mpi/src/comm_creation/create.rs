@@ -1,70 +1,50 @@
-//! Communicators from communicators (MPI-5.0 section 7.4.2).
+//! Creation of communicators from communicators (MPI-5.0 section 7.4.2).
 //!
-//! The context of a new communicator comes from its leader, its rank 0 (see
-//! [`contexts`](crate::objects::comm::contexts)). No member waits for more than that: it may send on the new
-//! communicator before another one has it.
+//! The leader of a new communicator, its rank 0, provides the context (see
+//! [`contexts`](crate::objects::comm::contexts)). Members wait only for the context, so a member may send on the new
+//! communicator before another member has it.
 
-use super::workers::{settle, settle_spread};
 use super::{inter, publish};
 use crate::coll::words::Members;
 use crate::coll::{self, words};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::attribute;
-use crate::objects::comm::contexts::Block;
+use crate::objects::comm::contexts::ContextBlock;
 use crate::objects::comm::{Comm, hints};
 use crate::objects::group::Group;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
-/// `MPI_Comm_dup`.
-///
-/// # Errors
-/// What a user's attribute copy function returns; those of communication.
+/// `MPI_Comm_dup`. Errors: the code of a user's attribute copy function; errors of communication.
 pub fn duplicate(p: &Process, parent: &Comm) -> Result<usize> {
     duplicate_with(p, parent, parent.hints.borrow().clone())
 }
 
-/// `MPI_Comm_dup_with_info`: the new communicator has the given hints and none of the parent's.
-///
-/// # Errors
-/// As [`duplicate`].
+/// `MPI_Comm_dup_with_info`: the new communicator has only the given hints. Errors: see [`duplicate`].
 pub fn duplicate_with(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
     coll::compare_calls(p, parent)?;
-    let handle = duplicate_at(p, parent, given, true)?;
-    // The call may wait for the others, so that `MPI_Comm_idup` later need not.
+    let handle = duplicate_early(p, parent, given)?;
+    // This call may wait for other members. It fetches contexts so that a later `MPI_Comm_idup` need not wait.
     if parent.spares.get().is_empty() {
         refill_spares(p, parent)?;
     }
     Ok(handle)
 }
 
-/// As [`duplicate_with`], without waiting for other members unless no context is left.
-///
-/// # Errors
-/// As [`duplicate`].
+/// Duplicates a communicator like [`duplicate_with`]. The call waits for other members only if no context is left.
+/// Errors: see [`duplicate`].
 pub fn duplicate_early(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
-    duplicate_at(p, parent, given, false)
-}
-
-/// `settles`: the call may wait for the others, so that a further worker can carry the messages.
-fn duplicate_at(
-    p: &Process, parent: &Comm, given: Vec<(String, String)>, settles: bool,
-) -> Result<usize> {
     let context = take_spare(p, parent)?;
-    let mut comm = match &parent.remote_group {
+    let comm = match &parent.remote_group {
         Some(remote) => inter::join(p, context, parent.group.clone(), remote.clone()),
         None => derive(p, parent, context, parent.group.clone()),
     };
     comm.errhandler.set(parent.errhandler.get());
     *comm.hints.borrow_mut() = hints::select(given);
-    if settles && !comm.is_inter() {
-        let further = settle(p, &mut comm)?;
-        settle_spread(p, &mut comm, further)?;
-    }
     comm.topology.replace(parent.topology.borrow().clone());
     let mut spares = parent.spares.get();
     comm.spares.set(spares.split_off());
@@ -78,8 +58,8 @@ fn duplicate_at(
     Ok(handle)
 }
 
-/// The next context for a communicator led by the parent's rank 0. All members take the same, in the
-/// same order; when none is left, rank 0 hands out more.
+/// Takes the next context for a communicator led by the parent's rank 0. All members take the same contexts in the same
+/// order. If none is left, rank 0 allocates more.
 pub(crate) fn take_spare(p: &Process, parent: &Comm) -> Result<Context> {
     if parent.spares.get().is_empty() {
         refill_spares(p, parent)?;
@@ -90,7 +70,7 @@ pub(crate) fn take_spare(p: &Process, parent: &Comm) -> Result<Context> {
     Ok(context)
 }
 
-/// Rank 0 hands out more contexts to all members.
+/// Distributes new contexts from rank 0 to all members.
 fn refill_spares(p: &Process, parent: &Comm) -> Result {
     if parent.is_inter() {
         parent.spares.set(inter::refill_spares(p, parent)?);
@@ -102,29 +82,31 @@ fn refill_spares(p: &Process, parent: &Comm) -> Result {
     Ok(())
 }
 
-pub(crate) fn take_context(block: &mut Block) -> Result<Context> {
+pub(crate) fn take_context(block: &mut ContextBlock) -> Result<Context> {
     block.take().ok_or_else(|| {
         Error::new(
             MPI_ERR_OTHER,
-            "the leader of the new communicator, its rank 0, leads as many communicators as it \
-             can: free some",
+            "rank 0 of the new communicator is rank 0 of too many other communicators: free some \
+             of these communicators",
         )
     })
 }
 
-/// A block of the leader's, known to all members of `group`, whose ranks in the channel's
-/// communicator are `ranks`. The caller is a member.
-fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32]) -> Result<Block> {
+/// Distributes a block of contexts of the leader to all members of `group`. `ranks` are the members' ranks in the
+/// channel.
+fn distribute(
+    p: &Process, members: &impl Members, group: &Group, ranks: &[u32],
+) -> Result<ContextBlock> {
     let Some(&leader) = group.world_ranks().first() else {
-        return Ok(Block::EMPTY);
+        return Ok(ContextBlock::EMPTY);
     };
     let position = group.rank().unwrap_or(0);
     let own = if position == 0 { p.contexts.reserve(leader).to_wire() } else { 0 };
     let wire = words::broadcast(members, ranks, position, own)?;
-    Ok(Block::from_wire(wire))
+    Ok(ContextBlock::from_wire(wire))
 }
 
-/// A communicator of an intracommunicator's members, with its error handler.
+/// Makes a communicator of members of an intracommunicator. It inherits the error handler.
 pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
     let comm = Comm::new(p, context, group.of_session(parent.session.get()), None, rank);
@@ -132,22 +114,21 @@ pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Gro
     comm
 }
 
-/// A communicator of the calling process and the other members of `group`, each of which calls this
-/// with an equal group. `channel` is of `parent`.
+/// Makes a communicator of `group`. All members of the group call this function with the same group. `channel` is on
+/// `parent`.
 pub(crate) fn create_among(
     p: &Process, parent: &Comm, channel: &Channel, group: Rc<Group>,
 ) -> Result<Comm> {
     let ranks = ranks_in(&group, parent)?;
     let mut block = distribute(p, channel, &group, &ranks)?;
     let context = take_context(&mut block)?;
-    let mut comm = derive(p, parent, context, group);
+    let comm = derive(p, parent, context, group);
     comm.spares.set(block);
-    settle(p, &mut comm)?;
     Ok(comm)
 }
 
-/// A communicator of the first `count` members of `parent`, all of which call this, with what is left of the parent's
-/// contexts. `None` on ranks that are not members.
+/// Makes a communicator of the first `count` members of `parent`. All members of `parent` call this function; those
+/// from rank `count` on get `None`.
 pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<Option<Comm>> {
     coll::compare_calls(p, parent)?;
     let context = take_spare(p, parent)?;
@@ -156,8 +137,7 @@ pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<
     }
     let world_ranks = parent.group.world_ranks()[..count as usize].to_vec();
     let group = Rc::new(Group::new(world_ranks, parent.my_world_rank()));
-    let mut comm = derive(p, parent, context, group);
-    settle(p, &mut comm)?;
+    let comm = derive(p, parent, context, group);
     Ok(Some(comm))
 }
 
@@ -167,19 +147,15 @@ fn ranks_in(group: &Group, parent: &Comm) -> Result<Vec<u32>> {
     match ranks.iter().position(|&rank| rank == MPI_UNDEFINED) {
         None => Ok(ranks.into_iter().map(|rank| rank as u32).collect()),
         Some(stranger) => {
-            let message = format!(
-                "rank {stranger} of the group is not in the communicator: pass a subgroup of its \
-                 group"
-            );
-            Err(Error::new(MPI_ERR_GROUP, message))
+            let message = format!("rank {stranger} of the group is not in the communicator");
+            let advice = "pass a subgroup of the communicator's group";
+            Err(Error::new(MPI_ERR_GROUP, message).with_advice(Some(advice)))
         }
     }
 }
 
-/// `MPI_Comm_create`: `MPI_COMM_NULL` on processes that are not in the group.
-///
-/// # Errors
-/// `MPI_ERR_GROUP` for a group with processes that the communicator does not have.
+/// `MPI_Comm_create`: returns `MPI_COMM_NULL` on processes outside the group. Errors: `MPI_ERR_GROUP` for a group with
+/// processes that are not in the communicator.
 pub fn create(p: &Process, parent: &Comm, group: &Rc<Group>) -> Result<usize> {
     if parent.is_inter() {
         ranks_in(group, parent)?;
@@ -194,11 +170,8 @@ pub fn create(p: &Process, parent: &Comm, group: &Rc<Group>) -> Result<usize> {
     publish(p, create_among(p, parent, &channel, group.clone())?)
 }
 
-/// `MPI_Comm_create_group`: called only by the members of the group.
-///
-/// # Errors
-/// `MPI_ERR_TAG` for a tag below 0, `MPI_ERR_GROUP` for a group with processes that the communicator
-/// does not have.
+/// `MPI_Comm_create_group`: called only by the members of the group. Errors: `MPI_ERR_TAG` for a tag below 0,
+/// `MPI_ERR_GROUP` for a group with processes that are not in the communicator.
 pub fn create_group(p: &Process, parent: &Comm, group: &Rc<Group>, tag: i32) -> Result<usize> {
     parent.require_intra()?;
     if tag < 0 {
@@ -211,21 +184,19 @@ pub fn create_group(p: &Process, parent: &Comm, group: &Rc<Group>, tag: i32) -> 
     publish(p, create_among(p, parent, &channel, group.clone())?)
 }
 
-/// `MPI_Comm_split`: `MPI_COMM_NULL` where `color` is `MPI_UNDEFINED`.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for another negative color.
+/// `MPI_Comm_split`: returns `MPI_COMM_NULL` for color `MPI_UNDEFINED`. Errors: `MPI_ERR_ARG` for other negative
+/// colors.
 pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> {
     split_with(p, parent, color, key, None)
 }
 
-/// As [`split`]; with hints, those of the new communicator.
+/// Splits a communicator like [`split`], with the hints `given` for the new one.
 fn split_with(
     p: &Process, parent: &Comm, color: i32, key: i32, given: Option<&[(String, String)]>,
 ) -> Result<usize> {
     if color < 0 && color != MPI_UNDEFINED {
         let message =
-            format!("the color {color} is negative: pass one of 0 or more, or MPI_UNDEFINED");
+            format!("the color {color} is negative: pass a color of 0 or more, or MPI_UNDEFINED");
         return Err(Error::new(MPI_ERR_ARG, message));
     }
     if parent.is_inter() {
@@ -237,26 +208,24 @@ fn split_with(
         None => Ok(MPI_COMM_NULL),
         Some((group, mut block)) => {
             let context = take_context(&mut block)?;
-            let mut comm = derive(p, parent, context, Rc::new(group));
+            let comm = derive(p, parent, context, Rc::new(group));
             comm.spares.set(block);
-            let further = settle(p, &mut comm)?;
             if let Some(given) = given {
                 *comm.hints.borrow_mut() = hints::select(given.to_vec());
-                settle_spread(p, &mut comm, further)?;
             }
             publish(p, comm)
         }
     }
 }
 
-/// The caller's new group and its leader's block. Each rank sends color, key and a block of its own that counts if it
-/// turns out to lead, so that one round of messages is enough.
+/// Returns the caller's new group and the block of contexts of that group's leader. Each rank sends color, key and one
+/// of its blocks, which is used if the rank becomes a leader. One round of messages thus suffices.
 fn split_members(
     p: &Process, members: &impl Members, group: &Group, color: i32, key: i32,
-) -> Result<Option<(Group, Block)>> {
+) -> Result<Option<(Group, ContextBlock)>> {
     let world_ranks = group.world_ranks();
     let (rank, me) = (members.rank(), world_ranks[members.rank() as usize]);
-    let own = if color == MPI_UNDEFINED { Block::EMPTY } else { p.contexts.reserve(me) };
+    let own = if color == MPI_UNDEFINED { ContextBlock::EMPTY } else { p.contexts.reserve(me) };
     let mine = [(color as u32 as u64) << 32 | u64::from(key as u32), own.to_wire()];
     let all = match words::gather_all(members, mine) {
         Ok(all) => all,
@@ -273,12 +242,12 @@ fn split_members(
         p.contexts.give_back(me, own);
     }
     let leader = ranks[0] as usize;
-    let block = Block::from_wire(all[leader][1]);
+    let block = ContextBlock::from_wire(all[leader][1]);
     let members = ranks.iter().map(|&rank| world_ranks[rank as usize]).collect();
     Ok(Some((Group::new(members, me), block)))
 }
 
-/// The ranks with that color, by key and where keys are equal by rank.
+/// Returns the ranks of a color, ordered by key, then by rank.
 pub(super) fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
     let of_color = (0..).zip(all).filter(|(_, [word, _])| (word >> 32) as u32 as i32 == color);
     let mut ranks: Vec<(i32, u32)> =
@@ -287,30 +256,28 @@ pub(super) fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
     ranks.into_iter().map(|(_, rank)| rank).collect()
 }
 
-/// A number that the members of a communicator on this process's host have alike, and others have not.
+/// Returns a color for this process's host: equal for all members of the communicator on this host, different for
+/// members on other hosts.
 fn number_host(job: &Job, comm: &Comm) -> i32 {
     let own = job.host(job.rank());
     let mut members = comm.group.world_ranks().iter();
     match members.any(|&rank| job.is_foreign(rank as usize)) {
-        // Jobs share no memory, whichever hosts they are on.
+        // Members of two jobs on one host get different colors, because jobs share no memory.
         true => {
             let mixed = job.job_id().wrapping_add(own.into());
             (mixed ^ mixed >> 32) as i32 & i32::MAX
         }
-        // Counted from 0 by the launcher.
+        // The launcher numbers hosts from 0.
         false => own as i32,
     }
 }
 
-/// The key of `MPI_Get_hw_resource_info` for the memory that the ranks of a host share: a URI, as the standard has it
-/// since MPI 4.1. `MPI_Comm_split_type` takes it for the standard's `mpi_shared_memory`.
+/// Key of `MPI_Get_hw_resource_info` for the memory that ranks of one host share. MPI 4.1 and later require a URI.
+/// `MPI_Comm_split_type` treats it like `mpi_shared_memory`.
 pub const SHARED_MEMORY_URI: &str = "fastpath://shared_memory";
 
-/// `MPI_Comm_split_type`. All ranks of one host share its memory, and no finer kind of hardware is distinguished, so
-/// `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for an unknown type.
+/// `MPI_Comm_split_type`: all ranks of a host share its memory. `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`,
+/// because no finer hardware is known. Errors: `MPI_ERR_ARG` for an unknown type.
 pub fn split_type(
     p: &Process, parent: &Comm, kind: i32, key: i32, given: &[(String, String)],
 ) -> Result<usize> {
@@ -334,7 +301,7 @@ pub fn split_type(
         _ => {
             return Err(Error::new(
                 MPI_ERR_ARG,
-                format!("{kind} is no type to split a communicator by"),
+                format!("the split type {kind} is unknown: pass an MPI_COMM_TYPE_ constant"),
             ));
         }
     };
@@ -350,7 +317,7 @@ mod tests {
 
     const U: i32 = MPI_UNDEFINED;
 
-    /// Splits among threads, each with its own process; returns the new world ranks and the context.
+    /// Splits a communicator of threads, each with its own process. Returns each new group's world ranks and context.
     fn split_all(args: &[(i32, i32)]) -> Vec<Option<(Vec<u32>, Context)>> {
         simulator::run(args.len() as u32, Mode::Rendezvous, |m| {
             let p = Process::new();

@@ -1,52 +1,46 @@
-//! Intercommunicators (MPI-5.0 section 7.6): two groups without a common member, each of which names the other's ranks.
+//! Intercommunicators (MPI-5.0 section 7.6): two disjoint groups, each of which addresses the other.
 //!
-//! Both groups use one context: the members of a group send only to those of the other one, so that the sender's
-//! process and its rank identify a message. Messages within a group go through [`Comm::local`], in the same context.
-//! Where both groups must agree, the ranks 0 exchange words and pass them on.
+//! Both groups use one context. A member sends only to the other group, so that the sender's process and rank identify
+//! a message. Messages within a group use [`Comm::local`], in the same context. When both groups must agree, their
+//! ranks 0 exchange words, and each broadcasts them in its group.
 
 use super::create::{derive, select_color, take_context, take_spare};
 use super::publish;
-use super::workers::settle;
 use crate::coll;
 use crate::coll::words::{self, Members};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::comm::Comm;
-use crate::objects::comm::contexts::Block;
+use crate::objects::comm::contexts::ContextBlock;
 use crate::objects::group::Group;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
-use fastpath_bootstrap::job::{Job, Origin};
+use fastpath_job::{Job, Origin};
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
-/// Words of a greeting between leaders: members of the group and a block of contexts.
+/// Words of a message between leaders: number of members, and a block of contexts.
 const GREETING: usize = 2;
-/// Words that a leader passes on before the ranks: error class, members of the remote group, a block of contexts.
-const NEWS: usize = 3;
 
-/// What two leaders have agreed on.
 #[derive(Debug)]
-pub(crate) struct Pact {
-    /// The remote group, as ranks of the job.
+pub(crate) struct LeaderAgreement {
+    /// Remote group, as ranks in this process's job.
     pub remote: Vec<u32>,
-    /// Contexts.
-    pub block: Block,
+    /// Block of contexts.
+    pub block: ContextBlock,
 }
 
-/// Where a leader finds the other one.
+/// Connection between the two leaders.
 pub(crate) struct Bridge<'a> {
-    /// A communicator of both leaders.
+    /// Channel of a communicator with both leaders.
     pub channel: Channel<'a>,
-    /// The other leader's rank there.
+    /// Rank of the other leader in that communicator.
     pub leader: u32,
 }
 
-/// `MPI_Intercomm_create`. `peer` and `remote_leader` count only on the local leader.
-///
-/// # Errors
-/// `MPI_ERR_RANK` for a leader that is not there, `MPI_ERR_TAG` for a tag below 0, `MPI_ERR_COMM` where the groups
-/// have a process in common. What the leader finds the other members of its group get too.
+/// `MPI_Intercomm_create`. `peer` and `remote_leader` are significant only at the local leader. Errors: `MPI_ERR_RANK`
+/// for an unknown leader, `MPI_ERR_TAG` for a negative tag, `MPI_ERR_COMM` if the groups overlap. All members of a
+/// group return their leader's error.
 pub fn create_inter(
     p: &Process, local: &Comm, local_leader: i32, peer: usize, remote_leader: i32, tag: i32,
 ) -> Result<usize> {
@@ -54,7 +48,10 @@ pub fn create_inter(
     let leader =
         u32::try_from(local_leader).ok().filter(|&rank| rank < local.size()).ok_or_else(|| {
             let last = local.size() - 1;
-            let text = format!("the local leader {local_leader} is no rank of it (0 to {last})");
+            let text = format!(
+                "the local leader {local_leader} is not a rank of the local communicator (0 to \
+                 {last})"
+            );
             Error::new(MPI_ERR_RANK, text)
         })?;
     coll::compare_calls(p, local)?;
@@ -81,15 +78,16 @@ fn find_leader<'a>(p: &'a Process, peer: &'a Comm, leader: i32, tag: i32) -> Res
         _ => {
             let last = peer.peer_count() - 1;
             let text = format!(
-                "the remote leader {leader} is no rank of the peer communicator (0 to {last})"
+                "the remote leader {leader} is not a rank of the peer communicator (0 to {last})"
             );
-            Err(Error::new(MPI_ERR_RANK, text))
+            let advice = "pass a rank of the peer communicator";
+            Err(Error::new(MPI_ERR_RANK, text).with_advice(Some(advice)))
         }
     }
 }
 
-/// What the leader of `group`, the caller, agrees on with the other one.
-pub(crate) fn greet(p: &Process, group: &Group, bridge: Bridge<'_>) -> Result<Pact> {
+/// Agrees with the other leader. The caller leads `group`.
+pub(crate) fn greet(p: &Process, group: &Group, bridge: Bridge<'_>) -> Result<LeaderAgreement> {
     let (channel, to) = (&bridge.channel, bridge.leader);
     let me = channel.comm.my_world_rank();
     let own = p.contexts.reserve(me);
@@ -105,15 +103,15 @@ pub(crate) fn greet(p: &Process, group: &Group, bridge: Bridge<'_>) -> Result<Pa
 }
 
 fn exchange_groups(
-    p: &Process, group: &Group, own: Block, channel: &Channel<'_>, to: u32,
-) -> Result<Pact> {
+    p: &Process, group: &Group, own: ContextBlock, channel: &Channel<'_>, to: u32,
+) -> Result<LeaderAgreement> {
     let me = channel.comm.my_world_rank();
     let mine: [u64; GREETING] = [group.size().into(), own.to_wire()];
     let mut theirs = [0; GREETING];
     channel.exchange_words(to, &mine, to, &mut theirs)?;
     let all = p.running()?.job.present() as u64;
     if theirs[0] == 0 || theirs[0] > all {
-        let text = format!("the remote group says that it has {} members", theirs[0]);
+        let text = format!("the remote leader sent an invalid size of its group: {}", theirs[0]);
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let job = p.running()?.job;
@@ -123,29 +121,27 @@ fn exchange_groups(
     let remote = read_ranks(job, &words)?;
     let common = group.intersection(&Group::new(remote.clone(), me));
     if let Some(world) = common.world_ranks().first() {
-        let text = format!(
-            "rank {world} of MPI_COMM_WORLD is in both groups: pass groups without a common process"
-        );
-        return Err(Error::new(MPI_ERR_COMM, text));
+        let text = format!("rank {world} of MPI_COMM_WORLD is in both groups");
+        let advice = "pass two groups that share no process";
+        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(advice)));
     }
     let there = channel.comm.peer_group().world_ranks()[to as usize];
     let block = match job.origin(me as usize) < job.origin(there as usize) {
         true => own,
-        false => Block::from_wire(theirs[1]),
+        false => ContextBlock::from_wire(theirs[1]),
     };
-    Ok(Pact { remote, block })
+    Ok(LeaderAgreement { remote, block })
 }
 
-/// Words of a rank: number of its job, and its rank there. A rank's number in one job says nothing in another one.
+/// Words for a rank: its job, and its rank in that job. Ranks of two jobs are unrelated.
 const ORIGIN: usize = 2;
 
-/// Ranks of this process's job, its own and those of others that it is connected with, for another process.
+/// Encodes ranks of this process's job for another process. The ranks may be of connected jobs.
 fn write_ranks(job: &Job, ranks: &[u32]) -> Vec<u64> {
     let origins = ranks.iter().map(|&rank| job.origin(rank as usize));
     origins.flat_map(|origin| [origin.job, u64::from(origin.rank)]).collect()
 }
 
-/// Ranks that another process wrote.
 fn read_ranks(job: &Job, words: &[u64]) -> Result<Vec<u32>> {
     let read = |pair: &[u64]| {
         let &[id, rank] = pair else { return None };
@@ -154,68 +150,52 @@ fn read_ranks(job: &Job, words: &[u64]) -> Result<Vec<u32>> {
     };
     let ranks: Option<Vec<u32>> = words.chunks(ORIGIN).map(read).collect();
     ranks.ok_or_else(|| {
-        let text = "the remote group names a process that is neither of this job nor of a job \
-                    that this process is connected with";
+        let text = "the remote group has a process of a job to which this process is not connected";
         Error::new(MPI_ERR_OTHER, text)
     })
 }
 
-/// Refuses ranks that this process has no addresses for.
-///
-/// # Errors
-/// `MPI_ERR_NO_MEM`.
+/// Checks that this process has addresses of the ranks. Errors: `MPI_ERR_NO_MEM` if one is missing.
 pub(crate) fn require_reach(job: &Job, ranks: &[u32]) -> Result {
     match ranks.iter().find(|&&rank| !job.reaches(rank as usize)) {
         None => Ok(()),
         Some(rank) => Err(Error::new(
             MPI_ERR_NO_MEM,
             format!(
-                "rank {rank} of the job came after this process, whose address space is limited \
-                 (`ulimit -v`): it has none for messages with that one"
+                "rank {rank} joined the job later, and this process has no address space for \
+                 messages with it: raise `ulimit -v`"
             ),
         )),
     }
 }
 
-/// Passes on to the members of `group` what their leader, the one that has a pact, has agreed on.
+/// Broadcasts the leader's agreement to the members of `group`. Only the leader passes a `pact`.
 pub(crate) fn pass_on(
-    p: &Process, members: &impl Members, group: &Group, leader: u32, pact: Option<Result<Pact>>,
-) -> Result<(Group, Block)> {
+    p: &Process, members: &impl Members, group: &Group, leader: u32,
+    pact: Option<Result<LeaderAgreement>>,
+) -> Result<(Group, ContextBlock)> {
     let me = group.world_ranks()[members.rank() as usize];
-    let mut news = [0; NEWS];
-    let mut words = Vec::new();
-    let mut failed = None;
-    match pact {
-        Some(Ok(pact)) => {
-            let count = pact.remote.len() as u64;
-            news = [0, count, pact.block.to_wire()];
-            words = write_ranks(p.running()?.job, &pact.remote);
-        }
-        Some(Err(error)) => {
-            news[0] = error.code() as u64;
-            failed = Some(error);
-        }
-        None => {}
-    }
-    words::broadcast_from(members, leader, &mut news)?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if news[0] != 0 {
-        let text = format!("rank {leader}, the leader of the local group, failed: see its error");
-        return Err(Error::new(news[0] as i32, text));
-    }
-    words.resize(ORIGIN * news[1] as usize, 0);
-    words::broadcast_from(members, leader, &mut words)?;
     let job = p.running()?.job;
-    let remote = read_ranks(job, &words)?;
+    let mut words = Vec::new();
+    if let Some(Ok(pact)) = &pact {
+        words.push(pact.block.to_wire());
+        words.extend(write_ranks(job, &pact.remote));
+    }
+    let failure = pact.as_ref().and_then(|pact| pact.as_ref().err());
+    let told = words::broadcast_outcome(members, leader, failure, &mut words);
+    pact.transpose()?;
+    told?;
+    let Some((&block, ranks)) = words.split_first() else {
+        return Err(Error::new(MPI_ERR_INTERN, "the local leader sent an incomplete message"));
+    };
+    let remote = read_ranks(job, ranks)?;
     require_reach(job, &remote)?;
-    Ok((Group::new(remote, me), Block::from_wire(news[2])))
+    Ok((Group::new(remote, me), ContextBlock::from_wire(block)))
 }
 
-/// An intercommunicator with the first context of a block; the others are its spares.
+/// Makes an intercommunicator with the first context of a block. The other contexts are its spares.
 pub(crate) fn assemble(
-    p: &Process, local: Rc<Group>, remote: Rc<Group>, mut block: Block,
+    p: &Process, local: Rc<Group>, remote: Rc<Group>, mut block: ContextBlock,
 ) -> Result<Comm> {
     let context = take_context(&mut block)?;
     let comm = join(p, context, local, remote);
@@ -223,13 +203,12 @@ pub(crate) fn assemble(
     Ok(comm)
 }
 
-/// An intercommunicator of two groups. Its messages go through the first worker.
 pub(super) fn join(p: &Process, context: Context, local: Rc<Group>, remote: Rc<Group>) -> Comm {
     let rank = local.rank().unwrap_or(0);
     Comm::new(p, context, local, Some(remote), rank)
 }
 
-/// Whether the local group is the first of the two, where both must agree on an order.
+/// Returns whether the local group is the first of the two. Both groups compute the same order.
 pub(crate) fn is_first(p: &Process, comm: &Comm) -> bool {
     let origin = |group: &Group| {
         let first = *group.world_ranks().first()?;
@@ -238,7 +217,8 @@ pub(crate) fn is_first(p: &Process, comm: &Comm) -> bool {
     origin(&comm.group) < origin(comm.peer_group())
 }
 
-/// What the ranks 0 of both groups say, the own one's first, to all members.
+/// Exchanges words between the ranks 0 of both groups, which broadcast them. Returns this group's words, then the
+/// other's.
 fn exchange_words(
     p: &Process, comm: &Comm, mine: &[u64], theirs: usize,
 ) -> Result<(Vec<u64>, Vec<u64>)> {
@@ -255,40 +235,36 @@ fn exchange_words(
     Ok((words, theirs))
 }
 
-/// The channel among the local group: its tags are those of the intercommunicator's calls, so that none is used twice.
+/// Returns a channel on the local group. The tag is that of the intercommunicator's next collective call.
 fn next_within<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
     let local = comm.find_local()?;
     Ok(Channel::tagged(p, local, Channel::take_tag(comm)))
 }
 
-/// Returns when all members of both groups have called it.
 pub(super) fn synchronize(p: &Process, comm: &Comm) -> Result {
     words::synchronize(&next_within(p, comm)?)?;
     exchange_words(p, comm, &[0], 1).map(|_| ())
 }
 
-/// More contexts for duplicates, by rank 0 of the first group.
-pub(super) fn refill_spares(p: &Process, comm: &Comm) -> Result<Block> {
+/// Distributes new contexts for duplicates. Rank 0 of the first group provides them.
+pub(super) fn refill_spares(p: &Process, comm: &Comm) -> Result<ContextBlock> {
     let first = is_first(p, comm);
     let leads = first && comm.rank == 0;
     let own = match leads {
         true => p.contexts.reserve(comm.my_world_rank()),
-        false => Block::EMPTY,
+        false => ContextBlock::EMPTY,
     };
     let (ours, theirs) = exchange_words(p, comm, &[own.to_wire()], 1)?;
     let words = if first { ours } else { theirs };
-    Ok(Block::from_wire(words[0]))
+    Ok(ContextBlock::from_wire(words[0]))
 }
 
-/// `MPI_Intercomm_merge`: the group that says `high` comes last.
-///
-/// # Errors
-/// `MPI_ERR_COMM` for an intracommunicator.
+/// `MPI_Intercomm_merge`: the group that passes `high` comes last. Errors: `MPI_ERR_COMM` for an intracommunicator.
 pub fn merge(p: &Process, comm: &Comm, high: bool) -> Result<usize> {
     comm.remote()?;
     let context = take_spare(p, comm)?;
     let (ours, theirs) = exchange_words(p, comm, &[high.into()], 1)?;
-    // Where both say the same the first group comes first.
+    // If both groups pass the same value, the first group comes first.
     let leads = match (ours[0] != 0, theirs[0] != 0) {
         (false, true) => true,
         (true, false) => false,
@@ -300,17 +276,15 @@ pub fn merge(p: &Process, comm: &Comm, high: bool) -> Result<usize> {
     };
     let ranks = low.world_ranks().iter().chain(last.world_ranks());
     let group = Group::new(ranks.copied().collect(), comm.my_world_rank());
-    let mut made = derive(p, comm, context, Rc::new(group));
-    settle(p, &mut made)?;
+    let made = derive(p, comm, context, Rc::new(group));
     publish(p, made)
 }
 
-/// `MPI_Comm_split` of an intercommunicator: members of one color on both sides; `MPI_COMM_NULL` where the other group
-/// has none of that color.
+/// `MPI_Comm_split` of an intercommunicator. Returns `MPI_COMM_NULL` if the other group has no rank of that color.
 pub(super) fn split(p: &Process, comm: &Comm, color: i32, key: i32) -> Result<usize> {
     let me = comm.my_world_rank();
     let own = match color {
-        MPI_UNDEFINED => Block::EMPTY,
+        MPI_UNDEFINED => ContextBlock::EMPTY,
         _ => p.contexts.reserve(me),
     };
     let tables = exchange_colors(p, comm, color, key, own);
@@ -330,9 +304,9 @@ pub(super) fn split(p: &Process, comm: &Comm, color: i32, key: i32) -> Result<us
 
 type Colors = Vec<[u64; 2]>;
 
-/// Color, key and block of all members of both groups.
+/// Returns color, key and block of all members of both groups.
 fn exchange_colors(
-    p: &Process, comm: &Comm, color: i32, key: i32, own: Block,
+    p: &Process, comm: &Comm, color: i32, key: i32, own: ContextBlock,
 ) -> Result<(Colors, Colors)> {
     let mine = [(color as u32 as u64) << 32 | u64::from(key as u32), own.to_wire()];
     let here = words::gather_all(&next_within(p, comm)?, mine)?;
@@ -342,10 +316,10 @@ fn exchange_colors(
     Ok((here, there.collect()))
 }
 
-/// The groups of one color, and the block of the one that leads: the first of the first group.
+/// Returns the groups of one color, and the block of contexts of their leader: the first member of the first group.
 fn choose_members(
     p: &Process, comm: &Comm, color: i32, here: &[[u64; 2]], there: &[[u64; 2]],
-) -> Option<(Group, Group, Block)> {
+) -> Option<(Group, Group, ContextBlock)> {
     if color == MPI_UNDEFINED {
         return None;
     }
@@ -357,16 +331,15 @@ fn choose_members(
     };
     let (local, remote) = (of(&comm.group, &local), of(comm.peer_group(), &remote));
     let block = match is_first(p, comm) {
-        true => Block::from_wire(here[near as usize][1]),
-        false => Block::from_wire(there[far as usize][1]),
+        true => ContextBlock::from_wire(here[near as usize][1]),
+        false => ContextBlock::from_wire(there[far as usize][1]),
     };
     let me = comm.my_world_rank();
     Some((Group::new(local, me), Group::new(remote, me), block))
 }
 
-/// `MPI_Comm_create` of an intercommunicator.
 pub(super) fn create_part(p: &Process, comm: &Comm, group: &Group) -> Result<usize> {
-    // Nobody has this color without being in the group.
+    // Only members of the group pass this color to `split`.
     match group.rank() {
         Some(rank) => split(p, comm, 0, rank as i32),
         None => split(p, comm, MPI_UNDEFINED, 0),

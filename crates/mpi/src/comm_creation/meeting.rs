@@ -3,11 +3,11 @@
 use crate::coll::fabric::Fabric;
 use crate::coll::words;
 use crate::comm_creation::inter::{self, Bridge};
-use crate::comm_creation::{create, publish, settle};
+use crate::comm_creation::{create, publish};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::comm::Comm;
-use crate::objects::comm::contexts::Block;
+use crate::objects::comm::contexts::ContextBlock;
 use crate::objects::group::Group;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
@@ -15,7 +15,7 @@ use crate::process::errhandler::{HandlerKind, check_errhandler};
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
-/// What makes the meetings of one call differ from each other.
+/// Purpose of a meeting. The purpose distinguishes several meetings of one call.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Comm = 1,
@@ -26,17 +26,17 @@ pub(crate) enum Purpose {
     Join = 6,
 }
 
-/// Where the members of a group meet: a communicator without a handle, and a mark that identifies this meeting.
+/// Temporary communicator of the members of a group, without a handle, and a mark that identifies the meeting.
 pub(crate) struct Meeting {
     comm: Comm,
-    /// Of the string, the purpose and the members.
+    /// Hash of the string, the purpose and the members.
     mark: u64,
 }
 
 impl Meeting {
-    /// The meeting of `group`; all its members give the same text.
+    /// Makes the meeting of `group`; all members pass the same text.
     pub fn new(p: &Process, group: Rc<Group>, text: &[u8], purpose: Purpose) -> Self {
-        // The hash of Fowler, Noll and Vo, 64 bits.
+        // FNV-1a hash, 64 bits.
         let mut mark = 0xcbf2_9ce4_8422_2325_u64;
         let job = p.engine().map(|engine| engine.job);
         let ranks = group.world_ranks().iter();
@@ -54,12 +54,12 @@ impl Meeting {
         Meeting { comm: Comm::new(p, Context::SESSIONS, group, None, rank), mark }
     }
 
-    /// The meeting of this process with another one, and that one's rank there.
+    /// Makes the meeting of this process with one other process. Returns that process's rank in the meeting.
     pub fn of_pair(
         p: &Process, (me, there): (u32, u32), text: &[u8], purpose: Purpose,
     ) -> (Self, u32) {
         let origin = |rank: u32| p.engine().map(|engine| engine.job.origin(rank as usize));
-        // Both see the same pair.
+        // Both processes compute the same order.
         let pair = match origin(me) < origin(there) {
             true => vec![me, there],
             false => vec![there, me],
@@ -69,34 +69,31 @@ impl Meeting {
         (meeting, other)
     }
 
-    /// The mark that identifies this meeting.
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// The way to the others.
+    /// Returns the channel to the other members.
     pub fn channel<'a>(&'a self, p: &'a Process) -> Channel<'a> {
         let tag = (self.mark ^ self.mark >> 32) as i32 & i32::MAX;
         Channel::tagged(p, &self.comm, tag)
     }
 
-    /// Two meetings at once of the same processes may have one tag, by chance.
+    /// Checks another member's mark. Two concurrent meetings of the same processes may have the same tag by chance.
     pub fn check(&self, mark: u64) -> Result {
         match mark == self.mark {
             true => Ok(()),
             false => Err(Error::new(
                 MPI_ERR_OTHER,
-                "another communicator is made of the same processes at the same time, and its \
-                 string looks the same: choose another one",
+                "another communicator is being created from the same processes at the same time, \
+                 and the string tags of both are too similar: choose another string tag",
             )),
         }
     }
 }
 
-/// `MPI_Comm_create_from_group`; `MPI_COMM_NULL` for an empty group.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is no member.
+/// `MPI_Comm_create_from_group`: returns `MPI_COMM_NULL` for an empty group. Errors: `MPI_ERR_ERRHANDLER`;
+/// `MPI_ERR_GROUP` if the process is no member.
 pub fn create_from_group(
     p: &Process, group: &Rc<Group>, text: &[u8], errhandler: usize,
 ) -> Result<usize> {
@@ -110,45 +107,42 @@ pub fn create_from_group(
     let members = meeting.channel(p);
     let own = match members.rank() {
         0 => p.contexts.reserve(leader),
-        _ => Block::EMPTY,
+        _ => ContextBlock::EMPTY,
     };
     let mut words = [own.to_wire(), meeting.mark];
     words::broadcast_from(&members, 0, &mut words)?;
     meeting.check(words[1])?;
-    let mut block = Block::from_wire(words[0]);
+    let mut block = ContextBlock::from_wire(words[0]);
     let context = create::take_context(&mut block)?;
-    let mut made = Comm::new(p, context, group.clone(), None, meeting.comm.rank);
+    let made = Comm::new(p, context, group.clone(), None, meeting.comm.rank);
     made.spares.set(block);
     made.errhandler.set(errhandler);
-    settle(p, &mut made)?;
     publish(p, made)
 }
 
 fn require_member(group: &Group, name: &str) -> Result {
     match group.rank() {
         Some(_) => Ok(()),
-        None => Err(Error::new(
-            MPI_ERR_GROUP,
-            format!("this process is not in {name}: only its members make the call"),
-        )),
+        None => Err(Error::new(MPI_ERR_GROUP, format!("this process is not in {name}"))
+            .with_advice(Some("make the call only on the members of the group"))),
     }
 }
 
-/// The world rank of the leader of a group.
 fn find_leader(group: &Group, leader: i32, side: &str) -> Result<u32> {
     let found = usize::try_from(leader).ok().and_then(|leader| group.world_ranks().get(leader));
     found.copied().ok_or_else(|| {
         let size = group.size();
-        let text = format!("the {side} leader {leader} is no rank of its group of {size}");
-        Error::new(MPI_ERR_RANK, text)
+        let text = format!(
+            "the {side} leader {leader} is not a rank of the {side} group, which has {size} \
+             processes"
+        );
+        Error::new(MPI_ERR_RANK, text).with_advice(Some("pass a rank of that group"))
     })
 }
 
-/// `MPI_Intercomm_create_from_groups`. The remote group and its leader count only on the local leader.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is not in the local group or it is empty, `MPI_ERR_RANK` for
-/// a leader that is not there, `MPI_ERR_COMM` where the groups have a process in common.
+/// `MPI_Intercomm_create_from_groups`. The remote group and its leader are significant only at the local leader.
+/// Errors: `MPI_ERR_ERRHANDLER`; `MPI_ERR_GROUP` if the process is not in the local group; `MPI_ERR_RANK` for an
+/// unknown leader; `MPI_ERR_COMM` if the groups overlap.
 pub fn create_inter_from_groups(
     p: &Process, (local, local_leader): (&Rc<Group>, i32), (remote, remote_leader): (usize, i32),
     text: &[u8], errhandler: usize,

@@ -5,7 +5,7 @@ use super::*;
 use crate::common::consts::MPI_ERRORS_RETURN;
 use std::ffi::{c_int, c_void};
 
-/// A process of rank 1 in a world of 3 with the predefined communicators.
+/// Makes a process of rank 1 in a world of 3 with the predefined communicators.
 fn process() -> Process {
     let p = Process::new();
     errhandler::register_predefined(&p);
@@ -104,7 +104,7 @@ fn user_functions__can_refuse_free_and_duplicate() {
     let handle = create::duplicate(&p, &own).unwrap();
     let comm = p.comm(handle).unwrap();
     let (copy, delete) = (refuse_copy as *const () as usize, refuse as *const () as usize);
-    // SAFETY: functions of the right types.
+    // SAFETY: the functions have the types that `create_keyval` expects.
     let key = unsafe {
         attribute::create_keyval(
             &p,

@@ -1,4 +1,4 @@
-//! Communicators with a topology: how they are made.
+//! Creation of communicators with a topology.
 
 use crate::coll::compare_calls;
 use crate::coll::words::Members;
@@ -12,10 +12,8 @@ use crate::p2p::channel::Channel;
 use crate::process::Process;
 use std::rc::Rc;
 
-/// `MPI_Cart_create`: ranks are not reordered. `MPI_COMM_NULL` on processes beyond the grid.
-///
-/// # Errors
-/// As [`Cart::new`]; those of communication.
+/// `MPI_Cart_create`, without reordering of ranks. Returns `MPI_COMM_NULL` to ranks beyond the grid. Errors: see
+/// [`Cart::new`]; errors of communication.
 pub fn create_cart(p: &Process, parent: &Comm, dims: &[i32], periods: &[bool]) -> Result<usize> {
     parent.require_intra()?;
     let cart = Cart::new(dims, periods, parent.size())?;
@@ -25,13 +23,10 @@ pub fn create_cart(p: &Process, parent: &Comm, dims: &[i32], periods: &[bool]) -
     }
 }
 
-/// `MPI_Cart_map`: the rank stays, `MPI_UNDEFINED` beyond the grid.
-///
-/// # Errors
-/// As [`Cart::new`].
+/// `MPI_Cart_map`: returns the process's own rank, or `MPI_UNDEFINED` beyond the grid. Errors: see [`Cart::new`].
 pub fn map_cart(comm: &Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
     comm.require_intra()?;
-    // This grid has no process. Only MPI_Cart_create refuses it: there it is a mistake.
+    // A grid with an extent of 0 has no process. It is an error only in MPI_Cart_create.
     if dims.contains(&0) && dims.iter().all(|&dim| dim >= 0) {
         return Ok(MPI_UNDEFINED);
     }
@@ -39,10 +34,7 @@ pub fn map_cart(comm: &Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
     Ok(if comm.rank < cart.size() { comm.rank as i32 } else { MPI_UNDEFINED })
 }
 
-/// `MPI_Cart_sub`.
-///
-/// # Errors
-/// Those of communication.
+/// `MPI_Cart_sub`. Errors: those of communication.
 pub fn create_sub(p: &Process, parent: &Comm, cart: &Cart, remain: &[bool]) -> Result<usize> {
     compare_calls(p, parent)?;
     let (part, ranks) = cart.slice(parent.rank, remain);
@@ -57,11 +49,8 @@ fn publish_with(p: &Process, comm: Comm, topology: Topology) -> Result<usize> {
     publish(p, comm)
 }
 
-/// `MPI_Graph_create`: ranks are not reordered. `MPI_COMM_NULL` on processes beyond the graph, on all
-/// where it has no nodes.
-///
-/// # Errors
-/// As [`Graph::new`]; `MPI_ERR_ARG` for more nodes than the communicator has processes.
+/// `MPI_Graph_create`, without reordering of ranks. Returns `MPI_COMM_NULL` to ranks beyond the graph. Errors: see
+/// [`Graph::new`]; `MPI_ERR_ARG` for more nodes than processes.
 pub fn create_graph(p: &Process, parent: &Comm, index: &[i32], edges: &[i32]) -> Result<usize> {
     let graph = check_graph(parent, index, edges)?;
     if graph.size() == 0 {
@@ -73,10 +62,7 @@ pub fn create_graph(p: &Process, parent: &Comm, index: &[i32], edges: &[i32]) ->
     }
 }
 
-/// `MPI_Graph_map`: the rank stays, `MPI_UNDEFINED` beyond the graph.
-///
-/// # Errors
-/// As [`create_graph`].
+/// `MPI_Graph_map`: returns the process's own rank, or `MPI_UNDEFINED` beyond the graph. Errors: see [`create_graph`].
 pub fn map_graph(comm: &Comm, index: &[i32], edges: &[i32]) -> Result<i32> {
     let graph = check_graph(comm, index, edges)?;
     Ok(if comm.rank < graph.size() { comm.rank as i32 } else { MPI_UNDEFINED })
@@ -86,7 +72,8 @@ fn check_graph(comm: &Comm, index: &[i32], edges: &[i32]) -> Result<Graph> {
     comm.require_intra()?;
     if index.len() > comm.size() as usize {
         let message = format!(
-            "the graph has {} nodes, the communicator only {} processes",
+            "the graph has {} nodes, but the communicator has only {} processes: use a smaller \
+             graph",
             index.len(),
             comm.size()
         );
@@ -95,11 +82,8 @@ fn check_graph(comm: &Comm, index: &[i32], edges: &[i32]) -> Result<Graph> {
     Graph::new(index, edges)
 }
 
-/// `MPI_Dist_graph_create_adjacent`: every process gives its own edges. Ranks are not reordered.
-///
-/// # Errors
-/// `MPI_ERR_RANK` for a neighbour that the communicator does not have, `MPI_ERR_ARG` for a negative
-/// weight.
+/// `MPI_Dist_graph_create_adjacent`, without reordering: each process passes its own edges. Errors: `MPI_ERR_RANK` for
+/// a neighbour outside the communicator, `MPI_ERR_ARG` for a negative weight.
 pub fn create_adjacent(p: &Process, parent: &Comm, graph: DistGraph) -> Result<usize> {
     parent.require_intra()?;
     for &edge in graph.sources.iter().chain(&graph.destinations) {
@@ -116,12 +100,8 @@ fn publish_graph(p: &Process, parent: &Comm, graph: DistGraph) -> Result<usize> 
     }
 }
 
-/// `MPI_Dist_graph_create`: every process gives any edges, as source, destination and weight; both
-/// ends get to know them. Ranks are not reordered.
-///
-/// # Errors
-/// `MPI_ERR_RANK` for an end that the communicator does not have, `MPI_ERR_ARG` for a negative
-/// weight; those of communication.
+/// `MPI_Dist_graph_create`, without reordering: each process passes any edges, as source, destination and weight.
+/// Errors: `MPI_ERR_RANK` for an invalid end, `MPI_ERR_ARG` for a negative weight; errors of communication.
 pub fn create_dist_graph(
     p: &Process, parent: &Comm, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<usize> {
@@ -136,7 +116,7 @@ pub fn create_dist_graph(
     publish_graph(p, parent, graph)
 }
 
-/// Tells each end of the edges about them: everybody sends to everybody else.
+/// Sends the edges to their ends. Every rank sends a message to every other rank.
 fn distribute(
     members: &impl Members, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<DistGraph> {
@@ -155,7 +135,7 @@ fn distribute(
     Ok(graph)
 }
 
-/// The edges that start or end at `rank`, three numbers in two words each.
+/// Encodes the edges that start or end at `rank`, as three numbers in two words.
 fn select_edges(edges: &[(i32, i32, i32)], rank: u32) -> Vec<u64> {
     let rank = rank as i32;
     let touching =
@@ -197,7 +177,9 @@ fn check_end(comm: &Comm, rank: i32) -> Result {
 fn check_weight(weight: i32) -> Result {
     match weight {
         0.. => Ok(()),
-        _ => Err(Error::new(MPI_ERR_ARG, format!("the weight {weight} is negative"))),
+        _ => {
+            Err(Error::new(MPI_ERR_ARG, format!("the weight {weight} is negative: pass 0 or more")))
+        }
     }
 }
 
@@ -211,7 +193,7 @@ mod tests {
     #[test]
     fn distribute__tells_both_ends() {
         let edge = |peer, weight| Edge { peer, weight };
-        // Rank 0 gives a ring of 4 with itself as a double edge, the others give nothing but rank 2.
+        // Rank 0 passes a ring of 4 ranks and an edge to itself. Rank 2 passes one more edge, others none.
         let graphs = simulator::run(4, Mode::Rendezvous, |m| {
             let edges = match m.rank() {
                 0 => vec![(0, 1, 10), (1, 2, 11), (2, 3, 12), (3, 0, 13), (0, 0, 14)],

@@ -1,4 +1,4 @@
-//! The constants of the standard ABI, generated from the table of `fastpath-abigen`: integers as
-//! `i32`, handles and other values of pointer types as `usize`.
+//! Constants of the standard ABI, generated from the table of `fastpath-abigen`. Integers are `i32`; handles and other
+//! values of pointer type are `usize`.
 
 include!(concat!(env!("OUT_DIR"), "/consts.rs"));

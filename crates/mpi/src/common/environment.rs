@@ -1,22 +1,21 @@
-//! Values of the predefined attributes (MPI-5.0 section 9.1.2). They lie at fixed addresses, because
-//! `MPI_Comm_get_attr` returns pointers to them.
+//! Values of the predefined attributes (MPI-5.0 section 9.1.2). `MPI_Comm_get_attr` returns pointers to them.
 
 use crate::common::consts::*;
 use std::cell::Cell;
 
-/// The predefined attributes. Those that depend on the job are set by initialisation.
+/// Values of the predefined attributes. Initialisation sets the values that depend on the job.
 pub struct Environment {
-    /// Largest tag: a constant of this implementation, the same in every communicator.
+    /// Largest tag, equal in every communicator.
     pub tag_upper_bound: Cell<i32>,
-    /// Rank of a host process: there is none.
+    /// Rank of the host process (`MPI_HOST`): `MPI_PROC_NULL`, because this library has no host process.
     pub host: Cell<i32>,
-    /// Rank that can do input and output: any.
+    /// Rank that can do input and output (`MPI_IO`): `MPI_ANY_SOURCE`, because any rank can.
     pub io: Cell<i32>,
-    /// `MPI_Wtime` reads the clock of the node, which all ranks of a node share: 1.
+    /// Always 1: `MPI_Wtime` reads the clock of the node, which all its ranks share.
     pub wtime_is_global: Cell<i32>,
-    /// Number of this program on the launcher's command line; `None` without a launcher.
+    /// Number of this program on the launcher's command line, or `None` without a launcher.
     pub appnum: Cell<Option<i32>>,
-    /// Most ranks that the job can have; `None` if unknown.
+    /// Maximum number of ranks of the job, or `None` if unknown.
     pub universe_size: Cell<Option<i32>>,
     appnum_value: Cell<i32>,
     universe_size_value: Cell<i32>,
@@ -29,7 +28,7 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// The values before initialisation.
+    /// Makes the values before initialisation.
     pub const fn new() -> Self {
         Environment {
             tag_upper_bound: Cell::new(i32::MAX),
@@ -43,8 +42,8 @@ impl Environment {
         }
     }
 
-    /// The address of the value of a predefined attribute: `None` if `keyval` is not one of them, `Some(null)` if the
-    /// attribute is not set. `MPI_LASTUSEDCODE` lies with the error codes.
+    /// Returns the address of the value of predefined attribute `keyval`. `None`: `keyval` is not predefined.
+    /// `Some(null)`: the attribute is not set. [`codes`](super::error::codes) holds `MPI_LASTUSEDCODE`.
     pub fn address(&self, keyval: i32) -> Option<*mut i32> {
         let optional = |value: &Cell<Option<i32>>, place: &Cell<i32>| match value.get() {
             Some(value) => {

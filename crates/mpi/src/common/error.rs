@@ -1,4 +1,4 @@
-//! The error of the MPI layer: a class (or user code) and the text that explains it.
+//! Error of the MPI layer: a class or user code, and a text.
 
 pub mod classes;
 pub mod codes;
@@ -8,23 +8,26 @@ use fastpath_base::tell::escape;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What every function of this crate returns. The error is one thin pointer, so that a
-/// `Result<()>` travels in one register.
+/// Result of the functions of this crate. The error is one thin pointer, so that a `Result<()>` fits one register.
 pub type Result<T = ()> = core::result::Result<T, Error>;
 
-/// What to do with a predefined object.
-pub const NOT_TO_BE_FREED: &str = "do not free it: MPI_Finalize does";
-/// What to do with an active request.
-pub const COMPLETE_FIRST: &str = "complete it first, by MPI_Wait or MPI_Test";
-/// What to do with a request that cannot be cancelled.
-pub const COMPLETE_IT: &str = "complete it, by MPI_Wait or MPI_Test";
+/// Remedy for an attempt to free a predefined object.
+pub const NOT_TO_BE_FREED: &str = "leave out this call: MPI_Finalize frees predefined objects";
+/// Remedy for a call on an active request.
+pub const COMPLETE_FIRST: &str = "complete the request first, by MPI_Wait or MPI_Test";
+/// Remedy for a request that cannot be cancelled.
+pub const COMPLETE_IT: &str = "complete the request by MPI_Wait or MPI_Test";
+
+/// Remedy for collective calls whose blocks differ in length.
+pub const SAME_ON_ALL_RANKS: &str = "pass counts and datatypes of the same length on all ranks, \
+    and make the collective calls in the same order";
 
 /// An MPI error: code, cause and, where known, the communicator it is raised on.
 #[derive(Debug)]
-pub struct Error(Box<Info>);
+pub struct Error(Box<ErrorInfo>);
 
 #[derive(Debug)]
-struct Info {
+struct ErrorInfo {
     code: i32,
     message: String,
     comm: Option<usize>,
@@ -37,9 +40,8 @@ struct Info {
 }
 
 impl Error {
-    /// An error of `code` (an `MPI_ERR_*` class or a code made by `MPI_Add_error_code`).
-    /// `message` gives the cause and the remedy, without the name of the MPI call. Control characters in it are
-    /// escaped, so that it stays one line.
+    /// Makes an error of `code`: an `MPI_ERR_*` class, or a code of `MPI_Add_error_code`. `message` has cause and
+    /// remedy, without the name of the MPI call. Control characters are escaped, so that it stays one line.
     #[cold]
     #[inline(never)]
     pub fn new(code: i32, message: impl Into<String>) -> Self {
@@ -47,7 +49,7 @@ impl Error {
         if let Cow::Owned(escaped) = escape(&message) {
             message = escaped;
         }
-        Error(Box::new(Info {
+        Error(Box::new(ErrorInfo {
             code,
             message,
             comm: None,
@@ -60,90 +62,79 @@ impl Error {
         }))
     }
 
-    /// The call exists in the standard, but is not implemented yet.
-    #[cold]
-    #[inline(never)]
-    pub fn unsupported(name: &str) -> Self {
-        Error::new(
-            crate::common::consts::MPI_ERR_UNSUPPORTED_OPERATION,
-            format!("{name} is not implemented in this version of Fastpath"),
-        )
-    }
-
-    /// Raises the error on `comm` (its error handler), whatever the arguments of the call say.
+    /// Raises the error on `comm`, regardless of the call's arguments.
     #[must_use]
     pub fn on_comm(mut self, comm: usize) -> Self {
         self.0.comm = Some(comm);
         self
     }
 
-    /// Raises the error on a file (its error handler), whatever the arguments of the call say.
+    /// Raises the error on `file`, regardless of the call's arguments.
     #[must_use]
     pub fn on_file(mut self, file: usize) -> Self {
         self.0.file = Some(file);
         self
     }
 
-    /// Raises the error on the object that another one is raised on.
+    /// Raises the error on the object on which `other` is raised.
     #[must_use]
     pub fn on_object_of(mut self, other: &Error) -> Self {
         (self.0.comm, self.0.file) = (other.0.comm, other.0.file);
         self
     }
 
-    /// The file that [`Error::on_file`] named.
+    /// Returns the file set by [`Error::on_file`].
     pub fn file(&self) -> Option<usize> {
         self.0.file
     }
 
-    /// Names the message the error is about: the rank of the peer (or `MPI_ANY_SOURCE`), the tag (or
-    /// `MPI_ANY_TAG`) and the bytes.
+    /// Attaches a message: its bytes, the peer's rank or `MPI_ANY_SOURCE`, and the tag or `MPI_ANY_TAG`.
     #[must_use]
     pub fn about_message(mut self, peer: i32, tag: i32, bytes: u64) -> Self {
         (self.0.peer, self.0.tag, self.0.bytes) = (Some(peer), Some(tag), Some(bytes));
         self
     }
 
-    /// Says what to do, in place of what is known of its class.
+    /// Sets the remedy. The remedy replaces the one of the error class.
     #[must_use]
     pub fn with_advice(mut self, advice: Option<impl Into<Cow<'static, str>>>) -> Self {
         self.0.advice = advice.map(Into::into);
         self
     }
 
-    /// Another rank raises the same error and reports it in full: one line is enough here.
+    /// Marks an error that another rank reports in full. This rank then prints one line.
     #[must_use]
     pub fn told_elsewhere(mut self, is_so: bool) -> Self {
         self.0.told_elsewhere = is_so;
         self
     }
 
-    /// What [`Error::told_elsewhere`] said.
+    /// Returns the flag set by [`Error::told_elsewhere`].
     pub fn is_told_elsewhere(&self) -> bool {
         self.0.told_elsewhere
     }
 
-    /// What [`Error::with_advice`] said.
+    /// Returns the remedy set by [`Error::with_advice`].
     pub fn advice(&self) -> Option<&str> {
         self.0.advice.as_deref()
     }
 
-    /// The MPI error class or code.
+    /// Returns the MPI error class or code.
     pub fn code(&self) -> i32 {
         self.0.code
     }
 
-    /// The cause in words.
+    /// Returns the cause in words.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What [`Error::about_message`] named: peer, tag and bytes.
+    /// Returns peer, tag and bytes set by [`Error::about_message`].
     pub fn about(&self) -> Option<(i32, i32, u64)> {
         Some((self.0.peer?, self.0.tag?, self.0.bytes?))
     }
 
-    /// The communicator that [`Error::on_comm`] named.
+    /// Returns the communicator set by [`Error::on_comm`].
     pub fn comm(&self) -> Option<usize> {
         self.0.comm
     }

@@ -1,26 +1,25 @@
-//! The lock of the process's first worker and of all else in MPI, at `MPI_THREAD_MULTIPLE` or with a progress thread;
-//! otherwise it does nothing.
+//! Process-wide lock of MPI. It is enabled at `MPI_THREAD_MULTIPLE` or with a progress thread, and otherwise does
+//! nothing.
 //!
-//! Recursive, because a user's callback (an operation, an attribute copy, an error handler) may call MPI again. It is
-//! biased to the thread that makes the calls (`fastpath_base::biased`). A thread that waits for a message gives it up
-//! ([`Lock::release_lock`]) where another one wants it, and before it sleeps. Further workers have locks of their own
-//! ([`crate::common::places`]).
+//! The lock is recursive, because a user's callback (operation, attribute copy, error handler) may call MPI. It is
+//! biased to the thread that makes the calls (`fastpath_base::biased`). A thread that waits for a message releases it
+//! ([`Lock::release_lock`]) if another thread requests it, and before it sleeps.
 #![allow(unsafe_code)]
 
 use fastpath_base::biased::Biased;
 pub use fastpath_base::biased::{BY_WORD, FIRST_SEAT, SECOND_SEAT};
 use fastpath_base::sync::{AtomicU8, Ordering};
 
-/// Threads need the lock.
+/// Calls take the lock.
 const LOCKS: u8 = 1;
 /// Calls are recorded (`fastpath_base::trace`).
 const RECORDS: u8 = 2;
-/// Calls that the level forbids are looked for (`check/threads.rs`).
+/// Calls are checked against the thread level (`check/threads.rs`).
 const WATCHES: u8 = 4;
 
-/// A recursive lock that can be switched on once, before threads exist.
+/// Recursive lock that can be enabled once, before threads exist.
 pub struct Lock {
-    /// What the way into a call has to do, so that one comparison says that it is nothing.
+    /// Work at the entry of a call, as bits. A single comparison with 0 shows that there is no work.
     gate: AtomicU8,
     biased: Biased,
 }
@@ -31,15 +30,14 @@ impl Default for Lock {
     }
 }
 
-/// A number that differs between living threads and is never 0; one instruction where the processor has one for it. A
-/// thread that begins may get the number of one that has ended: [`AtExit`] takes the bias from that one.
+/// Returns a token of the calling thread: never 0, and different for living threads. On x86-64 this is one instruction.
+/// A new thread may get the token of an ended one, whose bias [`AtExit`] has removed.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn thread_token() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let token: usize;
-        // SAFETY: the thread control block begins with its own address (System V ABI, ELF handling for thread-local
-        // storage), in whatever library this is.
+        // SAFETY: the thread control block begins with its own address (System V ABI, ELF thread-local storage).
         unsafe {
             core::arch::asm!("mov {}, fs:0", out(reg) token, options(nostack, preserves_flags,
                 pure, readonly));
@@ -47,13 +45,13 @@ pub fn thread_token() -> usize {
         token
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `pthread_self` has no arguments and cannot fail.
     unsafe {
         libc::pthread_self() as usize
     }
 }
 
-/// Takes the bias from a thread that ends.
+/// Thread-local guard that removes the bias of a thread when it ends.
 struct AtExit;
 
 impl Drop for AtExit {
@@ -64,77 +62,77 @@ impl Drop for AtExit {
 
 thread_local!(static AT_EXIT: AtExit = const { AtExit });
 
-/// Sees to it that the calling thread gives up the bias when it ends; false where it is ending already.
+/// Registers the calling thread for [`AtExit`]. Returns false if the thread is already ending.
 fn may_bias() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }
 
 impl Lock {
-    /// A lock that does nothing until [`Lock::enable`].
+    /// Makes a lock that does nothing before [`Lock::enable`].
     pub const fn new() -> Self {
         Lock { gate: AtomicU8::new(0), biased: Biased::new(may_bias) }
     }
 
-    /// Makes the lock real, biased to the calling thread. Called while the process has one thread in MPI.
+    /// Enables the lock, biased to the calling thread. Only one thread may be in MPI at that time.
     pub fn enable(&self) {
         self.gate.fetch_or(LOCKS, Ordering::Relaxed);
         self.biased.favour(thread_token());
     }
 
-    /// Whether the lock is real: the level is `MPI_THREAD_MULTIPLE`, or there is a progress thread.
+    /// Returns whether the lock is enabled: the level is `MPI_THREAD_MULTIPLE`, or there is a progress thread.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.gate.load(Ordering::Relaxed) & LOCKS != 0
     }
 
-    /// Switches the lock off in a forked child, whose only thread cannot wait for a thread of the parent.
+    /// Disables the lock in a forked child, whose only thread cannot wait for threads of the parent.
     pub(crate) fn abandon(&self) {
         self.gate.store(0, Ordering::Relaxed);
     }
 
-    /// Has calls recorded.
+    /// Enables the recording of calls.
     pub fn record_calls(&self) {
         self.gate.fetch_or(RECORDS, Ordering::Relaxed);
     }
 
-    /// Whether calls are recorded.
+    /// Returns whether calls are recorded.
     #[inline]
     pub fn records(&self) -> bool {
         self.gate.load(Ordering::Relaxed) & RECORDS != 0
     }
 
-    /// Has calls looked for that the level forbids.
+    /// Enables the detection of calls that the thread level forbids.
     pub fn watch_threads(&self) {
         self.gate.fetch_or(WATCHES, Ordering::Relaxed);
     }
 
-    /// Whether they are looked for.
+    /// Returns whether forbidden calls are detected.
     #[inline]
     pub fn watches(&self) -> bool {
         self.gate.load(Ordering::Relaxed) & WATCHES != 0
     }
 
-    /// Whether there is neither a lock to take nor a call to record or to look at.
+    /// Returns whether a call needs neither the lock nor recording nor checks.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.gate.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the lock; nests.
+    /// Takes the lock. Calls nest, and are counted.
     pub fn acquire(&self) {
         if self.is_enabled() {
             self.biased.acquire(thread_token());
         }
     }
 
-    /// Gives up one level of nesting; nothing where the lock was switched on since it was taken.
+    /// Releases one level of nesting. Does nothing if the lock was enabled after [`Lock::acquire`].
     pub fn release(&self) {
         if self.is_enabled() {
             self.biased.release(thread_token());
         }
     }
 
-    /// Lets other threads in for a moment, at every nesting level, while `pause` runs.
+    /// Releases all nesting levels of the lock while `pause` runs.
     pub fn release_lock<R>(&self, pause: impl FnOnce() -> R) -> R {
         match self.is_enabled() {
             true => self.biased.release_lock(thread_token(), pause),
@@ -142,8 +140,8 @@ impl Lock {
         }
     }
 
-    /// Runs `serve` inside, on a thread that serves the program's own: one of these has the bias again afterwards. The
-    /// lock is real, and the calling thread does not hold it.
+    /// Runs `serve` under the lock on a progress thread, then returns the bias to a thread of the program. The lock
+    /// must be enabled, and the calling thread must not hold it.
     pub fn borrow<R>(&self, serve: impl FnOnce() -> R) -> R {
         self.biased.borrow(thread_token());
         let result = serve();
@@ -151,18 +149,13 @@ impl Lock {
         result
     }
 
-    /// Whether another thread tries to get in.
+    /// Returns whether another thread waits for the lock.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.biased.is_wanted()
     }
 
-    /// The lock itself, for code that treats it like the locks of further workers.
-    pub(crate) fn biased(&self) -> &Biased {
-        &self.biased
-    }
-
-    /// How often the bias was revoked, and how often a thread found the lock taken by another.
+    /// Returns how often the bias was revoked, and how often a thread found the lock taken by another.
     pub fn counts(&self) -> (u32, u32) {
         self.biased.counts()
     }
@@ -170,59 +163,59 @@ impl Lock {
 
 static LOCK: Lock = Lock::new();
 
-/// The lock of the first worker and of all else in MPI.
+/// Returns the process-wide lock of MPI.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
-pub(crate) fn first() -> &'static Lock {
+pub(crate) fn get() -> &'static Lock {
     &LOCK
 }
 
-/// Whether the process's lock is real ([`Lock::is_enabled`]).
+/// Returns whether the process's lock is enabled ([`Lock::is_enabled`]).
 pub fn is_enabled() -> bool {
     LOCK.is_enabled()
 }
 
-/// Whether the bias is the calling thread's, with that seat.
+/// Returns whether the calling thread has the bias with seat `SEAT`.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn favours<const SEAT: u8>() -> bool {
     LOCK.biased.favours::<SEAT>(thread_token())
 }
 
-/// The seat that the bias was given with last, or [`BY_WORD`]: below 3.
+/// Returns the seat by which the bias was last taken, or [`BY_WORD`]. The value is below 3.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn last_seat() -> usize {
     LOCK.biased.last_seat()
 }
 
-/// Enters by the bias, which was the calling thread's, with that seat, or by the word. Left by [`leave`]. If it returns
-/// false, [`back_out`] is due.
-#[inline(always)] // as `favours`
+/// Enters through the bias, which the calling thread had with seat `SEAT`, or through the lock word. After true,
+/// [`leave`] must follow; after false, [`back_out`].
+#[inline(always)] // see `favours`
 #[must_use]
 pub fn step_in<const SEAT: u8>() -> bool {
     LOCK.biased.step_in::<SEAT>(thread_token())
 }
 
-/// Takes back an unsuccessful [`step_in`].
+/// Undoes an unsuccessful [`step_in`].
 #[cold]
 #[inline(never)]
 pub fn back_out<const SEAT: u8>() {
     LOCK.biased.back_out::<SEAT>();
 }
 
-/// Leaves what [`step_in`] has entered; returns whether [`wake`] is due.
+/// Leaves after [`step_in`]. Returns whether the caller must call [`wake`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 #[must_use]
 pub fn leave<const SEAT: u8>() -> bool {
     LOCK.biased.leave::<SEAT>(thread_token())
 }
 
-/// Wakes the thread that has revoked the bias, or one that sleeps for the word.
+/// Wakes the thread that has revoked the bias, or one that sleeps on the lock word.
 #[cold]
 #[inline(never)]
 pub fn wake<const SEAT: u8>() {
     LOCK.biased.wake_others::<SEAT>();
 }
 
-/// Leaves what [`step_in`] has entered, where no call has to be a jump.
+/// Leaves after [`step_in`], and wakes other threads if needed. For callers that need no tail call.
 #[inline]
 pub fn leave_surely<const SEAT: u8>() {
     if leave::<SEAT>() {
@@ -230,7 +223,7 @@ pub fn leave_surely<const SEAT: u8>() {
     }
 }
 
-/// Does `short` with the lock taken; false without having done it where threads need no lock.
+/// Runs `short` under the lock. Returns false, without running it, if the lock is not enabled.
 #[inline]
 pub fn with_lock(short: impl FnOnce() -> bool) -> bool {
     if !LOCK.is_enabled() {

@@ -1,7 +1,6 @@
-//! What a receive tells its caller: `MPI_Status`.
+//! Result of a receive: `MPI_Status`.
 
-/// `MPI_Status` as C has it: 32 bytes, aligned to 4 (MPI 5.0, chapter 20). The last five words are
-/// the library's; here they hold the number of bytes received and whether the operation was cancelled.
+/// `MPI_Status` in its C layout: 32 bytes, aligned to 4 (MPI 5.0, chapter 20). The last five words are private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Status {
@@ -9,16 +8,16 @@ pub struct Status {
     pub source: i32,
     /// `MPI_TAG`: tag of the message.
     pub tag: i32,
-    /// `MPI_ERROR`: written by calls that complete several operations, and by them only.
+    /// `MPI_ERROR`: error code. Only calls that complete several operations write it.
     pub error: i32,
-    /// Bytes: low half, high half; then the flag of cancellation; the rest is 0.
+    /// Received bytes as low and high half, then the cancelled flag, then zeros.
     internal: [i32; 5],
 }
 
 const _: () = assert!(size_of::<Status>() == 32 && align_of::<Status>() == 4);
 
 impl Status {
-    /// A status of a message of `bytes` bytes, not cancelled.
+    /// Makes a status of a message of `bytes` bytes, not cancelled.
     #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32, error: i32, bytes: i64) -> Self {
@@ -27,7 +26,7 @@ impl Status {
         status
     }
 
-    /// The number of bytes received.
+    /// Returns the number of bytes received.
     #[must_use]
     #[inline]
     pub const fn bytes(&self) -> i64 {
@@ -41,14 +40,14 @@ impl Status {
         self.internal[1] = (bytes >> 32) as i32;
     }
 
-    /// Whether the operation was cancelled.
+    /// Returns whether the operation was cancelled.
     #[must_use]
     #[inline]
     pub const fn is_cancelled(&self) -> bool {
         self.internal[2] != 0
     }
 
-    /// Says whether the operation was cancelled.
+    /// Sets whether the operation was cancelled.
     #[inline]
     pub const fn set_cancelled(&mut self, cancelled: bool) {
         self.internal[2] = cancelled as i32;

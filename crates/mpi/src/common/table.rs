@@ -1,8 +1,8 @@
 //! Tables of MPI objects, and the encoding of their handles.
 //!
-//! A predefined handle is an integer from 1 to 4095 fixed by the standard ABI. A handle made at run
-//! time is `1 << 30 | generation << 22 | index`: it fits a positive C `int` (so `MPI_X_toint` is the
-//! value itself), is never an address, and a stale or garbage one is recognised.
+//! A predefined handle is an integer from 1 to 4095, fixed by the standard ABI. A handle made at run time is `1 << 30 |
+//! generation << 22 | index`. It fits a positive C `int`, so `MPI_X_toint` returns the value itself. It is never an
+//! address, and a stale or invalid handle is detected.
 
 use crate::common::consts::MPI_ERR_OTHER;
 use crate::common::error::{Error, Result};
@@ -15,42 +15,39 @@ pub const USER_BIT: usize = 1 << 30;
 pub const INDEX_BITS: u32 = 22;
 /// Mask of the index part.
 pub const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
-/// Generations before a slot's handles repeat.
+/// Number of generations after which a slot's handles repeat.
 const GENERATIONS: u32 = 256;
-/// Handles below this are predefined by the ABI; run-time indices start here.
+/// Smallest index of a run-time handle. The ABI reserves smaller numbers for predefined handles.
 pub const FIRST_USER: usize = 4096;
 
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     object: Option<Rc<T>>,
 }
 
 struct Inner<T> {
     predefined: Vec<Option<Rc<T>>>,
-    slots: Vec<Slot<T>>,
+    slots: Vec<TableSlot<T>>,
     free: Vec<u32>,
 }
 
-/// A table of objects of one kind. No call runs code of others while it borrows what is inside.
-pub struct Table<T> {
+/// Table of objects of one kind. No method calls user code while it borrows the contents.
+pub struct HandleTable<T> {
     inner: RefCell<Inner<T>>,
 }
 
-/// A kind of object that programs know by handles: what errors say of it.
-pub trait Handled {
-    /// What it is called.
+/// Kind of object with handles, and the texts of its error messages.
+pub trait HandleKind {
+    /// Name of the kind.
     const NOUN: &'static str;
-    /// Its null handle, and the name of that.
+    /// Value and name of the null handle.
     const NULL: (usize, &'static str);
-    /// The class of an error about its handle.
+    /// Error class of an invalid handle.
     const CLASS: i32;
 }
 
-impl<T: Handled> Table<T> {
-    /// The object behind `handle`.
-    ///
-    /// # Errors
-    /// Of the object's class, for a handle that is null, stale or garbage.
+impl<T: HandleKind> HandleTable<T> {
+    /// Returns the object of `handle`. Errors: class [`HandleKind::CLASS`] if the handle is null, stale or invalid.
     #[inline]
     pub fn find(&self, handle: usize) -> Result<Rc<T>> {
         match self.get(handle) {
@@ -59,14 +56,11 @@ impl<T: Handled> Table<T> {
         }
     }
 
-    /// Stores an object that an MPI call returns; its handle.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` when no handle is free.
+    /// Stores an object that an MPI call returns, and returns its handle. Errors: `MPI_ERR_OTHER` if no handle is free.
     pub fn publish(&self, object: impl Into<Rc<T>>) -> Result<usize> {
         self.insert_rc(object.into()).ok_or_else(|| {
             let noun = T::NOUN;
-            let text = format!("no free handle left for another {noun}: free some");
+            let text = format!("all {noun} handles are in use: free some {noun}s");
             Error::new(MPI_ERR_OTHER, text)
         })
     }
@@ -74,7 +68,7 @@ impl<T: Handled> Table<T> {
 
 #[cold]
 #[inline(never)]
-fn refuse_handle<T: Handled>(handle: usize) -> Error {
+fn refuse_handle<T: HandleKind>(handle: usize) -> Error {
     let (noun, (null, name)) = (T::NOUN, T::NULL);
     let text = match handle == null {
         true => format!("the {noun} is {name}"),
@@ -83,16 +77,16 @@ fn refuse_handle<T: Handled>(handle: usize) -> Error {
     Error::new(T::CLASS, text)
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for HandleTable<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Table<T> {
-    /// An empty table.
+impl<T> HandleTable<T> {
+    /// Makes an empty table.
     pub const fn new() -> Self {
-        Table {
+        HandleTable {
             inner: RefCell::new(Inner {
                 predefined: Vec::new(),
                 slots: Vec::new(),
@@ -101,12 +95,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// Stores `object` and returns its handle, or `None` when all indices are in use.
+    /// Stores `object` and returns its handle, or `None` if all indices are in use.
     pub fn insert(&self, object: T) -> Option<usize> {
         self.insert_rc(Rc::new(object))
     }
 
-    /// Stores a shared object and returns its handle, or `None` when all indices are in use.
+    /// Stores a shared object and returns its handle, or `None` if all indices are in use.
     pub fn insert_rc(&self, object: Rc<T>) -> Option<usize> {
         let inner = &mut *self.inner.borrow_mut();
         let index = match inner.free.pop() {
@@ -115,7 +109,7 @@ impl<T> Table<T> {
                 if inner.slots.len() + FIRST_USER > INDEX_MASK {
                     return None;
                 }
-                inner.slots.push(Slot { generation: 0, object: None });
+                inner.slots.push(TableSlot { generation: 0, object: None });
                 inner.slots.len() - 1
             }
         };
@@ -124,7 +118,7 @@ impl<T> Table<T> {
         Some(encode(slot.generation, index))
     }
 
-    /// Stores an object at a handle that the ABI predefines (1 to 4095).
+    /// Stores an object under a handle that the ABI predefines (1 to 4095).
     pub fn insert_predefined(&self, handle: usize, object: T) {
         debug_assert!((1..FIRST_USER).contains(&handle));
         let mut inner = self.inner.borrow_mut();
@@ -134,13 +128,13 @@ impl<T> Table<T> {
         inner.predefined[handle] = Some(Rc::new(object));
     }
 
-    /// Takes out the object at a predefined handle.
+    /// Removes and returns the object of a predefined handle.
     pub fn remove_predefined(&self, handle: usize) -> Option<Rc<T>> {
         let mut inner = self.inner.borrow_mut();
         inner.predefined.get_mut(handle)?.take()
     }
 
-    /// The object behind `handle`, or `None` where the handle is null, stale or garbage.
+    /// Returns the object of `handle`, or `None` if the handle is null, stale or invalid.
     pub fn get(&self, handle: usize) -> Option<Rc<T>> {
         let inner = self.inner.borrow();
         if handle < FIRST_USER {
@@ -153,14 +147,14 @@ impl<T> Table<T> {
         slot.object.clone()
     }
 
-    /// Removes the object behind a run-time handle and returns it; the handle is stale from now on.
+    /// Removes and returns the object of a run-time handle. The handle becomes stale.
     pub fn remove(&self, handle: usize) -> Option<Rc<T>> {
         let object = self.withdraw(handle)?;
         self.reuse(handle);
         Some(object)
     }
 
-    /// As [`Table::remove`], but that no other object gets the handle before [`Table::reuse`].
+    /// Removes the object of `handle`. No other object gets the handle before [`HandleTable::reuse`].
     pub fn withdraw(&self, handle: usize) -> Option<Rc<T>> {
         let index = slot_index(handle)?;
         let mut inner = self.inner.borrow_mut();
@@ -171,7 +165,7 @@ impl<T> Table<T> {
         slot.object.take()
     }
 
-    /// The handle of an object that was withdrawn may come round again.
+    /// Makes the handle of a withdrawn object available again.
     pub fn reuse(&self, handle: usize) {
         let Some(index) = slot_index(handle) else {
             return;
@@ -186,16 +180,16 @@ impl<T> Table<T> {
         }
     }
 
-    /// Handles of all living run-time objects.
+    /// Returns the handles of all living run-time objects.
     pub fn handles(&self) -> Vec<usize> {
         let inner = self.inner.borrow();
         let slots = inner.slots.iter().enumerate();
         slots.filter(|(_, s)| s.object.is_some()).map(|(i, s)| encode(s.generation, i)).collect()
     }
 
-    /// Forgets everything, predefined objects included.
+    /// Removes all objects, including predefined ones.
     pub fn clear(&self) {
-        // Taken out first: an object's drop may come back to this table.
+        // Objects are dropped outside the borrow, because a drop may use this table.
         let old = self.inner.replace(Inner {
             predefined: Vec::new(),
             slots: Vec::new(),
@@ -223,7 +217,7 @@ mod tests {
 
     #[test]
     fn handle__fits_a_positive_int_and_is_not_predefined() {
-        let table = Table::new();
+        let table = HandleTable::new();
         for _ in 0..10 {
             let handle = table.insert(1).unwrap();
             assert!(handle > FIRST_USER && handle <= i32::MAX as usize);
@@ -232,7 +226,7 @@ mod tests {
 
     #[test]
     fn handle__of_a_withdrawn_object_is_no_others_until_it_may_be() {
-        let table = Table::new();
+        let table = HandleTable::new();
         let kept = table.insert(0).unwrap();
         assert_eq!(table.withdraw(kept).as_deref(), Some(&0));
         assert!(table.get(kept).is_none() && table.withdraw(kept).is_none());
@@ -249,7 +243,7 @@ mod tests {
 
     #[test]
     fn handle__stale_and_garbage_are_refused() {
-        let table = Table::new();
+        let table = HandleTable::new();
         let first = table.insert("a").unwrap();
         assert_eq!(*table.remove(first).unwrap(), "a");
         let second = table.insert("b").unwrap();

@@ -1,8 +1,8 @@
-//! How a process of another job comes to a port: over the network, with a key that is part of the port's name.
+//! Connections from processes of other jobs to a port: over the network, with a key that is part of the port's name.
 //!
-//! Every process that knows the name may connect, as with every MPI; others are disconnected after 5 seconds, and at
-//! most 64 of them wait at once. The key itself never travels: both ends prove that they know it, each by the other
-//! one's random number.
+//! Any process that knows the name may connect. A connection without a proof of the key is closed after 5 seconds, and
+//! at most 64 of them wait at a time. The key is never sent. Each end proves that it knows the key by a tag over the
+//! other end's random number.
 
 use super::line::move_bytes;
 use super::{Timeout, wait};
@@ -11,39 +11,38 @@ use crate::common::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::config::Config;
+use fastpath_base::entropy::draw_random;
 use fastpath_base::fd::CheckedHandle;
-use fastpath_bootstrap::network::interfaces::list_addresses;
-use fastpath_bootstrap::network::ports::{dial, keep_alive};
-use fastpath_bootstrap::network::proof::{Pass, TAG};
-use fastpath_bootstrap::network::random::draw_random;
-use fastpath_bootstrap::network::{self, Reach};
+use fastpath_job::network::interfaces::list_addresses;
+use fastpath_job::network::ports::{dial, keep_alive};
+use fastpath_job::network::proof::{Pass, TAG};
+use fastpath_job::network::{self, Reach};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Bytes of a key that are drawn; the others are 0, so that the name of a port stays short.
+/// Random bytes of a key. The other bytes are 0, so that port names stay short.
 const KEY: usize = 16;
-/// Most bytes of the addresses in a port's name, which engines publish if it is not too long.
+/// Maximum bytes of the addresses in a port name, because engines publish only short names.
 const ADDRESSES: usize = 120;
-/// Bytes of a random number.
 const NONCE: usize = 32;
-/// Connections whose maker has not proved that it knows the key; the oldest goes for the next one.
+/// Maximum number of connections without a proof of the key. A further connection replaces the oldest.
 const STRANGERS_MOST: usize = 64;
-/// Nanoseconds that one has for it.
+/// Time limit for the proof of a connection, in nanoseconds.
 const STRANGER_NS: u64 = 5_000_000_000;
-/// Nanoseconds until the next address is called.
+/// Time limit for one address, in nanoseconds. Then the next address is tried.
 const CALL_NS: u64 = 5_000_000_000;
 
-/// Where a door is, and its key: the end of a port's name.
+/// Network address and key of a port: the last part of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoorAddress {
+pub struct ListenerAddress {
     pub key: [u8; 32],
     port: u16,
     addresses: Vec<IpAddr>,
 }
 
-impl fmt::Display for DoorAddress {
+impl fmt::Display for ListenerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key[..KEY].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         write!(f, ":{}:", self.port)?;
@@ -55,9 +54,9 @@ impl fmt::Display for DoorAddress {
     }
 }
 
-impl DoorAddress {
-    /// What [`DoorAddress`]'s text says.
-    pub fn parse(text: &str) -> Option<DoorAddress> {
+impl ListenerAddress {
+    /// Parses the text of a [`ListenerAddress`].
+    pub fn parse(text: &str) -> Option<ListenerAddress> {
         let mut fields = text.splitn(3, ':');
         let (digits, port, addresses) = (fields.next()?, fields.next()?, fields.next()?);
         let mut key = [0; 32];
@@ -68,7 +67,7 @@ impl DoorAddress {
             *byte = u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok()?;
         }
         let addresses = addresses.split(',').map(|address| address.parse().ok());
-        Some(DoorAddress {
+        Some(ListenerAddress {
             key,
             port: port.parse().ok().filter(|&port| port != 0)?,
             addresses: addresses.collect::<Option<Vec<IpAddr>>>()?,
@@ -76,7 +75,7 @@ impl DoorAddress {
     }
 }
 
-/// As many addresses, the best first, as there is room for; one at least.
+/// Keeps the best addresses that fit a port name, at least one.
 fn shorten(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut bytes = 0;
     let mut fits = |address: &IpAddr| {
@@ -88,14 +87,12 @@ fn shorten(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     addresses
 }
 
-/// Which door it is: number of its job, and its own number there.
 #[derive(Clone, Copy)]
 pub struct Number {
     pub job: u64,
     pub port: u32,
 }
 
-/// What both ends prove.
 struct Proof {
     pass: Pass,
     port: u32,
@@ -135,13 +132,13 @@ impl Proof {
     }
 }
 
-/// A connection whose maker has not proved yet that it knows the key.
+/// Connection that has not proved the key yet.
 struct Caller {
     stream: TcpStream,
     since_ns: u64,
     call: [u8; NONCE + TAG],
     got: usize,
-    /// What is answered, once it has called.
+    /// Answer to the caller's message, once that has arrived.
     answer: Option<[u8; NONCE + TAG]>,
     sent: usize,
     confirm: [u8; TAG],
@@ -149,7 +146,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Goes on with it; `Ok(true)` when it has proved itself.
+    /// Continues the handshake. Returns true after the caller has proved that it knows the key.
     fn advance(&mut self, proof: &Proof) -> io::Result<bool> {
         let fd = self.stream.as_raw_fd();
         if self.answer.is_none() {
@@ -183,27 +180,26 @@ impl Caller {
     }
 }
 
-/// Where processes of other jobs come to a port, as long as it is open.
-pub struct Door {
+/// Network listener of an open port, for processes of other jobs.
+pub struct PortListener {
     listeners: Vec<CheckedHandle<TcpListener>>,
     proof: Proof,
     callers: Vec<Caller>,
 }
 
-impl Door {
-    /// Listens for processes of other jobs, on any host.
-    ///
-    /// # Errors
-    /// For people: no socket can be had, or the settings leave none.
+impl PortListener {
+    /// Listens for processes of other jobs, on any host. Errors: a text for users, if no socket can be opened or the
+    /// settings exclude all addresses.
     pub fn open(
         config: &Config, number: Number,
-    ) -> std::result::Result<(Door, DoorAddress), String> {
-        let random: [u8; KEY] = draw_random().map_err(|e| format!("no random numbers: {e}"))?;
+    ) -> std::result::Result<(PortListener, ListenerAddress), String> {
+        let random: [u8; KEY] =
+            draw_random().map_err(|e| format!("the system gave no random numbers: {e}"))?;
         let mut key = [0; 32];
         key[..KEY].copy_from_slice(&random);
         let (listener, card) = network::open(config, Reach::Network, 1)?;
         let listeners = Vec::<OwnedFd>::from(listener);
-        let door = Door {
+        let door = PortListener {
             listeners: listeners
                 .into_iter()
                 .map(|fd| CheckedHandle::keep(fd, "an open port"))
@@ -211,15 +207,15 @@ impl Door {
             proof: Proof::new(key, number),
             callers: Vec::new(),
         };
-        let way = DoorAddress { key, port: card.port, addresses: shorten(card.addresses) };
+        let way = ListenerAddress { key, port: card.port, addresses: shorten(card.addresses) };
         Ok((door, way))
     }
 
-    /// A caller that has proved itself, if there is one.
+    /// Returns a caller that has completed its proof, if any.
     pub fn poll(&mut self) -> Option<OwnedFd> {
         let now_ns = clock::now_ns();
         for listener in &self.listeners {
-            // What cannot be accepted now, for want of descriptors say, waits.
+            // Connections that cannot be accepted now, for example for lack of descriptors, stay in the queue.
             while let Ok((stream, _)) =
                 listener.get().map_err(io::Error::from).and_then(TcpListener::accept)
             {
@@ -249,7 +245,7 @@ impl Door {
                 Ok(false) if is_old(&self.callers[place]) => _ = self.callers.remove(place),
                 Ok(false) => place += 1,
                 Ok(true) if proved.is_none() => proved = Some(self.callers.remove(place)),
-                // It is seen again next time.
+                // A poll returns one caller; the next poll returns this one.
                 Ok(true) => place += 1,
                 Err(_) => _ = self.callers.remove(place),
             }
@@ -260,15 +256,15 @@ impl Door {
     }
 }
 
-/// Connects to a port of another job and waits until it accepts.
-///
-/// # Errors
-/// `MPI_ERR_PORT`: no address is reachable, the key is unknown there, or nobody accepts before the timeout.
-pub fn call(p: &Process, way: &DoorAddress, number: Number, timeout: Timeout) -> Result<OwnedFd> {
+/// Connects to a port of another job and waits for acceptance. Errors: `MPI_ERR_PORT` if no address is reachable, the
+/// key is wrong, or no process accepts in time.
+pub fn call(
+    p: &Process, way: &ListenerAddress, number: Number, timeout: Timeout,
+) -> Result<OwnedFd> {
     let own: Vec<IpAddr> =
         list_addresses().unwrap_or_default().into_iter().map(|found| found.address).collect();
     let mut addresses = way.addresses.clone();
-    // Bridges of containers have the same address everywhere: there answers this host.
+    // Container bridges have the same address on every host, so that this host itself would answer. Try them last.
     addresses.sort_by_key(|address| own.contains(address));
     let mut told = Vec::new();
     for address in addresses {
@@ -287,7 +283,7 @@ pub fn call(p: &Process, way: &DoorAddress, number: Number, timeout: Timeout) ->
             }
             Err(cause) => told.push(format!("{at}: {cause}")),
         }
-        if let Some(error) = timeout.check("no process has accepted at the port") {
+        if let Some(error) = timeout.check("no process has accepted the connection") {
             return Err(error);
         }
     }
@@ -334,7 +330,7 @@ fn greet(
     let mut failed = None;
     let fd = stream.as_raw_fd();
     wait(p, 0, |_| {
-        // Asked again, it answers the same.
+        // The first error is final, so nothing is moved after it.
         if failed.is_none() {
             failed = move_bytes(fd, (&call, &mut sent), (&mut answer, &mut got)).err();
         }
@@ -347,7 +343,8 @@ fn greet(
     if let Some(cause) = failed {
         let why = match cause.kind() {
             ErrorKind::UnexpectedEof => {
-                "the process there has hung up: the key is wrong, or the port is closed"
+                "the process at that address closed the connection: the port is closed, or the key \
+                 in the port name is wrong"
             }
             _ => return Ok(Err(cause)),
         };
@@ -356,7 +353,7 @@ fn greet(
     let (theirs, tag) = answer.split_at(NONCE);
     let nonces = [&nonce[..], theirs].concat();
     if !proof.is_answer(&nonces, tag.try_into().unwrap_or(&[0; TAG])) {
-        let text = "the process there does not know the key of the port";
+        let text = "the process at that address does not have the key of the port";
         return Ok(Err(io::Error::new(ErrorKind::PermissionDenied, text)));
     }
     let confirm = proof.confirm(&nonces);
@@ -376,8 +373,8 @@ fn greet(
 mod tests {
     use super::*;
 
-    fn way() -> DoorAddress {
-        DoorAddress {
+    fn way() -> ListenerAddress {
+        ListenerAddress {
             key: std::array::from_fn(|at| if at < KEY { at as u8 * 7 } else { 0 }),
             port: 40_001,
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
@@ -387,9 +384,9 @@ mod tests {
     #[test]
     fn way__comes_back_as_it_was() {
         let text = way().to_string();
-        assert_eq!(DoorAddress::parse(&text), Some(way()));
+        assert_eq!(ListenerAddress::parse(&text), Some(way()));
         for wrong in [&text[1..], "", "00:1:10.0.0.1", &text.replace("40001", "0")] {
-            assert_eq!(DoorAddress::parse(wrong), None, "{wrong}");
+            assert_eq!(ListenerAddress::parse(wrong), None, "{wrong}");
         }
     }
 
@@ -397,18 +394,17 @@ mod tests {
     fn fuzz__way_is_understood_or_refused() {
         let text = way().to_string();
         crate::mutate::run(&[text.as_bytes()], |input| {
-            if let Some(way) = DoorAddress::parse(&String::from_utf8_lossy(input)) {
-                assert_eq!(DoorAddress::parse(&way.to_string()), Some(way));
+            if let Some(way) = ListenerAddress::parse(&String::from_utf8_lossy(input)) {
+                assert_eq!(ListenerAddress::parse(&way.to_string()), Some(way));
             }
         });
     }
 
     const NUMBER: Number = Number { job: 7, port: 3 };
 
-    /// A caller's end that does what it says, and the door after as many polls as it takes.
     fn try_door(proof: &Proof, confirms: bool) -> bool {
         let config = Config::defaults();
-        let (mut door, way) = Door::open(&config, NUMBER).unwrap();
+        let (mut door, way) = PortListener::open(&config, NUMBER).unwrap();
         door.proof = Proof::new([5; 32], NUMBER);
         let at = SocketAddr::new(way.addresses[0], way.port);
         let mut stream = TcpStream::connect(at).unwrap();

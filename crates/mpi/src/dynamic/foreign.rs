@@ -1,8 +1,8 @@
-//! Two groups of processes of several jobs become an intercommunicator (docs/decisions/0071).
+//! Intercommunicators between processes of several jobs (docs/decisions/0071).
 //!
-//! The roots have a socket to each other. Every member says who it is and where it listens; the roots exchange these
-//! lists; every member has the ranks of the other side numbered in its own job, and learns the secret by which they
-//! will greet each other. When all members of both sides are ready, messages go as between ranks of two hosts.
+//! The roots are connected by a socket. Every member describes itself and its listening address, and the roots exchange
+//! the lists of members. Every member numbers the ranks of the other side in its own job, and receives the secret of
+//! later handshakes. When all members of both sides are ready, messages use the network as between two hosts.
 
 use super::line::swap;
 use super::{ask, with_worker};
@@ -11,49 +11,65 @@ use crate::coll::words;
 use crate::comm_creation::inter;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::objects::comm::contexts::Block;
+use crate::objects::comm::contexts::ContextBlock;
 use crate::objects::group::Group;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
-use fastpath_bootstrap::control::{Answer, Foreign, Request};
-use fastpath_bootstrap::job::{Job, Origin};
-use fastpath_bootstrap::network::card::CARD_BYTES;
-use fastpath_bootstrap::network::proof::Pass;
-use fastpath_bootstrap::network::random::draw_random;
+use fastpath_base::entropy::draw_random;
+use fastpath_job::control::{Answer, Foreign, Request};
+use fastpath_job::network::proof::Pass;
+use fastpath_job::{Job, Origin};
+use fastpath_segment::network_card::CARD_BYTES;
 use std::os::fd::RawFd;
 
-/// Words of what a member says of itself: whether it listens, its job, its rank and host there, bytes of its card.
+/// Number of words that precede the network card in a member's description: whether the member listens, its job, rank
+/// and host, and the bytes of the card. The card holds the host's name and the listening addresses.
 const SELF_HEAD: usize = 5;
 const SELF: usize = SELF_HEAD + CARD_BYTES / 8;
-/// Words that the root passes on: error class, bytes of the list, a block of contexts, the secret.
-const NEWS: usize = 7;
-/// First byte of a message between roots: what follows is a list, or an error's text.
+/// Number of words that the root broadcasts before the list: bytes of the list, a block of contexts, and the secret.
+const AGREED_HEAD: usize = 6;
+/// First byte of a message between roots: a list of members follows, or an error text.
 const LIST: u8 = 1;
 const FAILED: u8 = 2;
-/// Bytes before the list: a random half of the secret, a block of contexts, the root's place in the list.
+/// Number of bytes before the list: a random half of the secret, a block of contexts, and the root's position in the
+/// list.
 const HEAD: usize = 32 + 8 + 4;
 
-/// What the roots share: the socket, and a key that both know from the name of a port, if they have one.
+/// Connection between the roots: the socket, and the secret key of a port's name, or zeros without a port.
 #[derive(Clone, Copy)]
 pub struct Bridge {
     pub fd: RawFd,
     pub key: [u8; 32],
 }
 
-/// What the roots have agreed on.
-struct Agreed {
+struct ForeignAgreement {
     list: Vec<u8>,
-    block: Block,
+    block: ContextBlock,
     secret: [u8; 32],
 }
 
-/// All members of a group call it; the root with its bridge. The remote group, and contexts.
-///
-/// # Errors
-/// `MPI_ERR_PORT`: the other side has gone or cannot be connected with; all members get the same but for the text.
+impl ForeignAgreement {
+    fn to_words(&self) -> Vec<u64> {
+        let mut words = vec![self.list.len() as u64, self.block.to_wire()];
+        words.extend(words::to_words(&self.secret));
+        words.extend(words::to_words(&self.list));
+        words
+    }
+
+    fn from_words(words: &[u64]) -> Result<ForeignAgreement> {
+        let incomplete = || Error::new(MPI_ERR_INTERN, "the root sent an incomplete message");
+        let (head, list) = words.split_first_chunk::<AGREED_HEAD>().ok_or_else(incomplete)?;
+        let secret = words::to_bytes(&head[2..], 32).try_into().map_err(|_| incomplete())?;
+        let list = words::to_bytes(list, head[0] as usize);
+        Ok(ForeignAgreement { list, block: ContextBlock::from_wire(head[1]), secret })
+    }
+}
+
+/// Connects two groups. All members call this; only the root passes a bridge. Returns the remote group and a block of
+/// contexts. Errors: `MPI_ERR_PORT` on all members, with different texts, if the other side has gone or is unreachable.
 pub fn connect(
     p: &Process, channel: &Channel<'_>, group: &Group, root: u32, bridge: Option<Bridge>,
-) -> Result<(Group, Block)> {
+) -> Result<(Group, ContextBlock)> {
     let me = group.world_ranks()[channel.rank() as usize];
     let own = open(p);
     p.contexts.share();
@@ -61,13 +77,13 @@ pub fn connect(
     let is_ready = all.iter().all(|words| words[0] == 1);
     let agreed = bridge.map(|bridge| match is_ready {
         true => exchange(p, bridge, &all, channel.rank()),
-        false => refuse(p, bridge, "a process of the other side cannot be reached"),
+        false => refuse(p, bridge, "a process of the other job cannot be reached"),
     });
     let agreed = pass_on(channel, root, agreed);
     own?;
     let agreed = agreed?;
     let numbered = number(p, channel, &all, &agreed);
-    // All of this side, then of both.
+    // Agree among the members of this side, then between both sides.
     let is_done = u64::from(numbered.is_ok());
     let done = words::gather_all(channel, [is_done])?;
     let done = done.iter().all(|&[done]| done == 1);
@@ -79,34 +95,19 @@ pub fn connect(
     words::broadcast_from(channel, root, &mut both)?;
     let ranks = numbered?;
     if both[0] != 1 {
-        let text = "a process of this side or the other one could not be connected: see its error";
+        let text = "some processes of the two jobs could not connect: see their error messages";
         return Err(Error::new(MPI_ERR_PORT, text));
     }
     let remote = Group::new(ranks, me);
     if let Some(common) = group.intersection(&remote).world_ranks().first() {
-        let text = format!("rank {common} of this job is on both sides");
-        return Err(Error::new(MPI_ERR_COMM, text));
+        let text = format!("rank {common} of this job is in both groups");
+        let advice = "connect two groups that share no process";
+        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(advice)));
     }
     Ok((remote, agreed.block))
 }
 
-/// Bytes as words, the last one filled up with zeros.
-fn to_words(bytes: &[u8]) -> Vec<u64> {
-    let word = |chunk: &[u8]| {
-        let mut whole = [0; 8];
-        whole[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(whole)
-    };
-    bytes.chunks(8).map(word).collect()
-}
-
-/// The reverse, for `bytes` bytes.
-fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
-    let all = words.iter().flat_map(|word| word.to_le_bytes());
-    all.take(bytes).collect()
-}
-
-/// Listens, and says who this process is.
+/// Opens a listener, and returns a description of this process.
 fn open(p: &Process) -> Result<Foreign> {
     let engine = p.running()?;
     let job = engine.job;
@@ -121,7 +122,7 @@ fn describe(own: &Result<Foreign>) -> [u64; SELF] {
         let (origin, bytes) = (own.origin, own.card.len() as u64);
         let head = [1, origin.job, origin.rank.into(), own.host.into(), bytes];
         words[..SELF_HEAD].copy_from_slice(&head);
-        let card = to_words(&own.card);
+        let card = words::to_words(&own.card);
         words[SELF_HEAD..][..card.len()].copy_from_slice(&card);
     }
     words
@@ -132,14 +133,21 @@ fn read_member(words: &[u64; SELF]) -> Foreign {
     Foreign {
         origin: Origin { job, rank: rank as u32 },
         host: host as u32,
-        card: to_bytes(&words[SELF_HEAD..], bytes as usize),
+        card: words::to_bytes(&words[SELF_HEAD..], bytes as usize),
     }
 }
 
-/// The root's part: both sides' lists.
-fn exchange(p: &Process, bridge: Bridge, all: &[[u64; SELF]], root: u32) -> Result<Agreed> {
+/// Exchanges the lists of both sides. Only the root calls this.
+fn exchange(
+    p: &Process, bridge: Bridge, all: &[[u64; SELF]], root: u32,
+) -> Result<ForeignAgreement> {
     let random = draw_random::<32>();
-    let half = random.map_err(|e| Error::new(MPI_ERR_OTHER, format!("no random numbers: {e}")))?;
+    let half = random.map_err(|e| {
+        Error::new(
+            MPI_ERR_OTHER,
+            format!("the system gave no random numbers: {e}; allow the system call getrandom"),
+        )
+    })?;
     let members: Vec<Foreign> = all.iter().map(read_member).collect();
     let own = p.contexts.reserve(0);
     let mut message = vec![LIST];
@@ -149,7 +157,8 @@ fn exchange(p: &Process, bridge: Bridge, all: &[[u64; SELF]], root: u32) -> Resu
     message.extend_from_slice(&Foreign::encode_all(&members));
     let theirs = talk(p, bridge, &message)?;
     let other = read_list(&theirs).ok_or_else(|| {
-        let text = "the other side has sent what is no list of processes: is it another version?";
+        let text = "the other job sent an invalid list of processes: the other job may use \
+                    another version of Fastpath";
         Error::new(MPI_ERR_PORT, text)
     })?;
     let is_first = members[root as usize].origin < other.root;
@@ -158,21 +167,21 @@ fn exchange(p: &Process, bridge: Bridge, all: &[[u64; SELF]], root: u32) -> Resu
         false => [other.half, half],
     };
     let pass = Pass { job_id: 0, secret: bridge.key };
-    Ok(Agreed {
+    Ok(ForeignAgreement {
         list: theirs[1 + HEAD..].to_vec(),
         block: if is_first { own } else { other.block },
         secret: pass.tag(b"two jobs", &halves.concat(), 0, 0),
     })
 }
 
-/// What the other root has sent, but for the list.
-struct Other {
+/// Message from the other root, without the list.
+struct RootMessage {
     half: [u8; 32],
-    block: Block,
+    block: ContextBlock,
     root: Origin,
 }
 
-fn read_list(message: &[u8]) -> Option<Other> {
+fn read_list(message: &[u8]) -> Option<RootMessage> {
     let (&[LIST], rest) = message.split_first_chunk::<1>()? else {
         return None;
     };
@@ -181,76 +190,56 @@ fn read_list(message: &[u8]) -> Option<Other> {
     let (root, rest) = rest.split_first_chunk::<4>()?;
     let list = Foreign::decode_all(rest)?;
     let root = list.get(u32::from_le_bytes(*root) as usize)?.origin;
-    let block = Block::from_wire(u64::from_le_bytes(*block));
+    let block = ContextBlock::from_wire(u64::from_le_bytes(*block));
     let is_whole = list.iter().all(|one| one.card.len() <= CARD_BYTES) && !block.is_empty();
-    is_whole.then_some(Other { half: *half, block, root })
+    is_whole.then_some(RootMessage { half: *half, block, root })
 }
 
-/// Tells the other root that there will be no connection.
-fn refuse(p: &Process, bridge: Bridge, why: &str) -> Result<Agreed> {
+fn refuse(p: &Process, bridge: Bridge, why: &str) -> Result<ForeignAgreement> {
     let mut message = vec![FAILED];
     message.extend_from_slice(why.as_bytes());
-    // Whatever it says, this side has failed.
+    // The other root's answer is ignored, because this side has failed.
     let _ = swap(p, bridge.fd, &message)?;
-    let text = "a process of this side cannot be reached from other jobs: see its error";
+    let text = "a process of this job cannot be reached from other jobs: see the error message of \
+                that process";
     Err(Error::new(MPI_ERR_PORT, text))
 }
 
 fn talk(p: &Process, bridge: Bridge, message: &[u8]) -> Result<Vec<u8>> {
     let lost = |cause| {
-        let text = format!("the other side has gone while both were being connected: {cause}");
+        let text =
+            format!("the connection to the other job was lost in the middle of the call: {cause}");
         Error::new(MPI_ERR_PORT, text)
     };
     let theirs = swap(p, bridge.fd, message)?.map_err(lost)?;
     match theirs.split_first() {
         Some((&FAILED, why)) => {
             let why: String = String::from_utf8_lossy(why).chars().take(300).collect();
-            Err(Error::new(MPI_ERR_PORT, format!("the other side says: {why}")))
+            Err(Error::new(MPI_ERR_PORT, format!("the other job reports: {why}")))
         }
         _ => Ok(theirs),
     }
 }
 
-/// All members learn what the roots have agreed on.
-fn pass_on(channel: &Channel<'_>, root: u32, agreed: Option<Result<Agreed>>) -> Result<Agreed> {
-    let (mut news, mut list, mut failed) = ([0; NEWS], Vec::new(), None);
+/// Broadcasts the roots' agreement to all members.
+fn pass_on(
+    channel: &Channel<'_>, root: u32, agreed: Option<Result<ForeignAgreement>>,
+) -> Result<ForeignAgreement> {
+    let failure = agreed.as_ref().and_then(|agreed| agreed.as_ref().err());
+    let mut words = match &agreed {
+        Some(Ok(agreed)) => agreed.to_words(),
+        _ => Vec::new(),
+    };
+    let told = words::broadcast_outcome(channel, root, failure, &mut words);
     match agreed {
-        Some(Ok(agreed)) => {
-            news[1] = agreed.list.len() as u64;
-            news[2] = agreed.block.to_wire();
-            news[3..].copy_from_slice(&to_words(&agreed.secret));
-            list = agreed.list;
-        }
-        Some(Err(error)) => {
-            news[0] = error.code() as u64;
-            failed = Some(error);
-        }
-        None => {}
+        Some(agreed) => told.and(agreed),
+        None => told.and_then(|()| ForeignAgreement::from_words(&words)),
     }
-    words::broadcast_from(channel, root, &mut news)?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if news[0] != 0 {
-        let text = format!("rank {root}, the root, could not connect: see its error");
-        return Err(Error::new(news[0] as i32, text));
-    }
-    let bytes = news[1] as usize;
-    list.resize(bytes, 0);
-    let mut words = to_words(&list);
-    words::broadcast_from(channel, root, &mut words)?;
-    let list = to_bytes(&words, bytes);
-    let mut secret = [0; 32];
-    for (bytes, word) in secret.chunks_exact_mut(8).zip(&news[3..]) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    let block = Block::from_wire(news[2]);
-    Ok(Agreed { list, block, secret })
 }
 
-/// Has the ranks of the other side numbered in this job, and knows them from now on. All members call it.
+/// Assigns numbers in this job to the ranks of the other side, and records them. All members call this.
 fn number(
-    p: &Process, channel: &Channel<'_>, members: &[[u64; SELF]], agreed: &Agreed,
+    p: &Process, channel: &Channel<'_>, members: &[[u64; SELF]], agreed: &ForeignAgreement,
 ) -> Result<Vec<u32>> {
     let job = p.running()?.job;
     let all = Foreign::decode_all(&agreed.list).unwrap_or_default();
@@ -260,13 +249,14 @@ fn number(
         true => take_numbers(job, channel, members, &foreign),
         false => {
             let numbered = ask_numbers(p, &foreign);
-            // Members of other jobs may need it.
+            // Members whose job lacks a launcher of this project exchange words in `take_numbers`. Take part in that
+            // exchange.
             share(channel, 0).and(numbered)
         }
     }?;
     let is_right = |&rank: &u32| (rank as usize) < job.present();
     if ranks.len() != foreign.len() || !ranks.iter().all(is_right) {
-        return Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec"));
+        return Err(Error::new(MPI_ERR_INTERN, "unexpected answer from mpiexec"));
     }
     let pairs = ranks.iter().copied().zip(foreign.iter().map(|one| one.origin));
     job.know_foreign(pairs, agreed.secret);
@@ -274,20 +264,19 @@ fn number(
     let of = |one: &Foreign| job.find_origin(one.origin);
     let ranks: Option<Vec<u32>> = all.iter().map(of).collect();
     let ranks = ranks.filter(|ranks| !ranks.is_empty()).ok_or_else(|| {
-        let text = "the other side names a process of no rank of this job";
+        let text = "the other job sent a process that is not a rank of this job";
         Error::new(MPI_ERR_PORT, text)
     })?;
     inter::require_reach(job, &ranks)?;
     Ok(ranks)
 }
 
-/// What each member says: one word.
 fn share(channel: &Channel<'_>, word: u64) -> Result<Vec<[u64; 1]>> {
     words::gather_all(channel, [word])
 }
 
-/// The numbers where there is no launcher of ours: the first member of each node takes some that the others of it use
-/// too, but for ranks that they know already.
+/// Assigns numbers without a launcher of this project. The first member of each node reserves numbers for all members
+/// of its node. Ranks that the job already knows keep their numbers.
 fn take_numbers(
     job: &Job, channel: &Channel<'_>, members: &[[u64; SELF]], foreign: &[Foreign],
 ) -> Result<Vec<u32>> {
@@ -308,14 +297,16 @@ fn take_numbers(
     }
     let first = shared[leader][0] as u32;
     if first == 0 && !foreign.is_empty() {
-        let text = format!("rank {leader} has found no room for the ranks of the other side");
+        let text = format!(
+            "rank {leader} cannot add the ranks of the other job: see the error message of that \
+             rank"
+        );
         return Err(Error::new(MPI_ERR_PORT, text));
     }
     let numbers = foreign.iter().zip(first..);
     Ok(numbers.map(|(one, number)| job.find_origin(one.origin).unwrap_or(number)).collect())
 }
 
-/// The numbers that the launcher gives.
 fn ask_numbers(p: &Process, foreign: &[Foreign]) -> Result<Vec<u32>> {
     if foreign.is_empty() {
         return Ok(Vec::new());
@@ -324,7 +315,7 @@ fn ask_numbers(p: &Process, foreign: &[Foreign]) -> Result<Vec<u32>> {
     match ask(p, MPI_ERR_PORT, "connect jobs", &request)? {
         Answer::Numbered { ranks } => Ok(ranks),
         Answer::Refused { text, .. } => Err(Error::new(MPI_ERR_PORT, text)),
-        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer from mpiexec")),
     }
 }
 

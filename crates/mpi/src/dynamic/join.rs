@@ -1,4 +1,4 @@
-//! `MPI_Comm_join` (MPI-5.0 section 11.10.4): two processes that share a socket tell each other who they are.
+//! `MPI_Comm_join` (MPI 5.0, section 11.10.4): two processes exchange their identities over a shared socket.
 
 use super::foreign::{self, Bridge as Strangers};
 use super::line::move_bytes;
@@ -15,17 +15,14 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// How a greeting begins.
 const MAGIC: [u8; 8] = *b"FPJOIN1\n";
-/// Bytes of a greeting.
 const BYTES: usize = 24;
 
-/// Who is at one end of the socket.
+/// Identity of the process at one end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Greeting {
     job: u64,
     rank: u32,
-    /// Which of its calls.
     call: u32,
 }
 
@@ -52,15 +49,15 @@ impl Greeting {
 }
 
 fn refuse(cause: &io::Error) -> Error {
-    Error::new(MPI_ERR_ARG, format!("the socket cannot be used: {cause}"))
+    Error::new(
+        MPI_ERR_ARG,
+        format!("the socket cannot be used: {cause}; pass a connected stream socket"),
+    )
 }
 
-/// `MPI_Comm_join`: an intercommunicator with the process at the other end of the socket; `MPI_COMM_NULL` where that is
-/// of another job with which this one cannot be connected.
-///
-/// # Errors
-/// `MPI_ERR_ARG` where the descriptor is no connected socket, or this process is at both ends; `MPI_ERR_OTHER` where
-/// the other end says something else.
+/// `MPI_Comm_join`. Returns an intercommunicator with the process at the other end of the socket. Returns
+/// `MPI_COMM_NULL` if that process is of a job that cannot be connected. Errors: `MPI_ERR_ARG` if the descriptor is no
+/// connected socket, or both ends are this process; `MPI_ERR_OTHER` if the other end sends no valid greeting.
 pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     let job = p.running()?.job;
     let own = Greeting { job: job.job_id(), rank: job.rank() as u32, call: CALLS.of(p).next() };
@@ -70,11 +67,15 @@ pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
         return join_foreign(p, fd, alone);
     }
     if other.rank == own.rank {
-        let text = "this process is at both ends of the socket";
+        let text = "this process is at both ends of the socket: pass a socket that leads to \
+                    another process";
         return Err(Error::new(MPI_ERR_ARG, text));
     }
     if other.rank as usize >= job.present() {
-        let text = format!("the other end says that it is rank {}", other.rank);
+        let text = format!(
+            "the process at the other end of the socket sent an invalid rank: {}",
+            other.rank
+        );
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let (low, high) = match own.rank < other.rank {
@@ -90,31 +91,31 @@ pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     publish(p, inter::assemble(p, alone, remote, pact.block)?)
 }
 
-/// With a process of another job; `MPI_COMM_NULL`, and a line that says why, where both cannot be connected (MPI-5.0
-/// section 11.10.4).
+/// Joins a process of another job. If the two cannot be connected, prints the reason and returns `MPI_COMM_NULL` (MPI
+/// 5.0, section 11.10.4).
 fn join_foreign(p: &Process, fd: RawFd, alone: Rc<Group>) -> Result<usize> {
     let meeting = Meeting::new(p, alone.clone(), b"", Purpose::Join);
-    // Both ends trust the socket.
+    // Both ends trust the socket, so no secret key is needed.
     let bridge = Strangers { fd, key: [0; 32] };
     match foreign::connect(p, &meeting.channel(p), &alone, 0, Some(bridge)) {
         Ok((remote, block)) => publish(p, inter::assemble(p, alone, Rc::new(remote), block)?),
-        // The standard has no error for it.
+        // MPI defines no error for this case.
         Err(why) => {
             let (rank, why) = (p.running()?.job.rank(), why.message());
-            tell!("fastpath: rank {rank}: MPI_Comm_join gives MPI_COMM_NULL: {why}");
+            tell!("fastpath: rank {rank}: MPI_Comm_join returns MPI_COMM_NULL: {why}");
             Ok(MPI_COMM_NULL)
         }
     }
 }
 
-/// Sends our greeting and waits, with progress, for the other one.
+/// Sends this process's greeting and, making progress, waits for the peer's.
 fn exchange(p: &Process, fd: RawFd, own: Greeting) -> Result<Greeting> {
     let bytes = own.encode();
     let (mut sent, mut got) = (0, 0);
     let mut theirs = [0; BYTES];
     let mut failed = None;
     wait(p, 0, |_| {
-        // Asked again, it answers the same.
+        // The first error is final, so nothing is moved after it.
         if failed.is_some() {
             return true;
         }
@@ -126,7 +127,8 @@ fn exchange(p: &Process, fd: RawFd, own: Greeting) -> Result<Greeting> {
         return Err(refuse(&cause));
     }
     Greeting::decode(&theirs).ok_or_else(|| {
-        let text = "what is at the other end of the socket has not called MPI_Comm_join";
+        let text = "the process at the other end of the socket has not called MPI_Comm_join: call \
+                    MPI_Comm_join there too";
         Error::new(MPI_ERR_OTHER, text)
     })
 }

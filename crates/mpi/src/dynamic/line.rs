@@ -1,5 +1,6 @@
-//! A stream socket to a process of another job, while both agree on a communicator: messages with their length in
-//! front, one each way at a time. Nothing is read beyond a message: the socket's owner uses it afterwards.
+//! Messages on a stream socket between processes of two jobs that agree on a communicator. A message begins with its
+//! length, and each end sends one message at a time. No byte behind a message is read, because the owner of the socket
+//! may use the socket later.
 #![allow(unsafe_code)]
 
 use super::wait;
@@ -8,15 +9,12 @@ use crate::process::Process;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Most bytes of a message: the lists of a job of many ranks.
+/// Maximum bytes of a message, enough for the list of a job of many ranks.
 const MOST: usize = 256 << 20;
-/// Bytes of the length in front.
 const HEAD: usize = 4;
 
-/// Sends a message and receives one, with progress.
-///
-/// # Errors
-/// The outer one: MPI is not initialised. The inner one: the other end has gone, or says what is no message.
+/// Sends a message and receives one, making progress. Errors: the outer error means that MPI is not initialised, the
+/// inner one that the other end has closed or sent no valid message.
 pub fn swap(p: &Process, fd: RawFd, message: &[u8]) -> Result<io::Result<Vec<u8>>> {
     let mut out = (message.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(message);
@@ -24,7 +22,7 @@ pub fn swap(p: &Process, fd: RawFd, message: &[u8]) -> Result<io::Result<Vec<u8>
     let mut into = vec![0; HEAD];
     let mut failed = None;
     wait(p, 0, |_| {
-        // Asked again, it answers the same.
+        // The first error is final, so nothing is moved after it.
         if failed.is_some() {
             return true;
         }
@@ -53,17 +51,15 @@ pub fn swap(p: &Process, fd: RawFd, message: &[u8]) -> Result<io::Result<Vec<u8>
     })
 }
 
-/// Sends and receives what goes without waiting.
-///
-/// # Errors
-/// The kernel's; `UnexpectedEof` where the other end has closed while something was expected.
+/// Sends and receives as many bytes as possible without blocking. Errors: those of the kernel; `UnexpectedEof` if the
+/// other end has closed although bytes are expected.
 pub fn move_bytes(
     fd: RawFd, (bytes, sent): (&[u8], &mut usize), (theirs, got): (&mut [u8], &mut usize),
 ) -> io::Result<()> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let out = &bytes[*sent..];
     if !out.is_empty() {
-        // SAFETY: the bytes that are left are readable; a descriptor that is no socket is refused.
+        // SAFETY: `out` is readable, and the kernel refuses a descriptor that is not a socket.
         let moved = unsafe { libc::send(fd, out.as_ptr().cast(), out.len(), flags) };
         advance(sent, moved)?;
     }
@@ -71,14 +67,14 @@ pub fn move_bytes(
     if into.is_empty() {
         return Ok(());
     }
-    // SAFETY: the bytes that are left are writable.
+    // SAFETY: `into` is writable, and the kernel refuses a descriptor that is not a socket.
     match unsafe { libc::recv(fd, into.as_mut_ptr().cast(), into.len(), flags) } {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         moved => advance(got, moved),
     }
 }
 
-/// Counts what a call has moved; what would have blocked has moved nothing.
+/// Adds the number of bytes that a system call has moved. Adds 0 if the call would have blocked.
 fn advance(done: &mut usize, moved: isize) -> io::Result<()> {
     match usize::try_from(moved) {
         Ok(moved) => *done += moved,

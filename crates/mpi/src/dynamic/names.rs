@@ -1,17 +1,16 @@
-//! Names of services (MPI-5.0 section 11.9.4): the launcher keeps them for all ranks of its job, ours or an engine; a
-//! process without a launcher keeps them for itself. A name that a job does not know is looked for in this user's other
+//! Service names (MPI 5.0, section 11.9.4). The launcher, `mpiexec` or an engine, stores them for all ranks of its job.
+//! A process without a launcher stores its own. If the job does not know a name, it is looked up in this user's other
 //! jobs on this host.
 
 use super::ask;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::process::{self, Process};
-use fastpath_bootstrap::control::{Answer, Cause, Names, Request, client};
-use fastpath_bootstrap::engine::{Engine, EngineError};
-use fastpath_bootstrap::job::{Job, describe_start};
+use fastpath_job::control::{Answer, Cause, Request, ServiceNames, client};
+use fastpath_job::engine::{Engine, EngineError};
+use fastpath_job::{Job, describe_start};
 use std::time::Duration;
 
-/// The error of a refusal.
 fn refuse(cause: Cause, text: String) -> Error {
     let class = match cause {
         Cause::Name => MPI_ERR_NAME,
@@ -21,10 +20,12 @@ fn refuse(cause: Cause, text: String) -> Error {
     Error::new(class, text)
 }
 
-/// What the engine that has started this job in place of `mpiexec` makes of a request.
 fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Answer, EngineError> {
     let refused = |cause, name: &[u8], what: &str| {
-        Answer::refuse(cause, format!("{:?} {what}", String::from_utf8_lossy(name)))
+        Answer::refuse(
+            cause,
+            format!("the service name {:?} {what}", String::from_utf8_lossy(name)),
+        )
     };
     Ok(match request {
         Request::Publish { service, port, .. } => match engine.publish(service, port)? {
@@ -42,12 +43,12 @@ fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Ans
             Some(_) if engine.unpublish(service)? => Answer::Done,
             _ => refused(Cause::Service, service, "is not published"),
         },
-        _ => Answer::refuse(Cause::Malformed, "that is nothing about a name"),
+        _ => Answer::refuse(Cause::Malformed, "the request is not about a service name"),
     })
 }
 
-/// The same without a launcher of ours; `None` if no engine keeps names, and this process, a job of its own, does so
-/// itself.
+/// Performs a request by the engine. Returns `None` if no engine stores names; this process is then its own job and
+/// stores its names itself.
 fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
     if !job.may_ask_engine() {
         return None;
@@ -57,22 +58,22 @@ fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
         Ok(answer) => Some(Ok(answer)),
         Err(error) if !job.has_engine() && !is_answer(&error) => None,
         Err(error) => {
-            let advice = format!("start the program with mpiexec: {}", describe_start(1));
+            let advice =
+                format!("start the program with Fastpath's mpiexec: {}", describe_start(1));
             let error = Error::new(MPI_ERR_OTHER, error.to_string());
             Some(Err(error.with_advice(Some(advice))))
         }
     }
 }
 
-/// Whether an engine that keeps names has refused something.
 fn is_answer(error: &EngineError) -> bool {
     matches!(error, EngineError::Answer { .. } | EngineError::TooLong { .. })
 }
 
-/// Asks the launcher, or these names if this process is a job of its own.
+/// Performs a request by the launcher, or by `here` if this process is its own job.
 fn settle(
     p: &Process, request: Request,
-    here: impl FnOnce(&mut Names) -> std::result::Result<Answer, (Cause, String)>,
+    here: impl FnOnce(&mut ServiceNames) -> std::result::Result<Answer, (Cause, String)>,
 ) -> Result<Answer> {
     let job = p.running()?.job;
     let answer = match job.launcher() {
@@ -80,7 +81,7 @@ fn settle(
             Some(answer) => answer?,
             None => here(&mut p.names.borrow_mut()).map_err(|(cause, text)| refuse(cause, text))?,
         },
-        Some(_) => ask(p, MPI_ERR_OTHER, "keep the names of services", &request)?,
+        Some(_) => ask(p, MPI_ERR_OTHER, "store service names", &request)?,
     };
     match answer {
         Answer::Refused { cause, text, .. } => Err(refuse(cause, text)),
@@ -88,24 +89,19 @@ fn settle(
     }
 }
 
-/// `MPI_Publish_name`.
-///
-/// # Errors
-/// `MPI_ERR_SERVICE` where the name is taken.
+/// `MPI_Publish_name`. Errors: `MPI_ERR_SERVICE` if the name is in use.
 pub fn publish(p: &Process, service: &[u8], port: &[u8]) -> Result {
     let owner = p.running()?.job.rank() as u32;
     let request = Request::Publish { owner, service: service.to_vec(), port: port.to_vec() };
-    let here = |names: &mut Names| names.publish(service, port, owner).map(|()| Answer::Done);
+    let here =
+        |names: &mut ServiceNames| names.publish(service, port, owner).map(|()| Answer::Done);
     settle(p, request, here).map(|_| ())
 }
 
-/// `MPI_Lookup_name`: the port's name.
-///
-/// # Errors
-/// `MPI_ERR_NAME` if it is not published.
+/// `MPI_Lookup_name`. Returns the port name. Errors: `MPI_ERR_NAME` if the service name is not published.
 pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
     let request = Request::Lookup { service: service.to_vec() };
-    let here = |names: &mut Names| {
+    let here = |names: &mut ServiceNames| {
         let port = names.look_up(service)?.to_vec();
         Ok(Answer::Found { port })
     };
@@ -117,14 +113,14 @@ pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
     };
     match found {
         Answer::Found { port } => Ok(port),
-        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer from mpiexec")),
     }
 }
 
-/// How long another job's launcher is waited for: it may be stopped.
+/// Time limit for the launcher of another job, which may be stopped.
 const OTHER_JOB: Option<Duration> = Some(Duration::from_secs(1));
 
-/// Asks the launchers of this user's other jobs on this host: two jobs that are to be connected find each other so.
+/// Looks a name up at the launchers of this user's other jobs on this host, so that two jobs can connect.
 fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> {
     let own = p.running()?.job.job_id();
     Ok(process::run_outside(|| {
@@ -134,12 +130,9 @@ fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> 
     }))
 }
 
-/// `MPI_Unpublish_name`.
-///
-/// # Errors
-/// `MPI_ERR_SERVICE` where it is not published, or with another port.
+/// `MPI_Unpublish_name`. Errors: `MPI_ERR_SERVICE` if the name is not published, or is published for another port.
 pub fn unpublish(p: &Process, service: &[u8], port: &[u8]) -> Result {
     let request = Request::Unpublish { service: service.to_vec(), port: port.to_vec() };
-    let here = |names: &mut Names| names.unpublish(service, port).map(|()| Answer::Done);
+    let here = |names: &mut ServiceNames| names.unpublish(service, port).map(|()| Answer::Done);
     settle(p, request, here).map(|_| ())
 }

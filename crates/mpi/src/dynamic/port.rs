@@ -1,14 +1,15 @@
-//! Ports: where processes of one job that share no communicator meet (MPI-5.0 section 11.9).
+//! Ports: meeting points of processes of one job that share no communicator (MPI 5.0, section 11.9).
 //!
-//! A port is a word in the page of the rank that has opened it: its number, and its caller. A root that connects puts
-//! its own number there when the place is free, and is accepted when the accepting root has taken it away; then both
-//! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
+//! A port is a word in the page of the rank that opened it: the port's number, and the number of its caller. If the
+//! caller's part is empty, a connecting root stores its number in that part. To accept, the accepting root clears that
+//! part. Both roots then agree like the leaders of an intercommunicator. Processes of other jobs connect over the
+//! network ([`super::door`]).
 
-use super::door::{self, Door, DoorAddress};
+use super::door::{self, ListenerAddress, PortListener};
 use super::{CALLS, Timeout, ask, foreign, wait};
 use crate::coll;
 use crate::coll::words;
-use crate::comm_creation::inter::{self, Bridge, Pact};
+use crate::comm_creation::inter::{self, Bridge, LeaderAgreement};
 use crate::comm_creation::meeting::{Meeting, Purpose};
 use crate::comm_creation::publish;
 use crate::common::consts::*;
@@ -19,29 +20,31 @@ use crate::process::{Process, ProcessPart};
 use fastpath_base::clock;
 use fastpath_base::config::{Key, Origin};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::control::{Answer, Knocked, Request, Visit};
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::PORTS;
-use fastpath_transport::setup::allowed::is_listed;
+use fastpath_job::Job;
+use fastpath_job::control::{Answer, CallOutcome, PortRequest, Request};
+use fastpath_segment::PORTS;
+use fastpath_transport::allowed::is_listed;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
-/// The name of a port.
+/// Remedy for a port that no other job can reach.
+const ALLOW_TCP: &str = "add tcp to FASTPATH_TRANSPORTS";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Port {
     job: u64,
     rank: u32,
-    /// Counted by the rank, from 1.
+    /// Number of the port at its rank, from 1.
     number: u32,
-    /// Where processes of other jobs come to it, if they can.
-    way: Option<DoorAddress>,
+    /// Network address for processes of other jobs, if they can connect.
+    way: Option<ListenerAddress>,
 }
 
-/// The doors of this process's ports, by the numbers of the ports.
-static DOORS: ProcessPart<RefCell<BTreeMap<u32, Door>>> =
+/// Network listeners of this process's ports, by port number.
+static DOORS: ProcessPart<RefCell<BTreeMap<u32, PortListener>>> =
     ProcessPart::new(RefCell::new(BTreeMap::new()));
 
 impl fmt::Display for Port {
@@ -63,16 +66,16 @@ impl Port {
             number: number.parse().ok().filter(|&number| number > 0)?,
             way: match next() {
                 None => None,
-                Some(way) => Some(DoorAddress::parse(way)?),
+                Some(way) => Some(ListenerAddress::parse(way)?),
             },
         })
     }
 
-    /// The port that a name says; of this job, the rank is one.
+    /// Parses a port name. If the port is of this job, its rank must exist.
     fn find(job: &Job, name: &str) -> Result<Port> {
         let refuse = |text: String| Err(Error::new(MPI_ERR_PORT, text));
         match Port::parse(name) {
-            None => refuse(format!("{name:?} is no name that MPI_Open_port gave")),
+            None => refuse(format!("{name:?} is not a port name from MPI_Open_port")),
             Some(port) if port.job == job.job_id() && port.rank as usize >= job.present() => {
                 refuse(format!("{name:?} is not a port of a rank of this job"))
             }
@@ -80,27 +83,24 @@ impl Port {
         }
     }
 
-    /// Whether a word on this process's page is its own.
+    /// Returns whether `word`, in this process's page, is the word of this port.
     fn is_at(&self, job: &Job, word: u64) -> bool {
         let is_own = self.job == job.job_id() && self.rank as usize == job.rank();
         is_own && number_in(word) == self.number
     }
 
-    /// Where processes of other jobs come to it.
     fn door(&self) -> door::Number {
         door::Number { job: self.job, port: self.number }
     }
 }
 
-/// The caller of a port, or the port that this process called.
-enum Met {
-    /// A rank of this job, with which the root has agreed.
-    Rank(Pact),
-    /// A process of another job.
+/// Peer of a connection through a port.
+enum PortPeer {
+    Rank(LeaderAgreement),
+    /// A process of another job: its socket, and the key of the port.
     Foreign(OwnedFd, [u8; 32]),
 }
 
-/// A port's word: its number, and its caller.
 fn word(number: u32, caller: u32) -> u64 {
     u64::from(number) << 32 | u64::from(caller)
 }
@@ -113,40 +113,38 @@ fn caller_in(word: u64) -> u32 {
     word as u32
 }
 
-/// Bits of a caller's rank plus 1.
+/// Number of bits for a caller's rank plus 1, in the caller's half of the port's word.
 const RANK_BITS: u32 = 21;
 
-/// A caller's half of a port's word: its rank, and which of its calls, modulo 2^11.
+/// Encodes the caller's half of a port's word: its rank, and the number of its call modulo 2^11.
 fn caller(rank: u32, call: u32) -> u32 {
     (call << RANK_BITS) | (rank + 1)
 }
 
-/// The rank in it.
 fn rank_in(caller: u32) -> u32 {
     (caller & ((1 << RANK_BITS) - 1)).wrapping_sub(1)
 }
 
-const _: () = assert!(fastpath_bootstrap::segment::MAX_JOB_RANKS < 1 << RANK_BITS);
+const _: () = assert!(fastpath_segment::MAX_JOB_RANKS < 1 << RANK_BITS);
 
-/// `MPI_Open_port`: the port's name.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` where this process has as many open as it can.
+/// `MPI_Open_port`. Returns the port name. Errors: `MPI_ERR_OTHER` if this process has `PORTS` open ports.
 pub fn open(p: &Process) -> Result<String> {
     let job = p.running()?.job;
     let ports = &job.own_page().ports;
     let Some(free) = ports.iter().find(|port| port.load(Ordering::Relaxed) == 0) else {
-        let text = format!("{PORTS} ports are open, the most that a process can have: close some");
+        let text = format!(
+            "{PORTS} ports are open, the most that a process can have: close some by MPI_Close_port"
+        );
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
     let number = CALLS.of(p).next();
-    // Relaxed: whoever learns the name by a message sees the word.
+    // Relaxed: the message that carries the name orders this store before its receiver's access.
     free.store(word(number, 0), Ordering::Relaxed);
     let mut port = Port { job: job.job_id(), rank: job.rank() as u32, number, way: None };
     let config = p.running()?.config;
     let is_asked = |key| config.setting(key).origin != Origin::Default;
     if is_listed(config, "tcp") {
-        match Door::open(config, port.door()) {
+        match PortListener::open(config, port.door()) {
             Ok((door, way)) => {
                 DOORS.of(p).borrow_mut().insert(number, door);
                 port.way = Some(way);
@@ -155,39 +153,33 @@ pub fn open(p: &Process) -> Result<String> {
                 free.store(0, Ordering::Relaxed);
                 return Err(Error::new(MPI_ERR_OTHER, text));
             }
-            // Without it the port is for this job alone.
+            // Without a listener, only processes of this job can connect.
             Err(_) => {}
         }
     }
     Ok(port.to_string())
 }
 
-/// As [`open`], of a port that processes of other jobs can come to.
-///
-/// # Errors
-/// As there; `MPI_ERR_PORT` where they cannot.
+/// Opens a port that processes of other jobs can reach. Errors: see [`open`]; `MPI_ERR_PORT` if they cannot reach it.
 pub fn open_to_others(p: &Process) -> Result<String> {
     let name = open(p)?;
     if Port::parse(&name).is_some_and(|port| port.way.is_some()) {
         return Ok(name);
     }
     close(p, &name)?;
-    let text = "processes of another job come by tcp, which could not be opened, or is left out of \
-        FASTPATH_TRANSPORTS";
-    Err(Error::new(MPI_ERR_PORT, text))
+    let text = "other jobs connect by tcp, but no socket could be opened, or FASTPATH_TRANSPORTS \
+                does not list tcp";
+    Err(Error::new(MPI_ERR_PORT, text).with_advice(Some(ALLOW_TCP)))
 }
 
-/// `MPI_Close_port`.
-///
-/// # Errors
-/// `MPI_ERR_PORT` for a name of no port that this process has open.
+/// `MPI_Close_port`. Errors: `MPI_ERR_PORT` unless this process has the port open.
 pub fn close(p: &Process, name: &str) -> Result {
     let job = p.running()?.job;
     let port = Port::find(job, name)?;
     let ports = &job.own_page().ports;
     let found = ports.iter().find(|at| port.is_at(job, at.load(Ordering::Relaxed)));
     let Some(found) = found else {
-        let text = format!("{name:?} is no port that this process has open");
+        let text = format!("{name:?} is not an open port of this process");
         return Err(Error::new(MPI_ERR_PORT, text));
     };
     found.store(0, Ordering::Relaxed);
@@ -195,21 +187,15 @@ pub fn close(p: &Process, name: &str) -> Result {
     Ok(())
 }
 
-/// `MPI_Comm_accept`.
-///
-/// # Errors
-/// `MPI_ERR_PORT` for a port that the root has not opened, and if no process connects before the root's timeout;
-/// `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a process in common.
+/// `MPI_Comm_accept`. Errors: `MPI_ERR_PORT` if the root has not opened the port, or if no process connects before the
+/// root's timeout; `MPI_ERR_ROOT`; `MPI_ERR_COMM` if both sides have a process in common.
 pub fn accept(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
 ) -> Result<usize> {
     accept_while(p, name, root, comm, || None)
 }
 
-/// As [`accept`]; ends with what `is_vain` says, once it does.
-///
-/// # Errors
-/// As there.
+/// Accepts like [`accept`], but fails as soon as `is_vain` returns an error. Errors: see [`accept`].
 pub fn accept_while(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
     mut is_vain: impl FnMut() -> Option<Error>,
@@ -221,47 +207,46 @@ pub fn accept_while(
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
         let caller = match await_caller(p, job, &port, comm, &name, is_vain)? {
-            Came::Rank(caller) => caller,
-            Came::Foreign(fd) => {
+            PortCaller::Rank(caller) => caller,
+            PortCaller::Foreign(fd) => {
                 let key = port.way.as_ref().map_or([0; 32], |way| way.key);
-                return Ok(Met::Foreign(fd, key));
+                return Ok(PortPeer::Foreign(fd, key));
             }
         };
-        // A peer wrote it.
+        // The word comes from a peer, so the rank is checked.
         let peer = rank_in(caller);
         if peer as usize >= job.present() {
-            return Err(Error::new(MPI_ERR_PORT, "no rank has come to the port"));
+            return Err(Error::new(MPI_ERR_PORT, "no rank has connected to the port"));
         }
-        greet(p, comm, peer, &port, caller).map(Met::Rank)
+        greet(p, comm, peer, &port, caller).map(PortPeer::Rank)
     })
 }
 
-/// The caller of a port.
-enum Came {
-    /// A rank of this job: what it has written into the port's word.
+/// Caller of a port, before the agreement.
+enum PortCaller {
+    /// A rank of this job: the caller's half of the port's word.
     Rank(u32),
-    /// A process of another job, at the other end of the socket.
     Foreign(OwnedFd),
 }
 
-/// Waits until a process connects to a port of this process, and accepts it.
+/// Waits until a process connects to this process's port, and accepts it.
 fn await_caller(
     p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str,
     mut is_vain: impl FnMut() -> Option<Error>,
-) -> Result<Came> {
+) -> Result<PortCaller> {
     let ports = &job.own_page().ports;
     let mut outcome = None;
     let alone = !p.has_threads();
     wait(p, comm.handle.get(), |worker| {
-        // Asked again, it answers the same.
+        // The first outcome is final.
         if outcome.is_some() {
             return true;
         }
         let is_it = |word: u64| port.is_at(job, word);
-        // ORDERING: partner is the release in `RankPage::knock`: what the caller wrote before it came is seen.
+        // ORDERING: acquire, pairs with the release in `RankPage::knock`: earlier writes of the caller are visible.
         let found = ports.iter().find(|at| is_it(at.load(Ordering::Acquire)));
         let Some(found) = found else {
-            let text = format!("{name:?} is no port that this process has open");
+            let text = format!("{name:?} is not an open port of this process");
             outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
             return true;
         };
@@ -272,31 +257,29 @@ fn await_caller(
             let (me, mut others) = (worker.rank, 0..worker.present());
             let has_left = |rank| rank == me || worker.peer_has_left(rank);
             match doors.get_mut(&port.number) {
-                Some(door) => outcome = door.poll().map(|fd| Ok(Came::Foreign(fd))),
+                Some(door) => outcome = door.poll().map(|fd| Ok(PortCaller::Foreign(fd))),
                 None if alone && others.all(has_left) => {
                     let text = "no process can connect to the port: no other process of this job \
-                                is left, and those of other jobs connect by tcp, which could not \
-                                be opened or is left out";
-                    outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
+                                is left, and tcp, by which other jobs connect, is not available";
+                    let error = Error::new(MPI_ERR_PORT, text).with_advice(Some(ALLOW_TCP));
+                    outcome = Some(Err(error));
                 }
                 None => {}
             }
             outcome = outcome.take().or_else(|| is_vain().map(Err));
             return outcome.is_some();
         }
-        // ORDERING: acquire as above; release: partner is the acquire of the next one in `RankPage::knock`.
+        // ORDERING: acquire, pairs with the release in `RankPage::knock`. Release, pairs with the acquire of the next
+        // caller in `RankPage::knock`.
         let taken = found.compare_exchange(seen, empty, Ordering::AcqRel, Ordering::Relaxed);
-        outcome = taken.ok().map(|word| Ok(Came::Rank(caller_in(word))));
+        outcome = taken.ok().map(|word| Ok(PortCaller::Rank(caller_in(word))));
         outcome.is_some()
     })?;
     let none = "no process has connected to the port";
     outcome.unwrap_or_else(|| Err(Error::new(MPI_ERR_INTERN, none)))
 }
 
-/// `MPI_Comm_connect`.
-///
-/// # Errors
-/// As [`accept`]; `MPI_ERR_PORT` also where the port is closed, or its process has left.
+/// `MPI_Comm_connect`. Errors: see [`accept`]; also `MPI_ERR_PORT` if the port is closed or its process has left.
 pub fn connect(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
 ) -> Result<usize> {
@@ -304,28 +287,28 @@ pub fn connect(
         let (name, timeout) = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
-        // On another host where no launcher of ours comes to it: as a process of another job does.
+        // Without a launcher of this project, a port on another host is reached only over the network, like a port of
+        // another job.
         let is_elsewhere = job.launcher().is_none() && !job.is_node_peer(port.rank as usize);
         if port.job != job.job_id() || is_elsewhere {
             let Some(way) = &port.way else {
                 let text = format!(
-                    "{name:?} is a port of another job or host, which does not say where it is \
-                     reached: was tcp left out of its FASTPATH_TRANSPORTS?"
+                    "{name:?} is a port of another job or host, and the name has no address: add \
+                     tcp to FASTPATH_TRANSPORTS of the job that opened the port"
                 );
                 return Err(Error::new(MPI_ERR_PORT, text));
             };
             let fd = door::call(p, way, port.door(), timeout)?;
-            return Ok(Met::Foreign(fd, way.key));
+            return Ok(PortPeer::Foreign(fd, way.key));
         }
         let caller = caller(job.rank() as u32, CALLS.of(p).next());
-        let call = Call { port: &port, name: &name, caller, comm: comm.handle.get(), timeout };
+        let call = PortCall { port: &port, name: &name, caller, comm: comm.handle.get(), timeout };
         claim(p, job, &call)?;
-        greet(p, comm, port.rank, &port, caller).map(Met::Rank)
+        greet(p, comm, port.rank, &port, caller).map(PortPeer::Rank)
     })
 }
 
-/// A caller of a port of this job.
-struct Call<'a> {
+struct PortCall<'a> {
     port: &'a Port,
     name: &'a str,
     caller: u32,
@@ -333,45 +316,47 @@ struct Call<'a> {
     timeout: Timeout,
 }
 
-/// The error if no process accepts a caller.
-const NOBODY_ACCEPTS: &str = "the port is open, but no process has accepted there";
+const NOT_ACCEPTED: &str = "the port is open, but no process has accepted the connection";
 
-/// Comes to a port, and waits to be let in.
-fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
-    let Call { port, name, .. } = call;
+/// Calls a port and waits until the call is accepted.
+fn claim(p: &Process, job: &Job, call: &PortCall<'_>) -> Result {
+    let PortCall { port, name, .. } = call;
     let Some(page) = job.rank_page(port.rank as usize) else {
-        return Err(Error::new(MPI_ERR_PORT, "no such rank"));
+        return Err(Error::new(
+            MPI_ERR_PORT,
+            "the port belongs to a rank that this job does not have",
+        ));
     };
     if !job.is_node_peer(port.rank as usize) {
         return claim_elsewhere(p, call);
     }
-    let mut visit = Visit::Comes;
+    let mut visit = PortRequest::Comes;
     let mut outcome = None;
     let refuse = |why| Err(Error::new(MPI_ERR_PORT, format!("{name:?} {why}")));
     wait(p, call.comm, |worker| {
-        // Asked again, it answers the same.
+        // The first outcome is final.
         if outcome.is_some() {
             return true;
         }
         if worker.peer_has_left(port.rank) {
-            outcome = Some(refuse("is of a process that has left MPI"));
+            outcome = Some(refuse("is a port of a process that has finalized MPI"));
             return true;
         }
         match page.knock(port.number, call.caller, visit) {
             None => outcome = Some(refuse("is closed")),
-            Some(Knocked::LetIn) => outcome = Some(Ok(())),
-            Some(Knocked::Stands) if visit == Visit::Comes => {
-                visit = Visit::Asks;
-                worker.interfaces().wake_all(port.rank);
+            Some(CallOutcome::LetIn) => outcome = Some(Ok(())),
+            Some(CallOutcome::Stands) if visit == PortRequest::Comes => {
+                visit = PortRequest::Asks;
+                worker.interfaces().wake(port.rank);
             }
-            Some(Knocked::Stands | Knocked::Waits) => {
-                if let Some(error) = call.timeout.check(NOBODY_ACCEPTS) {
+            Some(CallOutcome::Stands | CallOutcome::Waits) => {
+                if let Some(error) = call.timeout.check(NOT_ACCEPTED) {
                     let left = match visit {
-                        Visit::Comes => None,
-                        _ => page.knock(port.number, call.caller, Visit::Leaves),
+                        PortRequest::Comes => None,
+                        _ => page.knock(port.number, call.caller, PortRequest::Leaves),
                     };
-                    // At the last moment.
-                    let is_let_in = left == Some(Knocked::LetIn);
+                    // The call may have been accepted just before it was withdrawn.
+                    let is_let_in = left == Some(CallOutcome::LetIn);
                     outcome = Some(if is_let_in { Ok(()) } else { Err(error) });
                 }
             }
@@ -381,32 +366,32 @@ fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
     outcome.unwrap_or(Ok(()))
 }
 
-/// Nanoseconds between two questions what has become of a caller at a port of another host: at first, and at most.
+/// Shortest and longest pause between two queries about a call to a port on another host, in nanoseconds.
 const ASK_AGAIN_NS: [u64; 2] = [200_000, 20_000_000];
 
-/// The same for a port of a rank on another host, whose launcher calls it for this process.
-fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
-    let Call { port, name, .. } = call;
+/// Calls a port on another host through the launcher, and waits until the call is accepted.
+fn claim_elsewhere(p: &Process, call: &PortCall<'_>) -> Result {
+    let PortCall { port, name, .. } = call;
     let [mut pause_ns, most_ns] = ASK_AGAIN_NS;
-    let mut visit = Visit::Comes;
+    let mut visit = PortRequest::Comes;
     loop {
-        let mut over = call.timeout.check(NOBODY_ACCEPTS);
-        if over.is_some() && visit == Visit::Asks {
-            visit = Visit::Leaves;
+        let mut over = call.timeout.check(NOT_ACCEPTED);
+        if over.is_some() && visit == PortRequest::Asks {
+            visit = PortRequest::Leaves;
         }
         let request =
             Request::Knock { rank: port.rank, number: port.number, caller: call.caller, visit };
         match ask(p, MPI_ERR_PORT, "reach ports of other hosts", &request)? {
-            Answer::Knocked(Knocked::LetIn) => return Ok(()),
-            Answer::Knocked(Knocked::Stands) => {
-                visit = Visit::Asks;
+            Answer::Knocked(CallOutcome::LetIn) => return Ok(()),
+            Answer::Knocked(CallOutcome::Stands) => {
+                visit = PortRequest::Asks;
                 over = None;
             }
-            Answer::Knocked(Knocked::Waits) => {}
+            Answer::Knocked(CallOutcome::Waits) => {}
             Answer::Refused { text, .. } => {
                 return Err(Error::new(MPI_ERR_PORT, format!("{name:?} {text}")));
             }
-            _ => return Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
+            _ => return Err(Error::new(MPI_ERR_INTERN, "unexpected answer from mpiexec")),
         }
         if let Some(error) = over {
             return Err(error);
@@ -417,12 +402,13 @@ fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
     }
 }
 
-/// Both roots agree as leaders do.
-fn greet(p: &Process, comm: &Comm, peer: u32, port: &Port, caller: u32) -> Result<Pact> {
+/// Agrees with the peer's root on an intercommunicator, as the leaders of its groups.
+fn greet(p: &Process, comm: &Comm, peer: u32, port: &Port, caller: u32) -> Result<LeaderAgreement> {
     let me = comm.my_world_rank();
     if peer == me {
-        let text = "both sides of the connection are one process";
-        return Err(Error::new(MPI_ERR_COMM, text));
+        let text = "this process would connect to itself";
+        let advice = "connect to a port of another process";
+        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(advice)));
     }
     let text = format!("{} {} {caller}", port.rank, port.number);
     let (meeting, leader) = Meeting::of_pair(p, (me, peer), text.as_bytes(), Purpose::Port);
@@ -430,9 +416,9 @@ fn greet(p: &Process, comm: &Comm, peer: u32, port: &Port, caller: u32) -> Resul
     inter::greet(p, &comm.group, Bridge { channel, leader })
 }
 
-/// The intercommunicator of all members of `comm` and those whom the root has met.
+/// Makes the intercommunicator of `comm` and the group of the peer that `meet` returns.
 fn create(
-    p: &Process, root: i32, comm: &Comm, meet: impl FnOnce() -> Result<Met>,
+    p: &Process, root: i32, comm: &Comm, meet: impl FnOnce() -> Result<PortPeer>,
 ) -> Result<usize> {
     comm.require_intra()?;
     let root = coll::check_root(comm, root)?;
@@ -441,8 +427,8 @@ fn create(
     let (mut pact, mut socket) = (None, None);
     if comm.rank == root {
         match meet() {
-            Ok(Met::Foreign(fd, key)) => socket = Some((fd, key)),
-            Ok(Met::Rank(met)) => pact = Some(Ok(met)),
+            Ok(PortPeer::Foreign(fd, key)) => socket = Some((fd, key)),
+            Ok(PortPeer::Rank(met)) => pact = Some(Ok(met)),
             Err(error) => pact = Some(Err(error)),
         }
     }
@@ -488,7 +474,7 @@ mod tests {
 
     #[test]
     fn word__keeps_number_and_caller_apart() {
-        const LAST: u32 = fastpath_bootstrap::segment::MAX_JOB_RANKS as u32 - 1;
+        const LAST: u32 = fastpath_segment::MAX_JOB_RANKS as u32 - 1;
         let caller = caller(LAST, 70_000);
         let word = word(9, caller);
         assert_eq!((number_in(word), caller_in(word)), (9, caller));

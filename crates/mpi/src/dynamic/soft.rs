@@ -1,7 +1,7 @@
-//! The numbers of processes that a spawn is content with: the info key `soft` (MPI-5.0 section 11.8.4).
+//! Acceptable process numbers of a spawn: the info key `soft` (MPI 5.0, section 11.8.4).
 
-/// The numbers from 1 to `most` that `text` lists, the greatest first: `a`, `a:b` or `a:b:c`, separated by commas. None
-/// where it is malformed.
+/// Returns the numbers from 1 to `most` that `text` lists, in descending order. Items are `a`, `a:b` or `a:b:c`,
+/// separated by commas. Returns `None` for a malformed list.
 pub fn read_soft(text: &str, most: u32) -> Option<Vec<u32>> {
     let mut wanted = vec![false; most as usize + 1];
     for range in text.split(',') {

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! `MPI_Comm_spawn`: the root asks the launcher, all parents make an intercommunicator, and the root tells the first of
-//! the new processes, which waits for that in `MPI_Init`, who they are. No parent waits for a child.
+//! `MPI_Comm_spawn`. The root sends the request to the launcher, and all parents make an intercommunicator. The root
+//! sends the parents' ranks to the first child, which waits for them in `MPI_Init`. No parent waits for a child.
 
 mod foreign;
 
@@ -8,66 +8,63 @@ use super::soft::read_soft;
 use super::{ask, wait};
 use crate::coll;
 use crate::coll::words::{self, Members};
-use crate::comm_creation::inter::{self, Pact};
+use crate::comm_creation::inter::{self, LeaderAgreement};
 use crate::comm_creation::meeting::{Meeting, Purpose};
 use crate::comm_creation::{departed, publish};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::comm::Comm;
-use crate::objects::comm::contexts::Block;
+use crate::objects::comm::contexts::ContextBlock;
 use crate::objects::group::Group;
 use crate::objects::info::find_info;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_base::clock;
-use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
+use fastpath_job::control::{Answer, Cause, Program, Request};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Words that the root passes on before the codes: error class, first rank and number of the new processes, a block of
-/// contexts, number of codes.
-const NEWS: usize = 5;
-/// Words of the root's letter to the first child before the ranks: mark, number of parents, a block of contexts.
+/// Words that the root broadcasts before the error codes: first rank and number of the children, a block of contexts.
+const HEAD: usize = 3;
+/// Words before the ranks in the root's message to the first child: mark, number of parents, and a block of contexts.
 const LETTER: usize = 3;
 
-/// One program that a spawn asks for, as the root has it.
+/// A program requested by a spawn, known at the root.
 #[derive(Debug)]
-pub struct Asked {
-    /// Program and arguments; the program comes first.
+pub struct SpawnRequest {
+    /// Program, then its arguments.
     pub argv: Vec<Vec<u8>>,
-    /// How many processes.
+    /// Requested number of processes.
     pub most: i32,
     /// Handle of the info object.
     pub info: usize,
 }
 
-/// What a spawn gives.
+/// Result of a spawn.
 #[derive(Debug)]
 pub struct SpawnResult {
     /// The intercommunicator.
     pub comm: Result<usize>,
-    /// An error code for each process that was asked for; none where that is not known.
+    /// An error code for each requested process, or none if their number is unknown.
     pub codes: Vec<i32>,
 }
 
-/// Longest wait for processes that have disconnected to end, in nanoseconds.
+/// Maximum wait for disconnected processes to exit, in nanoseconds.
 const EXIT_WAIT_NS: u64 = 2_000_000_000;
-/// Time between two requests of [`ask_for_room`], in nanoseconds.
+/// Pause between repeated requests of [`ask_for_room`], in nanoseconds.
 const RETRY_PAUSE_NS: u64 = 2_000_000;
 
-/// What the root has found out.
-struct Started {
+struct SpawnOutcome {
     first: u32,
     ranks: u32,
-    codes: Vec<i32>,
 }
 
-/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. `asked` counts only at the root.
+/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. `asked` is called only at the root.
 pub fn spawn(
-    p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<Asked>>,
+    p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<SpawnRequest>>,
 ) -> SpawnResult {
     let mut codes = Vec::new();
     let comm = spawn_all(p, comm, root, asked, &mut codes);
@@ -75,7 +72,7 @@ pub fn spawn(
 }
 
 fn spawn_all(
-    p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<Asked>>,
+    p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<SpawnRequest>>,
     codes: &mut Vec<i32>,
 ) -> Result<usize> {
     comm.require_intra()?;
@@ -83,8 +80,9 @@ fn spawn_all(
     let job = p.running()?.job;
     let mut ranks = comm.group.world_ranks().iter();
     if ranks.any(|&rank| job.is_foreign(rank as usize)) {
-        let text = "the communicator has processes of several jobs: spawn from one job's own";
-        return Err(Error::new(MPI_ERR_COMM, text));
+        let text = "the communicator has processes of several jobs";
+        let advice = "pass a communicator whose processes are of one job";
+        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(advice)));
     }
     coll::compare_calls(p, comm)?;
     departed::release(p);
@@ -94,16 +92,17 @@ fn spawn_all(
     if comm.rank != root {
         return spawn_here(p, comm, root, None::<fn() -> _>, codes);
     }
-    // From before the children run: their own pages count their parents then too.
+    // Count the link before the children run, because the launcher counts the children's side before they run.
+    // `spawn_here` counts the link again, so one count is removed.
     job.note_link(true);
     let made = spawn_here(p, comm, root, Some(asked), codes);
     job.note_link(false);
     made
 }
 
-/// Has our launcher start processes; `asked` is the root's.
+/// Starts processes by the launcher of this project. Only the root passes `asked`.
 fn spawn_here(
-    p: &Process, comm: &Comm, root: u32, asked: Option<impl FnOnce() -> Result<Vec<Asked>>>,
+    p: &Process, comm: &Comm, root: u32, asked: Option<impl FnOnce() -> Result<Vec<SpawnRequest>>>,
     codes: &mut Vec<i32>,
 ) -> Result<usize> {
     let members = Channel::next(p, comm);
@@ -119,10 +118,10 @@ fn spawn_here(
     Ok(handle)
 }
 
-/// The number of the program of each requested process, none if that is not known; fills `codes` with that many
-/// failures.
-fn list_codes(asked: &[Asked], codes: &mut Vec<i32>) -> Vec<usize> {
-    let is_possible = |asked: &Asked| (0..=MOST as i32).contains(&asked.most);
+/// Returns the index of the program of each requested process; empty if a requested number of processes is invalid.
+/// Fills `codes` with `MPI_ERR_SPAWN` for each of these processes.
+fn list_codes(asked: &[SpawnRequest], codes: &mut Vec<i32>) -> Vec<usize> {
+    let is_possible = |asked: &SpawnRequest| (0..=MOST as i32).contains(&asked.most);
     let of_program: Vec<usize> = match asked.iter().all(is_possible) {
         true => (asked.iter().enumerate())
             .flat_map(|(number, asked)| vec![number; asked.most as usize])
@@ -133,12 +132,12 @@ fn list_codes(asked: &[Asked], codes: &mut Vec<i32>) -> Vec<usize> {
     of_program
 }
 
-fn read_programs(p: &Process, asked: &[Asked]) -> Result<Vec<Program>> {
+fn read_programs(p: &Process, asked: &[SpawnRequest]) -> Result<Vec<Program>> {
     asked.iter().map(|asked| read_asked(p, asked)).collect()
 }
 
-/// The error codes if `counts` processes of each program run.
-fn codes_of(asked: &[Asked], counts: &[u32]) -> Vec<i32> {
+/// Returns the error codes after `counts` processes of each program have started.
+fn codes_of(asked: &[SpawnRequest], counts: &[u32]) -> Vec<i32> {
     let each = asked.iter().zip(counts).flat_map(|(asked, &count)| {
         let code = move |own| match own < count as i32 {
             true => MPI_SUCCESS,
@@ -149,10 +148,10 @@ fn codes_of(asked: &[Asked], counts: &[u32]) -> Vec<i32> {
     each.collect()
 }
 
-/// Has the launcher start what was asked for.
 fn start(
-    p: &Process, comm: &Comm, asked: impl FnOnce() -> Result<Vec<Asked>>, codes: &mut Vec<i32>,
-) -> Result<Started> {
+    p: &Process, comm: &Comm, asked: impl FnOnce() -> Result<Vec<SpawnRequest>>,
+    codes: &mut Vec<i32>,
+) -> Result<SpawnOutcome> {
     let asked = asked()?;
     let of_program = list_codes(&asked, codes);
     let programs = read_programs(p, &asked)?;
@@ -160,8 +159,7 @@ fn start(
     match ask_for_room(p, comm, &request)? {
         Answer::Spawned { first, counts } if counts.len() == asked.len() => {
             *codes = codes_of(&asked, &counts);
-            let (ranks, codes) = (counts.iter().sum(), codes.clone());
-            Ok(Started { first, ranks, codes })
+            Ok(SpawnOutcome { first, ranks: counts.iter().sum() })
         }
         Answer::Refused { program, text, .. } => {
             let program = program as usize;
@@ -169,7 +167,7 @@ fn start(
                 return Err(Error::new(MPI_ERR_SPAWN, text));
             };
             for (code, &of) in codes.iter_mut().zip(&of_program) {
-                // The others are not started because of that one.
+                // The other programs were not started because this one failed.
                 *code = if of == program { MPI_ERR_SPAWN } else { MPI_ERR_OTHER };
             }
             let name = String::from_utf8_lossy(&blamed.argv[0]).into_owned();
@@ -179,12 +177,12 @@ fn start(
             };
             Err(Error::new(MPI_ERR_SPAWN, text))
         }
-        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer from mpiexec")),
     }
 }
 
-/// Asks the launcher to start processes. If no place is free, but processes that have disconnected are about to exit,
-/// asks again for at most [`EXIT_WAIT_NS`].
+/// Requests processes from the launcher. If no place is free, but disconnected processes are about to exit, repeats the
+/// request for at most [`EXIT_WAIT_NS`].
 fn ask_for_room(p: &Process, comm: &Comm, request: &Request) -> Result<Answer> {
     let begun = clock::now_ns();
     loop {
@@ -200,19 +198,19 @@ fn ask_for_room(p: &Process, comm: &Comm, request: &Request) -> Result<Answer> {
     }
 }
 
-fn read_asked(p: &Process, asked: &Asked) -> Result<Program> {
+fn read_asked(p: &Process, asked: &SpawnRequest) -> Result<Program> {
     let most = match u32::try_from(asked.most) {
         Ok(most) if (1..=MOST).contains(&most) => most,
         _ => {
             let text = format!(
-                "maxprocs is {}: it must be from 1 to {MOST}, the most ranks of a job",
+                "maxprocs is {}: pass a number from 1 to {MOST}, the most ranks of a job",
                 asked.most
             );
             return Err(Error::new(MPI_ERR_ARG, text));
         }
     };
     if asked.argv.first().is_none_or(|name| name.is_empty()) {
-        return Err(Error::new(MPI_ERR_ARG, "the command is empty"));
+        return Err(Error::new(MPI_ERR_ARG, "the command is empty: pass the name of a program"));
     }
     let hints = Hints::read(p, asked.info)?;
     let counts = match hints.get("soft") {
@@ -221,13 +219,16 @@ fn read_asked(p: &Process, asked: &Asked) -> Result<Program> {
             let text = String::from_utf8_lossy(&text).into_owned();
             let counts = read_soft(&text, most).ok_or_else(|| {
                 let text = format!(
-                    "soft is {text:?}: it lists numbers, or ranges as 1:9 or 1:9:2, with commas"
+                    "the info key soft is {text:?}: list numbers, or ranges such as 1:9 or 1:9:2, \
+                     separated by commas"
                 );
                 Error::new(MPI_ERR_INFO_VALUE, text)
             })?;
             if counts.is_empty() {
-                let text = format!("soft is {text:?}, which has no number from 1 to {most}");
-                return Err(Error::new(MPI_ERR_SPAWN, text));
+                let text =
+                    format!("the info key soft is {text:?}, which has no number from 1 to {most}");
+                let advice = "add a number from 1 to maxprocs to the info key soft";
+                return Err(Error::new(MPI_ERR_SPAWN, text).with_advice(Some(advice)));
             }
             counts
         }
@@ -241,10 +242,10 @@ fn read_asked(p: &Process, asked: &Asked) -> Result<Program> {
     })
 }
 
-/// Most processes of one program: as many ranks as a job can have.
-const MOST: u32 = fastpath_bootstrap::segment::MAX_JOB_RANKS as u32;
+const MOST: u32 = fastpath_segment::MAX_JOB_RANKS as u32;
 
-/// The folder that a program starts in: that of this process, unless the hint says another one.
+/// Returns the working folder of a program: the hint's, relative to this process's folder; without a hint, this
+/// process's folder.
 fn find_folder(hint: Option<Vec<u8>>) -> Option<Vec<u8>> {
     let own = std::env::current_dir().ok();
     let folder = match (own, hint) {
@@ -255,7 +256,7 @@ fn find_folder(hint: Option<Vec<u8>>) -> Option<Vec<u8>> {
     Some(folder.into_os_string().into_vec())
 }
 
-/// What an info object says of a program, and the file that it may name.
+/// Hints of an info object, and of the file that it may name.
 struct Hints {
     info: Option<Rc<crate::objects::info::Info>>,
     file: Vec<(String, Vec<u8>)>,
@@ -271,8 +272,11 @@ impl Hints {
         if let Some(name) = hints.get("file") {
             let path = Path::new(OsStr::from_bytes(&name)).to_owned();
             let text = fs::read(&path).map_err(|e| {
-                let text = format!("the file of info key file, {}: {e}", path.display());
-                Error::new(MPI_ERR_SPAWN, text)
+                let text = format!(
+                    "the file {}, named by the info key file, cannot be read: {e}",
+                    path.display()
+                );
+                Error::new(MPI_ERR_SPAWN, text).with_advice(Some("name a file that can be read"))
             })?;
             hints.file = read_pairs(&text);
         }
@@ -290,7 +294,7 @@ impl Hints {
     }
 }
 
-/// Lines `key = value`; empty ones and those that begin with `#` say nothing.
+/// Parses lines `key = value`. Ignores empty lines and comments, which begin with `#`.
 fn read_pairs(text: &[u8]) -> Vec<(String, Vec<u8>)> {
     let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let pair = |line: &[u8]| {
@@ -301,56 +305,42 @@ fn read_pairs(text: &[u8]) -> Vec<(String, Vec<u8>)> {
     lines.filter(|line| !line.starts_with(b"#")).filter_map(pair).collect()
 }
 
-/// All members learn what became of the root's request: the ranks of the children, and contexts.
+/// Broadcasts the outcome of the root's request. Returns the children's ranks and a block of contexts.
 fn pass_on(
-    comm: &Comm, members: &impl Members, root: u32, started: Option<Result<Started>>,
+    comm: &Comm, members: &impl Members, root: u32, started: Option<Result<SpawnOutcome>>,
     codes: &mut Vec<i32>, p: &Process,
-) -> Result<(Vec<u32>, Block)> {
-    let leader = comm.group.world_ranks()[root as usize];
-    let mut news = [0; NEWS];
-    let mut failed = None;
-    match started {
-        Some(Ok(started)) => {
-            let block = p.contexts.reserve(leader);
-            let (first, ranks) = (started.first.into(), started.ranks.into());
-            news = [0, first, ranks, block.to_wire(), started.codes.len() as u64];
-        }
-        Some(Err(error)) => {
-            news = [error.code() as u64, 0, 0, 0, codes.len() as u64];
-            failed = Some(error);
-        }
-        None => {}
+) -> Result<(Vec<u32>, ContextBlock)> {
+    let mut words = vec![0; HEAD];
+    if let Some(Ok(started)) = &started {
+        let leader = comm.group.world_ranks()[root as usize];
+        let block = p.contexts.reserve(leader);
+        words = vec![started.first.into(), started.ranks.into(), block.to_wire()];
     }
-    words::broadcast_from(members, root, &mut news)?;
-    let [class, first, count, block, length] = news;
-    let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
-    words.resize((length as usize).min(MOST as usize * MOST as usize), 0);
-    words::broadcast_from(members, root, &mut words)?;
+    words.extend(codes.iter().map(|&code| code as u64));
+    let failure = started.as_ref().and_then(|started| started.as_ref().err());
+    let told = words::broadcast_outcome(members, root, failure, &mut words);
+    let Some((&[first, count, block], words)) = words.split_first_chunk::<HEAD>() else {
+        told?;
+        return Err(Error::new(MPI_ERR_INTERN, "the root sent an incomplete result"));
+    };
     *codes = words.iter().map(|&word| word as i32).collect();
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if class != 0 {
-        let text = format!("rank {root}, the root, could not start them: see its error");
-        return Err(Error::new(class as i32, text));
-    }
+    started.transpose()?;
+    told?;
     let there = p.running()?.job.present() as u64;
     if count == 0 || first.saturating_add(count) > there {
-        return Err(Error::new(MPI_ERR_INTERN, "the new processes are no ranks"));
+        return Err(Error::new(MPI_ERR_INTERN, "the root sent invalid ranks of the new processes"));
     }
     let remote: Vec<u32> = (first as u32..(first + count) as u32).collect();
     inter::require_reach(p.running()?.job, &remote)?;
-    Ok((remote, Block::from_wire(block)))
+    Ok((remote, ContextBlock::from_wire(block)))
 }
 
-/// The two that a letter goes between.
 fn meet(p: &Process, root: u32, child: u32, me: u32) -> Meeting {
     let pair = Rc::new(Group::new(vec![root, child], me));
     Meeting::new(p, pair, b"", Purpose::Parent)
 }
 
-/// The root tells the first child its parents.
-fn write_letter(p: &Process, comm: &Comm, child: u32, block: Block) -> Result {
+fn write_letter(p: &Process, comm: &Comm, child: u32, block: ContextBlock) -> Result {
     let me = comm.my_world_rank();
     let meeting = meet(p, me, child, me);
     let parents = comm.group.world_ranks();
@@ -362,13 +352,14 @@ fn write_letter(p: &Process, comm: &Comm, child: u32, block: Block) -> Result {
     // SAFETY: the worker lives while MPI runs.
     let has_left = unsafe { (*p.worker()?).peer_has_left(child) };
     match sent {
-        // It has not called MPI_Init. Who waits for it is told, as if it had ended a moment later.
+        // The child left before `MPI_Init`. Ranks that wait for the child get an error, as they would if the child left
+        // a moment later.
         Err(_) if has_left => Ok(()),
         sent => sent,
     }
 }
 
-/// In `MPI_Init` of a spawned process: makes the communicator of `MPI_Comm_get_parent`.
+/// Makes the communicator of `MPI_Comm_get_parent`, in `MPI_Init` of a spawned process.
 pub(crate) fn meet_parent(p: &Process) -> Result {
     let job = p.running()?.job;
     let Some(root) = job.parent() else {
@@ -384,12 +375,12 @@ pub(crate) fn meet_parent(p: &Process) -> Result {
     let made = inter::assemble(p, world.group.clone(), Rc::new(remote), block)?;
     *made.name.borrow_mut() = "MPI_COMM_PARENT".to_owned();
     p.parent.set(publish(p, made)?);
-    // The launcher's own count of it.
+    // Remove one count of this link: the launcher and `publish` have both counted it.
     job.note_link(false);
     Ok(())
 }
 
-fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
+fn read_letter(p: &Process, root: u32, me: u32) -> Result<LeaderAgreement> {
     let meeting = meet(p, root, me, me);
     let channel = meeting.channel(p);
     let mut head = [0; LETTER];
@@ -397,19 +388,19 @@ fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
     let [mark, parents, block] = head;
     meeting.check(mark)?;
     if parents == 0 || parents > p.running()?.job.present() as u64 {
-        let text = format!("the process that spawned this one says that it is {parents} ranks");
+        let text = format!("the parent process sent an invalid number of parent ranks: {parents}");
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let mut ranks = vec![0; parents as usize];
     channel.recv_words(0, &mut ranks)?;
-    Ok(Pact {
-        // Whether they are ranks is asked where all members learn them.
+    Ok(LeaderAgreement {
+        // An invalid rank becomes `u32::MAX`: all members check the ranks after the broadcast.
         remote: (ranks.iter()).map(|&rank| u32::try_from(rank).unwrap_or(u32::MAX)).collect(),
-        block: Block::from_wire(block),
+        block: ContextBlock::from_wire(block),
     })
 }
 
-/// `MPI_Comm_get_parent`: `MPI_COMM_NULL` for a process that was not spawned, or that has freed its communicator.
+/// `MPI_Comm_get_parent`: `MPI_COMM_NULL` if the process was not spawned, or has freed the communicator.
 pub fn get_parent(p: &Process) -> usize {
     p.parent.get()
 }

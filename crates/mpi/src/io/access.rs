@@ -1,95 +1,95 @@
 //! Reading and writing (MPI 5.0, section 14.4).
 //!
-//! Every rank moves its own bytes, or a collective access moves those of all ([`super::collective`]). In atomic mode an
-//! access locks the range of the file that it touches.
+//! Each rank moves its own bytes, or takes part in a collective access ([`super::collective`]). In atomic mode an
+//! access locks the range of the file that it covers.
 //!
-//! **ELEMENTS.** The elements of an access in memory are readable to be written to the file, or writable to be read
-//! from it, as count and datatype say. Each function here asks this of its caller, and the entry points of the user.
+//! **ELEMENTS.** The elements of an access in memory are readable for a write and writable for a read, as count and
+//! datatype specify. Each unsafe function here requires ELEMENTS of its caller, up to the user's entry points.
 #![allow(unsafe_code)]
 
 use super::representation::move_converted;
-use super::{File, Refused, collective, helper};
+use super::{AccessFailure, File, collective, helper};
 use crate::coll::fabric::drive;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
-use crate::objects::datatype::{Datatype, Kept};
+use crate::objects::datatype::{Datatype, DatatypeKeeper};
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
-use fastpath_io::{Descriptor, IoError, Lock, Scattered, Sieve, Switch, View};
+use fastpath_io::{Descriptor, IoError, Lock, ScatteredAccess, Sieve, Switch, View};
 use fastpath_protocol::layout::{Block, Layout};
 use std::sync::Arc;
 
-/// Bytes of a piece of memory from which a call of the system moves it faster than it is packed
-/// (`docs/performance.md`).
+/// Smallest piece, in bytes, that a system call moves faster in place than packed (`docs/performance.md`).
 const LONG_PIECE: u64 = 4096;
 
-/// Bytes that are packed or unpacked at a time where memory has gaps.
+/// Bytes that are packed or unpacked at a time if memory has gaps.
 const STAGE_BYTES: u64 = 1 << 20;
 
-/// Where in the file an access begins.
+/// Start of an access in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilePlace {
-    /// At an offset, in etypes.
+    /// At an explicit offset, in etypes.
     At(i64),
     /// At the individual file pointer.
     Individual,
     /// At the shared file pointer.
     Shared,
-    /// At the shared file pointer, the ranks in turn.
+    /// At the shared file pointer, in rank order.
     Ordered,
 }
 
-/// Memory of an access, and what is done with it.
+/// Arguments of an access.
 #[derive(Debug, Clone, Copy)]
 pub struct Access {
     /// Whether the file is written.
     pub writes: bool,
-    /// Where in the file.
+    /// Start in the file.
     pub place: FilePlace,
-    /// Whether all ranks make it together.
+    /// Whether the access is collective.
     pub collective: bool,
-    /// The memory.
+    /// Address of the memory.
     pub buf: *mut u8,
-    /// Elements.
+    /// Number of elements.
     pub count: i64,
-    /// Their datatype's handle.
+    /// Handle of the elements' datatype.
     pub datatype: usize,
 }
 
-/// An access whose arguments have been checked.
-pub(super) struct Checked {
-    /// With the handle, for a function of the program that converts.
-    datatype: Kept,
+pub(super) struct CheckedAccess {
+    /// Datatype and its handle, which a conversion function of the program needs.
+    datatype: DatatypeKeeper,
     pub(super) count: u64,
     /// Bytes in the file.
     pub(super) bytes: u64,
-    /// The same in etypes.
     pub(super) units: i64,
 }
 
-impl Checked {
-    /// Of the elements in memory.
+impl CheckedAccess {
     pub(super) fn datatype(&self) -> &Datatype {
         self.datatype.typed().0
     }
 }
 
-/// An access that lies within what a file can have.
-pub(super) struct Located {
-    pub(super) checked: Checked,
-    /// The first byte of the view.
+/// A checked access that lies within the possible range of a file.
+pub(super) struct LocatedAccess {
+    pub(super) checked: CheckedAccess,
+    /// First byte, as position in the view.
     pub(super) start: u64,
 }
 
 impl File {
-    pub(super) fn check(&self, p: &Process, access: &Access) -> Result<Checked> {
+    pub(super) fn check(&self, p: &Process, access: &Access) -> Result<CheckedAccess> {
         match access.writes {
             true => self.require_writable()?,
             false if self.has_mode(MPI_MODE_WRONLY) => {
-                let text = format!("file \"{}\" was opened with MPI_MODE_WRONLY", self.name);
-                return Err(Error::new(MPI_ERR_ACCESS, text));
+                let text = format!(
+                    "file \"{}\" was opened with MPI_MODE_WRONLY and cannot be read",
+                    self.name
+                );
+                let advice = "open the file with MPI_MODE_RDWR or MPI_MODE_RDONLY";
+                return Err(Error::new(MPI_ERR_ACCESS, text).with_advice(Some(advice)));
             }
             false => {}
         }
@@ -105,7 +105,8 @@ impl File {
         let layout = datatype.layout();
         let fits = layout.total_bytes(count).filter(|_| layout.span(count).is_ok());
         let bytes = fits.ok_or_else(|| {
-            let text = format!("{count} elements of {} bytes do not fit 63 bits", layout.size());
+            let text =
+                format!("{count} elements of {} bytes are more than 2^63 - 1 bytes", layout.size());
             Error::new(MPI_ERR_COUNT, text)
         })?;
         datatype.check_address(access.buf, bytes)?;
@@ -116,40 +117,39 @@ impl File {
         };
         let unit = shown.unit();
         if bytes % unit != 0 {
-            let text = format!("{bytes} bytes are no whole number of etypes of {unit} bytes");
+            let text = format!(
+                "{bytes} bytes are not a whole number of etypes of {unit} bytes: transfer whole \
+                 etypes"
+            );
             return Err(Error::new(MPI_ERR_ARG, text));
         }
-        Ok(Checked {
-            datatype: Kept::new(datatype, access.datatype),
+        Ok(CheckedAccess {
+            datatype: DatatypeKeeper::new(datatype, access.datatype),
             count,
             bytes,
             units: (bytes / unit) as i64,
         })
     }
 
-    /// Reads or writes, blocking.
-    ///
-    /// # Errors
-    /// Of a collective access the same on all ranks; of others this rank's own.
+    /// Performs a blocking read or write. Errors: one error on all ranks for a collective access, otherwise those of
+    /// this rank.
     ///
     /// # Safety
-    /// The elements are readable or, to be read into, writable.
+    /// ELEMENTS.
     pub unsafe fn access(&self, p: &Process, access: &Access) -> Result<Status> {
         if access.collective && self.pending.get().is_some() {
-            let text = "a split collective access of the file is under way: end it first";
+            let text = "a split collective access of the file is under way: call the matching _end \
+                        function first";
             return Err(Error::new(MPI_ERR_OTHER, text));
         }
         // SAFETY: ELEMENTS.
         unsafe { self.carry_out(p, access) }
     }
 
-    /// As [`File::access`], a split access or none under way.
-    ///
-    /// # Errors
-    /// As there.
+    /// Performs [`File::access`], even while a split access is under way.
     ///
     /// # Safety
-    /// As there.
+    /// ELEMENTS.
     pub(super) unsafe fn carry_out(&self, p: &Process, access: &Access) -> Result<Status> {
         let checked = self.check(p, access);
         let from = match (access.place, &checked) {
@@ -157,13 +157,13 @@ impl File {
             (FilePlace::Individual, _) => Ok(self.position.get()),
             (FilePlace::Shared, Ok(checked)) => self.take_shared(p, checked.units),
             (FilePlace::Shared, Err(_)) => Ok(0),
-            // All take part, also those whose arguments are wrong.
+            // All ranks take part, even those with wrong arguments.
             (FilePlace::Ordered, checked) => {
                 self.take_ordered(p, checked.as_ref().map_or(0, |checked| checked.units))
             }
         };
         let located = checked.and_then(|checked| self.locate(checked, from?));
-        // The collective way may end after the program has freed the datatype.
+        // The program may free the datatype before a collective access ends.
         let datatype = p.datatype(access.datatype).ok();
         let bytes = match access.collective {
             true => {
@@ -172,7 +172,7 @@ impl File {
                 drive(unsafe { collective::run(&f, self, access, located) })?
             }
             false => {
-                let own = located.map_err(Refused::Other);
+                let own = located.map_err(AccessFailure::Other);
                 // SAFETY: ELEMENTS.
                 let own = own.and_then(|located| unsafe { self.transfer(access, &located) });
                 own.map_err(|refused| self.explain(refused))?
@@ -185,7 +185,7 @@ impl File {
         self.status_of(access, datatype.as_deref(), bytes)
     }
 
-    /// The status of an access that has moved `bytes` bytes of the file; it counts bytes in memory.
+    /// Returns the status of an access that moved `bytes` bytes of the file. A status counts bytes in memory.
     pub(super) fn status_of(
         &self, access: &Access, datatype: Option<&Datatype>, bytes: u64,
     ) -> Result<Status> {
@@ -198,20 +198,20 @@ impl File {
         Ok(Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, in_memory as i64))
     }
 
-    /// Where in the view an access from etype `from` begins.
-    pub(super) fn locate(&self, checked: Checked, from: i64) -> Result<Located> {
+    pub(super) fn locate(&self, checked: CheckedAccess, from: i64) -> Result<LocatedAccess> {
         let shown = self.shown();
         let start = u64::try_from(from)
             .ok()
             .and_then(|from| from.checked_mul(shown.unit()))
             .filter(|start| shown.view.can_reach(*start, checked.bytes));
         match start {
-            Some(start) => Ok(Located { checked, start }),
+            Some(start) => Ok(LocatedAccess { checked, start }),
             None => {
                 let text = match from < 0 {
                     true => format!("the offset {from} is negative"),
                     false => format!(
-                        "{} bytes at offset {from} of the view lie beyond what a file can have",
+                        "{} bytes at offset {from} of the view are beyond the largest possible \
+                         file size",
                         checked.bytes
                     ),
                 };
@@ -220,13 +220,13 @@ impl File {
         }
     }
 
-    /// Moves the bytes; how many.
+    /// Moves the bytes of an access, and returns their number in the file.
     ///
     /// # Safety
-    /// As [`File::access`].
+    /// ELEMENTS.
     pub(super) unsafe fn transfer(
-        &self, access: &Access, located: &Located,
-    ) -> std::result::Result<u64, Refused> {
+        &self, access: &Access, located: &LocatedAccess,
+    ) -> std::result::Result<u64, AccessFailure> {
         let checked = &located.checked;
         if checked.bytes == 0 {
             return Ok(0);
@@ -250,13 +250,13 @@ impl File {
         moved
     }
 
-    /// Moves one piece of memory to or from one piece of the file, without a lock; none for any other access.
+    /// Moves one piece of memory to or from one piece of the file, without a lock. Returns `None` for other accesses.
     ///
     /// # Safety
-    /// As [`File::access`].
+    /// ELEMENTS.
     unsafe fn move_piece(
-        &self, access: &Access, located: &Located,
-    ) -> Option<std::result::Result<u64, Refused>> {
+        &self, access: &Access, located: &LocatedAccess,
+    ) -> Option<std::result::Result<u64, AccessFailure>> {
         let checked = &located.checked;
         let at = checked.datatype().layout().dense_offset(checked.count)?;
         let shown = self.shown.borrow();
@@ -267,21 +267,21 @@ impl File {
         let descriptor = self.descriptor.borrow();
         let file = descriptor.as_ref()?;
         let (buf, len) = (access.buf.wrapping_offset(at as isize), checked.bytes);
-        // SAFETY: the elements are one piece of memory of so many bytes.
+        // SAFETY: ELEMENTS, which are one piece of memory of `len` bytes.
         let moved = unsafe {
             match access.writes {
                 true => file.write_at(buf, len as usize, offset).map(|()| len),
                 false => file.read_at(buf, len as usize, offset).map(|n| n as u64),
             }
         };
-        Some(moved.map_err(Refused::System))
+        Some(moved.map_err(AccessFailure::System))
     }
 
     /// # Safety
-    /// As [`File::access`].
+    /// ELEMENTS.
     unsafe fn move_to(
-        &self, to: &Target, access: &Access, checked: &Checked,
-    ) -> std::result::Result<u64, Refused> {
+        &self, to: &AccessTarget, access: &Access, checked: &CheckedAccess,
+    ) -> std::result::Result<u64, AccessFailure> {
         if !self.converts(access.writes) {
             // SAFETY: ELEMENTS.
             return Ok(unsafe { to.move_bytes(&Memory::of(access, checked))? });
@@ -294,9 +294,10 @@ impl File {
         moved
     }
 
-    /// What an access needs of the file.
-    pub(super) fn make_target(&self, located: &Located) -> std::result::Result<Target, Refused> {
-        Ok(Target {
+    pub(super) fn make_target(
+        &self, located: &LocatedAccess,
+    ) -> std::result::Result<AccessTarget, AccessFailure> {
+        Ok(AccessTarget {
             file: self.open_descriptor()?,
             view: self.shown().view.clone(),
             start: located.start,
@@ -305,20 +306,21 @@ impl File {
         })
     }
 
-    /// Whether accesses lock what they touch. A lock is the open file's, which the thread of [`helper`] shares: it does
-    /// not keep that out, and to unlock a range frees the thread's lock of it. So the thread finishes before a range is
-    /// locked.
+    /// Returns whether accesses lock the range that they cover. A lock belongs to the open file, which the [`helper`]
+    /// thread shares. So a lock does not exclude that thread, and an unlock releases the thread's lock of the same
+    /// range. The thread must therefore finish before a range is locked.
     pub(super) fn locks(&self, writes: bool) -> bool {
         self.atomic.get() || (writes && self.sieve() != Sieve::Never)
     }
 
-    /// Whether a write may write back what lies between its pieces.
+    /// Returns whether a write may also write back the bytes between its pieces.
     pub(super) fn sieve(&self) -> Sieve {
         let switch = self.hints.borrow().sieve();
         match (self.atomic.get(), switch) {
-            // Another handle of the file, not in atomic mode, writes between the pieces without a lock.
+            // Another handle of the file, in nonatomic mode, may write between the pieces without a lock. Sieving would
+            // undo such a write.
             (true, _) => Sieve::Never,
-            // A lock that keeps out writers alone needs a file that can be read.
+            // A lock that excludes only writers can be set only on a file that is open for reading.
             (false, Switch::Enabled) if self.has_mode(MPI_MODE_RDWR) && !self.local_locks => {
                 Sieve::Locked
             }
@@ -327,18 +329,14 @@ impl File {
     }
 }
 
-/// Where in a file bytes come from or go to.
-pub(super) struct Target {
+pub(super) struct AccessTarget {
     pub(super) file: Arc<Descriptor>,
     pub(super) view: View,
-    /// The first byte of the view.
     pub(super) start: u64,
     pub(super) sieve: Sieve,
-    /// Whether the range is locked: in atomic mode.
     locks: bool,
 }
 
-/// The memory of an access.
 pub(super) struct Memory {
     writes: bool,
     buf: *mut u8,
@@ -348,8 +346,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Of an access that goes through no conversion.
-    pub(super) fn of(access: &Access, checked: &Checked) -> Memory {
+    pub(super) fn of(access: &Access, checked: &CheckedAccess) -> Memory {
         Memory {
             writes: access.writes,
             buf: access.buf,
@@ -359,7 +356,7 @@ impl Memory {
         }
     }
 
-    /// Whether its pieces are long, as far as the first and the last one tell.
+    /// Returns whether the pieces of memory are long, judged by the first and the last piece.
     fn has_long_pieces(&self) -> bool {
         let is_one = |from| {
             let mut pieces = 0;
@@ -371,8 +368,8 @@ impl Memory {
     }
 }
 
-impl Target {
-    /// Locks the range from the first byte to behind the last one, in atomic mode.
+impl AccessTarget {
+    /// In atomic mode, locks the range from the first to the last byte.
     fn lock(&self, writes: bool, bytes: u64) -> std::result::Result<Option<Lock<'_>>, IoError> {
         if !self.locks {
             return Ok(None);
@@ -383,13 +380,10 @@ impl Target {
         self.file.lock(writes, low, high - low).map(Some)
     }
 
-    /// Moves the bytes of an access as they are; how many.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Moves the bytes of an access without conversion, and returns their number.
     ///
     /// # Safety
-    /// The elements are readable or, to be read into, writable; there is at least a byte.
+    /// ELEMENTS. There is at least one byte.
     pub(super) unsafe fn move_bytes(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
         let lock = self.lock(memory.writes, memory.bytes)?;
         // SAFETY: ELEMENTS.
@@ -399,13 +393,13 @@ impl Target {
     }
 
     /// # Safety
-    /// As [`Target::move_bytes`].
+    /// See [`AccessTarget::move_bytes`].
     unsafe fn move_locked(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
         let (file, view, start, sieve) = (&self.file, &self.view, self.start, self.sieve);
         let Memory { writes, buf, ref layout, count, bytes: total } = *memory;
         if let Some(offset) = layout.dense_offset(count) {
             let at = buf.wrapping_offset(offset as isize);
-            // SAFETY: the elements are one piece of memory of so many bytes.
+            // SAFETY: ELEMENTS, which are one piece of memory of `total` bytes.
             return unsafe {
                 match writes {
                     true => file.write_view(view, start, at, total as usize, sieve).map(|()| total),
@@ -417,9 +411,9 @@ impl Target {
             && sieve == Sieve::Never
             && memory.has_long_pieces()
         {
-            let mut scattered = Scattered::new(file, writes, offset);
+            let mut scattered = ScatteredAccess::new(file, writes, offset);
             layout.visit_stretches(count, |at, len| {
-                // SAFETY: ELEMENTS: this is a piece of them.
+                // SAFETY: ELEMENTS, of which this is a piece.
                 unsafe { scattered.add(buf.wrapping_offset(at as isize), len as usize) };
             });
             return scattered.finish();
@@ -429,7 +423,7 @@ impl Target {
         while done < total {
             let now = (total - done).min(STAGE_BYTES) as usize;
             let part = &mut stage[..now];
-            // SAFETY: ELEMENTS, which lie apart from the stage; that has room for the part.
+            // SAFETY: ELEMENTS, which do not overlap the stage. `part` has `now` bytes.
             unsafe {
                 if writes {
                     layout.pack(buf, count, done, part);

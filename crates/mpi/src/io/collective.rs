@@ -1,20 +1,20 @@
-//! Collective accesses: what ranks exchange first, which rank moves whose bytes, and one outcome for all.
+//! Collective accesses: exchange of summaries, choice of the access method, and the common outcome.
 //!
-//! Written once, for calls that block and for those with a request. Nothing is read or written where a rank refuses its
-//! arguments. Ranks whose shares do not interleave, or have large pieces, move their own bytes; otherwise all follow a
-//! plan ([`fastpath_io::Plan`]), which [`super::two_phase`] carries out.
+//! This code serves blocking calls and calls with a request. If one rank refuses its arguments, no rank reads or
+//! writes. Ranks move their own bytes if their shares do not interleave or have large pieces. Otherwise all ranks
+//! follow a plan ([`fastpath_io::AccessPlan`]), which [`super::two_phase`] performs.
 //!
-//! **ELEMENTS.** As in `access`: the elements in memory are readable or writable as the access says; and what lies in
-//! an aggregator's buffer is valid for the window that it is given with.
+//! **ELEMENTS.** The elements in memory are readable or writable as in `access`. The data in an aggregator's buffer is
+//! valid for the window with which it is passed.
 #![allow(unsafe_code)]
 
-use super::access::{Access, Located};
+use super::access::{Access, LocatedAccess};
 use super::failure::{conclude, tell, to_words};
 use super::hints::DEFAULT_BUFFER;
-use super::two_phase::{self, Store, Task};
-use super::{File, Refused, helper};
+use super::two_phase::{self, AggregatorFile, Task};
+use super::{AccessFailure, File, helper};
 use crate::coll;
-use crate::coll::fabric::{Call, Fabric};
+use crate::coll::fabric::{CallFabric, Fabric};
 use crate::coll::vector::Vector;
 use crate::coll::words;
 use crate::common::consts::{MPI_ERR_INTERN, MPI_ERR_OTHER};
@@ -22,36 +22,36 @@ use crate::common::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
 use fastpath_io::{
-    Action, Counter, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning,
+    AccessPlan, Action, Counter, Coverage, Descriptor, IoError, RankAccess, Sieve, Switch, Tuning,
 };
 
-/// Words of an outcome.
 const OUTCOME: usize = 4;
 /// Words that a rank sends before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
-/// Bytes of a piece from which ranks of one host read and write at least as well by themselves. Measured; see
+/// Smallest piece, in bytes, that ranks of one host access independently at no loss. Measured:
 /// docs/decisions/0052-large-pieces-alone.md.
 const PIECE_OF_HOST: u64 = 4096;
-/// The same where ranks are on several hosts, or calls go to a server: that may find a block that another host holds.
+/// Smallest piece, in bytes, that ranks of several hosts, or of hosts that use a file server, access independently at
+/// no loss. There, another host may hold the block of the file that contains the piece.
 const PIECE_OF_SERVER: u64 = 1 << 18;
 
-/// Bytes of an aggregator's buffer, at most, whatever another rank says.
+/// Maximum bytes of an aggregator's buffer. A larger value from another rank is reduced to this maximum.
 const MOST_BUFFER: u64 = 1 << 31;
 
-/// What a rank sends before an access.
+/// Summary that a rank sends before an access.
 #[derive(Debug, Clone, Copy)]
-struct Told {
-    share: Share,
-    /// Bytes of the file, where it is read.
+struct AccessSummary {
+    share: RankAccess,
+    /// Bytes of the file, if the access reads.
     size: i64,
-    /// Whether its bytes can go by way of another rank.
+    /// Whether the rank's bytes can go through an aggregator.
     is_able: bool,
     writes: bool,
     tuning: Tuning,
 }
 
-impl Told {
+impl AccessSummary {
     fn to_words(self, outcome: [u64; OUTCOME]) -> [u64; TOLD] {
         let (share, tuning) = (self.share, self.tuning);
         let mut words = [0; TOLD];
@@ -72,12 +72,12 @@ impl Told {
         words
     }
 
-    fn from_words(words: &[u64; TOLD], node: u32) -> Told {
+    fn from_words(words: &[u64; TOLD], node: u32) -> AccessSummary {
         let at = |index: usize| words[OUTCOME + index];
         let offset = |index: usize| i64::try_from(at(index)).unwrap_or(i64::MAX);
         let high = offset(1);
-        Told {
-            share: Share { low: offset(0).min(high), high, bytes: at(2), piece: at(3), node },
+        AccessSummary {
+            share: RankAccess { low: offset(0).min(high), high, bytes: at(2), piece: at(3), node },
             size: offset(4),
             is_able: at(5) & 1 != 0,
             writes: at(5) & 2 != 0,
@@ -96,27 +96,25 @@ impl Told {
     }
 }
 
-/// Makes a collective access; how many bytes of the file this rank has moved.
-///
-/// # Errors
-/// The same on all ranks; those of communication.
+/// Performs a collective access. Returns the number of bytes of the file that this rank moved. Errors: one error on all
+/// ranks, or errors of communication.
 ///
 /// # Safety
-/// The memory is as the access says until the future is ready.
-pub(super) async unsafe fn run<C: Call>(
-    f: &C, file: &File, access: &Access, located: Result<Located>,
+/// ELEMENTS, until the future is ready.
+pub(super) async unsafe fn run<C: CallFabric>(
+    f: &C, file: &File, access: &Access, located: Result<LocatedAccess>,
 ) -> Result<u64> {
     coll::compare_call(f).await?;
     let p = f.channel().process;
-    let (located, told) = tell(located.map_err(Refused::Other));
+    let (located, told) = tell(located.map_err(AccessFailure::Other));
     let own = file.tell_share(p, access, located.as_ref());
     let words = words::gather(f, own.to_words(to_words(&told))).await?;
     let outcomes: Vec<[u64; OUTCOME]> = words.iter().map(outcome_of).collect();
     conclude(f.rank(), &file.name, told, outcomes.iter())?;
     let located = located.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))?;
-    let all: Vec<Told> = (0..f.size())
+    let all: Vec<AccessSummary> = (0..f.size())
         .zip(&words)
-        .map(|(rank, words)| Told::from_words(words, host_of(p, file, rank)))
+        .map(|(rank, words)| AccessSummary::from_words(words, host_of(p, file, rank)))
         .collect();
     check_direction(&file.name, &all)?;
     let mut buffer = file.buffer.take();
@@ -138,12 +136,9 @@ pub(super) async unsafe fn run<C: Call>(
     bytes.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
 }
 
-/// Whether all ranks write, or all read.
-///
-/// # Errors
-/// The same on all ranks.
-fn check_direction(name: &str, all: &[Told]) -> Result {
-    let is_first = |told: &Told| told.writes == all[0].writes;
+/// Checks that all ranks write, or that all read. All ranks get the same result.
+fn check_direction(name: &str, all: &[AccessSummary]) -> Result {
+    let is_first = |told: &AccessSummary| told.writes == all[0].writes;
     let Some(other) = all.iter().position(|told| !is_first(told)) else {
         return Ok(());
     };
@@ -153,7 +148,7 @@ fn check_direction(name: &str, all: &[Told]) -> Result {
     };
     let text = format!(
         "file \"{name}\": rank 0 {first} and rank {other} {second} in the same collective call: \
-         all ranks make the same collective calls on a file, in the same order"
+         all ranks must make the same collective calls on a file, in the same order"
     );
     Err(Error::new(MPI_ERR_OTHER, text))
 }
@@ -162,8 +157,8 @@ fn outcome_of(words: &[u64; TOLD]) -> [u64; OUTCOME] {
     std::array::from_fn(|index| words[index])
 }
 
-/// Bytes of the file as the rank sees it that sees most: attributes may be cached on the host of another one.
-fn size_of(all: &[Told]) -> i64 {
+/// Returns the largest size of the file that a rank sees. A host may cache attributes and see an old size.
+fn size_of(all: &[AccessSummary]) -> i64 {
     all.iter().map(|told| told.size).max().unwrap_or(0)
 }
 
@@ -176,19 +171,20 @@ fn host_of(p: &Process, file: &File, rank: u32) -> u32 {
 }
 
 impl File {
-    /// What this rank has to say of its part.
-    fn tell_share(&self, p: &Process, access: &Access, located: Option<&Located>) -> Told {
+    fn tell_share(
+        &self, p: &Process, access: &Access, located: Option<&LocatedAccess>,
+    ) -> AccessSummary {
         let shown = self.shown();
-        let mut share = Share::default();
+        let mut share = RankAccess::default();
         let mut is_able =
             !self.atomic.get() && shown.representation.is_native() && shown.is_ascending;
-        if let Some(Located { checked, start }) = located
+        if let Some(LocatedAccess { checked, start }) = located
             && checked.bytes > 0
         {
             let low = shown.view.offset_of(*start);
             let last = shown.view.offset_of(start + checked.bytes - 1);
             is_able &= low.is_some() && last.is_some();
-            share = Share {
+            share = RankAccess {
                 low: low.unwrap_or(0),
                 high: last.map_or(0, |last| last.saturating_add(1)),
                 bytes: checked.bytes,
@@ -200,9 +196,9 @@ impl File {
             true => Ok(0),
             false => self.with_descriptor(|file| Ok(file.size()?)),
         };
-        Told {
+        AccessSummary {
             share,
-            // Where it cannot be asked for, each rank finds out by itself why.
+            // If the size is unknown, each rank accesses the file independently and detects the error.
             is_able: is_able && size.is_ok(),
             writes: access.writes,
             size: size.unwrap_or(0),
@@ -210,7 +206,6 @@ impl File {
         }
     }
 
-    /// Hosts that ranks are on.
     pub(super) fn hosts(&self, p: &Process) -> u64 {
         *self.hosts.get_or_init(|| {
             let ranks = 0..self.comm.size();
@@ -221,7 +216,8 @@ impl File {
         })
     }
 
-    /// Aggregators, where no hint says how many: one on each host, or on a single one as many as can run at once.
+    /// Returns the default number of aggregators: one per host; on a single host, as many as processors, at most all
+    /// ranks.
     pub(super) fn aggregators(&self, p: &Process) -> u64 {
         let processors = p.engine().map_or(1, |engine| engine.job.processors() as u64);
         match self.hosts(p) {
@@ -230,7 +226,7 @@ impl File {
         }
     }
 
-    /// What this rank would plan by; rank 0's counts.
+    /// Returns this rank's tuning parameters. Only those of rank 0 are used.
     fn tuning(&self, p: &Process, writes: bool) -> Tuning {
         let hints = self.hints.borrow();
         let descriptor = self.descriptor.borrow();
@@ -247,13 +243,11 @@ impl File {
         }
     }
 
-    /// As [`File::plan`], by smaller buffers where an aggregator has no memory for those that hints ask for.
-    ///
-    /// # Errors
-    /// Those of communication.
+    /// Makes a plan by [`File::plan`]. If an aggregator lacks memory for the hints' buffer size, default buffers are
+    /// used.
     async fn plan_within_memory<F: Fabric>(
-        &self, f: &F, access: &Access, all: &[Told], buffer: &mut Vec<u8>,
-    ) -> Result<Option<(Plan, Vec<Share>)>> {
+        &self, f: &F, access: &Access, all: &[AccessSummary], buffer: &mut Vec<u8>,
+    ) -> Result<Option<(AccessPlan, Vec<RankAccess>)>> {
         let Some(mut tuning) = all.first().map(|told| told.tuning) else {
             return Ok(None);
         };
@@ -275,12 +269,14 @@ impl File {
         Ok(self.plan(access, all, &tuning))
     }
 
-    /// The plan, if ranks exchange their bytes, and the share of each up to the end of a file that is read.
-    fn plan(&self, access: &Access, all: &[Told], tuning: &Tuning) -> Option<(Plan, Vec<Share>)> {
+    /// Returns the plan and the shares, or `None` without aggregators. A read's shares end at the end of the file.
+    fn plan(
+        &self, access: &Access, all: &[AccessSummary], tuning: &Tuning,
+    ) -> Option<(AccessPlan, Vec<RankAccess>)> {
         if !all.iter().all(|told| told.is_able || told.share.bytes == 0) {
             return None;
         }
-        let mut shares: Vec<Share> = all.iter().map(|told| told.share).collect();
+        let mut shares: Vec<RankAccess> = all.iter().map(|told| told.share).collect();
         if !access.writes {
             let size = size_of(all);
             for share in &mut shares {
@@ -290,20 +286,17 @@ impl File {
                 }
             }
         }
-        Some((Plan::make(&shares, tuning)?, shares))
+        Some((AccessPlan::make(&shares, tuning)?, shares))
     }
 
-    /// Moves the bytes of an access by a plan.
-    ///
-    /// # Errors
-    /// Those of communication.
+    /// Moves the bytes of an access by a plan, and returns their number.
     ///
     /// # Safety
-    /// As [`run`].
-    async unsafe fn follow<C: Call>(
-        &self, f: &C, access: &Access, located: &Located, (plan, shares): (&Plan, &[Share]),
-        size: i64, buffer: &mut Vec<u8>,
-    ) -> Result<std::result::Result<u64, Refused>> {
+    /// ELEMENTS, until the future is ready.
+    async unsafe fn follow<C: CallFabric>(
+        &self, f: &C, access: &Access, located: &LocatedAccess,
+        (plan, shares): (&AccessPlan, &[RankAccess]), size: i64, buffer: &mut Vec<u8>,
+    ) -> Result<std::result::Result<u64, AccessFailure>> {
         let shown = self.shown();
         let (checked, start) = (&located.checked, located.start);
         let mut range = start..start + checked.bytes;
@@ -319,7 +312,7 @@ impl File {
             memory: Vector::at(access.buf, checked.count, layout),
         };
         let store = FileStore { file: self, sieve: self.sieve() };
-        // SAFETY: ELEMENTS; all ranks have made the plan of the same words.
+        // SAFETY: ELEMENTS. All ranks have made the plan from equal words.
         let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, buffer).await? };
         self.aggregated.replace(plan.aggregators().to_vec());
         let counted = self.with_descriptor(|file| {
@@ -331,7 +324,7 @@ impl File {
     }
 }
 
-/// The file as this rank reads and writes it for others.
+/// The file, as an aggregator accesses it.
 struct FileStore<'a> {
     file: &'a File,
     sieve: Sieve,
@@ -340,15 +333,15 @@ struct FileStore<'a> {
 impl FileStore<'_> {
     fn with<T>(
         &self, body: impl FnOnce(&Descriptor) -> std::result::Result<T, IoError>,
-    ) -> std::result::Result<T, Refused> {
+    ) -> std::result::Result<T, AccessFailure> {
         self.file.with_descriptor(|file| Ok(body(file)?))
     }
 }
 
-impl Store for FileStore<'_> {
+impl AggregatorFile for FileStore<'_> {
     unsafe fn write(
         &self, covered: &Coverage, from: *const u8,
-    ) -> std::result::Result<(), Refused> {
+    ) -> std::result::Result<(), AccessFailure> {
         if self.sieve != Sieve::Never {
             helper::finish();
         }
@@ -359,15 +352,17 @@ impl Store for FileStore<'_> {
         written
     }
 
-    unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
+    unsafe fn read(
+        &self, covered: &Coverage, to: *mut u8,
+    ) -> std::result::Result<(), AccessFailure> {
         trace::record(Point::FileRead, 0, 0, covered.bytes());
         // SAFETY: ELEMENTS.
         let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) });
         trace::record(Point::FileReadDone, 0, 0, 0);
         match is_whole? {
             true => Ok(()),
-            // All have agreed on its size.
-            false => Err(Refused::System(IoError {
+            // All ranks have agreed on the size, so missing bytes are an error.
+            false => Err(AccessFailure::System(IoError {
                 action: Action::Read,
                 errno: libc::ENODATA,
                 offset: covered.start(),
@@ -389,14 +384,14 @@ mod tests {
             words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..100_000], TOLD), node in 0u32..3,
         ) {
             let words: [u64; TOLD] = words.try_into().unwrap();
-            let told = Told::from_words(&words, node);
+            let told = AccessSummary::from_words(&words, node);
             prop_assert!(told.share.low <= told.share.high && told.share.low >= 0 && told.size >= 0);
             prop_assert!(told.tuning.buffer <= MOST_BUFFER);
-            let again = Told::from_words(&told.to_words([0; OUTCOME]), node);
+            let again = AccessSummary::from_words(&told.to_words([0; OUTCOME]), node);
             prop_assert_eq!(again.share, told.share);
             prop_assert_eq!((again.size, again.is_able), (told.size, told.is_able));
-            let other = Share { low: 5, high: 5000, bytes: 100, piece: 1, node: 0 };
-            if let Some(plan) = Plan::make(&[told.share, other], &told.tuning) {
+            let other = RankAccess { low: 5, high: 5000, bytes: 100, piece: 1, node: 0 };
+            if let Some(plan) = AccessPlan::make(&[told.share, other], &told.tuning) {
                 for index in 0..plan.aggregators().len() {
                     let window = plan.window(index, 0);
                     prop_assert!((window.end - window.start) as u64 <= MOST_BUFFER);

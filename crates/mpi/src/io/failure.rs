@@ -1,8 +1,8 @@
-//! Errors of files: the class of each, and one outcome for all ranks of a collective call.
+//! Errors of files: their classes, and the common outcome of collective calls.
 
 use super::File;
 use crate::coll;
-use crate::coll::words::gather_all;
+use crate::coll::words::{broadcast_outcome, gather_all};
 use crate::common::consts::*;
 use crate::common::error::classes;
 use crate::common::error::{Error, Result};
@@ -12,30 +12,30 @@ use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_io::{Action, IoError};
 
-/// Why a rank cannot do its part.
+/// Reason for which a rank cannot do its part of a call.
 #[derive(Debug)]
-pub enum Refused {
-    /// The system's reason.
+pub enum AccessFailure {
+    /// Error of a system call.
     System(IoError),
-    /// A wrong argument, or anything else.
+    /// Any other error, for example a wrong argument.
     Other(Error),
 }
 
-impl From<IoError> for Refused {
-    fn from(error: IoError) -> Refused {
-        Refused::System(error)
+impl From<IoError> for AccessFailure {
+    fn from(error: IoError) -> AccessFailure {
+        AccessFailure::System(error)
     }
 }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Refused {
-        Refused::Other(error)
+impl From<Error> for AccessFailure {
+    fn from(error: Error) -> AccessFailure {
+        AccessFailure::Other(error)
     }
 }
 
-impl From<TypeError> for Refused {
-    fn from(error: TypeError) -> Refused {
-        Refused::Other(error.into())
+impl From<TypeError> for AccessFailure {
+    fn from(error: TypeError) -> AccessFailure {
+        AccessFailure::Other(error.into())
     }
 }
 
@@ -54,27 +54,28 @@ fn class_of(error: &IoError) -> i32 {
     }
 }
 
-/// The error of rank `rank` of the communicator that the file was opened on, or of the job without one.
+/// Returns the MPI error for a failed system call of `rank`: its rank in the file's communicator, or in the job if
+/// there is no communicator.
 pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
     let text = format!("file \"{name}\", rank {rank}: {error}");
     Error::new(class_of(error), text)
 }
 
-/// Words in which a rank reports its part to the others.
 pub(super) const TOLD: usize = 4;
+/// First word of the outcome of a rank that refuses the call, unless a system call has failed.
+const REFUSED: u64 = 2;
 
-/// What a rank tells the others of its part.
-pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; TOLD] {
+pub(super) fn to_words(own: &std::result::Result<(), AccessFailure>) -> [u64; TOLD] {
     match own {
         Ok(()) => [0; TOLD],
-        Err(Refused::System(e)) => {
+        Err(AccessFailure::System(e)) => {
             [1 | (e.action as u64) << 8, e.errno as u64, e.offset as u64, e.bytes]
         }
-        Err(Refused::Other(e)) => [2, e.code() as u64, 0, 0],
+        Err(AccessFailure::Other(e)) => [REFUSED, e.code() as u64, 0, 0],
     }
 }
 
-/// The error that a rank has reported; none if its words make no sense or say that there is none.
+/// Decodes the outcome of a rank: its error, or `None` on success.
 fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
     match words[0] & 0xff {
         0 => None,
@@ -89,45 +90,43 @@ fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
             Some(explain(name, rank, &error))
         }
         _ => {
-            // No rank tells of success so: they make different calls.
+            // A rank that refuses the call never sends `MPI_SUCCESS`, so these words are those of a different call.
             let code = match words[1] as i32 {
                 MPI_SUCCESS => MPI_ERR_OTHER,
                 code => code,
             };
             let meaning = classes::meaning_of(code);
-            let text = format!("file \"{name}\": rank {rank} of the call refuses it: {meaning}");
+            let text = format!(
+                "file \"{name}\": rank {rank} of the communicator failed in the same call: \
+                 {meaning}"
+            );
             Some(Error::new(code, text))
         }
     }
 }
 
-/// What a rank reports of its part to the others, and what it keeps.
+/// Splits a result into the value, which the rank keeps, and the outcome, which it sends.
 pub(super) fn tell<T>(
-    own: std::result::Result<T, Refused>,
-) -> (Option<T>, std::result::Result<(), Refused>) {
+    own: std::result::Result<T, AccessFailure>,
+) -> (Option<T>, std::result::Result<(), AccessFailure>) {
     match own {
         Ok(value) => (Some(value), Ok(())),
         Err(refused) => (None, Err(refused)),
     }
 }
 
-/// The outcome of a collective call, the same on all members: the error of the first rank that has one.
-///
-/// # Errors
-/// That error; those of communication.
+/// Agrees on the outcome of a collective call: the error of the first rank that has one. Errors: the agreed error, or
+/// errors of communication.
 pub(super) fn agree<T>(
-    p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, Refused>,
+    p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, AccessFailure>,
 ) -> Result<T> {
     Ok(agree_and_tell::<T, TOLD>(p, comm, name, own, &[])?.0)
 }
 
-/// The same in one exchange with `more`, which follows the [`TOLD`] words of the outcome; returns what all members have
-/// sent.
-///
-/// # Errors
-/// As there.
+/// Agrees on the outcome like [`agree`], and exchanges `more` after the [`TOLD`] words of the outcome. Returns the
+/// words of all members.
 pub(super) fn agree_and_tell<T, const WORDS: usize>(
-    p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, Refused>, more: &[u64],
+    p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, AccessFailure>, more: &[u64],
 ) -> Result<(T, Vec<[u64; WORDS]>)> {
     let (value, told) = tell(own);
     let mut words = [0; WORDS];
@@ -138,51 +137,56 @@ pub(super) fn agree_and_tell<T, const WORDS: usize>(
         1 => vec![words],
         _ => gather_all(&Channel::next(p, comm), words)?,
     };
+    let kinds = all.iter().map(|words| words[0] & 0xff);
+    if let Some((root, REFUSED)) = (0..).zip(kinds).find(|&(_, kind)| kind != 0) {
+        // The words of a refusal have only the class of the error. The first rank with an error therefore broadcasts
+        // cause and remedy.
+        let own = match &told {
+            Err(AccessFailure::Other(error)) if root == comm.rank => Some(error),
+            _ => None,
+        };
+        broadcast_outcome(&Channel::next(p, comm), root, own, &mut Vec::new())?;
+    }
     let outcomes = all.iter().filter_map(|words| words.first_chunk());
     conclude(comm.rank, name, told, outcomes)?;
     let value = value.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))?;
     Ok((value, all))
 }
 
-/// The outcome by all ranks' words; this rank's say what `told` is.
-///
-/// # Errors
-/// The error of the first rank that has one.
+/// Returns the common outcome of a call from the words of all ranks. `told` is this rank's outcome. Errors: the error
+/// of the first rank that has one.
 pub(super) fn conclude<'a>(
-    rank: u32, name: &str, told: std::result::Result<(), Refused>,
+    rank: u32, name: &str, told: std::result::Result<(), AccessFailure>,
     all: impl Iterator<Item = &'a [u64; TOLD]>,
 ) -> Result {
     let found =
         (0..).zip(all).find_map(|(rank, words)| Some((rank, from_words(name, rank, words)?)));
     match (found, told) {
         (None, _) => Ok(()),
-        // In its own words.
-        (Some((first, _)), Err(Refused::Other(own))) if first == rank => Err(own),
+        // This rank has the full message of its own error.
+        (Some((first, _)), Err(AccessFailure::Other(own))) if first == rank => Err(own),
         (Some((_, error)), _) => Err(error),
     }
 }
 
 impl File {
-    /// As [`agree`], on this file.
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) fn agree<T>(&self, p: &Process, own: std::result::Result<T, Refused>) -> Result<T> {
+    /// Agrees on an outcome like [`agree`], on this file's communicator.
+    pub(super) fn agree<T>(
+        &self, p: &Process, own: std::result::Result<T, AccessFailure>,
+    ) -> Result<T> {
         agree(p, &self.comm, &self.name, own)
     }
 
-    /// The error of a part that only this rank was to do.
-    pub(super) fn explain(&self, refused: Refused) -> Error {
+    /// Returns the MPI error for work that only this rank does.
+    pub(super) fn explain(&self, refused: AccessFailure) -> Error {
         match refused {
-            Refused::System(error) => explain(&self.name, self.comm.rank, &error),
-            Refused::Other(error) => error,
+            AccessFailure::System(error) => explain(&self.name, self.comm.rank, &error),
+            AccessFailure::Other(error) => error,
         }
     }
 
-    /// Refuses arguments that are not those of rank 0.
-    ///
-    /// # Errors
-    /// `MPI_ERR_NOT_SAME`, the same on all ranks; those of communication.
+    /// Checks that an argument is equal on all ranks. Errors: `MPI_ERR_NOT_SAME` on all ranks, or errors of
+    /// communication.
     pub(super) fn require_same(&self, p: &Process, what: &str, value: u64) -> Result {
         if self.comm.size() == 1 {
             return Ok(());

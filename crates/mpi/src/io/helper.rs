@@ -1,43 +1,39 @@
-//! A thread that reads and writes for requests while the program computes (`file-thread`).
+//! Helper thread that reads and writes for requests while the program computes (setting `file-thread`).
 //!
-//! It starts with the first access that is large enough, takes accesses in their order, and wakes the rank as a peer
-//! would. It knows files and memory, and nothing of MPI. A caller that must be the only one to use a file in this
-//! process, since it locks it or changes how it is locked, waits for [`finish`].
+//! The first large access starts the thread. It performs accesses in order, and wakes the rank as a peer would. It uses
+//! only files and memory, no MPI state. A caller that needs exclusive use of a file in this process, to lock it or to
+//! change its locking, waits by [`finish`].
 
 use fastpath_base::thread::without_signals;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-/// Its name; the kernel keeps 15 bytes of it.
+/// Name of the thread. The kernel keeps 15 bytes of it.
 const NAME: &str = "fastpath-files";
-/// Bytes of its stack.
 const STACK_BYTES: usize = 1 << 18;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-struct Queue {
+struct HelperQueue {
     jobs: VecDeque<Job>,
     has_thread: bool,
     is_busy: bool,
 }
 
-static QUEUE: Mutex<Queue> =
-    Mutex::new(Queue { jobs: VecDeque::new(), has_thread: false, is_busy: false });
+static QUEUE: Mutex<HelperQueue> =
+    Mutex::new(HelperQueue { jobs: VecDeque::new(), has_thread: false, is_busy: false });
 static CHANGED: Condvar = Condvar::new();
 
-fn queue() -> MutexGuard<'static, Queue> {
+fn queue() -> MutexGuard<'static, HelperQueue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wait(queue: MutexGuard<'static, Queue>) -> MutexGuard<'static, Queue> {
+fn wait(queue: MutexGuard<'static, HelperQueue>) -> MutexGuard<'static, HelperQueue> {
     CHANGED.wait(queue).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Leaves a job to the thread.
-///
-/// # Errors
-/// The job, where the process may have no more threads.
+/// Submits a job to the thread. Errors: the job, if no thread can be started.
 pub(super) fn submit<J: FnOnce() + Send + 'static>(job: J) -> Result<(), J> {
     let mut queue = queue();
     if !queue.has_thread {
@@ -53,7 +49,7 @@ pub(super) fn submit<J: FnOnce() + Send + 'static>(job: J) -> Result<(), J> {
     Ok(())
 }
 
-/// Returns when all jobs have been done. A job waits for nothing that this process would have to do.
+/// Waits until all jobs are done. The wait ends, because no job depends on another action of this process.
 pub(crate) fn finish() {
     let mut queue = queue();
     while !queue.jobs.is_empty() || queue.is_busy {

@@ -1,8 +1,8 @@
-//! Hints of files (MPI 5.0, section 14.2.8): those of the standard, and the `romio_` ones that programs set.
+//! Hints of files (MPI 5.0, section 14.2.8): those of the standard, and the `romio_` hints that programs use.
 //!
-//! A hint with a valid value is kept, and returned by `MPI_File_get_info`; others are ignored. Those about permissions,
-//! collective buffering, data sieving and stripes are acted on, and returned with the value in use. Hints in the file
-//! that `ROMIO_HINTS` names hold for every file that is opened, unless the program gives the same hint.
+//! A hint with a valid value is stored, and `MPI_File_get_info` returns it. Other hints are ignored. Hints about
+//! permissions, collective buffering, data sieving and stripes take effect, and are returned with the value in use.
+//! Hints in the file named by `ROMIO_HINTS` apply to every file, unless the program gives them.
 
 use crate::objects::info::Info;
 use fastpath_base::stored::read_file;
@@ -10,7 +10,7 @@ use fastpath_io::{Striping, Switch};
 use std::path::Path;
 
 #[derive(Clone, Copy)]
-enum Value {
+enum HintValue {
     /// A number of 1 or more.
     Number,
     /// `true` or `false`.
@@ -19,67 +19,63 @@ enum Value {
     Switch,
     /// Permissions in octal.
     Mode,
-    /// Any text.
     Text,
 }
 
-const KNOWN: [(&str, Value); 27] = [
-    ("access_style", Value::Text),
-    ("collective_buffering", Value::Flag),
-    ("cb_block_size", Value::Number),
-    ("cb_buffer_size", Value::Number),
-    ("cb_nodes", Value::Number),
-    ("chunked", Value::Text),
-    ("chunked_item", Value::Text),
-    ("chunked_size", Value::Text),
-    ("file_perm", Value::Mode),
-    ("filename", Value::Text),
-    ("io_node_list", Value::Text),
-    ("nb_proc", Value::Number),
-    ("num_io_nodes", Value::Number),
-    ("striping_factor", Value::Number),
-    ("striping_unit", Value::Number),
-    ("romio_cb_read", Value::Switch),
-    ("romio_cb_write", Value::Switch),
-    ("romio_cb_alltoall", Value::Switch),
-    ("romio_cb_ds_threshold", Value::Text),
-    ("romio_cb_fr_alignment", Value::Number),
-    ("romio_cb_fr_types", Value::Text),
-    ("romio_cb_pfr", Value::Switch),
-    ("romio_no_indep_rw", Value::Flag),
-    ("romio_ds_read", Value::Switch),
-    ("romio_ds_write", Value::Switch),
-    ("ind_rd_buffer_size", Value::Number),
-    ("ind_wr_buffer_size", Value::Number),
+const KNOWN: [(&str, HintValue); 27] = [
+    ("access_style", HintValue::Text),
+    ("collective_buffering", HintValue::Flag),
+    ("cb_block_size", HintValue::Number),
+    ("cb_buffer_size", HintValue::Number),
+    ("cb_nodes", HintValue::Number),
+    ("chunked", HintValue::Text),
+    ("chunked_item", HintValue::Text),
+    ("chunked_size", HintValue::Text),
+    ("file_perm", HintValue::Mode),
+    ("filename", HintValue::Text),
+    ("io_node_list", HintValue::Text),
+    ("nb_proc", HintValue::Number),
+    ("num_io_nodes", HintValue::Number),
+    ("striping_factor", HintValue::Number),
+    ("striping_unit", HintValue::Number),
+    ("romio_cb_read", HintValue::Switch),
+    ("romio_cb_write", HintValue::Switch),
+    ("romio_cb_alltoall", HintValue::Switch),
+    ("romio_cb_ds_threshold", HintValue::Text),
+    ("romio_cb_fr_alignment", HintValue::Number),
+    ("romio_cb_fr_types", HintValue::Text),
+    ("romio_cb_pfr", HintValue::Switch),
+    ("romio_no_indep_rw", HintValue::Flag),
+    ("romio_ds_read", HintValue::Switch),
+    ("romio_ds_write", HintValue::Switch),
+    ("ind_rd_buffer_size", HintValue::Number),
+    ("ind_wr_buffer_size", HintValue::Number),
 ];
 
-/// Permissions of a file that is made, where no hint says otherwise.
 const DEFAULT_MODE: u32 = 0o666;
 
-/// Bytes of an aggregator's buffer, where no hint says otherwise.
 pub(super) const DEFAULT_BUFFER: u64 = 4 << 20;
-/// The least and the most of them.
+/// Permitted sizes of an aggregator's buffer, in bytes.
 const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=1 << 31;
 
-/// Bytes that domains of aggregators begin at multiples of, where no stripe is known: a page.
+/// Alignment of aggregator domains in bytes if the stripe size is unknown: one page.
 const DEFAULT_ALIGN: u64 = 4096;
-/// The most of them.
 const MOST_ALIGN: u64 = 1 << 40;
 
-/// The hints of a file that are in use.
+/// Hints of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
     pairs: Vec<(String, String)>,
 }
 
 impl Hints {
-    /// Takes over those of the given hints that make sense; returns the others, as `key=value`.
+    /// Merges the valid hints. Returns the ignored hints as `key=value`.
     pub fn merge(&mut self, given: Vec<(String, String)>) -> Vec<String> {
         let mut ignored = Vec::new();
         for (key, value) in given {
             let value = value.trim().to_owned();
             let known = KNOWN.iter().find(|(name, _)| *name == key);
-            // `MPI_File_get_info` returns the name; it comes back with what a program hands on from there.
+            // Programs may pass back the file name that `MPI_File_get_info` returned.
             if key == "filename" {
                 continue;
             }
@@ -95,7 +91,7 @@ impl Hints {
         ignored
     }
 
-    /// Takes over the hints of the file that `ROMIO_HINTS` names, if it is set; returns what is ignored of it.
+    /// Merges the hints of the file that `ROMIO_HINTS` names, if set. Returns the ignored hints.
     pub fn merge_defaults(&mut self) -> Vec<String> {
         let Some(path) = std::env::var_os("ROMIO_HINTS").filter(|path| !path.is_empty()) else {
             return Vec::new();
@@ -111,7 +107,7 @@ impl Hints {
         }
     }
 
-    /// Permissions of a file that is made.
+    /// Returns the permissions for a file that is created.
     pub fn mode(&self) -> u32 {
         self.text("file_perm")
             .and_then(|value| u32::from_str_radix(value, 8).ok())
@@ -135,7 +131,7 @@ impl Hints {
         }
     }
 
-    /// Whether ranks of a collective access exchange their bytes.
+    /// Returns the hint about two-phase access for writes or for reads.
     pub fn exchange(&self, writes: bool) -> Switch {
         let own = match writes {
             true => "romio_cb_write",
@@ -144,41 +140,41 @@ impl Hints {
         self.switch(own).or_else(|| self.switch("collective_buffering")).unwrap_or_default()
     }
 
-    /// Whether writes with gaps may read what lies between and write it back.
+    /// Returns the hint about data sieving for writes.
     pub fn sieve(&self) -> Switch {
         self.switch("romio_ds_write").unwrap_or_default()
     }
 
-    /// What this rank sends the others for [`Hints::sieve`].
+    /// Returns this rank's word for [`Hints::agree_on_sieve`]: 1 if data sieving for writes is enabled.
     pub fn sieve_word(&self) -> u64 {
         (self.sieve() == Switch::Enabled).into()
     }
 
-    /// Takes back that writes read and write back unless all ranks have said so: all writers are to lock then.
+    /// Disables data sieving for writes unless all ranks enable it: with sieving, all writers must lock.
     pub fn agree_on_sieve(&mut self, mut words: impl Iterator<Item = u64>) {
         if self.sieve() == Switch::Enabled && words.any(|word| word == 0) {
             self.merge(vec![("romio_ds_write".to_owned(), "automatic".to_owned())]);
         }
     }
 
-    /// Whether reads with small gaps may read what lies between.
+    /// Returns whether reads may also read small gaps.
     pub fn reads_between(&self) -> bool {
         self.switch("romio_ds_read") != Some(Switch::Disabled)
     }
 
-    /// Bytes of an aggregator's buffer.
+    /// Returns the bytes of an aggregator's buffer.
     pub fn buffer(&self) -> u64 {
         self.number("cb_buffer_size")
             .unwrap_or(DEFAULT_BUFFER)
             .clamp(*BUFFERS.start(), *BUFFERS.end())
     }
 
-    /// Ranks that read and write for others, where a hint says how many.
+    /// Returns the number of aggregators, if a hint sets it.
     pub fn aggregators(&self) -> Option<u64> {
         self.number("cb_nodes")
     }
 
-    /// Stripes that a new file is to have, where its file system has any.
+    /// Returns the requested stripes of a file that is created.
     pub fn striping(&self) -> Striping {
         Striping {
             unit: self.number("striping_unit").unwrap_or(0),
@@ -186,19 +182,19 @@ impl Hints {
         }
     }
 
-    /// Takes over the stripes that the file has, whatever was asked for.
+    /// Stores the actual stripes of the file.
     pub fn set_striping(&mut self, has: Striping) {
         let pair = |name: &str, number: u64| (name.to_owned(), number.to_string());
         self.merge(vec![pair("striping_unit", has.unit), pair("striping_factor", has.factor)]);
     }
 
-    /// What domains of aggregators begin at multiples of, in bytes.
+    /// Returns the alignment of aggregator domains, in bytes.
     pub fn align(&self) -> u64 {
         let stripe = self.number("striping_unit");
         stripe.unwrap_or(DEFAULT_ALIGN).min(MOST_ALIGN)
     }
 
-    /// What `MPI_File_get_info` returns for the file of that name, which has `aggregators` aggregators by default.
+    /// Returns the hints for `MPI_File_get_info` of file `name`. `aggregators` is the default number of aggregators.
     pub fn describe(&self, name: &[u8], aggregators: u64) -> Info {
         let told = |switch| match switch {
             Switch::Enabled => "enable",
@@ -222,7 +218,8 @@ impl Hints {
     }
 }
 
-/// The hints of a file with a key and a value on each line, and the lines that are neither that, empty nor a comment.
+/// Parses a hint file with a key and a value on each line. Also returns the malformed lines; empty lines and comments
+/// are not malformed.
 fn parse_defaults(text: &str) -> (Vec<(String, String)>, Vec<String>) {
     let (mut pairs, mut odd) = (Vec::new(), Vec::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -236,13 +233,13 @@ fn parse_defaults(text: &str) -> (Vec<(String, String)>, Vec<String>) {
     (pairs, odd)
 }
 
-fn makes_sense(kind: Value, value: &str) -> bool {
+fn makes_sense(kind: HintValue, value: &str) -> bool {
     match kind {
-        Value::Number => value.parse::<u64>().is_ok_and(|number| number > 0),
-        Value::Flag => matches!(value, "true" | "false"),
-        Value::Switch => matches!(value, "enable" | "disable" | "automatic"),
-        Value::Mode => u32::from_str_radix(value, 8).is_ok_and(|mode| mode <= 0o777),
-        Value::Text => !value.is_empty(),
+        HintValue::Number => value.parse::<u64>().is_ok_and(|number| number > 0),
+        HintValue::Flag => matches!(value, "true" | "false"),
+        HintValue::Switch => matches!(value, "enable" | "disable" | "automatic"),
+        HintValue::Mode => u32::from_str_radix(value, 8).is_ok_and(|mode| mode <= 0o777),
+        HintValue::Text => !value.is_empty(),
     }
 }
 
@@ -326,7 +323,7 @@ mod tests {
         for (key, value) in reserved {
             assert_eq!(get(key).as_deref(), Some(value.as_bytes()), "{key}");
         }
-        // That of the file, whatever was given.
+        // The file's own name takes precedence over the hint.
         assert_eq!(merged(&[("filename", "other")]).text("filename"), None);
         assert_eq!(get("filename").unwrap(), b"the name");
         for key in ["cb_block_size", "nb_proc", "num_io_nodes"] {

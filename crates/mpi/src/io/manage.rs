@@ -3,7 +3,7 @@
 use super::failure::{TOLD, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
-use super::{File, Refused, Shown, helper, report};
+use super::{AccessFailure, File, FileView, helper, report};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::datatype::{Basic, BasicKind, Datatype, Signature};
@@ -15,29 +15,29 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 fn negative(what: &str, value: i64) -> Error {
-    Error::new(MPI_ERR_ARG, format!("the {what} {value} is negative"))
+    Error::new(MPI_ERR_ARG, format!("the {what} {value} is negative: pass 0 or more"))
 }
 
 impl File {
-    /// Runs `body` on the open file.
     pub(super) fn with_descriptor<T>(
-        &self, body: impl FnOnce(&Descriptor) -> std::result::Result<T, Refused>,
-    ) -> std::result::Result<T, Refused> {
+        &self, body: impl FnOnce(&Descriptor) -> std::result::Result<T, AccessFailure>,
+    ) -> std::result::Result<T, AccessFailure> {
         body(&*self.open_descriptor()?)
     }
 
-    /// The open file.
-    pub(super) fn open_descriptor(&self) -> std::result::Result<Arc<Descriptor>, Refused> {
+    pub(super) fn open_descriptor(&self) -> std::result::Result<Arc<Descriptor>, AccessFailure> {
         let descriptor = self.descriptor.borrow().clone();
         descriptor.ok_or_else(|| Error::new(MPI_ERR_FILE, "the file is closed").into())
     }
 
-    /// Refuses a change of a file that was opened to be read.
     pub(super) fn require_writable(&self) -> Result {
         match self.has_mode(MPI_MODE_RDONLY) {
             true => Err(Error::new(
                 MPI_ERR_READ_ONLY,
-                format!("file \"{}\" was opened with MPI_MODE_RDONLY", self.name),
+                format!(
+                    "file \"{}\" was opened with MPI_MODE_RDONLY and cannot be changed",
+                    self.name
+                ),
             )),
             false => Ok(()),
         }
@@ -51,27 +51,21 @@ impl File {
         }
     }
 
-    /// `MPI_File_set_size`. Rank 0 does it.
-    ///
-    /// # Errors
-    /// The same on all ranks.
+    /// `MPI_File_set_size`, performed by rank 0. Fails on all ranks or on none.
     pub fn set_size(&self, p: &Process, size: i64) -> Result {
         self.change_size(p, size, |file| Ok(file.set_size(size)?))
     }
 
-    /// `MPI_File_preallocate`. Rank 0 does it.
-    ///
-    /// # Errors
-    /// The same on all ranks.
+    /// `MPI_File_preallocate`, performed by rank 0. Fails on all ranks or on none.
     pub fn preallocate(&self, p: &Process, size: i64) -> Result {
         self.change_size(p, size, |file| Ok(file.allocate(size)?))
     }
 
     fn change_size(
         &self, p: &Process, size: i64,
-        change: impl FnOnce(&Descriptor) -> std::result::Result<(), Refused>,
+        change: impl FnOnce(&Descriptor) -> std::result::Result<(), AccessFailure>,
     ) -> Result {
-        self.agree(p, self.check_size(size).map_err(Refused::Other))?;
+        self.agree(p, self.check_size(size).map_err(AccessFailure::Other))?;
         self.require_same(p, "the size", size as u64)?;
         let own = match self.comm.rank {
             0 => self.with_descriptor(change),
@@ -81,17 +75,11 @@ impl File {
     }
 
     /// `MPI_File_get_size`, in bytes.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn size(&self) -> Result<i64> {
         self.with_descriptor(|file| Ok(file.size()?)).map_err(|refused| self.explain(refused))
     }
 
-    /// `MPI_File_sync`.
-    ///
-    /// # Errors
-    /// The same on all ranks.
+    /// `MPI_File_sync`. Fails on all ranks or on none.
     pub fn sync(&self, p: &Process) -> Result {
         let own = match self.has_mode(MPI_MODE_RDONLY) {
             true => Ok(()),
@@ -100,19 +88,16 @@ impl File {
         self.agree(p, own)
     }
 
-    /// `MPI_File_set_info`: takes over what makes sense.
-    ///
-    /// # Errors
-    /// The same on all ranks.
+    /// `MPI_File_set_info`. Hints with invalid values are ignored. Fails on all ranks or on none.
     pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
-        // No rank reads and writes back while accesses that do not lock are under way, nor the other way round.
+        // Data sieving must not change while accesses with the old locking are under way.
         helper::finish();
         let ((), hints) = self.agree_on_hints(p, given.map(|given| ((), given)))?;
         self.use_hints(hints);
         Ok(())
     }
 
-    /// The hints that are in use with those given beside a rank's other arguments, if no rank refuses its own.
+    /// Merges hints and agrees on them with the other ranks, unless a rank refuses its arguments.
     fn agree_on_hints<T>(
         &self, p: &Process, given: Result<(T, Vec<(String, String)>)>,
     ) -> Result<(T, Hints)> {
@@ -121,7 +106,7 @@ impl File {
             report::tell_ignored(p, &self.comm, &self.name, hints.merge(given));
             value
         });
-        let given = given.map_err(Refused::Other);
+        let given = given.map_err(AccessFailure::Other);
         let more = [hints.sieve_word()];
         let told = agree_and_tell::<_, { TOLD + 1 }>(p, &self.comm, &self.name, given, &more);
         let (value, all) = told?;
@@ -141,23 +126,22 @@ impl File {
         self.hints.borrow().describe(&self.named, self.aggregators(p))
     }
 
-    /// World ranks of the members, and the own one (`MPI_File_get_group`).
+    /// Returns the group of the file (`MPI_File_get_group`).
     pub fn group(&self) -> Rc<crate::objects::group::Group> {
         self.comm.group.clone()
     }
 
-    /// `MPI_File_set_atomicity`.
-    ///
-    /// # Errors
-    /// The same on all ranks; `MPI_ERR_UNSUPPORTED_OPERATION` where locks do not keep out ranks of other hosts.
+    /// `MPI_File_set_atomicity`. Errors, equal on all ranks: `MPI_ERR_UNSUPPORTED_OPERATION` if locks do not exclude
+    /// ranks of other hosts; `MPI_ERR_NOT_SAME`.
     pub fn set_atomicity(&self, p: &Process, atomic: bool) -> Result {
-        // As for hints: what is under way locks as it was when it began.
+        // The locking must not change while accesses are under way.
         helper::finish();
         self.require_same(p, "the flag of atomicity", u64::from(atomic))?;
         if atomic && self.local_locks && self.hosts(p) > 1 {
             let text = format!(
-                "file \"{}\" is on a mount with nolock or local_lock, where locks hold within one \
-                 host, and its ranks are on {}: there is no atomic mode",
+                "file \"{}\" cannot be atomic: with the mount options nolock or local_lock, locks \
+                 work only within one host, but the ranks of the file are on {} hosts; mount the \
+                 file system without these options",
                 self.name,
                 self.hosts(p)
             );
@@ -172,16 +156,14 @@ impl File {
         self.atomic.get()
     }
 
-    /// `MPI_File_set_view`: both file pointers are at 0 then.
-    ///
-    /// # Errors
-    /// All ranks return one class: `MPI_ERR_ARG` for a wrong displacement, `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types
-    /// that cannot form a view, `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
+    /// `MPI_File_set_view`. Sets both file pointers to 0. Errors, of one class on all ranks: `MPI_ERR_ARG` for an
+    /// invalid displacement, `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types that form no view,
+    /// `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
     pub fn set_view(
         &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str, given: Result<Vec<(String, String)>>,
     ) -> Result {
-        // It may have hints.
+        // The hints may change the locking, which must not happen while accesses are under way.
         helper::finish();
         let shown = given.and_then(|given| {
             let shown = self.make_view(p, displacement, (etype, filetype), representation)?;
@@ -199,13 +181,14 @@ impl File {
     fn make_view(
         &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str,
-    ) -> Result<Shown> {
+    ) -> Result<FileView> {
         let displacement = match displacement {
             MPI_DISPLACEMENT_CURRENT if self.has_mode(MPI_MODE_SEQUENTIAL) => {
                 self.byte_offset(self.shared_position(p)?)?
             }
             MPI_DISPLACEMENT_CURRENT => {
-                let text = "MPI_DISPLACEMENT_CURRENT is for files with MPI_MODE_SEQUENTIAL";
+                let text =
+                    "MPI_DISPLACEMENT_CURRENT is for files with MPI_MODE_SEQUENTIAL: pass a number";
                 return Err(Error::new(MPI_ERR_ARG, text));
             }
             displacement if displacement < 0 => {
@@ -224,22 +207,25 @@ impl File {
         check_view(element.layout(), there.layout(), writes)?;
         check_basic_types(&etype, &filetype)?;
         let view = View::new(displacement, there.layout().clone());
-        Ok(Shown { unit, is_ascending: view.is_ascending(), view, etype, filetype, representation })
+        Ok(FileView {
+            unit,
+            is_ascending: view.is_ascending(),
+            view,
+            etype,
+            filetype,
+            representation,
+        })
     }
 
-    /// Bytes from one element to the next in the file (`MPI_File_get_type_extent`).
-    ///
-    /// # Errors
-    /// `MPI_ERR_CONVERSION` where a function of the program fails.
+    /// Returns the extent of a datatype in the file (`MPI_File_get_type_extent`). Errors: `MPI_ERR_CONVERSION` if a
+    /// conversion function of the program fails.
     pub fn type_extent(&self, p: &Process, datatype: &Rc<Datatype>) -> Result<i64> {
         let there = self.shown().representation.in_file(p, datatype)?;
         Ok(there.extent().1)
     }
 
-    /// Where etype `position` of the view lies in the file, in bytes (`MPI_File_get_byte_offset`).
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` for one that no file has.
+    /// Returns the byte offset of etype `position` of the view (`MPI_File_get_byte_offset`). Errors: `MPI_ERR_ARG` for
+    /// a position that no file can have.
     pub fn byte_offset(&self, position: i64) -> Result<i64> {
         let shown = self.shown();
         let at = u64::try_from(position).map_err(|_| negative("offset", position))?;
@@ -247,18 +233,20 @@ impl File {
             return Ok(shown.view.displacement());
         }
         at.checked_mul(shown.unit()).and_then(|at| shown.view.offset_of(at)).ok_or_else(|| {
-            let text = format!("the offset {position} lies beyond what a file can have");
+            let text = format!(
+                "the offset {position} is beyond the largest possible file size: pass a smaller \
+                 offset"
+            );
             Error::new(MPI_ERR_ARG, text)
         })
     }
 
-    /// The individual file pointer, in etypes.
+    /// Returns the individual file pointer, in etypes.
     pub fn position(&self) -> Result<i64> {
         self.require_random()?;
         Ok(self.position.get())
     }
 
-    /// Where a seek leads from `current`.
     fn target(&self, current: i64, offset: i64, whence: i32) -> Result<i64> {
         let from = match whence {
             MPI_SEEK_SET => 0,
@@ -273,25 +261,22 @@ impl File {
             Some(to) if to >= 0 => Ok(to),
             _ => Err(Error::new(
                 MPI_ERR_ARG,
-                format!("a seek by {offset} from {from} leads before the view"),
+                format!(
+                    "a seek by {offset} from {from} leads to a negative position: seek to 0 or \
+                     beyond"
+                ),
             )),
         }
     }
 
-    /// `MPI_File_seek`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG`, `MPI_ERR_UNSUPPORTED_OPERATION`.
+    /// `MPI_File_seek`. Errors: `MPI_ERR_ARG`, `MPI_ERR_UNSUPPORTED_OPERATION`.
     pub fn seek(&self, offset: i64, whence: i32) -> Result {
         self.require_random()?;
         self.position.set(self.target(self.position.get(), offset, whence)?);
         Ok(())
     }
 
-    /// `MPI_File_seek_shared`.
-    ///
-    /// # Errors
-    /// As [`File::seek`], the same on all ranks.
+    /// `MPI_File_seek_shared`. Errors: see [`File::seek`], equal on all ranks.
     pub fn seek_shared(&self, p: &Process, offset: i64, whence: i32) -> Result {
         self.require_same(p, "the offset", offset as u64)?;
         self.require_same(p, "whence", whence as u64)?;
@@ -299,49 +284,57 @@ impl File {
             .require_random()
             .and_then(|()| self.shared_position(p))
             .and_then(|current| self.target(current, offset, whence));
-        let target = self.agree(p, target.map_err(Refused::Other))?;
+        let target = self.agree(p, target.map_err(AccessFailure::Other))?;
         self.move_shared(p, target)
     }
 }
 
-/// A filetype is made of etypes, starts at 0 or behind it, and does not run backwards (MPI 5.0, section 14.3).
+/// Checks that a filetype consists of etypes, starts at 0 or later, and has nondecreasing displacements (MPI 5.0,
+/// section 14.3).
 fn check_view(etype: &Layout, filetype: &Layout, writes: bool) -> Result {
     let wrong = |what: String| Err(Error::new(MPI_ERR_ARG, what));
     let (unit, size) = (etype.size(), filetype.size());
     if unit == 0 {
-        return wrong("the etype has no bytes".into());
+        return wrong("the etype has a size of 0 bytes".into());
     }
     if !size.is_multiple_of(unit) {
-        return wrong(format!("the filetype's {size} bytes are no multiple of the etype's {unit}"));
+        return wrong(format!(
+            "the filetype's {size} bytes are not a multiple of the etype's {unit} bytes: build the \
+             filetype from the etype"
+        ));
     }
     for (name, layout) in [("etype", etype), ("filetype", filetype)] {
         if layout.size() == 0 {
             continue;
         }
         if layout.true_lb() < 0 {
-            return wrong(format!("the {name} has a negative displacement"));
+            return wrong(format!(
+                "the {name} has a negative displacement: pass displacements of 0 or more"
+            ));
         }
         if !layout.is_nondecreasing() {
             return wrong(format!(
-                "the displacements of the {name} decrease: a view shows a file from front to back, \
-                 so name its blocks in ascending order"
+                "the displacements of the {name} decrease: list the blocks in ascending order"
             ));
         }
         if writes && !layout.is_ascending() {
             return wrong(format!(
-                "blocks of the {name} overlap, and the file is open to be written: make them \
-                 disjoint, or open it with MPI_MODE_RDONLY"
+                "blocks of the {name} overlap, and the file is open for writing: remove the \
+                 overlap, or open the file with MPI_MODE_RDONLY"
             ));
         }
     }
     if size > 0 && filetype.extent() <= 0 {
-        return wrong(format!("the filetype's extent is {}", filetype.extent()));
+        return wrong(format!(
+            "the filetype's extent is {}: pass a filetype with an extent above 0",
+            filetype.extent()
+        ));
     }
     Ok(())
 }
 
-/// A filetype holds the basic types of a number of etypes, in their order (MPI 5.0, section 14.1.1). Bytes stand for
-/// any type (`docs/decisions/0081-bytes-in-a-view.md`).
+/// Checks that a filetype has the basic types of a whole number of etypes, in order (MPI 5.0, section 14.1.1). Bytes
+/// match any type (`docs/decisions/0081-bytes-in-a-view.md`).
 fn check_basic_types(etype: &Datatype, filetype: &Datatype) -> Result {
     let (unit, all) = (etype.signature(), filetype.signature());
     let has_bytes = |basic: &Basic| matches!(basic.kind, BasicKind::Byte | BasicKind::Packed);
@@ -356,8 +349,8 @@ fn check_basic_types(etype: &Datatype, filetype: &Datatype) -> Result {
         names.join(", ")
     };
     let text = format!(
-        "the filetype ({}) is not made of etypes ({}): make it of the etype, or use MPI_BYTE as \
-         the etype",
+        "the filetype ({}) is not made of etypes ({}): build the filetype from the etype, or pass \
+         MPI_BYTE as the etype",
         list(all),
         list(unit)
     );
@@ -368,7 +361,7 @@ fn check_basic_types(etype: &Datatype, filetype: &Datatype) -> Result {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_protocol::layout::Part;
+    use fastpath_protocol::layout::StructPart;
 
     #[test]
     fn view__shows_a_file_from_front_to_back() {
@@ -383,19 +376,21 @@ mod tests {
             assert!(check(&int, &at(&[8, 0]), writes).contains("filetype decrease"));
             assert!(check(&at(&[8, 0]), &at(&[8, 0]), writes).contains("etype decrease"));
             assert!(check(&int, &at(&[-4, 8]), writes).contains("negative"));
-            assert!(check(&int, &Layout::contiguous(6).unwrap(), writes).contains("no multiple"));
-            assert!(check(&Layout::empty(), &int, writes).contains("no bytes"));
+            assert!(
+                check(&int, &Layout::contiguous(6).unwrap(), writes).contains("not a multiple")
+            );
+            assert!(check(&Layout::empty(), &int, writes).contains("0 bytes"));
             assert_eq!(check(&int, &Layout::empty(), writes), "");
         }
-        // The same bytes twice can be read.
+        // Overlapping bytes are allowed in reads.
         for places in [[0, 0], [0, 2]] {
             assert!(check(&int, &at(&places), true).contains("overlap"));
             assert_eq!(check(&int, &at(&places), false), "");
         }
-        // However long the list is.
+        // The check also works for long lists.
         let long = at(&(0..5_000_000).map(|i| i * 8 + i % 3).collect::<Vec<_>>());
         assert_eq!(check(&int, &long, true), "");
-        let turned = Layout::structure([&long, &int].map(|layout| Part {
+        let turned = Layout::structure([&long, &int].map(|layout| StructPart {
             layout,
             count: 1,
             displacement: 0,

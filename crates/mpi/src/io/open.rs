@@ -1,10 +1,10 @@
 //! Opening, closing and deleting (MPI 5.0, section 14.2).
 
-use super::failure::{self, Refused, TOLD, agree, agree_and_tell};
+use super::failure::{self, AccessFailure, TOLD, agree, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
 use super::shared::SharedPointer;
-use super::{File, OPEN_FILES, Shown, find, report};
+use super::{File, FileView, OPEN_FILES, find, report};
 use crate::coll;
 use crate::coll::words::gather_all;
 use crate::comm_creation::{create, free_comm, publish};
@@ -21,7 +21,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Prefixes by which programs name a kind of file system; it is found out without them.
+/// File system prefixes that other MPI libraries accept. They are removed, because the file system is detected.
 const PREFIXES: [&str; 5] = ["ufs:", "nfs:", "lustre:", "xfs:", "gpfs:"];
 
 const ALL_MODES: i32 = MPI_MODE_APPEND
@@ -34,18 +34,16 @@ const ALL_MODES: i32 = MPI_MODE_APPEND
     | MPI_MODE_UNIQUE_OPEN
     | MPI_MODE_WRONLY;
 
-/// A name as messages show it.
 fn show_name(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The system's name of a file: any bytes.
 fn path_of(name: &[u8]) -> Result<CString> {
     let shorter = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()));
     let path = shorter.unwrap_or(name);
     match CString::new(path) {
         Ok(path) if !path.is_empty() => Ok(path),
-        _ => Err(Error::new(MPI_ERR_BAD_FILE, "the file name is null or empty")),
+        _ => Err(Error::new(MPI_ERR_BAD_FILE, "the file name is NULL or empty")),
     }
 }
 
@@ -53,7 +51,7 @@ fn check_mode(amode: i32) -> Result {
     let wrong = |what: &str| Err(Error::new(MPI_ERR_AMODE, format!("access mode {amode}: {what}")));
     let ways = [MPI_MODE_RDONLY, MPI_MODE_WRONLY, MPI_MODE_RDWR];
     if amode & !ALL_MODES != 0 {
-        return wrong("it has bits that are no mode");
+        return wrong("some bits are not an MPI_MODE_ constant");
     }
     if ways.iter().filter(|&&way| amode & way != 0).count() != 1 {
         return wrong(
@@ -61,19 +59,16 @@ fn check_mode(amode: i32) -> Result {
         );
     }
     if amode & MPI_MODE_RDONLY != 0 && amode & (MPI_MODE_CREATE | MPI_MODE_EXCL) != 0 {
-        return wrong("MPI_MODE_RDONLY with MPI_MODE_CREATE or MPI_MODE_EXCL");
+        return wrong("MPI_MODE_RDONLY cannot be combined with MPI_MODE_CREATE or MPI_MODE_EXCL");
     }
     if amode & MPI_MODE_RDWR != 0 && amode & MPI_MODE_SEQUENTIAL != 0 {
-        return wrong("MPI_MODE_RDWR with MPI_MODE_SEQUENTIAL");
+        return wrong("MPI_MODE_RDWR cannot be combined with MPI_MODE_SEQUENTIAL");
     }
     Ok(())
 }
 
-/// `MPI_File_open`; returns the handle.
-///
-/// # Errors
-/// The same class on all ranks: `MPI_ERR_AMODE`, `MPI_ERR_NOT_SAME` for modes that differ, `MPI_ERR_COMM`, those of
-/// hints, and what the system says.
+/// `MPI_File_open`. Returns the handle. Errors, of one class on all ranks: `MPI_ERR_AMODE`, `MPI_ERR_NOT_SAME` for
+/// different modes, `MPI_ERR_COMM`, errors of hints and of system calls.
 pub fn open(
     p: &Process, parent: &Comm, name: &[u8], amode: i32, given: Result<Vec<(String, String)>>,
 ) -> Result<usize> {
@@ -105,7 +100,7 @@ fn open_on(
         path_of(named)
     });
     report::tell_ignored(p, &comm, name, ignored);
-    let checked = checked.map_err(Refused::Other);
+    let checked = checked.map_err(AccessFailure::Other);
     let more = [amode as u64, hints.sieve_word()];
     let (path, all) = agree_and_tell::<_, { TOLD + 2 }>(p, &comm, name, checked, &more)?;
     if all.iter().any(|told| told[TOLD] != all[0][TOLD]) {
@@ -118,8 +113,8 @@ fn open_on(
         Ok(pointer) => (pointer, Ok(())),
         Err(error) => (SharedPointer::Own(Cell::new(0)), Err(error)),
     };
-    let own = opened.map_err(Refused::System);
-    let own = own.and_then(|opened| made.map(|()| opened).map_err(Refused::Other));
+    let own = opened.map_err(AccessFailure::System);
+    let own = own.and_then(|opened| made.map(|()| opened).map_err(AccessFailure::Other));
     let mut more = [0; 1 + KEY_WORDS];
     more[0] = own.as_ref().is_ok_and(Descriptor::has_local_locks).into();
     more[1..].copy_from_slice(&pointer.words());
@@ -133,7 +128,7 @@ fn open_on(
         hints.set_striping(striping);
     }
     let byte = p.datatype(MPI_BYTE)?;
-    let shown = Shown {
+    let shown = FileView {
         view: View::new(0, byte.layout().clone()),
         etype: byte.clone(),
         filetype: byte,
@@ -173,15 +168,12 @@ fn open_on(
     Ok(handle)
 }
 
-/// Tells, where mistakes are looked for, that this rank has opened another file than rank 0.
-///
-/// # Errors
-/// Those of communication.
+/// If `FASTPATH_CHECK` is set, reports that this rank has opened a different file from rank 0.
 fn tell_other_file(p: &Process, comm: &Comm, name: &str, own: &Descriptor) -> Result {
     let (Some(checks), Some(engine)) = (p.checks(), p.engine()) else {
         return Ok(());
     };
-    // Hosts number the devices of one file system each in their own way.
+    // Device numbers are compared only on one host, because hosts may use different numbers for one file system.
     let host = engine.job.host(comm.my_world_rank() as usize);
     let [device, inode] = own.identity().unwrap_or_default();
     let all = gather_all(&Channel::next(p, comm), [host.into(), device, inode])?;
@@ -189,16 +181,16 @@ fn tell_other_file(p: &Process, comm: &Comm, name: &str, own: &Descriptor) -> Re
     if is_other {
         let call = checks.name(p.call.get());
         let text = format!(
-            "{call} opens \"{name}\", which is another file than rank 0 of its \
-             communicator opens: all ranks name the same file"
+            "{call} opens \"{name}\", but rank 0 of its communicator opens another file: pass the \
+             same file on all ranks"
         );
         checks.tell(&text);
     }
     Ok(())
 }
 
-/// Opens the file; where it may have to be made, rank 0 does so before the others. What the system says of this rank's
-/// opening is not yet agreed on.
+/// Opens the file. If the call may create it, rank 0 opens it first. The inner result is this rank's own outcome, on
+/// which the ranks have not agreed yet.
 fn open_in_turn(
     p: &Process, comm: &Comm, name: &str, path: &CString, amode: i32, hints: &Hints,
 ) -> Result<std::result::Result<Descriptor, IoError>> {
@@ -217,21 +209,20 @@ fn open_in_turn(
             0 => Descriptor::open(path, how).map(|file| first = Some(file)),
             _ => Ok(()),
         };
-        agree(p, comm, name, own.map_err(Refused::System))?;
+        agree(p, comm, name, own.map_err(AccessFailure::System))?;
     }
     let there = Opening { create: false, exclusive: false, ..how };
     Ok(first.map_or_else(|| Descriptor::open(path, there), Ok))
 }
 
-/// `MPI_File_close`.
-///
-/// # Errors
-/// `MPI_ERR_FILE`; what the system says, the same on all ranks. The handle is freed nevertheless.
+/// `MPI_File_close`. Frees the handle even after an error of a system call. Errors, equal on all ranks: `MPI_ERR_FILE`,
+/// and those of the system calls.
 pub fn close(p: &Process, handle: usize) -> Result {
     let file = find(p, handle)?;
     if let Some((which, _)) = file.pending.get() {
         let text = format!(
-            "file \"{}\": the split collective access that {} began is under way",
+            "file \"{}\": the split collective access that {} began is under way: call the \
+             matching _end function first",
             file.name,
             which.name()
         );
@@ -241,19 +232,19 @@ pub fn close(p: &Process, handle: usize) -> Result {
     if let Some(descriptor) = &descriptor {
         report::print(p, &file, descriptor);
     }
-    // Somebody else has it while a function of the program converts, or a thread moves what nobody waits for: it goes
-    // with that.
+    // A conversion function of the program, or a transfer in the helper thread, may still hold the descriptor. The last
+    // of them to end closes the descriptor.
     let alone = descriptor.and_then(|descriptor| Arc::try_unwrap(descriptor).ok());
     let closed = alone.map_or(Ok(()), Descriptor::close);
-    // All have closed it, and nobody uses the shared pointer any more.
-    let result = file.agree(p, closed.map_err(Refused::System));
+    // After this agreement no rank uses the shared file pointer.
+    let result = file.agree(p, closed.map_err(AccessFailure::System));
     file.pointer.borrow_mut().release(p);
     let deleted = match file.has_mode(MPI_MODE_DELETE_ON_CLOSE) && file.comm.rank == 0 {
         true => delete(&file.path),
         false => Ok(()),
     };
     let result = match file.has_mode(MPI_MODE_DELETE_ON_CLOSE) {
-        true => result.and(file.agree(p, deleted.map_err(Refused::System))),
+        true => result.and(file.agree(p, deleted.map_err(AccessFailure::System))),
         false => result,
     };
     free_comm(p, file.comm.handle.get())?;
@@ -262,10 +253,8 @@ pub fn close(p: &Process, handle: usize) -> Result {
     result
 }
 
-/// `MPI_File_delete`. The rank of an error is that of the job: there is no communicator.
-///
-/// # Errors
-/// `MPI_ERR_NO_SUCH_FILE` and what else the system says.
+/// `MPI_File_delete`. Errors: `MPI_ERR_NO_SUCH_FILE` and others of the system call. They name the rank in the job,
+/// because there is no communicator.
 pub fn delete_file(p: &Process, name: &[u8]) -> Result {
     let path = path_of(name)?;
     let rank = p.engine().map_or(0, |engine| engine.job.rank() as u32);

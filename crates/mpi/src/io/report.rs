@@ -1,4 +1,4 @@
-//! What `FASTPATH_REPORT` says of a file when it is closed: what moved how many bytes, and who moved them for others.
+//! `FASTPATH_REPORT` of a file when it is closed: counters and aggregators.
 
 use super::File;
 use crate::objects::comm::Comm;
@@ -6,26 +6,28 @@ use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_base::tell;
 use fastpath_io::{Counter, Descriptor};
-use fastpath_protocol::selection::report::quote;
+use fastpath_protocol::report::quote;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// The counters of a report: a name for programs, words for people, and what is counted; bytes belong to what stands
-/// before them.
+/// Counters of a report: JSON name, description, counter of calls or ranges, and counter of their bytes.
 const TOLD: [(&str, &str, Counter, Counter); 5] = [
     ("read", "calls that read", Counter::Reads, Counter::ReadBytes),
     ("written", "calls that wrote", Counter::Writes, Counter::WrittenBytes),
-    ("stored", "mappings that took", Counter::Mappings, Counter::StoredBytes),
-    ("sieved", "ranges sieved with gaps of", Counter::Sieved, Counter::SievedBytes),
-    ("exchanged", "accesses by aggregators with", Counter::Exchanges, Counter::ExchangedBytes),
+    ("stored", "mappings that stored", Counter::Mappings, Counter::StoredBytes),
+    ("sieved", "data-sieving ranges with gaps of", Counter::Sieved, Counter::SievedBytes),
+    (
+        "exchanged",
+        "accesses through aggregators that moved",
+        Counter::Exchanges,
+        Counter::ExchangedBytes,
+    ),
 ];
 
-/// Hints that were told of, once in a process.
 static TOLD_HINTS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Prints which of the hints given for a file have no effect, if the user wants to know: the first rank of those that
-/// opened it, and of each hint once.
+/// If `FASTPATH_REPORT` is set, prints the hints of a file that have no effect. Only rank 0 prints, each hint once.
 pub(super) fn tell_ignored(p: &Process, comm: &Comm, name: &str, mut ignored: Vec<String>) {
     let Some(engine) = p.engine().filter(|_| comm.rank == 0 && !ignored.is_empty()) else {
         return;
@@ -52,7 +54,7 @@ pub(super) fn tell_ignored(p: &Process, comm: &Comm, name: &str, mut ignored: Ve
     }
 }
 
-/// Prints what was done with a file that is about to be closed, if the user wants to know: one line.
+/// If `FASTPATH_REPORT` is set, prints one line about a file that is being closed.
 pub(super) fn print(p: &Process, file: &File, descriptor: &Descriptor) {
     let Some(engine) = p.engine() else { return };
     let json = engine.config.choice(Key::Report) == "json";

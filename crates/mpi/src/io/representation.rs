@@ -1,13 +1,13 @@
-//! How numbers lie in a file (MPI 5.0, sections 14.5.1 to 14.5.3): as in memory, in the portable form, or as functions
-//! of the program have it.
+//! Data representations of files (MPI 5.0, sections 14.5.1 to 14.5.3): native, external32, and those of conversion
+//! functions of the program.
 //!
-//! **ELEMENTS.** As in `access`: the elements in memory are readable or writable as the access says. The stage has room
-//! for as many as are converted at once, and lies apart from them.
+//! **ELEMENTS.** The elements in memory are readable or writable as in `access`. The stage has space for the elements
+//! of one conversion step, and does not overlap them.
 #![allow(unsafe_code)]
 
+use super::AccessFailure;
 use super::File;
-use super::Refused;
-use super::access::{Access, Target};
+use super::access::{Access, AccessTarget};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::datatype::{Basic, Datatype};
@@ -16,10 +16,10 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-/// Bytes that are converted at a time, where an element has no more.
+/// Bytes that are converted at a time; a larger element is converted whole.
 const STAGE_BYTES: u64 = 1 << 20;
 
-/// `MPI_Datarep_conversion_function`: user's buffer, datatype, items, file's buffer, first item, extra state.
+/// `MPI_Datarep_conversion_function`: user buffer, datatype, items, file buffer, first item, extra state.
 pub type Conversion =
     unsafe extern "C" fn(*mut c_void, usize, c_int, *mut c_void, i64, *mut c_void) -> c_int;
 /// `MPI_Datarep_conversion_function_c`.
@@ -28,7 +28,7 @@ pub type LargeConversion =
 /// `MPI_Datarep_extent_function`: datatype, its bytes in the file, extra state.
 pub type ExtentFunction = unsafe extern "C" fn(usize, *mut isize, *mut c_void) -> c_int;
 
-/// A function of the program that converts.
+/// A conversion function of the program.
 #[derive(Debug, Clone, Copy)]
 pub enum Convert {
     /// With an `int` count.
@@ -37,43 +37,43 @@ pub enum Convert {
     Large(LargeConversion),
 }
 
-/// A representation that the program has registered.
+/// A data representation registered by the program.
 #[derive(Debug)]
-pub struct Registered {
-    /// Its name.
+pub struct DataRepresentation {
+    /// Name of the representation.
     pub name: String,
-    /// From the file to memory; none where bytes stay as they are.
+    /// Conversion from the file to memory; `None` if bytes are not converted.
     pub read: Option<Convert>,
-    /// From memory to the file; the same.
+    /// Conversion from memory to the file; `None` if bytes are not converted.
     pub write: Option<Convert>,
-    /// What a predefined datatype takes in the file.
+    /// Function that returns the extent of a predefined datatype in the file.
     pub extent: ExtentFunction,
-    /// What the functions are given.
+    /// Extra state passed to the functions.
     pub extra_state: *mut c_void,
 }
 
-/// The representation of a view.
+/// Data representation of a view.
 #[derive(Debug, Clone)]
 pub enum Representation {
-    /// Bytes are those of memory: "native" or "internal".
+    /// Memory's bytes without conversion: "native" or "internal".
     Native(&'static str),
-    /// "external32".
+    /// Portable form: "external32".
     Portable,
-    /// One of the program's.
-    Registered(Rc<Registered>),
+    /// A representation registered by the program.
+    Registered(Rc<DataRepresentation>),
 }
 
-/// Representations that the program has registered.
-static REGISTERED: ProcessPart<RefCell<Vec<Rc<Registered>>>> =
+static REGISTERED: ProcessPart<RefCell<Vec<Rc<DataRepresentation>>>> =
     ProcessPart::new(RefCell::new(Vec::new()));
 
-/// Makes a representation known (`MPI_Register_datarep`).
-///
-/// # Errors
-/// `MPI_ERR_DUP_DATAREP` for a name that is taken, `MPI_ERR_ARG` for none.
-pub fn register(p: &Process, made: Registered) -> Result {
+/// Registers a representation (`MPI_Register_datarep`). Errors: `MPI_ERR_DUP_DATAREP` for a name in use, `MPI_ERR_ARG`
+/// for an empty name.
+pub fn register(p: &Process, made: DataRepresentation) -> Result {
     if made.name.is_empty() {
-        return Err(Error::new(MPI_ERR_ARG, "the name of the representation is empty"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the name of the representation is empty: pass a name",
+        ));
     }
     if Representation::find(p, &made.name).is_ok() {
         let text = format!("the data representation \"{}\" is registered already", made.name);
@@ -84,10 +84,7 @@ pub fn register(p: &Process, made: Registered) -> Result {
 }
 
 impl Representation {
-    /// The one of that name.
-    ///
-    /// # Errors
-    /// `MPI_ERR_UNSUPPORTED_DATAREP`
+    /// Finds a representation by name. Errors: `MPI_ERR_UNSUPPORTED_DATAREP`.
     pub(super) fn find(p: &Process, name: &str) -> Result<Representation> {
         match name {
             "native" => return Ok(Representation::Native("native")),
@@ -101,14 +98,14 @@ impl Representation {
             None => Err(Error::new(
                 MPI_ERR_UNSUPPORTED_DATAREP,
                 format!(
-                    "the data representation \"{name}\" is unknown: \"native\", \"internal\", \
-                     \"external32\" and those of MPI_Register_datarep exist"
+                    "the data representation \"{name}\" is unknown: pass \"native\", \"internal\", \
+                     \"external32\" or a name registered by MPI_Register_datarep"
                 ),
             )),
         }
     }
 
-    /// Its name.
+    /// Returns the name of the representation.
     pub fn name(&self) -> &str {
         match self {
             Representation::Native(name) => name,
@@ -117,12 +114,11 @@ impl Representation {
         }
     }
 
-    /// Whether bytes of the file are those of memory.
+    /// Returns whether the file holds the bytes of memory, without conversion.
     pub fn is_native(&self) -> bool {
         matches!(self, Representation::Native(_))
     }
 
-    /// Bytes that a predefined datatype takes in the file.
     fn bytes_of(&self, datatype: &Datatype, basic: Basic) -> Result<u64> {
         match self {
             Representation::Native(_) => Ok(datatype.layout().size()),
@@ -131,10 +127,9 @@ impl Representation {
         }
     }
 
-    /// The datatype as it lies in the file: made by the same constructors, of what predefined types are there.
-    ///
-    /// # Errors
-    /// `MPI_ERR_CONVERSION` where the program's function fails; `MPI_ERR_COUNT` for what does not fit.
+    /// Returns the datatype of the file form: the same constructors, applied to the file forms of the predefined
+    /// datatypes. Errors: `MPI_ERR_CONVERSION` if a function of the program fails, `MPI_ERR_COUNT` if the size
+    /// overflows.
     pub(super) fn in_file(&self, p: &Process, datatype: &Rc<Datatype>) -> Result<Rc<Datatype>> {
         if self.is_native() {
             return Ok(datatype.clone());
@@ -147,10 +142,7 @@ impl Representation {
         })
     }
 
-    /// Bytes that one element takes in the file.
-    ///
-    /// # Errors
-    /// As [`Representation::in_file`].
+    /// Returns the bytes of one element in the file.
     pub(super) fn element_bytes(&self, datatype: &Datatype) -> Result<u64> {
         let Representation::Registered(known) = self else {
             return match self {
@@ -168,28 +160,23 @@ impl Representation {
         };
         let bytes = datatype.signature().measure(&size);
         let bytes = bytes.filter(|bytes| *bytes <= i64::MAX as u64);
-        bytes
-            .ok_or_else(|| Error::new(MPI_ERR_COUNT, "an element does not fit 63 bits in the file"))
+        bytes.ok_or_else(|| {
+            Error::new(MPI_ERR_COUNT, "an element has more than 2^63 - 1 bytes in the file")
+        })
     }
 
-    /// Bytes of the file that `count` elements stand for.
-    ///
-    /// # Errors
-    /// As [`Representation::in_file`].
+    /// Returns the bytes of `count` elements in the file.
     pub(super) fn file_bytes(&self, datatype: &Datatype, count: u64) -> Result<u64> {
         let bytes = self.element_bytes(datatype)?.checked_mul(count);
         let bytes = bytes.filter(|bytes| *bytes <= i64::MAX as u64);
         bytes.ok_or_else(|| {
-            let text = format!("{count} elements do not fit 63 bits in the file");
+            let text = format!("{count} elements have more than 2^63 - 1 bytes in the file");
             Error::new(MPI_ERR_COUNT, text)
         })
     }
 
-    /// Bytes of memory that `bytes` bytes of the file stand for: of whole elements, or whole numbers where all are of
-    /// one type, where their sizes differ.
-    ///
-    /// # Errors
-    /// As [`Representation::in_file`].
+    /// Returns the bytes of memory for `bytes` bytes of the file. With different element sizes, only whole elements
+    /// count.
     pub(super) fn memory_bytes(&self, datatype: &Datatype, bytes: u64) -> Result<u64> {
         if self.is_native() {
             return Ok(bytes);
@@ -203,24 +190,25 @@ impl Representation {
     }
 }
 
-impl Registered {
-    /// What the program's function says that a predefined datatype takes.
+impl DataRepresentation {
+    /// Returns the bytes of a predefined datatype in the file, by the program's extent function.
     fn bytes_of(&self, basic: Basic) -> Result<u64> {
         let mut extent = 0isize;
-        // SAFETY: a function of that type, by the contract of whoever registered it; the variable lives.
+        // SAFETY: the program registered a function of this type, and `extent` is writable.
         let code = unsafe { (self.extent)(basic.handle.into(), &mut extent, self.extra_state) };
         match (code, u64::try_from(extent)) {
             (MPI_SUCCESS, Ok(bytes)) if bytes <= i64::MAX as u64 => Ok(bytes),
             (MPI_SUCCESS, _) => {
                 let text = format!(
-                    "the extent function of \"{}\" gives {extent} bytes for {}",
+                    "the extent function of \"{}\" returns an invalid extent of {extent} bytes for \
+                     {}",
                     self.name, basic.name
                 );
                 Err(Error::new(MPI_ERR_CONVERSION, text))
             }
             (code, _) => {
                 let text = format!(
-                    "the extent function of \"{}\" returns {code} for {}",
+                    "the extent function of \"{}\" returns error code {code} for {}",
                     self.name, basic.name
                 );
                 Err(Error::new(MPI_ERR_CONVERSION, text))
@@ -230,20 +218,23 @@ impl Registered {
 }
 
 impl Convert {
-    /// Converts `count` items from item `position` on.
+    /// Converts `count` items, starting at item `position`.
     ///
     /// # Safety
-    /// The user's buffer has the elements that hold the items, the file's buffer the items.
+    /// The user buffer holds the elements of the items, and the file buffer holds the items.
     unsafe fn call(
-        self, known: &Registered, (user, datatype): (*mut u8, usize), file: *mut u8, position: u64,
-        count: u64,
+        self, known: &DataRepresentation, (user, datatype): (*mut u8, usize), file: *mut u8,
+        position: u64, count: u64,
     ) -> Result {
         let (user, file, extra) = (user.cast(), file.cast(), known.extra_state);
         let small = c_int::try_from(count).map_err(|_| {
-            let text = format!("{count} items of an element: use MPI_Register_datarep_c");
+            let text = format!(
+                "an element has {count} items, more than an int can count: use \
+                 MPI_Register_datarep_c"
+            );
             Error::new(MPI_ERR_CONVERSION, text)
         });
-        // SAFETY: a function of that type, by the contract of whoever registered it; the caller's for its arguments.
+        // SAFETY: the program registered a function of this type, and the caller guarantees its arguments.
         let code = unsafe {
             match self {
                 Convert::Small(function) => {
@@ -257,25 +248,26 @@ impl Convert {
         match code {
             MPI_SUCCESS => Ok(()),
             code => {
-                let text = format!("the conversion function of \"{}\" returns {code}", known.name);
+                let text = format!(
+                    "the conversion function of \"{}\" returns error code {code}",
+                    known.name
+                );
                 Err(Error::new(MPI_ERR_CONVERSION, text))
             }
         }
     }
 }
 
-/// How an access is cut for a function of the program: whole pieces of a few numbers or elements.
+/// Division of an access into pieces for a conversion function. A piece is whole items or elements.
 struct Cut {
-    /// Pieces in all.
     pieces: u64,
     /// Bytes of a piece in the file.
     bytes: u64,
-    /// Numbers of a piece.
     items: u64,
 }
 
 impl Cut {
-    /// The numbers of a datatype of one kind, and whole elements of others.
+    /// Divides into items if the datatype has only one kind of number, otherwise into whole elements.
     fn of(representation: &Representation, datatype: &Datatype, count: u64) -> Result<Cut> {
         let one = representation.element_bytes(datatype)?;
         let items = datatype.signature().elements();
@@ -287,13 +279,13 @@ impl Cut {
     }
 }
 
-/// Moves the elements of an access through a conversion; how many bytes of the file.
+/// Moves the elements of an access through a conversion, and returns their bytes in the file.
 ///
 /// # Safety
-/// The elements are readable or, to be read into, writable.
+/// ELEMENTS.
 pub(super) unsafe fn move_converted(
-    to: &Target, representation: &Representation, access: &Access, datatype: &Datatype,
-) -> std::result::Result<u64, Refused> {
+    to: &AccessTarget, representation: &Representation, access: &Access, datatype: &Datatype,
+) -> std::result::Result<u64, AccessFailure> {
     // SAFETY: ELEMENTS.
     unsafe {
         match representation {
@@ -307,21 +299,21 @@ pub(super) unsafe fn move_converted(
     }
 }
 
-/// Writes elements in the portable form, which is made a stage at a time.
+/// Writes elements in the portable form, one stage at a time.
 ///
 /// # Safety
-/// As [`move_converted`].
+/// ELEMENTS.
 unsafe fn write_portable(
-    to: &Target, access: &Access, datatype: &Datatype,
-) -> std::result::Result<u64, Refused> {
+    to: &AccessTarget, access: &Access, datatype: &Datatype,
+) -> std::result::Result<u64, AccessFailure> {
     let count = access.count as u64;
     let total = Representation::Portable.file_bytes(datatype, count)?;
     let mut stage = Vec::with_capacity(STAGE_BYTES.min(total) as usize);
     let mut done = 0;
-    let mut flush = |stage: &mut Vec<u8>| -> std::result::Result<(), Refused> {
+    let mut flush = |stage: &mut Vec<u8>| -> std::result::Result<(), AccessFailure> {
         let bytes = stage.len();
         if bytes > 0 {
-            // SAFETY: the stage has so many bytes.
+            // SAFETY: the stage has `bytes` bytes.
             unsafe {
                 to.file.write_view(&to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
             }
@@ -332,7 +324,7 @@ unsafe fn write_portable(
     };
     // SAFETY: ELEMENTS.
     unsafe {
-        datatype.export::<Refused>(access.buf, count, &mut |chunk| {
+        datatype.export::<AccessFailure>(access.buf, count, &mut |chunk| {
             if stage.len() + chunk.len() > STAGE_BYTES as usize {
                 flush(&mut stage)?;
             }
@@ -344,25 +336,25 @@ unsafe fn write_portable(
     Ok(done)
 }
 
-/// Reads elements in the portable form, a stage at a time, up to the end of the file.
+/// Reads elements in the portable form, one stage at a time, up to the end of the file.
 ///
 /// # Safety
-/// As [`move_converted`].
+/// ELEMENTS.
 unsafe fn read_portable(
-    to: &Target, access: &Access, datatype: &Datatype,
-) -> std::result::Result<u64, Refused> {
+    to: &AccessTarget, access: &Access, datatype: &Datatype,
+) -> std::result::Result<u64, AccessFailure> {
     let count = access.count as u64;
     let total = Representation::Portable.file_bytes(datatype, count)?;
     let mut stage = vec![0u8; STAGE_BYTES.min(total) as usize];
-    // What has been read; of what is in the stage, where the next byte is and where they end.
+    // `done`: total bytes read. `next..end`: unread range of the stage.
     let (mut done, mut next, mut end) = (0u64, 0, 0);
-    let mut take = |mut chunk: &mut [u8]| -> std::result::Result<usize, Refused> {
+    let mut take = |mut chunk: &mut [u8]| -> std::result::Result<usize, AccessFailure> {
         let mut given = 0;
         while !chunk.is_empty() {
             if next == end {
                 let bytes = (stage.len() as u64).min(total - done) as usize;
                 let at = to.start + done;
-                // SAFETY: the stage has so many bytes.
+                // SAFETY: the stage has at least `bytes` bytes.
                 let read = unsafe { to.file.read_view(&to.view, at, stage.as_mut_ptr(), bytes)? };
                 (next, end) = (0, read);
                 done += read as u64;
@@ -382,13 +374,13 @@ unsafe fn read_portable(
     Ok(done)
 }
 
-/// Moves the elements of an access through a function of the program; how many bytes of the file.
+/// Moves the elements of an access through a conversion function of the program, and returns their bytes in the file.
 ///
 /// # Safety
-/// As [`move_converted`].
+/// ELEMENTS.
 unsafe fn move_by_function(
-    to: &Target, known: &Registered, access: &Access, cut: &Cut,
-) -> std::result::Result<u64, Refused> {
+    to: &AccessTarget, known: &DataRepresentation, access: &Access, cut: &Cut,
+) -> std::result::Result<u64, AccessFailure> {
     let function = if access.writes { known.write } else { known.read };
     let function = function
         .ok_or_else(|| Error::new(MPI_ERR_INTERN, "bytes that stay as they are are converted"))?;
@@ -401,7 +393,7 @@ unsafe fn move_by_function(
     while piece < cut.pieces {
         let now = most.min(cut.pieces - piece);
         let bytes = (now * cut.bytes) as usize;
-        // SAFETY: ELEMENTS; the stage has room for the pieces.
+        // SAFETY: ELEMENTS. The stage holds `most` pieces, and `now` is at most `most`.
         unsafe {
             let convert = |count: u64, stage: &mut [u8]| match count {
                 0 => Ok(()),
@@ -431,7 +423,6 @@ unsafe fn move_by_function(
 }
 
 impl File {
-    /// Whether an access goes through a conversion.
     pub(super) fn converts(&self, writes: bool) -> bool {
         match &self.shown().representation {
             Representation::Native(_) => false,

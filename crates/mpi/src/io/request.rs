@@ -1,34 +1,32 @@
-//! Accesses with a request (MPI 5.0, sections 14.4.2 to 14.4.4): large independent ones are left to a thread, the
-//! collective ones proceed in any call that makes progress, and short ones are complete when they begin.
+//! Accesses with a request (MPI 5.0, sections 14.4.2 to 14.4.4). The helper thread performs large independent accesses.
+//! Collective accesses advance in any call that makes progress. Short independent accesses are complete when the call
+//! that starts them returns.
 //!
-//! **ELEMENTS.** As in `access`, until the request has completed: the elements in memory are readable or writable as
-//! the access says.
+//! **ELEMENTS.** The elements in memory are readable or writable as in `access`, until the request completes.
 #![allow(unsafe_code)]
 
-use super::access::{Access, FilePlace, Memory, Target};
-use super::{File, Refused, collective, helper};
+use super::access::{Access, AccessTarget, FilePlace, Memory};
+use super::{AccessFailure, File, collective, helper};
 use crate::coll::nonblocking::start_status;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
-use crate::p2p::request::{Operation, Watch, make_operation};
+use crate::p2p::request::{Operation, PollCondition, make_operation};
 use crate::process::Process;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use fastpath_io::IoError;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes from which a thread is worth waking: below, the system's call takes no longer than that.
+/// Smallest access, in bytes, for the helper thread. A smaller one takes no longer than waking the thread.
 const HELPED_BYTES: u64 = 1 << 16;
 
 impl File {
-    /// Reads or writes with a request.
-    ///
-    /// # Errors
-    /// Those of the arguments of an independent access; later errors are the request's.
+    /// Starts a read or write with a request. Errors: those of an independent access's arguments. The request reports
+    /// later errors.
     ///
     /// # Safety
-    /// As [`File::access`], until the request has completed.
+    /// ELEMENTS.
     pub unsafe fn start(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
         // SAFETY: ELEMENTS.
         unsafe {
@@ -39,12 +37,12 @@ impl File {
                 return Ok(request);
             }
             let status = self.access(p, access)?;
-            make_operation(p, Box::new(Moved(status)))
+            make_operation(p, Box::new(CompletedAccess(status)))
         }
     }
 
     /// # Safety
-    /// As [`File::start`].
+    /// ELEMENTS.
     unsafe fn start_collective(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
         let checked = self.check(p, access);
         let from = match access.place {
@@ -67,10 +65,11 @@ impl File {
         })
     }
 
-    /// Leaves an access to the thread; none where it is short, goes through a conversion, or there is no thread.
+    /// Submits an access to the helper thread. Returns `None` if it is short, needs conversion, or the thread is
+    /// disabled.
     ///
     /// # Safety
-    /// As [`File::start`].
+    /// ELEMENTS.
     unsafe fn start_helped(self: Rc<Self>, p: &Process, access: &Access) -> Result<Option<usize>> {
         let is_off = p.engine().is_none_or(|e| e.config.is_disabled("file-thread"));
         if is_off || self.converts(access.writes) {
@@ -96,7 +95,7 @@ impl File {
         };
         // SAFETY: the worker lives while MPI runs.
         let wake = unsafe { (*p.worker()?).waker() };
-        let done = Arc::new(Done::default());
+        let done = Arc::new(HelperOutcome::default());
         let theirs = done.clone();
         let job = move || {
             theirs.set(work.run());
@@ -105,43 +104,41 @@ impl File {
         if let Err(job) = helper::submit(job) {
             job();
         }
-        make_operation(p, Box::new(Helped { done, file: self })).map(Some)
+        make_operation(p, Box::new(HelperRequest { done, file: self })).map(Some)
     }
 }
 
-/// What the thread does.
 struct Work {
-    to: Target,
+    to: AccessTarget,
     memory: Memory,
 }
 
-// SAFETY: the program leaves the memory alone until the request has completed; everything else is the thread's own, or
-// shared by an `Arc`.
+// SAFETY: the program does not use the memory until the request has completed. Everything else is owned by the thread
+// or shared by an `Arc`.
 unsafe impl Send for Work {}
 
 impl Work {
     fn run(self) -> std::result::Result<u64, IoError> {
-        // SAFETY: ELEMENTS: `File::start` has checked what the memory holds.
+        // SAFETY: ELEMENTS, as `File::check` has verified the arguments.
         unsafe { self.to.move_bytes(&self.memory) }
     }
 }
 
-/// How an access has ended, if it has.
 #[derive(Default)]
-struct Done {
+struct HelperOutcome {
     is_over: StaticBool,
     outcome: Mutex<Option<std::result::Result<u64, IoError>>>,
 }
 
-impl Done {
+impl HelperOutcome {
     fn set(&self, outcome: std::result::Result<u64, IoError>) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        // ORDERING: release, with the acquire in `take`: the bytes that were read are there.
+        // ORDERING: release, pairs with the acquire in `take`: the bytes that were read are visible.
         self.is_over.store(true, Ordering::Release);
     }
 
     fn take(&self) -> Option<std::result::Result<u64, IoError>> {
-        // ORDERING: acquire, with the release in `set`.
+        // ORDERING: acquire, pairs with the release in `set`.
         if !self.is_over.load(Ordering::Acquire) {
             return None;
         }
@@ -150,33 +147,31 @@ impl Done {
     }
 }
 
-/// An access that the thread carries out.
-struct Helped {
-    done: Arc<Done>,
+struct HelperRequest {
+    done: Arc<HelperOutcome>,
     file: Rc<File>,
 }
 
-impl Operation<Process> for Helped {
+impl Operation<Process> for HelperRequest {
     fn poll(&mut self, _: &Process) -> Option<Result<Status>> {
         let handle = self.file.handle.get();
         Some(match self.done.take()? {
             Ok(bytes) => Ok(Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, bytes as i64)),
             Err(error) => {
-                let error: Error = self.file.explain(Refused::System(error));
+                let error: Error = self.file.explain(AccessFailure::System(error));
                 Err(error.on_file(handle))
             }
         })
     }
 
-    fn watch(&self) -> Watch {
-        Watch::Always
+    fn watch(&self) -> PollCondition {
+        PollCondition::Always
     }
 }
 
-/// An access that is over.
-struct Moved(Status);
+struct CompletedAccess(Status);
 
-impl Operation<Process> for Moved {
+impl Operation<Process> for CompletedAccess {
     fn poll(&mut self, _p: &Process) -> Option<Result<Status>> {
         Some(Ok(self.0))
     }

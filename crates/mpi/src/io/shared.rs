@@ -1,4 +1,4 @@
-//! The shared file pointer: eight bytes of rank 0's memory, which all ranks change by atomic operations.
+//! Shared file pointers: eight bytes in rank 0's memory, which all ranks change by atomic operations.
 #![allow(unsafe_code)]
 
 use super::File;
@@ -15,17 +15,17 @@ use fastpath_protocol::rma::{
 };
 use std::cell::Cell;
 
-/// Where the shared pointer is, in etypes of the view.
+/// Location of the shared file pointer. The pointer counts etypes of the view.
 pub(super) enum SharedPointer {
-    /// A file of one rank.
+    /// In this process, for a file of one rank.
     Own(Cell<i64>),
     /// In the memory of rank 0 of the file.
     Remote {
         owner: u32,
-        /// Its key as rank 0 has sent it, and what the first access makes of it.
+        /// Packed key from rank 0. The first access unpacks it into `key`.
         told: [u64; KEY_WORDS],
         key: Option<Box<RemoteKey>>,
-        /// At rank 0: the memory, and its name.
+        /// At rank 0: address and region of the memory.
         kept: Option<(usize, RegionId)>,
     },
 }
@@ -35,10 +35,8 @@ fn fail(error: RmaError) -> Error {
 }
 
 impl SharedPointer {
-    /// The pointer of a file that is being opened, at 0; all are then to [learn](SharedPointer::learn) rank 0's words.
-    ///
-    /// # Errors
-    /// `MPI_ERR_NO_MEM`.
+    /// Makes the pointer of a file that is being opened, with value 0. All ranks must then pass rank 0's words to
+    /// [`SharedPointer::learn`]. Errors: `MPI_ERR_NO_MEM`.
     pub(super) fn make(p: &Process, comm: &Comm) -> Result<SharedPointer> {
         if comm.size() == 1 {
             return Ok(SharedPointer::Own(Cell::new(0)));
@@ -60,7 +58,6 @@ impl SharedPointer {
         })
     }
 
-    /// What this rank has to tell of it.
     pub(super) fn words(&self) -> [u64; KEY_WORDS] {
         match self {
             SharedPointer::Own(_) => [0; KEY_WORDS],
@@ -68,14 +65,13 @@ impl SharedPointer {
         }
     }
 
-    /// Takes the words of rank 0.
     pub(super) fn learn(&mut self, words: &[u64]) {
         if let SharedPointer::Remote { told, .. } = self {
             told.iter_mut().zip(words).for_each(|(to, word)| *to = *word);
         }
     }
 
-    /// Gives rank 0's memory back, when it is not used any more.
+    /// Frees the pointer's memory at rank 0, after its last use by any rank.
     pub(super) fn release(&mut self, p: &Process) {
         if let SharedPointer::Remote { kept, .. } = self
             && let Some((at, id)) = kept.take()
@@ -89,7 +85,7 @@ impl SharedPointer {
         }
     }
 
-    /// Adds to the pointer; where it was before.
+    /// Adds to the pointer, and returns its previous value.
     fn add(&mut self, p: &Process, units: i64) -> Result<i64> {
         match self {
             SharedPointer::Own(at) => Ok(at.replace(at.get() + units)),
@@ -104,7 +100,7 @@ impl SharedPointer {
                         key.insert(Box::new(made.map_err(fail)?))
                     }
                 };
-                // SAFETY: the worker lives while MPI runs; no reference to it is held.
+                // SAFETY: the worker lives while MPI runs, and no reference to it is held.
                 let before = unsafe { Worker::fetch_add(worker, key, 0, units as u64) };
                 before.map(|at| at as i64).map_err(fail)
             }
@@ -112,10 +108,10 @@ impl SharedPointer {
     }
 }
 
-/// Memory for a pointer, its name and its key.
+/// Allocates memory for a pointer, and exposes it to other ranks. Returns address, region and key.
 fn expose(p: &Process) -> Result<(usize, RegionId, PackedKey)> {
     let worker = p.worker()?;
-    // SAFETY: the worker lives while MPI runs; the memory is fresh, and stays until it is withdrawn.
+    // SAFETY: the worker lives while MPI runs. The memory is an aligned allocation that stays until it is withdrawn.
     unsafe {
         let made = (*worker).allocate_memory(8, 64);
         let at = made.map_err(|e| Error::new(MPI_ERR_NO_MEM, e.to_string()))?;
@@ -126,26 +122,18 @@ fn expose(p: &Process) -> Result<(usize, RegionId, PackedKey)> {
 }
 
 impl File {
-    /// Takes `units` etypes from the shared pointer; where they begin.
-    ///
-    /// # Errors
-    /// Those of communication.
+    /// Advances the shared pointer by `units` etypes. Returns its previous position.
     pub(super) fn take_shared(&self, p: &Process, units: i64) -> Result<i64> {
         self.pointer.borrow_mut().add(p, units)
     }
 
-    /// Where the shared pointer is (`MPI_File_get_position_shared`).
-    ///
-    /// # Errors
-    /// Those of communication.
+    /// Returns the shared file pointer (`MPI_File_get_position_shared`).
     pub fn shared_position(&self, p: &Process) -> Result<i64> {
         self.take_shared(p, 0)
     }
 
-    /// Moves the shared pointer. Collective: no rank uses it before all have come, or leaves before it has moved.
-    ///
-    /// # Errors
-    /// Those of communication.
+    /// Sets the shared pointer; collective. The pointer changes after all ranks have called, and no rank returns before
+    /// the change.
     pub(super) fn move_shared(&self, p: &Process, to: i64) -> Result {
         self.agree(p, Ok(()))?;
         let moved = match self.comm.rank {
@@ -158,11 +146,8 @@ impl File {
         self.agree(p, moved.map_err(Into::into))
     }
 
-    /// Takes `units` etypes for each rank, one after the other in the order of ranks; where this rank's begin.
-    /// Collective.
-    ///
-    /// # Errors
-    /// Those of communication.
+    /// Advances the shared pointer by `units` etypes for each rank, in rank order; collective. Returns this rank's
+    /// position.
     pub(super) fn take_ordered(&self, p: &Process, units: i64) -> Result<i64> {
         if self.comm.size() == 1 {
             return self.take_shared(p, units);

@@ -1,5 +1,5 @@
-//! Split collective accesses (MPI 5.0, section 14.4.5): one at a time on each file. The bytes move when the access
-//! begins; its end returns the outcome.
+//! Split collective accesses (MPI 5.0, section 14.4.5), at most one at a time on a file. The begin call moves the
+//! bytes, and the end call returns the outcome.
 #![allow(unsafe_code)]
 
 use super::File;
@@ -9,10 +9,10 @@ use crate::common::error::{Error, Result};
 use crate::common::status::Status;
 use crate::process::Process;
 
-/// Which split access.
+/// Kind of a split access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Which {
+pub enum SplitKind {
     ReadAtAll,
     WriteAtAll,
     ReadAll,
@@ -21,51 +21,45 @@ pub enum Which {
     WriteOrdered,
 }
 
-impl Which {
-    /// The call that begins it.
+impl SplitKind {
+    /// Returns the name of the call that begins the access.
     pub fn name(self) -> &'static str {
         match self {
-            Which::ReadAtAll => "MPI_File_read_at_all_begin",
-            Which::WriteAtAll => "MPI_File_write_at_all_begin",
-            Which::ReadAll => "MPI_File_read_all_begin",
-            Which::WriteAll => "MPI_File_write_all_begin",
-            Which::ReadOrdered => "MPI_File_read_ordered_begin",
-            Which::WriteOrdered => "MPI_File_write_ordered_begin",
+            SplitKind::ReadAtAll => "MPI_File_read_at_all_begin",
+            SplitKind::WriteAtAll => "MPI_File_write_at_all_begin",
+            SplitKind::ReadAll => "MPI_File_read_all_begin",
+            SplitKind::WriteAll => "MPI_File_write_all_begin",
+            SplitKind::ReadOrdered => "MPI_File_read_ordered_begin",
+            SplitKind::WriteOrdered => "MPI_File_write_ordered_begin",
         }
     }
 
-    fn of(access: &Access) -> Which {
+    fn of(access: &Access) -> SplitKind {
         match (access.place, access.writes) {
-            (FilePlace::At(_), false) => Which::ReadAtAll,
-            (FilePlace::At(_), true) => Which::WriteAtAll,
-            (FilePlace::Individual, false) => Which::ReadAll,
-            (FilePlace::Individual, true) => Which::WriteAll,
-            (_, false) => Which::ReadOrdered,
-            (_, true) => Which::WriteOrdered,
+            (FilePlace::At(_), false) => SplitKind::ReadAtAll,
+            (FilePlace::At(_), true) => SplitKind::WriteAtAll,
+            (FilePlace::Individual, false) => SplitKind::ReadAll,
+            (FilePlace::Individual, true) => SplitKind::WriteAll,
+            (_, false) => SplitKind::ReadOrdered,
+            (_, true) => SplitKind::WriteOrdered,
         }
     }
 }
 
 impl File {
-    /// Begins a split access.
-    ///
-    /// # Errors
-    /// As [`File::access`]; `MPI_ERR_OTHER` where another one is under way.
+    /// Begins a split access. Errors: see [`File::access`]; `MPI_ERR_OTHER` if another split access is under way.
     ///
     /// # Safety
-    /// As there.
+    /// See [`File::access`].
     pub unsafe fn begin(&self, p: &Process, access: &Access) -> Result {
-        // SAFETY: the elements are readable or writable as the access says, by this function's contract.
+        // SAFETY: the elements are readable or writable as the access requires, by this function's contract.
         let status = unsafe { self.access(p, access)? };
-        self.pending.set(Some((Which::of(access), status)));
+        self.pending.set(Some((SplitKind::of(access), status)));
         Ok(())
     }
 
-    /// Ends the split access under way.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` where none of this kind is.
-    pub fn end(&self, which: Which) -> Result<Status> {
+    /// Ends the split access under way. Errors: `MPI_ERR_OTHER` if none of this kind is under way.
+    pub fn end(&self, which: SplitKind) -> Result<Status> {
         match self.pending.get() {
             Some((pending, status)) if pending == which => {
                 self.pending.set(None);
@@ -73,7 +67,11 @@ impl File {
             }
             Some((pending, _)) => Err(Error::new(
                 MPI_ERR_OTHER,
-                format!("the split access under way was begun by {}", pending.name()),
+                format!(
+                    "the split access under way was begun by {}: end that access by the matching \
+                     _end call",
+                    pending.name()
+                ),
             )),
             None => {
                 let text = format!("no split access is under way: call {} first", which.name());

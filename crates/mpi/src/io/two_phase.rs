@@ -1,115 +1,104 @@
-//! Carries out a plan of crate `io`: ranks send aggregators what they have in a window of the file, or get it from
-//! there; aggregators write and read.
+//! Two-phase access by a plan of crate `io`: ranks exchange the bytes of a window with aggregators, which read and
+//! write the file.
 //!
-//! In each round a rank tells every aggregator whose window its share meets which runs of the file it has there, by
-//! an ask: a few words, and a list where there is more than one run. Its bytes follow, or come back, as one message,
-//! which the aggregator receives into or sends from its buffer by the layout of the runs. A view with more runs than an
-//! ask has room for, or memory with gaps, takes several asks a round.
+//! In each round a rank sends a request to every aggregator whose window overlaps the rank's share. The request lists
+//! the rank's runs in the window: a few words, and a list if there are several runs. The bytes move as one message. An
+//! aggregator receives it into its buffer, or sends it from there, with a datatype layout of the runs. A round takes
+//! several requests if a view has more runs than a request holds, or if memory has gaps.
 //!
-//! **WINDOWS.** The memory of an access is readable or writable as its layout says until the exchange ends. The
-//! aggregator's buffer has room for each of its windows, and a window's bytes lie in it. What is posted to a batch
-//! stays where it is until the batch has finished. [`run`] asks the first two of its caller; the rounds keep the last.
+//! **WINDOWS.** The memory of an access is readable or writable by its layout until the exchange ends. The aggregator's
+//! buffer has space for each of its windows, and contains the bytes of the current window. Callers of [`run`] guarantee
+//! both properties. The rounds guarantee that memory posted to a batch stays in place until the batch has finished.
 #![allow(unsafe_code)]
 
-use super::Refused;
+use super::AccessFailure;
 use crate::coll::fabric::{Batch, Fabric};
 use crate::coll::vector::Vector;
 use crate::common::consts::MPI_ERR_INTERN;
 use crate::common::error::{Error, Result};
 use fastpath_base::heap::may_fail;
-use fastpath_io::{Coverage, Plan, RUN_WORDS, Run, Share, View};
-use fastpath_protocol::layout::{Layout, Part};
+use fastpath_io::{AccessPlan, Coverage, RUN_WORDS, RankAccess, StridedRun, View};
+use fastpath_protocol::layout::{Layout, StructPart};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Runs of an ask, at most.
 const MOST_RUNS: usize = 1024;
-/// Words of an ask: number of runs, bytes, whether there are more, and the first run.
+/// Words of a request: number of runs, bytes, whether more requests follow, first run.
 const ASK_WORDS: usize = 3 + RUN_WORDS;
-/// Bytes that are packed or unpacked a round where memory has gaps.
+/// Bytes that are packed or unpacked in a round if memory has gaps.
 const STAGE_BYTES: usize = 1 << 20;
-/// The least of them for an aggregator.
+/// Minimum bytes of the stage for one aggregator.
 const LEAST_STAGE: usize = 1 << 12;
 
-/// A file as an aggregator uses it: the bytes of a window, at their distance from its start.
-pub(super) trait Store {
-    /// Writes what is covered.
-    ///
-    /// # Errors
-    /// The system's.
+/// The file as an aggregator uses it. A byte's index in a buffer is its distance from the start of the window.
+pub(super) trait AggregatorFile {
+    /// Writes the covered bytes of a window.
     ///
     /// # Safety
-    /// What is covered is readable.
-    unsafe fn write(&self, covered: &Coverage, from: *const u8)
-    -> std::result::Result<(), Refused>;
+    /// The covered bytes are readable.
+    unsafe fn write(
+        &self, covered: &Coverage, from: *const u8,
+    ) -> std::result::Result<(), AccessFailure>;
 
-    /// Reads what is covered.
-    ///
-    /// # Errors
-    /// The system's, or that the file has ended.
+    /// Reads the covered bytes of a window. Errors: those of the system call, or the end of the file.
     ///
     /// # Safety
     /// The window is writable.
-    unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused>;
+    unsafe fn read(
+        &self, covered: &Coverage, to: *mut u8,
+    ) -> std::result::Result<(), AccessFailure>;
 }
 
-/// A rank's part of a collective access.
+/// One rank's part of a collective access.
 pub(super) struct Task<'a> {
-    /// Whether the file is written.
     pub(super) writes: bool,
-    /// An ascending view.
+    /// The rank's view, whose offsets ascend.
     pub(super) view: &'a View,
-    /// The bytes of the view.
+    /// Range of positions in the view.
     pub(super) range: Range<u64>,
-    /// The memory; it has the bytes of the range, and may have more.
+    /// Memory with at least the bytes of the range.
     pub(super) memory: Vector<'a>,
 }
 
-/// What a rank asks of an aggregator.
 struct Ask {
-    /// Which aggregator.
     index: usize,
     head: [u64; ASK_WORDS],
-    /// All runs, where there is more than one.
+    /// List of all runs, if there are several.
     list: Vec<u64>,
-    /// Where its bytes begin in the access.
+    /// Offset of the request's first byte in the access.
     from: u64,
     bytes: u64,
 }
 
-/// What an aggregator was asked by a rank.
-struct Asked {
+struct PieceRequest {
     rank: u32,
-    runs: Vec<Run>,
+    runs: Vec<StridedRun>,
     more: bool,
 }
 
-/// One rank's state of an access.
+/// State of an access on one rank.
 struct Exchange<'a, F, S> {
     f: &'a F,
-    plan: &'a Plan,
-    shares: &'a [Share],
+    plan: &'a AccessPlan,
+    shares: &'a [RankAccess],
     task: &'a Task<'a>,
     store: &'a S,
-    /// Memory of a window.
     buffer: *mut u8,
-    /// Memory for packed bytes, a part for each aggregator; empty where memory has no gaps.
+    /// Stage for packed bytes, divided among the aggregators; empty if memory has no gaps.
     stage: Vec<u8>,
     slot: usize,
-    failed: Option<Refused>,
+    failed: Option<AccessFailure>,
 }
 
-/// Carries out an access. The result is that of this rank's reading and writing as an aggregator; all ranks go through
-/// the same rounds whatever fails there.
-///
-/// # Errors
-/// Those of communication.
+/// Performs an access. The inner result is the outcome of this rank's work as an aggregator. Its errors do not change
+/// the rounds.
 ///
 /// # Safety
-/// The memory of the task is readable or, to be read into, writable. All ranks have the same plan and shares.
-pub(super) async unsafe fn run<F: Fabric, S: Store>(
-    f: &F, plan: &Plan, shares: &[Share], task: &Task<'_>, store: &S, buffer: &mut Vec<u8>,
-) -> Result<std::result::Result<(), Refused>> {
+/// The memory of the task is readable or writable, as the access requires. All ranks have equal plans and shares.
+pub(super) async unsafe fn run<F: Fabric, S: AggregatorFile>(
+    f: &F, plan: &AccessPlan, shares: &[RankAccess], task: &Task<'_>, store: &S,
+    buffer: &mut Vec<u8>,
+) -> Result<std::result::Result<(), AccessFailure>> {
     buffer.reserve(buffer_bytes(plan, f.rank()));
     let (stage, slot) = make_stage(plan, task);
     let mut exchange = Exchange {
@@ -124,25 +113,24 @@ pub(super) async unsafe fn run<F: Fabric, S: Store>(
         failed: None,
     };
     for round in plan.busy_rounds(shares).into_iter().flatten() {
-        // SAFETY: WINDOWS; the buffer has room for each window of this rank.
+        // SAFETY: WINDOWS. The buffer has space for each window of this rank.
         unsafe { exchange.run_round(round).await? };
     }
     Ok(exchange.failed.map_or(Ok(()), Err))
 }
 
-/// Bytes of the buffer that a rank needs as an aggregator.
-pub(super) fn buffer_bytes(plan: &Plan, rank: u32) -> usize {
+pub(super) fn buffer_bytes(plan: &AccessPlan, rank: u32) -> usize {
     plan.index_of(rank).map_or(0, |index| plan.buffer_bytes(index) as usize)
 }
 
-/// Whether there is memory for the windows of a rank: the buffer, which is there then, and the bits of a window.
-pub(super) fn reserve(plan: &Plan, rank: u32, buffer: &mut Vec<u8>) -> bool {
+/// Reserves the buffer of an aggregator. Returns whether memory suffices for the buffer and a window's coverage.
+pub(super) fn reserve(plan: &AccessPlan, rank: u32, buffer: &mut Vec<u8>) -> bool {
     let bytes = buffer_bytes(plan, rank);
     may_fail(|| buffer.try_reserve_exact(bytes)).is_ok() && Coverage::has_room(bytes as u64)
 }
 
-/// Memory for packed bytes, and how many of them each aggregator has.
-fn make_stage(plan: &Plan, task: &Task<'_>) -> (Vec<u8>, usize) {
+/// Makes the stage for packed bytes. Returns the stage, and the bytes of each aggregator's part.
+fn make_stage(plan: &AccessPlan, task: &Task<'_>) -> (Vec<u8>, usize) {
     let aggregators = plan.aggregators().len().max(1);
     match task.memory.dense() {
         Some(_) => (Vec::new(), usize::MAX),
@@ -153,14 +141,14 @@ fn make_stage(plan: &Plan, task: &Task<'_>) -> (Vec<u8>, usize) {
     }
 }
 
-impl<F: Fabric, S: Store> Exchange<'_, F, S> {
+impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
     /// # Safety
-    /// As [`run`].
+    /// WINDOWS.
     async unsafe fn run_round(&mut self, round: u64) -> Result {
         let (plan, task, me) = (self.plan, self.task, self.f.rank());
         let windows: Vec<Range<i64>> =
             (0..plan.aggregators().len()).map(|index| plan.window(index, round)).collect();
-        // What is still to be asked of each aggregator; none where there is nothing to say.
+        // Range still to be requested from each aggregator; `None` if nothing is left.
         let mut parts: Vec<Option<Range<u64>>> = windows
             .iter()
             .map(|window| {
@@ -187,14 +175,14 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         if let Some(covered) = covered
             && self.failed.is_none()
         {
-            // SAFETY: what is covered has been received.
+            // SAFETY: WINDOWS. The covered bytes have been received into the buffer.
             let written = unsafe { self.store.write(&covered, self.buffer) };
             self.failed = written.err();
         }
         Ok(())
     }
 
-    /// The next ask for each aggregator that there is something to say to; takes it off its part.
+    /// Makes the next request to each aggregator with a range left, and removes the requested bytes from the range.
     fn make_asks(&self, parts: &mut [Option<Range<u64>>]) -> Vec<Ask> {
         let mut asks = Vec::new();
         for (index, part) in parts.iter_mut().enumerate() {
@@ -227,10 +215,10 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         self.plan.aggregators()[ask.index]
     }
 
-    /// Starts to send asks to others.
+    /// Starts to send requests to other ranks.
     ///
     /// # Safety
-    /// They stay until the batch has finished.
+    /// The requests stay in place until the batch has finished.
     unsafe fn send_asks(&self, asks: &[Ask], batch: &mut Batch<'_, F>) {
         for ask in asks {
             let to = self.rank_of(ask);
@@ -244,10 +232,11 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         }
     }
 
-    /// What this aggregator is asked in this step, its own ask among it. Ranks that have no more are callers no longer.
+    /// Receives the requests of this step, and adds this rank's own. Removes ranks without further requests from
+    /// `callers`.
     async fn receive_asks(
         &self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
-    ) -> Result<Vec<Asked>> {
+    ) -> Result<Vec<PieceRequest>> {
         let me = self.f.rank();
         let own = asks.iter().find(|ask| self.rank_of(ask) == me);
         let mut heads = vec![[0; ASK_WORDS]; callers.len()];
@@ -255,7 +244,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         for (rank, head) in callers.iter().zip(&mut heads) {
             match own {
                 Some(ask) if *rank == me => *head = ask.head,
-                // SAFETY: the words stay until the batch has finished.
+                // SAFETY: WINDOWS: the words stay in place until the batch has finished.
                 _ => unsafe { batch.recv(*rank, words_mut(head)) },
             }
         }
@@ -274,30 +263,30 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
                 _ => vec![0; number * RUN_WORDS],
             };
             if number > 1 && *rank != me {
-                // SAFETY: WINDOWS: the lists stay until the batch has finished, below.
+                // SAFETY: WINDOWS: the lists stay in place until the batch has finished.
                 unsafe { batch.recv(*rank, words_mut(list)) };
             }
         }
         batch.finish().await?;
         let asked = callers.iter().zip(&heads).zip(&lists);
-        let asked: Result<Vec<Asked>> =
+        let asked: Result<Vec<PieceRequest>> =
             asked.map(|((rank, head), list)| read_ask(*rank, head, list, window)).collect();
         let asked = asked?;
         *callers = asked.iter().filter(|asked| asked.more).map(|asked| asked.rank).collect();
         Ok(asked)
     }
 
-    /// A step of a write: bytes go to the aggregators, and those that others send come into the buffer.
+    /// A step of a write: sends this rank's bytes to aggregators, and receives other ranks' bytes into the buffer.
     ///
     /// # Safety
-    /// As [`run`].
+    /// WINDOWS.
     async unsafe fn take_step(
         &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
         covered: &mut Option<Coverage>,
     ) -> Result {
         let me = self.f.rank();
         let mut sends = Batch::new(self.f);
-        // SAFETY: asks, memory and stage stay until the batch has finished.
+        // SAFETY: WINDOWS: requests, memory and stage stay in place until the batch has finished.
         unsafe {
             self.send_asks(asks, &mut sends);
             for ask in asks {
@@ -320,9 +309,9 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
             from.runs.iter().for_each(|run| covered.add(run));
             let place = Vector::at(self.buffer, 1, layout);
             match asks.iter().find(|ask| self.rank_of(ask) == me) {
-                // SAFETY: own bytes, which have been packed or lie in one piece, and the buffer, in which a window is.
+                // SAFETY: WINDOWS: this rank's bytes are packed or in one piece, and the runs lie in the buffer.
                 Some(ask) if from.rank == me => unsafe { self.packed(ask).copy_to(place)? },
-                // SAFETY: the runs lie in the window, and the buffer is not touched until the batch has finished.
+                // SAFETY: WINDOWS: the runs lie in the buffer, which is not accessed until the batch has finished.
                 _ => unsafe { receives.recv(from.rank, place) },
             }
         }
@@ -330,38 +319,39 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         sends.finish().await.and(received)
     }
 
-    /// A step of a read: the aggregator reads what it is asked for, and its bytes go to those who asked.
+    /// A step of a read: reads the requested bytes as an aggregator, and sends them to the requesting ranks.
     ///
     /// # Safety
-    /// As [`run`].
+    /// WINDOWS.
     async unsafe fn give_step(
         &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
     ) -> Result {
         let me = self.f.rank();
         let (mut sends, mut receives) = (Batch::new(self.f), Batch::new(self.f));
-        // SAFETY: asks stay until the batch has finished.
+        // SAFETY: WINDOWS: requests stay in place until the batch has finished.
         unsafe { self.send_asks(asks, &mut sends) };
         let asked = match self.receive_asks(asks, window, callers).await {
             Ok(asked) => asked,
             Err(error) => return sends.finish().await.and(Err(error)),
         };
-        // Another aggregator's ask comes before its answer.
+        // Each aggregator sends its requests before its replies, so these receives cannot match a request.
         for ask in asks.iter().filter(|ask| self.rank_of(ask) != me) {
-            // SAFETY: memory and stage stay until the batch has finished.
+            // SAFETY: WINDOWS: memory and stage stay in place until the batch has finished.
             unsafe { receives.recv(self.rank_of(ask), self.packed(ask)) };
         }
         let layouts: Vec<Option<Arc<Layout>>> =
             asked.iter().map(|a| layout_of(a, window)).collect();
-        // SAFETY: the window lies in the buffer.
+        // SAFETY: WINDOWS: the window is in the buffer.
         unsafe { self.read(&asked, window) };
         let mut answers = Batch::new(self.f);
         for (to, layout) in asked.iter().zip(&layouts) {
             let Some(layout) = layout else { continue };
             let place = Vector::at(self.buffer, 1, layout);
             match asks.iter().find(|ask| self.rank_of(ask) == me) {
-                // SAFETY: as in `take_step`.
+                // SAFETY: WINDOWS: the runs lie in the buffer, and this rank's bytes go to the stage or to one piece of
+                // memory.
                 Some(ask) if to.rank == me => unsafe { place.copy_to(self.packed(ask))? },
-                // SAFETY: WINDOWS: the place lies in the buffer, which is only read until the batch has finished.
+                // SAFETY: WINDOWS: the runs lie in the buffer, which is only read until the batch has finished.
                 _ => unsafe { answers.send(to.rank, place) },
             }
         }
@@ -372,11 +362,11 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         received.and(sent)
     }
 
-    /// Reads what was asked for; zeros where that cannot be.
+    /// Reads the requested bytes into the buffer; after an error, fills them with zeros.
     ///
     /// # Safety
-    /// The window lies in the buffer.
-    unsafe fn read(&mut self, asked: &[Asked], window: &Range<i64>) {
+    /// WINDOWS.
+    unsafe fn read(&mut self, asked: &[PieceRequest], window: &Range<i64>) {
         if asked.iter().all(|asked| asked.runs.is_empty()) {
             return;
         }
@@ -394,7 +384,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         }
     }
 
-    /// Where the bytes of an ask are, or come to, in one piece.
+    /// Returns the location of a request's bytes as one piece, before sending or after receiving.
     fn packed(&self, ask: &Ask) -> Vector<'static> {
         let at = match self.task.memory.dense() {
             Some(at) => at.wrapping_add(ask.from as usize),
@@ -403,10 +393,10 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         Vector::raw(at, ask.bytes)
     }
 
-    /// Packs the bytes of an ask where memory has gaps.
+    /// Packs the bytes of a request if memory has gaps.
     ///
     /// # Safety
-    /// The memory is readable.
+    /// WINDOWS: the memory is readable.
     unsafe fn pack(&mut self, ask: &Ask) -> Vector<'static> {
         let memory = &self.task.memory;
         if memory.dense().is_none() {
@@ -418,10 +408,10 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         self.packed(ask)
     }
 
-    /// Unpacks the bytes of an ask where memory has gaps.
+    /// Unpacks the bytes of a request if memory has gaps.
     ///
     /// # Safety
-    /// The memory is writable.
+    /// WINDOWS: the memory is writable.
     unsafe fn unpack(&self, ask: &Ask) {
         let memory = &self.task.memory;
         if memory.dense().is_none() {
@@ -442,33 +432,32 @@ fn words_mut(words: &mut [u64]) -> Vector<'static> {
 }
 
 fn refuse_ask(rank: u32) -> Error {
-    let text = format!("rank {rank} of the file asks for what does not lie in the window");
+    let text = format!("rank {rank} of the file requests bytes outside of the aggregator's window");
     Error::new(MPI_ERR_INTERN, text)
 }
 
-/// What a rank has asked, checked.
-fn read_ask(rank: u32, head: &[u64], list: &[u64], window: &Range<i64>) -> Result<Asked> {
-    let runs: Option<Vec<Run>> = list
+fn read_ask(rank: u32, head: &[u64], list: &[u64], window: &Range<i64>) -> Result<PieceRequest> {
+    let runs: Option<Vec<StridedRun>> = list
         .chunks_exact(RUN_WORDS)
-        .map(|run| Run::from_words(run.try_into().ok()?, window))
+        .map(|run| StridedRun::from_words(run.try_into().ok()?, window))
         .collect();
     let runs = runs.ok_or_else(|| refuse_ask(rank))?;
     let bytes = runs.iter().fold(0u64, |sum, run| sum.saturating_add(run.bytes()));
     match bytes == head[1] {
-        true => Ok(Asked { rank, runs, more: head[2] != 0 }),
+        true => Ok(PieceRequest { rank, runs, more: head[2] != 0 }),
         false => Err(refuse_ask(rank)),
     }
 }
 
-/// The layout of runs in the memory of a window; None without runs.
-fn layout_of(asked: &Asked, window: &Range<i64>) -> Option<Arc<Layout>> {
+/// Returns the layout of a request's runs in the buffer of a window; `None` without runs.
+fn layout_of(asked: &PieceRequest, window: &Range<i64>) -> Option<Arc<Layout>> {
     let pieces: Option<Vec<Layout>> = asked
         .runs
         .iter()
         .map(|run| Layout::contiguous(run.len).ok()?.resized(0, run.stride.max(1)).ok())
         .collect();
     let pieces = pieces?;
-    let parts = asked.runs.iter().zip(&pieces).map(|(run, layout)| Part {
+    let parts = asked.runs.iter().zip(&pieces).map(|(run, layout)| StructPart {
         layout,
         count: run.count,
         displacement: run.offset - window.start,
@@ -487,16 +476,16 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Mutex;
 
-    /// A file in memory; writes at or behind `full` fail.
+    /// A file in memory. Writes that end beyond `full` fail.
     struct Disk {
         bytes: Mutex<Vec<u8>>,
         full: usize,
     }
 
-    impl Store for Disk {
+    impl AggregatorFile for Disk {
         unsafe fn write(
             &self, covered: &Coverage, from: *const u8,
-        ) -> std::result::Result<(), Refused> {
+        ) -> std::result::Result<(), AccessFailure> {
             let mut bytes = self.bytes.lock().unwrap();
             let mut result = Ok(());
             covered.for_each_stretch(|offset, len| {
@@ -508,7 +497,7 @@ mod tests {
                         offset,
                         bytes: len as u64,
                     };
-                    result = Err(Refused::System(error));
+                    result = Err(AccessFailure::System(error));
                     return;
                 }
                 // SAFETY: WINDOWS.
@@ -521,7 +510,9 @@ mod tests {
             result
         }
 
-        unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
+        unsafe fn read(
+            &self, covered: &Coverage, to: *mut u8,
+        ) -> std::result::Result<(), AccessFailure> {
             let bytes = self.bytes.lock().unwrap();
             covered.for_each_stretch(|offset, len| {
                 let from = &bytes[offset as usize..][..len as usize];
@@ -535,9 +526,10 @@ mod tests {
         }
     }
 
-    /// What a rank shows of the file, and its memory: pieces of `len` bytes, `gap` bytes between them.
+    /// View and memory of a rank: pieces of `len` bytes with `hole` bytes between them in the file, `gap` bytes in
+    /// memory.
     #[derive(Debug, Clone)]
-    struct Part {
+    struct RankPart {
         displacement: i64,
         len: u64,
         hole: u64,
@@ -546,14 +538,13 @@ mod tests {
         gap: u64,
     }
 
-    impl Part {
+    impl RankPart {
         fn view(&self) -> View {
             let piece = Layout::contiguous(self.len).unwrap();
             let tile = piece.resized(0, (self.len + self.hole) as i64).unwrap();
             View::new(self.displacement, Arc::new(tile))
         }
 
-        /// Offsets in the file, in order.
         fn offsets(&self) -> Vec<usize> {
             let mut all = vec![];
             self.view().for_each_piece(self.from, self.bytes, |at, len| {
@@ -562,9 +553,9 @@ mod tests {
             all
         }
 
-        fn share(&self, rank: u32) -> Share {
+        fn share(&self, rank: u32) -> RankAccess {
             let offsets = self.offsets();
-            Share {
+            RankAccess {
                 low: offsets.first().map_or(0, |&at| at as i64),
                 high: offsets.last().map_or(0, |&at| at as i64 + 1),
                 bytes: self.bytes,
@@ -580,12 +571,13 @@ mod tests {
 
     const SIZE: usize = 20_000;
 
-    /// Runs an access of all ranks; what each rank's memory holds then, and what it returned.
+    /// Runs an access on all ranks. Returns each rank's memory, and whether its access succeeded.
     fn access(
-        parts: &[Part], tuning: &Tuning, mode: Mode, writes: bool, disk: &Disk,
+        parts: &[RankPart], tuning: &Tuning, mode: Mode, writes: bool, disk: &Disk,
     ) -> Vec<(Vec<u8>, bool)> {
-        let shares: Vec<Share> = (0..).zip(parts).map(|(rank, part)| part.share(rank)).collect();
-        let Some(plan) = Plan::make(&shares, tuning) else {
+        let shares: Vec<RankAccess> =
+            (0..).zip(parts).map(|(rank, part)| part.share(rank)).collect();
+        let Some(plan) = AccessPlan::make(&shares, tuning) else {
             return vec![];
         };
         simulator::run(parts.len() as u32, mode, |f| {
@@ -597,7 +589,7 @@ mod tests {
             let packed: Vec<u8> =
                 (0..part.bytes as usize).map(|i| byte(f.rank() as usize, i)).collect();
             let view = part.view();
-            // SAFETY: the memory has room for the elements.
+            // SAFETY: the memory holds the elements.
             let ended = unsafe {
                 if writes {
                     element.unpack(memory.as_mut_ptr(), count, 0, &packed);
@@ -611,15 +603,15 @@ mod tests {
                 drive(run(f, &plan, &shares, &task, disk, &mut Vec::new())).unwrap()
             };
             let mut back = vec![0; part.bytes as usize];
-            // SAFETY: the memory has `count` elements, whose bytes in packed order are as many as `back` has, or more.
+            // SAFETY: the memory holds `count` elements, which have at least the packed bytes of `back`.
             unsafe { element.pack(memory.as_ptr(), count, 0, &mut back) };
             (back, ended.is_ok())
         })
     }
 
-    fn any_part() -> impl Strategy<Value = Part> {
+    fn any_part() -> impl Strategy<Value = RankPart> {
         (0i64..300, 1u64..40, 0u64..60, 0u64..100, 0u64..120, 0u64..3).prop_map(
-            |(displacement, len, hole, from, count, gap)| Part {
+            |(displacement, len, hole, from, count, gap)| RankPart {
                 displacement,
                 len,
                 hole,
@@ -639,7 +631,7 @@ mod tests {
         ) {
             let mut parts = parts;
             if apart {
-                // Each rank's pieces lie in the holes of the others.
+                // The pieces of each rank lie in the holes of other ranks.
                 let (len, ranks) = (parts[0].len, parts.len() as u64);
                 for (rank, part) in (0..).zip(&mut parts) {
                     part.len = len;
@@ -647,7 +639,7 @@ mod tests {
                     part.displacement = rank * len as i64;
                 }
             } else {
-                // Or behind them.
+                // The pieces of each rank lie behind those of lower ranks.
                 for (rank, part) in (0..).zip(&mut parts) {
                     part.displacement += rank * 20_000;
                     part.bytes = part.bytes.min(150);
@@ -684,7 +676,7 @@ mod tests {
         ) {
             let window = 10..10 + end;
             if let Ok(asked) = read_ask(3, &head, &list, &window) {
-                let bytes: u64 = asked.runs.iter().map(Run::bytes).sum();
+                let bytes: u64 = asked.runs.iter().map(StridedRun::bytes).sum();
                 prop_assert_eq!(bytes, head[1]);
                 let size = layout_of(&asked, &window).map_or(0, |layout| {
                     assert!(layout.true_lb() >= 0 && layout.true_lb() + layout.true_extent() <= end);
@@ -697,7 +689,7 @@ mod tests {
 
     #[test]
     fn two_phase__of_a_full_disk_goes_through_all_rounds() {
-        let part = |rank: i64| Part {
+        let part = |rank: i64| RankPart {
             displacement: rank * 8,
             len: 8,
             hole: 24,
@@ -705,7 +697,7 @@ mod tests {
             bytes: 2400,
             gap: 0,
         };
-        let parts: Vec<Part> = (0..4).map(part).collect();
+        let parts: Vec<RankPart> = (0..4).map(part).collect();
         let tuning = Tuning {
             switch: Switch::Enabled,
             buffer: 512,
@@ -716,19 +708,19 @@ mod tests {
         let disk = Disk { bytes: Mutex::new(vec![0; SIZE]), full: 7000 };
         let ended = access(&parts, &tuning, Mode::Rendezvous, true, &disk);
         let failed: Vec<bool> = ended.iter().map(|(_, is_ok)| !is_ok).collect();
-        // One of the two aggregators, ranks 0 and 2, whose domain ends behind what there is room for.
+        // The two aggregators are ranks 0 and 2. The domain of rank 2 ends behind the end of the disk.
         assert_eq!(failed, [false, false, true, false]);
     }
 
     #[test]
     fn two_phase__takes_several_asks_for_an_uneven_view() {
-        // Pieces at growing distances: each is a run of its own, and there are more than an ask has room for.
+        // Pieces at unequal distances are separate runs, more than a request holds.
         let piece = Layout::contiguous(2).unwrap();
         let places = (0..3000i64).map(|i| i * 4 + (i % 7) / 3);
         let uneven = Arc::new(Layout::indexed(&piece, 1, places).unwrap());
         let disk = Disk { bytes: Mutex::new(vec![0; SIZE]), full: usize::MAX };
         let view = |rank: u32| View::new(i64::from(rank) * 2000, uneven.clone());
-        let share = |rank| Share {
+        let share = |rank| RankAccess {
             low: i64::from(rank) * 2000,
             high: i64::from(rank) * 2000 + uneven.true_extent(),
             bytes: 6000,
@@ -743,7 +735,7 @@ mod tests {
             align: 1,
             worthwhile: 0,
         };
-        let plan = Plan::make(&shares, &tuning).unwrap();
+        let plan = AccessPlan::make(&shares, &tuning).unwrap();
         disk.bytes.lock().unwrap().iter_mut().enumerate().for_each(|(i, b)| *b = byte(0, i));
         let byte_layout = Arc::new(Layout::contiguous(1).unwrap());
         let read = simulator::run(2, Mode::Rendezvous, |f| {
@@ -756,7 +748,7 @@ mod tests {
                 memory: Vector::at(memory.as_mut_ptr(), 6000, &byte_layout),
             };
             let mut buffer = Vec::new();
-            // SAFETY: the memory has room.
+            // SAFETY: the memory holds the elements.
             let ended = unsafe { run(f, &plan, &shares, &task, &disk, &mut buffer) };
             assert!(drive(ended).unwrap().is_ok());
             memory

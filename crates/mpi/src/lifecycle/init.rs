@@ -1,54 +1,53 @@
-//! Initialisation and finalisation: the job, the worker and the predefined objects.
+//! Initialisation: the job, the worker and the predefined objects.
 #![allow(unsafe_code)]
 
 use crate::check::Checks;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
-use crate::common::places;
 use crate::objects::comm::Comm;
 use crate::objects::group::Group;
 use crate::objects::hot::{self, Allowed};
 use crate::p2p::request;
 use crate::process::background::ProgressThread;
-use crate::process::{self, Engine, Finders, ForkedChild, Phase, Process};
+use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::float;
 use fastpath_base::tell;
+use fastpath_base::tell::count;
 use fastpath_base::topology;
 use fastpath_base::wait;
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Notice, Phase as RankPhase};
+use fastpath_job::Job;
 use fastpath_protocol::Worker;
-use fastpath_protocol::flood::Reached;
+use fastpath_protocol::flood::FloodWarning;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{ReleaseLock, WaitPolicy};
+use fastpath_segment::{Notice, RankPhase};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How long a report waits for another rank to start, so that a copy from its memory can be tried.
+/// Longest time, in nanoseconds, that a report waits for another rank to start, to test copies from that rank's memory.
 const REPORT_TIMEOUT_NS: u64 = 1_000_000_000;
 
-/// Initialises the world model at the thread level `required` and returns the level provided: where a session was
-/// first, that one's.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when called a second time, or when the job cannot be joined.
+/// Initialises the world model at thread level `required`. Returns the provided level, which is that of an earlier
+/// session if there was one. Errors: `MPI_ERR_OTHER` if called a second time, or if the job cannot be joined.
 pub fn init(required: i32) -> Result<i32> {
-    // SAFETY: the standard allows one thread to initialise; no other is inside MPI yet, or it is in a session.
+    // SAFETY: MPI lets one thread initialise. Another thread can be inside MPI only in a session.
     let p = unsafe { process::get_unlocked() };
     match process::world_phase() {
-        Phase::Uninitialized => {}
-        Phase::Running => {
+        ProcessPhase::Uninitialized => {}
+        ProcessPhase::Running => {
             return Err(Error::new(
                 MPI_ERR_OTHER,
                 "MPI is initialised already: call MPI_Init once",
             ));
         }
-        Phase::Finalized => {
+        ProcessPhase::Finalized => {
             return Err(ForkedChild::find().map_or_else(
                 || {
-                    let text = "MPI was finalized: it cannot be initialised again";
+                    let text =
+                        "MPI was finalized and cannot be initialised again. Call MPI_Init only \
+                         once";
                     Error::new(MPI_ERR_OTHER, text)
                 },
                 ForkedChild::refuse,
@@ -60,21 +59,19 @@ pub fn init(required: i32) -> Result<i32> {
     p.main_thread.set(lock::thread_token());
     let job = p.running()?.job;
     make_world(p, job);
-    p.set_world_phase(Phase::Running);
-    p.set_phase(Phase::Running);
+    p.set_world_phase(ProcessPhase::Running);
+    p.set_phase(ProcessPhase::Running);
     crate::dynamic::meet_parent(p)?;
     Ok(level)
 }
 
-/// Joins the job at the thread level `required`, if this process has not done so yet; returns the level provided.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when the job cannot be joined.
+/// Joins the job at thread level `required`, if this process has not joined yet. Returns the provided level. Errors:
+/// `MPI_ERR_OTHER` if the job cannot be joined.
 pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     if p.engine().is_some() {
         return Ok(p.thread_level.get());
     }
-    // Selection computes with costs.
+    // Selection computes costs in floating point, isolated from the program's settings.
     float::isolated(|| join_job(p, required))
 }
 
@@ -104,29 +101,34 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         wait::refuse_own_membarrier();
     }
     job.watch().map_err(|e| {
-        let text = format!("no thread that watches the ranks of this node: {e}");
+        let text = format!(
+            "the thread that watches the ranks of this node cannot be started: {e}; raise `ulimit \
+             -u`"
+        );
         Error::new(MPI_ERR_OTHER, text)
     })?;
     let (ranks_here, before) = job.node_place();
     if ranks_here > job.processors() && !job.is_bound() {
-        // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
-        // are.
+        // One process started all ranks. The kernel may leave ranks on that process's processor, because ranks that
+        // yield look busy to the kernel.
         topology::start_on(before);
     }
     let mut policy = WaitPolicy::of(config, job.processors() as u32, release_lock);
-    policy.wanted = places::is_wanted;
+    policy.wanted = || lock::get().is_wanted();
     policy.multiple = level == MPI_THREAD_MULTIPLE;
-    let mut worker = Worker::new(job, policy)
-        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
+    let mut worker = Worker::new(job, policy).map_err(|e| {
+        Error::new(MPI_ERR_NO_MEM, format!("no address space for the queues of this rank: {e}"))
+    })?;
     worker.configure(config).map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
     let (warnings, choice) = crate::coll::ask(config, job.rank());
     job.agree_on_collectives(choice).map_err(|other| {
         let rank = job.rank();
         let text = format!(
-            "rank {rank} and rank {other} have different values of FASTPATH_COLL: they would wait \
-             for each other for ever"
+            "rank {rank} and rank {other} have different values of FASTPATH_COLL: the ranks would \
+             wait for each other for ever"
         );
-        Error::new(MPI_ERR_OTHER, text).with_advice(Some("give all ranks of a job the same"))
+        Error::new(MPI_ERR_OTHER, text)
+            .with_advice(Some("set FASTPATH_COLL to the same value on all ranks of a job"))
     })?;
     if job.rank() == 0 {
         for warning in warnings {
@@ -134,14 +136,14 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         }
         print_selection(&mut worker, config, job);
     }
-    worker.name_wait = request::name_wait;
-    worker.moved_by = request::moved_by;
-    worker.on_ends = Some(crate::comm_creation::departed::release_after_ends);
+    worker.hooks.name_wait = request::name_wait;
+    worker.hooks.moved_by = request::moved_by;
+    worker.hooks.on_ends = Some(crate::comm_creation::departed::release_after_ends);
     worker.rma.change = crate::rma::change::make;
     p.finders.set(Finders { win: crate::rma::window::find_handler, file: crate::io::find_handler });
     worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
     worker.flood.on_reached = Some(tell_flood);
-    worker.on_no_answer = Some(crate::p2p::slow::end_without_answer);
+    worker.hooks.on_no_answer = Some(crate::p2p::fault::end_without_answer);
     let worker = Box::into_raw(Box::new(worker));
     let check = config.flag(Key::Check);
     let allowed = Allowed {
@@ -152,17 +154,17 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         traced: crate::tool::traced::start(config, job, threads),
     };
     if allowed.traced {
-        // SAFETY: just made, and nobody else knows it.
+        // SAFETY: the worker was made above, and no other reference to it exists.
         unsafe { (*worker).record_arrivals() };
-        lock::first().record_calls();
+        lock::get().record_calls();
     }
-    // SAFETY: just made; it stays where it is.
+    // SAFETY: the worker was made above, and its address never changes.
     unsafe { (*worker).show() };
-    // SAFETY: just made, and nobody else knows it.
+    // SAFETY: the worker was made above, and no other reference to it exists.
     crate::p2p::request::make_done_request(unsafe { &mut *worker });
-    // SAFETY: nobody else is inside MPI.
+    // SAFETY: no other thread is inside MPI.
     unsafe {
-        *p.engine.get() = Some(Engine {
+        *p.engine.get() = Some(Runtime {
             job,
             config,
             worker,
@@ -179,14 +181,10 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     p.thread_level.set(level);
     p.main_thread.set(lock::thread_token());
     if threads {
-        lock::first().enable();
+        lock::get().enable();
     } else if check {
-        lock::first().watch_threads();
+        lock::get().watch_threads();
     }
-    // What the progress thread, points and checks need goes through the first worker.
-    let may = p.has_threads() && !serves && !check && !allowed.traced;
-    // SAFETY: no other thread is in MPI.
-    places::offer(job, unsafe { &mut *worker }, config, may);
     p.environment.appnum.set(job.appnum().map(|number| number as i32));
     p.environment.universe_size.set(Some(job.universe_size() as i32));
     register_predefined(p);
@@ -204,7 +202,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     Ok(level)
 }
 
-/// Starts the progress thread. If that fails, a line says so, and the program runs without.
+/// Starts the progress thread. On failure it prints the reason, and the program runs without the thread.
 #[cold]
 fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     let Some(engine) = p.engine() else { return };
@@ -218,8 +216,8 @@ fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     }
 }
 
-/// Says what is wrong with stored constants, and, where it is asked for, by whom the job was started, what was selected
-/// and why.
+/// Prints warnings about stored constants and, if `FASTPATH_REPORT` is set, the starter of the job and the selected
+/// protocols with reasons.
 fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
     for warning in worker.selection_warnings() {
         tell!("fastpath: FASTPATH_TUNING: {warning}");
@@ -240,24 +238,23 @@ fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
     }
 }
 
-/// Reports, once on a node, that unexpected messages have reached the limit, so that their senders wait from now on.
+/// Reports, once on a node, that unexpected messages have reached the limit, so that senders wait from now on.
 #[cold]
-fn tell_flood(worker: &Worker, reached: &Reached) {
+fn tell_flood(worker: &Worker, reached: &FloodWarning) {
     if !worker.job.header().is_first_notice(Notice::Flood) {
         return;
     }
     let (rank, host) = (worker.rank, topology::host_name());
-    let Reached { peer, messages, bytes, bound } = reached;
+    let FloodWarning { peer, messages, bytes, bound } = reached;
     tell!(
-        "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take \
-         {bytes} bytes, which \
-         is all that FASTPATH_UNEXPECTED_MAX={bound} allows: rank {peer} and others wait with \
-         theirs until some are \
-         received. Nothing is lost; receive earlier, or raise the bound"
+        "fastpath: rank {rank} on {host} holds {} of {bytes} bytes, the limit of \
+         FASTPATH_UNEXPECTED_MAX={bound}. Rank {peer} and other senders wait until some of these \
+         messages are received. No message is lost. Receive earlier, or raise \
+         FASTPATH_UNEXPECTED_MAX",
+        count(*messages, "unexpected message")
     );
 }
 
-/// Everything with a handle fixed by the ABI.
 fn register_predefined(p: &Process) {
     for (handle, datatype) in crate::objects::datatype::Datatype::all_named() {
         if datatype.is_supported() && datatype.layout().is_contiguous() {
@@ -271,7 +268,6 @@ fn register_predefined(p: &Process) {
     crate::objects::group::register_predefined(&p.groups);
 }
 
-/// What the standard calls a thread level.
 pub(crate) fn name_level(level: i32) -> &'static str {
     match level {
         MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
@@ -281,7 +277,7 @@ pub(crate) fn name_level(level: i32) -> &'static str {
     }
 }
 
-/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
+/// Adds to `MPI_INFO_ENV` the values known since the job was joined.
 fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
     crate::objects::info::extend_environment(&p.infos, "thread_level", name_level(level))?;
     crate::objects::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
@@ -310,6 +306,6 @@ fn add_predefined_comm(
 }
 
 /// Lets other threads into MPI while `pause` runs.
-fn release_lock(_place: u32, pause: &mut dyn FnMut()) {
-    places::release_lock(pause);
+fn release_lock(pause: &mut dyn FnMut()) {
+    lock::get().release_lock(pause);
 }

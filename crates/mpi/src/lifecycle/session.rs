@@ -1,9 +1,9 @@
-//! Sessions (MPI-5.0 section 11.3): MPI without `MPI_COMM_WORLD`, as often as the program likes.
+//! Sessions (MPI 5.0, section 11.3): MPI without `MPI_COMM_WORLD`, initialised any number of times.
 //!
-//! The first session or `MPI_Init` joins the job; the process stays in it until it ends, since another session may
-//! come. Groups come from process sets by name, and communicators from groups: their members share no communicator yet,
-//! so they meet in a context of their own ([`Context::SESSIONS`]), under a tag made of the string that the program
-//! gives and of the group.
+//! The first session or `MPI_Init` joins the job. The process stays in it until it exits, since another session may
+//! follow. Groups come from process sets by name, and communicators from groups. Members of such a group share no
+//! communicator yet, so they meet in a separate context ([`Context::SESSIONS`]). Their tag is derived from the group
+//! and the program's string.
 #![allow(unsafe_code)]
 
 pub use crate::comm_creation::meeting::{create_from_group, create_inter_from_groups};
@@ -17,19 +17,18 @@ use crate::objects::group::Group;
 use crate::objects::info::{Info, MEMORY_KINDS};
 use crate::p2p::buffered;
 use crate::process::errhandler::{self, HandlerKind, check_errhandler};
-use crate::process::{self, ForkedChild, Phase, Process, Session};
+use crate::process::{self, ForkedChild, Process, ProcessPhase, Session};
 use fastpath_base::sync::Ordering;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The process sets that there always are, by name.
 const PROCESS_SETS: [&str; 3] = ["mpi://WORLD", "mpi://SELF", "mpi://SHARED"];
 
-/// The sets that the engine that has started this job knows, with their ranks in its world.
+/// Process sets of the engine that started this job: name and ranks in the job's world.
 static ENGINE_SETS: OnceLock<Vec<(String, Vec<usize>)>> = OnceLock::new();
 
-/// Asks the engine once: the number of a set stays what it is.
+/// Requests the engine's sets once, so that the number of a set never changes.
 fn engine_sets(p: &Process) -> Result<&'static [(String, Vec<usize>)]> {
     let job = p.running()?.job;
     let ask = || {
@@ -48,17 +47,14 @@ const LEVELS: [(&str, i32); 4] = [
     ("MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE),
 ];
 
-/// Sessions may be initialised and finalised by several threads at once, at every thread level.
+/// Serializes initialisation and finalisation of sessions, which several threads may perform at every thread level.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// `MPI_Session_init`; returns the session's handle.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_INFO`, `MPI_ERR_ARG` for a thread level of another name, `MPI_ERR_OTHER` when the
-/// job cannot be joined any more.
+/// `MPI_Session_init`. Returns the session's handle. Errors: `MPI_ERR_ERRHANDLER`, `MPI_ERR_INFO`, `MPI_ERR_ARG` for an
+/// unknown thread level, `MPI_ERR_OTHER` if the job can no longer be joined.
 pub fn init(hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the process's own tables; whoever is inside MPI beside this thread holds the lock that is taken below.
+    // SAFETY: only tables of the process are used. Another thread inside MPI holds the lock, taken below.
     let p = unsafe { process::get_unlocked() };
     check_errhandler(p, HandlerKind::Session, errhandler)?;
     begin(p, hints, errhandler)
@@ -69,7 +65,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
     if let Some(child) = ForkedChild::find() {
         return Err(child.refuse());
     }
-    if process::world_phase() == Phase::Finalized && !p.session_use.is_begun() {
+    if process::world_phase() == ProcessPhase::Finalized && !p.session_use.is_begun() {
         let text = "MPI was finalized, and this process has left its job: initialise the first \
             session before MPI_Finalize";
         return Err(Error::new(MPI_ERR_OTHER, text));
@@ -81,7 +77,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         p.main_thread.set(lock::thread_token());
     }
     if !p.session_use.is_begun() {
-        // SAFETY: a function of this type that stays as long as the library, and no argument else.
+        // SAFETY: `leave_at_exit` has no arguments, and lives as long as the library.
         unsafe { libc::atexit(leave_at_exit) };
         let own = std::process::id();
         p.session_use.begun_by.store(own, Ordering::Relaxed);
@@ -90,7 +86,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
     let handle = p.sessions.publish(session)?;
     errhandler::attach(p, errhandler);
     p.session_use.open.fetch_add(1, Ordering::Relaxed);
-    p.set_phase(Phase::Running);
+    p.set_phase(ProcessPhase::Running);
     Ok(handle)
 }
 
@@ -100,19 +96,19 @@ fn find_level(hints: &[(String, String)]) -> Result<i32> {
     };
     let found = LEVELS.iter().find(|(name, _)| name == wanted);
     found.map(|&(_, level)| level).ok_or_else(|| {
-        let text = format!("thread_level is {wanted:?}: give the name of a level");
+        let text = format!(
+            "the info key thread_level is {wanted:?}: pass the name of a level, such as \
+             MPI_THREAD_MULTIPLE"
+        );
         Error::new(MPI_ERR_ARG, text)
     })
 }
 
-/// `MPI_Session_finalize`: what was sent in the session has left.
-///
-/// # Errors
-/// `MPI_ERR_SESSION` for a handle that is no session.
+/// `MPI_Session_finalize`. Waits until the session's messages have left. Errors: `MPI_ERR_SESSION`.
 pub fn finalize(p: &Process, handle: usize) -> Result {
     let session = p.sessions.find(handle)?;
     buffered::drain_place(p, &session.buffer)?;
-    let is_last = p.session_use.open() == 1 && process::world_phase() != Phase::Running;
+    let is_last = p.session_use.open() == 1 && process::world_phase() != ProcessPhase::Running;
     if is_last {
         finalize::deliver(p, true)?;
     }
@@ -126,14 +122,14 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
     Ok(())
 }
 
-/// Leaves the job when a process ends that has finalised its sessions, and its world model if it had one. A process
-/// that has not leaves nothing undone: its launcher says what it did not finalise.
+/// Leaves the job at the exit of a process that has finalised its sessions, and its world model if it had one. For
+/// other processes, the launcher reports what was not finalised.
 extern "C" fn leave_at_exit() {
-    // SAFETY: only atomics are used: another thread may be inside MPI, and stay there.
+    // SAFETY: only atomics are used, since another thread may be inside MPI and stay there.
     let p = unsafe { process::get_unlocked() };
     let used = &p.session_use;
     let is_own = used.begun_by.load(Ordering::Relaxed) == std::process::id();
-    if !is_own || process::world_phase() == Phase::Running {
+    if !is_own || process::world_phase() == ProcessPhase::Running {
         return;
     }
     if used.open() != 0 {
@@ -145,35 +141,33 @@ extern "C" fn leave_at_exit() {
         return;
     }
     if let Ok(p) = process::enter("exit", true) {
-        // Nobody is left to tell when this fails.
+        // There is no caller left to report an error to.
         let _ = finalize::leave(&p);
     }
 }
 
-/// `MPI_Session_get_num_psets`.
-///
-/// # Errors
-/// `MPI_ERR_SESSION` for a handle that is no session.
+/// `MPI_Session_get_num_psets`. Errors: `MPI_ERR_SESSION` for an invalid handle.
 pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
     p.sessions.find(session)?;
     Ok((PROCESS_SETS.len() + engine_sets(p)?.len()) as i32)
 }
 
-/// `MPI_Session_get_nth_pset`: the name.
-///
-/// # Errors
-/// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a number of none.
+/// `MPI_Session_get_nth_pset`. Returns the name. Errors: `MPI_ERR_SESSION`, `MPI_ERR_ARG` for an invalid number.
 pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> {
     p.sessions.find(session)?;
     let further = engine_sets(p)?;
     let mut names = PROCESS_SETS.into_iter().chain(further.iter().map(|(name, _)| name.as_str()));
     usize::try_from(n).ok().and_then(|n| names.nth(n)).ok_or_else(|| {
         let last = PROCESS_SETS.len() + further.len() - 1;
-        Error::new(MPI_ERR_ARG, format!("there is no process set of number {n} (0 to {last})"))
+        Error::new(
+            MPI_ERR_ARG,
+            format!(
+                "there is no process set number {n}: the process sets are numbered 0 to {last}"
+            ),
+        )
     })
 }
 
-/// The world ranks of a process set.
 fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
     let job = p.running()?.job;
     let world = job.world();
@@ -191,26 +185,20 @@ fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
             let names = further.iter().map(|(name, _)| name.as_str());
             let known: Vec<_> = PROCESS_SETS.into_iter().chain(names).collect();
             let known = known.join(", ");
-            let text = format!("there is no process set {name:?}: there are {known}");
+            let text = format!("there is no process set {name:?}: use one of {known}");
             Err(Error::new(MPI_ERR_ARG, text))
         }
     }
 }
 
-/// `MPI_Session_get_pset_info`.
-///
-/// # Errors
-/// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
+/// `MPI_Session_get_pset_info`. Errors: `MPI_ERR_SESSION`, `MPI_ERR_ARG` for an unknown name.
 pub fn describe_set(p: &Process, session: usize, name: &str) -> Result<Info> {
     p.sessions.find(session)?;
     let size = members_of(p, name)?.len().to_string();
     Ok(Info::from_pairs([("mpi_size", size)]))
 }
 
-/// `MPI_Session_get_info`.
-///
-/// # Errors
-/// `MPI_ERR_SESSION` for a handle that is no session.
+/// `MPI_Session_get_info`. Errors: `MPI_ERR_SESSION` for an invalid handle.
 pub fn describe(p: &Process, session: usize) -> Result<Info> {
     let level = p.sessions.find(session)?.level;
     let name = LEVELS.iter().find(|&&(_, number)| number == level);
@@ -218,10 +206,7 @@ pub fn describe(p: &Process, session: usize) -> Result<Info> {
     Ok(Info::from_pairs([("thread_level", name), ("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
 }
 
-/// `MPI_Group_from_session_pset`.
-///
-/// # Errors
-/// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
+/// `MPI_Group_from_session_pset`. Errors: `MPI_ERR_SESSION`, `MPI_ERR_ARG` for an unknown name.
 pub fn group_of_set(p: &Process, session: usize, name: &str) -> Result<Rc<Group>> {
     p.sessions.find(session)?;
     let me = p.running()?.job.rank() as u32;

@@ -1,27 +1,27 @@
-//! Arguments of a send or a receive: as the program gave them, and checked.
+//! Arguments of a send or a receive, before and after the checks.
 
 use crate::objects::comm::Comm;
 use crate::objects::datatype::Datatype;
 use fastpath_protocol::buffer::Buffer;
 use std::rc::Rc;
 
-/// How a send completes.
+/// Send mode: when the send completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// When the buffer may be reused.
+    /// Completes when the buffer may be reused.
     Standard,
-    /// When the receive has matched.
+    /// Completes when the receive has matched.
     Synchronous,
-    /// As standard; the program promises that the receive is posted.
+    /// Completes like a standard send. The program promises that the receive is posted.
     Ready,
-    /// At once: the library copies the message into the attached buffer.
+    /// Completes immediately, because the library copies the message into the attached buffer.
     Buffered,
 }
 
-/// The arguments of a send or a receive as the program gave them. `peer` is destination or source.
+/// Arguments of a send or a receive as passed by the program. `peer` is destination or source.
 #[derive(Debug, Clone, Copy)]
 pub struct Args {
-    /// First element's address.
+    /// Address of the first element.
     pub buf: *mut u8,
     /// Number of elements.
     pub count: i64,
@@ -35,14 +35,10 @@ pub struct Args {
     pub comm: usize,
 }
 
-/// A checked send or receive.
-pub(crate) struct Checked {
-    /// The communicator.
+pub(crate) struct CheckedArguments {
     pub comm: Rc<Comm>,
-    /// Which worker carries the message ([`crate::common::places`]).
-    pub place: u32,
     /// The buffer.
     pub buffer: Buffer,
-    /// What it holds; none of a message to or from `MPI_PROC_NULL` without a datatype.
+    /// Datatype of the buffer; `None` for a message to or from `MPI_PROC_NULL` without a datatype.
     pub datatype: Option<Rc<Datatype>>,
 }

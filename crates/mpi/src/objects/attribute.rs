@@ -1,15 +1,14 @@
-//! Attribute keys, and the attributes that users cache on communicators, datatypes and windows
-//! (MPI-5.0 section 7.7).
+//! Attribute keys, and attributes of communicators, datatypes and windows (MPI-5.0 section 7.7).
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-/// What an attribute key is for.
+/// Kind of object that an attribute key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyvalKind {
     /// Communicators.
@@ -30,13 +29,12 @@ impl KeyvalKind {
     }
 }
 
-/// Object, key, extra state, value, where to put the new value, where to say whether to copy.
+/// Copy callback: object, key, extra state, value, output value, output flag.
 type CopyFunction =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
-/// Object, key, value, extra state.
+/// Delete callback: object, key, value, extra state.
 type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// What happens to an attribute when its object is duplicated.
 #[derive(Debug, Clone, Copy)]
 enum OnCopy {
     Leave,
@@ -44,20 +42,20 @@ enum OnCopy {
     Call(CopyFunction),
 }
 
-/// An attribute key.
+/// Attribute key with its callbacks (MPI 5.0, 7.7).
 #[derive(Debug)]
 pub struct Keyval {
     kind: KeyvalKind,
     on_copy: OnCopy,
     on_delete: Option<DeleteFunction>,
     extra_state: *mut c_void,
-    /// Attributes that have this key.
+    /// Number of attributes with this key.
     uses: Cell<usize>,
-    /// The user has freed it; it goes with the last attribute.
+    /// Whether the user has freed the key. The key is removed with its last attribute.
     freed: Cell<bool>,
 }
 
-impl Handled for Keyval {
+impl HandleKind for Keyval {
     const NOUN: &'static str = "attribute key";
     const NULL: (usize, &'static str) = (MPI_KEYVAL_INVALID as usize, "MPI_KEYVAL_INVALID");
     const CLASS: i32 = MPI_ERR_KEYVAL;
@@ -70,8 +68,8 @@ struct Attribute {
     value: *mut c_void,
 }
 
-/// The attributes of one object, in the order in which they were set. A clone has none: attributes
-/// are copied by [`copy_attributes`], which asks the user.
+/// Attributes of one object, in the order in which they were set. A clone has none: [`copy_attributes`] copies them
+/// through the user's callbacks.
 #[derive(Debug, Default)]
 pub struct Attributes(RefCell<Vec<Attribute>>);
 
@@ -90,46 +88,41 @@ impl Attributes {
 /// An object that has attributes.
 #[derive(Clone, Copy)]
 pub struct Holder<'a> {
-    /// What it is.
+    /// Kind of the object.
     pub kind: KeyvalKind,
-    /// Its handle.
+    /// Handle of the object.
     pub handle: usize,
-    /// Its attributes.
+    /// Attributes of the object.
     pub attributes: &'a Attributes,
 }
 
-/// What attributes need of the process.
+/// Services of the process that attributes need.
 pub trait Keyvals {
-    /// The keys.
-    fn keyvals(&self) -> &Table<Keyval>;
-    /// Where the value of a predefined attribute of communicators is, null where it has none; `None` for another key.
+    /// Table of attribute keys.
+    fn keyvals(&self) -> &HandleTable<Keyval>;
+    /// Returns the address of a predefined attribute of communicators, null if it has no value; `None` for another key.
     fn predefined(&self, key: i32) -> Option<*mut i32>;
-    /// Calls a function of the program, outside of MPI.
+    /// Calls a function of the program outside of MPI.
     fn run_outside(&self, function: impl FnOnce() -> c_int) -> c_int;
 }
 
-/// Makes a key. `copy` and `delete` are the addresses of the user's functions, or one of
-/// `MPI_*_NULL_COPY_FN`, `MPI_*_DUP_FN`, `MPI_*_NULL_DELETE_FN`.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when no key is free.
+/// Makes an attribute key. `copy` and `delete` are addresses of the user's functions, or one of `MPI_*_NULL_COPY_FN`,
+/// `MPI_*_DUP_FN`, `MPI_*_NULL_DELETE_FN`. Errors: `MPI_ERR_OTHER` if no key is free.
 ///
 /// # Safety
-/// Addresses other than the constants are functions of the type that the standard gives for `kind`, and stay so while
-/// the key is in use.
+/// Other addresses must be functions of the standard's type for `kind` while the key is in use.
 pub unsafe fn create_keyval(
     p: &impl Keyvals, kind: KeyvalKind, copy: usize, delete: usize, extra_state: *mut c_void,
 ) -> Result<i32> {
     let on_copy = match copy {
         MPI_COMM_NULL_COPY_FN => OnCopy::Leave,
         MPI_COMM_DUP_FN => OnCopy::Share,
-        // SAFETY: a function of this type by the contract of this function.
+        // SAFETY: the address is a function of this type, by the contract of `create_keyval`.
         _ => OnCopy::Call(unsafe { std::mem::transmute::<usize, CopyFunction>(copy) }),
     };
     let on_delete = match delete {
         MPI_COMM_NULL_DELETE_FN => None,
-        // SAFETY: an address that is none of the constants is a function of the type for `kind`, by this function's
-        // contract.
+        // SAFETY: the address is a function of the type for `kind`, by the contract of `create_keyval`.
         _ => Some(unsafe { std::mem::transmute::<usize, DeleteFunction>(delete) }),
     };
     let (uses, freed) = (Cell::new(0), Cell::new(false));
@@ -138,11 +131,9 @@ pub unsafe fn create_keyval(
     Ok(p.keyvals().publish(keyval)? as i32)
 }
 
-/// Frees a key. Attributes that have it stay, and can be read and deleted. As long as there are any, freeing the key
-/// once more does nothing: programs do so in the function that deletes an attribute.
-///
-/// # Errors
-/// `MPI_ERR_KEYVAL` for a number that is no key of that kind.
+/// Frees a key. The key's attributes stay, and can be read and deleted. While attributes with the key exist, a second
+/// call does nothing, because programs free keys in their delete callbacks. Errors: `MPI_ERR_KEYVAL` for an invalid
+/// key.
 pub fn free_keyval(p: &impl Keyvals, kind: KeyvalKind, key: i32) -> Result {
     let keyval = find_keyval(p, kind, key)?;
     keyval.freed.set(true);
@@ -157,7 +148,7 @@ fn already_freed(key: i32) -> Error {
 fn find_keyval(p: &impl Keyvals, kind: KeyvalKind, key: i32) -> Result<Rc<Keyval>> {
     let of_window = kind == KeyvalKind::Win && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&key);
     if of_window || predefined_address(p, kind, key).is_some() {
-        let message = "the attribute is predefined: it can be read, but not set, deleted or freed";
+        let message = "the attribute is predefined and can be read, but not set, deleted or freed";
         let advice = "use a key that the program has created";
         return Err(Error::new(MPI_ERR_KEYVAL, message).with_advice(Some(advice)));
     }
@@ -183,11 +174,8 @@ fn predefined_address(p: &impl Keyvals, kind: KeyvalKind, key: i32) -> Option<*m
     p.predefined(key).map(<*mut i32>::cast)
 }
 
-/// The value of an attribute, `None` where it is not set. The predefined ones can be read on every
-/// communicator; their value is the address of an `int`.
-///
-/// # Errors
-/// `MPI_ERR_KEYVAL` for a number that is no key of that kind.
+/// Returns the value of an attribute, or `None` if it is not set. Predefined attributes can be read on every
+/// communicator. Their value is the address of an `int`. Errors: `MPI_ERR_KEYVAL` for an invalid key.
 pub fn get_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result<Option<*mut c_void>> {
     if let Some(address) = predefined_address(p, holder.kind, key) {
         return Ok(Some(address).filter(|address| !address.is_null()));
@@ -197,10 +185,8 @@ pub fn get_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result<Optio
     Ok(attributes.find(&keyval).map(|index| attributes.0.borrow()[index].value))
 }
 
-/// Sets an attribute; one that is there is deleted first, as by [`delete_attribute`].
-///
-/// # Errors
-/// `MPI_ERR_KEYVAL` for a number that is no key of that kind; what the user's delete function returns.
+/// Sets an attribute. An existing value is deleted first, as by [`delete_attribute`]. Errors: `MPI_ERR_KEYVAL` for an
+/// invalid key; the code of the user's delete function.
 pub fn set_attribute(p: &impl Keyvals, holder: Holder, key: i32, value: *mut c_void) -> Result {
     let keyval = find_keyval(p, holder.kind, key)?;
     if keyval.freed.get() {
@@ -214,11 +200,8 @@ pub fn set_attribute(p: &impl Keyvals, holder: Holder, key: i32, value: *mut c_v
     Ok(())
 }
 
-/// Deletes an attribute, if it is set.
-///
-/// # Errors
-/// `MPI_ERR_KEYVAL` for a number that is no key of that kind; what the user's delete function
-/// returns, and then the attribute stays.
+/// Deletes an attribute, if it is set. Errors: `MPI_ERR_KEYVAL` for an invalid key; the code of the user's delete
+/// function, and then the attribute stays.
 pub fn delete_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result {
     let keyval = find_keyval(p, holder.kind, key)?;
     match holder.attributes.find(&keyval) {
@@ -227,10 +210,7 @@ pub fn delete_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result {
     }
 }
 
-/// Deletes all attributes, the last one set first. The first error ends it.
-///
-/// # Errors
-/// What the user's delete function returns.
+/// Deletes all attributes, the last one set first. Stops at the first error, the code of a delete function.
 pub fn delete_attributes(p: &impl Keyvals, holder: Holder) -> Result {
     loop {
         let Some(last) = holder.attributes.0.borrow().len().checked_sub(1) else {
@@ -240,13 +220,13 @@ pub fn delete_attributes(p: &impl Keyvals, holder: Holder) -> Result {
     }
 }
 
-/// Takes the attribute out, so that the user's function can change the others, and puts it back
-/// where that fails.
+/// Deletes an attribute. The attribute is removed before the user's delete function is called, so that this function
+/// can change the other attributes. If the function fails, the attribute is restored.
 fn delete_at(p: &impl Keyvals, holder: Holder, index: usize) -> Result {
     let attribute = holder.attributes.0.borrow_mut().remove(index);
     let Attribute { key, keyval, value } = &attribute;
     if let Some(function) = keyval.on_delete {
-        // SAFETY: `create_keyval` was promised a function of this type.
+        // SAFETY: the contract of `create_keyval` gives the function this type.
         let delete = || unsafe { function(holder.handle, *key, *value, keyval.extra_state) };
         let code = p.run_outside(delete);
         if code != MPI_SUCCESS {
@@ -261,11 +241,8 @@ fn delete_at(p: &impl Keyvals, holder: Holder, index: usize) -> Result {
     Ok(())
 }
 
-/// Copies the attributes of `from` to `to`, a duplicate of it, in the order in which they were set,
-/// as the user's copy functions say. After an error those that were copied are on `to`.
-///
-/// # Errors
-/// What the user's copy function returns.
+/// Copies the attributes of `from` to its duplicate `to`, in the order in which they were set, by the user's copy
+/// functions. After an error, the attributes copied so far are on `to`. Errors: the code of the user's copy function.
 pub fn copy_attributes(p: &impl Keyvals, from: Holder, to: &Attributes) -> Result {
     let all = from.attributes.0.borrow().clone();
     for Attribute { key, keyval, value } in all {
@@ -276,7 +253,7 @@ pub fn copy_attributes(p: &impl Keyvals, from: Holder, to: &Attributes) -> Resul
                 let mut new: *mut c_void = std::ptr::null_mut();
                 let mut flag = 0;
                 let place = (&raw mut new).cast();
-                // SAFETY: `create_keyval` was promised a function of this type, and the variables live.
+                // SAFETY: the contract of `create_keyval` gives the function this type, and the variables live.
                 let copy = || unsafe {
                     let state = keyval.extra_state;
                     function(from.handle, key, state, value, place, &mut flag)
@@ -307,7 +284,7 @@ mod tests {
     use super::*;
     use crate::process::Process;
 
-    /// What the callbacks saw: kind of call, object, key, value.
+    /// Callbacks seen: kind of call, object, key, value.
     type Log = RefCell<Vec<(char, usize, i32, usize)>>;
 
     unsafe extern "C" fn copy_plus_one(
@@ -342,7 +319,7 @@ mod tests {
     fn logging_key(p: &Process, log: &Log) -> i32 {
         let (copy, delete) =
             (copy_plus_one as CopyFunction as usize, log_delete as DeleteFunction as usize);
-        // SAFETY: functions of the right type.
+        // SAFETY: both are functions of the types that `create_keyval` expects.
         unsafe {
             create_keyval(p, KeyvalKind::Comm, copy, delete, (log as *const Log).cast_mut().cast())
         }
@@ -372,7 +349,7 @@ mod tests {
         let (p, log, attributes) = (Process::new(), Log::default(), Attributes::default());
         let keys = [logging_key(&p, &log), logging_key(&p, &log)];
         let [leave, share] = [MPI_NULL_COPY_FN, MPI_DUP_FN].map(|copy| {
-            // SAFETY: constants, not functions.
+            // SAFETY: the addresses are constants, not functions.
             unsafe { create_keyval(&p, KeyvalKind::Comm, copy, MPI_NULL_DELETE_FN, value(0)) }
                 .unwrap()
         });

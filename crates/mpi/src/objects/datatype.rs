@@ -1,7 +1,7 @@
-//! Datatypes (MPI 5.0, chapter 5): the named ones, and those made from others.
+//! Datatypes (MPI 5.0, chapter 5), named and derived.
 //!
-//! A datatype is a layout (where the bytes lie), a signature (what they are) and the arguments it was made from.
-//! Objects share what they are made from, so a type freed while another or an operation uses it stays alive.
+//! A datatype is a layout (the places of the bytes), a signature (the basic types) and the arguments it was made from.
+//! Objects share their parts, so that a type freed while another type or an operation uses it stays alive.
 
 mod address;
 mod array;
@@ -22,13 +22,13 @@ mod tests;
 pub use address::{is_memory, name_special};
 pub use array::DistributedArray;
 pub use contents::{Combiner, Contents, Form};
-pub use keepers::Kept;
+pub use keepers::DatatypeKeeper;
 pub use predefined::{Basic, BasicKind};
 pub use signature::{Digest, Signature};
 
 use crate::common::consts::*;
 use crate::common::error::Error;
-use crate::common::table::Handled;
+use crate::common::table::HandleKind;
 use crate::objects::attribute::{Attributes, Holder, KeyvalKind};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::{Layout, LayoutError};
@@ -36,35 +36,38 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Why an operation on a datatype is refused.
+/// Error of an operation on a datatype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TypeError {
-    /// A count below 0.
+    /// A negative count.
     #[error("the count {0} is negative")]
     NegativeCount(i64),
-    /// A block length below 0, with its index.
+    /// A negative block length, with its index.
     #[error("the block length {1} at index {0} is negative")]
     NegativeLength(usize, i64),
     /// A size, displacement or extent beyond 64 bits.
     #[error("the datatype's size or extent does not fit 64 bits")]
     Overflow,
     /// An optional datatype that this library does not have.
-    #[error("{0} is not supported by this library")]
+    #[error("the datatype {0} is not supported by this library")]
     NotSupported(&'static str),
-    /// A wrong argument, with its name and what is wrong with it.
+    /// A datatype without a file form, described by its kind.
+    #[error("{0} cannot be converted for a file whose data representation is not native")]
+    NotConvertible(&'static str),
+    /// A wrong argument: its name, and the fault.
     #[error("{0} {1}")]
     Argument(&'static str, String),
-    /// A special address of a buffer that may not have it: its name, and the bytes of data.
-    #[error("the buffer is {0}, and {1} bytes are asked for")]
+    /// A special address that is invalid for the buffer: its name, and the bytes of data.
+    #[error("the buffer is {0}, but the call has {1} bytes of data")]
     Address(&'static str, u64),
     /// A datatype that was not committed.
     #[error("the datatype is not committed: call MPI_Type_commit first")]
     NotCommitted,
-    /// A value that the portable form has no room for: the value and the bytes it has.
+    /// A value too large for the portable form: the value, and the bytes of the form.
     #[error("the value {0} does not fit the {1} bytes that external32 has for it")]
     NotPortable(String, usize),
-    /// A buffer too short for the data: bytes needed, bytes there.
-    #[error("{0} bytes are needed, {1} are there")]
+    /// A buffer too short for the data: bytes needed, bytes available.
+    #[error("{0} bytes are needed, but the buffer has {1}")]
     Truncated(u64, u64),
 }
 
@@ -78,20 +81,27 @@ impl From<TypeError> for Error {
     fn from(error: TypeError) -> Error {
         let class = match error {
             TypeError::NegativeCount(_) | TypeError::Overflow => MPI_ERR_COUNT,
-            TypeError::NotSupported(_) | TypeError::NotCommitted => MPI_ERR_TYPE,
+            TypeError::NotSupported(_) | TypeError::NotConvertible(_) | TypeError::NotCommitted => {
+                MPI_ERR_TYPE
+            }
             TypeError::Address(..) => MPI_ERR_BUFFER,
             TypeError::NotPortable(..) => MPI_ERR_CONVERSION,
             TypeError::NegativeLength(..) | TypeError::Argument(..) => MPI_ERR_ARG,
             TypeError::Truncated(..) => MPI_ERR_TRUNCATE,
         };
-        Error::new(class, error.to_string())
+        let advice = match error {
+            TypeError::Address(..) => Some("pass the address of memory"),
+            TypeError::Truncated(..) => Some("pass a buffer that holds all of the data"),
+            _ => None,
+        };
+        Error::new(class, error.to_string()).with_advice(advice)
     }
 }
 
 /// Result of an operation on datatypes.
 pub type Result<T> = std::result::Result<T, TypeError>;
 
-/// A datatype. A clone is an object of its own, with its own name, committed state and (no) attributes.
+/// A datatype. A clone is a separate object with its own name and committed state, and no attributes.
 #[derive(Debug, Clone)]
 pub struct Datatype {
     layout: Arc<Layout>,
@@ -104,14 +114,14 @@ pub struct Datatype {
     keepers: keepers::Keepers,
 }
 
-impl Handled for Datatype {
+impl HandleKind for Datatype {
     const NOUN: &'static str = "datatype";
     const NULL: (usize, &'static str) = (MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL");
     const CLASS: i32 = MPI_ERR_TYPE;
 }
 
 impl Datatype {
-    /// A named datatype. One that is not supported has no bytes and is refused where it is used.
+    /// Makes a named datatype. An unsupported one has no bytes, and calls that use it fail.
     pub fn named(basic: Basic) -> Datatype {
         let layout = basic.layout().unwrap_or_else(|_| Layout::empty());
         let mut datatype = Datatype::assemble(
@@ -125,7 +135,7 @@ impl Datatype {
         datatype
     }
 
-    /// The handle and the object of every named datatype of the ABI, without MPI_DATATYPE_NULL.
+    /// Returns handle and object of every named datatype of the ABI except MPI_DATATYPE_NULL.
     pub fn all_named() -> impl Iterator<Item = (usize, Datatype)> {
         Basic::all().map(|basic| (basic.handle.into(), Datatype::named(basic)))
     }
@@ -144,53 +154,52 @@ impl Datatype {
         }
     }
 
-    /// Where the bytes of one element lie.
+    /// Places of the bytes of one element.
     #[inline]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The basic types in it.
+    /// Basic types of one element.
     pub fn signature(&self) -> &Arc<Signature> {
         &self.signature
     }
 
-    /// What it was made from.
+    /// Constructor and arguments.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// The named datatype that this is. For a type of MPI_Type_create_f90_real and its like, the named one that it
-    /// equals.
+    /// The type itself if it is named; for a type of MPI_Type_create_f90_real or a similar call, the named type that
+    /// equals it. `None` for other types.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// Whether it is predefined, and so cannot be freed.
+    /// Returns whether the type is predefined, and so cannot be freed.
     pub fn is_predefined(&self) -> bool {
         self.basic.is_some()
     }
 
-    /// Whether data of it can be moved: false for an optional named type that this library does not have.
+    /// Returns whether data of the type can be moved; false for an optional named type that this library lacks.
     #[inline]
     pub fn is_supported(&self) -> bool {
         self.basic.is_none_or(Basic::is_supported)
     }
 
-    /// Whether it was committed, and so may be used in communication.
+    /// Returns whether the type was committed, and so may be used in communication.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.committed.get()
     }
 
-    /// Makes it ready for communication. The layout is in its final form since the type was made.
+    /// Commits the type. The layout is already final.
     pub fn commit(&self) {
         self.committed.set(true);
     }
 
-    /// `count` elements at `ptr` as the protocol layer takes them; contiguous where they are. None if their bytes
-    /// or their span do not fit 64 bits.
+    /// Returns `count` elements at `ptr` for the protocol layer; `None` if bytes or span do not fit 64 bits.
     pub fn buffer(&self, ptr: *mut u8, count: u64) -> Option<Buffer> {
         let bytes = self.layout.total_bytes(count)?;
         if let Some(offset) = self.layout.dense_offset(count) {
@@ -200,13 +209,13 @@ impl Datatype {
         Some(Buffer { ptr, bytes, layout: Some(self.layout.clone()), count })
     }
 
-    /// The size by which the immediate path may know it: committed, contiguous, at least one byte.
+    /// Size for the immediate path: `None` unless the type is committed, contiguous and at least one byte long.
     pub fn immediate_size(&self) -> Option<u64> {
         let size = self.layout.size();
         (self.is_committed() && self.layout.is_contiguous() && size > 0).then_some(size)
     }
 
-    /// Data bytes of one element; none (MPI_UNDEFINED) for a type that is not supported.
+    /// Data bytes of one element; `None` (MPI_UNDEFINED) if the type is not supported.
     pub fn size(&self) -> Option<i64> {
         self.is_supported().then(|| i64::try_from(self.layout.size()).ok()).flatten()
     }
@@ -216,27 +225,27 @@ impl Datatype {
         (self.layout.lb(), self.layout.extent())
     }
 
-    /// Lower bound and extent of only the data, in bytes.
+    /// Lower bound and extent of the data, in bytes.
     pub fn true_extent(&self) -> (i64, i64) {
         (self.layout.true_lb(), self.layout.true_extent())
     }
 
-    /// The name: at first that of a predefined type, or none.
+    /// Name of the type; initially that of a predefined type, or empty.
     pub fn name(&self) -> String {
         self.name.borrow().clone()
     }
 
-    /// Gives it a name.
+    /// Sets the name that `MPI_Type_get_name` returns.
     pub fn set_name(&self, name: &str) {
         self.name.replace(name.to_string());
     }
 
-    /// It as the holder of attributes, under the handle that the user knows it by.
+    /// Returns the type as the holder of attributes, under the user's `handle`.
     pub fn holder(&self, handle: usize) -> Holder<'_> {
         Holder { kind: KeyvalKind::Type, handle, attributes: &self.attributes }
     }
 
-    /// Elements that `bytes` received bytes are (MPI_Get_count); none (MPI_UNDEFINED) if they are no whole number.
+    /// Elements in `bytes` received bytes (MPI_Get_count); `None` (MPI_UNDEFINED) unless these are whole elements.
     #[inline]
     pub fn count_from_bytes(&self, bytes: u64) -> Option<i64> {
         match self.layout.size() {
@@ -245,18 +254,19 @@ impl Datatype {
         }
     }
 
-    /// Basic elements that `bytes` received bytes are (MPI_Get_elements); none (MPI_UNDEFINED) if they end within one.
+    /// Basic elements in `bytes` received bytes (MPI_Get_elements); `None` (MPI_UNDEFINED) if the bytes end within an
+    /// element.
     pub fn elements_from_bytes(&self, bytes: u64) -> Option<i64> {
         self.signature.elements_in(bytes).and_then(|n| i64::try_from(n).ok())
     }
 
-    /// Bytes that the first `elements` basic elements take (MPI_Status_set_elements).
+    /// Bytes of the first `elements` basic elements (MPI_Status_set_elements).
     pub fn bytes_from_elements(&self, elements: u64) -> Option<u64> {
         self.signature.bytes_of(elements).filter(|bytes| *bytes <= i64::MAX as u64)
     }
 }
 
-/// The predefined type of MPI_Type_match_size; the one of the class with that size.
+/// Finds the predefined type of `class` and `size` (MPI_Type_match_size).
 pub fn match_size(class: TypeClass, size: i64) -> Option<Basic> {
     let name = match class {
         TypeClass::Real => "MPI_REAL",
@@ -281,7 +291,7 @@ pub enum TypeClass {
     Logical,
 }
 
-/// The pair type of two basic types (MPI_Type_get_value_index); none if there is no such predefined type.
+/// Finds the pair type of two basic types (MPI_Type_get_value_index).
 pub fn value_index_pair(value: Basic, index: Basic) -> Option<Basic> {
     Basic::all().find(|basic| basic.pair_parts() == Some((value, index)))
 }

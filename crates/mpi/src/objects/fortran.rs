@@ -1,7 +1,7 @@
-//! What Fortran support tells the library about its compiler (MPI 5.0, chapter 20).
+//! Properties of the Fortran compiler, set by the Fortran support (MPI 5.0, chapter 20).
 //!
-//! The library itself knows no Fortran compiler. The first one to describe it is believed; its
-//! default kinds must be those that the datatypes here have.
+//! The library itself knows no Fortran compiler. Only the first setting is used. It must give the default kinds the
+//! sizes in `SIZES`.
 
 use crate::common::consts::{
     MPI_ERR_ABI, MPI_ERR_ARG, MPI_ERR_INFO_VALUE, MPI_ERR_UNSUPPORTED_OPERATION,
@@ -10,7 +10,7 @@ use crate::common::error::{Error, Result};
 use crate::objects::info::Info;
 use std::cell::RefCell;
 
-/// Sizes in bytes that the datatypes of Fortran's default kinds have here.
+/// Sizes in bytes of the datatypes of Fortran's default kinds.
 const SIZES: [(&str, i64); 4] = [
     ("mpi_logical_size", 4),
     ("mpi_integer_size", 4),
@@ -18,13 +18,13 @@ const SIZES: [(&str, i64); 4] = [
     ("mpi_double_precision_size", 8),
 ];
 
-/// The largest LOGICAL, in bytes.
+/// Size of the largest LOGICAL, in bytes.
 pub const MAX_LOGICAL: usize = 16;
 
-/// A LOGICAL's bytes; those beyond its size are 0.
+/// Bytes of a LOGICAL; those beyond its size are 0.
 pub type Logical = [u8; MAX_LOGICAL];
 
-/// The description, as far as it was given.
+/// Description given so far.
 pub struct Fortran {
     booleans: RefCell<Option<(usize, Logical, Logical)>>,
     info: RefCell<Option<Info>>,
@@ -37,13 +37,13 @@ impl Default for Fortran {
 }
 
 impl Fortran {
-    /// Nothing is known.
+    /// Makes an empty description.
     #[must_use]
     pub const fn new() -> Self {
         Self { booleans: RefCell::new(None), info: RefCell::new(None) }
     }
 
-    /// The values of TRUE and FALSE in a LOGICAL of `size` bytes, where they were given.
+    /// Returns the values of TRUE and FALSE in a LOGICAL of `size` bytes, if they are set.
     #[must_use]
     pub fn booleans(&self, size: usize) -> Option<(Logical, Logical)> {
         match *self.booleans.borrow() {
@@ -52,33 +52,27 @@ impl Fortran {
         }
     }
 
-    /// Takes the values of TRUE and FALSE in a LOGICAL of `size` bytes.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ABI` when they were given before.
+    /// Sets the values of TRUE and FALSE in a LOGICAL of `size` bytes. Errors: `MPI_ERR_ABI` if they were set before.
     pub fn set_booleans(&self, size: usize, yes: Logical, no: Logical) -> Result {
         let mut booleans = self.booleans.borrow_mut();
         if booleans.is_some() {
-            return Err(Error::new(MPI_ERR_ABI, "the Fortran booleans were set before"));
+            return Err(Error::new(MPI_ERR_ABI, "the Fortran boolean values are set already"));
         }
         *booleans = Some((size, yes, no));
         Ok(())
     }
 
-    /// A copy of the description of types, where it was given.
+    /// Returns a copy of the description of types, if it is set.
     #[must_use]
     pub fn info(&self) -> Option<Info> {
         self.info.borrow().as_ref().map(Info::duplicate)
     }
 
-    /// Takes the description of types.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ABI` when it was given before, `MPI_ERR_INFO_VALUE` for a size that is no number,
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` for a size that the datatypes here do not have.
+    /// Sets the description of types. Errors: `MPI_ERR_ABI` if it was set before, `MPI_ERR_INFO_VALUE` for a size that
+    /// is not a number, `MPI_ERR_UNSUPPORTED_OPERATION` for a size other than that in `SIZES`.
     pub fn set_info(&self, info: &Info) -> Result {
         if self.info.borrow().is_some() {
-            return Err(Error::new(MPI_ERR_ABI, "the Fortran types were described before"));
+            return Err(Error::new(MPI_ERR_ABI, "the Fortran types are set already"));
         }
         for (key, bytes) in SIZES {
             let Some(value) = info.get(key.as_bytes())? else {
@@ -86,11 +80,11 @@ impl Fortran {
             };
             let text = String::from_utf8_lossy(&value);
             let Ok(size) = text.parse::<i64>() else {
-                let message = format!("{key} is \"{text}\", which is no number of bytes");
+                let message = format!("{key} is \"{text}\": pass a number of bytes");
                 return Err(Error::new(MPI_ERR_INFO_VALUE, message));
             };
             if size != bytes {
-                let message = format!("{key} is {size}, but this library has {bytes} bytes for it");
+                let message = format!("{key} is {size}, but this library uses {bytes} bytes");
                 return Err(Error::new(MPI_ERR_UNSUPPORTED_OPERATION, message));
             }
         }
@@ -99,15 +93,12 @@ impl Fortran {
     }
 }
 
-/// Checks the size of a LOGICAL in bytes.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for one that is not 1, 2, 4, 8 or 16.
+/// Checks the size of a LOGICAL in bytes. Errors: `MPI_ERR_ARG` for one that is not 1, 2, 4, 8 or 16.
 pub fn check_logical_size(size: i32) -> Result<usize> {
     match size {
         1 | 2 | 4 | 8 | 16 => Ok(size as usize),
         _ => {
-            let message = format!("a LOGICAL of {size} bytes: it has 1, 2, 4, 8 or 16");
+            let message = format!("the size of LOGICAL is {size} bytes: pass 1, 2, 4, 8 or 16");
             Err(Error::new(MPI_ERR_ARG, message))
         }
     }

@@ -2,23 +2,23 @@
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// An ordered set of processes, named by their rank in the world.
+/// Ordered set of processes, named by their rank in the world.
 #[derive(Debug, Clone)]
 pub struct Group {
     ranks: Vec<u32>,
-    /// The calling process's world rank; the predefined empty group does not know it.
+    /// World rank of the calling process; `None` in the predefined empty group.
     me: Option<u32>,
     my_rank: Option<u32>,
-    /// The session that it comes from; 0 for the world model.
+    /// Session of the group; 0 for the world model.
     session: usize,
 }
 
 impl PartialEq for Group {
-    /// The same processes in the same order.
+    /// Compares members and order.
     fn eq(&self, other: &Group) -> bool {
         self.ranks == other.ranks
     }
@@ -26,25 +26,25 @@ impl PartialEq for Group {
 
 impl Eq for Group {}
 
-impl Handled for Group {
+impl HandleKind for Group {
     const NOUN: &'static str = "group";
     const NULL: (usize, &'static str) = (MPI_GROUP_NULL, "MPI_GROUP_NULL");
     const CLASS: i32 = MPI_ERR_GROUP;
 }
 
 impl Group {
-    /// A group of world ranks in order; `me` is the calling process's world rank.
+    /// Makes a group of world ranks in order; `me` is the calling process's world rank.
     pub fn new(ranks: Vec<u32>, me: u32) -> Self {
         let my_rank = ranks.iter().position(|&r| r == me).map(|i| i as u32);
         Group { ranks, me: Some(me), my_rank, session: 0 }
     }
 
-    /// The handle of the session that the group comes from; 0 for the world model.
+    /// Handle of the group's session; 0 for the world model.
     pub fn session(&self) -> usize {
         self.session
     }
 
-    /// The same group as one of a session.
+    /// Returns the group with another session.
     #[must_use]
     pub fn of_session(self: Rc<Self>, session: usize) -> Rc<Group> {
         match self.session == session {
@@ -68,12 +68,12 @@ impl Group {
         self.my_rank
     }
 
-    /// As the standard returns it: `MPI_UNDEFINED` where the process is no member.
+    /// Rank as the standard returns it: `MPI_UNDEFINED` if the process is not a member.
     pub fn rank_or_undefined(&self) -> i32 {
         self.my_rank.map_or(MPI_UNDEFINED, |r| r as i32)
     }
 
-    /// `MPI_IDENT`, `MPI_SIMILAR` (same members, other order) or `MPI_UNEQUAL`.
+    /// Returns `MPI_IDENT`, `MPI_SIMILAR` (equal members, other order) or `MPI_UNEQUAL`.
     pub fn compare(&self, other: &Group) -> i32 {
         if self.ranks == other.ranks {
             return MPI_IDENT;
@@ -90,16 +90,13 @@ impl Group {
         }
     }
 
-    /// World rank of each member, and its rank in the group.
+    /// Maps the world rank of each member to its rank in the group.
     fn positions(&self) -> HashMap<u32, u32> {
         self.ranks.iter().zip(0..).map(|(&world, rank)| (world, rank)).collect()
     }
 
-    /// The ranks in `other` of the processes that have `ranks` here, `MPI_UNDEFINED` for those that
-    /// are not there; `MPI_PROC_NULL` stays what it is.
-    ///
-    /// # Errors
-    /// `MPI_ERR_RANK` for a rank that this group does not have.
+    /// Translates `ranks` of this group to ranks of `other`. The result is `MPI_UNDEFINED` for processes that are not
+    /// in `other`. `MPI_PROC_NULL` stays `MPI_PROC_NULL`. Errors: `MPI_ERR_RANK` for a rank that is not in this group.
     pub fn translate(&self, ranks: &[i32], other: &Group) -> Result<Vec<i32>> {
         let positions = other.positions();
         let mut translated = Vec::with_capacity(ranks.len());
@@ -115,7 +112,7 @@ impl Group {
         Ok(translated)
     }
 
-    /// The members of this group, then those of `other` that are not here.
+    /// Returns the members of this group, then those that only `other` has.
     #[must_use]
     pub fn union(&self, other: &Group) -> Group {
         let here = self.positions();
@@ -130,7 +127,7 @@ impl Group {
         )
     }
 
-    /// The members that `other` has too, in the order of this group.
+    /// Returns the members that are also in `other`, in the order of this group.
     #[must_use]
     pub fn intersection(&self, other: &Group) -> Group {
         let there = other.positions();
@@ -141,7 +138,7 @@ impl Group {
         )
     }
 
-    /// The members that `other` does not have, in the order of this group.
+    /// Returns the members that are not in `other`, in the order of this group.
     #[must_use]
     pub fn difference(&self, other: &Group) -> Group {
         let there = other.positions();
@@ -152,10 +149,7 @@ impl Group {
         )
     }
 
-    /// The members with the given ranks, in that order.
-    ///
-    /// # Errors
-    /// `MPI_ERR_RANK` for a rank that is not in the group or given twice.
+    /// Returns the members with the given ranks, in that order. Errors: `MPI_ERR_RANK` for an unknown or repeated rank.
     pub fn include(&self, ranks: &[i32]) -> Result<Group> {
         let mut taken = vec![false; self.ranks.len()];
         let mut members = Vec::with_capacity(ranks.len());
@@ -165,10 +159,8 @@ impl Group {
         Ok(Group::derive(members, self.me, self.session))
     }
 
-    /// The members without those of the given ranks, in the order of this group.
-    ///
-    /// # Errors
-    /// `MPI_ERR_RANK` for a rank that is not in the group or given twice.
+    /// Returns the members without the given ranks, in this group's order. Errors: `MPI_ERR_RANK` as in
+    /// [`Group::include`].
     pub fn exclude(&self, ranks: &[i32]) -> Result<Group> {
         let mut taken = vec![false; self.ranks.len()];
         for &rank in ranks {
@@ -178,10 +170,8 @@ impl Group {
         Ok(Group::derive(left.map(|(&world, _)| world).collect(), self.me, self.session))
     }
 
-    /// The ranks that triplets of first, last and stride name, in order (MPI-5.0 section 7.3.2).
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` for a stride of 0, `MPI_ERR_RANK` for a rank that is not in the group.
+    /// Expands triplets of first, last and stride to ranks, in order (MPI-5.0 section 7.3.2). Errors: `MPI_ERR_ARG` for
+    /// a stride of 0, `MPI_ERR_RANK` for a rank that is not in the group.
     pub fn expand_ranges(&self, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();
         for &[first, last, stride] in ranges {
@@ -189,12 +179,12 @@ impl Group {
                 return Err(Error::new(
                     MPI_ERR_ARG,
                     format!(
-                        "the range ({first}, {last}, 0) has a stride of 0: give a stride that is \
+                        "the range ({first}, {last}, 0) has a stride of 0: pass a stride that is \
                          not 0"
                     ),
                 ));
             }
-            // Nothing is checked of an empty range but its stride.
+            // In an empty range, only the stride is checked.
             let (first, last, stride) = (i64::from(first), i64::from(last), i64::from(stride));
             let mut rank = first;
             while (stride > 0 && rank <= last) || (stride < 0 && rank >= last) {
@@ -220,45 +210,38 @@ impl Group {
             } else {
                 format!("the group has ranks 0 to {last}")
             };
-            Error::new(MPI_ERR_RANK, format!("rank {rank} is not in the group: {have}"))
+            let text = format!("rank {rank} is not in the group: {have}");
+            Error::new(MPI_ERR_RANK, text).with_advice(Some("pass ranks of the group"))
         })
     }
 
     fn take(&self, rank: i32, taken: &mut [bool]) -> Result<usize> {
         let index = self.index(rank)?;
         if std::mem::replace(&mut taken[index], true) {
-            return Err(Error::new(
-                MPI_ERR_RANK,
-                format!("rank {rank} is given twice: give each rank once"),
-            ));
+            let text = format!("rank {rank} is given twice");
+            return Err(Error::new(MPI_ERR_RANK, text).with_advice(Some("give each rank once")));
         }
         Ok(index)
     }
 }
 
-/// Makes the predefined groups.
-pub fn register_predefined(groups: &Table<Group>) {
+/// Registers `MPI_GROUP_EMPTY`.
+pub fn register_predefined(groups: &HandleTable<Group>) {
     groups.insert_predefined(MPI_GROUP_EMPTY, Group::derive(Vec::new(), None, 0));
 }
 
-/// Stores a group that an MPI call returns; an empty one is `MPI_GROUP_EMPTY` itself.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when no handle is free.
-pub fn publish_group(groups: &Table<Group>, group: Rc<Group>) -> Result<usize> {
+/// Stores a group for the program; an empty one is `MPI_GROUP_EMPTY`. Errors: `MPI_ERR_OTHER` if no handle is free.
+pub fn publish_group(groups: &HandleTable<Group>, group: Rc<Group>) -> Result<usize> {
     if group.size() == 0 {
         return Ok(MPI_GROUP_EMPTY);
     }
     groups.publish(group)
 }
 
-/// `MPI_Group_free`.
-///
-/// # Errors
-/// `MPI_ERR_GROUP` for a handle that is no group.
-pub fn free_group(groups: &Table<Group>, handle: usize) -> Result {
+/// `MPI_Group_free`. Errors: `MPI_ERR_GROUP` for a handle that is not a group.
+pub fn free_group(groups: &HandleTable<Group>, handle: usize) -> Result {
     groups.find(handle)?;
-    // The empty group stays: a call that returns an empty group returns this handle.
+    // The handle `MPI_GROUP_EMPTY` is never freed, because every call that returns an empty group returns it.
     if handle != MPI_GROUP_EMPTY {
         groups.remove(handle);
     }
@@ -339,7 +322,7 @@ mod tests {
 
     #[test]
     fn handles__of_empty_groups_are_the_predefined_one() {
-        let groups = Table::new();
+        let groups = HandleTable::new();
         register_predefined(&groups);
         let empty = publish_group(&groups, Rc::new(group(&[]))).unwrap();
         assert_eq!(empty, MPI_GROUP_EMPTY);

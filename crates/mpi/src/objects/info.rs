@@ -1,10 +1,9 @@
-//! Info objects: ordered pairs of key and value (MPI-5.0 chapter 10), and `MPI_INFO_ENV`.
-//!
-//! They work before initialisation and after finalisation too.
+//! Info objects: ordered pairs of key and value (MPI-5.0 chapter 10), and `MPI_INFO_ENV`. They also work before
+//! initialisation and after finalisation.
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -13,20 +12,20 @@ pub const MEMORY_KINDS: &str = "system,mpi";
 
 type InfoEntry = (Box<[u8]>, Box<[u8]>);
 
-/// An info object. Keys and values are the bytes of C strings, without the NUL.
+/// Info object. Keys and values are the bytes of C strings, without the NUL.
 #[derive(Debug, Default)]
 pub struct Info {
     pairs: RefCell<Vec<InfoEntry>>,
 }
 
-impl Handled for Info {
+impl HandleKind for Info {
     const NOUN: &'static str = "info object";
     const NULL: (usize, &'static str) = (MPI_INFO_NULL, "MPI_INFO_NULL");
     const CLASS: i32 = MPI_ERR_INFO;
 }
 
 impl Info {
-    /// An info object with the given pairs.
+    /// Makes an info object of the given pairs.
     pub fn from_pairs<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
@@ -34,21 +33,19 @@ impl Info {
         Info { pairs: RefCell::new(pairs.into_iter().map(own).collect()) }
     }
 
-    /// A copy with the same pairs in the same order.
+    /// Returns a copy with the pairs in the same order.
     #[must_use]
     pub fn duplicate(&self) -> Info {
         Info { pairs: RefCell::new(self.pairs.borrow().clone()) }
     }
 
-    /// Adds a pair, or replaces the value of a key that is there.
-    ///
-    /// # Errors
-    /// `MPI_ERR_INFO_KEY` or `MPI_ERR_INFO_VALUE` for one that is too long, or a key that is empty.
+    /// Adds a pair, or replaces the value of an existing key. Errors: `MPI_ERR_INFO_KEY` or `MPI_ERR_INFO_VALUE` if the
+    /// key or value is too long, or the key is empty.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result {
         check_key(key)?;
         if value.len() >= MPI_MAX_INFO_VAL as usize {
             let message = format!(
-                "the value has {} bytes, at most {} are allowed",
+                "the value has {} bytes, but at most {} are allowed",
                 value.len(),
                 MPI_MAX_INFO_VAL - 1
             );
@@ -62,10 +59,7 @@ impl Info {
         Ok(())
     }
 
-    /// Removes a pair.
-    ///
-    /// # Errors
-    /// `MPI_ERR_INFO_KEY` for a malformed key, `MPI_ERR_INFO_NOKEY` for one that is not there.
+    /// Removes a pair. Errors: `MPI_ERR_INFO_KEY` for a malformed key, `MPI_ERR_INFO_NOKEY` for an unknown key.
     pub fn delete(&self, key: &[u8]) -> Result {
         check_key(key)?;
         let mut pairs = self.pairs.borrow_mut();
@@ -78,10 +72,7 @@ impl Info {
         Ok(())
     }
 
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// `MPI_ERR_INFO_KEY` for a malformed key.
+    /// Returns the value of a key. Errors: `MPI_ERR_INFO_KEY` for a malformed key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Box<[u8]>>> {
         check_key(key)?;
         let pairs = self.pairs.borrow();
@@ -93,20 +84,17 @@ impl Info {
         self.pairs.borrow().len()
     }
 
-    /// The key of number `n`, counted from 0 in the order of their first setting.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` if there are fewer.
+    /// Returns key number `n`, counted from 0 in the order of first use. Errors: `MPI_ERR_ARG` if there are fewer keys.
     pub fn key(&self, n: i32) -> Result<Box<[u8]>> {
         let pairs = self.pairs.borrow();
         let found = usize::try_from(n).ok().and_then(|index| pairs.get(index));
         found.map(|(key, _)| key.clone()).ok_or_else(|| {
-            let message = format!("there is no key {n}: the info object has {}", pairs.len());
+            let message = format!("there is no key {n}: the info object has {} keys", pairs.len());
             Error::new(MPI_ERR_ARG, message)
         })
     }
 
-    /// All pairs as text, for hints.
+    /// Returns all pairs as text, for hints.
     pub fn to_hints(&self) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.pairs.borrow().iter().map(|(key, value)| (text(key), text(value))).collect()
@@ -119,7 +107,7 @@ fn check_key(key: &[u8]) -> Result {
     }
     if key.len() >= MPI_MAX_INFO_KEY as usize {
         let message = format!(
-            "the key has {} bytes, at most {} are allowed",
+            "the key has {} bytes, but at most {} are allowed",
             key.len(),
             MPI_MAX_INFO_KEY - 1
         );
@@ -128,74 +116,58 @@ fn check_key(key: &[u8]) -> Result {
     Ok(())
 }
 
-/// The info object behind a handle. `MPI_INFO_ENV` is made at its first use, which may come before
-/// initialisation.
-///
-/// # Errors
-/// `MPI_ERR_INFO` for a handle that is no info object.
-pub fn find_info(infos: &Table<Info>, handle: usize) -> Result<Rc<Info>> {
+/// Finds the info object of a handle. `MPI_INFO_ENV` is made at its first use, which may precede initialisation.
+/// Errors: `MPI_ERR_INFO` for an invalid handle.
+pub fn find_info(infos: &HandleTable<Info>, handle: usize) -> Result<Rc<Info>> {
     if handle == MPI_INFO_ENV {
         register_predefined(infos);
     }
     infos.find(handle)
 }
 
-/// The info object behind a handle, to be changed: not `MPI_INFO_ENV`.
-///
-/// # Errors
-/// `MPI_ERR_INFO` for a handle that is no info object or one that may not be changed.
-pub fn find_mutable_info(infos: &Table<Info>, handle: usize) -> Result<Rc<Info>> {
+/// Finds the info object of a handle for a change, which excludes `MPI_INFO_ENV`. Errors: `MPI_ERR_INFO` for a handle
+/// that is not an info object, or that may not be changed.
+pub fn find_mutable_info(infos: &HandleTable<Info>, handle: usize) -> Result<Rc<Info>> {
     if handle == MPI_INFO_ENV {
-        return Err(Error::new(
-            MPI_ERR_INFO,
-            "MPI_INFO_ENV cannot be changed or freed: use a duplicate",
-        ));
+        return Err(Error::new(MPI_ERR_INFO, "MPI_INFO_ENV cannot be changed or freed")
+            .with_advice(Some("change a duplicate, which MPI_Info_dup makes")));
     }
     find_info(infos, handle)
 }
 
-/// The hints behind a handle that may be `MPI_INFO_NULL`.
-///
-/// # Errors
-/// `MPI_ERR_INFO` for a handle that is no info object.
-pub fn find_hints(infos: &Table<Info>, handle: usize) -> Result<Vec<(String, String)>> {
+/// Returns the hints of a handle that may be `MPI_INFO_NULL`. Errors: `MPI_ERR_INFO` for an invalid handle.
+pub fn find_hints(infos: &HandleTable<Info>, handle: usize) -> Result<Vec<(String, String)>> {
     match handle {
         MPI_INFO_NULL => Ok(Vec::new()),
         _ => Ok(find_info(infos, handle)?.to_hints()),
     }
 }
 
-/// `MPI_Info_free`.
-///
-/// # Errors
-/// `MPI_ERR_INFO` for a handle that is no info object of the user's.
-pub fn free_info(infos: &Table<Info>, handle: usize) -> Result {
+/// `MPI_Info_free`. Errors: `MPI_ERR_INFO` for a handle that is not an info object of the user.
+pub fn free_info(infos: &HandleTable<Info>, handle: usize) -> Result {
     find_mutable_info(infos, handle)?;
     infos.remove(handle);
     Ok(())
 }
 
-/// Adds to `MPI_INFO_ENV` what initialisation knows: `maxprocs` (ranks that `mpiexec` was asked
-/// for), `thread_level`, and `host`, `soft`, `file` where they were given.
-///
-/// # Errors
-/// As [`Info::set`].
-pub fn extend_environment(infos: &Table<Info>, key: &str, value: &str) -> Result {
+/// Adds a pair to `MPI_INFO_ENV`. Initialisation adds `maxprocs` (number of ranks requested from `mpiexec`),
+/// `thread_level`, and `host`, `soft`, `file` if given. Errors: see [`Info::set`].
+pub fn extend_environment(infos: &HandleTable<Info>, key: &str, value: &str) -> Result {
     find_info(infos, MPI_INFO_ENV)?.set(key.as_bytes(), value.as_bytes())
 }
 
-/// Makes `MPI_INFO_ENV`.
-pub fn register_predefined(infos: &Table<Info>) {
+/// Registers `MPI_INFO_ENV`.
+pub fn register_predefined(infos: &HandleTable<Info>) {
     if infos.get(MPI_INFO_ENV).is_none() {
         infos.insert_predefined(MPI_INFO_ENV, describe_environment(None));
     }
 }
 
-/// What `MPI_Info_create_env` returns: `arguments` are those of `main`, or `None` to ask the system.
+/// Returns the info object of `MPI_Info_create_env`. `arguments` of `main` are read from `/proc` if `None`.
 pub fn describe_environment(arguments: Option<Vec<Vec<u8>>>) -> Info {
     let arguments = arguments.unwrap_or_else(read_arguments);
     let info = Info::default();
-    // What does not fit is left out: a hint is no reason to fail.
+    // Values that do not fit are omitted, because a hint is no reason to fail.
     let add = |key: &str, value: &[u8]| drop(info.set(key.as_bytes(), value));
     if let Some((command, rest)) = arguments.split_first() {
         add("command", command);
@@ -272,7 +244,7 @@ mod tests {
 
     #[test]
     fn environment__is_there_before_initialisation() {
-        let infos = Table::new();
+        let infos = HandleTable::new();
         let env = find_info(&infos, MPI_INFO_ENV).unwrap();
         assert!(text(&env, "command").is_some_and(|command| !command.is_empty()));
         assert_eq!(text(&env, "arch").as_deref(), Some(std::env::consts::ARCH));
@@ -288,7 +260,7 @@ mod tests {
 
     #[test]
     fn handles__are_checked() {
-        let infos = Table::new();
+        let infos = HandleTable::new();
         let handle = infos.publish(Info::default()).unwrap();
         find_mutable_info(&infos, handle).unwrap();
         free_info(&infos, handle).unwrap();

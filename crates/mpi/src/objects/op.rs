@@ -1,5 +1,4 @@
-//! Reduction operations (MPI 5.0, section 6.9): the predefined ones on the types that they are defined for, and
-//! those of users.
+//! Reduction operations (MPI 5.0, section 6.9), predefined and user-defined.
 #![allow(unsafe_code)]
 
 mod builtin;
@@ -21,7 +20,7 @@ pub use kernel::Kernel;
 
 use crate::common::consts::{MPI_ERR_OP, MPI_OP_NULL};
 use crate::common::error::{Error, Result};
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use crate::objects::datatype::{Basic, Datatype};
 use std::ffi::c_void;
 
@@ -30,10 +29,10 @@ pub type UserFunction = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32,
 /// `MPI_User_function_c`.
 pub type UserFunctionLarge = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize);
 
-/// What an operation runs.
+/// Function of an operation.
 #[derive(Debug, Clone, Copy)]
-pub enum Function {
-    /// One of the standard's.
+pub enum OpFunction {
+    /// Predefined operation.
     Builtin(Builtin),
     /// Made by `MPI_Op_create`.
     User(UserFunction),
@@ -44,34 +43,34 @@ pub enum Function {
 /// A reduction operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Op {
-    function: Function,
+    function: OpFunction,
     commutes: bool,
 }
 
-impl Handled for Op {
+impl HandleKind for Op {
     const NOUN: &'static str = "operation";
     const NULL: (usize, &'static str) = (MPI_OP_NULL, "MPI_OP_NULL");
     const CLASS: i32 = MPI_ERR_OP;
 }
 
 impl Op {
-    /// A predefined operation.
+    /// Makes a predefined operation.
     pub fn builtin(builtin: Builtin) -> Op {
-        Op { function: Function::Builtin(builtin), commutes: builtin.commutes() }
+        Op { function: OpFunction::Builtin(builtin), commutes: builtin.commutes() }
     }
 
-    /// A user's operation. One that does not commute is applied in the order of the ranks.
-    pub fn user(function: Function, commutes: bool) -> Op {
+    /// Makes a user's operation. If it does not commute, it is applied in rank order.
+    pub fn user(function: OpFunction, commutes: bool) -> Op {
         Op { function, commutes }
     }
 
-    /// Whether the operands may be exchanged.
+    /// Returns whether the operation commutes.
     pub fn commutes(&self) -> bool {
         self.commutes
     }
 
-    /// Whether the result has the same bits in whatever order operands are combined: not where they are rounded. What a
-    /// program's own operation does is not known.
+    /// Returns whether the result has the same bits for every order of operands. This excludes operations with rounded
+    /// results, and user functions, whose behaviour is unknown.
     pub fn is_exact(&self, datatype: &Datatype) -> bool {
         use crate::objects::datatype::BasicKind::{
             Address, Byte, Character, Logical, Signed, Unsigned,
@@ -81,46 +80,48 @@ impl Op {
             && matches!(kind, Some(Signed | Unsigned | Address | Logical | Byte | Character))
     }
 
-    /// The ABI's handle of a predefined operation; 0 of the program's own.
+    /// Returns the ABI's handle of a predefined operation; 0 for a user's operation.
     pub fn predefined_handle(&self) -> u32 {
         match self.function {
-            Function::Builtin(builtin) => builtin.handle() as u32,
-            Function::User(_) | Function::UserLarge(_) => 0,
+            OpFunction::Builtin(builtin) => builtin.handle() as u32,
+            OpFunction::User(_) | OpFunction::UserLarge(_) => 0,
         }
     }
 
-    /// Whether it is predefined, and so cannot be freed.
+    /// Returns whether the operation is predefined, and so cannot be freed.
     pub fn is_predefined(&self) -> bool {
-        matches!(self.function, Function::Builtin(_))
+        matches!(self.function, OpFunction::Builtin(_))
     }
 
-    /// What runs it on elements of `datatype`, whose handle a user's function is given. Fails with `MPI_ERR_OP`
-    /// where the operation is not defined for the type.
+    /// Returns the function for elements of `datatype`, whose `handle` is passed to a user's function. Errors:
+    /// `MPI_ERR_OP` if the operation is not defined for the type.
     #[inline]
     pub fn reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
         let run = match self.function {
-            Function::Builtin(builtin) => {
+            OpFunction::Builtin(builtin) => {
                 let known = cache::find_any(builtin.handle(), handle);
-                Run::Kernel(known.map_or_else(|| find_kernel(builtin, datatype, handle), Ok)?)
+                OpBody::Kernel(known.map_or_else(|| find_kernel(builtin, datatype, handle), Ok)?)
             }
-            Function::User(f) => Run::User(f),
-            Function::UserLarge(f) => Run::UserLarge(f),
+            OpFunction::User(f) => OpBody::User(f),
+            OpFunction::UserLarge(f) => OpBody::UserLarge(f),
         };
         Ok(Reducer { run, commutes: self.commutes, extent: datatype.layout().extent(), handle })
     }
 
-    /// As [`Op::reducer`], for a collective call: `MPI_REPLACE` and `MPI_NO_OP` are only for one-sided communication
-    /// and are refused (MPI 5.0, section 12.3.4).
+    /// Returns the function for a collective call; see [`Op::reducer`]. `MPI_REPLACE` and `MPI_NO_OP` are refused,
+    /// because they are only for one-sided communication (MPI 5.0, section 12.3.4).
     #[inline]
     pub fn collective_reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
         match self.function {
-            Function::Builtin(b @ (Builtin::Replace | Builtin::NoOp)) => Err(refuse_collective(b)),
+            OpFunction::Builtin(b @ (Builtin::Replace | Builtin::NoOp)) => {
+                Err(refuse_collective(b))
+            }
             _ => self.reducer(datatype, handle),
         }
     }
 }
 
-/// The kernel of a predefined operation on elements of a predefined datatype, where there is one.
+/// Finds the kernel of a predefined operation on elements of a predefined datatype.
 pub(crate) fn find_predefined(handle: usize, basic: Basic) -> Option<Kernel> {
     if let Some(known) = cache::find_any(handle, basic.handle.into()) {
         return Some(known);
@@ -131,13 +132,11 @@ pub(crate) fn find_predefined(handle: usize, basic: Basic) -> Option<Kernel> {
     Some(kernel)
 }
 
-/// The name of the predefined operation with a handle, or what another one is.
 pub(crate) fn describe_handle(handle: u32) -> &'static str {
     let known = Builtin::ALL.into_iter().find(|b| b.handle() == handle as usize);
-    known.map_or("an operation of its own", Builtin::name)
+    known.map_or("an operation made by MPI_Op_create", Builtin::name)
 }
 
-/// The kernel, remembered for the next time.
 #[inline(never)]
 fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<Kernel> {
     let kernel = datatype.basic().and_then(|basic| lookup::find_kernel(builtin, basic));
@@ -168,29 +167,31 @@ fn refuse_type(builtin: Builtin, datatype: &Datatype) -> Error {
         Some(basic) if lookup::is_defined(builtin, basic) => {
             format!("{name} on {} is not implemented for this processor", basic.name)
         }
-        Some(basic) => format!("{name} is not defined for {}: {}", basic.name, builtin.types()),
+        Some(basic) => {
+            format!("{name} is not defined for {}: {name} {}", basic.name, builtin.types())
+        }
     };
     Error::new(MPI_ERR_OP, text)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Run {
+enum OpBody {
     Kernel(Kernel),
     User(UserFunction),
     UserLarge(UserFunctionLarge),
 }
 
-/// An operation made ready for the elements of one datatype.
+/// Operation for the elements of one datatype.
 #[derive(Debug, Clone, Copy)]
 pub struct Reducer {
-    run: Run,
+    run: OpBody,
     commutes: bool,
     extent: i64,
     handle: usize,
 }
 
 impl Reducer {
-    /// Whether the operands may be exchanged.
+    /// Returns whether the operation commutes.
     #[inline]
     pub fn commutes(&self) -> bool {
         self.commutes
@@ -201,34 +202,30 @@ impl Reducer {
         self.extent
     }
 
-    /// For each of `count` elements: `inout = left op inout`.
+    /// Computes `inout = left op inout` for each of `count` elements.
     ///
     /// # Safety
-    /// Both hold `count` elements of the datatype at its extent, `left` readable and `inout` writable; they do not
-    /// overlap. No `RefCell` of the process is borrowed: a user's function may call MPI.
+    /// Both buffers hold `count` elements of the datatype at its extent, `left` readable and `inout` writable. They do
+    /// not overlap. No `RefCell` of the process is borrowed, because a user's function may call MPI.
     #[inline]
     pub unsafe fn apply(&self, left: *const u8, inout: *mut u8, count: u64) {
         if count == 0 {
             return;
         }
         match self.run {
-            // SAFETY: both hold `count` elements, by this function's contract; the kernel was found for this datatype.
-            Run::Kernel(kernel) => unsafe { kernel(left, inout, count as usize) },
-            // SAFETY: both hold `count` elements, by this function's contract.
-            Run::User(f) => unsafe { self.call_in_pieces(f, left, inout, count) },
-            Run::UserLarge(f) => {
+            // SAFETY: both buffers hold `count` elements, by contract, and the kernel is for this datatype.
+            OpBody::Kernel(kernel) => unsafe { kernel(left, inout, count as usize) },
+            // SAFETY: both buffers hold `count` elements, by this function's contract.
+            OpBody::User(f) => unsafe { self.call_in_pieces(f, left, inout, count) },
+            OpBody::UserLarge(f) => {
                 let (mut count, mut handle) = (count as i64, self.handle);
-                // SAFETY: both hold `count` elements, by this function's contract; the function is the user's, made for
-                // this call.
+                // SAFETY: both buffers hold `count` elements, by this function's contract. The function is the user's.
                 unsafe { f(left as *mut c_void, inout.cast(), &mut count, &mut handle) }
             }
         }
     }
 
-    /// Calls a function that takes an `int` as often as the count asks for.
-    ///
-    /// # Safety
-    /// As [`Reducer::apply`].
+    /// Calls a function with an `int` count as often as `count` requires. Safety: see [`Reducer::apply`].
     unsafe fn call_in_pieces(&self, f: UserFunction, left: *const u8, inout: *mut u8, count: u64) {
         let mut done = 0u64;
         while done < count {
@@ -236,8 +233,8 @@ impl Reducer {
             let at = (done as i64).wrapping_mul(self.extent) as isize;
             let mut handle = self.handle;
             done += piece as u64;
-            // SAFETY: elements `done..done + piece` lie `extent` apart inside both buffers; the function is the
-            // user's, made for this call.
+            // SAFETY: elements `done..done + piece` lie `extent` apart inside both buffers. `MPI_Op_create` was given
+            // the function for such calls.
             unsafe {
                 f(
                     left.wrapping_offset(at) as *mut c_void,
@@ -250,8 +247,8 @@ impl Reducer {
     }
 }
 
-/// Puts the predefined operations at the handles that the ABI gives them.
-pub fn register_predefined(ops: &Table<Op>) {
+/// Inserts the predefined operations at their ABI handles.
+pub fn register_predefined(ops: &HandleTable<Op>) {
     for builtin in Builtin::ALL {
         ops.insert_predefined(builtin.handle(), Op::builtin(builtin));
     }

@@ -1,111 +1,113 @@
-//! Requests that are not of the protocol layer: a persistent send or receive, or an operation that polls.
+//! Requests outside of the protocol layer: persistent sends and receives, and operations that are polled.
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
-use crate::objects::arguments::{Args, Checked, Mode};
+use crate::objects::arguments::{Args, CheckedArguments, Mode};
 use fastpath_protocol::RequestId;
 use std::borrow::Cow;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// When an operation is polled by calls that do not name its request.
+/// Condition under which a call polls an operation whose request it does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
+pub enum PollCondition {
     /// Never.
     Named,
-    /// In any call that makes progress, when this request of the first worker is complete.
+    /// In any call that makes progress, when this request is complete.
     Request(RequestId),
     /// In any call that makes progress.
     Always,
 }
 
-/// What a call of the program says to an operation by its request, or asks it.
+/// Notification or query of an operation by a call that names its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// `MPI_Grequest_complete`.
     Complete,
-    /// `MPI_Pready`: these partitions may leave, from the first to the last.
+    /// `MPI_Pready`: the partitions from the first to the last are ready.
     Ready(i32, i32),
-    /// `MPI_Parrived`: whether that partition is there.
+    /// `MPI_Parrived`: whether the partition has arrived.
     Arrived(i32),
 }
 
-/// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
-/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
+/// Operation of this layer that makes its own progress, such as a nonblocking collective or a generalized request.
+/// Every wait and test that names its request polls it. Other calls poll it as [`Operation::watch`] requires.
 ///
-/// `P` is the process. It keeps the operations, so that this file cannot name it.
+/// `P` is the process. `P` is a parameter because the process owns the operations: this file belongs to an earlier
+/// folder, and cannot name the type of the process.
 pub trait Operation<P> {
-    /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
+    /// Makes progress. Returns the status when the operation has ended, and is then not called again before a restart.
     fn poll(&mut self, p: &P) -> Option<Result<Status>>;
 
-    /// When other calls poll it; asked when it begins and after each poll.
-    fn watch(&self) -> Watch {
-        Watch::Named
+    /// Condition under which other calls poll the operation. Read when the operation begins and after each poll.
+    fn watch(&self) -> PollCondition {
+        PollCondition::Named
     }
 
-    /// Whether it runs functions of the program, which the progress thread leaves to the program's threads.
+    /// Returns whether the operation runs functions of the program, so that the progress thread must not poll it.
     fn calls_back(&self) -> bool {
         false
     }
 
-    /// The call that began it, for the notes of waits; empty where they do not say it.
+    /// MPI call that began the operation, for the notes of waits; empty if notes omit it.
     fn began(&self) -> &'static str {
         ""
     }
 
-    /// How a report describes one that never ends.
+    /// State for a report about an operation that never ends.
     fn state(&self) -> Cow<'static, str> {
-        "it is under way".into()
+        "the operation is under way".into()
     }
 
-    /// Whether every member of its communicator begins it too: one cannot leave the job before it has ended.
+    /// Returns whether every member of the communicator begins the operation too, and stays in the job until it ends.
     fn is_collective(&self) -> bool {
         false
     }
 
-    /// Whether messages of that context, as a match key has it, and of that tag are its own: those of a collective
-    /// call.
+    /// Number of starts of a persistent operation; 1 if the operation is not persistent.
+    fn starts(&self) -> u64 {
+        1
+    }
+
+    /// Returns whether a message of `tag` and `context`, as in a match key, belongs to this collective call.
     fn carries(&self, context: u64, tag: i32) -> bool {
         let _ = (context, tag);
         false
     }
 
-    /// Whether it is known to be over before anybody asks for its result.
+    /// Returns whether the operation is known to have ended before a call reads the result.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// The communicator that it needs until its request is freed.
+    /// Returns the communicator that the operation needs until its request is freed.
     fn comm(&self) -> Option<usize> {
         None
     }
 
-    /// Called by `MPI_Start`, of a persistent one; what [`Operation::poll`] would return.
-    ///
-    /// # Errors
-    /// It has not begun.
+    /// Starts a persistent operation, for `MPI_Start`. Returns what [`Operation::poll`] would; after an error, the
+    /// operation has not begun.
     fn start(&mut self, p: &P) -> Result<Option<Result<Status>>> {
         let _ = p;
         Ok(None)
     }
 
-    /// Called by `MPI_Cancel`.
+    /// Cancels the operation, for `MPI_Cancel`.
     fn cancel(&mut self, p: &P) -> Result {
         let _ = p;
         Ok(())
     }
 
-    /// A function of the program that `MPI_Cancel` calls instead. It may name the request.
+    /// Returns the program's function for `MPI_Cancel`, in place of [`Operation::cancel`]. The function may make MPI
+    /// calls that name the request.
     fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
         None
     }
 
-    /// Takes what a call says to it, or answers. It may be inactive.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST` where it is of another kind, and what is wrong with the notice.
+    /// Handles a notification or answers a query. The operation may be inactive. Errors: `MPI_ERR_REQUEST` if the
+    /// operation is of another kind; an error in the notice.
     fn notify(&mut self, p: &P, notice: Notice) -> Result<bool> {
         let _ = p;
         let kind = match notice {
@@ -116,31 +118,22 @@ pub trait Operation<P> {
         Err(not_of_kind(kind))
     }
 
-    /// Whether the request stays known by its handle after it is freed, until the operation has ended.
+    /// Returns whether the handle of a freed request stays known until the operation has ended.
     fn outlives_request(&self) -> bool {
         false
     }
 
-    /// The places of the workers that carry it; a mask.
-    fn places(&self, p: &P) -> u32 {
-        let _ = p;
-        1
-    }
-
-    /// Whether it consists only of other requests, each of which is reported if it is never completed.
+    /// Returns whether the operation consists only of other requests, each of which is reported if never completed.
     fn is_composed(&self) -> bool {
         false
     }
 
-    /// Whether its request may be freed now.
-    ///
-    /// # Errors
-    /// Why not.
+    /// Checks that the request may be freed now. Errors: the reason why it may not be freed.
     fn check_free(&self) -> Result {
         Ok(())
     }
 
-    /// Called when the request is freed.
+    /// Frees the request.
     fn free(&mut self, p: &P) -> Result {
         let _ = p;
         Ok(())
@@ -149,65 +142,58 @@ pub trait Operation<P> {
 
 #[cold]
 pub(crate) fn not_of_kind(kind: &str) -> Error {
-    Error::new(MPI_ERR_REQUEST, format!("the request is not that {kind}"))
+    let text = format!("the request is not that {kind}");
+    Error::new(MPI_ERR_REQUEST, text).with_advice(Some(format!("pass the request {kind}")))
 }
 
-/// A persistent send or receive.
 pub(crate) struct Persistent {
-    /// The call that made it.
     pub(crate) call: &'static str,
-    /// Its arguments.
     pub(crate) args: Args,
-    /// How a send completes; none of a receive.
+    /// Send mode; `None` for a receive.
     pub(crate) mode: Option<Mode>,
-    /// Communicator and buffer; none for `MPI_PROC_NULL`. The handles in `args` may have been freed since.
-    pub(crate) checked: Option<Rc<Checked>>,
-    /// The started request, if one is active.
+    /// Communicator and buffer; `None` for `MPI_PROC_NULL`. The handles in `args` may have been freed since.
+    pub(crate) checked: Option<Rc<CheckedArguments>>,
     pub(crate) active: Option<usize>,
 }
 
-/// The operation of a request of kind `Foreign`.
+/// Operation of a request of kind `Foreign`.
 pub(crate) enum Extra<P> {
-    /// A send or receive.
     Persistent(Persistent),
-    /// An operation.
     Operation {
-        /// None while it is polled.
+        /// The operation; `None` while it is polled.
         poll: Option<Box<dyn Operation<P>>>,
-        /// Its outcome, once it has ended.
         result: Option<Result<Status>>,
-        /// As it was asked last.
-        watch: Watch,
-        /// How often it was polled.
+        /// Last value of [`Operation::watch`].
+        watch: PollCondition,
         polls: u32,
-        /// Whether a persistent one is active.
+        /// Whether the operation is active, if it is persistent; otherwise `None`.
         started: Option<bool>,
-        /// Whether the program has freed the request, which [`Operation::outlives_request`].
+        /// Whether the program has freed the request of an operation that outlives it
+        /// ([`Operation::outlives_request`]).
         freed: bool,
-        /// The call that made it with its place, where mistakes are looked for.
+        /// MPI call that made the request, with its source location, if checks are on.
         made: String,
     },
 }
 
-/// A request, and what its operation keeps for the calls that name it; none once it is freed.
+/// Request, and the marks that its operation keeps for calls that name the request; `None` once it is freed.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Marked {
+pub(crate) struct MarkedRequest {
     pub(crate) request: usize,
     pub(crate) marks: Option<NonNull<()>>,
 }
 
-impl Marked {
-    /// None.
-    pub(crate) const NONE: Marked = Marked { request: MPI_REQUEST_NULL, marks: None };
+impl MarkedRequest {
+    pub(crate) const NONE: MarkedRequest = MarkedRequest { request: MPI_REQUEST_NULL, marks: None };
 }
 
-/// What requests of kind `Foreign` stand for.
+/// Operations of requests of kind `Foreign`.
 pub struct Extras<P> {
     slots: RefCell<Vec<Option<Extra<P>>>>,
     free: RefCell<Vec<usize>>,
     pub(crate) active: Active,
-    /// The partitioned send that was marked last: the next mark of the same one needs not find it again.
-    pub(crate) marked: Cell<Marked>,
+    /// Partitioned send that was marked last, so that the next mark need not search for it.
+    pub(crate) marked: Cell<MarkedRequest>,
 }
 
 impl<P> Default for Extras<P> {
@@ -217,33 +203,32 @@ impl<P> Default for Extras<P> {
 }
 
 impl<P> Extras<P> {
-    /// No requests.
+    /// Makes an empty set.
     pub const fn new() -> Self {
         Extras {
             slots: RefCell::new(Vec::new()),
             free: RefCell::new(Vec::new()),
             active: Active::new(),
-            marked: Cell::new(Marked::NONE),
+            marked: Cell::new(MarkedRequest::NONE),
         }
     }
 
-    /// To read: operations that are asked something meanwhile may do the same.
+    /// Borrows the slots for reading. Operations that are called during the borrow may borrow the slots too.
     pub(crate) fn slots(&self) -> Ref<'_, Vec<Option<Extra<P>>>> {
         self.slots.borrow()
     }
 
-    /// To change: neither an operation nor anything of the program's runs meanwhile. An operation is taken out of its
-    /// slot before it is polled.
+    /// Borrows the slots for a change. No operation and no function of the program runs during the borrow, because an
+    /// operation is removed from its slot before it is polled.
     pub(crate) fn slots_mut(&self) -> RefMut<'_, Vec<Option<Extra<P>>>> {
         self.slots.borrow_mut()
     }
 
-    /// Whether a collective call under way here may still send or take a message of that context, as a match key has
-    /// it, and of that tag.
+    /// Returns whether an outstanding collective call may still use a message of this match-key `context` and `tag`.
     pub(crate) fn carry(&self, context: u64, tag: i32) -> bool {
         self.slots().iter().flatten().any(|extra| match extra {
             Extra::Operation { poll, result: None, started, .. } => {
-                // Nothing is known of one that is being polled.
+                // An operation that is being polled is out of its slot, and counts as a match.
                 let carries = poll.as_ref().is_none_or(|operation| operation.carries(context, tag));
                 *started != Some(false) && carries
             }
@@ -251,7 +236,6 @@ impl<P> Extras<P> {
         })
     }
 
-    /// Keeps one; returns its index.
     pub(crate) fn insert(&self, extra: Extra<P>) -> usize {
         let mut slots = self.slots_mut();
         match self.free.borrow_mut().pop() {
@@ -266,7 +250,6 @@ impl<P> Extras<P> {
         }
     }
 
-    /// Takes one out.
     pub(crate) fn remove(&self, index: usize) -> Option<Extra<P>> {
         let extra = self.slots_mut().get_mut(index).and_then(Option::take);
         if extra.is_some() {
@@ -275,29 +258,27 @@ impl<P> Extras<P> {
         extra
     }
 
-    /// Keeps what the operation that is being polled waits for.
+    /// Stores the request that the polled operation waits for.
     pub(crate) fn note_awaited(&self, id: RequestId) {
         self.active.awaited.set(id);
     }
 
-    /// What was kept last.
     pub(crate) fn awaited(&self) -> RequestId {
         self.active.awaited.get()
     }
 }
 
-/// The indices of the operations that wait for a request or want to be asked.
+/// Indices of the operations that wait for a request or need polls.
 #[derive(Default)]
 pub(crate) struct Active {
     pub(crate) indices: Cell<Vec<usize>>,
-    /// The request that the operation which was polled last waits for.
+    /// Request that the last polled operation waits for.
     pub(crate) awaited: Cell<RequestId>,
-    /// Whether one is being polled: a function of the program that it runs may come back.
+    /// Whether an operation is being polled. The operation may run a function of the program, which may call MPI again.
     pub(crate) is_polling: Cell<bool>,
 }
 
 impl Active {
-    /// None.
     pub(crate) const fn new() -> Self {
         Active {
             indices: Cell::new(Vec::new()),
@@ -306,7 +287,6 @@ impl Active {
         }
     }
 
-    /// The one at a place of the list.
     pub(crate) fn at(&self, place: usize) -> Option<usize> {
         let indices = self.indices.take();
         let index = indices.get(place).copied();

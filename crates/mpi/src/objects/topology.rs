@@ -11,19 +11,19 @@ pub use graph::{DistGraph, Edge, Graph};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 
-/// The structure of a communicator.
+/// Topology of a communicator.
 #[derive(Debug)]
 pub enum Topology {
     /// A Cartesian grid.
     Cart(Cart),
-    /// A graph that every member knows.
+    /// Graph that every member knows.
     Graph(Graph),
-    /// A graph in which every member knows its neighbours.
+    /// Graph of which every member knows its neighbours.
     DistGraph(DistGraph),
 }
 
 impl Topology {
-    /// `MPI_CART`, `MPI_GRAPH` or `MPI_DIST_GRAPH`.
+    /// Returns `MPI_CART`, `MPI_GRAPH` or `MPI_DIST_GRAPH`.
     pub fn kind(&self) -> i32 {
         match self {
             Topology::Cart(_) => MPI_CART,
@@ -32,8 +32,8 @@ impl Topology {
         }
     }
 
-    /// The neighbours that the process of rank `rank`, the caller, receives from in a neighbourhood
-    /// collective, in its order; `MPI_PROC_NULL` beyond the edge of a grid (MPI-5.0 section 8.6).
+    /// Returns the sources of the calling process, of rank `rank`, in the order of a neighborhood collective.
+    /// `MPI_PROC_NULL` beyond the edge of a grid (MPI-5.0 section 8.6).
     pub fn sources(&self, rank: u32) -> Vec<i32> {
         match self {
             Topology::Cart(cart) => cart.neighbors(rank),
@@ -42,7 +42,7 @@ impl Topology {
         }
     }
 
-    /// The neighbours that the process of rank `rank`, the caller, sends to, in the same way.
+    /// Returns the destinations of the calling process, of rank `rank`; see [`Topology::sources`].
     pub fn destinations(&self, rank: u32) -> Vec<i32> {
         match self {
             Topology::DistGraph(graph) => graph.destinations.iter().map(|edge| edge.peer).collect(),
@@ -50,10 +50,7 @@ impl Topology {
         }
     }
 
-    /// The grid.
-    ///
-    /// # Errors
-    /// `MPI_ERR_TOPOLOGY` for another kind.
+    /// Returns the grid. Errors: `MPI_ERR_TOPOLOGY` for another kind.
     pub fn cart(&self) -> Result<&Cart> {
         match self {
             Topology::Cart(cart) => Ok(cart),
@@ -64,10 +61,7 @@ impl Topology {
         }
     }
 
-    /// The graph.
-    ///
-    /// # Errors
-    /// `MPI_ERR_TOPOLOGY` for another kind.
+    /// Returns the graph. Errors: `MPI_ERR_TOPOLOGY` for another kind.
     pub fn graph(&self) -> Result<&Graph> {
         match self {
             Topology::Graph(graph) => Ok(graph),
@@ -78,10 +72,7 @@ impl Topology {
         }
     }
 
-    /// The distributed graph.
-    ///
-    /// # Errors
-    /// `MPI_ERR_TOPOLOGY` for another kind.
+    /// Returns the distributed graph. Errors: `MPI_ERR_TOPOLOGY` for another kind.
     pub fn dist_graph(&self) -> Result<&DistGraph> {
         match self {
             Topology::DistGraph(graph) => Ok(graph),

@@ -1,48 +1,47 @@
-//! Messages that a collective call or the creation of a communicator sends among its members.
+//! Messages of collective calls and of the creation of communicators.
 //!
-//! They travel in the communicator's collective context, never match a user's receive, and do not
-//! appear in the profiling interface.
+//! They use the communicator's collective context, never match a user's receive, and bypass the profiling interface.
 //!
-//! **BUFFERS.** What is sent is readable and what is received writable as its layout says: until the call returns, or
-//! of what is started until its ticket has been waited for. What goes out and what comes in do not overlap.
+//! **BUFFERS.** Send buffers are readable and receive buffers writable for their layout, until the call returns, or
+//! until a started operation's ticket has been waited for. Send and receive buffers do not overlap.
 
 #![allow(unsafe_code)]
 
-mod deadlock;
+pub(crate) mod deadlock;
 
 use crate::common::consts::MPI_ERR_TRUNCATE;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
 use crate::objects::arguments::Args;
 use crate::objects::comm::{Comm, FIRST_TAG};
-use crate::p2p::slow;
+use crate::p2p::fault;
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::endpoint::Taken;
-use fastpath_protocol::matching::Want;
+use fastpath_protocol::endpoint::ImmediateReceive;
+use fastpath_protocol::matching::MatchCriteria;
 use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{Note, spin};
-use fastpath_protocol::worker::SHORT_LIMIT;
-use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State};
+use fastpath_protocol::wire::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, Fault, RequestId, RequestState, SendArgs, StartOutcome};
+use fastpath_segment::AwaitedRanks;
 use fastpath_transport::Post;
 use std::cell::Cell;
 
-/// A started send or receive. Must be waited for.
+/// Started send or receive, which must be waited for.
 #[must_use]
 #[derive(Debug)]
 pub struct Ticket(u32);
 
 impl Ticket {
-    /// Whether the operation had ended when it was started.
+    /// Returns whether the operation had ended when it was started.
     pub(crate) fn is_done(&self) -> bool {
         self.0 == 0
     }
 
-    /// Frees an operation that has ended without fault, a receive with all its bytes; says whether it has. Then the
-    /// ticket is not used any more.
+    /// Frees an operation that has ended without fault and, if it is a receive, with all its bytes. Returns whether the
+    /// operation was freed. If so, the ticket must not be used again.
     #[inline]
     pub(crate) fn finish_whole(&mut self, p: &Process) -> bool {
         if self.0 == 0 {
@@ -61,32 +60,30 @@ impl Ticket {
         true
     }
 
-    /// The request; 0 where the operation has ended already.
+    /// Returns the request; 0 if the operation has ended already.
     pub(crate) fn id(&self) -> RequestId {
         self.0
     }
 }
 
-/// Calls before their tags come round.
+/// Number of calls before tags repeat.
 const TAGS: u32 = 1 << 24;
-/// The internal tag of the first persistent collective call; those of later ones are below, and below those of calls
-/// that are made once.
+/// Internal tag of the first persistent collective call. Tags of later calls are below it.
 const FIRST_PERSISTENT_TAG: i32 = FIRST_TAG - TAGS as i32;
 
-/// The way from this process to the other members of one communicator, for one collective call.
+/// Connection to the other members of one communicator, for one collective call.
 pub struct Channel<'a> {
     /// The process.
     pub process: &'a Process,
     /// The communicator.
     pub comm: &'a Comm,
-    /// The internal tag, below 0, that this call's messages carry.
+    /// Internal tag of this call's messages, below 0.
     pub tag: i32,
-    /// The context that they carry.
     context: Context,
-    /// The first error of lengths that do not agree; see [`Channel::put_off`].
+    /// First error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
-    /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: the function
-    /// that tells them that this one has refused its own, or, while they compare, one that does nothing.
+    /// With checks, until the ranks have compared their arguments: the function that informs the other ranks that this
+    /// rank has refused its own arguments. During the comparison, `refuse` is a function that does nothing.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
@@ -100,13 +97,13 @@ impl Drop for Channel<'_> {
 }
 
 impl<'a> Channel<'a> {
-    /// The channel of the next collective call on `comm`; all members make them in the same order.
+    /// Returns the channel of the next collective call on `comm`. All members make these calls in the same order.
     #[inline]
     pub fn next(process: &'a Process, comm: &'a Comm) -> Self {
         Channel::tagged(process, comm, Channel::take_tag(comm))
     }
 
-    /// The tag of the next collective call on `comm`, and counts it.
+    /// Returns the tag of the next collective call on `comm`, and counts the call.
     #[inline]
     pub(crate) fn take_tag(comm: &Comm) -> i32 {
         let tag = Channel::next_tag(comm);
@@ -114,29 +111,32 @@ impl<'a> Channel<'a> {
         tag
     }
 
-    /// The tag of the next persistent collective call on `comm`: each has one for all its starts, since the members may
-    /// start them in any order.
+    /// Returns the tag of the next persistent collective call on `comm`. A persistent call keeps its tag for all
+    /// starts, because members may start persistent calls in any order.
     pub(crate) fn take_persistent_tag(comm: &Comm) -> i32 {
-        let number = comm.persistent_sequence.get();
-        comm.persistent_sequence.set(number.wrapping_add(1));
-        FIRST_PERSISTENT_TAG - (number % TAGS) as i32
+        let tag = Channel::next_persistent_tag(comm);
+        comm.persistent_sequence.set(comm.persistent_sequence.get().wrapping_add(1));
+        tag
     }
 
-    /// The tag of the next collective call on `comm`, which [`Channel::advance`] takes.
+    fn next_persistent_tag(comm: &Comm) -> i32 {
+        FIRST_PERSISTENT_TAG - (comm.persistent_sequence.get() % TAGS) as i32
+    }
+
+    /// Returns the tag of the next collective call on `comm`, without counting it ([`Channel::advance`]).
     #[inline]
     pub(crate) fn next_tag(comm: &Comm) -> i32 {
         FIRST_TAG - (comm.collective_sequence.get() % TAGS) as i32
     }
 
-    /// Counts a collective call on `comm`.
     #[inline]
     pub(crate) fn advance(comm: &Comm) {
         comm.collective_sequence.set(comm.collective_sequence.get().wrapping_add(1));
     }
 
-    /// Takes the call back before anything was sent: it does not count among the collective calls on the communicator.
+    /// Undoes the count of the call, before anything was sent.
     pub(crate) fn take_back(&self) {
-        // A persistent call checks its arguments when it is made, so that no start refuses them.
+        // A start of a persistent call is never undone: its arguments were checked when the request was made.
         let sequence = match self.tag > FIRST_PERSISTENT_TAG {
             true => &self.comm.collective_sequence,
             false => &self.comm.persistent_sequence,
@@ -145,14 +145,13 @@ impl<'a> Channel<'a> {
         self.refuse.set(None);
     }
 
-    /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
-    /// make (`MPI_Comm_create_group`).
+    /// Returns a channel with a tag of 0 or more, for calls that only some members make (`MPI_Comm_create_group`).
     #[inline]
     pub fn tagged(process: &'a Process, comm: &'a Comm, tag: i32) -> Self {
         Channel::in_context(process, comm, comm.context.collective(), tag)
     }
 
-    /// As [`Channel::tagged`], in either context of the communicator.
+    /// Returns a channel in a context of the communicator; see [`Channel::tagged`].
     #[inline]
     pub(crate) fn in_context(
         process: &'a Process, comm: &'a Comm, context: Context, tag: i32,
@@ -167,8 +166,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
-    /// its messages.
+    /// Defers an error of unequal lengths to the end of the call, because other ranks wait for this rank's messages.
     #[inline]
     pub(crate) fn put_off(&self, result: Result) -> Result {
         match result {
@@ -188,7 +186,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// The result of a call whose messages have ended with `result`.
+    /// Returns the result of a call whose messages ended with `result`.
     #[inline]
     pub(crate) fn conclude(&self, result: Result) -> Result {
         match self.disagreement.take() {
@@ -197,10 +195,10 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sends and returns when the buffer may be reused.
+    /// Sends, and returns when the buffer may be reused.
     ///
     /// # Safety
-    /// The buffer is readable as its layout says.
+    /// See BUFFERS.
     #[inline]
     pub unsafe fn send(&self, to: u32, data: Buffer) -> Result {
         // SAFETY: BUFFERS.
@@ -213,10 +211,10 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Receives and returns when the data is there. A message of another length is an error.
+    /// Receives, and returns when the data has arrived. A message of another length is an error.
     ///
     /// # Safety
-    /// The buffer is writable as its layout says.
+    /// See BUFFERS.
     #[inline]
     pub unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
         // SAFETY: BUFFERS.
@@ -229,10 +227,10 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sends to one member and receives from another at the same time; cannot deadlock.
+    /// Sends to one member and receives from another at the same time, without deadlock.
     ///
     /// # Safety
-    /// As [`Channel::send`] and [`Channel::recv`]; the buffers do not overlap.
+    /// See BUFFERS.
     #[inline]
     pub unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
         // SAFETY: BUFFERS.
@@ -250,7 +248,7 @@ impl<'a> Channel<'a> {
     /// Starts a send.
     ///
     /// # Safety
-    /// As [`Channel::send`], until the ticket has been waited for.
+    /// See BUFFERS.
     pub unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
         let args = self.args(to, &data);
         let bytes = data.bytes;
@@ -263,16 +261,16 @@ impl<'a> Channel<'a> {
         };
         // SAFETY: BUFFERS; the worker lives while MPI runs.
         match unsafe { (*self.process.worker()?).start_send(send) } {
-            Ok(Started::Done) => Ok(Ticket(0)),
-            Ok(Started::Request(id)) => Ok(Ticket(id)),
-            Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
+            Ok(StartOutcome::Done) => Ok(Ticket(0)),
+            Ok(StartOutcome::Request(id)) => Ok(Ticket(id)),
+            Err(fault) => Err(fault::explain(fault, &args, bytes, 0)),
         }
     }
 
     /// Starts a receive.
     ///
     /// # Safety
-    /// As [`Channel::recv`], until the ticket has been waited for.
+    /// See BUFFERS.
     pub unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
         let args = self.args(from, &data);
         let bytes = data.bytes;
@@ -280,18 +278,20 @@ impl<'a> Channel<'a> {
         // SAFETY: BUFFERS; the worker lives while MPI runs.
         match unsafe { (*self.process.worker()?).start_recv(want, data) } {
             Ok(id) => Ok(Ticket(id)),
-            Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
+            Err(fault) => Err(fault::explain(fault, &args, bytes, 0)),
         }
     }
 
-    /// Whether an operation has ended; it must still be waited for.
+    /// Returns whether an operation has ended. It must still be waited for.
     pub fn is_done(&self, ticket: &Ticket) -> Result<bool> {
         // SAFETY: the worker lives while MPI runs.
         Ok(ticket.0 == 0
-            || unsafe { (*self.process.worker()?).requests.get(ticket.0).state == State::Complete })
+            || unsafe {
+                (*self.process.worker()?).requests.get(ticket.0).state == RequestState::Complete
+            })
     }
 
-    /// As [`Channel::is_done`]; a receive ends too when its sender has left the job.
+    /// Returns whether an operation has ended. A receive also ends when its sender has left the job.
     pub(crate) fn has_ended(&self, ticket: &Ticket) -> Result<bool> {
         if self.is_done(ticket)? {
             return Ok(true);
@@ -302,10 +302,7 @@ impl<'a> Channel<'a> {
         Ok(worker.give_up(ticket.0, peer))
     }
 
-    /// Sends at once or starts a send; the peer's progress thread learns of it.
-    ///
-    /// # Safety
-    /// As [`Channel::start_send`].
+    /// Sends immediately or starts a send, and notifies the peer's progress thread. Safety: see BUFFERS.
     pub(crate) unsafe fn post_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
         // SAFETY: BUFFERS.
         let started = unsafe {
@@ -319,10 +316,7 @@ impl<'a> Channel<'a> {
         started
     }
 
-    /// Takes a message that is there, or starts a receive.
-    ///
-    /// # Safety
-    /// As [`Channel::start_recv`].
+    /// Takes a message that has arrived, or starts a receive. Safety: see BUFFERS.
     pub(crate) unsafe fn post_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
         // SAFETY: BUFFERS.
         unsafe {
@@ -333,10 +327,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Starts a receive whose message was not there.
-    ///
-    /// # Safety
-    /// As [`Channel::start_recv`].
+    /// Starts a receive whose message has not arrived. Safety: see BUFFERS.
     #[inline]
     unsafe fn queue_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
         let worker = self.process.worker()?;
@@ -351,10 +342,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Starts a receive and a send: those two.
-    ///
-    /// # Safety
-    /// As [`Channel::exchange`], until both tickets have been waited for.
+    /// Starts a receive and a send, and returns both in this order. Safety: BUFFERS, until both tickets are waited for.
     pub(crate) unsafe fn post_exchange(
         &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> (Result<Ticket>, Result<Ticket>) {
@@ -364,7 +352,7 @@ impl<'a> Channel<'a> {
                 let sent = self.post_send(to, out);
                 return (self.post_recv(from, into), sent);
             }
-            // The receive comes first, so that the message finds it.
+            // The receive is posted first, so that a message that arrives during the send matches it.
             let received = self.post_recv(from, into);
             (received, self.post_send(to, out))
         }
@@ -379,26 +367,23 @@ impl<'a> Channel<'a> {
         // SAFETY: the worker lives while MPI runs.
         unsafe {
             let request = (*worker).requests.get(ticket.0);
-            if request.state != State::Complete {
+            if request.state != RequestState::Complete {
                 let note = Note {
                     call: self.process.call.get(),
                     peer: self.comm.peer_rank(request.peer),
                     tag: -1,
                     comm: self.comm.handle.get(),
                     bytes: self.user_bytes(request.bytes),
-                    awaited: Awaited::UNKNOWN,
+                    awaited: AwaitedRanks::UNKNOWN,
                     naps: false,
                 };
-                match deadlock::is_watched(self, worker) {
-                    true => deadlock::wait(self, worker, ticket.0, &note),
-                    false => slow::wait_complete(worker, ticket.0, &note),
-                }
+                deadlock::wait_step(self, worker, ticket.0, &note);
             }
         }
         self.finish(ticket)
     }
 
-    /// Bytes that a wait for a message of so many tells of: not those of the comparison of the ranks' arguments.
+    /// Returns the bytes that a wait reports: those of the message, or of the call whose arguments are compared.
     fn user_bytes(&self, bytes: u64) -> u64 {
         match (self.process.checks(), self.refuse.get()) {
             (Some(checks), Some(_)) => checks.compared_bytes.get(),
@@ -406,7 +391,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Frees an operation that has ended; returns its result.
+    /// Frees an operation that has ended, and returns its result.
     pub(crate) fn finish(&self, ticket: Ticket) -> Result {
         if ticket.0 == 0 {
             return Ok(());
@@ -430,13 +415,13 @@ impl<'a> Channel<'a> {
                 fault => {
                     let args =
                         Args { peer: self.comm.peer_rank(peer), ..self.args(0, &Buffer::empty()) };
-                    Err(slow::explain(fault, &args, bytes, sent))
+                    Err(fault::explain(fault, &args, bytes, sent))
                 }
             }
         }
     }
 
-    /// Sends a contiguous message at once, or does nothing.
+    /// Sends a contiguous message immediately, or does nothing.
     #[inline]
     unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
         let Some(&endpoint) = self.comm.endpoints.get(to as usize) else {
@@ -453,7 +438,7 @@ impl<'a> Channel<'a> {
         // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
-            if lock::first().records() && matches!(post, Post::Done | Post::Wake) {
+            if lock::get().records() && matches!(post, Post::Done | Post::Wake) {
                 trace::record(Point::PostShort, self.world_rank(to), self.tag, data.bytes);
             }
             match post {
@@ -463,8 +448,8 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// The same of a longer message to a member of this host: an adapter may bring another message while this one is
-    /// sent, before it is asked for.
+    /// Sends a message that does not fit a slot, if the receiver is on this host. To another host it sends nothing:
+    /// during such a send, an adapter may deliver another message before that message's receive is posted.
     unsafe fn try_send_eager(
         &self, endpoint: *mut Endpoint, key: u64, to: u32, data: &Buffer,
     ) -> bool {
@@ -473,7 +458,7 @@ impl<'a> Channel<'a> {
         };
         // SAFETY: BUFFERS; worker and endpoint live while MPI runs.
         unsafe {
-            if !(*endpoint).is_same_host() || lock::first().records() {
+            if !(*endpoint).is_same_host() || lock::get().records() {
                 return false;
             }
             let peer = self.world_rank(to);
@@ -482,53 +467,52 @@ impl<'a> Channel<'a> {
     }
 
     #[inline]
-    fn check_taken(&self, from: u32, data: &Buffer, taken: Taken) -> Result {
+    fn check_taken(&self, from: u32, data: &Buffer, taken: ImmediateReceive) -> Result {
         match taken.len as u64 == data.bytes {
             true => Ok(()),
             false => Err(self.refuse_length(from, data.bytes, taken.len as u64)),
         }
     }
 
-    /// The error of a message that is not as long as this rank expects; one that is longer than its place is found
-    /// by the layer below.
+    /// Returns the error of a message that is shorter than expected. The layer below detects messages that are longer.
     #[cold]
     #[inline(never)]
     fn refuse_length(&self, from: u32, expected: u64, sent: u64) -> Error {
         let args = self.args(from, &Buffer::empty());
-        slow::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
+        fault::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
     }
 
-    /// Polls only the peer for a while; `None` leaves everything as it was.
+    /// Polls only this peer for a limited time, and receives its next arrival. `None` if nothing was received.
     #[inline]
-    unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
+    unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<ImmediateReceive> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
         let worker = self.process.worker().ok()?;
-        if data.layout.is_some() || lock::first().records() {
+        if data.layout.is_some() || lock::get().records() {
             return None;
         }
         let peer = self.world_rank(from);
         let key = self.context().key(from);
-        // SAFETY: as in `try_send`.
+        // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             if !(*worker).may_watch(peer) || !(*worker).wait.directed {
                 return None;
             }
             let has_arrival = |_| (*endpoint).has_arrival().then_some(());
-            let is_needed = || lock::first().is_wanted() || (*worker).wants_attention(peer);
+            let is_needed = || lock::get().is_wanted() || (*worker).wants_attention(peer);
             spin((*endpoint).spin_polls(), has_arrival, is_needed)?;
             (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
         }
     }
 
-    /// Takes the message if it is the next of that peer; `None` leaves everything as it was.
+    /// Takes the message if it is the peer's next arrival. `None` without effect if it is not.
     #[inline]
-    unsafe fn try_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
+    unsafe fn try_recv(&self, from: u32, data: &Buffer) -> Option<ImmediateReceive> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
         let worker = self.process.worker().ok()?;
-        if data.layout.is_some() || lock::first().records() {
+        if data.layout.is_some() || lock::get().records() {
             return None;
         }
-        // SAFETY: as in `try_send`.
+        // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             if !(*worker).may_watch(self.world_rank(from)) || !(*endpoint).has_arrival() {
                 return None;
@@ -548,8 +532,8 @@ impl<'a> Channel<'a> {
         self.comm.peer_group().world_ranks()[rank as usize]
     }
 
-    fn want(&self, from: u32) -> Want {
-        Want { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) }
+    fn want(&self, from: u32) -> MatchCriteria {
+        MatchCriteria { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) }
     }
 
     fn args(&self, peer: u32, data: &Buffer) -> Args {

@@ -1,14 +1,15 @@
-//! Probes: what a receive would match, without receiving it.
+//! Probes: queries for the message that a receive would match.
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::places;
 use crate::common::status::Status;
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use crate::objects::arguments::Args;
+use crate::p2p::channel::deadlock;
+use crate::p2p::fault;
 use crate::p2p::slow::{self, Senders};
-use crate::process::{Engine, Process, ProcessPart};
+use crate::process::{Process, ProcessPart, Runtime};
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::recv::ProbedMessage;
 use fastpath_protocol::request::RequestKind;
@@ -17,33 +18,30 @@ use fastpath_protocol::{Fault, Worker};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A message that a matched probe has taken out of matching.
+/// Message that a matched probe has removed from matching.
 pub struct Message {
     token: Cell<Option<u32>>,
     found: ProbedMessage,
     comm: usize,
-    /// Of the worker that has it.
-    place: u32,
 }
 
-/// Messages taken out of matching by a matched probe.
-static MESSAGES: ProcessPart<Table<Message>> = ProcessPart::new(Table::new());
+/// Messages removed from matching by a matched probe.
+static MESSAGES: ProcessPart<HandleTable<Message>> = ProcessPart::new(HandleTable::new());
 
-/// The messages that were taken out and not received.
+/// Returns the messages that were removed from matching and not received.
 pub(crate) fn list_messages(p: &Process) -> Vec<Rc<Message>> {
     let messages = MESSAGES.of(p);
     let handles = messages.handles().into_iter();
     handles.filter_map(|handle| messages.get(handle)).collect()
 }
 
-impl Handled for Message {
+impl HandleKind for Message {
     const NOUN: &'static str = "message";
     const NULL: (usize, &'static str) = (MPI_MESSAGE_NULL, "MPI_MESSAGE_NULL");
     const CLASS: i32 = MPI_ERR_ARG;
 }
 
 impl Message {
-    /// Bytes, source and tag, and the communicator.
     pub(crate) fn describe(&self, p: &Process) -> String {
         let status = status_of(p, &self.found);
         let comm = p.comm_of_request(self.comm);
@@ -57,40 +55,38 @@ impl Message {
     }
 }
 
-/// What a probe saw.
+/// Result of a probe.
 #[derive(Debug, Clone, Copy)]
-pub struct Probed {
-    /// Handle of the message (`MPI_MESSAGE_NULL` for a plain probe).
+pub struct ProbeResult {
+    /// Handle of the message; `MPI_MESSAGE_NULL` for a plain probe.
     pub message: usize,
     /// Source, tag and size.
     pub status: Status,
 }
 
 fn status_of(p: &Process, found: &ProbedMessage) -> Status {
-    let record = p.engine().map_or(0, Engine::record_bytes);
+    let record = p.engine().map_or(0, Runtime::record_bytes);
     let bytes = found.bytes.saturating_sub(record);
     Status::new(found.source as i32, found.tag, MPI_SUCCESS, bytes as i64)
 }
 
-/// Any probe: with `wait` until a message is there, with `take` it is taken out of matching.
+/// Probes for a message. With `wait`, waits until one has arrived. With `take`, removes it from matching.
 pub fn probe(
     p: &Process, call: &'static str, source: i32, tag: i32, comm: usize, wait: bool, take: bool,
-) -> Result<Option<Probed>> {
+) -> Result<Option<ProbeResult>> {
     let args =
         Args { buf: std::ptr::null_mut(), count: 0, datatype: MPI_BYTE, peer: source, tag, comm };
     let Some(checked) = slow::check_recv(p, &args)? else {
         let message = if take { MPI_MESSAGE_NO_PROC } else { MPI_MESSAGE_NULL };
-        return Ok(Some(Probed {
+        return Ok(Some(ProbeResult {
             message,
             status: Status::new(MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0),
         }));
     };
     let want = slow::want(&checked.comm, source, tag);
-    let place = checked.place;
-    let _within = places::within(place);
-    let worker = p.worker_at(place)?;
+    let worker = p.worker()?;
     let mut found = None;
-    // A message that is taken is not there to be found again: asked twice, it answers the same.
+    // A message that `look` has removed cannot be found again, so a second call of `look` must return the first result.
     let mut look = |w: &mut Worker| {
         if found.is_none() {
             found = match take {
@@ -104,12 +100,11 @@ pub fn probe(
     // SAFETY: the worker lives while MPI runs.
     unsafe {
         (*worker).progress_all();
-        places::visit(place);
         if !look(&mut *worker) && wait {
             let note =
                 Note { awaited: senders.awaited(), ..slow::note(call, &checked.comm, &args, 0) };
             let named = (want.peer != ANY_PEER).then_some(want.peer);
-            Worker::wait_until(worker, named, &note, |w| {
+            deadlock::wait_until(p, worker, named, &note, |w| {
                 if look(w) {
                     return true;
                 }
@@ -124,7 +119,7 @@ pub fn probe(
     }
     let Some((token, found)) = found else {
         return match wait {
-            true => Err(slow::explain(Fault::SourceGone, &args, 0, 0)),
+            true => Err(fault::explain(Fault::SourceGone, &args, 0, 0)),
             false => {
                 crate::p2p::request::note_miss(p)?;
                 Ok(None)
@@ -134,16 +129,16 @@ pub fn probe(
     let message = match token {
         None => MPI_MESSAGE_NULL,
         Some(token) => {
-            MESSAGES.of(p).publish(Message { token: Cell::new(Some(token)), found, comm, place })?
+            MESSAGES.of(p).publish(Message { token: Cell::new(Some(token)), found, comm })?
         }
     };
-    Ok(Some(Probed { message, status: status_of(p, &found) }))
+    Ok(Some(ProbeResult { message, status: status_of(p, &found) }))
 }
 
-/// `MPI_Imrecv`: receives a message that a matched probe took out; returns the request's handle.
+/// `MPI_Imrecv`: receives a message of a matched probe, and returns the request's handle.
 ///
 /// # Safety
-/// The buffer is writable until the request completes.
+/// The buffer must be writable until the request completes.
 pub unsafe fn imrecv(
     p: &Process, buf: *mut u8, count: i64, datatype: usize, message: usize,
 ) -> Result<usize> {
@@ -156,17 +151,18 @@ pub unsafe fn imrecv(
     let checked = slow::check_matched(p, &args)?;
     MESSAGES.of(p).remove(message);
     let Some(token) = found.token.take() else {
-        return Err(Error::new(MPI_ERR_ARG, "the message has been received already"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the message has been received already: receive each message once",
+        ));
     };
-    let _within = places::within(found.place);
-    let worker = p.worker_at(found.place)?;
-    // SAFETY: the buffer is writable until the request completes, by this function's contract; the worker lives while
-    // MPI runs.
+    let worker = p.worker()?;
+    // SAFETY: the buffer is writable until the request completes, by contract; the worker lives while MPI runs.
     unsafe {
         let (watched, buffer) = slow::watch(p, &args, RequestKind::Recv, &checked)?;
         let id = (*worker)
             .recv_matched(token, buffer)
-            .map_err(|fault| slow::explain(fault, &args, 0, 0))?;
+            .map_err(|fault| fault::explain(fault, &args, 0, 0))?;
         slow::keep(p, id, watched);
         let request = (*worker).requests.get_mut(id);
         request.user = found.comm;

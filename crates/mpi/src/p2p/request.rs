@@ -1,14 +1,16 @@
-//! Requests as MPI sees them: waiting, testing, persistent ones, and operations that poll.
+//! Requests of MPI: wait, test, persistent requests, and polled operations.
 //!
-//! A request's handle is that of the protocol layer's request. A persistent request or an operation
-//! of this layer is a request of kind `Foreign` whose `user` word is an index into
-//! [`crate::objects::operation::Extras`].
+//! A request's handle is that of the protocol layer's request. A persistent request or an operation of this layer is a
+//! request of kind `Foreign`. The `user` word of such a request is an index into [`crate::objects::operation::Extras`].
 //!
-//! **VARIABLES.** `request` is a variable, or `requests` and the arrays beside it hold `count` of them; a status is
-//! null or there for each. Each function here asks this of its caller, and the entry points of the user.
+//! **VARIABLES.** `request` is a variable, or `requests` and its parallel arrays have `count` entries. A status is null
+//! or valid for each request. Each function here requires this of its caller, and the entry points require it of the
+//! user.
+//!
+//! **INSIDE.** The worker's requests ([`pool`]) live while MPI runs, and the caller is inside MPI. A reference to a
+//! request ends before any code waits, calls the program, or accesses the worker by another path.
 #![allow(unsafe_code)]
 
-mod active;
 mod comms;
 mod double;
 mod ended;
@@ -20,19 +22,17 @@ mod result;
 mod several;
 mod steps;
 mod unjoined;
-mod workers;
 
 pub(crate) use crate::objects::operation::not_of_kind;
-pub use crate::objects::operation::{Notice, Operation, Watch};
+pub use crate::objects::operation::{Notice, Operation, PollCondition};
 pub use crate::p2p::DONE_HANDLE;
-pub(crate) use active::moved_by;
 pub(crate) use comms::{complete_communication, release_unused};
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
-pub use immediate::{await_of, collect_done, try_arrival, try_collect};
-pub(crate) use operation::list_pending;
+pub use immediate::{collect_done, try_arrival, try_collect};
 pub use operation::{completed_request, make_operation, notify};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
+pub(crate) use operation::{list_pending, moved_by};
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
@@ -44,45 +44,46 @@ pub(crate) use unjoined::finish_collective;
 
 pub(crate) use steps::name_wait;
 use steps::{OPERATION, await_step, awaited_request};
-use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::places::{self, Mixed, within_all};
 use crate::common::status::Status;
 use crate::objects::operation::Extra;
-pub(crate) use crate::objects::operation::Marked;
+pub(crate) use crate::objects::operation::MarkedRequest;
+use crate::p2p::channel::deadlock;
 use crate::p2p::slow::{self, Senders};
 use crate::process::Process;
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::request::RequestKind;
+use fastpath_protocol::request::{RequestKind, RequestPool};
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{RequestId, State, Worker};
+use fastpath_protocol::{RequestId, RequestState, Worker};
+use fastpath_segment::AwaitedRanks;
 
-/// Makes the request behind [`DONE_HANDLE`].
 pub(crate) fn make_done_request(worker: &mut Worker) {
     let Some(id) = worker.requests.allocate(RequestKind::Send) else {
         return;
     };
     let request = worker.requests.get_mut(id);
-    request.state = State::Complete;
+    request.state = RequestState::Complete;
     debug_assert_eq!(request.handle as usize, DONE_HANDLE);
 }
 
-/// What a request handle names.
-enum Named {
+enum NamedRequest {
     /// `MPI_REQUEST_NULL`, or an inactive persistent request.
     Inactive,
-    /// A request of the protocol layer, active or complete.
     Plain(RequestId),
-    /// An operation of this layer.
     Operation(usize),
 }
 
+/// The worker's requests. See INSIDE.
+fn pool(p: &Process) -> Result<*mut RequestPool> {
+    // SAFETY: the worker lives while MPI runs; no reference is made.
+    Ok(unsafe { &raw mut (*p.worker()?).requests })
+}
+
 fn find(p: &Process, handle: usize) -> Result<RequestId> {
-    // SAFETY: INSIDE (`workers`).
-    let pool = unsafe { &*pool_at(p, places::of_request(handle))? };
+    // SAFETY: INSIDE.
+    let pool = unsafe { &*pool(p)? };
     pool.find(handle as u64).ok_or_else(|| {
         Error::new(
             MPI_ERR_REQUEST,
@@ -93,33 +94,33 @@ fn find(p: &Process, handle: usize) -> Result<RequestId> {
     })
 }
 
-fn resolve(p: &Process, handle: usize) -> Result<Named> {
+fn resolve(p: &Process, handle: usize) -> Result<NamedRequest> {
     if handle == MPI_REQUEST_NULL {
-        return Ok(Named::Inactive);
+        return Ok(NamedRequest::Inactive);
     }
     let id = find(p, handle)?;
-    // SAFETY: INSIDE (`workers`).
-    let request = unsafe { (*pool_of(p, id)?).get(id) };
+    // SAFETY: INSIDE.
+    let request = unsafe { (*pool(p)?).get(id) };
     if request.kind != RequestKind::Foreign {
-        return Ok(Named::Plain(id));
+        return Ok(NamedRequest::Plain(id));
     }
     let index = request.user;
     match p.extras.slots().get(index) {
         Some(Some(Extra::Persistent(persistent))) => match persistent.active {
-            None => Ok(Named::Inactive),
+            None => Ok(NamedRequest::Inactive),
             Some(inner) => resolve(p, inner),
         },
-        Some(Some(Extra::Operation { started: Some(false), .. })) => Ok(Named::Inactive),
-        Some(Some(Extra::Operation { .. })) => Ok(Named::Operation(index)),
+        Some(Some(Extra::Operation { started: Some(false), .. })) => Ok(NamedRequest::Inactive),
+        Some(Some(Extra::Operation { .. })) => Ok(NamedRequest::Operation(index)),
         _ => Err(Error::new(MPI_ERR_REQUEST, "the request has been freed")),
     }
 }
 
 /// Ends a receive whose named source has left the job without sending its message.
-fn end_if_hopeless(p: &Process, named: &Named) -> Result {
-    if let Named::Plain(id) = *named {
+fn end_if_hopeless(p: &Process, named: &NamedRequest) -> Result {
+    if let NamedRequest::Plain(id) = *named {
         // SAFETY: the worker lives while MPI runs.
-        let worker = unsafe { &mut *worker_of(p, id)? };
+        let worker = unsafe { &mut *p.worker()? };
         let peer = worker.requests.get(id).peer;
         if peer != ANY_PEER {
             worker.give_up(id, peer);
@@ -128,38 +129,37 @@ fn end_if_hopeless(p: &Process, named: &Named) -> Result {
     Ok(())
 }
 
-/// Whether a request of the protocol layer has ended.
+/// Returns whether a request of the protocol layer has ended.
 #[inline]
 fn is_plain_complete(worker: *mut Worker, id: RequestId) -> bool {
-    // SAFETY: the worker lives while MPI runs, as for every caller.
+    // SAFETY: the worker lives while MPI runs, and every caller is inside it.
     let worker = unsafe { &mut *worker };
     let request = worker.requests.get(id);
-    let (ended, peer) = (request.state == State::Complete, request.peer);
-    // A receive that nothing has matched may still be cancelled: only who waits for it alone learns that
-    // nothing can come (`end_if_hopeless`).
+    let (ended, peer) = (request.state == RequestState::Complete, request.peer);
+    // An unmatched receive does not end here, because it may be cancelled: only `end_if_hopeless` ends it.
     ended || (!request.is_posted() && peer != ANY_PEER && worker.give_up(id, peer))
 }
 
-/// Whether the operation has ended; polls operations of this layer.
-fn is_complete(p: &Process, named: &Named) -> Result<bool> {
+/// Returns whether the operation of a request has ended. Polls operations of this layer.
+fn is_complete(p: &Process, named: &NamedRequest) -> Result<bool> {
     match *named {
-        Named::Inactive => Ok(true),
-        Named::Plain(id) => Ok(is_plain_complete(worker_of(p, id)?, id)),
-        Named::Operation(index) => Ok(poll_operation(p, index)),
+        NamedRequest::Inactive => Ok(true),
+        NamedRequest::Plain(id) => Ok(is_plain_complete(p.worker()?, id)),
+        NamedRequest::Operation(index) => Ok(poll_operation(p, index)),
     }
 }
 
-fn check_complete(p: &Process, named: &Named) -> Result<bool> {
+fn check_complete(p: &Process, named: &NamedRequest) -> Result<bool> {
     match *named {
-        Named::Operation(index) if operation_has_result(p, index) => Ok(true),
+        NamedRequest::Operation(index) if operation_has_result(p, index) => Ok(true),
         _ => is_complete(p, named),
     }
 }
 
-/// Makes the request of a persistent operation that has ended well inactive, and returns its status; None of any other.
-/// As [`collect`], in one step.
-fn rest_operation(p: &Process, named: &Named) -> Option<Status> {
-    let Named::Operation(index) = *named else { return None };
+/// Makes the request of a persistent operation that has succeeded inactive, and returns its status; the caller then
+/// skips [`collect`]. `None` for any other request, which needs [`collect`].
+fn rest_operation(p: &Process, named: &NamedRequest) -> Option<Status> {
+    let NamedRequest::Operation(index) = *named else { return None };
     match p.extras.slots_mut().get_mut(index) {
         Some(Some(Extra::Operation { result, started: Some(started), .. })) => {
             let status = *result.as_ref()?.as_ref().ok()?;
@@ -170,10 +170,8 @@ fn rest_operation(p: &Process, named: &Named) -> Option<Status> {
     }
 }
 
-/// Reads the result of a completed operation and frees its request, or makes it inactive.
-///
-/// # Safety
-/// `handle` is a variable that holds the request.
+/// Reads the result of a completed operation, and frees its request or makes it inactive. Safety: `handle` must be a
+/// variable that holds the request.
 unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Error>)> {
     // SAFETY: VARIABLES.
     let value = unsafe { *handle };
@@ -183,13 +181,13 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
         return Ok(result);
     }
     let outer = find(p, value)?;
-    // SAFETY: INSIDE (`workers`).
-    let request = unsafe { (*pool_of(p, outer)?).get(outer) };
+    // SAFETY: INSIDE.
+    let request = unsafe { (*pool(p)?).get(outer) };
     if request.kind == RequestKind::Foreign {
         let index = request.user;
         if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots_mut().get_mut(index) {
-            // Which borrows nothing of these.
-            if let (Some(_), Named::Plain(id)) = (persistent.active.take(), &named) {
+            // The slots may stay borrowed during `free_plain`, which does not borrow them.
+            if let (Some(_), NamedRequest::Plain(id)) = (persistent.active.take(), &named) {
                 free_plain(p, *id)?;
             }
             return Ok(result);
@@ -200,7 +198,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             (*started, *ended) = (false, None);
             return Ok(result);
         }
-        // The request has gone even where the program's function that frees it fails.
+        // The request is freed even if the program's free function fails.
         // SAFETY: VARIABLES.
         unsafe { *handle = MPI_REQUEST_NULL };
         let freed = free_operation(p, outer, index);
@@ -215,11 +213,11 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 }
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
-    // SAFETY: INSIDE (`workers`): `pool` is not used once the worker is.
-    let pool = unsafe { &mut *pool_of(p, id)? };
+    // SAFETY: INSIDE: `pool` is not used once the worker is.
+    let pool = unsafe { &mut *pool(p)? };
     if pool.get(id).kind == RequestKind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*worker_of(p, id)?).release_cancelled(id) };
+        unsafe { (*p.worker()?).release_cancelled(id) };
     } else if pool.get(id).handle as usize != DONE_HANDLE {
         pool.free(id);
     }
@@ -227,22 +225,22 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
 }
 
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
-    // SAFETY: INSIDE (`workers`).
-    let pool = unsafe { &mut *pool_at(p, 0)? };
+    // SAFETY: INSIDE.
+    let pool = unsafe { &mut *pool(p)? };
     let id = pool.allocate(RequestKind::Foreign).ok_or_else(slow::out_of_requests)?;
     let request = pool.get_mut(id);
     request.user = index;
     Ok(request.handle as usize)
 }
 
-/// Waits for the operation behind a request. Does not read or free it.
-fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
+/// Waits for the operation of a request. Does not read the result or free the request.
+fn wait_named(p: &Process, call: &'static str, named: &NamedRequest) -> Result {
     match *named {
-        Named::Inactive => Ok(()),
-        Named::Plain(id) => {
-            // SAFETY: INSIDE (`workers`).
-            let request = unsafe { (*pool_of(p, id)?).get(id) };
-            if request.state == State::Complete {
+        NamedRequest::Inactive => Ok(()),
+        NamedRequest::Plain(id) => {
+            // SAFETY: INSIDE.
+            let request = unsafe { (*pool(p)?).get(id) };
+            if request.state == RequestState::Complete {
                 return Ok(());
             }
             let peer = peer_of(p, request);
@@ -252,52 +250,48 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 tag: request.tag,
                 comm: request.user,
                 bytes: request.bytes.saturating_sub(p.running()?.record_bytes()),
-                awaited: Awaited::UNKNOWN,
+                awaited: AwaitedRanks::UNKNOWN,
                 naps: false,
             };
-            slow::wait_complete(worker_of(p, id)?, id, &note);
+            slow::wait_complete(p.worker()?, id, &note);
             Ok(())
         }
-        Named::Operation(index) => {
+        NamedRequest::Operation(index) => {
             while !check_complete(p, named)? {
                 match awaited_request(p, index)? {
                     Some(id) => await_step(p, call, index, id)?,
                     None => break,
                 }
             }
-            let places = match p.extras.slots().get(index) {
-                Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
-                _ => 1,
-            };
             let wait = (call, OPERATION | index);
-            wait_any_of(p, places, wait, || Awaited::UNKNOWN, || check_complete(p, named))
+            wait_any_of(p, wait, || AwaitedRanks::UNKNOWN, || check_complete(p, named))
         }
     }
 }
 
-/// Who could complete a request, or make an operation of this layer go on.
-fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
+/// Returns the ranks that could complete a request, or advance an operation of this layer.
+fn awaited_by(p: &Process, named: &NamedRequest) -> Result<AwaitedRanks> {
     let id = match *named {
-        Named::Plain(id) => Some(id),
-        Named::Operation(index) => awaited_request(p, index)?,
-        Named::Inactive => None,
+        NamedRequest::Plain(id) => Some(id),
+        NamedRequest::Operation(index) => awaited_request(p, index)?,
+        NamedRequest::Inactive => None,
     };
     let Some(id) = id else {
-        return Ok(Awaited::UNKNOWN);
+        return Ok(AwaitedRanks::UNKNOWN);
     };
-    // SAFETY: INSIDE (`workers`).
-    let request = unsafe { (*pool_of(p, id)?).get(id) };
+    // SAFETY: INSIDE.
+    let request = unsafe { (*pool(p)?).get(id) };
     Ok(match request.peer {
         ANY_PEER => Senders::of_any(p, request.user).awaited(),
-        peer => Awaited::of(&[peer]),
+        peer => AwaitedRanks::of(&[peer]),
     })
 }
 
-/// Makes progress until `done` says so or fails; `awaited` says who could bring that about, and what is waited for is
-/// named as in [`Note::comm`]. The caller is inside the workers at `places`.
+/// Makes progress until `done` returns true or fails. `awaited` returns the ranks that could make `done` return true.
+/// `named` is the awaited object, as in [`Note::comm`].
 fn wait_any_of(
-    p: &Process, places: u32, (call, named): (&'static str, usize),
-    awaited: impl FnOnce() -> Awaited, mut done: impl FnMut() -> Result<bool>,
+    p: &Process, (call, named): (&'static str, usize), awaited: impl FnOnce() -> AwaitedRanks,
+    mut done: impl FnMut() -> Result<bool>,
 ) -> Result {
     let mut result = done();
     if matches!(result, Ok(false)) {
@@ -308,18 +302,12 @@ fn wait_any_of(
             comm: named,
             bytes: 0,
             awaited: awaited(),
-            naps: !places.is_power_of_two(),
+            naps: false,
         };
-        // Of one further worker the wait is that one's.
-        let home = match places.is_power_of_two() {
-            true => places.trailing_zeros(),
-            false => 0,
-        };
-        let _mixed = Mixed::begin(places & !(1 << home));
         // SAFETY: the worker lives while MPI runs; `done` makes its own short references.
         unsafe {
-            Worker::wait_until(p.worker_at(home)?, None, &note, |_| {
-                result = progress_at(p, places & !(1 << home)).and_then(|()| done());
+            deadlock::wait_until(p, p.worker()?, None, &note, |_| {
+                result = done();
                 !matches!(result, Ok(false))
             });
         }
@@ -327,18 +315,18 @@ fn wait_any_of(
     result.map(|_| ())
 }
 
-/// Whether a request is neither null nor an inactive persistent one.
+/// Returns whether a request is neither null nor an inactive persistent one.
 pub fn is_active(p: &Process, handle: usize) -> Result<bool> {
-    Ok(!matches!(resolve(p, handle)?, Named::Inactive))
+    Ok(!matches!(resolve(p, handle)?, NamedRequest::Inactive))
 }
 
 /// Writes a status, except its `MPI_ERROR`.
 ///
 /// # Safety
-/// `to` is null (`MPI_STATUS_IGNORE`) or a status.
+/// `to` must be null (`MPI_STATUS_IGNORE`) or a status.
 pub unsafe fn write_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // SAFETY: VARIABLES: not null, a status.
+        // SAFETY: VARIABLES; `to` is not null, and so a status.
         unsafe {
             let error = (*to).error;
             *to = status;
@@ -347,14 +335,13 @@ pub unsafe fn write_status(to: *mut Status, status: Status) {
     }
 }
 
-/// Writes the empty status: it has `MPI_SUCCESS` in it by definition (MPI 5.0, 3.7.3), also in calls that do not write
-/// `MPI_ERROR` otherwise.
+/// Writes the empty status. By definition it has `MPI_SUCCESS` (MPI 5.0, 3.7.3) in every call.
 ///
 /// # Safety
-/// As [`write_status`].
+/// See [`write_status`].
 pub unsafe fn write_empty_status(to: *mut Status) {
     if !to.is_null() {
-        // SAFETY: VARIABLES: not null, a status.
+        // SAFETY: VARIABLES; `to` is not null, and so a status.
         unsafe { *to = empty_status() };
     }
 }
@@ -362,11 +349,10 @@ pub unsafe fn write_empty_status(to: *mut Status) {
 /// `MPI_Wait`.
 ///
 /// # Safety
-/// `request` is a variable; `status` is null or a status.
+/// See VARIABLES.
 pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Result {
     // SAFETY: VARIABLES.
     unsafe {
-        let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
         if let Some(result) = rest_operation(p, &named) {
             write_status(status, result);
@@ -382,14 +368,12 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
 /// `MPI_Test`: makes one round of progress if needed.
 ///
 /// # Safety
-/// As [`wait`].
+/// See VARIABLES.
 pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> CompletedCall<bool> {
     // SAFETY: VARIABLES.
     unsafe {
-        let places = places_of(p, *request);
-        let _within = within_all(places);
         let named = resolve(p, *request)?;
-        if !check_with_progress(p, places, &named)? {
+        if !check_with_progress(p, &named)? {
             return Ok((false, Ok(())));
         }
         let (result, error) = collect(p, request)?;
@@ -398,73 +382,51 @@ pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Com
     }
 }
 
-/// As [`check_complete`], with a round of progress; the caller is inside the workers at `places`.
-fn check_with_progress(p: &Process, places: u32, named: &Named) -> Result<bool> {
-    let worker = match *named {
-        Named::Plain(id) => worker_of(p, id)?,
-        _ => p.worker()?,
-    };
+/// Makes a round of progress, then checks for completion like [`check_complete`].
+fn check_with_progress(p: &Process, named: &NamedRequest) -> Result<bool> {
+    let worker = p.worker()?;
     let check = || match *named {
-        Named::Plain(id) => Ok(is_plain_complete(worker, id)),
+        NamedRequest::Plain(id) => Ok(is_plain_complete(worker, id)),
         _ => check_complete(p, named),
     };
     if check()? {
         return Ok(true);
     }
-    match places.is_power_of_two() {
-        true => {
-            // SAFETY: the worker lives while MPI runs.
-            unsafe { (*worker).progress_all() };
-            places::visit(places.trailing_zeros());
-        }
-        false => progress(p, places)?,
-    }
+    // SAFETY: the worker lives while MPI runs.
+    unsafe { (*worker).progress_all() };
     let complete = check()?;
     if !complete {
-        // SAFETY: the worker lives while MPI runs; no reference to it is held.
-        unsafe { Worker::note_miss(worker) };
+        note_miss(p)?;
     }
     Ok(complete)
 }
 
-/// A call is about to answer "not yet": on a crowded node it yields. Every nonblocking query ends here.
+/// Records an unsuccessful nonblocking query. Every query ends with this function, which yields on an
+/// oversubscribed node. It ends the job if an outstanding collective call can never end.
 pub(crate) fn note_miss(p: &Process) -> Result {
-    // SAFETY: the worker lives while MPI runs; no reference to it is held.
-    unsafe { Worker::note_miss(p.worker()?) };
-    Ok(())
-}
-
-/// A round of progress in the first worker, of a call that asks an operation of this layer.
-pub(crate) fn make_progress(p: &Process) -> Result {
-    progress(p, 1)
-}
-
-/// A round of progress, for a call that does not wait: in the workers at `places`, which the caller is inside, and in
-/// the others unless another thread is inside.
-fn progress(p: &Process, places: u32) -> Result {
-    progress_at(p, places)?;
-    places::visit(places.max(1).trailing_zeros());
-    Ok(())
-}
-
-/// A round of progress in the workers at `places`, which the caller is inside.
-fn progress_at(p: &Process, places: u32) -> Result {
-    for place in places::each(places) {
-        // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker_at(place)?).progress_all() };
+    let worker = p.worker()?;
+    if deadlock::has_watched_calls(p, worker) {
+        deadlock::note_miss(p, worker);
     }
+    // SAFETY: the worker lives while MPI runs; no reference to it is held.
+    unsafe { Worker::note_miss(worker) };
     Ok(())
 }
 
-/// `MPI_Request_get_status`: as test, but the request stays.
+/// A round of progress, for a call that does not wait.
+pub(crate) fn progress(p: &Process) -> Result {
+    // SAFETY: the worker lives while MPI runs.
+    unsafe { (*p.worker()?).progress_all() };
+    Ok(())
+}
+
+/// `MPI_Request_get_status`: a test that does not free the request.
 ///
 /// # Safety
-/// `status` is null or a status.
+/// See VARIABLES.
 pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Result<bool> {
-    let places = places_of(p, request);
-    let _within = within_all(places);
     let named = resolve(p, request)?;
-    if !check_with_progress(p, places, &named)? {
+    if !check_with_progress(p, &named)? {
         return Ok(false);
     }
     let result = read_status(p, &named)?;

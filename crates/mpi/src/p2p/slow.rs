@@ -1,15 +1,15 @@
-//! Point-to-point communication in full: every check, every mode, every kind of buffer.
+//! Point-to-point communication in full: all checks, modes and kinds of buffer.
 //!
-//! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, as count and datatype say, until the
-//! call returns, or of a started operation until its request completes. `status` and `request` are null or variables of
-//! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
+//! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, for its count and datatype. It stays
+//! so until the call returns, or until the request of a started operation completes. `status` and `request` are null or
+//! variables of their type. The caller of an MPI entry point promises this, and so does the caller of each function
+//! here.
 #![allow(unsafe_code)]
 
 mod checked;
 mod copied;
 mod eager;
 mod exchange;
-mod fault;
 mod nonblocking;
 mod senders;
 mod watched;
@@ -19,7 +19,6 @@ pub(crate) use copied::{charged_to, install, leave_copy, take_over};
 pub use eager::try_send_eager;
 pub(crate) use exchange::{pack_copy, refuse_alias};
 pub use exchange::{send_with_lock, sendrecv, sendrecv_replace};
-pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub use nonblocking::{irecv, isend};
 pub(crate) use nonblocking::{
     irecv_checked, isend_checked, make_proc_null, out_of_requests, start_irecv, start_isend,
@@ -31,29 +30,30 @@ use watched::{record_bytes, start_watched_recv, start_watched_send};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
-use crate::common::places::{self, Mixed};
 use crate::common::status::Status;
-use crate::objects::arguments::{Args, Checked, Mode};
+use crate::objects::arguments::{Args, CheckedArguments, Mode};
 use crate::objects::comm::Comm;
-use crate::objects::hot::{self, HotComm};
-use crate::p2p::{Immediate, fill_status, named_want, source_of, try_send};
-use crate::process::background::Attending;
+use crate::objects::hot;
+use crate::p2p::channel::deadlock;
+use crate::p2p::fault::explain;
+use crate::p2p::{Immediate, fill_status, find_source, named_want, source_of, try_send};
+use crate::process::background::ProgressGuard;
 use crate::process::{self, Process};
 use fastpath_base::trace::{self, Point};
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::matching::{ANY_PEER, MatchCriteria};
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::{Note, spin};
-use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
+use fastpath_protocol::{Endpoint, Fault, RequestId, RequestState, SendArgs, StartOutcome, Worker};
+use fastpath_segment::AwaitedRanks;
 use fastpath_transport::Post;
 
-/// Looks of a receive for a short message after which a long one may come, of which the progress thread is not told:
-/// beyond what a ping-pong takes.
+/// Polls of a receive for a short message before the receive holds off the progress thread. A ping-pong needs fewer.
 const ATTEND_POLLS: u32 = 128;
 
-/// Whether a receive could never fail its checks once the send half has gone.
+/// Returns whether the receive of an `MPI_Sendrecv` will pass its argument checks. If so, the send may be posted first:
+/// the receive cannot then be refused.
 #[inline]
 pub fn is_plain_recv(args: &Args) -> bool {
     hot::datatype(args.datatype).key == args.datatype as u64
@@ -62,11 +62,10 @@ pub fn is_plain_recv(args: &Args) -> bool {
         && (args.tag >= 0 || args.tag == ANY_TAG)
 }
 
-/// What a receive on `comm` asks for.
-pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> Want {
+pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> MatchCriteria {
     match source {
-        MPI_ANY_SOURCE => Want { peer: ANY_PEER, tag, key: comm.context.key(0) },
-        _ => Want {
+        MPI_ANY_SOURCE => MatchCriteria { peer: ANY_PEER, tag, key: comm.context.key(0) },
+        _ => MatchCriteria {
             peer: comm.peer_group().world_ranks()[source as usize],
             tag,
             key: comm.context.key(source as u32),
@@ -74,7 +73,6 @@ pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> Want {
     }
 }
 
-/// The note of a wait for `args`.
 pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> Note {
     Note {
         call,
@@ -82,18 +80,15 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
         tag: args.tag,
         comm: comm.handle.get(),
         bytes,
-        awaited: Awaited::UNKNOWN,
+        awaited: AwaitedRanks::UNKNOWN,
         naps: false,
     }
 }
 
-/// Starts a checked send.
-///
-/// # Safety
-/// The buffer is readable until the request completes.
+/// Starts a checked send. Safety: see USER'S BUFFER.
 pub(crate) unsafe fn start_send(
-    p: &Process, checked: &Checked, args: &Args, mode: Mode,
-) -> Result<Started> {
+    p: &Process, checked: &CheckedArguments, args: &Args, mode: Mode,
+) -> Result<StartOutcome> {
     // SAFETY: USER'S BUFFER.
     unsafe {
         match p.checks() {
@@ -103,14 +98,11 @@ pub(crate) unsafe fn start_send(
     }
 }
 
-/// Starts a send of what is to travel.
-///
-/// # Safety
-/// As [`start_send`].
+/// Starts a send of `buffer`, which may include a record. Safety: see USER'S BUFFER.
 #[inline]
 pub(crate) unsafe fn post_send(
-    p: &Process, checked: &Checked, buffer: Buffer, args: &Args, mode: Mode,
-) -> Result<Started> {
+    p: &Process, checked: &CheckedArguments, buffer: Buffer, args: &Args, mode: Mode,
+) -> Result<StartOutcome> {
     let comm = &checked.comm;
     let bytes = buffer.bytes;
     let send = SendArgs {
@@ -120,23 +112,21 @@ pub(crate) unsafe fn post_send(
         buffer,
         synchronous: mode == Mode::Synchronous,
     };
-    let _within = places::within(checked.place);
-    let worker = p.worker_at(checked.place)?;
-    // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs; the buffer is readable (USER'S BUFFER).
     let started = unsafe { (*worker).start_send(send) };
     let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
-    if let Started::Request(id) = started {
+    if let StartOutcome::Request(id) = started {
         // SAFETY: the request was just started, by the worker that lives while MPI runs.
         unsafe { (*worker).requests.get_mut(id).user = args.comm };
     }
     Ok(started)
 }
 
-/// Starts a checked receive.
-///
-/// # Safety
-/// The buffer is writable until the request completes.
-pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
+/// Starts a checked receive. Safety: see USER'S BUFFER.
+pub(crate) unsafe fn start_recv(
+    p: &Process, checked: &CheckedArguments, args: &Args,
+) -> Result<RequestId> {
     // SAFETY: USER'S BUFFER.
     unsafe {
         match p.checks() {
@@ -146,15 +136,14 @@ pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> 
     }
 }
 
-/// Starts a receive of what travels; `LATER`: of a call that returns at once.
+/// Starts a receive into `buffer`, which may include a record. `LATER` is for a call that returns immediately.
 #[inline]
 unsafe fn post_recv<const LATER: bool>(
-    p: &Process, checked: &Checked, buffer: Buffer, args: &Args,
+    p: &Process, checked: &CheckedArguments, buffer: Buffer, args: &Args,
 ) -> Result<RequestId> {
     let want = want(&checked.comm, args.peer, args.tag);
-    let _within = places::within(checked.place);
-    let worker = p.worker_at(checked.place)?;
-    // SAFETY: as in `start_send`.
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs; the buffer is writable (USER'S BUFFER).
     unsafe {
         let started = match LATER {
             false => (*worker).start_recv(want, buffer),
@@ -166,76 +155,47 @@ unsafe fn post_recv<const LATER: bool>(
     }
 }
 
-/// Waits, with progress of all workers, until `done` returns true, which is its last call. `comm` and `bytes` are
-/// reported meanwhile.
-///
-/// # Errors
-/// MPI is not initialized.
-pub(crate) fn wait_on_workers(
-    p: &Process, (comm, bytes): (usize, u64), mut done: impl FnMut() -> bool,
+/// Waits, with progress, until `done` returns true; `done` is not called again. `comm`, `bytes` and `awaited` are
+/// reported during the wait. With `naps`, a sleep has a time limit, because the awaited change might not wake this
+/// process. Errors: MPI is not initialized.
+pub(crate) fn wait_until(
+    p: &Process, (comm, bytes): (usize, u64), awaited: AwaitedRanks, naps: bool,
+    done: impl FnMut(&mut Worker) -> bool,
 ) -> Result {
-    let worker = p.worker()?;
-    let places = places::made();
-    let _within = places::within_all(places);
-    let _mixed = Mixed::begin(places);
-    let note = Note {
-        call: p.call.get(),
-        peer: -1,
-        tag: -1,
-        comm,
-        bytes,
-        awaited: Awaited::UNKNOWN,
-        naps: places != 1,
-    };
-    // SAFETY: the workers live while MPI runs, and no reference to one is held.
-    unsafe {
-        Worker::wait_until(worker, None, &note, |_| {
-            for (_, other) in p.workers().filter(|&(place, _)| place != 0) {
-                (*other).progress_all();
-            }
-            done()
-        });
-    }
+    let note = Note { call: p.call.get(), peer: -1, tag: -1, comm, bytes, awaited, naps };
+    // SAFETY: the worker lives while MPI runs, and no reference to it is held.
+    unsafe { Worker::wait_until(p.worker()?, None, &note, done) };
     Ok(())
 }
 
-/// Waits until a request is complete. The calling thread is inside MPI and the worker; for a further worker it waits
-/// inside only that.
+/// Waits until a request is complete. The calling thread is inside MPI.
 pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
-    // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+    // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
     unsafe {
         let request = (*worker).requests.get(id);
-        if request.state == State::Complete {
+        if request.state == RequestState::Complete {
             return;
         }
-        let place = (*worker).wait.place;
-        let outside = |wait: &mut dyn FnMut()| match place {
-            0 => wait(),
-            place => places::outside(place, wait),
-        };
+        let p = process::get_unlocked();
         if request.peer == ANY_PEER {
-            let senders = Senders::of_any(process::get_unlocked(), request.user);
+            let senders = Senders::of_any(p, request.user);
             let awaited = senders.awaited();
             let note = Note { awaited, ..*note };
-            return outside(&mut || {
-                Worker::wait_for(worker, None, &note, id, |w| {
-                    w.requests.get(id).state == State::Complete || senders.give_up(w, id)
-                });
+            return deadlock::wait_for(p, worker, None, &note, id, |w| {
+                w.requests.get(id).state == RequestState::Complete || senders.give_up(w, id)
             });
         }
         let peer = request.peer;
-        outside(&mut || {
-            Worker::wait_for(worker, Some(peer), note, id, |w| {
-                w.requests.get(id).state == State::Complete || w.give_up(id, peer)
-            });
+        deadlock::wait_for(p, worker, Some(peer), note, id, |w| {
+            w.requests.get(id).state == RequestState::Complete || w.give_up(id, peer)
         });
     }
 }
 
-/// Any blocking send.
+/// Executes any blocking send.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say.
+/// See USER'S BUFFER.
 #[inline(never)]
 pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
     let p = process::enter(name, false)?;
@@ -247,17 +207,16 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         if mode == Mode::Buffered {
             return copied::send(&p, &checked, &args).map(|_| ());
         }
-        // Since the call was entered, its arguments were checked.
+        // The time since the entry of the call was spent on checks.
         trace::share_time_of(Point::Call);
-        let _attending = Attending::begin(p.worker().ok());
-        let _within = places::within(checked.place);
+        let worker = p.worker()?;
+        let _attending = ProgressGuard::begin(Some(worker));
         match start_send(&p, &checked, &args, mode)? {
-            Started::Done => {
+            StartOutcome::Done => {
                 trace::share_time_of(Point::Posted);
                 Ok(())
             }
-            Started::Request(id) => {
-                let worker = p.worker_at(checked.place)?;
+            StartOutcome::Request(id) => {
                 wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
                 settle(&p, id);
                 let fault = (*worker).requests.get(id).fault;
@@ -271,7 +230,8 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
     }
 }
 
-/// The message of an immediate send has left; its receiver sleeps or has gone.
+/// Wakes the receiver of an immediate send, whose message has left. Called if the receiver sleeps or has left the job.
+/// Errors: the receiver has left the job.
 #[cold]
 #[inline(never)]
 pub fn wake(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
@@ -281,25 +241,14 @@ pub fn wake(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
     }
 }
 
-/// The same without its error; false where the receiver has gone.
+/// Wakes the receiver of an immediate send; false if it has left the job.
 #[inline]
 pub fn wake_sleeping_peer(comm: usize, peer: i32) -> bool {
     // SAFETY: the immediate send has found the endpoint there.
-    unsafe { wake_peer(hot::comm(comm), peer) }
+    unsafe { (**hot::comm(comm).endpoints.add(peer as usize)).wake() != Post::PeerGone }
 }
 
-/// The same by the entry that the send has used.
-///
-/// # Safety
-/// The entry has an endpoint for the peer.
-#[inline]
-pub unsafe fn wake_peer(entry: &HotComm, peer: i32) -> bool {
-    // SAFETY: by this function's contract.
-    let post = unsafe { (**entry.endpoints.add(peer as usize)).wake() };
-    post != Post::PeerGone
-}
-
-/// The error of an immediate send whose message will not be received any more.
+/// Returns the error of an immediate send whose message will not be received.
 #[cold]
 pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
     let args = Args {
@@ -313,37 +262,88 @@ pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
     explain(Fault::PeerGone, &args, bytes, 0)
 }
 
-/// Any blocking receive.
+/// Executes any blocking receive.
 ///
 /// # Safety
-/// The buffer is writable as count and datatype say; `status` is null or a status.
+/// See USER'S BUFFER.
 #[inline(never)]
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {
-        let mut spun = if let Some(place) = hot::further_receives(args.comm) {
-            places::with(place, || spin_recv::<{ hot::FURTHER }>(&args, status))
-        } else if let Some(place) = hot::spread_receives(args.comm, args.peer, args.tag) {
-            places::with(place, || spin_recv::<{ hot::SPREAD }>(&args, status))
-        } else {
-            spin_recv::<{ hot::OPEN }>(&args, status)
+        match spin_quiet(&args, status) {
+            Some(SpinOutcome::Done) => Ok(()),
+            spun => recv_slow(name, args, status, spun),
+        }
+    }
+}
+
+/// Polls the named peer for a while like [`spin_recv`], if no message or receive precedes this one; `None` otherwise.
+/// Few instructions follow the arrival of a short message. The loop is a copy of that in [`spin_recv`], because a common
+/// one made messages of 1 KiB slower (`docs/performance.md`).
+#[inline(always)] // `fastpath bench latency`: 8 B
+unsafe fn spin_quiet(args: &Args, status: *mut Status) -> Option<SpinOutcome> {
+    // SAFETY: USER'S BUFFER, and the endpoint and the worker are those of TABLES.
+    unsafe {
+        let (endpoint, key, room) = find_source::<{ hot::OPEN }>(args)?;
+        let worker = hot::worker_of::<{ hot::OPEN }>();
+        if !(*worker).wait.directed || !(*worker).is_idle() || (*worker).is_crowded() {
+            return None;
+        }
+        let mut cold = false;
+        let look = |count| {
+            if (*endpoint).has_arrival() {
+                return Some((*endpoint).copy_short(key, args.tag, args.buf, room));
+            }
+            if count == 1 {
+                cold = (*endpoint).begin_wait();
+            } else if cold {
+                cold = (*endpoint).warm();
+            }
+            None
         };
-        if let Spun::Done = spun {
+        let peer = *hot::comm(args.comm).world.add(args.peer as usize);
+        let is_needed = || (*worker).must_look_around(peer) && !(*endpoint).has_arrival();
+        let polls = (*worker).wait.spin_polls((*endpoint).spin_polls());
+        Some(match spin(polls, look, is_needed) {
+            Some(Some(taken)) => {
+                fill_status(status, args.peer, taken.tag, taken.len as i64);
+                (*endpoint).take_short();
+                SpinOutcome::Done
+            }
+            Some(None) => {
+                let want = MatchCriteria { peer, tag: args.tag, key };
+                recv_arrival::<{ hot::OPEN }>(args, endpoint, want, room, status)
+            }
+            None => SpinOutcome::Nothing,
+        })
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn recv_slow(
+    name: &'static str, args: Args, status: *mut Status, spun: Option<SpinOutcome>,
+) -> Result {
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        let mut spun = match spun {
+            Some(spun) => spun,
+            None => spin_recv::<{ hot::OPEN }>(&args, status),
+        };
+        if let SpinOutcome::Done = spun {
             return Ok(());
         }
         let p = process::enter(name, false)?;
         if lock::is_enabled() && hot::receives_inside(args.comm) {
             spun = spin_recv::<{ hot::INSIDE }>(&args, status);
         }
-        if let Spun::Done = spun {
+        if let SpinOutcome::Done = spun {
             return Ok(());
         }
-        let _attending = Attending::begin(p.worker().ok());
-        if let Spun::Request(id) = spun {
+        let worker = p.worker()?;
+        let _attending = ProgressGuard::begin(Some(worker));
+        if let SpinOutcome::Request(id) = spun {
             let context = p.comm(args.comm)?;
-            let place = places::of_request(id as usize);
-            let _within = places::within(place);
-            let worker = p.worker_at(place)?;
             wait_complete(worker, id, &note(name, &context, &args, 0));
             return finish_recv(worker, id, &args, status);
         }
@@ -351,8 +351,6 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
             fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
             return Ok(());
         };
-        let _within = places::within(checked.place);
-        let worker = p.worker_at(checked.place)?;
         let id = start_recv(&p, &checked, &args)?;
         wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
         trace::share_time_of(Point::Waited);
@@ -361,15 +359,16 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
     }
 }
 
-/// Polls only the named peer for a while, as long as nothing else needs this process.
-unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
-    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
-    let worker = hot::worker_of::<WAY>(comm);
+/// Polls only the named peer for a while, unless other work needs this process.
+unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> SpinOutcome {
+    let comm = hot::comm(args.comm);
+    let worker = hot::worker_of::<WAY>();
     let Some((want, room)) = named_want::<WAY>(args) else {
-        return Spun::Nothing;
+        return SpinOutcome::Nothing;
     };
     let peer = want.peer;
-    // SAFETY: as in `try_copy`; no reference to the worker outlives a statement.
+    // SAFETY: USER'S BUFFER; `named_want` has compared the entry's key, so the worker lives and has an endpoint for the
+    // rank. No reference to the worker outlives a statement.
     unsafe {
         let endpoint = *comm.endpoints.add(args.peer as usize);
         if !(*worker).wait.directed
@@ -377,7 +376,7 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
             || (*worker).is_crowded()
             || (*worker).matcher.find_unexpected(&want).is_some()
         {
-            return Spun::Nothing;
+            return SpinOutcome::Nothing;
         }
         let (mut cold, mut attends) = (false, false);
         let has_arrival = |count| {
@@ -395,16 +394,15 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
             }
             None
         };
-        // The peer's next arrival may be the message: the next poll finds it.
+        // The awaited message may be the peer's next arrival; poll again before leaving the loop.
         let is_needed = || {
-            ((WAY != hot::OPEN && places::is_wanted(comm.place))
-                || (*worker).must_look_around(peer))
+            ((WAY != hot::OPEN && lock::get().is_wanted()) || (*worker).must_look_around(peer))
                 && !(*endpoint).has_arrival()
         };
         let polls = (*worker).wait.spin_polls((*endpoint).spin_polls());
         let spun = match spin(polls, has_arrival, is_needed) {
             Some(()) => recv_arrival::<WAY>(args, endpoint, want, room, status),
-            None => Spun::Nothing,
+            None => SpinOutcome::Nothing,
         };
         if attends {
             (*worker).resume();
@@ -413,42 +411,39 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
     }
 }
 
-/// The peer's next arrival, if it is the wanted message: whole or in parts.
+/// Receives the peer's next arrival, whole or in parts, if it is the wanted message.
 unsafe fn recv_arrival<const WAY: u8>(
-    args: &Args, endpoint: *mut Endpoint, want: Want, room: usize, status: *mut Status,
-) -> Spun {
+    args: &Args, endpoint: *mut Endpoint, want: MatchCriteria, room: usize, status: *mut Status,
+) -> SpinOutcome {
     // SAFETY: USER'S BUFFER.
     unsafe {
-        let worker = hot::worker_of::<WAY>(hot::entry::<WAY>(args.comm, args.peer, args.tag));
+        let worker = hot::worker_of::<WAY>();
         if !(*worker).is_unclaimed(want.peer) {
-            return Spun::Nothing;
+            return SpinOutcome::Nothing;
         }
         if let Some(taken) = (*endpoint).recv_immediate(want.key, args.tag, args.buf, room) {
             fill_status(status, args.peer, taken.tag, taken.len as i64);
-            return Spun::Done;
+            return SpinOutcome::Done;
         }
         match (*worker).recv_parts(want, args.buf, room as u64, args.comm) {
-            None => Spun::Nothing,
-            Some(Parts::Request(id)) => Spun::Request(id),
+            None => SpinOutcome::Nothing,
+            Some(Parts::Request(id)) => SpinOutcome::Request(id),
             Some(Parts::Done { tag, len }) => {
                 fill_status(status, args.peer, tag, len as i64);
-                Spun::Done
+                SpinOutcome::Done
             }
         }
     }
 }
 
-/// What spinning for a message came to.
-enum Spun {
-    /// It has been received.
+enum SpinOutcome {
     Done,
-    /// Its rest is received by this request.
+    /// This request receives the rest of the message.
     Request(RequestId),
-    /// It is not there, or is nothing for this path.
+    /// The message has not arrived, or needs the general path.
     Nothing,
 }
 
-/// Reads and frees a completed receive.
 pub(crate) unsafe fn finish_recv(
     worker: *mut Worker, id: RequestId, args: &Args, status: *mut Status,
 ) -> Result {

@@ -1,31 +1,27 @@
-//! Short messages of the library between ranks, in a context of their own: the receive that stays posted, and the sends
-//! under way.
+//! Short messages of the library in a separate context: a receive that stays posted, and outstanding sends.
 //!
 //! **LOCKED WORKER.** The worker lives while MPI runs, and the calling thread is inside it.
 #![allow(unsafe_code)]
 
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::matching::{ANY_PEER, MatchCriteria};
 use fastpath_protocol::tag::{ANY_TAG, Context};
-use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
+use fastpath_protocol::{RequestId, RequestState, SendArgs, StartOutcome, Worker};
 use std::cell::Cell;
 
-/// A message that has arrived.
 pub(crate) struct Arrival<W> {
-    /// Rank in the job that sent it; it is a rank that is there.
+    /// Rank of the sender in the job, checked to be a present rank.
     pub sender: u32,
-    /// Its tag.
     pub tag: i32,
-    /// Its content.
     pub word: W,
 }
 
-/// Sends and receives values of the plain type `W` in one context. Messages of another length are dropped. A drop
-/// cancels the receive and leaves sends to the library.
+/// Sends and receives values of the plain type `W` in one context. Messages of another length are dropped. Dropping the
+/// exchange cancels the receive and leaves the sends to the library.
 pub(crate) struct WordExchange<W: Copy + Default> {
     worker: *mut Worker,
     context: Context,
-    /// The posted receive; 0 if there was no request for it.
+    /// Posted receive; 0 if there was no request for it.
     receive: RequestId,
     arrived: Box<Cell<W>>,
     unsent: Vec<(RequestId, Box<Cell<W>>)>,
@@ -40,7 +36,7 @@ impl<W: Copy + Default> WordExchange<W> {
         exchange
     }
 
-    /// The posted receive, for waits; 0 if there was no request for it.
+    /// Returns the posted receive, for waits; 0 if there was no request for it.
     pub(crate) fn receive(&self) -> RequestId {
         self.receive
     }
@@ -50,20 +46,21 @@ impl<W: Copy + Default> WordExchange<W> {
         // SAFETY: LOCKED WORKER.
         let worker = unsafe { &mut *self.worker };
         self.unsent.retain(|&(id, _)| {
-            let is_under_way = worker.requests.get(id).state != State::Complete;
+            let is_under_way = worker.requests.get(id).state != RequestState::Complete;
             if !is_under_way {
                 worker.requests.free(id);
             }
             is_under_way
         });
-        while self.receive != 0 && worker.requests.get(self.receive).state == State::Complete {
+        while self.receive != 0 && worker.requests.get(self.receive).state == RequestState::Complete
+        {
             let request = worker.requests.get(self.receive);
             let is_whole = request.ended_well() && request.received == size_of::<W>() as u64;
             let (sender, tag) = (request.source as u32, request.received_tag);
             let word = self.arrived.get();
             worker.requests.free(self.receive);
             self.post();
-            // What another process wrote is not trusted.
+            // Length and sender are checked, because other processes are not trusted.
             if is_whole && (sender as usize) < worker.job.present() {
                 return Some(Arrival { sender, tag, word });
             }
@@ -81,15 +78,15 @@ impl<W: Copy + Default> WordExchange<W> {
             let buffer = Buffer::contiguous(data.as_ptr().cast(), size_of::<W>() as u64);
             worker.start_send(SendArgs { peer, key, tag, buffer, synchronous: false })
         };
-        if let Ok(Started::Request(id)) = started {
+        if let Ok(StartOutcome::Request(id)) = started {
             self.unsent.push((id, data));
         }
     }
 
     fn post(&mut self) {
-        let want = Want { peer: ANY_PEER, tag: ANY_TAG, key: self.context.key(0) };
+        let want = MatchCriteria { peer: ANY_PEER, tag: ANY_TAG, key: self.context.key(0) };
         let buffer = Buffer::contiguous(self.arrived.as_ptr().cast(), size_of::<W>() as u64);
-        // SAFETY: LOCKED WORKER; the memory stays where it is until the receive has ended or was cancelled.
+        // SAFETY: LOCKED WORKER; the memory does not move, and lives until the receive has ended or was cancelled.
         self.receive = unsafe { (*self.worker).start_recv(want, buffer) }.unwrap_or(0);
     }
 }

@@ -1,7 +1,7 @@
-//! The progress thread (`FASTPATH_PROGRESS=thread`): goes on with messages while the program computes.
+//! Progress thread (`FASTPATH_PROGRESS=thread`): makes progress on messages while the program computes.
 //!
-//! It sleeps until it is called (`fastpath_protocol::background`), borrows the lock, which leaves its bias to the
-//! program's thread, and makes progress until there is nothing to do.
+//! The thread sleeps until a peer's call wakes it (`fastpath_protocol::background`). The thread then borrows the lock,
+//! whose bias stays with the program's thread, and makes progress until there is nothing to do.
 #![allow(unsafe_code)]
 
 use crate::common::lock::{self, Lock};
@@ -10,42 +10,41 @@ use fastpath_base::sync::Ordering;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::{CpuSet, affinity, affinity_of, set_affinity};
 use fastpath_base::wait;
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Call, RankPage, has_left};
+use fastpath_job::Job;
 use fastpath_protocol::Worker;
-use fastpath_protocol::background::Turn;
+use fastpath_protocol::background::TurnEnd;
+use fastpath_segment::{CallWord, RankPage, has_left};
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Its name; the kernel keeps 15 bytes of it.
+/// Thread name; the kernel keeps 15 bytes of it.
 const NAME: &str = "fastpath-progr";
-/// Bytes of its stack: it packs and unpacks datatypes.
+/// Stack size in bytes; the thread packs and unpacks datatypes.
 const STACK_BYTES: usize = 1 << 18;
-/// Yields of the thread, at most, until one that wants to get in is in.
+/// Maximum number of yields of the thread until a waiting thread has the lock.
 const YIELDS: u32 = 64;
 
-/// Nanoseconds after a turn for which a thread with a processor to itself stays awake: a call that finds it asleep
-/// takes a call of the kernel and tens of microseconds.
+/// Nanoseconds for which a thread with a dedicated processor polls after a turn. Waking it takes tens of microseconds.
 const AWAKE_NS: u64 = 200_000;
-/// Polls between two readings of the clock.
+/// Polls between two reads of the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
-/// The thread, to be ended before the worker goes.
+/// Handle of the thread, which must end before the worker does.
 pub(crate) struct ProgressThread {
-    call: &'static Call,
+    call: &'static CallWord,
     thread: JoinHandle<()>,
 }
 
-/// A call that stays inside MPI until its message has gone, from before it begins: peers that answer while it still
-/// posts need not call the thread. See [`Worker::attend`].
-pub(crate) struct Attending(Option<*mut Worker>);
+/// Guard of a call that stays inside MPI until its message has left. The guard starts before the call posts its
+/// message, so that peers which answer early need not wake the progress thread. See [`Worker::attend`].
+pub(crate) struct ProgressGuard(Option<*mut Worker>);
 
-impl Attending {
-    /// Begins, if there is a progress thread; the worker is the first one, where MPI runs.
+impl ProgressGuard {
+    /// Begins the guard, if there is a progress thread. `worker` is the first worker; `None` if MPI does not run.
     #[inline]
     pub fn begin(worker: Option<*mut Worker>) -> Self {
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
-        Attending(worker.filter(|&worker| unsafe {
+        ProgressGuard(worker.filter(|&worker| unsafe {
             let runs = (*worker).background.runs;
             if runs {
                 (*worker).attend();
@@ -55,34 +54,32 @@ impl Attending {
     }
 }
 
-impl Drop for Attending {
+impl Drop for ProgressGuard {
     fn drop(&mut self) {
         if let Some(worker) = self.0 {
-            // SAFETY: as in `begin`.
+            // SAFETY: the worker lives while MPI runs, and the caller is inside.
             unsafe { (*worker).resume() };
         }
     }
 }
 
-/// Goes to the new thread, which uses the worker only under the lock.
-struct Served(*mut Worker);
+/// Worker passed to the new thread, which uses it only under the lock.
+struct ThreadWorker(*mut Worker);
 
-// SAFETY: whoever uses a worker holds the lock, which is real where there is a progress thread.
-unsafe impl Send for Served {}
+// SAFETY: every user of a worker holds the lock, which is enabled if there is a progress thread.
+unsafe impl Send for ThreadWorker {}
 
 impl ProgressThread {
-    /// Starts it for a worker, which lives until [`ProgressThread::end`]. The lock is real.
-    ///
-    /// # Errors
-    /// The process may have no more threads.
+    /// Starts the thread for a worker, which lives until [`ProgressThread::end`]. The lock must be enabled. Fails if
+    /// the process may have no more threads.
     pub fn start(job: &'static Job, worker: *mut Worker) -> io::Result<Self> {
-        // SAFETY: the caller is alone with its worker so far.
+        // SAFETY: the caller is so far the only thread that uses the worker.
         let call = unsafe {
             (*worker).background.runs = true;
             (*worker).own_call()
         };
         call.begin();
-        let served = Served(worker);
+        let served = ThreadWorker(worker);
         let started = without_signals(|| {
             let builder = Builder::new().name(NAME.to_owned()).stack_size(STACK_BYTES);
             builder.spawn(move || serve(job, served, call))
@@ -98,17 +95,18 @@ impl ProgressThread {
         }
     }
 
-    /// Ends it. The calling thread is inside MPI, and lets it in.
+    /// Ends the thread. The caller is inside MPI, and releases the lock meanwhile.
     pub fn end(self, lock: &Lock) {
         self.call.end();
         lock.release_lock(|| _ = self.thread.join());
     }
 }
 
-/// Lets the calling thread run on processors that no rank of this host is bound to, where the launcher may use enough
-/// of them for the thread of each rank. With fewer, it may also run where the other ranks do: a peer's processor is
-/// idle while that waits. It never runs where its own rank is bound to: the program computes there, and could not move
-/// out of the way. Returns whether all ranks have said where they are, and whether there is a processor for the thread.
+/// Binds the calling thread to processors to which no rank of this host is bound, if the launcher may use at least as
+/// many of these as there are ranks. If there are fewer, the thread may also run on processors of other ranks, which
+/// are idle while those ranks wait. The thread never runs on its own rank's processors, because the program computes
+/// there and could not move away. Returns whether all ranks have published their process, and whether the thread has a
+/// processor.
 fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
     let pids: Vec<_> = pages_here(job).map(|page| page.owner_pid.load(Ordering::Relaxed)).collect();
     let processors_of = |pid: u32| affinity_of(pid as libc::pid_t).filter(|_| pid > 0);
@@ -120,16 +118,16 @@ fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
     (is_complete, has_processor && is_there && is_complete)
 }
 
-/// The pages of the ranks of this host that have not left: one that could not be spawned never says where it is.
+/// Returns the pages of this host's ranks that have not left. A failed spawn never publishes a process.
 fn pages_here(job: &Job) -> impl Iterator<Item = &RankPage> {
     let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
     let pages = pages.filter_map(|rank| job.rank_page(rank));
     pages.filter(|page| !has_left(page.state.load(Ordering::Relaxed)))
 }
 
-/// Where the thread of a rank with `own` processors may run, and whether there is one for it: those of `allowed` that
-/// no rank is bound to, and with fewer than one for each of the `ranks` also the other ranks'. Empty where there are
-/// none: it stays where it is.
+/// Returns the processors for the thread of a rank with `own` processors, and whether the thread has a dedicated one.
+/// The processors are those of `allowed` to which no rank is bound. If there are fewer than `ranks`, the processors of
+/// other ranks are added. An empty set leaves the thread where it is.
 fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (CpuSet, bool) {
     let is_bound = |cpu: &usize| own.contains(*cpu) || bound.iter().any(|set| set.contains(*cpu));
     let spare: CpuSet = allowed.iter().filter(|cpu| !is_bound(cpu)).collect();
@@ -140,16 +138,17 @@ fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (Cpu
     (spare.iter().chain(others).collect(), false)
 }
 
-/// Whether there is a processor for the thread, and how many ranks the job had when the processors were shared out.
+/// Whether the thread has a processor, and the number of ranks at the last division; 0 if the division must be
+/// repeated.
 #[derive(Default)]
-struct Share {
+struct ProcessorShare {
     ranks: usize,
     has_processor: bool,
 }
 
-impl Share {
-    /// Shares them out, as [`spread`] does, where there are other ranks by now: some may have been spawned. Again
-    /// later where not all have told where they are.
+impl ProcessorShare {
+    /// Divides the processors again by `share`, if the number of ranks has changed. The next call divides them once
+    /// more if some ranks had not published their process.
     fn update(&mut self, present: usize, share: impl FnOnce() -> (bool, bool)) {
         if present == self.ranks {
             return;
@@ -160,15 +159,14 @@ impl Share {
     }
 }
 
-/// A while after a turn for which the thread polls.
+/// Polling of the thread after each turn inside the lock, for a limited time.
 #[derive(Default)]
-struct Awake {
+struct PollWindow {
     polls: u32,
     until_ns: u64,
 }
 
-impl Awake {
-    /// Whether it goes on.
+impl PollWindow {
     fn goes_on(&mut self) -> bool {
         self.polls = self.polls.wrapping_add(1);
         if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
@@ -182,19 +180,19 @@ impl Awake {
     }
 }
 
-fn serve(job: &Job, served: Served, call: &'static Call) {
-    let Served(worker) = served;
-    // Those of its rank: `spread` gives the thread others.
+fn serve(job: &Job, served: ThreadWorker, call: &'static CallWord) {
+    let ThreadWorker(worker) = served;
+    // Processors of this rank, before `spread` binds the thread to others.
     let own = affinity();
-    let lock = lock::first();
+    let lock = lock::get();
     let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
-    // Ranks that are not bound share what there is.
+    // Unbound ranks share all processors. A thread counts as having a processor if there are two for each rank.
     let share_all = || (true, job.processors() >= 2 * pages_here(job).count());
-    let mut share = Share::default();
+    let mut share = ProcessorShare::default();
     if !job.is_bound() {
         share.update(job.present(), share_all);
     }
-    let mut awake = Awake::default();
+    let mut awake = PollWindow::default();
     loop {
         let polls = || share.has_processor && limit.is_none() && awake.goes_on();
         let called = is_due || call.wait(limit, polls);
@@ -209,22 +207,23 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
         if !called && limit.is_none() {
             continue;
         }
-        // Peers that call have joined the job; the first call is the thread's own.
+        // Processors are divided on calls, because a call shows that a peer has joined the job. Only the first turn has
+        // another cause: the thread's start.
         match job.is_bound() {
             true if turns == 0 => {}
             true => share.update(job.present(), || spread(job, &own)),
             false => share.update(job.present(), share_all),
         }
         turns += 1;
-        // SAFETY: inside; `end` waits for this thread before the worker goes.
+        // SAFETY: the lock is held, and `end` waits for this thread before the worker ends.
         let turn = lock.borrow(|| unsafe {
             (*worker).background.has_processor = share.has_processor;
-            (*worker).serve_others(|| lock::first().is_wanted())
+            (*worker).serve_others(|| lock::get().is_wanted())
         });
-        awake = Awake::default();
+        awake = PollWindow::default();
         match turn {
-            Turn::Over(nap) => limit = nap,
-            Turn::Interrupted => {
+            TurnEnd::Over(nap) => limit = nap,
+            TurnEnd::Interrupted => {
                 is_due = true;
                 (0..YIELDS).take_while(|_| lock.is_wanted()).for_each(|_| wait::yield_now());
             }
@@ -258,9 +257,9 @@ mod tests {
 
     #[test]
     fn share__is_made_anew_where_ranks_were_spawned_or_one_has_not_told_where_it_is() {
-        let mut share = Share::default();
+        let mut share = ProcessorShare::default();
         let mut made = Vec::new();
-        // How many are here, and what is found then.
+        // Number of present ranks, and the result of `share`.
         let found =
             [(2, (true, true)), (2, (false, false)), (3, (false, false)), (3, (true, true))];
         let has = found.map(|(here, answer)| {

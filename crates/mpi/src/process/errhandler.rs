@@ -1,13 +1,13 @@
-//! Error handlers, and what happens to an error (MPI-5.0 section 9.3).
+//! Error handlers, and their use for an error (MPI-5.0 section 9.3).
 #![allow(unsafe_code)]
 
 pub mod abort;
 pub(crate) mod report;
 
 use crate::common::consts::*;
-use crate::common::error::handler::{Action, Function};
+use crate::common::error::handler::{ErrorAction, Function};
 use crate::common::error::{Error, Result};
-use crate::common::table::Handled;
+use crate::common::table::HandleKind;
 use crate::objects::comm::Comm;
 use crate::process::{self, Process};
 use std::cell::Cell;
@@ -15,59 +15,54 @@ use std::rc::Rc;
 
 pub use crate::common::error::handler::{Errhandler, HandlerKind};
 
-impl Handled for Errhandler {
+impl HandleKind for Errhandler {
     const NOUN: &'static str = "error handler";
     const NULL: (usize, &'static str) = (MPI_ERRHANDLER_NULL, "MPI_ERRHANDLER_NULL");
     const CLASS: i32 = MPI_ERR_ERRHANDLER;
 }
 
-/// The object whose error handler an error goes to.
+/// Object whose error handler handles an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// No object: `MPI_COMM_SELF`'s handler, or `MPI_COMM_WORLD`'s if only that was set.
+    /// No object: the handler of `MPI_COMM_SELF`, or of `MPI_COMM_WORLD` if only that was set.
     None,
-    /// A communicator's handle.
+    /// Handle of a communicator.
     Comm(usize),
-    /// A window's handle.
+    /// Handle of a window.
     Win(usize),
-    /// A file's handle.
+    /// Handle of a file.
     File(usize),
-    /// A session's handle.
+    /// Handle of a session.
     Session(usize),
-    /// The error handler that an object of this kind is to have, of the call that makes it.
+    /// Error handler for a new object of this kind, in the call that makes it.
     New(HandlerKind, usize),
 }
 
-/// Makes the predefined error handlers.
+/// Registers the predefined error handlers.
 pub fn register_predefined(p: &Process) {
-    p.errhandlers.insert_predefined(MPI_ERRORS_ARE_FATAL, Errhandler::new(Action::End));
-    p.errhandlers.insert_predefined(MPI_ERRORS_ABORT, Errhandler::new(Action::End));
-    p.errhandlers.insert_predefined(MPI_ERRORS_RETURN, Errhandler::new(Action::Return));
+    p.errhandlers.insert_predefined(MPI_ERRORS_ARE_FATAL, Errhandler::new(ErrorAction::End));
+    p.errhandlers.insert_predefined(MPI_ERRORS_ABORT, Errhandler::new(ErrorAction::End));
+    p.errhandlers.insert_predefined(MPI_ERRORS_RETURN, Errhandler::new(ErrorAction::Return));
 }
 
-/// Makes an error handler from the address of a user's function.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for a null address, `MPI_ERR_OTHER` when no handle is free.
+/// Makes an error handler from the address of a user's function. Errors: `MPI_ERR_ARG` for a null address,
+/// `MPI_ERR_OTHER` if no handle is free.
 ///
 /// # Safety
-/// `function` is null or a function of the type that the standard gives for `kind`, and stays so
-/// while the handler is in use.
+/// `function` must be null, or a function of the type that the standard gives for `kind` while the handler is in use.
 pub unsafe fn create_errhandler(p: &Process, kind: HandlerKind, function: usize) -> Result<usize> {
     if function == 0 {
-        return Err(Error::new(MPI_ERR_ARG, "the error handler function is a null pointer"));
+        return Err(Error::new(MPI_ERR_ARG, "the error handler function is NULL: pass a function"));
     }
-    // SAFETY: a function of this type by the contract of this function; the kinds of objects differ
-    // only in what the handle, an integer here, is a handle of.
+    // SAFETY: the address is a function of this type, by the contract of this function. The types for the kinds of
+    // objects differ only in the type of the handle, an integer here.
     let function = unsafe { std::mem::transmute::<usize, Function>(function) };
-    let handler = Errhandler::new(Action::Call(kind, function));
+    let handler = Errhandler::new(ErrorAction::Call(kind, function));
     p.errhandlers.publish(handler)
 }
 
-/// The error handler behind a handle. The predefined ones exist before initialisation too.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler.
+/// Finds the error handler of a handle. The predefined ones also exist before initialisation. Errors:
+/// `MPI_ERR_ERRHANDLER` for a handle that is not an error handler.
 pub fn find_errhandler(p: &Process, handle: usize) -> Result<Rc<Errhandler>> {
     if (MPI_ERRORS_ARE_FATAL..=MPI_ERRORS_RETURN).contains(&handle)
         && p.errhandlers.get(handle).is_none()
@@ -77,13 +72,11 @@ pub fn find_errhandler(p: &Process, handle: usize) -> Result<Rc<Errhandler>> {
     p.errhandlers.find(handle)
 }
 
-/// `MPI_Errhandler_free`. Objects that have the handler keep it.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or freed as often as it was given.
+/// `MPI_Errhandler_free`. Objects keep the handler. Errors: `MPI_ERR_ERRHANDLER` for a handle that is not an error
+/// handler, or that was freed as often as it was returned.
 pub fn free_errhandler(p: &Process, handle: usize) -> Result {
     let handler = find_errhandler(p, handle)?;
-    if !matches!(handler.action, Action::Call(..)) {
+    if !matches!(handler.action, ErrorAction::Call(..)) {
         return Ok(());
     }
     let Some(left) = handler.held.get().checked_sub(1) else {
@@ -95,7 +88,7 @@ pub fn free_errhandler(p: &Process, handle: usize) -> Result {
 }
 
 fn remove_unused(p: &Process, handle: usize, handler: &Errhandler) {
-    if matches!(handler.action, Action::Call(..))
+    if matches!(handler.action, ErrorAction::Call(..))
         && handler.held.get() == 0
         && handler.attached.get() == 0
     {
@@ -103,7 +96,7 @@ fn remove_unused(p: &Process, handle: usize, handler: &Errhandler) {
     }
 }
 
-/// Notes that an object has the error handler; with [`detach`] when it has it no more.
+/// Counts an object that has the error handler, until [`detach`].
 pub fn attach(p: &Process, handle: usize) {
     if let Some(handler) = p.errhandlers.get(handle) {
         handler.attached.set(handler.attached.get() + 1);
@@ -118,24 +111,20 @@ pub fn detach(p: &Process, handle: usize) {
     }
 }
 
-/// Whether an object of kind `kind` may have the error handler.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
+/// Checks that an object of `kind` may have the error handler. Errors: `MPI_ERR_ERRHANDLER` for a handle that is not an
+/// error handler, or one for other objects.
 pub fn check_errhandler(p: &Process, kind: HandlerKind, handle: usize) -> Result {
     let handler = find_errhandler(p, handle)?;
-    if matches!(handler.action, Action::Call(other, _) if other != kind) {
-        let message = "the error handler was made for objects of another kind: communicator, \
-            window, file or session";
+    if matches!(handler.action, ErrorAction::Call(other, _) if other != kind) {
+        let message = "the error handler was made for another kind of object (communicator, \
+                       window, file or session)";
         return Err(Error::new(MPI_ERR_ERRHANDLER, message));
     }
     Ok(())
 }
 
-/// Replaces the error handler that an object of kind `kind` keeps in `place`.
-///
-/// # Errors
-/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
+/// Replaces the error handler in `place` of an object of `kind`. Errors: `MPI_ERR_ERRHANDLER` for a handle that is not
+/// an error handler, or one for other objects.
 pub fn set_errhandler(
     p: &Process, kind: HandlerKind, place: &Cell<usize>, handle: usize,
 ) -> Result {
@@ -145,14 +134,14 @@ pub fn set_errhandler(
     Ok(())
 }
 
-/// Notes that the program has set the error handler of a communicator.
+/// Records that the program has set the error handler of a communicator.
 pub fn note_set(p: &Process, comm: usize) {
     if comm == MPI_COMM_SELF {
         p.own_handler_is_set.set(true);
     }
 }
 
-/// The error handler that an object keeps in `place`, as a handle that the user has to free.
+/// Returns the error handler in `place`, as a handle that the user must free.
 pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
     let handle = place.get();
     if let Some(handler) = p.errhandlers.get(handle) {
@@ -161,16 +150,16 @@ pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
     handle
 }
 
-/// Where the error handler of an object is kept, and the handle that its function is called with. An invalid or freed
-/// object means [`find_default`], as without an object.
-struct Target {
+/// Error handler of an object, and the handle that its function is called with. Without a valid object,
+/// [`find_default`] returns the handler.
+struct HandlerTarget {
     handler: usize,
     object: usize,
     comm: Option<Rc<Comm>>,
 }
 
-fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
-    let of_object = |handler, object| Target { handler, object, comm: None };
+fn find_target(p: &Process, scope: Scope, error: &Error) -> HandlerTarget {
+    let of_object = |handler, object| HandlerTarget { handler, object, comm: None };
     if let Scope::New(kind, handler) = scope
         && check_errhandler(p, kind, handler).is_ok()
     {
@@ -192,7 +181,7 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
             Some(found) => return of_object(found.errhandler.get(), session),
             None => None,
         },
-        // Files return errors unless the user says otherwise.
+        // Files return errors by default.
         (None, Scope::File(file)) => {
             let own = (finders.file)(p, file);
             return of_object(own.unwrap_or(p.file_errhandler.get()), file);
@@ -200,17 +189,19 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         (None, Scope::None | Scope::New(..)) => None,
     };
     match wanted.clone().or_else(|| find_default(p)) {
-        Some(comm) => {
-            Target { handler: comm.errhandler.get(), object: comm.handle.get(), comm: wanted }
-        }
-        // Before initialisation and after finalisation.
-        None => Target { handler: MPI_ERRORS_ARE_FATAL, object: MPI_COMM_NULL, comm: None },
+        Some(comm) => HandlerTarget {
+            handler: comm.errhandler.get(),
+            object: comm.handle.get(),
+            comm: wanted,
+        },
+        // MPI is not initialised yet, or finalised.
+        None => HandlerTarget { handler: MPI_ERRORS_ARE_FATAL, object: MPI_COMM_NULL, comm: None },
     }
 }
 
-/// The communicator whose error handler takes errors of no object: `MPI_COMM_SELF`. Before MPI 4.0 it
-/// was `MPI_COMM_WORLD`, and a program that has set no handler of `MPI_COMM_SELF` still means it, as
-/// MPICH and Open MPI have it.
+/// Returns the communicator whose error handler handles errors without an object: `MPI_COMM_SELF`. Before MPI 4.0 it
+/// was `MPI_COMM_WORLD`. A program that has not set the handler of `MPI_COMM_SELF` gets that of `MPI_COMM_WORLD`, as in
+/// MPICH and Open MPI.
 fn find_default(p: &Process) -> Option<Rc<Comm>> {
     let default = match p.own_handler_is_set.get() {
         true => MPI_COMM_SELF,
@@ -219,8 +210,8 @@ fn find_default(p: &Process) -> Option<Rc<Comm>> {
     p.comms.get(default)
 }
 
-/// Hands `error` of the call `name` to the error handler of `scope` and returns the code that the
-/// MPI call returns. `process` is `None` where the call could not enter MPI or did not need to.
+/// Passes `error` of the call `name` to the error handler of `scope`, and returns the code that the MPI call returns.
+/// `process` is `None` if the call could not enter MPI or did not need to enter it.
 #[cold]
 #[inline(never)]
 pub fn raise(process: Option<&Process>, scope: Scope, name: &'static str, error: Error) -> i32 {
@@ -233,9 +224,9 @@ pub fn raise(process: Option<&Process>, scope: Scope, name: &'static str, error:
     }
 }
 
-/// Reports an error of the call `name` as a fatal one, whatever the error handlers are, and ends the job.
-pub fn end_job(p: &Process, name: &str, error: &Error, comm: &Comm) -> ! {
-    let report = report::describe(p, name, error, Some(comm));
+/// Reports an error of the call `name` as fatal, independent of the error handlers, and ends the job.
+pub fn end_job(p: &Process, name: &str, error: &Error, comm: Option<&Comm>) -> ! {
+    let report = report::describe(p, name, error, comm);
     abort::abort_after_error(p, error.code(), &report)
 }
 
@@ -243,12 +234,12 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
     let code = error.code();
     let target = find_target(p, scope, &error);
     match find_errhandler(p, target.handler).map(|handler| handler.action) {
-        Ok(Action::Return) => p.codes.remember(code, format!("{name}: {error}")),
-        Ok(Action::Call(_, function)) => {
+        Ok(ErrorAction::Return) => p.codes.remember(code, format!("{name}: {error}")),
+        Ok(ErrorAction::Call(_, function)) => {
             p.codes.remember(code, format!("{name}: {error}"));
             return call_function(function, target.object, code);
         }
-        Ok(Action::End) | Err(_) => {
+        Ok(ErrorAction::End) | Err(_) => {
             let report = report::describe(p, name, &error, target.comm.as_deref());
             abort::abort_after_error(p, code, &report)
         }
@@ -256,17 +247,16 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
     code
 }
 
-/// What the function leaves of the code is what the MPI call returns.
+/// Calls the user's function. The code that it leaves is returned by the MPI call.
 fn call_function(function: Function, object: usize, code: i32) -> i32 {
     let (mut object, mut code) = (object, code);
-    // SAFETY: `create_errhandler` was promised a function of this type; the variables live. The lock,
-    // if there is one, may be taken again by this thread.
+    // SAFETY: the contract of `create_errhandler` gives the function this type, and the variables outlive the call. The
+    // lock is recursive, so that the function may call MPI.
     unsafe { function(&mut object, &mut code) };
     code
 }
 
-/// `MPI_Comm_call_errhandler` and the like: the handler of `scope` is called with `code`. Success is
-/// no error and calls nothing.
+/// Calls the handler of `scope` with `code`, for `MPI_Comm_call_errhandler` and similar calls. Success calls nothing.
 pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32) {
     if code != MPI_SUCCESS {
         let message = format!("the program raised this error itself: {}", p.codes.text(code));

@@ -1,20 +1,19 @@
-//! What finds the error handlers of objects that are not known here.
+//! Look-up of error handlers of objects that later layers own.
 
 use super::Process;
 
-/// Finds the error handler of an object by its handle.
 type Finder = fn(&Process, usize) -> Option<usize>;
 
-/// What finds the error handlers of objects that are not known here; set when MPI is initialised.
+/// Functions that find error handlers of objects of later layers; set by initialisation.
 #[derive(Clone, Copy)]
 pub struct Finders {
-    /// Of windows.
+    /// Finds the error handlers of windows.
     pub win: Finder,
-    /// Of files.
+    /// Finds the error handlers of files.
     pub file: Finder,
 }
 
 impl Finders {
-    /// There are no such objects yet.
+    /// Functions before initialisation, when there are no windows and files.
     pub const NONE: Finders = Finders { win: |_, _| None, file: |_, _| None };
 }

@@ -1,23 +1,16 @@
-//! What the immediate path is shown of the process's objects.
+//! Publication of the process's objects to the immediate path.
 #![allow(unsafe_code)]
 
 use super::Process;
 use crate::common::consts::{MPI_COMM_SELF, MPI_COMM_WORLD};
-use crate::common::error::Result;
-use crate::common::places;
 use crate::objects::comm::Comm;
 use crate::objects::hot;
-use fastpath_protocol::{Endpoint, Worker};
+use fastpath_protocol::Endpoint;
 
 impl Process {
-    /// The endpoint of a world rank, while MPI is initialised.
+    /// Returns the endpoint of a world rank in the first worker, while MPI is initialised.
     pub fn endpoint_address(&self, peer: u32) -> Option<*mut Endpoint> {
-        self.endpoint_at(0, peer)
-    }
-
-    /// The same of a worker at a place.
-    pub(crate) fn endpoint_at(&self, place: u32, peer: u32) -> Option<*mut Endpoint> {
-        let worker = self.worker_at(place).ok()?;
+        let worker = self.worker().ok()?;
         // SAFETY: the worker lives as long as the engine.
         Some(unsafe { (*worker).endpoint_address(peer) })
     }
@@ -29,7 +22,7 @@ impl Process {
         }
     }
 
-    /// Takes a communicator out of the immediate path, before it is freed.
+    /// Removes a communicator from the immediate path, before it is freed.
     pub fn hot_comm_clear(&self, handle: usize) {
         hot::clear_comm(handle);
     }
@@ -41,12 +34,12 @@ impl Process {
         }
     }
 
-    /// Takes a datatype out of the immediate path, before it is freed.
+    /// Removes a datatype from the immediate path, before it is freed.
     pub fn hot_type_clear(&self, handle: usize) {
         hot::clear_type(handle);
     }
 
-    /// Publishes what queries of the predefined datatypes answer, unless it is switched off or calls are recorded.
+    /// Publishes the answers to queries of predefined datatypes, unless that is switched off or calls are recorded.
     pub(crate) fn hot_named_set_all(&self) {
         let engine = self.engine();
         if engine.is_some_and(|engine| !engine.allowed.traced && engine.allowed.datatype) {
@@ -54,7 +47,7 @@ impl Process {
         }
     }
 
-    /// Empties all entries, at finalisation.
+    /// Clears all entries, at finalisation.
     pub(crate) fn hot_clear_all(&self) {
         hot::clear_named_all();
         for handle in self.comms.handles() {
@@ -62,18 +55,5 @@ impl Process {
         }
         self.hot_comm_clear(MPI_COMM_WORLD);
         self.hot_comm_clear(MPI_COMM_SELF);
-    }
-
-    /// The worker at a place of a communicator or a request.
-    pub fn worker_at(&self, place: u32) -> Result<*mut Worker> {
-        match place {
-            0 => self.worker(),
-            place => Ok(places::worker(place)),
-        }
-    }
-
-    /// The workers, the first one first, with their places.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (u32, *mut Worker)> {
-        places::each(places::made()).filter_map(|place| Some((place, self.worker_at(place).ok()?)))
     }
 }

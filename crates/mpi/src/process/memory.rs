@@ -1,27 +1,25 @@
-//! `MPI_Alloc_mem` and `MPI_Free_mem` (MPI-5.0 section 9.2): memory that all ranks of the node can
-//! reach, so that a long message is copied once, straight from or into it.
+//! `MPI_Alloc_mem` and `MPI_Free_mem` (MPI-5.0 section 9.2). All ranks of the node can access the memory, so that a
+//! long message is copied once, directly from or into it.
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::info::{Info, find_info};
 use crate::process::Process;
-use fastpath_bootstrap::segment::SegmentError;
 use fastpath_protocol::memory::{MAX_ALIGN, MIN_ALIGN};
+use fastpath_segment::SegmentError;
 use std::ptr::NonNull;
 
-/// The info key that asks for an alignment (MPI-5.0 section 9.2).
+/// Info key of the alignment (MPI-5.0 section 9.2).
 const ALIGNMENT_KEY: &str = "mpi_minimum_memory_alignment";
 
-/// `MPI_Alloc_mem`. 0 bytes have an address of their own, which can be freed. Every address is a
-/// multiple of 64; the info key `mpi_minimum_memory_alignment` can ask for more.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for a negative size, `MPI_ERR_INFO` for a wrong handle, `MPI_ERR_INFO_VALUE` for an invalid alignment,
-/// `MPI_ERR_NO_MEM` where there is too little memory.
+/// `MPI_Alloc_mem`. 0 bytes have a unique address, which can be freed. Every address is a multiple of 64. The info key
+/// `mpi_minimum_memory_alignment` can request more. Errors: `MPI_ERR_ARG` for a negative size, `MPI_ERR_INFO` for a
+/// wrong handle, `MPI_ERR_INFO_VALUE` for an invalid alignment, `MPI_ERR_NO_MEM` if memory is exhausted.
 pub fn allocate(p: &Process, size: i64, info: usize) -> Result<NonNull<u8>> {
-    let bytes = usize::try_from(size)
-        .map_err(|_| Error::new(MPI_ERR_ARG, format!("the size {size} is negative")))?;
+    let bytes = usize::try_from(size).map_err(|_| {
+        Error::new(MPI_ERR_ARG, format!("the size {size} is negative: pass 0 or more"))
+    })?;
     let align = match info {
         MPI_INFO_NULL => MIN_ALIGN,
         handle => find_alignment(&*find_info(&p.infos, handle)?)?,
@@ -31,8 +29,8 @@ pub fn allocate(p: &Process, size: i64, info: usize) -> Result<NonNull<u8>> {
     let made = unsafe { (*worker).allocate_memory(bytes, align) };
     made.map_err(|error| {
         let what = match error {
-            SegmentError::Shortage { .. } => format!("{bytes} bytes of memory: {error}"),
-            _ => format!("{bytes} bytes of memory that other ranks can reach: {error}"),
+            SegmentError::Shortage { .. } => format!("no memory for {bytes} bytes: {error}"),
+            _ => format!("no memory for {bytes} bytes that other ranks can access: {error}"),
         };
         Error::new(MPI_ERR_NO_MEM, what)
     })
@@ -47,18 +45,18 @@ pub(crate) fn find_alignment(info: &Info) -> Result<usize> {
         Ok(align) if align.is_power_of_two() && align <= MAX_ALIGN => Ok(align.max(MIN_ALIGN)),
         _ => Err(Error::new(
             MPI_ERR_INFO_VALUE,
-            format!("{ALIGNMENT_KEY} is {text:?}: a power of two up to {MAX_ALIGN} is expected"),
+            format!(
+                "the info key {ALIGNMENT_KEY} is {text:?}: pass a power of two up to {MAX_ALIGN}"
+            ),
         )),
     }
 }
 
-/// `MPI_Free_mem`. A null address does nothing, as with `free`.
-///
-/// # Errors
-/// `MPI_ERR_BASE` for an address that [`allocate`] did not give or that was freed already.
+/// `MPI_Free_mem`. A null address does nothing, as with `free`. Errors: `MPI_ERR_BASE` for an address that [`allocate`]
+/// did not return or that was freed already.
 pub fn free(p: &Process, address: usize) -> Result {
     let worker = p.worker()?;
-    // SAFETY: as in `allocate`.
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     if address == 0 || unsafe { (*worker).free_memory(address) } {
         return Ok(());
     }

@@ -1,20 +1,20 @@
-//! The accumulate family (MPI 5.0, sections 12.3.3 and 12.3.4): the origin takes the target's lock of accumulates, and
-//! reads, combines and writes what it asks for. So every operation is atomic towards all others on the same target
-//! of the same window, whatever their operation, datatype and size, and they are ordered as they were called.
+//! The accumulate family (MPI 5.0, sections 12.3.3 and 12.3.4). The origin takes the target's accumulate lock, then
+//! reads, combines and writes. So accumulates on one target of a window are atomic and ordered, whatever their
+//! operation, datatype and size.
 //!
-//! **ORIGIN AND RESULT.** The origin's buffer is readable and the result's writable as their counts and datatypes say,
-//! until the operation is completed, and the two do not overlap. The user promises it, and each function here asks it
-//! of its caller.
+//! **ORIGIN AND RESULT.** Until the operation completes, the origin's buffer is readable and the result buffer
+//! writable, as counts and datatypes specify. The two do not overlap. The user guarantees this, and each function here
+//! requires it of its caller.
 #![allow(unsafe_code)]
 
-use super::change::{ElementChange, How};
-use super::check::{Access, Buffer};
+use super::change::{ChangeKind, ElementChange};
+use super::check::{Access, OriginBuffer};
 use super::conflicts;
 use super::control::Words;
-use super::counts::Counted;
+use super::counts::RmaCounter;
 use super::hot_atomics::note_compared;
 use super::lock;
-use super::target::{self, Elements, Target, copy_here, room};
+use super::target::{self, Elements, RmaTarget, copy_here, room};
 use super::window::Window;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
@@ -24,61 +24,59 @@ use crate::process::Process;
 use fastpath_base::trace::Point;
 use std::ptr;
 
-/// A buffer with its elements, as the program gave them.
+/// A buffer argument with its count and datatype.
 #[derive(Clone, Copy)]
-pub struct Side {
-    /// Address.
+pub struct AccumulateBuffer {
+    /// Address of the buffer.
     pub buffer: *mut u8,
-    /// Elements.
+    /// Number of elements.
     pub count: i64,
-    /// Their datatype.
+    /// Datatype of an element.
     pub datatype: usize,
 }
 
-/// What is asked for.
+/// Arguments of an accumulate operation.
 #[derive(Clone, Copy)]
 pub struct Update {
-    /// The operand; not looked at with `MPI_NO_OP`.
-    pub origin: Side,
-    /// Where the target's elements go as they were before.
-    pub result: Option<Side>,
+    /// Operand, ignored with `MPI_NO_OP`.
+    pub origin: AccumulateBuffer,
+    /// Buffer for the target's previous elements.
+    pub result: Option<AccumulateBuffer>,
     /// Rank of the target.
     pub rank: i32,
-    /// Displacement there.
+    /// Displacement at the target.
     pub disp: isize,
-    /// Elements there.
+    /// Number of elements at the target.
     pub target_count: i64,
-    /// Their datatype.
+    /// Datatype of the target's elements.
     pub target_datatype: usize,
-    /// The operation.
+    /// Handle of the operation.
     pub op: usize,
-    /// Whether it is `MPI_Fetch_and_op` that asks.
+    /// Whether the call is `MPI_Fetch_and_op`.
     pub is_atomic: bool,
-    /// The window.
+    /// Handle of the window.
     pub win: usize,
 }
 
-/// `MPI_Accumulate` and `MPI_Get_accumulate`, complete when it returns, and their forms with a request.
-///
-/// # Errors
-/// As [`super::transfer::put`]; `MPI_ERR_OP` for an operation that is not predefined or not defined for the datatype,
-/// `MPI_ERR_TYPE` where a side is not made of one predefined datatype, the same on all.
+/// `MPI_Accumulate`, `MPI_Get_accumulate` and their request forms. The operation is complete on return. Errors: see
+/// [`super::transfer::put`]. `MPI_ERR_OP` for an operation that is not predefined or not defined for the datatype.
+/// `MPI_ERR_TYPE` unless all sides consist of one predefined datatype.
 ///
 /// # Safety
-/// The origin's buffer is readable and the result's writable as counts and datatypes say; they do not overlap.
+/// ORIGIN AND RESULT.
 pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     let window = p.win(asked.win)?;
     let op = p.op(asked.op)?;
     if !op.is_predefined() {
         return Err(Error::new(
             MPI_ERR_OP,
-            "the operation was made by MPI_Op_create: one-sided communication takes only \
-             predefined operations",
-        ));
+            "the operation was made by MPI_Op_create, which one-sided calls do not accept",
+        )
+        .with_advice(Some("pass a predefined operation, such as MPI_SUM")));
     }
     let there = Elements::new(p, asked.target_count, asked.target_datatype)?;
     let reads = asked.op != MPI_NO_OP;
-    let side = |side: Side| Elements::new(p, side.count, side.datatype);
+    let side = |side: AccumulateBuffer| Elements::new(p, side.count, side.datatype);
     let origin = if reads { Some(side(asked.origin)?) } else { None };
     let result = asked.result.map(side).transpose()?;
     if asked.rank == MPI_PROC_NULL {
@@ -90,7 +88,7 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
         if other.bytes != there.bytes {
             return Err(refuse_lengths(what, other, &there));
         }
-        // A datatype without elements has no predefined one.
+        // A datatype without elements contains no predefined datatype, so there is nothing to compare.
         let (here, at_target) = (other.datatype.signature(), there.datatype.signature());
         if there.bytes != 0 && here.uniform() != at_target.uniform() {
             return Err(refuse_types(what));
@@ -113,12 +111,13 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     let written = result.as_ref().zip(asked.result);
     let written = written.map(|(elements, side)| (side.buffer, elements, true));
     let buffers = [read, written].into_iter().flatten();
-    let buffers = buffers.map(|(at, elements, is_written)| Buffer { at, elements, is_written });
+    let buffers =
+        buffers.map(|(at, elements, is_written)| OriginBuffer { at, elements, is_written });
     check(p, &window, (&found, &there), has_request, || buffers.collect());
     window.record(Point::Accumulate, window.world(rank), there.bytes);
-    window.counts.add(if asked.is_atomic { Counted::Atomics } else { Counted::Accumulates });
+    window.counts.add(if asked.is_atomic { RmaCounter::Atomics } else { RmaCounter::Accumulates });
     window.show(p, rank)?;
-    let job = Job {
+    let job = AccumulateCall {
         p,
         window: &window,
         found,
@@ -129,15 +128,15 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
         writes: reads,
     };
     let (from, to) = (asked.origin.buffer, asked.result.map_or(std::ptr::null_mut(), |r| r.buffer));
-    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
+    // SAFETY: ORIGIN AND RESULT. `find` has checked that the target's bytes are inside its memory.
     unsafe { job.run(origin.map(|o| (from.cast_const(), o)), result.map(|r| (to, r))) }
 }
 
-/// With `FASTPATH_CHECK`: reports mistakes of an accumulate.
+/// Reports mistakes of an accumulate if `FASTPATH_CHECK` is set.
 #[inline]
 fn check<'a>(
-    p: &Process, window: &Window, target: (&Target, &Elements), has_request: bool,
-    buffers: impl FnOnce() -> Vec<Buffer<'a>>,
+    p: &Process, window: &Window, target: (&RmaTarget, &Elements), has_request: bool,
+    buffers: impl FnOnce() -> Vec<OriginBuffer<'a>>,
 ) {
     if p.checks().is_some() {
         let kind = conflicts::AccessKind::Accumulate;
@@ -149,40 +148,34 @@ fn check<'a>(
 #[inline(never)]
 fn refuse_lengths(what: &str, other: &Elements, there: &Elements) -> Error {
     let text = format!(
-        "{} bytes at the {what} and {} bytes at the target: count and datatype of all sides must \
-         describe the same data",
+        "the {what} buffer has {} bytes, but the target buffer has {}",
         other.bytes, there.bytes
     );
-    Error::new(MPI_ERR_TRUNCATE, text)
+    Error::new(MPI_ERR_TRUNCATE, text).with_advice(Some(super::error::SAME_DATA))
 }
 
 #[cold]
 #[inline(never)]
 fn refuse_types(what: &str) -> Error {
-    let text = format!(
-        "the {what}'s elements are not of the predefined datatype that those of the target are: \
-         accumulates take \
-         elements of one predefined datatype, the same on all sides"
-    );
-    Error::new(MPI_ERR_TYPE, text)
+    let text = format!("the {what} and the target have elements of different predefined datatypes");
+    Error::new(MPI_ERR_TYPE, text).with_advice(Some(
+        "pass elements of the same predefined datatype for origin, result and target",
+    ))
 }
 
-/// An update with all its facts.
-struct Job<'a> {
+struct AccumulateCall<'a> {
     p: &'a Process,
     window: &'a Window,
-    found: Target,
+    found: RmaTarget,
     there: &'a Elements,
     basic: Basic,
     reducer: Reducer,
-    /// Handle of the operation, which is predefined.
     op: usize,
     writes: bool,
 }
 
-impl Job<'_> {
-    /// # Safety
-    /// As [`update`].
+impl AccumulateCall<'_> {
+    /// Safety: ORIGIN AND RESULT.
     unsafe fn run(
         &self, origin: Option<(*const u8, Elements)>, result: Option<(*mut u8, Elements)>,
     ) -> Result {
@@ -195,23 +188,23 @@ impl Job<'_> {
         let target = target.and_then(|near| piece((near, self.there)));
         let from = origin.as_ref().and_then(|(at, elements)| piece((*at, elements)));
         let to = result.as_ref().and_then(|(at, elements)| piece((at.cast_const(), elements)));
-        // Whether the sides here are one piece each, as far as there are any.
+        // Whether each local buffer that exists is one piece of memory.
         let whole = from.is_some() == origin.is_some() && to.is_some() == result.is_some();
         if let (Some(target), true) = (target, whole && self.is_dense()) {
             words.lock_accumulates()?;
-            // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
+            // SAFETY: ORIGIN AND RESULT. Each side is one piece of memory.
             unsafe { self.combine_near(from, to, target.cast_mut()) };
             return words.unlock_accumulates();
         }
         if let (Some(at), true, Some(from)) = (self.there.piece(), whole && self.may_ask(), from) {
             words.lock_accumulates()?;
-            // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
+            // SAFETY: ORIGIN AND RESULT. Each side is one piece of memory.
             let done = unsafe { self.change_pieces(at, from, to) };
             return words.unlock_accumulates().and(done);
         }
         if let (Some(at), true, Some(from)) =
             (self.there.piece(), whole && self.may_delegate(), from)
-            // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
+            // SAFETY: ORIGIN AND RESULT. Each side is one piece of memory.
             && unsafe { self.delegate(&words, at, from, to)? }
         {
             return Ok(());
@@ -234,34 +227,30 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Whether elements follow each other without a gap where there are several.
+    /// Returns whether elements have no gaps between them.
     fn is_dense(&self) -> bool {
         self.basic.kind != BasicKind::Pair || self.reducer.extent() == i64::from(self.basic.size)
     }
 
-    /// Whether the target may be asked to combine.
     fn may_ask(&self) -> bool {
         self.found.may_ask() && self.may_delegate()
     }
 
-    /// Whether the target understands the change.
+    /// Returns whether the target can perform the change.
     fn may_delegate(&self) -> bool {
         self.writes && self.basic.kind != BasicKind::Pair
     }
 
-    /// The change as it travels.
     fn change_of(&self, fetches: bool) -> ElementChange {
         ElementChange {
             datatype: self.basic.handle,
             op: self.op as u16,
-            how: if fetches { How::Fetch } else { How::Combine },
+            how: if fetches { ChangeKind::Fetch } else { ChangeKind::Combine },
         }
     }
 
-    /// Has the target take its lock and combine, if it is reached only by messages; false if it has not.
-    ///
-    /// # Safety
-    /// As [`Job::change_pieces`].
+    /// Requests that the target take its own accumulate lock and combine, if only messages reach the target's memory.
+    /// Returns false if the target did not combine. Safety: ORIGIN AND RESULT, for pieces of memory.
     unsafe fn delegate(
         &self, words: &Words, at: i64, from: *const u8, to: Option<*const u8>,
     ) -> Result<bool> {
@@ -272,10 +261,8 @@ impl Job<'_> {
         unsafe { self.found.delegate(words, change, (from, len), taken) }
     }
 
-    /// Has the target combine what it does, and does the rest by reading, combining and writing.
-    ///
-    /// # Safety
-    /// As [`Job::combine_near`], for the target's memory at `at`, from the displacement.
+    /// Lets the target combine as many bytes as it accepts. Reads, combines and writes the other bytes. Safety: ORIGIN
+    /// AND RESULT, for pieces of memory. `at` counts from the displacement.
     unsafe fn change_pieces(&self, at: i64, from: *const u8, to: Option<*const u8>) -> Result {
         let (p, window, len) = (self.p, self.window, self.there.bytes as usize);
         let to = to.map(<*const u8>::cast_mut);
@@ -288,7 +275,7 @@ impl Job<'_> {
         }
         let (at, rest) = (at + done as i64, len - done);
         let mut elements = room(rest as u64)?;
-        // SAFETY: ORIGIN AND RESULT: what is read and written here is there until all has been completed.
+        // SAFETY: ORIGIN AND RESULT. `elements` and the buffers live until `complete` has returned.
         unsafe {
             self.found.get(p, window, at, elements.as_mut_ptr(), rest)?;
             lock::complete(p, window, self.found.rank)?;
@@ -302,8 +289,7 @@ impl Job<'_> {
         }
     }
 
-    /// # Safety
-    /// All are pieces of memory of as many elements as the target has.
+    /// Safety: all pointers are to pieces of memory with as many elements as the target has.
     unsafe fn combine_near(&self, from: Option<*const u8>, to: Option<*const u8>, target: *mut u8) {
         let bytes = self.there.bytes as usize;
         // SAFETY: ORIGIN AND RESULT.
@@ -317,10 +303,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reads the target's elements to `old`, combines and writes them.
-    ///
-    /// # Safety
-    /// As [`update`].
+    /// Reads the target's elements into `old`, combines and writes them back. Safety: ORIGIN AND RESULT.
     unsafe fn change(&self, operand: &[u8], old: &mut [u8], fetches: bool) -> Result {
         let (p, window) = (self.p, self.window);
         // SAFETY: ORIGIN AND RESULT.
@@ -340,18 +323,17 @@ impl Job<'_> {
         }
     }
 
-    /// Combines elements in packed form.
     fn combine_packed(&self, operand: &[u8], into: &mut [u8]) -> Result {
         let (size, extent) = (u64::from(self.basic.size), self.reducer.extent() as u64);
         let count = into.len() as u64 / size;
         if size == extent {
-            // SAFETY: both have so many elements.
+            // SAFETY: both slices have `count` elements.
             unsafe { self.reducer.apply(operand.as_ptr(), into.as_mut_ptr(), count) };
             return Ok(());
         }
         let layout = self.basic.layout().map_err(|_| refuse_types("target"))?;
         let (mut left, mut right) = (room(count * extent)?, room(count * extent)?);
-        // SAFETY: the arrays have so many elements at their extent.
+        // SAFETY: both arrays have space for `count` elements at their extent.
         unsafe {
             layout.unpack(left.as_mut_ptr(), count, 0, operand);
             layout.unpack(right.as_mut_ptr(), count, 0, into);
@@ -362,32 +344,29 @@ impl Job<'_> {
     }
 }
 
-/// Operand, comparand and result of `MPI_Compare_and_swap`.
+/// Arguments of `MPI_Compare_and_swap`.
 #[derive(Clone, Copy)]
 pub struct Swap {
     /// The new value.
     pub origin: *const u8,
-    /// What the target must hold.
+    /// Value that the target must hold for the swap.
     pub compare: *const u8,
-    /// Where the target's value goes as it was before.
+    /// Buffer for the target's previous value.
     pub result: *mut u8,
-    /// The datatype of all of them.
+    /// Datatype of all values.
     pub datatype: usize,
     /// Rank of the target.
     pub rank: i32,
-    /// Displacement there.
+    /// Displacement at the target.
     pub disp: isize,
-    /// The window.
+    /// Handle of the window.
     pub win: usize,
 }
 
-/// `MPI_Compare_and_swap`
-///
-/// # Errors
-/// As [`update`]; `MPI_ERR_TYPE` for a datatype that is no integer, logical or byte.
+/// `MPI_Compare_and_swap`. Errors: see [`update`]. `MPI_ERR_TYPE` unless the datatype is an integer, logical or byte.
 ///
 /// # Safety
-/// The buffers have an element each, and do not overlap.
+/// Each buffer holds one element, and the buffers do not overlap.
 pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let window = p.win(asked.win)?;
     let there = Elements::new(p, 1, asked.datatype)?;
@@ -401,11 +380,9 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         BasicKind::Character,
     ];
     let Some(basic) = basic.filter(|basic| allowed.contains(&basic.kind)) else {
-        let text = format!(
-            "{} is not compared: pass an integer, a logical or MPI_BYTE",
-            there.datatype.name()
-        );
-        return Err(Error::new(MPI_ERR_TYPE, text));
+        let text = format!("elements of {} cannot be compared", there.datatype.name());
+        let advice = "pass an integer, character or logical datatype, or MPI_BYTE";
+        return Err(Error::new(MPI_ERR_TYPE, text).with_advice(Some(advice)));
     };
     note_compared(asked.datatype);
     if asked.rank == MPI_PROC_NULL {
@@ -419,22 +396,22 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let found = target::find(p, &window, rank, asked.disp, &there)?;
     let buffers =
         [(asked.origin, false), (asked.compare, false), (asked.result.cast_const(), true)];
-    let buffers = buffers.map(|(at, is_written)| Buffer { at, elements: &there, is_written });
+    let buffers = buffers.map(|(at, is_written)| OriginBuffer { at, elements: &there, is_written });
     check(p, &window, (&found, &there), false, || buffers.into());
     window.record(Point::Accumulate, window.world(rank), there.bytes);
-    window.counts.add(Counted::Atomics);
+    window.counts.add(RmaCounter::Atomics);
     window.show(p, rank)?;
     let words = Words::of(p, &window, rank)?;
     let len = there.bytes as usize;
     let mut old = [0_u8; 32];
     let mut given = [0_u8; 32];
-    // SAFETY: ORIGIN AND RESULT; no such type has more than 16 bytes.
+    // SAFETY: ORIGIN AND RESULT. An element has at most 16 bytes, so two fit in `given`.
     unsafe {
         copy_here(given.as_mut_ptr(), asked.compare, len);
         copy_here(given.as_mut_ptr().add(len), asked.origin, len);
     }
     let (given, taken) = ((given.as_ptr(), 2 * len), (asked.result, len));
-    let change = ElementChange { datatype: basic.handle, op: 0, how: How::Swap };
+    let change = ElementChange { datatype: basic.handle, op: 0, how: ChangeKind::Swap };
     let change = (change, 0, len);
     // SAFETY: ORIGIN AND RESULT.
     if unsafe { found.delegate(&words, change, given, taken)? } {
@@ -446,7 +423,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         Ok(0) => {}
         done => return words.unlock_accumulates().and(done.map(drop)),
     }
-    // SAFETY: ORIGIN AND RESULT; no such type has more than 16 bytes.
+    // SAFETY: ORIGIN AND RESULT. An element has at most 16 bytes, so it fits in `old`.
     let done = unsafe {
         let compare = std::slice::from_raw_parts(asked.compare, len);
         let new = std::slice::from_raw_parts(asked.origin, len);

@@ -1,40 +1,39 @@
-//! Accumulates on memory that is not mapped: the origin asks the target to combine (`fastpath_protocol::rma::Ask`), in
-//! place of reading, combining and writing. It has the target's lock of accumulates, or the target takes that itself
-//! ([`Target::delegate`]).
+//! Accumulates on memory that is not mapped. The origin asks the target to combine (`fastpath_protocol::rma::Ask`)
+//! instead of reading, combining and writing. Either the origin holds the target's accumulate lock, or the target takes
+//! the lock itself ([`RmaTarget::delegate`]).
 //!
-//! **DATA AND MEMORY.** `data` is valid for as many bytes as an asked change may have, `memory` for its `len` bytes of
-//! the window. The code that found the two promises it.
+//! **DATA AND MEMORY.** `data` is valid for [`ASK_MOST`] bytes, the largest size of a requested change. `memory` is
+//! valid for the `len` bytes of the window that the request names. The code that located both guarantees this.
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, Words};
-use super::target::Target;
+use super::target::RmaTarget;
 use super::window::Window;
 use crate::common::error::Result;
 use crate::objects::datatype::Basic;
 use crate::objects::op;
 use crate::process::Process;
 use fastpath_base::copy::copy;
-use fastpath_protocol::rma::{ASK_MOST, Ask, Asking};
+use fastpath_protocol::rma::{ASK_MOST, Ask, TargetRequest};
 
 /// Largest element of a predefined datatype, in bytes.
 const ELEMENT_MOST: usize = 32;
 
-/// What a target is asked to do with elements of a predefined datatype, as it travels: handles of datatype and
-/// operation, which are the same in all processes, and how.
+/// A change of elements of a predefined datatype, as sent. Handles of predefined datatypes and operations are equal in
+/// all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ElementChange {
     pub datatype: u16,
     pub op: u16,
-    pub how: How,
+    pub how: ChangeKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// `MPI_Accumulate`.
+pub(super) enum ChangeKind {
     Combine,
-    /// `MPI_Get_accumulate` and `MPI_Fetch_and_op`: the answer is what was there before.
+    /// `MPI_Get_accumulate` and `MPI_Fetch_and_op`: the reply holds the previous elements.
     Fetch,
-    /// `MPI_Compare_and_swap` of one element: the data is what it is compared with, then what it becomes.
+    /// `MPI_Compare_and_swap` of one element. The data is the comparand followed by the new value.
     Swap,
 }
 
@@ -44,7 +43,7 @@ impl ElementChange {
     }
 
     fn unpack(word: u64) -> Option<ElementChange> {
-        let how = [How::Combine, How::Fetch, How::Swap];
+        let how = [ChangeKind::Combine, ChangeKind::Fetch, ChangeKind::Swap];
         Some(ElementChange {
             datatype: word as u16,
             op: (word >> 16) as u16,
@@ -53,10 +52,8 @@ impl ElementChange {
     }
 }
 
-/// Makes a change that a peer asks for: `fastpath_protocol::rma::ChangeFunction`.
-///
-/// # Safety
-/// `data` is valid for [`ASK_MOST`] bytes and `memory` for `len`.
+/// Performs a change that a peer requests: `fastpath_protocol::rma::ChangeFunction`. Safety: `data` is valid for
+/// [`ASK_MOST`] bytes and `memory` for `len`.
 pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     let Some(change) = ElementChange::unpack(word) else {
         return false;
@@ -70,29 +67,28 @@ pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize)
     if !fits {
         return false;
     }
-    if change.how == How::Swap {
-        // SAFETY: DATA AND MEMORY: two elements are less than the data.
+    if change.how == ChangeKind::Swap {
+        // SAFETY: DATA AND MEMORY. Two elements have at most [`ASK_MOST`] bytes.
         return len == size && size <= ELEMENT_MOST && unsafe { swap(data, memory, size) };
     }
     let Some(kernel) = op::find_predefined(change.op.into(), basic) else {
         return false;
     };
     let mut before = [0_u8; ASK_MOST];
-    // SAFETY: DATA AND MEMORY; there are as many elements in both, and `before` has room.
+    // SAFETY: DATA AND MEMORY. `len` is at most [`ASK_MOST`], so `before` can hold the elements.
     unsafe {
-        if change.how == How::Fetch {
+        if change.how == ChangeKind::Fetch {
             copy(before.as_mut_ptr(), memory, len);
         }
         kernel(data, memory, len / size);
-        if change.how == How::Fetch {
+        if change.how == ChangeKind::Fetch {
             copy(data, before.as_ptr(), len);
         }
     }
     true
 }
 
-/// # Safety
-/// As [`make`]; an element has at most [`ELEMENT_MOST`] bytes.
+/// Safety: DATA AND MEMORY. An element has at most [`ELEMENT_MOST`] bytes.
 unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
     let (mut found, mut compare) = ([0_u8; ELEMENT_MOST], [0_u8; ELEMENT_MOST]);
     // SAFETY: DATA AND MEMORY.
@@ -107,16 +103,11 @@ unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
     true
 }
 
-impl Target {
-    /// Asks the target to change `len` bytes at `at`, counted from the displacement. Returns how many bytes were
-    /// changed.
-    ///
-    /// # Errors
-    /// What keeps the target from being reached.
+impl RmaTarget {
+    /// Asks the target to change `len` bytes, `at` bytes after the displacement. Returns the number of bytes changed.
     ///
     /// # Safety
-    /// The bytes are inside the span that the target was found with; what is given is readable and what is taken
-    /// writable.
+    /// The bytes lie inside the span with which the target was found. `given` is readable and `taken` writable.
     pub unsafe fn ask(
         &self, p: &Process, window: &Window, (change, at, len): (ElementChange, i64, usize),
         given: (*const u8, usize), taken: (*mut u8, usize),
@@ -129,23 +120,26 @@ impl Target {
     fn asking(
         &self, change: ElementChange, at: i64, len: usize, given: (*const u8, usize),
         taken: (*mut u8, usize),
-    ) -> Asking {
-        Asking { ask: Ask::Change(change.pack()), offset: self.offset_of(at), len, given, taken }
+    ) -> TargetRequest {
+        TargetRequest {
+            ask: Ask::Change(change.pack()),
+            offset: self.offset_of(at),
+            len,
+            given,
+            taken,
+        }
     }
 
-    /// Has the target make a change of `len` bytes at `at`, from the displacement, and take its lock itself; false
-    /// where nothing was changed: its lock is reached otherwise than by messages, or is taken.
-    ///
-    /// # Errors
-    /// What keeps the target from being reached.
+    /// Requests that the target change `len` bytes at `at`, from the displacement, under its own lock. Returns false if
+    /// nothing was changed: the lock is held, or this process reaches the lock or the memory without messages.
     ///
     /// # Safety
-    /// As [`Target::ask`].
+    /// See [`RmaTarget::ask`].
     pub unsafe fn delegate(
         &self, words: &Words, (change, at, len): (ElementChange, i64, usize),
         given: (*const u8, usize), taken: (*mut u8, usize),
     ) -> Result<bool> {
-        // Memory that is mapped may be another rank's than the words: that of a shared window is all rank 0's.
+        // Mapped memory may belong to another rank than the control words: all memory of a shared window is rank 0's.
         let is_mapped = !self.near.is_null();
         if words.near(ACCUMULATE).is_some() || self.key().is_null() || is_mapped {
             return Ok(false);
@@ -162,7 +156,7 @@ mod tests {
     use super::*;
     use crate::common::consts::*;
 
-    fn change(datatype: usize, op: usize, how: How) -> u64 {
+    fn change(datatype: usize, op: usize, how: ChangeKind) -> u64 {
         let (datatype, op) = (datatype as u16, op as u16);
         ElementChange { datatype, op, how }.pack()
     }
@@ -170,7 +164,7 @@ mod tests {
     fn run(word: u64, given: &[u8], memory: &mut [u8]) -> Option<Vec<u8>> {
         let mut data = vec![0; ASK_MOST];
         data[..given.len()].copy_from_slice(given);
-        // SAFETY: both are as long as they say.
+        // SAFETY: `data` has `ASK_MOST` bytes, and `memory` its own length.
         let made = unsafe { make(word, data.as_mut_ptr(), memory.as_mut_ptr(), memory.len()) };
         made.then_some(data)
     }
@@ -178,12 +172,12 @@ mod tests {
     #[test]
     fn change__combines_fetches_and_swaps() {
         let mut memory = 5_i64.to_ne_bytes();
-        let word = change(MPI_INT64_T, MPI_SUM, How::Combine);
+        let word = change(MPI_INT64_T, MPI_SUM, ChangeKind::Combine);
         assert!(run(word, &3_i64.to_ne_bytes(), &mut memory).is_some());
-        let word = change(MPI_INT64_T, MPI_REPLACE, How::Fetch);
+        let word = change(MPI_INT64_T, MPI_REPLACE, ChangeKind::Fetch);
         let before = run(word, &9_i64.to_ne_bytes(), &mut memory).unwrap();
         assert_eq!((&before[..8], memory), (&8_i64.to_ne_bytes()[..], 9_i64.to_ne_bytes()));
-        let word = change(MPI_INT64_T, 0, How::Swap);
+        let word = change(MPI_INT64_T, 0, ChangeKind::Swap);
         for (compare, after) in [(8_i64, 9_i64), (9, 1)] {
             let given = [compare.to_ne_bytes(), 1_i64.to_ne_bytes()].concat();
             let found = run(word, &given, &mut memory).unwrap();
@@ -196,16 +190,16 @@ mod tests {
         let mut memory = [0; 8];
         for word in [
             u64::MAX,
-            change(MPI_INT64_T, MPI_SUM, How::Combine) | 3 << 32,
-            change(0, MPI_SUM, How::Combine),
-            change(MPI_DOUBLE, MPI_BAND, How::Combine),
-            change(MPI_INT64_T, 0, How::Fetch),
-            change(MPI_DOUBLE_INT, MPI_MAXLOC, How::Combine),
-            change(MPI_INT32_T, 0, How::Swap),
+            change(MPI_INT64_T, MPI_SUM, ChangeKind::Combine) | 3 << 32,
+            change(0, MPI_SUM, ChangeKind::Combine),
+            change(MPI_DOUBLE, MPI_BAND, ChangeKind::Combine),
+            change(MPI_INT64_T, 0, ChangeKind::Fetch),
+            change(MPI_DOUBLE_INT, MPI_MAXLOC, ChangeKind::Combine),
+            change(MPI_INT32_T, 0, ChangeKind::Swap),
         ] {
             assert_eq!(run(word, &[], &mut memory), None, "{word:#x}");
         }
-        let word = change(MPI_INT64_T, MPI_SUM, How::Combine);
+        let word = change(MPI_INT64_T, MPI_SUM, ChangeKind::Combine);
         assert_eq!(run(word, &[], &mut [0; 7]), None);
         assert_eq!(run(word, &[], &mut vec![0; ASK_MOST + 8]), None);
     }

@@ -1,35 +1,31 @@
-//! `FASTPATH_CHECK=1`: reports accesses of this process that nothing orders, to the memory of targets and to its own
-//! buffers.
+//! `FASTPATH_CHECK=1`: reports unordered accesses of this process to target memory and to its own buffers.
 
 use super::conflicts::{AccessKind, Uses};
-use super::target::{Elements, Target};
+use super::target::{Elements, RmaTarget};
 use super::window::{WINDOWS, Window};
 use crate::check::Checks;
 use crate::process::Process;
 
-/// Pieces of an access that are looked at one by one.
+/// Largest number of pieces of an access that are examined.
 const PIECES_MOST: usize = 1 << 12;
 
-/// A buffer of an operation.
-pub(super) struct Buffer<'a> {
+pub(super) struct OriginBuffer<'a> {
     pub at: *const u8,
     pub elements: &'a Elements,
-    /// Whether the operation writes it.
     pub is_written: bool,
 }
 
-/// An operation of this process.
 pub(super) struct Access<'a> {
     pub window: &'a Window,
-    pub target: (&'a Target, &'a Elements),
+    pub target: (&'a RmaTarget, &'a Elements),
     pub kind: AccessKind,
-    /// It has a request: its buffers are free when that is complete, and then a get is over.
+    /// Whether the operation has a request. Completion of the request frees the buffers and ends a get.
     pub has_request: bool,
-    pub buffers: &'a [Buffer<'a>],
+    pub buffers: &'a [OriginBuffer<'a>],
 }
 
 impl Access<'_> {
-    /// Tells of earlier accesses that nothing orders with this one, and keeps it in mind.
+    /// Reports earlier accesses that are not ordered with this one, and records this one.
     #[inline]
     pub fn check(&self, p: &Process) {
         if let Some(checks) = p.checks() {
@@ -68,7 +64,7 @@ impl Access<'_> {
             let (bytes, title) = (format!("{len} bytes at byte {from}"), window.title());
             let text = format!(
                 "{call} accesses {bytes} of rank {rank} in the window ({title}) that {other} has \
-                 accessed too, and nothing orders the two: {}",
+                 accessed too, and nothing orders the two accesses: {}",
                 window.separate("MPI_Win_flush")
             );
             checks.tell(&text);
@@ -104,8 +100,8 @@ impl Access<'_> {
             });
             if let Some((other, text)) = earlier {
                 let remedy = window.separate("MPI_Win_flush_local");
-                let text = format!("{text}, and nothing orders the two: {remedy}");
-                // Of two places in a loop once, whatever the bytes.
+                let text = format!("{text}, and nothing orders the two accesses: {remedy}");
+                // Report each pair of call sites once, even if a loop makes the calls with other bytes each time.
                 checks.tell_first(format!("{call}, the buffer of {other}"), &text);
             }
             let within = pieces.iter().find_map(|&(at, from, end)| {
@@ -126,7 +122,7 @@ impl Access<'_> {
 }
 
 impl Window {
-    /// How a program orders two operations of this epoch; `flush` is the call that does so where ranks are locked.
+    /// Advice on ordering two operations of this epoch. `flush` names the call that orders them in a passive epoch.
     fn separate(&self, flush: &str) -> String {
         match self.epoch.borrow().may_flush(None) {
             Ok(()) => format!("call {flush} between them"),
@@ -135,8 +131,8 @@ impl Window {
     }
 }
 
-/// What an operation that nothing has completed does with bytes of this process, of which this is not to be one more
-/// use; and whether it writes them.
+/// Finds an incomplete operation that uses bytes of `from..end` of this process and conflicts with a new use of them,
+/// which writes if `writes`. Returns the operation's call and whether the operation writes.
 fn find_use(p: &Process, writes: bool, from: i64, end: i64) -> Option<(String, bool)> {
     let windows = WINDOWS.of(p);
     let mut living = windows.handles().into_iter().filter_map(|handle| windows.get(handle));
@@ -147,7 +143,7 @@ fn find_use(p: &Process, writes: bool, from: i64, end: i64) -> Option<(String, b
     })
 }
 
-/// Where the pieces of elements are, from their begin, and their bytes; none where they are too many.
+/// Lists the pieces of elements as offset and bytes. Returns `None` if there are too many.
 fn list_pieces(elements: &Elements) -> Option<Vec<(i64, i64)>> {
     if let Some(at) = elements.piece() {
         return Some(vec![(at, elements.bytes as i64)]);

@@ -1,47 +1,41 @@
-//! What `FASTPATH_CHECK=1` looks for in windows: accesses of this process to the same bytes of a target that nothing
-//! orders (MPI 5.0, section 12.7). A put and anything else, or an accumulate and anything but another accumulate, of
-//! which the first has not been completed by a flush or the end of the epoch: which of them counts is not defined. And
-//! operations that use the same bytes of this process, of which one writes them ([`Uses`]).
-//!
-//! Knows nothing of processes or memory; what other ranks do is not seen.
+//! Unordered accesses that `FASTPATH_CHECK=1` detects in windows (MPI 5.0, section 12.7). Accesses of this process to
+//! the same bytes of a target conflict, except two gets or two accumulates. Two accesses are unordered until a flush or
+//! the end of the epoch completes the first. Operations also conflict in the bytes of a local buffer if one of the
+//! operations writes these bytes ([`Uses`]). Accesses of other ranks are not detected.
 
 use std::collections::BTreeMap;
 
-/// Ranges of one target that are kept at most; what comes behind is not looked at.
+/// Largest number of ranges recorded of one target. Further accesses are not checked.
 const RANGES_MOST: usize = 1 << 16;
 
-/// What an access does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessKind {
-    /// `MPI_Put` and its request form.
     Put,
-    /// `MPI_Get` and its request form.
     Get,
-    /// The accumulate family.
     Accumulate,
 }
 
-/// Bytes from the key to before `end`, and the call that accessed them.
-struct Range {
+/// Bytes from the key of the map up to `end`, and the call that accessed them.
+struct AccessedRange {
     end: i64,
     call: String,
 }
 
-/// The accesses to one target that nothing has completed yet. The ranges of one kind do not overlap.
+/// Incomplete accesses to one target. Ranges of one kind do not overlap.
 #[derive(Default)]
 pub struct Accesses {
-    puts: BTreeMap<i64, Range>,
-    gets: BTreeMap<i64, Range>,
-    accumulates: BTreeMap<i64, Range>,
+    puts: BTreeMap<i64, AccessedRange>,
+    gets: BTreeMap<i64, AccessedRange>,
+    accumulates: BTreeMap<i64, AccessedRange>,
 }
 
-fn overlapping(ranges: &BTreeMap<i64, Range>, from: i64, end: i64) -> Option<&str> {
+fn overlapping(ranges: &BTreeMap<i64, AccessedRange>, from: i64, end: i64) -> Option<&str> {
     let (_, last) = ranges.range(..end).next_back()?;
     (last.end > from).then_some(last.call.as_str())
 }
 
 impl Accesses {
-    /// The call whose access nothing orders with one to the bytes `from..end`.
+    /// Returns the call of a recorded access that conflicts with an access to the bytes `from..end`.
     pub fn find(&self, kind: AccessKind, from: i64, end: i64) -> Option<&str> {
         if from >= end {
             return None;
@@ -56,7 +50,6 @@ impl Accesses {
         }
     }
 
-    /// Keeps an access in mind.
     pub fn add(&mut self, kind: AccessKind, from: i64, end: i64, call: &str) {
         let ranges = match kind {
             AccessKind::Put => &mut self.puts,
@@ -67,8 +60,8 @@ impl Accesses {
     }
 }
 
-/// Adds a range, joined with those that it overlaps.
-fn insert(ranges: &mut BTreeMap<i64, Range>, from: i64, end: i64, call: &str) {
+/// Adds a range, merged with the ranges that the new range overlaps.
+fn insert(ranges: &mut BTreeMap<i64, AccessedRange>, from: i64, end: i64, call: &str) {
     if from >= end || ranges.len() >= RANGES_MOST {
         return;
     }
@@ -81,19 +74,20 @@ fn insert(ranges: &mut BTreeMap<i64, Range>, from: i64, end: i64, call: &str) {
         ranges.remove(&start);
     }
     let call = call.to_string();
-    ranges.insert(from, Range { end, call });
+    ranges.insert(from, AccessedRange { end, call });
 }
 
-/// What operations that nothing has completed do with buffers of this process, by address. The ranges of one kind do
-/// not overlap. Who reads may read together (MPI 5.0, section 12.3).
+/// Local buffers used by incomplete operations, by address. Ranges of one kind do not overlap. Reads do not conflict
+/// with each other (MPI 5.0, section 12.3).
 #[derive(Default)]
 pub struct Uses {
-    reads: BTreeMap<i64, Range>,
-    writes: BTreeMap<i64, Range>,
+    reads: BTreeMap<i64, AccessedRange>,
+    writes: BTreeMap<i64, AccessedRange>,
 }
 
 impl Uses {
-    /// The call whose use nothing orders with one of the bytes `from..end`, and whether it writes them.
+    /// Returns the call of a recorded use that conflicts with a use of `from..end`, and whether the recorded use
+    /// writes.
     pub fn find(&self, writes: bool, from: i64, end: i64) -> Option<(&str, bool)> {
         if from >= end {
             return None;
@@ -103,13 +97,11 @@ impl Uses {
         if writes { written.or_else(read) } else { written }
     }
 
-    /// Keeps a use in mind.
     pub fn add(&mut self, writes: bool, from: i64, end: i64, call: &str) {
         let ranges = if writes { &mut self.writes } else { &mut self.reads };
         insert(ranges, from, end, call);
     }
 
-    /// Keeps the uses of an operation in mind.
     pub fn add_all(&mut self, other: &Uses) {
         for (writes, ranges) in [(false, &other.reads), (true, &other.writes)] {
             for (&from, range) in ranges {

@@ -1,16 +1,16 @@
-//! The words by which the ranks of a window synchronise: each rank has some in memory that every other reaches, by load
-//! and store within a host and by the atomic operations of the layer below elsewhere.
+//! Control words, by which the ranks of a window synchronise. Each rank has control words in memory that every other
+//! rank reaches: by load and store within a host, elsewhere by the protocol layer's atomic operations.
 //!
 //! | byte | word |
 //! |---|---|
 //! | 0 | the lock of `MPI_Win_lock` ([`super::lock_word`]) |
-//! | 64 | the lock of accumulates: 0 or 1 |
-//! | 128 | who has the first alone: its rank plus 1, as far as known, and whether it only keeps it ([`super::kept_lock`]) |
-//! | 136 | how many that wait for that lock, to share it, hold other locks of the window |
-//! | 144 | of the first rank on each host: who is in `MPI_Win_lock_all` without locks ([`super::lock_all`]) |
-//! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
-//! | behind, from a multiple of 64 on | for each rank, how many epochs it has posted for this one |
-//! | the same | for each rank, how many epochs by its `MPI_Win_start` have ended here |
+//! | 64 | the accumulate lock: 0 or 1 |
+//! | 128 | exclusive owner of the lock at byte 0, as far as known: its rank plus 1, and whether it only keeps the lock ([`super::kept_lock`]) |
+//! | 136 | number of ranks that hold other locks of the window while they wait to share this lock |
+//! | 144 | on the first rank of each host: ranks in `MPI_Win_lock_all` without locks ([`super::lock_all`]) |
+//! | 192 | for each lock ticket, modulo their number: rank of the waiting holder plus 1 |
+//! | then, from a multiple of 64 on | for each rank: number of epochs it has posted for this rank |
+//! | then, from a multiple of 64 on | for each rank: number of its `MPI_Win_start` epochs that have ended here |
 #![allow(unsafe_code)]
 
 use super::error;
@@ -22,72 +22,68 @@ use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU64, Ordering};
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{ANSWER_HEAD, ANSWER_MOST, Asking, HeldWord, RemoteKey, add_masked};
+use fastpath_protocol::rma::{
+    ANSWER_HEAD, ANSWER_MOST, HeldWord, RemoteKey, TargetRequest, add_masked,
+};
 use fastpath_protocol::waiting::{Note, spin, try_briefly};
+use fastpath_segment::AwaitedRanks;
 use std::ptr;
 
-/// The lock of a window.
 pub(super) const LOCK: u64 = 0;
-/// The exclusive owner. In a line of its own: all that wait poll the lock's line, and each store into it costs them all
-/// a miss.
+/// Offset of the exclusive owner's word. The word has a cache line of its own. Waiting ranks poll the cache line of the
+/// lock, and each store into that line costs each waiting rank a cache miss.
 pub(super) const OWNER: u64 = 128;
-/// How many wait to share it that hold other locks.
+/// Offset of the number of ranks that hold other locks of the window while they wait to share this lock.
 pub(super) const PRESSED: u64 = 136;
-/// Who is in `MPI_Win_lock_all` without locks.
+/// Offset of the number of ranks in `MPI_Win_lock_all` without locks.
 pub(super) const SHARERS: u64 = 144;
-/// The lock of accumulates.
 pub(super) const ACCUMULATE: u64 = 64;
 const QUEUE: u64 = 192;
 
-/// How long a rank that asks for a word elsewhere pauses before it asks again, in nanoseconds: at first and at most.
+/// Shortest and longest pause between two reads of a remote word, in nanoseconds.
 const FIRST_PAUSE_NS: u64 = 1_000;
 const LAST_PAUSE_NS: u64 = 200_000;
-/// Bytes that processors pass to each other at once.
 const LINE: u64 = 64;
-/// Polls of a count before other work is looked for: about a microsecond.
+/// Polls of a count before a check for other work, about a microsecond.
 const COUNT_POLLS: u32 = 1024;
 
-/// Tickets that can wait at the same time.
 fn tickets(ranks: u32) -> u64 {
     u64::from(ranks).next_power_of_two()
 }
 
-/// Where a ticket's holder writes its rank.
+/// Offset of the word in which a ticket's holder writes its rank.
 pub(super) fn queue_at(ranks: u32, ticket: u64) -> u64 {
     QUEUE + 8 * (ticket & (tickets(ranks) - 1))
 }
 
-/// Where a rank counts the epochs that it has posted: only it changes this word.
+/// Offset of the count of epochs that `rank` has posted. Only `rank` changes this word.
 pub(super) fn posts_of(ranks: u32, rank: u32) -> u64 {
     (QUEUE + 8 * tickets(ranks)).next_multiple_of(LINE) + 8 * u64::from(rank)
 }
 
-/// Where a rank counts the epochs that it has ended: only it changes this word. No line has both counts: the first
-/// store into a line that is polled would have to be followed by another fetch of it.
+/// Offset of the count of epochs that `rank` has ended. Only `rank` changes this word. Counts of posted and of ended
+/// epochs share no cache line, because the first store into a polled line would cost the polling rank another fetch.
 pub(super) fn ends_of(ranks: u32, rank: u32) -> u64 {
     posts_of(ranks, ranks).next_multiple_of(LINE) + 8 * u64::from(rank)
 }
 
-/// Bytes of one rank's words.
 pub(super) fn bytes(ranks: u32) -> usize {
     ends_of(ranks, ranks) as usize
 }
 
-/// The words of one rank.
-pub(super) struct Control {
+pub(super) struct WindowControl {
     key: RemoteKey,
-    /// In this process; null where they are reached by operations of the layer below.
+    /// Address in this process, or null if only the protocol layer reaches the words.
     words: *mut u8,
 }
 
-impl Control {
+impl WindowControl {
     pub fn new(key: RemoteKey, words: *mut u8) -> Self {
-        Control { key, words }
+        WindowControl { key, words }
     }
 
-    /// A word's address; null if it is not mapped in this process.
+    /// Address of a word, or null if it is not mapped in this process.
     #[inline]
     pub fn word(&self, at: u64) -> *const AtomicU64 {
         match self.words.is_null() {
@@ -96,26 +92,24 @@ impl Control {
         }
     }
 
-    /// A word in this process.
     #[inline]
     pub fn near(&self, at: u64) -> Option<&'static AtomicU64> {
-        // SAFETY: words are aligned and inside the memory, which stays mapped while the window lives, and no longer are
-        // they used. Every access to them is atomic.
+        // SAFETY: words are aligned and inside memory that stays mapped while the window lives, and are not used
+        // longer. Every access to them is atomic.
         unsafe { self.word(at).as_ref() }
     }
 }
 
-/// A window's words of one rank, as this process uses them.
+/// Operations of this process on the control words of one rank of a window.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub p: &'a Process,
     pub window: &'a Window,
     pub rank: u32,
-    control: *mut Control,
+    control: *mut WindowControl,
 }
 
 impl<'a> Words<'a> {
-    /// Those of a rank.
     #[inline]
     pub fn of(p: &'a Process, window: &'a Window, rank: u32) -> Result<Self> {
         let reached = window.reach(p, rank)?;
@@ -123,31 +117,30 @@ impl<'a> Words<'a> {
             p,
             window,
             rank,
-            // SAFETY: lives as long as the window.
+            // SAFETY: the reached part lives as long as the window.
             control: unsafe { &raw mut (*reached).control },
         })
     }
 
-    /// A word in this process, if it is there.
     #[inline]
     pub fn near(&self, at: u64) -> Option<&'static AtomicU64> {
-        // SAFETY: lives as long as the window.
+        // SAFETY: the reached part lives as long as the window.
         unsafe { (*self.control).near(at) }
     }
 
-    /// The word of the lock's owner as this rank uses it, if it is in this process.
+    /// Returns the word of the lock's owner, as used by this rank, if it is mapped in this process.
     #[inline]
     pub fn owner(&self) -> Option<Owner<'static>> {
         let rank = self.window.rank;
         self.near(OWNER).map(|word| Owner { word, rank })
     }
 
-    /// Adds to a word; what was there.
+    /// Adds to a word. Returns its previous value.
     #[inline]
     pub fn add(&self, at: u64, value: u64) -> Result<u64> {
         match self.near(at) {
-            // ORDERING: what was written to the window before is there for who reads the word; the partners are the
-            // loads and the same operations of the ranks that synchronise.
+            // ORDERING: earlier writes to the window are visible to a rank that reads the word. The partners are the
+            // loads and read-modify-write operations of the ranks that synchronise.
             Some(word) => Ok(word.fetch_add(value, Ordering::AcqRel)),
             None => self.far(|worker, key, found| {
                 // SAFETY: `found` lives until the operation has ended.
@@ -156,56 +149,54 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Counts one more in a word that only this rank changes, and that says `count` then. Ranks of this host that wait
-    /// for it are woken.
+    /// Sets a word that only this rank changes to `count`, one more than before. Wakes waiting ranks of this host.
     #[inline]
     pub fn count(&self, at: u64, count: u64) -> Result {
         let Some(word) = self.near(at) else {
             return self.add(at, 1).map(drop);
         };
-        // ORDERING: as in `add`.
+        // ORDERING: release, pairs with the acquire loads of the ranks that wait for the count.
         word.store(count, Ordering::Release);
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
         unsafe { (*self.p.worker()?).wake_rank(self.window.world(self.rank)) };
         Ok(())
     }
 
-    /// Replaces a word if it is as expected; what was there.
+    /// Replaces a word if it holds `expected`. Returns its previous value.
     #[inline]
     pub fn swap(&self, at: u64, expected: u64, value: u64) -> Result<u64> {
         match self.near(at) {
             Some(word) => {
-                // ORDERING: as in `add`.
+                // ORDERING: as in `add`, with the same partners.
                 let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
                 match word.compare_exchange(expected, value, done, seen) {
                     Ok(found) | Err(found) => Ok(found),
                 }
             }
             None => self.far(|worker, key, found| {
-                // SAFETY: as in `add`.
+                // SAFETY: `found` lives until the operation has ended.
                 unsafe { worker.compare_swap_nbi(key, at, expected, value, found) }.map(drop)
             }),
         }
     }
 
-    /// What a word says.
     #[inline]
     pub fn load(&self, at: u64) -> Result<u64> {
         match self.near(at) {
-            // ORDERING: as in `add`.
+            // ORDERING: acquire, pairs with the release in `add`, `count` and `swap` of the rank that changed the word.
             Some(word) => Ok(word.load(Ordering::Acquire)),
             None => self.add(at, 0),
         }
     }
 
-    /// Asks for the lock: the ticket, and whether this process is in already.
+    /// Requests the lock. Returns the ticket, and whether the lock is granted at once.
     #[inline]
     pub fn request_lock(&self, exclusive: bool) -> Result<(Ticket, bool)> {
         if let Some(word) = self.near(LOCK) {
             let mut seen = word.load(Ordering::Relaxed);
             loop {
                 let (new, ticket, granted) = LockWord(seen).request(exclusive);
-                // ORDERING: as in `add`.
+                // ORDERING: as in `add`, with the same partners.
                 let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
                 match word.compare_exchange(seen, new.0, done, failed) {
                     Ok(_) => return Ok((ticket, granted)),
@@ -213,7 +204,7 @@ impl<'a> Words<'a> {
                 }
             }
         }
-        // Nobody who takes the lock again and again can keep this from its turn: an addition does not fail.
+        // An addition never fails, so ranks that take the lock again and again cannot starve this one.
         let (ticket, granted) = self.add_to_lock(ASK)?.asked(exclusive);
         if granted && !exclusive {
             self.add_to_lock(ADMIT)?;
@@ -221,25 +212,25 @@ impl<'a> Words<'a> {
         Ok((ticket, granted))
     }
 
-    /// Lets the reader behind this one, which has waited, try; the word then.
+    /// Admits the reader that waits after this one. Returns the word after the change.
     pub fn admit_to_lock(&self) -> Result<LockWord> {
         self.add_to_lock(ADMIT).map(LockWord::admit)
     }
 
-    /// Leaves the lock; the word then.
+    /// Releases the lock. Returns the word after the change.
     #[inline]
     pub fn leave_lock(&self, exclusive: bool) -> Result<LockWord> {
         let before = self.add_to_lock(leaving(exclusive))?;
         Ok(before.release(exclusive))
     }
 
-    /// Adds to counters of the lock; what was there before.
+    /// Adds to counters of the lock. Returns the previous word.
     #[inline]
     fn add_to_lock(&self, add: u64) -> Result<LockWord> {
         match self.near(LOCK) {
             Some(word) => {
                 let sum = |word| Some(add_masked(word, add, BOUNDARIES));
-                // ORDERING: as in `add`.
+                // ORDERING: as in `add`, with the same partners.
                 let (done, seen) = (Ordering::AcqRel, Ordering::Relaxed);
                 match word.fetch_update(done, seen, sum) {
                     Ok(found) | Err(found) => Ok(LockWord(found)),
@@ -247,7 +238,7 @@ impl<'a> Words<'a> {
             }
             None => {
                 let before = self.far(|worker, key, found| {
-                    // SAFETY: as in `add`.
+                    // SAFETY: `found` lives until the operation has ended.
                     unsafe { worker.fetch_add_masked_nbi(key, LOCK, add, BOUNDARIES, found) }
                         .map(drop)
                 });
@@ -256,7 +247,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// An operation of the layer below, from its beginning to its end.
+    /// Performs an operation of the protocol layer and waits for its end.
     #[cold]
     #[inline(never)]
     fn far(
@@ -271,7 +262,7 @@ impl<'a> Words<'a> {
         let mut found = Box::new(0);
         let world = self.window.world(self.rank);
         // SAFETY: the worker lives while MPI runs, the control words as long as the window, and `found` until the flush
-        // has returned. No reference is held across it.
+        // has returned. No reference is held across the flush.
         let done = unsafe {
             start(&mut *worker, &mut (*self.control).key, &raw mut *found)
                 .and_then(|()| Worker::flush(worker, world))
@@ -280,17 +271,16 @@ impl<'a> Words<'a> {
         Ok(*found)
     }
 
-    /// Asks the rank to change its memory itself, under its lock of accumulates; false where nothing was changed.
-    ///
-    /// # Safety
-    /// As [`Target::ask`](super::target::Target::ask), for the key that the target was found with.
+    /// Requests that the rank change its memory under its own accumulate lock. Returns false if nothing was changed.
+    /// Safety: see [`RmaTarget::ask`](super::target::RmaTarget::ask), for the key with which the target was found.
     #[cold]
     #[inline(never)]
-    pub unsafe fn change(&self, memory: *mut RemoteKey, asking: &Asking) -> Result<bool> {
+    pub unsafe fn change(&self, memory: *mut RemoteKey, asking: &TargetRequest) -> Result<bool> {
         let worker = self.p.worker()?;
         let mut answer = Box::new([0_u8; ANSWER_MOST]);
         let world = self.window.world(self.rank);
-        // SAFETY: as in `far`; what is given and taken is the caller's promise, and an answer has no more bytes.
+        // SAFETY: as in `far`, with `answer` for `found`. The caller guarantees `asking`'s buffers; a reply fits
+        // `answer`.
         let done = unsafe {
             let lock = HeldWord { key: &(*self.control).key, offset: ACCUMULATE };
             let asked = (*worker).change_nbi(&mut *memory, &lock, asking, answer.as_mut_ptr());
@@ -304,14 +294,13 @@ impl<'a> Words<'a> {
         let made = done.map_err(|e| error::explain(self.window, self.rank, e))?;
         let (to, len) = asking.taken;
         if made && len != 0 {
-            // SAFETY: what is taken is writable for as many bytes, by this function's contract.
+            // SAFETY: `to` is writable for `len` bytes, by this function's contract.
             unsafe { copy(to, answer[ANSWER_HEAD..].as_ptr(), len) };
         }
         Ok(made)
     }
 
-    /// The note of a wait for this rank's words.
-    pub fn note(&self, awaited: Awaited) -> Note {
+    pub fn note(&self, awaited: AwaitedRanks) -> Note {
         Note {
             call: self.p.call.get(),
             peer: self.rank as i32,
@@ -323,53 +312,54 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The other ranks of the window, any of which may hold a lock.
-    pub fn others(&self) -> Awaited {
+    /// Returns the other ranks of the window, any of which may hold a lock.
+    pub fn others(&self) -> AwaitedRanks {
         let worlds = (0..).zip(self.window.group.world_ranks());
         let others = worlds.filter(|&(rank, _)| rank != self.window.rank);
         let others: Vec<u32> = others.map(|(_, &world)| world).collect();
-        Awaited::holding(&others)
+        AwaitedRanks::holding(&others)
     }
 
-    /// Waits until a word says at least `wanted`, which `rank` brings about by [`Words::count`].
+    /// Waits until a word is at least `wanted`. `rank` raises the word by [`Words::count`].
     #[inline]
     pub fn await_count(&self, at: u64, rank: u32, wanted: u64) -> Result {
         let world = self.window.world(rank);
         match self.near(at) {
             Some(word) if self.spin(word, world, wanted)? => Ok(()),
             _ => {
-                let by = (rank as i32, Awaited::of(&[world]));
+                let by = (rank as i32, AwaitedRanks::of(&[world]));
                 self.await_word(at, by, |count| count >= wanted)
             }
         }
     }
 
-    /// Polls nothing but the word for a while, as long as nothing else is to be done.
+    /// Polls only the word, for a bounded time and while no other work is pending.
     #[inline]
     fn spin(&self, word: &AtomicU64, world: u32, wanted: u64) -> Result<bool> {
         let worker = self.p.worker()?;
-        // SAFETY: the worker lives while MPI runs, and this call holds the lock; no reference outlives a statement.
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock. No reference outlives a statement.
         let watches = unsafe { (*worker).wait.directed && (*worker).may_watch_ring(world) };
         let polls = if watches { COUNT_POLLS } else { 1 };
-        // ORDERING: as in `add`.
+        // ORDERING: acquire, pairs with the release in `count`.
         let poll = |_| (word.load(Ordering::Acquire) >= wanted).then_some(());
-        // SAFETY: as above.
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
         let is_needed = || unsafe { (*worker).wants_attention(world) };
         Ok(spin(polls, poll, is_needed).is_some())
     }
 
-    /// Waits until a word says what `done` wants, which `peer`, a rank or negative, or who is awaited brings about.
+    /// Waits until `done` accepts a word. The rank `peer` changes the word. If `peer` is negative, the awaited ranks
+    /// change it.
     #[cold]
     #[inline(never)]
     pub fn await_word(
-        &self, at: u64, (peer, awaited): (i32, Awaited), done: impl Fn(u64) -> bool,
+        &self, at: u64, (peer, awaited): (i32, AwaitedRanks), done: impl Fn(u64) -> bool,
     ) -> Result {
         let note = Note { peer, ..self.note(awaited) };
         self.await_noted(at, &note, done)
     }
 
-    /// Waits until a word says what `done` wants: that no rank is in `MPI_Win_lock_all`. A rank that changes it wakes
-    /// no other, so this rank polls from time to time.
+    /// Waits until `done` accepts a word whose changes wake no rank: the count of ranks in `MPI_Win_lock_all`. So this
+    /// rank sleeps only for limited times, and polls the word between them.
     #[cold]
     #[inline(never)]
     pub fn poll_word(&self, at: u64, done: impl Fn(u64) -> bool) -> Result {
@@ -382,34 +372,34 @@ impl<'a> Words<'a> {
             return self.poll_far(at, note, done);
         };
         let worker = self.p.worker()?;
-        // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+        // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
         unsafe {
-            // ORDERING: acquire: what was written to the window before the word is there (as in `add`).
+            // ORDERING: acquire, pairs with the release in `add` and `count`: earlier writes to the window are visible.
             Worker::wait_until(worker, None, note, |_| done(word.load(Ordering::Acquire)));
         }
         Ok(())
     }
 
-    /// The same where only the layer below reaches the word: asks again and again, with pauses that grow.
+    /// Waits for a remote word: reads it again and again, with growing pauses.
     fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
         let worker = self.p.worker()?;
-        // Nobody wakes who only asks.
+        // No rank wakes this one when the remote word changes.
         let note = Note { naps: true, ..*note };
         let mut pause_ns = FIRST_PAUSE_NS;
         while !done(self.load(at)?) {
             let until = clock::now_ns() + pause_ns;
-            // SAFETY: as in `await_word`.
+            // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
             unsafe { Worker::wait_until(worker, None, &note, |_| clock::now_ns() >= until) };
             pause_ns = (pause_ns * 2).min(LAST_PAUSE_NS);
         }
         Ok(())
     }
 
-    /// Takes the lock of accumulates. It is held for a moment only.
+    /// Takes the accumulate lock, which ranks hold only briefly.
     #[inline]
     pub fn lock_accumulates(&self) -> Result {
         if let Some(word) = self.near(ACCUMULATE) {
-            // ORDERING: acquire: the partner is the release in `unlock_accumulates`, here or in another rank.
+            // ORDERING: acquire, pairs with the release in `unlock_accumulates`, here or in another rank.
             let (done, seen) = (Ordering::Acquire, Ordering::Relaxed);
             if word.compare_exchange(0, 1, done, seen).is_ok() {
                 return Ok(());
@@ -423,17 +413,17 @@ impl<'a> Words<'a> {
     fn lock_accumulates_slow(&self) -> Result {
         if let Some(word) = self.near(ACCUMULATE) {
             let try_it = || {
-                // ORDERING: as in `lock_accumulates`.
+                // ORDERING: acquire, pairs with the release in `unlock_accumulates`, here or in another rank.
                 let (done, seen) = (Ordering::Acquire, Ordering::Relaxed);
                 word.load(Ordering::Relaxed) == 0 && word.compare_exchange(0, 1, done, seen).is_ok()
             };
             if try_briefly(try_it) {
                 return Ok(());
             }
-            let note = Note { naps: true, ..self.note(Awaited::UNKNOWN) };
-            // A wait may ask once more after it was told that it is over.
+            let note = Note { naps: true, ..self.note(AwaitedRanks::UNKNOWN) };
+            // A second attempt after a successful one would fail, so `taken` keeps the result.
             let mut taken = false;
-            // SAFETY: as in `await_word`.
+            // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
             unsafe {
                 Worker::wait_until(self.p.worker()?, None, &note, |_| {
                     taken = taken || try_it();
@@ -443,17 +433,17 @@ impl<'a> Words<'a> {
             return Ok(());
         }
         while self.swap(ACCUMULATE, 0, 1)? != 0 {
-            self.poll_far(ACCUMULATE, &self.note(Awaited::UNKNOWN), |word| word == 0)?;
+            self.poll_far(ACCUMULATE, &self.note(AwaitedRanks::UNKNOWN), |word| word == 0)?;
         }
         Ok(())
     }
 
-    /// Gives it back: what was written by operations of the layer below must be there.
+    /// Releases the accumulate lock. Writes by operations of the protocol layer must have completed.
     #[inline]
     pub fn unlock_accumulates(&self) -> Result {
         match self.near(ACCUMULATE) {
             Some(word) => {
-                // ORDERING: release: the partner is the acquire in `lock_accumulates`.
+                // ORDERING: release, pairs with the acquire in `lock_accumulates`.
                 word.store(0, Ordering::Release);
                 Ok(())
             }

@@ -1,14 +1,16 @@
-//! Making and freeing windows (MPI 5.0, sections 12.2.1 to 12.2.5).
+//! Creation and destruction of windows (MPI 5.0, sections 12.2.1 to 12.2.5).
 //!
-//! **WINDOW'S MEMORY.** Memory that the user gives stays until the window is freed: [`make`] asks it of its caller.
+//! **WINDOW'S MEMORY.** Memory that the user provides stays valid until the window is freed. [`make`] requires this.
 #![allow(unsafe_code)]
 
 use super::control;
-use super::counts::Counts;
-use super::dynamic::{LIST_BYTES, LIST_HEAD, Longer, Pieces};
+use super::counts::RmaCounts;
+use super::dynamic::{ExtendedList, LIST_BYTES, LIST_HEAD, Pieces};
 use super::epoch::Epoch;
 use super::hot::HotPeer;
-use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window};
+use super::window::{
+    Flavor, LocalMemory, NO_KEY, WINDOWS, Window, WindowAttributes, WindowPart, WindowPeer,
+};
 use super::{counts, error, fence, hints, lock, report};
 use crate::coll;
 use crate::coll::words::gather_all;
@@ -23,35 +25,33 @@ use crate::p2p::channel::Channel;
 use crate::process::Process;
 use crate::process::errhandler;
 use crate::process::memory::find_alignment;
-use fastpath_bootstrap::segment::SegmentError;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{KEY_WORDS, PackedKey, SLOTS_BYTES, key_of_words, words_of_key};
+use fastpath_segment::SegmentError;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-/// What a rank asks for.
-pub struct Wanted {
-    /// How the window is made.
+/// Arguments of a window creation on one rank.
+pub struct WindowArguments {
+    /// Kind of the window.
     pub flavor: Flavor,
-    /// The memory, of `MPI_Win_create`.
+    /// Memory given to `MPI_Win_create`.
     pub base: *mut u8,
-    /// Bytes.
+    /// Size in bytes.
     pub size: i64,
-    /// Bytes that a displacement of 1 is.
+    /// Displacement unit in bytes.
     pub unit: i64,
-    /// Hints.
+    /// Hints as keys and values.
     pub hints: Vec<(String, String)>,
 }
 
-/// Makes a window; all ranks of the communicator call this. Where one of them fails, all do.
-///
-/// # Errors
-/// `MPI_ERR_SIZE`, `MPI_ERR_DISP`, `MPI_ERR_BASE`, `MPI_ERR_RMA_SHARED` where ranks of several hosts are to share
-/// memory, `MPI_ERR_NO_MEM`; of another rank the class that it found.
+/// Creates a window. All ranks of the communicator call this, and if one of them fails, all fail. Errors:
+/// `MPI_ERR_SIZE`, `MPI_ERR_DISP`, `MPI_ERR_BASE`. `MPI_ERR_RMA_SHARED` if ranks of several hosts are to share memory.
+/// `MPI_ERR_NO_MEM`. If another rank failed, that rank's error class.
 ///
 /// # Safety
-/// The memory stays until the window is freed.
-pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Window>> {
+/// WINDOW'S MEMORY.
+pub unsafe fn make(p: &Process, parent: &Comm, wanted: &WindowArguments) -> Result<Rc<Window>> {
     parent.require_intra()?;
     coll::compare_calls(p, parent)?;
     let context = comms::take_spare(p, parent)?;
@@ -68,7 +68,8 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Win
     made
 }
 
-/// What all ranks say, unless one of them has failed: then all fail. The first word says so, and is 0 in `mine`.
+/// Gathers the words of all ranks, or fails on all ranks if one rank has failed. The first word is the error code, 0 on
+/// success.
 fn agree<const N: usize>(
     p: &Process, comm: &Comm, mine: Result<[u64; N]>,
 ) -> Result<Vec<[u64; N]>> {
@@ -92,23 +93,26 @@ fn agree<const N: usize>(
             let text = format!(
                 "rank {rank} of the communicator could not make its part of the window: {meaning}"
             );
-            Err(Error::new(code, text).with_advice(Some("see the message of that rank")))
+            Err(Error::new(code, text).with_advice(Some("see the error message of that rank")))
         }
     }
 }
 
-fn check(p: &Process, comm: &Comm, wanted: &Wanted) -> Result<[u64; 3]> {
+fn check(p: &Process, comm: &Comm, wanted: &WindowArguments) -> Result<[u64; 3]> {
     let refuse = |class, text: String| Err(Error::new(class, text));
     if wanted.size < 0 {
         return refuse(MPI_ERR_SIZE, format!("the size {} is negative", wanted.size));
     }
     if wanted.unit <= 0 {
-        let text = format!("the displacement unit is {}: it must be 1 or more", wanted.unit);
+        let text = format!("the displacement unit is {}: pass 1 or more", wanted.unit);
         return refuse(MPI_ERR_DISP, text);
     }
     if wanted.flavor == Flavor::Create && !is_memory(wanted.base) && wanted.size != 0 {
-        let text =
-            format!("{} bytes at an address that is {}", wanted.size, name_special(wanted.base));
+        let text = format!(
+            "the address of the {} bytes is {}, which is not memory",
+            wanted.size,
+            name_special(wanted.base)
+        );
         return refuse(MPI_ERR_BASE, text);
     }
     if wanted.flavor == Flavor::Shared {
@@ -125,12 +129,11 @@ fn check(p: &Process, comm: &Comm, wanted: &Wanted) -> Result<[u64; 3]> {
     Ok([0, wanted.size as u64, wanted.unit as u64])
 }
 
-/// # Safety
-/// As [`make`].
-unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<Window>> {
+/// Safety: WINDOW'S MEMORY.
+unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &WindowArguments) -> Result<Rc<Window>> {
     let sizes = agree(p, &comm, check(p, &comm, wanted))?;
-    let layout = Layout::of(&comm, wanted, &sizes);
-    let mut own = Own::default();
+    let layout = PartLayout::of(&comm, wanted, &sizes);
+    let mut own = LocalMemory::default();
     // SAFETY: WINDOW'S MEMORY.
     let taken =
         layout.and_then(|layout| unsafe { take_memory(p, &comm, wanted, layout, &mut own) });
@@ -147,15 +150,16 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
         }
     };
     let parts = sizes.iter().zip(&all).map(|(size, words)| {
-        // Of a shared window the memory is its owner's, which that one has told.
+        // The memory of a shared window belongs to one rank, which sent the memory's key.
         all.get(words[1] as usize)
             .map_or_else(|| Err(wrong_part()), |owner| part_of(size, words, owner))
     });
-    let peers: Box<[Peer]> = parts.map(|part| part.map(Peer::new)).collect::<Result<_>>()?;
+    let peers: Box<[WindowPeer]> =
+        parts.map(|part| part.map(WindowPeer::new)).collect::<Result<_>>()?;
     let window = assemble(p, comm, wanted, peers, base, own)?;
     if wanted.flavor == Flavor::Shared {
         let reached = window.reach(p, window.rank)?;
-        // SAFETY: lives as long as the window.
+        // SAFETY: the reached part lives as long as the window.
         window.base.set(unsafe { (*reached).base });
     }
     let window = Rc::new(window);
@@ -164,19 +168,20 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
     errhandler::attach(p, window.errhandler.get());
     window.tell_title(p);
     p.hot_win_set(handle, &window);
-    // Nobody accesses a rank's words before they are there, since each has its key from their owner.
+    // No barrier is needed: a rank gets the key of control words only after their owner has made them.
     Ok(window)
 }
 
 fn assemble(
-    p: &Process, comm: Rc<Comm>, wanted: &Wanted, peers: Box<[Peer]>, base: *mut u8, own: Own,
+    p: &Process, comm: Rc<Comm>, wanted: &WindowArguments, peers: Box<[WindowPeer]>, base: *mut u8,
+    own: LocalMemory,
 ) -> Result<Window> {
     let ranks = comm.size();
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &mut *p.worker()? };
     let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
     let dynamic = wanted.flavor == Flavor::Dynamic;
-    // What holds of one other rank of this host holds of all.
+    // All other ranks of this host are reached in the same way, so the next rank represents all of them.
     let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
     let memory = &peers[comm.rank as usize].part.memory;
     let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
@@ -194,7 +199,7 @@ fn assemble(
         hints: RefCell::new(given),
         base: Cell::new(if dynamic { std::ptr::null_mut() } else { base }),
         list: if dynamic { base } else { std::ptr::null_mut() },
-        described: Described {
+        described: WindowAttributes {
             size: wanted.size as isize,
             unit: wanted.unit as i32,
             flavor: wanted.flavor.code(),
@@ -204,7 +209,7 @@ fn assemble(
         hot: (0..ranks).map(|_| Cell::new(HotPeer::CLOSED)).collect(),
         locks: (0..ranks).map(|_| Cell::new(std::ptr::null())).collect(),
         epoch: RefCell::new(Epoch::new(ranks)),
-        counts: Counts::new(),
+        counts: RmaCounts::new(),
         subject: Cell::new(None),
         is_local,
         serves,
@@ -220,28 +225,27 @@ fn assemble(
         uses: RefCell::default(),
         accesses: RefCell::default(),
         pieces: Pieces::default(),
-        longer: Cell::new(Longer::NONE),
+        longer: Cell::new(ExtendedList::NONE),
         comm,
     })
 }
 
-/// Which memory a rank takes, and where its part lies.
-struct Layout {
-    /// Bytes to take.
+/// Memory that a rank allocates, and the place of its part.
+struct PartLayout {
     bytes: u64,
-    /// The rank whose memory the part lies in.
+    /// Rank that owns the memory of the part.
     owner: u32,
-    /// Where it begins there.
+    /// Offset of the part in that memory.
     start: u64,
 }
 
-impl Layout {
-    fn of(comm: &Comm, wanted: &Wanted, sizes: &[[u64; 3]]) -> Result<Layout> {
-        let alone = Layout { bytes: wanted.size as u64, owner: comm.rank, start: 0 };
+impl PartLayout {
+    fn of(comm: &Comm, wanted: &WindowArguments, sizes: &[[u64; 3]]) -> Result<PartLayout> {
+        let alone = PartLayout { bytes: wanted.size as u64, owner: comm.rank, start: 0 };
         if wanted.flavor != Flavor::Shared || hints::says(&wanted.hints, hints::NONCONTIG) {
             return Ok(alone);
         }
-        // The parts follow each other in the memory of rank 0.
+        // The parts are contiguous in the memory of rank 0.
         let sum = |sizes: &[[u64; 3]]| {
             let mut sizes = sizes.iter().map(|words| words[1]);
             sizes.try_fold(0_u64, u64::checked_add)
@@ -249,18 +253,17 @@ impl Layout {
         let (all, before) = (sum(sizes), sum(&sizes[..comm.rank as usize]));
         match (all, before) {
             (Some(all), Some(start)) if all <= isize::MAX as u64 => {
-                Ok(Layout { bytes: if comm.rank == 0 { all } else { 0 }, owner: 0, start })
+                Ok(PartLayout { bytes: if comm.rank == 0 { all } else { 0 }, owner: 0, start })
             }
             _ => Err(Error::new(
                 MPI_ERR_NO_MEM,
-                "the sizes of all ranks together are more than an address space",
+                "the sizes of all ranks together exceed the address space",
             )),
         }
     }
 }
 
-/// What a rank has taken.
-struct Taken {
+struct AllocatedPart {
     base: *mut u8,
     owner: u32,
     start: u64,
@@ -271,7 +274,7 @@ struct Taken {
 
 const WORDS: usize = 3 + 3 * KEY_WORDS;
 
-impl Taken {
+impl AllocatedPart {
     fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         (words[1], words[2]) = (self.owner.into(), self.start);
@@ -283,12 +286,12 @@ impl Taken {
     }
 }
 
-/// What a rank says of its part. Nothing of it is trusted before a key of it is unpacked.
-fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Result<Part> {
+/// Decodes a rank's description of its part. The part's keys are checked when they are unpacked.
+fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Result<WindowPart> {
     let (control, slots) = words[3 + KEY_WORDS..].split_at(KEY_WORDS);
     let memory = &owner[3..3 + KEY_WORDS];
     match u32::try_from(words[1]) {
-        Ok(owner) if size[2] != 0 => Ok(Part {
+        Ok(owner) if size[2] != 0 => Ok(WindowPart {
             size: size[1],
             unit: size[2],
             limit: size[1] / size[2],
@@ -304,20 +307,19 @@ fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Resul
 
 #[cold]
 fn wrong_part() -> Error {
-    let text = "a rank describes its part of the window wrongly";
+    let text = "a rank sent an invalid description of its part of the window";
     Error::new(MPI_ERR_INTERN, text)
 }
 
-/// # Safety
-/// As [`make`].
+/// Safety: WINDOW'S MEMORY.
 unsafe fn take_memory(
-    p: &Process, comm: &Comm, wanted: &Wanted, layout: Layout, own: &mut Own,
-) -> Result<Taken> {
+    p: &Process, comm: &Comm, wanted: &WindowArguments, layout: PartLayout, own: &mut LocalMemory,
+) -> Result<AllocatedPart> {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &mut *p.worker()? };
     let bytes = control::bytes(comm.size());
     let control = allocate(worker, own, bytes, 64)?;
-    // SAFETY: just taken.
+    // SAFETY: `control` is an allocation of `bytes` bytes.
     unsafe { control.write_bytes(0, bytes) };
     let slots = match wanted.flavor {
         Flavor::Allocate | Flavor::Shared => NO_KEY,
@@ -329,7 +331,7 @@ unsafe fn take_memory(
         Flavor::Create => (wanted.base, wanted.size as usize),
         Flavor::Dynamic => {
             let list = allocate(worker, own, LIST_BYTES, 64)?;
-            // SAFETY: just taken: the head of a list that is empty.
+            // SAFETY: `list` has LIST_BYTES bytes, and zeros are the head of an empty list.
             unsafe { list.write_bytes(0, LIST_HEAD) };
             (list, LIST_BYTES)
         }
@@ -342,12 +344,12 @@ unsafe fn take_memory(
         }
     };
     let mut expose = |at: *mut u8, len: usize| {
-        // SAFETY: WINDOW'S MEMORY, and what was just taken.
+        // SAFETY: WINDOW'S MEMORY, and allocations that are freed with the window.
         let exposed = unsafe { worker.expose_memory(at, len) };
         own.exposed.push(exposed.id);
         exposed.key
     };
-    Ok(Taken {
+    Ok(AllocatedPart {
         base,
         owner: layout.owner,
         start: layout.start,
@@ -357,19 +359,16 @@ unsafe fn take_memory(
     })
 }
 
-/// Memory below this is taken from that of small objects, with others in a page.
+/// Smallest memory that has pages of its own. Smaller memory shares pages with other small objects.
 const RESERVED_FROM: usize = 1 << 16;
 
 fn refuse_memory(bytes: usize, cause: &SegmentError) -> Error {
-    Error::new(MPI_ERR_NO_MEM, format!("{bytes} bytes of memory for the window: {cause}"))
+    Error::new(MPI_ERR_NO_MEM, format!("no memory for the {bytes} bytes of the window: {cause}"))
 }
 
-/// Takes memory that peers reach, and notes it to be freed with the window.
-///
-/// # Errors
-/// `MPI_ERR_NO_MEM`
+/// Allocates memory that peers can reach. It is freed with the window. Errors: `MPI_ERR_NO_MEM`.
 pub(super) fn allocate(
-    worker: &mut Worker, own: &mut Own, bytes: usize, align: usize,
+    worker: &mut Worker, own: &mut LocalMemory, bytes: usize, align: usize,
 ) -> Result<*mut u8> {
     let made = match bytes < RESERVED_FROM {
         true => worker.allocate_memory(bytes, align),
@@ -380,7 +379,7 @@ pub(super) fn allocate(
     Ok(memory.as_ptr())
 }
 
-fn give_back(p: &Process, own: &mut Own) -> Result {
+fn give_back(p: &Process, own: &mut LocalMemory) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &mut *p.worker()? };
     for id in own.exposed.drain(..) {
@@ -392,11 +391,8 @@ fn give_back(p: &Process, own: &mut Own) -> Result {
     Ok(())
 }
 
-/// `MPI_Win_free`: after all ranks have called it.
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` where an epoch is open that has to be ended, and then the window stays; what a user's attribute
-/// delete function returns; those of operations that are under way.
+/// `MPI_Win_free`. The window is freed after all ranks have called it. Errors: `MPI_ERR_RMA_SYNC` if an epoch is open,
+/// and the window then stays. A user's attribute delete function and pending operations may also fail.
 pub fn free(p: &Process, handle: usize) -> Result {
     let window = p.win(handle)?;
     let may = window.epoch.borrow().may_free();
@@ -417,16 +413,13 @@ pub fn free(p: &Process, handle: usize) -> Result {
     free_comm(p, window.comm.handle.get())
 }
 
-/// `MPI_Win_shared_query`: size, displacement unit and, in this process, the first byte of a rank's part; of
-/// `MPI_PROC_NULL` those of the first rank that has any bytes. A part that this process does not reach by load and
-/// store has size 0 (MPI 5.0, section 12.2.3).
-///
-/// # Errors
-/// `MPI_ERR_RMA_FLAVOR` for a dynamic window, `MPI_ERR_RANK`.
+/// `MPI_Win_shared_query`: size, displacement unit and local address of a rank's part. For `MPI_PROC_NULL`, the results
+/// are those of the first rank with a nonempty part. The size is 0 for a part that load and store do not reach (MPI
+/// 5.0, section 12.2.3). Errors: `MPI_ERR_RMA_FLAVOR` for a dynamic window, `MPI_ERR_RANK`.
 pub fn query_shared(p: &Process, window: &Window, rank: i32) -> Result<(i64, i64, *mut u8)> {
     if window.flavor == Flavor::Dynamic {
         let text =
-            format!("the window ({}) is dynamic: it has no memory of its own", window.title());
+            format!("the window ({}) is dynamic and has no memory of its own", window.title());
         return Err(Error::new(MPI_ERR_RMA_FLAVOR, text)
             .with_advice(Some("pass a window of MPI_Win_allocate_shared")));
     }
@@ -439,7 +432,7 @@ pub fn query_shared(p: &Process, window: &Window, rank: i32) -> Result<(i64, i64
     };
     let part = window.peers[rank as usize].part;
     let reached = window.reach(p, rank)?;
-    // SAFETY: lives as long as the window.
+    // SAFETY: the reached part lives as long as the window.
     let base = unsafe { (*reached).base };
     let own = rank == window.rank && window.flavor == Flavor::Create;
     match base.is_null() {

@@ -1,13 +1,14 @@
-//! Dynamic windows (MPI 5.0, section 12.2.4): each rank keeps a list of what it has attached in memory that the others
-//! read, so that attaching needs no message.
+//! Dynamic windows (MPI 5.0, section 12.2.4). Each rank lists its attached memory in memory that the other ranks read,
+//! so that attaching needs no message.
 //!
-//! The list begins with a number that is odd while the owner changes it, and that every change increases; then follow
-//! the number of entries, a key, and the entries, of address, length and key each. A rank that has read the list reads
-//! only the number, if that is a load. The few entries of most windows have a place behind the head. Of more, all are
-//! in memory that the key names; it is replaced when it is full, and stays until the window is freed.
+//! The list begins with a version number, which every change increases and which is odd during a change. The number of
+//! entries, a key and the entries follow, each with address, length and key. A rank that has read a mapped list later
+//! reads only the version number, until that changes. A few entries fit in the list itself. If there are more, all
+//! entries are in separate memory that the key names. When the separate memory is full, larger memory replaces it. The
+//! replaced memory stays allocated until the window is freed.
 //!
-//! **LOCKED WORKER.** The worker lives while MPI runs, and the calling thread is inside it. A reference to it or to
-//! what is reached is made anew after each call that may let others in.
+//! **LOCKED WORKER.** The worker lives while MPI runs, and the calling thread is inside it. References to the worker or
+//! to a reached part are made anew after each call that may let other threads enter MPI.
 #![allow(unsafe_code)]
 
 use super::window::{Flavor, Window};
@@ -22,62 +23,58 @@ use fastpath_protocol::rma::{PACKED_BYTES, PackedKey, RegionId, RemoteKey, key_o
 use std::cell::RefCell;
 use std::mem::offset_of;
 
-/// Pieces of memory that a rank can have attached at the same time.
+/// Largest number of pieces of memory that a rank can attach at the same time.
 const MOST: usize = 1 << 13;
-/// Entries of a list that need no memory beside it.
+/// Largest number of entries that fit in the list itself.
 const FEW: usize = 5;
 
-/// A piece of attached memory, for the others.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry {
+struct AttachedEntry {
     address: u64,
     len: u64,
     key: PackedKey,
 }
 
 #[repr(C)]
-struct List {
-    /// Odd while the owner changes what follows.
+struct AttachedList {
+    /// Version number, odd while the owner changes the other fields.
     number: AtomicU64,
     count: AtomicU64,
-    /// Names the memory of the entries, if there are more than [`FEW`].
+    /// Key of the separate memory, if there are more than [`FEW`] entries.
     longer: PackedKey,
-    entries: [Entry; FEW],
+    entries: [AttachedEntry; FEW],
 }
 
-const ENTRIES_AT: u64 = offset_of!(List, entries) as u64;
-const ENTRY_BYTES: usize = size_of::<Entry>();
+const ENTRIES_AT: u64 = offset_of!(AttachedList, entries) as u64;
+const ENTRY_BYTES: usize = size_of::<AttachedEntry>();
 
-/// Bytes of a rank's list.
-pub(super) const LIST_BYTES: usize = size_of::<List>();
-/// Bytes of its head.
-pub(super) const LIST_HEAD: usize = offset_of!(List, entries);
+pub(super) const LIST_BYTES: usize = size_of::<AttachedList>();
+pub(super) const LIST_HEAD: usize = offset_of!(AttachedList, entries);
 const _: () = assert!(LIST_BYTES <= 512);
 
-/// Memory for a list of more than [`FEW`] entries.
+/// Separate memory for a list of more than [`FEW`] entries.
 #[derive(Clone, Copy)]
-pub(super) struct Longer {
-    entries: *mut Entry,
+pub(super) struct ExtendedList {
+    entries: *mut AttachedEntry,
     key: PackedKey,
     capacity: usize,
 }
 
-impl Longer {
-    /// No memory.
-    pub const NONE: Longer =
-        Longer { entries: std::ptr::null_mut(), key: [0; PACKED_BYTES], capacity: 0 };
+impl ExtendedList {
+    pub const NONE: ExtendedList =
+        ExtendedList { entries: std::ptr::null_mut(), key: [0; PACKED_BYTES], capacity: 0 };
 }
 
-/// What this process has attached: address, length, and the key's number.
+/// Memory that this process has attached: address, length, and id of the exposed region.
 pub(super) type Pieces = RefCell<Vec<(usize, usize, Option<RegionId>)>>;
 
-/// What another rank has attached, as this one has read it.
+/// Memory that another rank has attached, as this process has last read it.
 #[derive(Default)]
-pub(super) struct Attached {
+pub(super) struct AttachedMemory {
     number: u64,
-    pieces: Vec<(Entry, Option<Box<RemoteKey>>)>,
-    /// The memory of a list of more than [`FEW`] entries, where it is mapped.
+    pieces: Vec<(AttachedEntry, Option<Box<RemoteKey>>)>,
+    /// Separate memory of the list, if it has more than [`FEW`] entries and is mapped.
     longer: Option<(PackedKey, Box<RemoteKey>)>,
 }
 
@@ -93,12 +90,11 @@ impl Window {
         }
     }
 
-    fn list(&self) -> *mut List {
+    fn list(&self) -> *mut AttachedList {
         self.base_of_list().cast()
     }
 
-    /// Memory for `count` entries.
-    fn make_room(&self, p: &Process, count: usize) -> Result<Longer> {
+    fn make_room(&self, p: &Process, count: usize) -> Result<ExtendedList> {
         let longer = self.longer.get();
         if count <= FEW || count <= longer.capacity {
             return Ok(longer);
@@ -111,48 +107,46 @@ impl Window {
         // SAFETY: the memory is freed with the window, after it is withdrawn.
         let exposed = unsafe { worker.expose_memory(memory, capacity * ENTRY_BYTES) };
         own.exposed.push(exposed.id);
-        let longer = Longer { entries: memory.cast(), key: exposed.key, capacity };
+        let longer = ExtendedList { entries: memory.cast(), key: exposed.key, capacity };
         self.longer.set(longer);
         Ok(longer)
     }
 
-    /// Writes the list anew.
-    fn publish(&self, p: &Process, change: impl FnOnce(&mut Vec<Entry>)) -> Result {
-        // SAFETY: the own list, which this process alone writes; its memory lives as long as the window.
+    /// Changes the entries and writes the list again.
+    fn publish(&self, p: &Process, change: impl FnOnce(&mut Vec<AttachedEntry>)) -> Result {
+        // SAFETY: only this process writes its own list, whose memory lives as long as the window.
         unsafe {
             let list = self.list();
-            let few = (&raw mut (*list).entries).cast::<Entry>();
+            let few = (&raw mut (*list).entries).cast::<AttachedEntry>();
             let count = (*list).count.load(Ordering::Relaxed) as usize;
             let first = if count <= FEW { few } else { self.longer.get().entries };
-            let mut entries: Vec<Entry> = (0..count).map(|at| first.add(at).read()).collect();
+            let mut entries: Vec<AttachedEntry> =
+                (0..count).map(|at| first.add(at).read()).collect();
             change(&mut entries);
             let longer = self.make_room(p, entries.len())?;
             let first = if entries.len() <= FEW { few } else { longer.entries };
             let number = (*list).number.load(Ordering::Relaxed);
             (*list).number.store(number + 1, Ordering::Relaxed);
-            // ORDERING: who sees a part of what follows sees the odd number; partners: the fence and the acquire in
-            // `read_near`. Elsewhere the list is read by copies of whole words in the same order.
+            // ORDERING: a reader that sees a part of the following stores also sees the odd number. Partners are the
+            // fence and the acquire in `read_near`. Remote readers copy whole words in the same order.
             fence(Ordering::SeqCst);
             for (at, entry) in entries.iter().enumerate() {
                 first.add(at).write_volatile(*entry);
             }
             (&raw mut (*list).longer).write_volatile(longer.key);
             (*list).count.store(entries.len() as u64, Ordering::Relaxed);
-            // ORDERING: as above.
+            // ORDERING: release, pairs with the acquire load in `read_near`.
             (*list).number.store(number + 2, Ordering::Release);
         }
         Ok(())
     }
 }
 
-/// `MPI_Win_attach`
-///
-/// # Errors
-/// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_SIZE`, `MPI_ERR_RMA_ATTACH` for memory that is attached already or
-/// too many pieces.
+/// `MPI_Win_attach`. Errors: `MPI_ERR_RMA_FLAVOR` for a window that is not dynamic, `MPI_ERR_SIZE`, `MPI_ERR_BASE`.
+/// `MPI_ERR_RMA_ATTACH` for memory that is already attached, or for too many pieces.
 ///
 /// # Safety
-/// The memory stays mapped until it is detached or the window freed.
+/// The memory stays mapped until it is detached or the window is freed.
 pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> Result {
     window.require_dynamic()?;
     let Ok(len) = usize::try_from(size) else {
@@ -160,8 +154,12 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
         return Err(Error::new(MPI_ERR_SIZE, text));
     };
     if !is_memory(base) && len != 0 {
-        let text = format!("{len} bytes at an address that is {}", name_special(base));
-        return Err(Error::new(MPI_ERR_BASE, text));
+        let text = format!(
+            "the address of the {len} bytes is {}, which is not memory",
+            name_special(base)
+        );
+        let advice = "pass the address of memory of this process";
+        return Err(Error::new(MPI_ERR_BASE, text).with_advice(Some(advice)));
     }
     let (at, pieces) = (base.expose_provenance(), &window.pieces);
     let overlaps = |&(other, bytes, _): &(usize, usize, Option<RegionId>)| {
@@ -173,15 +171,17 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
             .with_advice(Some("detach the memory before it is attached again")));
     }
     if pieces.borrow().len() == MOST {
-        let text = format!("{MOST} pieces of memory are attached, the most that there can be");
-        return Err(Error::new(MPI_ERR_RMA_ATTACH, text).with_advice(Some("attach larger pieces")));
+        let text =
+            format!("{MOST} pieces of memory are attached to the window, which is the limit");
+        return Err(Error::new(MPI_ERR_RMA_ATTACH, text)
+            .with_advice(Some("detach some pieces, or attach larger ones")));
     }
     let mut id = None;
     if len != 0 {
-        // SAFETY: LOCKED WORKER; the memory stays mapped until it is detached, by this function's contract.
+        // SAFETY: LOCKED WORKER. The memory stays mapped until it is detached, by this function's contract.
         let exposed = unsafe { (*p.worker()?).expose_memory(base, len) };
         id = Some(exposed.id);
-        let entry = Entry { address: at as u64, len: len as u64, key: exposed.key };
+        let entry = AttachedEntry { address: at as u64, len: len as u64, key: exposed.key };
         if let Err(error) = window.publish(p, |entries| entries.push(entry)) {
             // SAFETY: LOCKED WORKER.
             unsafe { (*p.worker()?).withdraw_memory(exposed.id) };
@@ -192,10 +192,8 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
     Ok(())
 }
 
-/// `MPI_Win_detach`
-///
-/// # Errors
-/// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` for memory that is not attached.
+/// `MPI_Win_detach`. Errors: `MPI_ERR_RMA_FLAVOR` for a window that is not dynamic, `MPI_ERR_RMA_ATTACH` for memory
+/// that is not attached.
 pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
     window.require_dynamic()?;
     let at = base.addr();
@@ -203,7 +201,7 @@ pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
     let Some(found) = found else {
         let text = format!("no memory that begins at {at:#x} is attached to the window");
         return Err(Error::new(MPI_ERR_RMA_ATTACH, text)
-            .with_advice(Some("pass the address that MPI_Win_attach was given")));
+            .with_advice(Some("pass the address that was passed to MPI_Win_attach")));
     };
     let (_, _, id) = window.pieces.borrow_mut().swap_remove(found);
     if let Some(id) = id {
@@ -214,36 +212,32 @@ pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
     Ok(())
 }
 
-/// Where bytes of a rank's attached memory are: address in this process (null where it is not reached by load and
-/// store), key, offset in its region.
+/// Location of attached memory: address (null unless reached by load and store), key, and offset in the key's region.
 pub(super) type AttachedBytes = (*mut u8, *mut RemoteKey, u64);
 
-/// Finds `len` bytes at the address `at` of a rank, or as many of them as the piece of attached memory has that the
-/// first one is in; how many. Nothing where the first one is in none.
-///
-/// # Errors
-/// What keeps the rank from being reached.
+/// Finds `len` bytes at address `at` of a rank. Returns their location, and the number of bytes located: fewer than
+/// `len` if the attached piece ends earlier. Returns `None` if no attached piece contains the first byte.
 pub(super) fn locate(
     p: &Process, window: &Window, rank: u32, at: u64, len: u64,
 ) -> Result<Option<(AttachedBytes, u64)>> {
     let worker = p.worker()?;
-    // A part is no answer of a list that may have changed.
+    // Accept fewer than `len` bytes only after the list was read again, because the cached list may be out of date.
     for (fresh, least) in [(false, len), (true, len), (true, 1)] {
         let reached = window.reach(p, rank)?;
-        // SAFETY: lives as long as the window; nothing below lets other threads in while the reference lives.
+        // SAFETY: the reached part lives as long as the window, and no other thread enters while the reference lives.
         let reached = unsafe { &mut *reached };
-        let near = reached.base.cast::<List>();
+        let near = reached.base.cast::<AttachedList>();
         if !near.is_null() {
             // SAFETY: LOCKED WORKER.
             let worker = unsafe { &mut *worker };
             read_near(worker, window, rank, (near, &mut reached.attached))?;
         } else if fresh && least == len {
-            // SAFETY: this call holds the lock.
+            // SAFETY: this call holds the lock, and no reference to the worker or the reached part is used later.
             unsafe { read_far(worker, window, rank)? };
         }
-        // SAFETY: LOCKED WORKER: made anew, since `read_far` may have let others in.
+        // SAFETY: LOCKED WORKER. The reference is made anew, since `read_far` may have let other threads enter MPI.
         let attached = unsafe { &mut (*window.reach(p, rank)?).attached };
-        let holds = |entry: &Entry| {
+        let holds = |entry: &AttachedEntry| {
             let offset = at.checked_sub(entry.address);
             offset.is_some_and(|offset| entry.len.checked_sub(offset) >= Some(least))
         };
@@ -267,7 +261,6 @@ pub(super) fn locate(
     Ok(None)
 }
 
-/// The error for bytes at the address `at` of a rank that are not attached.
 #[cold]
 pub(super) fn refuse(window: &Window, rank: u32, at: u64, len: u64) -> Error {
     let text = format!(
@@ -280,12 +273,13 @@ pub(super) fn refuse(window: &Window, rank: u32, at: u64, len: u64) -> Error {
     ))
 }
 
-/// Takes over a new list; keys of pieces that stay are kept.
-fn take(attached: &mut Attached, number: u64, entries: Vec<Entry>) {
+/// Replaces the cached list. Keys of pieces that stay attached are kept.
+fn take(attached: &mut AttachedMemory, number: u64, entries: Vec<AttachedEntry>) {
     let mut old = std::mem::take(&mut attached.pieces);
-    let keep = |entry: Entry| {
-        let same =
-            |(other, _): &(Entry, _)| other.key == entry.key && other.address == entry.address;
+    let keep = |entry: AttachedEntry| {
+        let same = |(other, _): &(AttachedEntry, _)| {
+            other.key == entry.key && other.address == entry.address
+        };
         let key = old.iter().position(same).map(|at| old.swap_remove(at).1);
         (entry, key.flatten())
     };
@@ -293,15 +287,15 @@ fn take(attached: &mut Attached, number: u64, entries: Vec<Entry>) {
     attached.number = number;
 }
 
-/// Reads a list in mapped memory, if it has changed. What it says is its owner's word: keys are checked when they are
-/// unpacked.
+/// Reads a mapped list if it has changed. The list's contents are not trusted: keys are checked when they are unpacked.
 fn read_near(
-    worker: &mut Worker, window: &Window, rank: u32, (list, attached): (*mut List, &mut Attached),
+    worker: &mut Worker, window: &Window, rank: u32,
+    (list, attached): (*mut AttachedList, &mut AttachedMemory),
 ) -> Result {
     loop {
-        // SAFETY: the list is mapped, and words are read as such.
+        // SAFETY: the list is mapped, and its words are read atomically or as volatile.
         let (number, count, key) = unsafe {
-            // ORDERING: partner: the release in `publish`.
+            // ORDERING: acquire, pairs with the release in `publish`.
             let number = (*list).number.load(Ordering::Acquire);
             let count = (*list).count.load(Ordering::Relaxed).min(MOST as u64) as usize;
             (number, count, (&raw const (*list).longer).read_volatile())
@@ -310,21 +304,21 @@ fn read_near(
             return Ok(());
         }
         let is_whole = || {
-            // ORDERING: partner: the fence in `publish`.
+            // ORDERING: pairs with the fence in `publish`.
             fence(Ordering::SeqCst);
-            // SAFETY: as above.
+            // SAFETY: the list is mapped, and the number is read atomically.
             unsafe { (*list).number.load(Ordering::Relaxed) == number }
         };
         if number.is_multiple_of(2) && is_whole() {
             let first = match count <= FEW {
-                // SAFETY: as above; only the address is taken.
-                true => unsafe { (&raw const (*list).entries).cast::<Entry>() },
+                // SAFETY: the list is mapped, and only the address is computed.
+                true => unsafe { (&raw const (*list).entries).cast::<AttachedEntry>() },
                 false => {
                     let memory = find_longer(worker, window, rank, (count, key), attached)?;
                     memory.cast_const()
                 }
             };
-            // SAFETY: there are as many entries in mapped memory, which is there as long as the window.
+            // SAFETY: `count` entries are in memory that stays mapped as long as the window.
             let entries = (0..count).map(|at| unsafe { first.add(at).read_volatile() }).collect();
             if is_whole() {
                 take(attached, number, entries);
@@ -335,11 +329,11 @@ fn read_near(
     }
 }
 
-/// The mapped memory of `count` entries that a key names.
+/// Maps the separate memory that `key` names and checks that it holds `count` entries.
 fn find_longer(
     worker: &mut Worker, window: &Window, rank: u32, (count, key): (usize, PackedKey),
-    attached: &mut Attached,
-) -> Result<*mut Entry> {
+    attached: &mut AttachedMemory,
+) -> Result<*mut AttachedEntry> {
     let fail = |e| error::explain(window, rank, e);
     let known = attached.longer.take().filter(|(known, _)| *known == key);
     let mut memory = match known {
@@ -353,23 +347,20 @@ fn find_longer(
     Ok(base.cast())
 }
 
-/// Reads a list by copies.
-///
-/// # Safety
-/// The caller holds the lock, and no reference to the worker or to what is reached.
+/// Reads a list by remote gets. Safety: the caller holds the lock, and no reference to the worker or reached part.
 unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
     let world = window.world(rank);
     let fail = |e| error::explain(window, rank, e);
     let get_of = |key: *mut RemoteKey, offset: u64, to: *mut u8, len: usize| -> Result {
         // SAFETY: the key and the buffer live until the flush has returned.
         unsafe {
-            // Complete after the flush, whatever it is now.
+            // Whether the get is complete already does not matter, because the flush completes it.
             let _ = (*worker).get_nbi(&mut *key, offset, to, len).map_err(fail)?;
             Worker::flush(worker, world).map_err(fail)
         }
     };
     let get = |offset: u64, to: *mut u8, len: usize| -> Result {
-        // SAFETY: the reached part lives as long as the window; the buffer until the flush has returned.
+        // SAFETY: the reached part lives as long as the window, and the buffer until the flush has returned.
         unsafe {
             let reached = &raw mut **(*window.peers[rank as usize].reached_place())
                 .as_mut()
@@ -389,11 +380,11 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
         let mut head = Box::new([0_u64; LIST_HEAD / 8]);
         get(0, head.as_mut_ptr().cast(), LIST_HEAD)?;
         let (number, count) = (head[0], head[1].min(MOST as u64) as usize);
-        // The key of a list that is being changed may be part old and part new.
+        // During a change, the key of a list may be half old and half new, so check the version number again.
         if !number.is_multiple_of(2) || count > FEW && read_number()? != number {
             continue;
         }
-        let none = Entry { address: 0, len: 0, key: [0; PACKED_BYTES] };
+        let none = AttachedEntry { address: 0, len: 0, key: [0; PACKED_BYTES] };
         let mut entries = vec![none; count];
         let (to, len) = (entries.as_mut_ptr().cast(), count * ENTRY_BYTES);
         match count {
@@ -406,7 +397,7 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
             }
         }
         if read_number()? == number {
-            // SAFETY: LOCKED WORKER: made anew, since the copies may have let others in.
+            // SAFETY: LOCKED WORKER. The reference is made anew, since the gets may have let other threads enter MPI.
             unsafe {
                 if let Some(reached) = &mut *window.peers[rank as usize].reached_place() {
                     take(&mut reached.attached, number, entries);

@@ -1,99 +1,84 @@
-//! Epochs of a window (MPI 5.0, section 12.5): which synchronisation calls may follow which, and whether an access is
-//! inside one. Knows nothing of processes or memory.
+//! Epochs of a window (MPI 5.0, section 12.5): the permitted order of synchronisation calls, and of accesses.
 
 use std::rc::Rc;
 
-/// A lock that this process has on a target.
+/// Lock that this process holds on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum HeldLock {
-    /// None.
     #[default]
     None,
-    /// `MPI_LOCK_SHARED`.
     Shared,
-    /// `MPI_LOCK_EXCLUSIVE`.
     Exclusive,
-    /// Either with `MPI_MODE_NOCHECK`: nothing was taken.
+    /// Either kind with `MPI_MODE_NOCHECK`: no lock was taken.
     Unchecked,
 }
 
-/// What keeps others from locking exclusively what this process accesses since `MPI_Win_lock_all`.
+/// How `MPI_Win_lock_all` keeps other ranks from locking exclusively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nothing: `MPI_MODE_NOCHECK`.
+    /// Not at all: `MPI_MODE_NOCHECK`.
     Unchecked,
-    /// It is counted among those whom all wait for that lock exclusively.
+    /// By a count of sharers. Ranks wait until the count is 0 before they lock exclusively.
     Counted,
-    /// A shared lock of every rank.
+    /// By a shared lock of every rank.
     Locks,
 }
 
-/// The access epoch that is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Access {
     None,
-    /// Since a fence: to every rank.
+    /// Access to every rank, opened by a fence.
     Fence,
-    /// Since `MPI_Win_start`: to these ranks.
+    /// Access to these ranks, opened by `MPI_Win_start`.
     Start(Rc<[u32]>),
-    /// To ranks that are locked, one by one.
+    /// Access to ranks locked one by one.
     Locks,
-    /// Since `MPI_Win_lock_all`: to every rank.
+    /// Access to every rank, opened by `MPI_Win_lock_all`.
     LockAll(Sharing),
 }
 
-/// Why a call does not fit.
+/// Reason why a call does not fit the epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// No epoch gives access to that rank.
     NoAccess,
-    /// An operation with a request needs an epoch of a passive target.
+    /// An operation with a request needs a passive target epoch.
     NotPassive,
-    /// There is an epoch by `MPI_Win_start`, but not to that rank.
+    /// The epoch by `MPI_Win_start` does not include the rank.
     NotStarted,
-    /// A lock on that rank is held already.
     LockedAlready,
-    /// No lock on that rank is held.
     NotLocked,
-    /// `MPI_Win_lock_all` was not called.
     NotLockedAll,
-    /// `MPI_Win_start` was not called.
     NoStart,
-    /// `MPI_Win_post` was not called.
     NoPost,
-    /// An epoch by `MPI_Win_lock` is open.
     InLock,
-    /// An epoch by `MPI_Win_lock_all` is open.
     InLockAll,
-    /// An epoch by `MPI_Win_start` is open.
     InStart,
-    /// An epoch by `MPI_Win_post` is open.
     InPost,
 }
 
 impl Refusal {
-    /// In words: what is wrong, and what to do.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
             Refusal::NoAccess => (
-                "no epoch gives access to this rank",
+                "no open epoch gives access to the target rank",
                 "call MPI_Win_lock, MPI_Win_lock_all, MPI_Win_start or MPI_Win_fence first",
             ),
             Refusal::NotPassive => (
                 "an operation with a request needs an epoch by MPI_Win_lock or MPI_Win_lock_all",
-                "call one of those first, or use the operation without a request",
+                "call MPI_Win_lock or MPI_Win_lock_all first, or use the operation without a \
+                 request",
             ),
             Refusal::NotStarted => (
-                "the rank is not in the group that MPI_Win_start was given",
-                "add the rank to that group",
+                "the target rank is not in the group that was passed to MPI_Win_start",
+                "add the target rank to the group of MPI_Win_start",
             ),
             Refusal::LockedAlready => (
-                "this process holds a lock on this rank already",
-                "call MPI_Win_unlock before the next MPI_Win_lock",
+                "this process holds a lock on the target rank already",
+                "call MPI_Win_unlock before the next MPI_Win_lock of that rank",
             ),
             Refusal::NotLocked => (
-                "this process holds no lock on this rank",
+                "this process holds no lock on the target rank",
                 "call MPI_Win_lock or MPI_Win_lock_all first",
             ),
             Refusal::NotLockedAll => (
@@ -123,18 +108,16 @@ impl Refusal {
 #[derive(Debug)]
 pub struct Epoch {
     access: Access,
-    /// By rank.
     held: Box<[HeldLock]>,
-    /// How many are not [`HeldLock::None`], and [`Epoch::null_holds`].
+    /// Number of locks held, [`Epoch::null_holds`] included.
     holds: u32,
     /// Locks of `MPI_PROC_NULL`.
     null_holds: u32,
-    /// The ranks that may access this one since `MPI_Win_post`.
+    /// Ranks that may access this one since `MPI_Win_post`.
     posted: Option<Rc<[u32]>>,
 }
 
 impl Epoch {
-    /// Of a window of `ranks` ranks, with no epoch open.
     pub fn new(ranks: u32) -> Self {
         Epoch {
             access: Access::None,
@@ -145,23 +128,21 @@ impl Epoch {
         }
     }
 
-    /// Whether the open access epoch is that of a fence.
     pub fn is_fenced(&self) -> bool {
         self.access == Access::Fence
     }
 
-    /// The ranks on which locks are held.
     pub fn locked(&self) -> Vec<u32> {
         let held = self.held.iter().zip(0..);
         held.filter(|(held, _)| **held != HeldLock::None).map(|(_, rank)| rank).collect()
     }
 
-    /// Whether a lock of any rank is held.
     pub fn holds_any(&self) -> bool {
         self.holds != self.null_holds
     }
 
-    /// Whether locks are held that others may wait for: not only with `MPI_MODE_NOCHECK`.
+    /// Returns whether this rank holds locks that other ranks may wait for. A lock with `MPI_MODE_NOCHECK` is not such
+    /// a lock, because nothing was locked.
     pub fn keeps_locks(&self) -> bool {
         self.held.iter().any(|held| matches!(held, HeldLock::Shared | HeldLock::Exclusive))
     }
@@ -175,7 +156,6 @@ impl Epoch {
         }
     }
 
-    /// Whether a fence may be called.
     pub fn may_fence(&self) -> Result<(), Refusal> {
         self.refuse_access()?;
         match self.posted {
@@ -184,15 +164,14 @@ impl Epoch {
         }
     }
 
-    /// A fence has been passed; with `more`, accesses may follow. Says whether every rank may be accessed before and
-    /// after alike.
+    /// Records a fence. Accesses may follow if `more`. Returns whether all ranks may be accessed before and after.
     pub fn fence(&mut self, more: bool) -> bool {
         let before = self.access == Access::Fence;
         self.access = if more { Access::Fence } else { Access::None };
         before && more
     }
 
-    /// Whether a lock on one rank, or on all if none is given, may be requested.
+    /// Checks that a lock on `rank`, or on all ranks if `rank` is `None`, may be requested.
     pub fn may_lock(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
             (Access::Locks, Some(rank)) => match self.held[rank as usize] {
@@ -203,7 +182,6 @@ impl Epoch {
         }
     }
 
-    /// A lock on one rank has been taken.
     #[inline]
     pub fn lock(&mut self, rank: u32, held: HeldLock) {
         self.access = Access::Locks;
@@ -211,7 +189,7 @@ impl Epoch {
         self.holds += 1;
     }
 
-    /// Whether `MPI_PROC_NULL` may be locked. Such locks nest, because both neighbors of a rank may be `MPI_PROC_NULL`.
+    /// Checks that `MPI_PROC_NULL` may be locked. Such locks nest: both neighbors of a rank may be `MPI_PROC_NULL`.
     pub fn may_lock_null(&self) -> Result<(), Refusal> {
         match self.access {
             Access::Locks => Ok(()),
@@ -219,14 +197,12 @@ impl Epoch {
         }
     }
 
-    /// A lock on `MPI_PROC_NULL` has been taken.
     pub fn lock_null(&mut self) {
         self.access = Access::Locks;
         self.null_holds += 1;
         self.holds += 1;
     }
 
-    /// Gives a lock on `MPI_PROC_NULL` back.
     pub fn unlock_null(&mut self) -> Result<(), Refusal> {
         match (&self.access, self.null_holds) {
             (Access::LockAll(_), _) => return Err(Refusal::InLockAll),
@@ -245,18 +221,16 @@ impl Epoch {
         }
     }
 
-    /// A shared lock has been taken for the epoch to all ranks that is to begin.
+    /// Records a shared lock taken for an epoch to all ranks that is about to begin.
     pub fn note_shared(&mut self, rank: u32) {
         self.held[rank as usize] = HeldLock::Shared;
         self.holds += 1;
     }
 
-    /// An epoch to all ranks has begun.
     pub fn lock_all(&mut self, sharing: Sharing) {
         self.access = Access::LockAll(sharing);
     }
 
-    /// The lock that ends with `MPI_Win_unlock`.
     #[inline]
     pub fn may_unlock(&self, rank: u32) -> Result<HeldLock, Refusal> {
         match (&self.access, self.held[rank as usize]) {
@@ -266,14 +240,13 @@ impl Epoch {
         }
     }
 
-    /// The lock is given back.
     #[inline]
     pub fn unlock(&mut self, rank: u32) {
         self.held[rank as usize] = HeldLock::None;
         self.release_hold();
     }
 
-    /// What `MPI_Win_lock_all` has taken.
+    /// Returns how the open `MPI_Win_lock_all` epoch shares the window.
     pub fn may_unlock_all(&self) -> Result<Sharing, Refusal> {
         match self.access {
             Access::LockAll(sharing) => Ok(sharing),
@@ -281,7 +254,6 @@ impl Epoch {
         }
     }
 
-    /// The epoch to all ranks has ended.
     pub fn unlock_all(&mut self) {
         if self.holds != 0 {
             self.held.fill(HeldLock::None);
@@ -289,17 +261,16 @@ impl Epoch {
         (self.holds, self.access) = (0, Access::None);
     }
 
-    /// Whether `MPI_Win_start` may be called.
     pub fn may_start(&self) -> Result<(), Refusal> {
         self.refuse_access()
     }
 
-    /// An epoch to these ranks, which ascend, has begun.
+    /// Records the beginning of an epoch to `ranks`, which are in ascending order.
     pub fn start(&mut self, ranks: Rc<[u32]>) {
         self.access = Access::Start(ranks);
     }
 
-    /// The ranks of the epoch that `MPI_Win_complete` ends.
+    /// Returns the ranks of the epoch that `MPI_Win_complete` ends.
     pub fn may_complete(&self) -> Result<Rc<[u32]>, Refusal> {
         match &self.access {
             Access::Start(ranks) => Ok(Rc::clone(ranks)),
@@ -307,12 +278,10 @@ impl Epoch {
         }
     }
 
-    /// It has ended.
     pub fn complete(&mut self) {
         self.access = Access::None;
     }
 
-    /// Whether `MPI_Win_post` may be called.
     pub fn may_post(&self) -> Result<(), Refusal> {
         match self.posted {
             Some(_) => Err(Refusal::InPost),
@@ -320,22 +289,19 @@ impl Epoch {
         }
     }
 
-    /// These ranks may access this one.
     pub fn post(&mut self, ranks: Rc<[u32]>) {
         self.posted = Some(ranks);
     }
 
-    /// The ranks that the exposure epoch waits for.
+    /// Returns the ranks that the exposure epoch waits for.
     pub fn posted(&self) -> Result<Rc<[u32]>, Refusal> {
         self.posted.clone().ok_or(Refusal::NoPost)
     }
 
-    /// The exposure epoch has ended.
     pub fn end_post(&mut self) {
         self.posted = None;
     }
 
-    /// Whether a rank may be accessed.
     #[inline]
     pub fn permit(&self, rank: u32) -> Result<(), Refusal> {
         match &self.access {
@@ -349,7 +315,7 @@ impl Epoch {
         }
     }
 
-    /// Whether operations with a request may be called, where any access is open (MPI 5.0, section 12.3.5).
+    /// Checks that an epoch that permits an access also permits operations with a request (MPI 5.0, section 12.3.5).
     pub fn may_request(&self) -> Result<(), Refusal> {
         match self.access {
             Access::Fence | Access::Start(_) => Err(Refusal::NotPassive),
@@ -357,7 +323,7 @@ impl Epoch {
         }
     }
 
-    /// Whether a flush of one rank, or of all, may be called: only inside an epoch of a passive target.
+    /// Checks that a passive target epoch permits a flush of `rank`, or of all ranks if `rank` is `None`.
     pub fn may_flush(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
             (Access::LockAll(_), _) | (Access::Locks, None) => Ok(()),
@@ -366,7 +332,6 @@ impl Epoch {
         }
     }
 
-    /// Whether the window may be freed.
     pub fn may_free(&self) -> Result<(), Refusal> {
         self.may_fence()
     }
@@ -477,11 +442,11 @@ mod tests {
             (Err(Refusal::InPost), Err(Refusal::InPost))
         );
         assert_eq!(epoch.posted(), Ok([0].into()));
-        // Both sides of an exchange.
+        // A rank may have an exposure epoch and an access epoch open at the same time.
         assert_eq!((epoch.may_start(), epoch.may_lock(Some(0))), (Ok(()), Ok(())));
         epoch.end_post();
         assert_eq!((epoch.posted(), epoch.may_fence()), (Err(Refusal::NoPost), Ok(())));
-        // A fence that no access follows opens nothing that a lock would have to end.
+        // A lock may follow a fence without a second fence, if no access followed the first.
         epoch.fence(true);
         assert_eq!((epoch.may_lock(Some(1)), epoch.may_start()), (Ok(()), Ok(())));
     }

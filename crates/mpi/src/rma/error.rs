@@ -1,10 +1,14 @@
-//! What errors of one-sided communication say.
+//! Error texts of one-sided communication.
 
 use super::epoch::{Epoch, Refusal};
 use super::window::Window;
 use crate::common::consts::*;
 use crate::common::error::Error;
 use fastpath_protocol::rma::RmaError;
+
+/// Remedy for an operation whose sides differ in length.
+pub(super) const SAME_DATA: &str =
+    "pass counts and datatypes of the same length for origin, result and target";
 
 #[cold]
 #[inline(never)]
@@ -14,9 +18,9 @@ pub(super) fn refuse_rank(window: &Window, rank: i32) -> Error {
         MPI_ERR_RANK,
         format!("rank {rank} is not in the window's group: ranks go from 0 to {last}"),
     )
+    .with_advice(Some("pass a rank of the window's group"))
 }
 
-/// A call that does not fit the epochs.
 #[cold]
 #[inline(never)]
 pub(super) fn refuse_epoch(window: &Window, rank: Option<u32>, refusal: Refusal) -> Error {
@@ -29,7 +33,6 @@ pub(super) fn refuse_epoch(window: &Window, rank: Option<u32>, refusal: Refusal)
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
 }
 
-/// A window that cannot be freed yet.
 #[cold]
 #[inline(never)]
 pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
@@ -39,10 +42,10 @@ pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
 }
 
-/// Ranks that are named of an epoch at most.
+/// Largest number of ranks of an epoch that a message names.
 const NAMED_MOST: usize = 16;
 
-/// The ranks of an epoch that is in the way of the window's end, where it is not to all.
+/// Returns the ranks of the epoch that prevents freeing the window; empty for an epoch to all ranks.
 pub(super) fn name_targets(epoch: &Epoch, refusal: Refusal) -> String {
     let (what, ranks) = match refusal {
         Refusal::InLock => ("locked", epoch.locked()),
@@ -58,15 +61,16 @@ pub(super) fn name_targets(epoch: &Epoch, refusal: Refusal) -> String {
     format!(" ({what}: {}{more})", named.join(", "))
 }
 
-/// A rank that says of its memory what cannot be.
 #[cold]
 #[inline(never)]
 pub(super) fn refuse_part(window: &Window, rank: u32) -> Error {
-    let text = format!("rank {rank} describes its part of the window ({}) wrongly", window.title());
+    let text = format!(
+        "rank {rank} sent an invalid description of its part of the window ({})",
+        window.title()
+    );
     Error::new(MPI_ERR_INTERN, text)
 }
 
-/// Bytes that are not all inside of a rank's part.
 #[cold]
 #[inline(never)]
 pub(super) fn refuse_range(window: &Window, rank: u32, disp: i64, low: i64, bytes: u64) -> Error {
@@ -77,24 +81,25 @@ pub(super) fn refuse_range(window: &Window, rank: u32, disp: i64, low: i64, byte
             MPI_ERR_DISP,
             format!("the displacement {disp} is negative (window {}, rank {rank})", window.title()),
         )
-        .with_advice(Some("pass a displacement from the start of the target's memory"));
+        .with_advice(Some(
+            "pass a displacement of 0 or more, from the start of the target's memory",
+        ));
     }
     let from = i128::from(disp) * i128::from(unit) + i128::from(low);
     Error::new(
         MPI_ERR_RMA_RANGE,
         format!(
-            "{bytes} bytes are asked for at byte {from} (displacement {disp} of {unit} bytes \
-             each), and rank {rank} has \
-             {size} bytes in the window ({})",
+            "the call accesses {bytes} bytes at byte {from} (displacement {disp} in units of \
+             {unit} bytes), but rank {rank} has {size} bytes in the window ({})",
             window.title()
         ),
     )
     .with_advice(Some(
-        "compare displacement, its unit, count and datatype with what the target gave the window",
+        "check displacement, displacement unit, count and datatype against the target's memory in \
+         the window",
     ))
 }
 
-/// What the layer below says.
 #[cold]
 #[inline(never)]
 pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
@@ -106,8 +111,8 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
     };
     let why = match error {
         RmaError::Withdrawn => {
-            "the memory cannot be reached: it was unmapped, detached or freed, or it may not be \
-                                written"
+            "the target's memory cannot be accessed: that memory was unmapped, detached or freed, \
+             or is read-only"
                 .to_string()
         }
         other => other.to_string(),

@@ -1,9 +1,9 @@
-//! Post, start, complete and wait (MPI 5.0, section 12.5.2): each rank counts in words of the others' memory how many
-//! epochs it has posted for each, and how many of those that each has posted for it it has ended.
+//! Post, start, complete and wait (MPI 5.0, section 12.5.2). A rank keeps two counts in each other rank's memory: the
+//! exposure epochs that it has posted for that rank, and its own `MPI_Win_start` epochs to that rank that it has ended.
 #![allow(unsafe_code)]
 
 use super::control::{Words, ends_of, posts_of};
-use super::counts::Counted;
+use super::counts::RmaCounter;
 use super::window::Window;
 use super::{error, lock};
 use crate::common::consts::*;
@@ -14,37 +14,35 @@ use crate::process::Process;
 use fastpath_base::trace::Point;
 use std::rc::Rc;
 
-/// What a rank and this one have done with each other.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    /// Epochs that this rank has posted for the other one, and said so.
+struct EpochCounts {
+    /// Epochs that this rank has posted for the other rank and announced.
     posted: u64,
-    /// Epochs of the other one that this rank has waited for.
+    /// Epochs of the other rank that this rank has waited for.
     started: u64,
-    /// Epochs that this rank has posted for the other one.
+    /// Epochs that this rank has posted for the other rank, announced or not.
     exposed: u64,
-    /// Epochs by `MPI_Win_start` that this rank has ended there.
+    /// `MPI_Win_start` epochs that this rank has ended on the other rank.
     ended: u64,
 }
 
-/// A group, and the ranks that it names in the window, which ascend: programs name the same one again and again.
-type Named = Option<(Rc<Group>, Rc<[u32]>)>;
+/// The last group used and its ranks in the window, in ascending order. Programs use one group again and again.
+type CachedGroup = Option<(Rc<Group>, Rc<[u32]>)>;
 
-/// What the calls count and remember.
 #[derive(Default)]
 pub(super) struct Exposure {
-    /// By rank; empty until the first call.
-    counts: Vec<Counts>,
-    posted: Named,
-    started: Named,
+    /// Counts by rank; empty until the first call.
+    counts: Vec<EpochCounts>,
+    posted: CachedGroup,
+    started: CachedGroup,
 }
 
-/// Changes, or reads, what has been counted of a rank. Nothing is borrowed when it returns: other threads may come in.
+/// Changes or reads the counts of a rank. No borrow outlives this call, because other threads may enter MPI later.
 #[inline]
-fn count(window: &Window, rank: u32, change: impl FnOnce(&mut Counts) -> u64) -> u64 {
+fn count(window: &Window, rank: u32, change: impl FnOnce(&mut EpochCounts) -> u64) -> u64 {
     let counts = &mut window.exposure.borrow_mut().counts;
     if counts.is_empty() {
-        counts.resize(window.size() as usize, Counts::default());
+        counts.resize(window.size() as usize, EpochCounts::default());
     }
     change(&mut counts[rank as usize])
 }
@@ -54,9 +52,8 @@ fn next(count: &mut u64) -> u64 {
     *count
 }
 
-/// The ranks that a group names in the window.
 #[inline]
-fn ranks_of(window: &Window, group: &Rc<Group>, last: &mut Named) -> Result<Rc<[u32]>> {
+fn ranks_of(window: &Window, group: &Rc<Group>, last: &mut CachedGroup) -> Result<Rc<[u32]>> {
     match last {
         Some((named, ranks)) if Rc::ptr_eq(named, group) => Ok(Rc::clone(ranks)),
         _ => {
@@ -75,14 +72,15 @@ fn translate(window: &Window, group: &Group) -> Result<Rc<[u32]>> {
     if let Some(stranger) = ranks.iter().position(|&rank| rank == MPI_UNDEFINED) {
         let title = window.title();
         let text = format!("rank {stranger} of the group is not in the window's group ({title})");
-        return Err(Error::new(MPI_ERR_GROUP, text));
+        let advice = "pass a subgroup of the window's group";
+        return Err(Error::new(MPI_ERR_GROUP, text).with_advice(Some(advice)));
     }
     ranks.sort_unstable();
     Ok(ranks.into_iter().map(|rank| rank as u32).collect())
 }
 
 fn note_begun(window: &Window) {
-    window.counts.add(Counted::Epochs);
+    window.counts.add(RmaCounter::Epochs);
     window.record(Point::EpochBegins, 0, 0);
 }
 
@@ -91,10 +89,7 @@ fn end_post(window: &Window) {
     window.record(Point::EpochEnds, 0, 0);
 }
 
-/// `MPI_Win_post`
-///
-/// # Errors
-/// `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where an exposure epoch is open.
+/// `MPI_Win_post`. Errors: `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, and `MPI_ERR_RMA_SYNC` if an exposure epoch is open.
 pub fn post(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) -> Result {
     lock::check_assertion(assertion, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
     let may = window.epoch.borrow().may_post();
@@ -113,10 +108,8 @@ pub fn post(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) -> 
     Ok(())
 }
 
-/// `MPI_Win_start`: returns when the targets have posted.
-///
-/// # Errors
-/// `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where an access epoch is open.
+/// `MPI_Win_start`. Returns once the targets have posted. Errors: `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, and
+/// `MPI_ERR_RMA_SYNC` if an access epoch is open.
 pub fn start(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) -> Result {
     lock::check_assertion(assertion, MPI_MODE_NOCHECK)?;
     let may = window.epoch.borrow().may_start();
@@ -138,10 +131,8 @@ pub fn start(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) ->
     Ok(())
 }
 
-/// `MPI_Win_complete`
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` without `MPI_Win_start`; those of operations under way, after the targets were notified.
+/// `MPI_Win_complete`. Errors: `MPI_ERR_RMA_SYNC` without `MPI_Win_start`. Pending operations may also fail, after the
+/// targets are notified.
 pub fn complete(p: &Process, window: &Window) -> Result {
     let ranks = window.epoch.borrow().may_complete();
     let ranks = ranks.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
@@ -157,21 +148,16 @@ pub fn complete(p: &Process, window: &Window) -> Result {
     done
 }
 
-/// The ranks of the exposure epoch.
 fn exposed(window: &Window) -> Result<Rc<[u32]>> {
     let posted = window.epoch.borrow().posted();
     posted.map_err(|refusal| error::refuse_epoch(window, None, refusal))
 }
 
-/// How many epochs a rank has to have ended here.
 fn wanted(window: &Window, rank: u32) -> u64 {
     count(window, rank, |counts| counts.exposed)
 }
 
-/// `MPI_Win_wait`
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` without `MPI_Win_post`.
+/// `MPI_Win_wait`. Errors: `MPI_ERR_RMA_SYNC` without `MPI_Win_post`.
 pub fn wait(p: &Process, window: &Window) -> Result {
     let ranks = exposed(window)?;
     let own = Words::of(p, window, window.rank)?;
@@ -183,10 +169,7 @@ pub fn wait(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// `MPI_Win_test`: as [`wait`], if it need not wait.
-///
-/// # Errors
-/// As [`wait`].
+/// `MPI_Win_test`: ends the exposure epoch if [`wait`] would not block. Returns whether it ended. Errors: see [`wait`].
 pub fn test(p: &Process, window: &Window) -> Result<bool> {
     let ranks = exposed(window)?;
     let own = Words::of(p, window, window.rank)?;

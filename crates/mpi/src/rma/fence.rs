@@ -1,6 +1,6 @@
 //! `MPI_Win_fence` (MPI 5.0, section 12.5.1).
 
-use super::counts::Counted;
+use super::counts::RmaCounter;
 use super::window::Window;
 use super::{error, lock};
 use crate::coll;
@@ -12,7 +12,7 @@ use fastpath_base::trace::Point;
 
 const KNOWN: i32 = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
 
-/// Returns when all ranks have called it.
+/// Returns once all ranks of the window have called this function.
 pub(super) fn meet(p: &Process, window: &Window) -> Result {
     match coll::pair::meet(p, &window.comm)? {
         true => Ok(()),
@@ -20,11 +20,8 @@ pub(super) fn meet(p: &Process, window: &Window) -> Result {
     }
 }
 
-/// `MPI_Win_fence`
-///
-/// # Errors
-/// `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` inside of another epoch; those of operations that are under way, after all
-/// ranks have met.
+/// `MPI_Win_fence`. Errors: `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` inside another epoch. After the barrier, errors of
+/// pending operations.
 pub fn fence(p: &Process, window: &Window, assertion: i32) -> Result {
     lock::check_assertion(assertion, KNOWN)?;
     let may = window.epoch.borrow().may_fence();
@@ -38,7 +35,7 @@ pub fn fence(p: &Process, window: &Window, assertion: i32) -> Result {
     if !window.epoch.borrow_mut().fence(more) {
         window.close_all();
     }
-    window.counts.add(Counted::Epochs);
+    window.counts.add(RmaCounter::Epochs);
     if more {
         window.record(Point::EpochBegins, 0, 0);
     }

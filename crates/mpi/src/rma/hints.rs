@@ -4,16 +4,16 @@ use super::window::{Flavor, Window};
 use crate::objects::info::Info;
 use crate::objects::info::MEMORY_KINDS;
 
-/// The parts of a shared window need not follow each other.
+/// The parts of a shared window need not be contiguous.
 pub const NONCONTIG: &str = "alloc_shared_noncontig";
-/// No rank will be locked.
+/// No rank is locked.
 pub const NO_LOCKS: &str = "no_locks";
 const ORDERING: &str = "accumulate_ordering";
 const OPS: &str = "accumulate_ops";
 const GRANULARITY: &str = "mpi_accumulate_granularity";
 
-/// Default keys and values. Accumulates are ordered and atomic for every operation at any size, whatever the program
-/// asks for, so the hints about them change only what is returned.
+/// Default keys and values. Accumulates are always ordered and atomic for every operation and size. So hints about
+/// accumulates change only the values that `MPI_Win_get_info` returns.
 const DEFAULTS: [(&str, &str); 7] = [
     (NO_LOCKS, "false"),
     (ORDERING, "rar,raw,war,waw"),
@@ -36,7 +36,7 @@ fn is_understood(key: &str, value: &str) -> bool {
     }
 }
 
-/// Those of the given hints that this library knows, with a value it understands.
+/// Selects the hints that this library knows and whose values it understands.
 pub fn select(given: Vec<(String, String)>) -> Vec<(String, String)> {
     let known = |(key, value): &(String, String)| {
         DEFAULTS.iter().any(|(name, _)| name == key) && is_understood(key, value)
@@ -44,18 +44,18 @@ pub fn select(given: Vec<(String, String)>) -> Vec<(String, String)> {
     given.into_iter().filter(known).collect()
 }
 
-/// Whether a hint is given as true.
+/// Returns whether the hint `key` is `true`.
 pub fn says(given: &[(String, String)], key: &str) -> bool {
     given.iter().any(|(name, value)| name == key && value == "true")
 }
 
-/// Takes over hints that a program may change while the window lives: all but that which said where memory was taken.
+/// Applies hints that may change during the life of the window: all but the hint about the window's allocation.
 pub fn change(window: &Window, given: Vec<(String, String)>) {
     let given = select(given).into_iter().filter(|(key, _)| key != NONCONTIG);
     crate::objects::comm::hints::merge(&mut window.hints.borrow_mut(), given.collect());
 }
 
-/// What `MPI_Win_get_info` returns: all hints that are in use, with their values.
+/// Returns the hints in use with their values, for `MPI_Win_get_info`.
 pub fn describe(window: &Window) -> Info {
     let hints = window.hints.borrow();
     let value = |(key, default): (&'static str, &'static str)| {

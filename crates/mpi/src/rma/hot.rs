@@ -1,16 +1,16 @@
-//! What the immediate path of one-sided operations reads: a line per window, four words per rank of it.
+//! State of the immediate path of one-sided operations: a cache line for each window, and four words for each rank of
+//! the window.
 //!
-//! A window's entry is found by the low bits of its handle, and its key must be that of the handle, as with
-//! communicators ([`crate::objects::hot`]): at `MPI_THREAD_MULTIPLE` another one, which calls look for when they have
-//! the lock.
+//! The low bits of a window's handle select its entry, whose key must match the handle, as for communicators
+//! ([`crate::objects::hot`]). At `MPI_THREAD_MULTIPLE` the key differs, so that only calls that hold the lock find it.
 //!
-//! A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
-//! reached by load and store: so the check of the bounds is that of the epoch too, and whatever does not fit takes the
-//! ordinary path, which says what is wrong. A rank that is reached otherwise has [`FAR`] for an address while an epoch
-//! gives access: a put or a get that is inside MPI then need look neither at epoch nor handles.
+//! A rank's entry has a nonzero size only while an epoch gives access to the rank and load and store reach its memory.
+//! So the bounds check also checks the epoch, and all other cases take the ordinary path, which reports errors. While
+//! an epoch gives access to a rank that load and store do not reach, the entry's address is [`FAR`]. A put or a get
+//! inside MPI then needs to check neither epoch nor handles.
 //!
-//! **SIDES.** The origin's buffer is readable for a put and writable for a get as count and datatype say, by the user's
-//! promise.
+//! **SIDES.** The origin's buffer is readable for a put and writable for a get, as count and datatype specify, by
+//! guarantee of the user.
 #![allow(unsafe_code)]
 
 use super::transfer::move_far;
@@ -29,79 +29,77 @@ use std::rc::Rc;
 
 const ENTRIES: usize = 1 << 12;
 const SMALL: u64 = COPY_SMALL_MAX as u64;
-/// Flushes after which one looks for messages: a program may wait for one in a loop of flushes.
+/// Number of flushes between two polls for messages. A program may wait for a message in a loop of flushes.
 const FLUSHES_PER_LOOK: u32 = 64;
 
-/// The address of what an adapter, the kernel or messages reach: none that memory has.
+/// Address of memory that an adapter, the kernel or messages reach. No memory has this address.
 const FAR: *mut u8 = ptr::dangling_mut();
 
-/// A rank's part of a window.
+/// Entry of a rank.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct HotPeer {
-    /// Its first byte in this process, or [`FAR`]; null where no epoch is known to give access.
+    /// Address of the part in this process, or [`FAR`]. Null unless an epoch is known to give access.
     pub base: *mut u8,
-    /// Bytes; 0 where the ordinary path has to look.
+    /// Size in bytes, 0 if the ordinary path has to be taken.
     pub size: u64,
-    /// Bytes that a displacement of 1 is.
+    /// Displacement unit in bytes.
     pub unit: u64,
-    /// Largest displacement inside of it.
+    /// Largest displacement inside the part.
     pub limit: u64,
 }
 
 const _: () = assert!(size_of::<HotPeer>() == 32);
 
 impl HotPeer {
-    /// A rank that the immediate path does not reach.
+    /// Entry of a rank that the immediate path does not reach.
     pub const CLOSED: HotPeer = HotPeer { base: ptr::null_mut(), size: 0, unit: 1, limit: 0 };
 
-    /// A rank whose memory is not reached by load and store.
+    /// Returns the entry of a rank whose memory load and store do not reach.
     pub fn far(unit: u64, limit: u64) -> HotPeer {
         HotPeer { base: FAR, size: 0, unit, limit }
     }
 
-    /// Whether an epoch gives access to it.
+    /// Returns whether an epoch gives access to the rank.
     #[inline]
     pub fn is_open(&self) -> bool {
         !self.base.is_null()
     }
 }
 
-/// A window.
 #[repr(C, align(64))]
 struct HotWin {
-    /// `hot::key` of its handle; 0 where the ordinary path has to look.
+    /// `hot::key` of the handle, or 0 if the ordinary path has to be taken.
     key: Cell<u64>,
     peers: Cell<*const Cell<HotPeer>>,
-    /// The lock of accumulates of each rank that is shown.
+    /// Accumulate lock of each open rank.
     locks: Cell<*const Cell<*const AtomicU64>>,
     size: Cell<u32>,
-    /// Flushes until the next look for messages.
     flushes: Cell<u32>,
-    /// From `Rc::as_ptr`.
+    /// The window, from `Rc::as_ptr`.
     whole: Cell<*const Window>,
-    /// The key where locks take the immediate path, else 0.
+    /// The key if locks take the immediate path, else 0.
     lock_key: Cell<u64>,
-    /// What the immediate path has counted: [`CountedKind`].
+    /// Operations counted by the immediate path, by [`CountedKind`].
     counted: [Cell<u64>; 2],
 }
 
 const _: () = assert!(size_of::<HotWin>() == 64);
 
-/// Operations that are counted: one addition to a line that is read anyway.
+/// Operations that the immediate path counts, by an addition to a cache line that it reads anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountedKind {
     Accumulate,
     Atomic,
 }
 
-struct Table(UnsafeCell<[HotWin; ENTRIES]>);
+struct HotWindows(UnsafeCell<[HotWin; ENTRIES]>);
 
-// SAFETY: read and written inside MPI calls of the only thread; where there may be several, the keys hide from calls
-// that do not have the lock.
-unsafe impl Sync for Table {}
+// SAFETY: only the single thread inside MPI accesses the table. With several threads, keys hide entries from calls
+// without the lock.
+unsafe impl Sync for HotWindows {}
 
-static WINDOWS: Table = Table(UnsafeCell::new(
+static WINDOWS: HotWindows = HotWindows(UnsafeCell::new(
     [const {
         HotWin {
             key: Cell::new(0),
@@ -116,7 +114,7 @@ static WINDOWS: Table = Table(UnsafeCell::new(
     }; ENTRIES],
 ));
 
-/// End of the part of the table that has been used.
+/// End of the used part of the table.
 static WINDOWS_END: StaticUsize = StaticUsize::new(0);
 
 #[inline]
@@ -125,64 +123,64 @@ fn window(handle: usize) -> &'static HotWin {
     unsafe { &(*WINDOWS.0.get())[handle & (ENTRIES - 1)] }
 }
 
-/// The window itself, if its locks take the immediate path.
+/// Returns the window of a handle, if its locks take the immediate path.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_lock
 pub(super) fn lockable<const WAY: u8>(win: usize) -> Option<&'static Window> {
     let entry = window(win);
-    // SAFETY: it lives as long as the key is there.
+    // SAFETY: the window lives as long as the key is set.
     (entry.lock_key.get() == hot::key::<WAY>(win)).then(|| unsafe { &*entry.whole.get() })
 }
 
-/// The entry of a rank that the immediate path reaches.
+/// Returns the entry of a rank that the immediate path reaches.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
 fn peer<const WAY: u8>(win: usize, rank: i32) -> Option<*mut HotPeer> {
     let window = window(win);
     if window.key.get() != hot::key::<WAY>(win) || rank as u32 >= window.size.get() {
         return None;
     }
-    // SAFETY: the table has an entry for each rank, and lives as long as the key is there.
+    // SAFETY: the table has an entry for each rank, and lives as long as the key is set.
     let peer = unsafe { window.peers.get().add(rank as u32 as usize) };
     Some(in_one_register(peer.cast_mut().cast()))
 }
 
-/// The same address, hidden from the compiler as a sum: otherwise it keeps the parts in two registers, and saves others
-/// for them (6 instructions in `MPI_Put`).
+/// Returns `address` unchanged, and hides from the compiler that it is a sum. Otherwise the compiler keeps the parts in
+/// two registers, and saves other registers for them (6 instructions in `MPI_Put`).
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
-#[allow(clippy::pointers_in_nomem_asm_block)] // it is not followed
+#[allow(clippy::pointers_in_nomem_asm_block)] // the pointer is not dereferenced
 fn in_one_register<T>(mut address: *mut T) -> *mut T {
-    // SAFETY: no instruction at all.
+    // SAFETY: the assembly is empty.
     unsafe {
         asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
     }
     address
 }
 
-/// The two sides of a put or a get, as the program gave them.
+/// Arguments of a put or a get.
 #[derive(Clone, Copy)]
 pub struct Sides {
-    /// Address here.
+    /// Address of the origin's buffer.
     pub origin: *mut u8,
-    /// Elements here.
+    /// Number of elements at the origin.
     pub count: i64,
-    /// Their datatype.
+    /// Datatype of the origin's elements.
     pub datatype: usize,
     /// Rank of the target.
     pub rank: i32,
-    /// Displacement there.
+    /// Displacement at the target.
     pub disp: isize,
-    /// Elements there.
+    /// Number of elements at the target.
     pub target_count: i64,
-    /// Their datatype.
+    /// Datatype of the target's elements.
     pub target_datatype: usize,
-    /// The window.
+    /// Handle of the window.
     pub win: usize,
 }
 
-/// A put (or a get) of a few bytes, in contiguous elements of one datatype, to memory that is reached by load and
-/// store, or nothing. No call is made: so the caller saves no registers.
+/// Performs a put or a get of a few contiguous bytes of one datatype to memory that load and store reach. Returns
+/// false, without effect, in other cases. The function makes no call, so the caller saves no registers.
 ///
 /// # Safety
-/// The buffer is as count and datatype say.
+/// SIDES.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
     let Some((peer, end, bytes)) = find_target::<OPEN>(&sides) else {
@@ -192,10 +190,8 @@ pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
     unsafe { copy_now::<PUTS, false>(peer, end, bytes, &sides) }
 }
 
-/// The same of any number of bytes and by any way, for a call that is inside MPI; none where it did nothing.
-///
-/// # Safety
-/// The buffer is as count and datatype say, until the operation is completed.
+/// Performs a put or a get of any size and access, for a call that is inside MPI. Returns `None`, without effect, if
+/// the immediate path does not apply. Safety: SIDES, until the operation completes.
 #[inline(never)]
 pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides) -> Option<Result> {
     let (peer, end, bytes) = match hot::is_hidden() {
@@ -203,11 +199,11 @@ pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides)
         true => find_target::<INSIDE>(sides)?,
     };
     let whole = window(sides.win).whole.get();
-    // SAFETY: the entry is there; nobody writes it while this call runs.
+    // SAFETY: the entry exists, and no other thread writes it during this call.
     if unsafe { (*peer).base } == FAR {
-        // The move may wait, and that lets others in: who frees the window then does not take it from this call.
-        // SAFETY: from `Rc::as_ptr`; the table of windows has a count of it as long as the key is there, as just seen.
-        // Counts change only inside MPI, so this call has the lock, or there is no other thread.
+        // A move may wait and let other threads enter MPI: the reference keeps the window alive if one of them frees
+        // it. SAFETY: the pointer is from `Rc::as_ptr`. The table of windows holds a count while the key is set, as
+        // checked. Counts change only inside MPI: this call has the lock, or there is no other thread.
         let held = unsafe {
             Rc::increment_strong_count(whole);
             Rc::from_raw(whole)
@@ -218,22 +214,22 @@ pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides)
     // SAFETY: SIDES.
     let done = unsafe { copy_now::<PUTS, true>(peer, end, bytes, sides) };
     done.then(|| {
-        // SAFETY: it lives as long as the key is there, and nothing here has let others in.
+        // SAFETY: the window lives as long as the key is set, and nothing here has let other threads enter MPI.
         let whole = unsafe { &*whole };
         whole.counts.add_move::<PUTS>(bytes);
         Ok(())
     })
 }
 
-/// The entry of the rank that contiguous elements of one datatype go to or come from, where they end there, and their
-/// bytes. Whether they are inside is not known yet.
+/// Finds the entry of the target rank for contiguous elements of one datatype, their end offset there, and their bytes.
+/// The bounds are not yet checked.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)> {
     let peer = peer::<WAY>(sides.win, sides.rank)?;
     let datatype = in_one_register(ptr::from_ref(hot::datatype(sides.datatype)).cast_mut());
-    // SAFETY: an entry of the table.
+    // SAFETY: an entry of the static table.
     let datatype = unsafe { &*datatype };
-    // SAFETY: the entry is there; nobody writes it while this call runs.
+    // SAFETY: the entry exists, and no other thread writes it during this call.
     let (unit, limit) = unsafe { ((*peer).unit, (*peer).limit) };
     let plain = datatype.key == sides.datatype as u64
         && sides.datatype == sides.target_datatype
@@ -244,20 +240,17 @@ fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)>
     if !plain {
         return None;
     }
-    // Elements have at most 2^31 - 1 bytes, and a displacement within the limit is inside: no sum is too large.
+    // No sum overflows: elements have at most 2^31 - 1 bytes, and a displacement within the limit is inside the part.
     let bytes = sides.count as u64 * datatype.size;
     Some((peer, sides.disp as u64 * unit + bytes, bytes))
 }
 
-/// Copies what [`find_target`] has found, where it is inside.
-///
-/// # Safety
-/// As [`try_move`].
+/// Copies the bytes that [`find_target`] has found, if they are inside the part. Safety: SIDES.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
     peer: *mut HotPeer, end: u64, bytes: u64, sides: &Sides,
 ) -> bool {
-    // SAFETY: as in `find_target`.
+    // SAFETY: the entry exists, and no other thread writes it during this call.
     let (base, size) = unsafe { ((*peer).base, (*peer).size) };
     if end > size {
         return false;
@@ -268,7 +261,7 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
         true => (target, sides.origin),
         false => (sides.origin, target),
     };
-    // SAFETY: inside the mapped part, as just seen; SIDES. What overlaps is an error of the program.
+    // SAFETY: the target is inside the mapped part, as checked, and SIDES. Overlap is an error of the program.
     unsafe {
         match bytes {
             8 if PUTS => {
@@ -280,7 +273,7 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
                 to.cast::<u64>().write_unaligned(value);
             }
             1..=SMALL => copy_small(to, from, bytes as usize),
-            // Without any bytes nothing tells whether the rank is shown.
+            // An empty access passes the bounds check of a closed rank too, so leave it to the ordinary path.
             0 => return false,
             _ if !LONG => return false,
             _ => copy(to, from, bytes as usize),
@@ -289,8 +282,9 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
     true
 }
 
-/// Completes operations to a rank that is reached by load and store, or does nothing. `LOCAL` if only their buffers
-/// have to be free, as they are.
+/// Completes operations to a rank that load and store reach. Returns false if the immediate path does not apply. With
+/// `LOCAL`, only the operations' buffers must be free. These buffers are already free, because operations by load and
+/// store are complete on return.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
 pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> bool {
     let Some(peer) = peer::<WAY>(win, rank) else {
@@ -299,30 +293,29 @@ pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> boo
     let window = window(win);
     let left = window.flushes.get().wrapping_sub(1);
     window.flushes.set(left);
-    // SAFETY: as in `try_move`.
+    // SAFETY: the entry exists, and no other thread writes it during this call.
     if left == 0 || unsafe { (*peer).size } == 0 {
         return false;
     }
     if !LOCAL {
-        // ORDERING: what was put is there for others before this process reads anything else; the partner is the same
-        // fence of a rank that does so too.
+        // ORDERING: full fence: earlier puts are visible to others before this process reads anything else. The partner
+        // is the same fence in a rank that also flushes.
         fence(Ordering::SeqCst);
     }
     true
 }
 
-/// A call that polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// `MPI_Win_flush` or `MPI_Win_flush_local`, which the immediate path has counted where it knows the window.
+    /// `MPI_Win_flush` or `MPI_Win_flush_local`, which the immediate path has counted if it knows the window.
     Flush,
-    /// A flush that it does not know.
+    /// A flush that the immediate path does not perform, and so has not counted.
     FlushAll,
-    /// No flush.
+    /// A call other than a flush.
     Sync,
 }
 
-/// A flush that the immediate path may have counted is refused.
+/// Corrects the count of flushes after the ordinary path has refused a flush that the immediate path may have counted.
 pub(super) fn take_back_flush(win: usize) {
     if is_shown(win) {
         let entry = window(win);
@@ -330,7 +323,7 @@ pub(super) fn take_back_flush(win: usize) {
     }
 }
 
-/// A call has polled: how many flushes there were since the last one that has, itself among them.
+/// Records that a call has polled. Returns the number of flushes since the last poll, this call included.
 pub(super) fn note_look(win: usize, caller: Caller) -> u64 {
     let own = u64::from(caller != Caller::Sync);
     if !is_shown(win) {
@@ -340,7 +333,6 @@ pub(super) fn note_look(win: usize, caller: Caller) -> u64 {
     u64::from(since) + if caller == Caller::Flush { 0 } else { own }
 }
 
-/// Flushes of a window that have not looked for messages, since the last one that has.
 pub(super) fn flushes_since_look(win: usize) -> u64 {
     match is_shown(win) {
         true => u64::from(FLUSHES_PER_LOOK.wrapping_sub(window(win).flushes.get())),
@@ -348,7 +340,6 @@ pub(super) fn flushes_since_look(win: usize) -> u64 {
     }
 }
 
-/// Operations that the immediate path has counted.
 pub(super) fn count(kind: CountedKind, win: usize) -> u64 {
     match is_shown(win) {
         true => window(win).counted[kind as usize].get(),
@@ -356,47 +347,44 @@ pub(super) fn count(kind: CountedKind, win: usize) -> u64 {
     }
 }
 
-/// Whether the immediate path knows a window.
 fn is_shown(win: usize) -> bool {
     [hot::key::<OPEN>(win), hot::key::<INSIDE>(win)].contains(&window(win).key.get())
 }
 
-/// Whether puts and gets of a window may return without going inside.
+/// Returns whether puts and gets of a window may complete without entering MPI.
 pub(super) fn serves_outside(win: usize) -> bool {
     window(win).key.get() == hot::key::<OPEN>(win)
 }
 
-/// Memory of a rank that is reached by load and store.
+/// Memory at a rank that load and store reach.
 pub(super) struct TargetMemory {
     pub target: *mut u8,
-    /// The lock of accumulates. A pointer, so that finding a place needs no check of it.
+    /// The accumulate lock. The pointer is raw, so that it need not be checked when the memory is found.
     lock: *const AtomicU64,
-    /// How many operations there were.
     counted: &'static Cell<u64>,
 }
 
 impl TargetMemory {
-    /// The lock of accumulates.
-    #[inline(always)] // as `find`
+    #[inline(always)] // see `find`
     pub fn lock(&self) -> &'static AtomicU64 {
-        // SAFETY: set where the rank is shown: to a word in memory that stays mapped while the window lives.
+        // SAFETY: set when the rank is opened, to a word in memory that stays mapped while the window lives.
         unsafe { &*self.lock }
     }
 
-    /// Counts an operation, which nothing keeps from being made any more.
-    #[inline(always)] // as `find`
+    /// Counts an operation, once nothing can prevent it any more.
+    #[inline(always)] // see `find`
     pub fn count(&self) {
         self.counted.set(self.counted.get().wrapping_add(1));
     }
 }
 
-/// Finds `bytes`, 1 to 2^62, at a displacement of a rank that is shown, for an operation of a kind.
+/// Finds `bytes` bytes, 1 to 2^62, at a displacement of an open rank, for an operation of a kind.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 pub(super) fn find<const WAY: u8>(
     kind: CountedKind, win: usize, (rank, disp): (i32, isize), bytes: u64,
 ) -> Option<TargetMemory> {
     let peer = peer::<WAY>(win, rank)?;
-    // SAFETY: as in `find_target`.
+    // SAFETY: the entry exists, and no other thread writes it during this call.
     let (base, size, unit, limit) =
         unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
     if disp as u64 > limit {
@@ -407,13 +395,13 @@ pub(super) fn find<const WAY: u8>(
         return None;
     }
     let entry = window(win);
-    // SAFETY: there is an entry for each rank.
+    // SAFETY: the table of locks has an entry for each rank.
     let lock = unsafe { (*entry.locks.get().add(rank as u32 as usize)).get() };
     let target = base.wrapping_add((end - bytes) as usize);
     Some(TargetMemory { target, lock, counted: &entry.counted[kind as usize] })
 }
 
-/// Takes all windows out of the immediate path, in a forked child: takes no lock and no memory.
+/// Removes all windows from the immediate path, in a forked child. Takes no lock and no memory.
 pub(crate) fn clear_all() {
     for index in 0..WINDOWS_END.load(StaticOrdering::Relaxed) {
         window(index).key.set(0);
@@ -422,7 +410,6 @@ pub(crate) fn clear_all() {
 }
 
 impl Process {
-    /// Publishes a window to the immediate path.
     pub(super) fn hot_win_set(&self, handle: usize, shown: &Rc<Window>) {
         let allowed = self.engine().is_some_and(|engine| {
             let allowed = engine.allowed;
@@ -449,7 +436,6 @@ impl Process {
         }
     }
 
-    /// Takes a window out of the immediate path, before it is freed.
     pub(super) fn hot_win_clear(&self, handle: usize) {
         if is_shown(handle) {
             window(handle).key.set(0);
@@ -457,7 +443,6 @@ impl Process {
         }
     }
 
-    /// The same of all windows.
     pub(crate) fn hot_win_clear_all(&self) {
         for handle in self.list_windows() {
             self.hot_win_clear(handle);

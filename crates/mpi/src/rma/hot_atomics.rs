@@ -1,5 +1,6 @@
-//! The accumulate family on memory that is reached by load and store, for predefined operations and datatypes that were
-//! used before: one compare and swap for the lock of accumulates, the work, one store.
+//! Immediate path of the accumulate family, for memory that load and store reach and for predefined operations and
+//! datatypes that were used before. It costs one compare and swap for the accumulate lock, the operation, and one
+//! store.
 #![allow(unsafe_code)]
 
 use super::hot::{CountedKind, Sides, TargetMemory, find};
@@ -10,17 +11,17 @@ use crate::objects::op::cache;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU8, AtomicU64, Ordering};
 
-/// The lock of accumulates, held.
+/// The accumulate lock, held until the drop.
 struct AccumulateGuard(&'static AtomicU64);
 
 impl AccumulateGuard {
-    /// That of a place, for an operation that counts; None if another thread or rank has it.
+    /// Takes the lock at `place` and counts the operation. Returns `None` if another thread or rank has the lock.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
     fn take(place: &TargetMemory) -> Option<AccumulateGuard> {
         let lock = place.lock();
-        // ORDERING: acquire: the partner is the release of whoever had it before.
+        // ORDERING: acquire, pairs with the release in `drop` of the previous holder.
         let taken = lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
-        // Not made before it is taken: its end gives the lock back.
+        // The guard is made only after the lock is taken, since its drop releases the lock.
         match taken {
             Ok(_) => {
                 place.count();
@@ -32,15 +33,15 @@ impl AccumulateGuard {
 }
 
 impl Drop for AccumulateGuard {
-    #[inline(always)] // as `take`
+    #[inline(always)] // see `take`
     fn drop(&mut self) {
-        // ORDERING: release: the partner is the acquire in `take`, here or in another rank.
+        // ORDERING: release, pairs with the acquire in `take`, here or in another rank.
         self.0.store(0, Ordering::Release);
     }
 }
 
-/// Bytes of an element of a datatype that the immediate path knows, 8 at most. Those of predefined datatypes, the only
-/// ones with a kernel, are 1, 2, 4 or 8.
+/// Bytes of an element, at most 8, of a datatype that the immediate path knows. Predefined datatypes, the only ones
+/// with a kernel, have 1, 2, 4 or 8 bytes.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 fn word_of(datatype: usize) -> Option<u64> {
     let hot_type = hot::datatype(datatype);
@@ -48,10 +49,10 @@ fn word_of(datatype: usize) -> Option<u64> {
     known.then_some(hot_type.size)
 }
 
-/// `MPI_Fetch_and_op`, or nothing.
+/// `MPI_Fetch_and_op`. Returns false, without effect, if the immediate path does not apply.
 ///
 /// # Safety
-/// The buffers have an element of the datatype each; the origin's need not be there with `MPI_NO_OP`.
+/// Each buffer holds one element. The origin's buffer is not used with `MPI_NO_OP`.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 pub unsafe fn try_fetch_and_op<const WAY: u8>(
     (origin, result): (*const u8, *mut u8), datatype: usize, (rank, disp): (i32, isize), op: usize,
@@ -79,8 +80,8 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
         return false;
     };
     let target = place.target;
-    // SAFETY: the target was just found inside the mapped part; the buffers have an element each, by this function's
-    // contract; the kernel is that of operation and datatype.
+    // SAFETY: `find` located the target inside the mapped part, the buffers hold one element by this function's
+    // contract, and the kernel matches operation and datatype.
     unsafe {
         if bytes == 8 {
             fetch::<u64>(target, origin, result, kernel);
@@ -96,18 +97,17 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
     true
 }
 
-/// Called where the compiler shall not expect a branch to go.
+/// Marks a branch as unlikely for the compiler.
 #[cold]
 #[inline]
 fn is_rare() {}
 
-/// # Safety
-/// All are valid for a `T`, which is as long as the kernel's elements.
-#[inline(always)] // as `try_fetch_and_op`
+/// Safety: all pointers are valid for a `T`, which has the size of the kernel's elements.
+#[inline(always)] // see `try_fetch_and_op`
 unsafe fn fetch<T: Copy>(
     target: *mut u8, origin: *const u8, result: *mut u8, kernel: cache::Kernel,
 ) {
-    // SAFETY: all are valid for a `T`, by this function's contract.
+    // SAFETY: all pointers are valid for a `T`, by this function's contract.
     unsafe {
         let before = target.cast::<T>().read_unaligned();
         kernel(origin, target, 1);
@@ -115,7 +115,7 @@ unsafe fn fetch<T: Copy>(
     }
 }
 
-/// Contiguous elements of one predefined datatype and the same of the target, ready to be combined.
+/// Contiguous elements of one predefined datatype at the target, with the accumulate lock held.
 struct Elements {
     target: *mut u8,
     bytes: usize,
@@ -123,8 +123,8 @@ struct Elements {
     _held: AccumulateGuard,
 }
 
-/// Those of an accumulate, with the window's lock held, or nothing.
-#[inline(always)] // as `try_accumulate`
+/// Locates the target elements of an accumulate and takes the accumulate lock.
+#[inline(always)] // see `try_accumulate`
 fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
     let datatype = hot::datatype(sides.datatype);
     let plain = datatype.key == sides.datatype as u64
@@ -144,25 +144,27 @@ fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
     Some(Elements { target, bytes, kernel, _held })
 }
 
-/// `MPI_Accumulate` of contiguous elements of one predefined datatype, or nothing.
+/// `MPI_Accumulate` of contiguous elements of one predefined datatype. Returns false, without effect, if the immediate
+/// path does not apply.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say.
+/// The buffer is readable as count and datatype specify.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn try_accumulate<const WAY: u8>(sides: &Sides, op: usize) -> bool {
     let Some(elements) = find_elements::<WAY>(sides, op) else {
         return false;
     };
-    // SAFETY: as in `try_fetch_and_op`.
+    // SAFETY: `find` located the target inside the mapped part, the buffer is readable by this function's contract, and
+    // the kernel matches.
     unsafe { (elements.kernel)(sides.origin, elements.target, sides.count as usize) };
     true
 }
 
-/// `MPI_Get_accumulate` of the same, or nothing.
+/// `MPI_Get_accumulate` under the conditions of [`try_accumulate`].
 ///
 /// # Safety
-/// As [`try_accumulate`]; the result is writable for as many elements.
-#[inline(always)] // as `try_accumulate`
+/// See [`try_accumulate`]. The result buffer is writable for as many elements.
+#[inline(always)] // see `try_accumulate`
 pub unsafe fn try_get_accumulate<const WAY: u8>(
     sides: &Sides, (result, result_count, result_datatype): (*mut u8, i64, usize), op: usize,
 ) -> bool {
@@ -173,7 +175,8 @@ pub unsafe fn try_get_accumulate<const WAY: u8>(
     let Some(elements) = find_elements::<WAY>(sides, op) else {
         return false;
     };
-    // SAFETY: as in `try_fetch_and_op`.
+    // SAFETY: `find` located the target inside the mapped part, the buffers are valid by this function's contract, and
+    // the kernel matches.
     unsafe {
         copy(result, elements.target, elements.bytes);
         (elements.kernel)(sides.origin, elements.target, sides.count as usize);
@@ -181,23 +184,22 @@ pub unsafe fn try_get_accumulate<const WAY: u8>(
     true
 }
 
-/// Predefined datatypes have the handles 512 to 767.
+/// First handle of predefined datatypes, which have the handles 512 to 767.
 const FIRST_TYPE: usize = 512;
 
-/// Whether `MPI_Compare_and_swap` has accepted a predefined datatype.
+/// For each predefined datatype, whether `MPI_Compare_and_swap` has accepted it.
 static COMPARED: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
-/// A datatype may be compared.
 pub(super) fn note_compared(datatype: usize) {
     if let Some(known) = COMPARED.get(datatype.wrapping_sub(FIRST_TYPE)) {
         known.store(1, Ordering::Relaxed);
     }
 }
 
-/// `MPI_Compare_and_swap` of a word, or nothing.
+/// `MPI_Compare_and_swap` of a word. Returns false, without effect, if the immediate path does not apply.
 ///
 /// # Safety
-/// The buffers have an element of the datatype each.
+/// Each buffer holds one element of the datatype.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn try_compare_and_swap<const WAY: u8>(
     (origin, compare, result): (*const u8, *const u8, *mut u8), datatype: usize,
@@ -223,13 +225,13 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
         return false;
     };
     let target = place.target;
-    // SAFETY: as in `try_fetch_and_op`.
+    // SAFETY: `find` located the target inside the mapped part, and the buffers hold one element by contract.
     unsafe {
         if bytes == 8 {
             swap::<u64>(target, origin, compare, result);
             return true;
         }
-        is_rare(); // as there
+        is_rare(); // see `try_fetch_and_op`
         match bytes {
             4 => swap::<u32>(target, origin, compare, result),
             2 => swap::<u16>(target, origin, compare, result),
@@ -239,13 +241,12 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     true
 }
 
-/// # Safety
-/// All are valid for a `T`.
-#[inline(always)] // as `try_compare_and_swap`
+/// Safety: all pointers are valid for a `T`.
+#[inline(always)] // see `try_compare_and_swap`
 unsafe fn swap<T: Copy + PartialEq>(
     target: *mut u8, origin: *const u8, compare: *const u8, result: *mut u8,
 ) {
-    // SAFETY: all are valid for a `T`, by this function's contract.
+    // SAFETY: all pointers are valid for a `T`, by this function's contract.
     unsafe {
         let found = target.cast::<T>().read_unaligned();
         if found == compare.cast::<T>().read_unaligned() {

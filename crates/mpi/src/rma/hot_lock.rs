@@ -1,9 +1,9 @@
-//! `MPI_Win_lock` and `MPI_Win_unlock` of a rank whose memory is reached by load and store and was locked before, if no
-//! other rank has the lock or waits for it.
+//! Immediate path of `MPI_Win_lock` and `MPI_Win_unlock`. Taken only for a rank that is reached by load and store and
+//! was locked before, while no other rank holds the lock or waits for it.
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, LOCK, OWNER};
-use super::counts::Counted;
+use super::counts::RmaCounter;
 use super::epoch::HeldLock;
 use super::hot;
 use super::lock_word::LockWord;
@@ -12,7 +12,6 @@ use crate::common::consts::*;
 use crate::objects::hot::{OPEN, hidden_worker, worker};
 use fastpath_base::sync::{AtomicU64, Ordering};
 
-/// A window of the hot table, and the rank's words that the lock is made of.
 struct LockTarget {
     window: &'static Window,
     rank: u32,
@@ -30,44 +29,44 @@ fn find<const WAY: u8>(rank: i32, win: usize) -> Option<LockTarget> {
     let at = |byte: u64| {
         let word = word.cast::<u8>().wrapping_add(byte as usize);
         let word = word.wrapping_sub(ACCUMULATE as usize);
-        // SAFETY: the words of a rank are one piece of memory, which stays mapped while the window lives, and each is
-        // aligned; every access to them is atomic.
+        // SAFETY: the words of a rank are one piece of memory, which stays mapped while the window lives. Each word is
+        // aligned, and every access to it is atomic.
         unsafe { &*word.cast::<AtomicU64>() }
     };
     Some(LockTarget { window, rank: rank as u32, lock: at(LOCK), owner: at(OWNER) })
 }
 
 impl LockTarget {
-    /// Changes the lock's word from `seen`, unless another rank has.
-    #[inline(always)] // as `find`
+    /// Changes the word of the lock from `seen`, unless another rank has changed it.
+    #[inline(always)] // see `find`
     fn change(&self, seen: LockWord, to: LockWord) -> bool {
-        // ORDERING: what was written to the window before is there for who takes the lock next; partner: the same
-        // operation of that rank.
+        // ORDERING: earlier writes to the window are visible to the rank that takes the lock next. The partner is the
+        // same operation of that rank.
         let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         let changed = self.lock.compare_exchange(seen.0, to.0, done, failed);
         changed.is_ok()
     }
 }
 
-/// Notes for reports on the job that a lock is held, or not any more.
-#[inline(always)] // as `find`
+/// Records for job reports that a lock is taken or released.
+#[inline(always)] // see `find`
 pub(super) fn note<const WAY: u8>(window: &Window, rank: u32, taken: bool) {
     let worker = match WAY {
         OPEN => worker(),
         _ => hidden_worker(),
     };
-    // SAFETY: the worker lives while the hot table has a window, and this call is inside MPI alone.
+    // SAFETY: the worker lives while the hot table has a window, and this call is the only one inside MPI.
     unsafe { (*worker).note_window_lock(window.number(), window.world(rank), taken) };
 }
 
-/// `MPI_Win_lock`, or nothing.
+/// `MPI_Win_lock`. Returns false, without effect, if the immediate path does not apply.
 #[inline]
 pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize) -> bool {
     let Some(found) = find::<WAY>(rank, win).filter(|_| assertion == 0) else {
         return false;
     };
     let held = match kind {
-        // The first time it has to be announced.
+        // The first exclusive lock must be announced to all hosts. The immediate path makes no announcement.
         MPI_LOCK_EXCLUSIVE if found.window.announced.get() => HeldLock::Exclusive,
         MPI_LOCK_SHARED => HeldLock::Shared,
         _ => return false,
@@ -90,12 +89,12 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
     }
     note::<WAY>(found.window, found.rank, true);
     epoch.lock(found.rank, held);
-    found.window.counts.add(Counted::Locks);
+    found.window.counts.add(RmaCounter::Locks);
     found.window.show_again(found.rank);
     true
 }
 
-/// `MPI_Win_unlock`, or nothing.
+/// `MPI_Win_unlock`. Returns false if the immediate path does not apply.
 #[inline]
 pub fn try_unlock<const WAY: u8>(rank: i32, win: usize) -> bool {
     let Some(found) = find::<WAY>(rank, win) else {

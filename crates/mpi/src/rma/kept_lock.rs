@@ -1,27 +1,26 @@
-//! A lock that its last owner keeps for a while.
+//! Locks that their last owner keeps for a while.
 //!
-//! A rank that sleeps until its turn needs a processor before it can take the lock: to give the lock to the next one
-//! each time costs a switch between processes. A rank that polls has to fetch the lock, the word of the owner and what
-//! the lock protects from the other processor's cache. So a rank that leaves the lock while others wait marks it as
-//! only kept ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away,
-//! the owner may take it again. The order of the tickets stays: only the first of those that wait may take it away.
+//! Passing a lock to the next rank each time is slow. A sleeping rank needs a process switch before it can take the
+//! lock. A polling rank has to fetch the lock, the owner word and the protected data from the other processor's cache.
+//! So a rank that leaves a contended lock marks the lock as kept ([`KEPT`], in the owner word) and wakes the first
+//! waiting rank. Until the waiting rank runs and takes the lock away, the owner may retake it. A rank is "inside" while
+//! it uses the lock, and "outside" while it only keeps the lock. The ticket order stays: only the first waiting rank
+//! may take the lock away.
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 
-/// In the word of the owner, beside its rank plus 1: it is not inside, and the next rank may have the lock.
+/// Flag in the owner word, next to the rank plus 1: the owner is outside, and the next rank may take the lock.
 const KEPT: u64 = 1 << 63;
 
-/// Times that the owner may take the lock again while another rank waits that sleeps, before it gives it away.
+/// Largest number of times that the owner retakes the lock while a sleeping rank waits.
 pub(super) const KEEP_MAX: u32 = 256;
-/// The same where ranks wait awake.
+/// Largest number of times that the owner retakes the lock while only polling ranks wait.
 pub(super) const KEEP_AWAKE: u32 = 16;
 
-/// Whether the word of the owner says that it only keeps the lock.
 pub(super) fn is_kept(owner: u64) -> bool {
     owner & KEPT != 0
 }
 
-/// The word of the owner, and the rank that uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
     pub word: &'a AtomicU64,
@@ -33,31 +32,31 @@ impl Owner<'_> {
         u64::from(self.rank) + 1
     }
 
-    /// This rank, which is inside, leaves, and keeps the lock.
+    /// Ends this rank's use of the lock, and keeps the lock. This rank must be inside.
     pub fn keep(self) {
-        // ORDERING: what this rank has written to the window is there for who takes the lock away; partner: the
-        // exchange in `take_away`.
+        // ORDERING: release, pairs with the exchange in `take_away`: the next owner sees this rank's writes to the
+        // window.
         self.word.store(KEPT | self.inside(), Ordering::Release);
     }
 
-    /// Whether this rank keeps the lock, as far as it knows.
+    /// Returns whether this rank keeps the lock, as far as it knows.
     #[inline]
     pub fn keeps(self) -> bool {
         self.word.load(Ordering::Relaxed) == KEPT | self.inside()
     }
 
-    /// Enters again, unless the lock was taken away.
+    /// Enters the lock again, unless another rank has taken it away. Returns whether this rank is inside.
     pub fn retake(self) -> bool {
         let (kept, inside) = (KEPT | self.inside(), self.inside());
         let (done, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         self.word.compare_exchange(kept, inside, done, failed).is_ok()
     }
 
-    /// Takes the lock away from the rank that keeps it. The caller leaves it in that rank's place. Only the first of
-    /// those that wait may call this, or that rank.
+    /// Takes the lock away from the rank that keeps it. The caller then releases the lock on behalf of that rank.
+    /// Returns false if the lock is not kept. Only the first waiting rank, or the keeper, may call this.
     pub fn take_away(self) -> bool {
         let seen = self.word.load(Ordering::Relaxed);
-        // ORDERING: partner: the store in `keep`.
+        // ORDERING: acquire, pairs with the store in `keep`.
         let (done, failed) = (Ordering::Acquire, Ordering::Relaxed);
         is_kept(seen) && self.word.compare_exchange(seen, 0, done, failed).is_ok()
     }
@@ -76,7 +75,6 @@ mod tests {
         LockWord(found.unwrap())
     }
 
-    /// Takes the lock as `lock.rs` does.
     fn take(lock: &AtomicU64, owner: Owner<'_>) {
         if owner.keeps() && owner.retake() {
             return;
@@ -118,7 +116,7 @@ mod tests {
                     let (owner, mut kept) = (Owner { word, rank }, 0);
                     for _ in 0..ROUNDS {
                         take(lock, owner);
-                        // Two at once would lose one of both.
+                        // Two ranks inside at the same time would lose an increment.
                         sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         give(lock, owner, &mut kept);
                     }
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_lock__is_taken_away_once_and_by_nobody_while_its_owner_is_inside() {
+    fn kept_lock__is_revoked_once_and_never_inside_its_owner() {
         let word = AtomicU64::new(0);
         let [a, b] = [0, 1].map(|rank| Owner { word: &word, rank });
         word.store(a.inside(), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Windows that are left when the program calls `MPI_Finalize`: with an epoch whose end others may wait for, and, where
-//! mistakes are looked for, all that were never freed.
+//! Windows left at `MPI_Finalize` in an epoch that ranks may wait for; with `FASTPATH_CHECK`, all windows that were
+//! never freed.
 
 use super::epoch::{Refusal, Sharing};
 use super::error::name_targets;
@@ -16,11 +16,9 @@ fn list(p: &Process) -> impl Iterator<Item = Rc<Window>> + use<'_> {
     windows.handles().into_iter().filter_map(|handle| windows.get(handle))
 }
 
-/// Refuses to end while this process has locks that others may wait for, or has accessed ranks that wait for its
-/// `MPI_Win_complete`: they would wait for ever. Where `MPI_Win_lock_all` is only counted, [`tell`] ends it.
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` for such an epoch.
+/// Refuses to finalize during an epoch that other ranks would wait for forever: one with locks, or one without its
+/// `MPI_Win_complete`. An epoch by `MPI_Win_lock_all` that is only counted is not refused, because [`tell`] ends it.
+/// Errors: `MPI_ERR_RMA_SYNC`.
 pub(crate) fn refuse_open(p: &Process) -> Result {
     for window in list(p) {
         let epoch = window.epoch.borrow();
@@ -37,8 +35,8 @@ pub(crate) fn refuse_open(p: &Process) -> Result {
             let (what, advice) = refusal.explain();
             let (title, targets) = (full_title(&window), name_targets(&epoch, refusal));
             let text = format!(
-                "called while {what}{targets} (window {title}): a rank that waits for its end \
-                 would wait for ever"
+                "MPI_Finalize is called while {what}{targets}, window {title}. Other ranks may be \
+                 waiting for that to end"
             );
             return Err(Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice)));
         }
@@ -46,7 +44,7 @@ pub(crate) fn refuse_open(p: &Process) -> Result {
     Ok(())
 }
 
-/// Tells of them, and ends `MPI_Win_lock_all`, for whose end others may wait.
+/// Reports windows that are left, and ends their `MPI_Win_lock_all` epochs, which other ranks may wait for.
 pub(crate) fn tell(p: &Process) {
     for window in list(p) {
         let (open, checks) = (describe_epoch(&window), p.checks());
@@ -64,19 +62,17 @@ pub(crate) fn tell(p: &Process) {
     }
 }
 
-/// The epoch that has to be ended before the window is freed, if there is one.
 fn describe_epoch(window: &Window) -> Option<String> {
     let epoch = window.epoch.borrow();
     let refusal = epoch.may_free().err()?;
     let (what, advice) = refusal.explain();
     let (title, targets) = (full_title(window), name_targets(&epoch, refusal));
     Some(format!(
-        "MPI_Finalize is called while {what}{targets} (window {title}), and others may wait for \
-         its end: {advice}, and MPI_Win_free"
+        "MPI_Finalize is called while {what}{targets}, window {title}. Other ranks may be waiting \
+         for that to end. Before MPI_Finalize: {advice}, then MPI_Win_free"
     ))
 }
 
-/// Its name, and how it was made.
 fn full_title(window: &Window) -> String {
     match window.name.borrow().as_str() {
         "" => window.title(),

@@ -1,8 +1,8 @@
-//! Passive targets (MPI 5.0, section 12.5.3): locks, which the origin takes by itself, and flushes.
+//! Passive target synchronisation (MPI 5.0, section 12.5.3): locks, taken by the origin alone, and flushes.
 #![allow(unsafe_code)]
 
 use super::control::{LOCK, OWNER, PRESSED, Words, queue_at};
-use super::counts::Counted;
+use super::counts::RmaCounter;
 use super::epoch::{HeldLock, Refusal};
 use super::hot::Caller;
 use super::kept_lock::{KEEP_AWAKE, KEEP_MAX, Owner, is_kept};
@@ -15,12 +15,11 @@ use crate::process::Process;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, fence};
 use fastpath_base::trace::Point;
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
 use fastpath_protocol::waiting::try_briefly;
+use fastpath_segment::AwaitedRanks;
 use std::cell::Cell;
 
-/// Refuses bits that the call does not know.
 pub(super) fn check_assertion(assertion: i32, known: i32) -> Result {
     match assertion & !known {
         0 => Ok(()),
@@ -37,23 +36,22 @@ pub(super) fn refuse(
     result.map_err(|refusal| error::refuse_epoch(window, rank, refusal))
 }
 
-/// An epoch begins that gives access to other ranks than a fence did.
+/// Ends the access of a fence epoch, because an epoch begins that gives access to other ranks.
 pub(super) fn leave_fence(window: &Window) {
     if window.epoch.borrow().is_fenced() {
         window.close_all();
     }
 }
 
-/// `MPI_Win_lock`
-///
-/// # Errors
-/// `MPI_ERR_LOCKTYPE`, `MPI_ERR_RANK`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where another epoch is open.
+/// `MPI_Win_lock`. Errors: `MPI_ERR_LOCKTYPE`, `MPI_ERR_RANK`, `MPI_ERR_ASSERT`, and `MPI_ERR_RMA_SYNC` if another
+/// epoch is open.
 pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) -> Result {
     let held = match kind {
         MPI_LOCK_EXCLUSIVE => HeldLock::Exclusive,
         MPI_LOCK_SHARED => HeldLock::Shared,
         _ => {
-            let text = format!("{kind} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE");
+            let text =
+                format!("the lock type {kind} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE");
             return Err(Error::new(MPI_ERR_LOCKTYPE, text));
         }
     };
@@ -76,15 +74,12 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
         _ => HeldLock::Unchecked,
     };
     window.epoch.borrow_mut().lock(rank, held);
-    window.counts.add(Counted::Locks);
+    window.counts.add(RmaCounter::Locks);
     window.show(p, rank)
 }
 
-/// `MPI_Win_unlock`: what was begun is complete at the target.
-///
-/// # Errors
-/// `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC` without a lock; those of operations that are under way, and then the lock is
-/// given back nevertheless.
+/// `MPI_Win_unlock`. Operations of the epoch are then complete at the target. Errors: `MPI_ERR_RANK`,
+/// `MPI_ERR_RMA_SYNC` without a lock. The lock is released even if pending operations fail.
 pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     if rank == MPI_PROC_NULL {
         let ended = window.epoch.borrow_mut().unlock_null();
@@ -95,7 +90,7 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     let held = held.map_err(|refusal| error::refuse_epoch(window, Some(rank), refusal))?;
     window.close(rank);
     forget(p, window, Some(rank), false);
-    // Where nothing is under way, the lock's own order is enough: who takes it next sees what was written.
+    // Without pending operations, no fence is needed: the release makes all writes visible to the next lock holder.
     let done = match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
         false if held == HeldLock::Unchecked => complete(p, window, rank),
@@ -108,10 +103,8 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     done.and_then(|()| serve(p, window))
 }
 
-/// `MPI_Win_flush` and, with `local`, `MPI_Win_flush_local`, which does as much.
-///
-/// # Errors
-/// `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC` without a lock; those of operations that are under way.
+/// `MPI_Win_flush` and, with `local`, `MPI_Win_flush_local`. Both complete operations at the target. Errors:
+/// `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC` without a lock, and those of pending operations.
 pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
     if rank == MPI_PROC_NULL {
         return Ok(());
@@ -128,14 +121,11 @@ pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
     look(p, window, Caller::Flush)
 }
 
-/// `MPI_Win_flush_all` and, with `local`, `MPI_Win_flush_local_all`.
-///
-/// # Errors
-/// As [`flush`].
+/// `MPI_Win_flush_all` and, with `local`, `MPI_Win_flush_local_all`. Errors: see [`flush`].
 pub fn flush_all(p: &Process, window: &Window, local: bool) -> Result {
     let may = window.epoch.borrow().may_flush(None);
     refuse(window, None, may)?;
-    // ORDERING: as in `sync`.
+    // ORDERING: a full fence, as in `sync`, whose partner is a full fence in another rank.
     fence(Ordering::SeqCst);
     complete_begun(p, window)?;
     forget(p, window, None, local);
@@ -143,19 +133,15 @@ pub fn flush_all(p: &Process, window: &Window, local: bool) -> Result {
     look(p, window, Caller::FlushAll)
 }
 
-/// `MPI_Win_sync`: what this process has written by load and store is there for others, and the other way round.
-///
-/// # Errors
-/// None of its own.
+/// `MPI_Win_sync`. Orders this process's loads and stores to the window against those of other processes.
 pub fn sync(p: &Process, window: &Window) -> Result {
-    // ORDERING: a full fence between the program's own accesses before and after; its partner is the same fence in
-    // another rank.
+    // ORDERING: a full fence between the program's accesses before and after. Partner: the same fence in another rank.
     fence(Ordering::SeqCst);
     look(p, window, Caller::Sync)
 }
 
-/// Carries out what peers have requested of this rank, if they may depend on its progress: a program may poll its own
-/// memory in a loop of epochs (MPI-5.0 section 12.7.3).
+/// Performs operations that peers have requested of this rank, if peers may depend on this rank's progress. A program
+/// may poll its own memory in a loop of epochs (MPI 5.0, section 12.7.3).
 #[inline]
 pub(super) fn serve(p: &Process, window: &Window) -> Result {
     if window.serves {
@@ -165,25 +151,22 @@ pub(super) fn serve(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
+/// Polls for messages. A program may wait, in a loop of these calls, for a message or for a word that a message
+/// changes.
 fn look(p: &Process, window: &Window, caller: Caller) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).progress() };
     let flushes = hot::note_look(window.handle.get(), caller);
-    window.counts.add_many(Counted::Flushes, flushes);
+    window.counts.add_many(RmaCounter::Flushes, flushes);
     Ok(())
 }
 
-/// Completes what was begun to a rank.
-///
-/// # Errors
-/// What was found out about it.
 #[inline]
 pub(super) fn complete(p: &Process, window: &Window, rank: u32) -> Result {
     match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
         false => {
-            // ORDERING: as in `sync`.
+            // ORDERING: a full fence, as in `sync`, whose partner is a full fence in another rank.
             fence(Ordering::SeqCst);
             Ok(())
         }
@@ -193,14 +176,14 @@ pub(super) fn complete(p: &Process, window: &Window, rank: u32) -> Result {
 #[cold]
 #[inline(never)]
 fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
-    // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+    // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
     let done = unsafe { Worker::flush(p.worker()?, window.world(rank)) };
     note_complete(window, rank);
     done.map_err(|e| error::explain(window, rank, e))
 }
 
-/// With `FASTPATH_CHECK`: accesses to a rank, or to all of them, are complete, or with `local` only their buffers are
-/// free.
+/// For `FASTPATH_CHECK`: records that accesses to a rank, or to all ranks, are complete. With `local`, only the buffers
+/// of the accesses are free.
 #[inline]
 fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
     if p.checks().is_some() {
@@ -211,24 +194,20 @@ fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
     }
 }
 
-/// Nothing is under way to a rank any more.
 pub(super) fn note_complete(window: &Window, rank: u32) {
     if window.peers[rank as usize].pending.replace(false) {
         window.pending.borrow_mut().retain(|&other| other != rank);
     }
 }
 
-/// Completes what was begun to any rank; returns the first error at the end.
-///
-/// # Errors
-/// As [`complete`].
+/// Completes operations to all ranks. Returns the first error at the end.
 pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
-    // ORDERING: as in `sync`.
+    // ORDERING: a full fence, as in `sync`, whose partner is a full fence in another rank.
     fence(Ordering::SeqCst);
     complete_pending(p, window)
 }
 
-/// As [`complete_all`], where messages follow that order what was written.
+/// Completes operations to all ranks without a fence, since later messages order the writes.
 pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
     forget(p, window, None, false);
     complete_begun(p, window)
@@ -245,7 +224,6 @@ fn complete_begun(p: &Process, window: &Window) -> Result {
     }
 }
 
-/// Takes the lock of a rank.
 #[inline]
 pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
     if exclusive && !window.announced.get() {
@@ -257,7 +235,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     }
     let (ticket, granted) = words.request_lock(exclusive)?;
     if !granted {
-        window.counts.add(Counted::LockWaits);
+        window.counts.add(RmaCounter::LockWaits);
         await_turn(&words, ticket, exclusive)?;
     }
     if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
@@ -266,7 +244,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     note(p, window, rank, true)
 }
 
-/// Notes that a lock is held, or not any more, for reports after this process has died.
+/// Records for reports, also after the death of this process, that a lock is taken or released.
 #[inline]
 pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
     let (world, point) = match taken {
@@ -280,7 +258,8 @@ pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Resu
 }
 
 /// Waits for the turn of a ticket. A writer at the head of the queue gives way to readers behind it that hold other
-/// locks: whom it waits for may wait for those.
+/// locks. Otherwise there could be a deadlock: the ranks that the writer waits for could themselves wait for those
+/// other locks.
 #[cold]
 #[inline(never)]
 fn await_turn(words: &Words<'_>, mut ticket: Ticket, exclusive: bool) -> Result {
@@ -290,7 +269,7 @@ fn await_turn(words: &Words<'_>, mut ticket: Ticket, exclusive: bool) -> Result 
         wake_next(words, LockWord(words.load(LOCK)?))?;
     }
     while !await_ticket(words, ticket, exclusive)? {
-        // As a reader that goes in and out again.
+        // Give way: act as a reader that enters and leaves.
         wake_next(words, words.admit_to_lock()?)?;
         wake_next(words, words.leave_lock(false)?)?;
         let (again, granted) = words.request_lock(true)?;
@@ -309,13 +288,13 @@ fn await_turn(words: &Words<'_>, mut ticket: Ticket, exclusive: bool) -> Result 
     wake_next(words, after)
 }
 
-/// Waits until it is a ticket's turn; false where its holder is to give way.
+/// Waits for a ticket's turn. Returns false if the holder of the ticket, a writer, has to give way.
 fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bool> {
     let window = words.window;
     if let Some(place) = words.near(queue_at(window.size(), ticket)) {
         place.store(u64::from(window.rank) + 1, Ordering::Relaxed);
-        // ORDERING: who leaves, or presses, sees this place, or this rank sees what it did; partner: the fence in
-        // `wake_next`.
+        // ORDERING: pairs with the fence in `wake_next`. A rank that leaves the lock or raises PRESSED sees this rank's
+        // entry in the queue, or this rank sees the change by that rank.
         fence(Ordering::SeqCst);
     }
     let awaited = holder(words, ticket).unwrap_or_else(|| words.others());
@@ -332,18 +311,19 @@ fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bo
     Ok(!gives_way.get())
 }
 
-/// The writer that is inside, if the holder of a ticket comes next: then no other gets the lock before.
-fn holder(words: &Words<'_>, ticket: Ticket) -> Option<Awaited> {
-    // ORDERING: before the word of the owner, which whoever is not inside has left empty; partner: who leaves the lock.
+/// Returns the writer that holds the lock, if `ticket` comes directly after that writer in the queue. The ticket then
+/// waits for no other rank.
+fn holder(words: &Words<'_>, ticket: Ticket) -> Option<AwaitedRanks> {
+    // ORDERING: acquire, before the load of the owner word, which a leaving rank clears. Partner: that rank's release.
     let word = LockWord(words.near(LOCK)?.load(Ordering::Acquire));
     let owner = words.near(OWNER)?.load(Ordering::Relaxed).wrapping_sub(1);
     let world = words.window.group.world_ranks().get(owner as usize);
     let world = world.filter(|_| word.is_next(ticket))?;
-    Some(Awaited::holding(&[*world]))
+    Some(AwaitedRanks::holding(&[*world]))
 }
 
-/// Waits without keeping the processor if there are fewer than ranks: the holder of the lock, and the next one, need
-/// it, and this rank is woken when its own turn has come.
+/// Sleeps while waiting if there are more ranks than processors. The lock holder and the rank next in the queue need
+/// the processors. This rank is woken at its turn.
 fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     let worker = words.p.worker()?;
     let sleeps = sleeps(words)?;
@@ -359,7 +339,8 @@ fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     result
 }
 
-/// Leaves the lock while another rank of this host waits, but keeps it; false where it is to be given away.
+/// Ends this rank's use of a contended lock and keeps the lock for its next use. Returns false if the lock must be
+/// released to a waiting rank.
 #[cold]
 #[inline(never)]
 fn keep(words: &Words<'_>) -> Result<bool> {
@@ -380,7 +361,8 @@ fn keep(words: &Words<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// Goes into the lock again that this rank keeps; false where it has to ask.
+/// Enters a lock that this rank keeps, for an exclusive use. Returns false if this rank has to request the lock,
+/// because the lock was taken away or is to be shared.
 #[cold]
 #[inline(never)]
 fn retake(words: &Words<'_>, exclusive: bool) -> Result<bool> {
@@ -397,17 +379,18 @@ fn retake(words: &Words<'_>, exclusive: bool) -> Result<bool> {
     Ok(false)
 }
 
-/// The first of those that wait takes the lock away from the rank that keeps it: its turn has come. It looks for a
-/// moment, as the owner is inside for moments only.
+/// Takes the lock away from the rank that keeps it, for the first waiting rank. Tries for a short time, because an
+/// owner that has retaken the lock is inside only briefly.
 fn take_away(words: &Words<'_>) -> bool {
     let Some(owner) = words.owner() else {
-        // Who reaches the words by messages alone waits for one that reaches them, as their own rank does.
+        // The control words are not mapped. A rank that reaches them only by messages needs the progress of a rank that
+        // has mapped them, such as the target.
         return take_away_far(words).unwrap_or(false);
     };
     try_briefly(|| owner.take_away()) && words.leave_lock(true).is_ok()
 }
 
-/// The same once, by operations of the layer below.
+/// Takes the lock away by remote operations, with a single attempt.
 fn take_away_far(words: &Words<'_>) -> Result<bool> {
     let seen = words.load(OWNER)?;
     let taken = is_kept(seen) && words.swap(OWNER, seen, 0)? == seen;
@@ -417,7 +400,7 @@ fn take_away_far(words: &Words<'_>) -> Result<bool> {
     Ok(taken)
 }
 
-/// Whether ranks that wait for a lock sleep.
+/// Returns whether ranks that wait for a lock sleep.
 fn sleeps(words: &Words<'_>) -> Result<bool> {
     let worker = words.p.worker()?;
     // SAFETY: the worker lives while MPI runs, this call holds the lock, and no reference is kept.
@@ -425,7 +408,7 @@ fn sleeps(words: &Words<'_>) -> Result<bool> {
     Ok(crowded && words.window.is_local && mode == WaitMode::Auto)
 }
 
-/// Gives the lock of a rank back.
+/// Releases the lock of a rank, or keeps the lock while other ranks wait for it.
 #[inline]
 pub(super) fn give(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
     let words = Words::of(p, window, rank)?;
@@ -443,7 +426,7 @@ pub(super) fn give(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     }
 }
 
-/// Wakes the first of those that wait. Who waits on another host than the words looks for itself.
+/// Wakes the first waiting rank. A waiting rank on another host than the control words is not woken, because it polls.
 #[cold]
 #[inline(never)]
 fn wake_next(words: &Words<'_>, word: LockWord) -> Result {
@@ -451,7 +434,7 @@ fn wake_next(words: &Words<'_>, word: LockWord) -> Result {
     let Some(ticket) = word.first_waiting() else {
         return Ok(());
     };
-    // ORDERING: partner: the fence in `await_ticket`.
+    // ORDERING: pairs with the fence in `await_ticket`.
     fence(Ordering::SeqCst);
     let Some(place) = words.near(queue_at(window.size(), ticket)) else {
         return Ok(());

@@ -1,16 +1,16 @@
-//! `MPI_Win_lock_all` (MPI 5.0, section 12.5.3): how it shares a window with ranks that lock only one rank.
+//! `MPI_Win_lock_all` (MPI 5.0, section 12.5.3), and how it excludes ranks that lock a single rank.
 //!
-//! A window that no rank locks exclusively needs no lock. So a rank that calls `MPI_Win_lock_all` is only counted, by
-//! one operation on a word of its own host ([`Sharers`]). The first time that a rank locks exclusively it announces
-//! that on every host, and waits until no rank is counted there. From then on `MPI_Win_lock_all` takes the shared locks
-//! of all ranks, in the order of the ranks.
+//! A window that no rank locks exclusively needs no lock. So `MPI_Win_lock_all` only counts the rank, by one operation
+//! on a word of its own host ([`Sharers`]). Before its first exclusive lock, a rank announces on every host that it
+//! locks exclusively, and waits until no rank is counted there. After such an announcement, `MPI_Win_lock_all` takes
+//! the shared locks of all ranks, in rank order.
 //!
-//! A rank in `MPI_Win_lock_all` never waits for a lock later on, since it has all from the beginning. So ranks that
-//! lock several ranks exclusively, in that order, and ranks in `MPI_Win_lock_all` cannot wait for each other for ever.
+//! A rank in an `MPI_Win_lock_all` epoch never waits for a lock later, since it has all locks from the beginning. So
+//! there is no deadlock between such ranks and ranks that lock several ranks exclusively, in rank order.
 #![allow(unsafe_code)]
 
 use super::control::{SHARERS, Words};
-use super::counts::Counted;
+use super::counts::RmaCounter;
 use super::epoch::Sharing;
 use super::lock::{
     check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, serve, take,
@@ -24,32 +24,26 @@ use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::trace::Point;
 use std::collections::HashSet;
 
-/// A host's word: how many ranks are in `MPI_Win_lock_all` without locks, and how many have announced that they lock
-/// exclusively.
+/// Word of a host with two counts: ranks in `MPI_Win_lock_all` without locks, and ranks that announced exclusive locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Sharers(u64);
 
 impl Sharers {
-    /// What is added to be counted, to be counted no more, and to announce.
+    /// Addends that enter the count, leave the count, and announce an exclusive lock.
     const ENTER: u64 = 1;
     const LEAVE: u64 = 1_u64.wrapping_neg();
     const ANNOUNCE: u64 = 1 << 32;
 
-    /// Whether any rank locks exclusively.
     fn is_contested(self) -> bool {
         self.0 >> 32 != 0
     }
 
-    /// Whether no rank is counted.
     fn is_empty(self) -> bool {
         self.0 as u32 == 0
     }
 }
 
-/// `MPI_Win_lock_all`
-///
-/// # Errors
-/// `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where another epoch is open.
+/// `MPI_Win_lock_all`. Errors: `MPI_ERR_ASSERT`, and `MPI_ERR_RMA_SYNC` if another epoch is open.
 pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
     check_assertion(assertion, MPI_MODE_NOCHECK)?;
     let may = window.epoch.borrow().may_lock(None);
@@ -64,21 +58,18 @@ pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
         _ => Sharing::Unchecked,
     };
     window.epoch.borrow_mut().lock_all(sharing);
-    window.counts.add(Counted::Epochs);
+    window.counts.add(RmaCounter::Epochs);
     window.record(Point::EpochBegins, 0, 0);
     window.open_again();
     Ok(())
 }
 
-/// `MPI_Win_unlock_all`
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` without `MPI_Win_lock_all`; those of operations that are under way.
+/// `MPI_Win_unlock_all`. Errors: `MPI_ERR_RMA_SYNC` without `MPI_Win_lock_all`, and those of pending operations.
 pub fn unlock_all(p: &Process, window: &Window) -> Result {
     let sharing = window.epoch.borrow().may_unlock_all();
     refuse(window, None, sharing.map(drop))?;
     window.close_for_now();
-    // What gives a lock back orders what was written.
+    // No fence is needed if locks or a count are released: the release makes all writes visible to the next holder.
     let done = match sharing {
         Ok(Sharing::Unchecked) => complete_all(p, window),
         _ => complete_pending(p, window),
@@ -92,8 +83,8 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     done.and(left).and_then(|()| serve(p, window))
 }
 
-/// `MPI_Win_lock_all` of a window that no rank locks exclusively and whose word of this host was used before, or
-/// nothing.
+/// `MPI_Win_lock_all` if no rank locks the window exclusively and the word of this host was used before. Otherwise
+/// returns false, without effect.
 #[inline]
 pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     let Some((window, home, word)) = find::<WAY>(win).filter(|_| assertion == 0) else {
@@ -105,22 +96,22 @@ pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     if window.contested.get() || epoch.is_fenced() || epoch.may_lock(None).is_err() {
         return false;
     }
-    // ORDERING: what was written to the window before is there for who counts itself, or locks; partner: the same
-    // operations of the other ranks.
+    // ORDERING: earlier writes to the window are visible to a rank that counts itself or locks later. Partners are the
+    // same operations of the other ranks.
     if Sharers(word.fetch_add(Sharers::ENTER, Ordering::AcqRel)).is_contested() {
         window.contested.set(true);
-        // ORDERING: as above.
+        // ORDERING: the partners are the operations of other ranks on this word.
         word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
         return false;
     }
     hot_lock::note::<WAY>(window, home, true);
     epoch.lock_all(Sharing::Counted);
-    window.counts.add(Counted::Epochs);
+    window.counts.add(RmaCounter::Epochs);
     window.open_again();
     true
 }
 
-/// `MPI_Win_unlock_all` of such an epoch in which nothing is under way, or nothing.
+/// `MPI_Win_unlock_all` of a counted epoch without pending operations. Otherwise returns false.
 #[inline]
 pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
     let Some((window, home, word)) = find::<WAY>(win) else {
@@ -134,13 +125,13 @@ pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
     }
     window.close_for_now();
     hot_lock::note::<WAY>(window, home, false);
-    // ORDERING: as in `try_lock_all`.
+    // ORDERING: the partners are the operations of other ranks on this word, as in `try_lock_all`.
     word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
     epoch.unlock_all();
     true
 }
 
-/// A window of the hot table, the first rank of this host, and its word.
+/// Returns a window of the hot table, the first rank of this host, and its sharers word.
 #[inline]
 fn find<const WAY: u8>(win: usize) -> Option<(&'static Window, u32, &'static AtomicU64)> {
     let window = hot::lockable::<WAY>(win)?;
@@ -148,7 +139,7 @@ fn find<const WAY: u8>(win: usize) -> Option<(&'static Window, u32, &'static Ato
     Some((window, home, window.known(home)?.control.near(SHARERS)?))
 }
 
-/// Is counted among those in `MPI_Win_lock_all`; false where a rank locks exclusively.
+/// Counts this rank as being in `MPI_Win_lock_all`. Returns false if a rank locks exclusively.
 fn enter(p: &Process, window: &Window) -> Result<bool> {
     if !window.contested.get() {
         let (home, words) = home(p, window)?;
@@ -163,28 +154,27 @@ fn enter(p: &Process, window: &Window) -> Result<bool> {
     Ok(false)
 }
 
-/// Is counted no more.
 fn leave(p: &Process, window: &Window) -> Result {
     let (home, words) = home(p, window)?;
     note(p, window, home, false)?;
     words.add(SHARERS, Sharers::LEAVE).map(drop)
 }
 
-/// Ends the epoch of a process that ends without having done so, where that needs no other process: they may be gone.
+/// Ends a counted epoch of a finalizing process, if that needs no other process: other processes may have ended.
 pub(super) fn end_left(p: &Process, window: &Window) {
     if window.epoch.borrow().may_unlock_all() == Ok(Sharing::Counted)
         && home(p, window).is_ok_and(|(_, words)| words.near(SHARERS).is_some())
     {
-        // What was begun is complete, as far as it can be.
+        // The epoch's operations are completed as far as possible.
         _ = unlock_all(p, window);
     }
 }
 
-/// Takes the shared locks of all ranks, in their order; none where that fails.
+/// Takes the shared locks of all ranks in rank order. If one lock fails, releases the locks already taken.
 fn take_locks(p: &Process, window: &Window) -> Result {
     for rank in 0..window.size() {
         if let Err(error) = take(p, window, rank, false) {
-            // That a lock cannot be given back says less than why there is none.
+            // The error of the failed lock is more useful than an error of the release.
             let _ = give_locks(p, window);
             window.epoch.borrow_mut().unlock_all();
             return Err(error);
@@ -194,13 +184,13 @@ fn take_locks(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// Gives back the locks that are held.
 fn give_locks(p: &Process, window: &Window) -> Result {
     let held = window.epoch.borrow().locked();
     held.into_iter().try_for_each(|rank| give(p, window, rank, false))
 }
 
-/// Says on every host that this rank locks exclusively, and waits until no rank is in `MPI_Win_lock_all` without locks.
+/// Announces on every host that this rank locks exclusively, and waits until no rank is in `MPI_Win_lock_all` without
+/// locks.
 #[cold]
 #[inline(never)]
 pub(super) fn announce(p: &Process, window: &Window) -> Result {
@@ -215,7 +205,7 @@ pub(super) fn announce(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// The first rank of this host, and its words.
+/// Returns the first rank of this host, and its control words.
 fn home<'a>(p: &'a Process, window: &'a Window) -> Result<(u32, Words<'a>)> {
     let rank = match window.home.get() {
         Some(&rank) => rank,
@@ -229,14 +219,13 @@ fn home<'a>(p: &'a Process, window: &'a Window) -> Result<(u32, Words<'a>)> {
     Ok((rank, Words::of(p, window, rank)?))
 }
 
-/// The first rank of each host.
 fn homes(p: &Process, window: &Window) -> Result<Vec<u32>> {
     let mut seen = HashSet::new();
     let ranks = (0..).zip(hosts(p, window)?);
     Ok(ranks.filter(|&(_, host)| seen.insert(host)).map(|(rank, _)| rank).collect())
 }
 
-/// The host of each rank: every rank knows the same.
+/// Returns the host of each rank. All ranks compute equal lists.
 fn hosts(p: &Process, window: &Window) -> Result<Vec<u32>> {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let job = unsafe { (*p.worker()?).job };
@@ -251,14 +240,11 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// What a rank does, one operation on one word at a time.
+    /// A step of a rank: one operation on one word.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     enum LockStep {
-        /// `MPI_Win_lock_all`.
         Enter,
-        /// Accesses every rank.
         Access,
-        /// Is counted no more.
         Uncount,
         Announce,
         AwaitNobody,
@@ -267,33 +253,33 @@ mod tests {
         Press(usize, i8),
         Admit(usize),
         Give(usize, bool),
-        /// Leaves what it went into to give way.
+        /// Leaves a lock that was entered to give way.
         GiveWay(usize),
     }
     use LockStep::*;
 
-    /// A rank: what it has yet to do, and the locks it holds.
+    /// A rank of the model: steps to do, and locks held.
     #[derive(Clone, PartialEq, Eq, Hash)]
-    struct Rank {
+    struct ModelRank {
         todo: VecDeque<LockStep>,
         holds: Vec<(usize, bool)>,
     }
 
     #[derive(Clone, PartialEq, Eq, Hash)]
-    struct World {
+    struct LockAllModel {
         locks: [u64; 2],
         pressed: [i8; 2],
         sharers: Sharers,
-        ranks: Vec<Rank>,
+        ranks: Vec<ModelRank>,
     }
 
-    impl World {
-        fn new(plans: &[&[LockStep]]) -> World {
-            let rank = |plan: &&[LockStep]| Rank {
+    impl LockAllModel {
+        fn new(plans: &[&[LockStep]]) -> LockAllModel {
+            let rank = |plan: &&[LockStep]| ModelRank {
                 todo: plan.iter().copied().collect(),
                 holds: Vec::new(),
             };
-            World {
+            LockAllModel {
                 locks: [0; 2],
                 pressed: [0; 2],
                 sharers: Sharers(0),
@@ -301,10 +287,9 @@ mod tests {
             }
         }
 
-        /// The world after the next step of a rank; none where that one waits, or has done everything.
-        fn after(&self, rank: usize) -> Option<World> {
+        fn after(&self, rank: usize) -> Option<LockAllModel> {
             let mut world = self.clone();
-            let World { locks, pressed, sharers, ranks } = &mut world;
+            let LockAllModel { locks, pressed, sharers, ranks } = &mut world;
             let rank = &mut ranks[rank];
             let mut further: Vec<LockStep> = Vec::new();
             match rank.todo.pop_front()? {
@@ -369,9 +354,9 @@ mod tests {
             Some(world)
         }
 
-        /// Whether a rank has locked exclusively what another may access.
+        /// Returns whether a rank holds an exclusive lock on memory that another may access.
         fn is_wrong(&self) -> bool {
-            let accesses = |rank: &Rank, at| {
+            let accesses = |rank: &ModelRank, at| {
                 rank.todo.front() == Some(&Access) || rank.holds.iter().any(|held| held.0 == at)
             };
             (0..self.ranks.len()).any(|one| {
@@ -384,14 +369,16 @@ mod tests {
         }
     }
 
-    /// Goes through every order of the ranks' steps: how many worlds there are, and whether in one of them all wait.
+    /// Explores every order of the ranks' steps. Returns the number of states, and whether all ranks wait in one of
+    /// them.
     fn explore(plans: &[&[LockStep]]) -> (usize, bool) {
-        let first = World::new(plans);
+        let first = LockAllModel::new(plans);
         let (mut seen, mut open) = (HashSet::from([first.clone()]), vec![first]);
         let mut hangs = false;
         while let Some(world) = open.pop() {
             assert!(!world.is_wrong(), "two are inside");
-            let next: Vec<World> = (0..plans.len()).filter_map(|rank| world.after(rank)).collect();
+            let next: Vec<LockAllModel> =
+                (0..plans.len()).filter_map(|rank| world.after(rank)).collect();
             let is_over = world.ranks.iter().all(|rank| rank.todo.is_empty());
             if is_over {
                 let free = world.locks.iter().all(|&word| LockWord(word).is_free());

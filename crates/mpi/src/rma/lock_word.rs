@@ -1,29 +1,31 @@
-//! The lock of one target's window memory, as one word: a fair lock for one writer or many readers, by tickets.
+//! The lock of one target's window memory in one word: a fair ticket lock for one writer or many readers.
 //!
-//! A request takes the next ticket. A reader goes in when all before it are in or gone, and lets the one behind it try;
-//! a writer goes in when all before it are gone. So no rank is overtaken, and readers that follow each other are in
-//! together. Asking and leaving are one atomic operation each without contention (the ticket lock of Reed and Kanodia,
-//! 1979, with the second counter of Mellor-Crummey and Scott, 1991).
+//! A request takes the next ticket. A reader enters when all earlier requests are inside or gone, and admits the next
+//! reader. A writer enters when all earlier requests are gone. So no rank overtakes another, and consecutive readers
+//! are inside together. Without contention, a request or a release is one atomic operation. The design is the ticket
+//! lock of Reed and Kanodia, 1979, with the second counter of Mellor-Crummey and Scott, 1991.
 
-/// Bits of each counter. They wrap around: there are never that many waiting at once.
+/// Bits of each counter. Counters may wrap around, because fewer requests wait at any time.
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
 /// The highest bit of each counter.
 pub(super) const BOUNDARIES: u64 = 1 << (BITS - 1) | 1 << (2 * BITS - 1) | 1 << (3 * BITS - 1);
 
-/// What is added to the word to ask for the lock, to let the reader behind one that has waited try, and to leave.
+/// Addend of the lock word that requests the lock.
 pub(super) const ASK: u64 = 1;
+/// Addend of the lock word with which a reader that has waited admits the next reader.
 pub(super) const ADMIT: u64 = 1 << BITS;
+/// Returns the addend of the lock word that releases the lock.
 pub(super) const fn leaving(exclusive: bool) -> u64 {
     1 << (2 * BITS) | if exclusive { ADMIT } else { 0 }
 }
 
-/// What the word says. Zero is the free lock.
+/// Value of the lock word. Zero is the free lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LockWord(pub u64);
 
-/// A place in the order of those who ask.
+/// Position of a request in the queue.
 pub(super) type Ticket = u64;
 
 impl LockWord {
@@ -31,22 +33,21 @@ impl LockWord {
         LockWord((next & MASK) | (readers & MASK) << BITS | (writers & MASK) << (2 * BITS))
     }
 
-    /// The ticket of the next request.
     fn next(self) -> u64 {
         self.0 & MASK
     }
 
-    /// The ticket with which a reader may go in.
+    /// Ticket with which a reader may enter.
     fn readers(self) -> u64 {
         self.0 >> BITS & MASK
     }
 
-    /// The ticket with which a writer may go in: the number of those that have left.
+    /// Ticket with which a writer may enter: the number of releases.
     fn writers(self) -> u64 {
         self.0 >> (2 * BITS) & MASK
     }
 
-    /// The word with one more request, its ticket, and whether it is in already.
+    /// Returns the word with one more request, its ticket, and whether the lock is granted at once.
     pub fn request(self, exclusive: bool) -> (LockWord, Ticket, bool) {
         let (next, readers, writers) = (self.next(), self.readers(), self.writers());
         let granted = self.is_turn(next, exclusive);
@@ -54,12 +55,11 @@ impl LockWord {
         (LockWord::pack(next + 1, readers, writers), next, granted)
     }
 
-    /// The ticket of a request by [`ASK`], if this was the word before, and whether it is its turn.
+    /// Returns the ticket of a request by [`ASK`] that found this word, and whether the lock is granted at once.
     pub fn asked(self, exclusive: bool) -> (Ticket, bool) {
         (self.next(), self.is_turn(self.next(), exclusive))
     }
 
-    /// Whether the holder of a ticket may go in.
     pub fn is_turn(self, ticket: Ticket, exclusive: bool) -> bool {
         match exclusive {
             true => self.writers() == ticket,
@@ -67,39 +67,39 @@ impl LockWord {
         }
     }
 
-    /// Whether the holder of a ticket follows a writer that is inside.
+    /// Returns whether the holder of `ticket` comes directly after the writer inside.
     pub fn is_next(self, ticket: Ticket) -> bool {
         self.readers() == self.writers() && (self.writers() + 1) & MASK == ticket
     }
 
-    /// Whether anybody waits for the writer that is inside.
+    /// Returns whether a request waits for the writer inside.
     pub fn is_awaited(self) -> bool {
         !self.is_next(self.next())
     }
 
-    /// Whether the holder of a ticket, a writer, waits only for readers, and keeps others behind it from joining them.
+    /// Returns whether the holder of `ticket`, a writer, waits only for readers, and keeps later readers from joining
+    /// them.
     pub fn holds_up(self, ticket: Ticket) -> bool {
         let is_behind = self.next() != (ticket + 1) & MASK;
         self.readers() == ticket && self.writers() != ticket && is_behind
     }
 
-    /// A reader that has waited is in, and the one behind it may try.
+    /// Returns the word after a reader that waited has entered and admits the next reader.
     pub fn admit(self) -> LockWord {
         LockWord::pack(self.next(), self.readers() + 1, self.writers())
     }
 
-    /// One of those inside leaves.
     pub fn release(self, exclusive: bool) -> LockWord {
         let readers = self.readers() + u64::from(exclusive);
         LockWord::pack(self.next(), readers, self.writers() + 1)
     }
 
-    /// The ticket of the first that waits, where no writer is inside: as one of those who were has just left.
+    /// Ticket of the first waiting request. Valid while no writer is inside, as after a release.
     pub fn first_waiting(self) -> Option<Ticket> {
         (self.readers() != self.next()).then_some(self.readers())
     }
 
-    /// Whether no rank is inside or waits.
+    /// Returns whether the lock is neither held nor requested.
     #[cfg(test)]
     pub fn is_free(self) -> bool {
         self.next() == self.readers() && self.next() == self.writers()
@@ -136,10 +136,10 @@ mod tests {
             let (word, _, granted) = word.request(false);
             assert!(granted);
             let (word, writer, _) = word.request(true);
-            assert!(!word.holds_up(writer), "nobody is behind it");
+            assert!(!word.holds_up(writer), "no request follows it");
             let (word, reader, granted) = word.request(false);
             assert!(!granted && word.holds_up(writer) && !word.holds_up(reader));
-            // As a reader that goes in and out again.
+            // Act as a reader that enters and leaves.
             let word = word.admit().release(false);
             assert!(word.is_turn(reader, false));
             let (word, again, granted) = word.admit().request(true);
@@ -164,14 +164,13 @@ mod tests {
         }
     }
 
-    /// Those inside and those who wait, in their order.
     #[derive(Default)]
-    struct Model {
+    struct LockModel {
         inside: Vec<bool>,
         waiting: VecDeque<bool>,
     }
 
-    impl Model {
+    impl LockModel {
         fn may_enter(&self, exclusive: bool) -> bool {
             match exclusive {
                 true => self.inside.is_empty(),
@@ -184,7 +183,7 @@ mod tests {
         #[test]
         fn lock__lets_in_whom_a_queue_would(steps in prop::collection::vec((0..3_u8, any::<bool>()), 0..300), start in 0..=MASK) {
             let mut word = LockWord::pack(start, start, start);
-            let mut model = Model::default();
+            let mut model = LockModel::default();
             let mut tickets: VecDeque<(Ticket, bool)> = VecDeque::new();
             for (step, exclusive) in steps {
                 match step {

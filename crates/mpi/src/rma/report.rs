@@ -1,4 +1,4 @@
-//! What `FASTPATH_REPORT` says of a window: which way each rank was reached, and what was counted.
+//! `FASTPATH_REPORT` of a window: how each rank was reached, and the counters.
 #![allow(unsafe_code)]
 
 use super::counts::ALL;
@@ -9,17 +9,18 @@ use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_base::copy::COPY_SMALL_MAX;
 use fastpath_base::tell;
+use fastpath_protocol::report::quote;
 use fastpath_protocol::rma::AccessPath;
-use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
-/// The report's remarks: on a rank whose words this process does not reach by load and store, and on one whose memory
-/// it does not reach so either.
-const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress, \
-                           which it does with FASTPATH_PROGRESS=thread also while it computes";
-const ALL_NEED_OWNER: &str = "; locks, atomics and accumulates are among them";
+/// Remarks of the report on a rank whose control words are not reached by load and store, and on one whose memory is
+/// not either.
+const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the target makes progress \
+                           in an MPI call; with FASTPATH_PROGRESS=thread, also while the target \
+                           computes";
+const ALL_NEED_OWNER: &str = "; this includes locks, atomics and accumulates";
 
-/// Prints how the ranks that were accessed have been reached, and what was counted, if the user wants to know.
+/// Prints how the accessed ranks were reached, and the counters, if `FASTPATH_REPORT` is set.
 pub(super) fn print(p: &Process, window: &Window) -> Result {
     let config = p.running()?.config;
     let json = config.choice(Key::Report) == "json";
@@ -77,7 +78,6 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// What was counted, and whether the quickest are not.
 fn counts_in_words(window: &Window) -> String {
     let counted = ALL.into_iter().map(|(what, one, several)| (window.count(what), one, several));
     let counted = counted.filter(|&(number, ..)| number != 0);
@@ -95,9 +95,10 @@ fn counts_in_words(window: &Window) -> String {
     }
 }
 
-/// Puts and gets of up to so many bytes are not counted where they go by load and store; 0 where all are.
+/// Returns the largest size, in bytes, of puts and gets that are not counted because they take the immediate path; 0 if
+/// all are counted.
 fn uncounted(window: &Window) -> usize {
-    // The immediate path is never shown a dynamic window's memory.
+    // The immediate path never serves a dynamic window.
     let is_shown = window.flavor != Flavor::Dynamic;
     match is_shown && hot::serves_outside(window.handle.get()) {
         true => COPY_SMALL_MAX,

@@ -1,12 +1,13 @@
 //! Operations with a request (MPI 5.0, section 12.3.5).
 //!
-//! **ORIGIN AND RESULT.** As in `accumulate`, until the request has completed and, for what is remote, the window.
+//! **ORIGIN AND RESULT.** The buffers are valid as in `accumulate`, until the request completes. Completion at the
+//! target needs a synchronisation of the window.
 #![allow(unsafe_code)]
 
 use super::accumulate::{Update, update};
 use super::hot::Sides;
 use super::lock::{refuse, serve};
-use super::transfer::{Begun, is_over, transfer};
+use super::transfer::{UnflushedTarget, is_over, transfer};
 use super::window::Window;
 use crate::common::error::Result;
 use crate::common::status::Status;
@@ -14,7 +15,6 @@ use crate::p2p::request::{Operation, completed_request, empty_status, make_opera
 use crate::process::Process;
 use std::rc::Rc;
 
-/// An operation that a layer below carries out.
 struct UnderWay {
     window: Rc<Window>,
     rank: u32,
@@ -30,14 +30,13 @@ impl Operation<Process> for UnderWay {
     }
 }
 
-/// Refuses an epoch in which there are no operations with a request.
 fn check_epoch(p: &Process, win: usize) -> Result {
     let window = p.win(win)?;
     let may = window.epoch.borrow().may_request();
     refuse(&window, None, may)
 }
 
-fn request_of(p: &Process, win: usize, begun: Begun) -> Result<usize> {
+fn request_of(p: &Process, win: usize, begun: UnflushedTarget) -> Result<usize> {
     match begun {
         None => {
             serve(p, &*p.win(win)?)?;
@@ -47,13 +46,10 @@ fn request_of(p: &Process, win: usize, begun: Begun) -> Result<usize> {
     }
 }
 
-/// `MPI_Rput`
-///
-/// # Errors
-/// As [`super::transfer::put`].
+/// `MPI_Rput`. Errors: see [`super::transfer::put`].
 ///
 /// # Safety
-/// As there.
+/// ORIGIN AND RESULT, as for [`super::transfer::put`].
 #[allow(unsafe_code)]
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
@@ -61,13 +57,10 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
     request_of(p, sides.win, unsafe { transfer::<true>(p, sides, true) }?)
 }
 
-/// `MPI_Rget`
-///
-/// # Errors
-/// As [`super::transfer::get`].
+/// `MPI_Rget`. Errors: see [`super::transfer::get`].
 ///
 /// # Safety
-/// As there.
+/// ORIGIN AND RESULT, as for [`super::transfer::get`].
 #[allow(unsafe_code)]
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
@@ -75,13 +68,11 @@ pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     request_of(p, sides.win, unsafe { transfer::<false>(p, sides, true) }?)
 }
 
-/// `MPI_Raccumulate` and `MPI_Rget_accumulate`: they are complete when the call returns.
-///
-/// # Errors
-/// As [`super::accumulate::update`].
+/// `MPI_Raccumulate` and `MPI_Rget_accumulate`. The operation is complete on return. Errors: see
+/// [`super::accumulate::update`].
 ///
 /// # Safety
-/// As there.
+/// ORIGIN AND RESULT, as for [`super::accumulate::update`].
 #[allow(unsafe_code)]
 pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
     check_epoch(p, asked.win)?;

@@ -1,9 +1,8 @@
-//! The target's side of an operation: whether an epoch gives access to it, where its bytes are, and how they are read
-//! and written.
+//! Target side of an operation: the access check of its epoch, the location of its bytes, and reading and writing them.
 //!
-//! **SPAN AND BUFFER.** The bytes at the target are inside the span that it was found with. What is read from is
-//! readable and what is read to writable until [`lock::complete`] of the rank, and used by no other. The worker lives
-//! while MPI runs, key and slots as long as the window. The first two are asked of the callers.
+//! **SPAN AND BUFFER.** Bytes at the target lie inside the span with which it was found. Local source buffers are
+//! readable, and local destination buffers writable and used by no other operation, until [`lock::complete`] of the
+//! rank. Callers guarantee both. The worker lives while MPI runs, and key and slots live as long as the window.
 #![allow(unsafe_code)]
 
 use super::window::{Flavor, Window};
@@ -16,20 +15,20 @@ use fastpath_base::copy::copy;
 use fastpath_base::heap::may_fail;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
-use fastpath_protocol::rma::{AccessPath, Ask, Asking, Moved, RemoteKey, Slots, copy_mapped};
+use fastpath_protocol::rma::{
+    AccessPath, Ask, BufferState, RemoteKey, Slots, TargetRequest, copy_mapped,
+};
 use std::rc::Rc;
 
-/// Elements of one side of an operation.
 pub(super) struct Elements {
     pub datatype: Rc<Datatype>,
     pub count: u64,
-    /// Bytes of data in them.
+    /// Bytes of data, without gaps.
     pub bytes: u64,
 }
 
 impl Elements {
-    /// # Errors
-    /// `MPI_ERR_COUNT` for a negative count, `MPI_ERR_TYPE` for a datatype that may not be used.
+    /// Checks the arguments of elements. Errors: `MPI_ERR_COUNT` if negative, `MPI_ERR_TYPE` for an unusable datatype.
     pub fn new(p: &Process, count: i64, datatype: usize) -> Result<Elements> {
         let datatype = p.datatype(datatype)?;
         let Ok(count) = u64::try_from(count) else {
@@ -38,7 +37,9 @@ impl Elements {
         if !datatype.is_supported() || !datatype.is_committed() {
             let text = match datatype.is_supported() {
                 true => "the datatype is not committed: call MPI_Type_commit first".to_string(),
-                false => format!("{} is not supported by this library", datatype.name()),
+                false => {
+                    format!("the datatype {} is not supported by this library", datatype.name())
+                }
             };
             return Err(Error::new(MPI_ERR_TYPE, text));
         }
@@ -50,20 +51,20 @@ impl Elements {
         self.datatype.layout()
     }
 
-    /// Where all of it is, from the buffer's address, if it is one piece.
+    /// Offset of the data from the buffer's address, if it is one piece.
     pub fn piece(&self) -> Option<i64> {
         self.layout().dense_offset(self.count)
     }
 
-    /// Lowest byte and number of bytes to behind the highest, from the buffer's address.
+    /// Offset of the lowest byte from the buffer's address, and the number of bytes up to the highest.
     pub fn span(&self) -> Result<(i64, i64)> {
         self.layout().span(self.count).map_err(|_| too_many())
     }
 
-    /// All bytes in packed order, from a buffer of this process.
+    /// Packs all data from a buffer of this process.
     ///
     /// # Safety
-    /// The buffer is readable as count and datatype say.
+    /// The buffer is readable as count and datatype specify.
     pub unsafe fn pack(&self, buffer: *const u8) -> Result<Vec<u8>> {
         let mut packed = room(self.bytes)?;
         // SAFETY: SPAN AND BUFFER.
@@ -73,53 +74,47 @@ impl Elements {
 }
 
 fn too_many() -> Error {
-    Error::new(MPI_ERR_COUNT, "the elements have more bytes than an address space")
+    Error::new(MPI_ERR_COUNT, "the elements have more bytes than the address space")
 }
 
-/// Zeroed memory, or the error that there is too little.
 pub(super) fn room(bytes: u64) -> Result<Vec<u8>> {
     let (mut memory, len) = (Vec::new(), bytes as usize);
     if may_fail(|| memory.try_reserve_exact(len)).is_err() {
-        let text = format!("there is no memory for {bytes} bytes on their way");
+        let text = format!("no memory for the {bytes} bytes of a one-sided operation");
         return Err(Error::new(MPI_ERR_NO_MEM, text));
     }
     memory.resize(len, 0);
     Ok(memory)
 }
 
-/// Makes sure that an epoch gives access to a rank.
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` where none does.
+/// Checks that an epoch gives access to a rank. Errors: `MPI_ERR_RMA_SYNC` if no epoch gives access.
 #[inline]
 pub(super) fn enter(window: &Window, rank: u32) -> Result {
     let permit = window.epoch.borrow().permit(rank);
     lock::refuse(window, Some(rank), permit)
 }
 
-/// Where a displacement of a rank is.
 #[derive(Clone, Copy)]
-pub(super) struct Target {
+pub(super) struct RmaTarget {
     pub rank: u32,
-    /// Its address in this process; null where it is not reached by load and store.
+    /// Address in this process, or null if load and store do not reach it.
     pub near: *mut u8,
     key: *mut RemoteKey,
     slots: Option<Slots>,
-    /// Its offset in the key's region.
+    /// Offset in the region of the key.
     offset: i64,
-    /// The byte as a person would count it: from the begin of the rank's part, or its address in a dynamic window.
+    /// Offset for messages: from the start of the rank's part, or the address in a dynamic window.
     byte: i64,
-    /// The bytes are in several pieces of attached memory: each is looked for when it is used, and there is no key.
+    /// Whether the bytes lie in several pieces of attached memory, without a key. Each piece is located when it is
+    /// used.
     apart: bool,
 }
 
-/// Finds a displacement of a rank, from which the bytes of `elements` are used.
-///
-/// # Errors
-/// `MPI_ERR_DISP` for a negative displacement, `MPI_ERR_RMA_RANGE` for bytes outside of what the rank exposes.
+/// Finds a displacement of a rank, from which the bytes of `elements` are accessed. Errors: `MPI_ERR_DISP` for a
+/// negative displacement, `MPI_ERR_RMA_RANGE` for bytes outside the rank's exposed memory.
 pub(super) fn find(
     p: &Process, window: &Window, rank: u32, disp: isize, elements: &Elements,
-) -> Result<Target> {
+) -> Result<RmaTarget> {
     let (low, len) = elements.span()?;
     let bytes = len as u64;
     if window.flavor == Flavor::Dynamic {
@@ -137,14 +132,14 @@ pub(super) fn find(
     }
     let start = (from - i128::from(low)) as i64;
     let reached = window.reach(p, rank)?;
-    // SAFETY: lives as long as the window; nothing here lets other threads in while the reference lives.
+    // SAFETY: the reached part lives as long as the window, and no other thread enters while the reference lives.
     let reached = unsafe { &mut *reached };
     let key = reached.memory.as_mut();
     let near = match reached.base.is_null() {
         true => reached.base,
         false => reached.base.wrapping_offset(start as isize),
     };
-    Ok(Target {
+    Ok(RmaTarget {
         rank,
         near,
         key: key.map_or(std::ptr::null_mut(), |key| &raw mut *key),
@@ -159,15 +154,15 @@ pub(super) fn find(
 #[inline]
 pub(super) fn find_far(
     p: &Process, window: &Window, rank: u32, start: u64, bytes: u64,
-) -> Option<Target> {
+) -> Option<RmaTarget> {
     let part = &window.peers[rank as usize].part;
     if bytes == 0 || start + bytes > part.size {
         return None;
     }
     let reached = window.reach(p, rank).ok()?;
-    // SAFETY: lives as long as the window; nothing here lets other threads in while the reference lives.
+    // SAFETY: the reached part lives as long as the window, and no other thread enters while the reference lives.
     let reached = unsafe { &mut *reached };
-    Some(Target {
+    Some(RmaTarget {
         rank,
         near: std::ptr::null_mut(),
         key: reached.memory.as_mut()?,
@@ -178,24 +173,24 @@ pub(super) fn find_far(
     })
 }
 
-/// Finds `bytes` bytes that begin `low` behind the address `at` of a rank, or as many as are in one piece of attached
-/// memory; how many. Nothing where the first one is not attached.
+/// Finds `bytes` bytes, `low` bytes after address `at` of a rank. Returns their number, which is less than `bytes` if
+/// the attached piece ends earlier. Returns `None` if the first byte is not attached.
 fn find_attached(
     p: &Process, window: &Window, rank: u32, at: i64, (low, bytes): (i64, u64),
-) -> Result<Option<(Target, u64)>> {
+) -> Result<Option<(RmaTarget, u64)>> {
     let from = at.wrapping_add(low);
     let located = dynamic::locate(p, window, rank, from as u64, bytes)?;
     let Some(((near, key, offset), there)) = located else {
         return Ok(None);
     };
-    let found = Target {
+    let found = RmaTarget {
         rank,
         near: match near.is_null() {
             true => near,
             false => near.wrapping_offset(low.wrapping_neg() as isize),
         },
         key,
-        // SAFETY: lives as long as the window.
+        // SAFETY: the reached part lives as long as the window.
         slots: unsafe { (*window.reach(p, rank)?).slots },
         offset: (offset as i64).wrapping_sub(low),
         byte: at,
@@ -204,11 +199,13 @@ fn find_attached(
     Ok(Some((found, there)))
 }
 
-/// Elements whose bytes are not in one piece of attached memory, though each element is in one.
+/// Finds elements that lie in several pieces of attached memory.
 #[cold]
 #[inline(never)]
-fn find_apart(p: &Process, window: &Window, first: Target, elements: &Elements) -> Result<Target> {
-    let found = Target {
+fn find_apart(
+    p: &Process, window: &Window, first: RmaTarget, elements: &Elements,
+) -> Result<RmaTarget> {
+    let found = RmaTarget {
         near: std::ptr::null_mut(),
         key: std::ptr::null_mut(),
         slots: None,
@@ -219,11 +216,11 @@ fn find_apart(p: &Process, window: &Window, first: Target, elements: &Elements) 
     Ok(found)
 }
 
-impl Target {
-    /// Writes `len` bytes to `at`, from the displacement.
+impl RmaTarget {
+    /// Writes `len` bytes at `at`, counted from the displacement.
     ///
     /// # Safety
-    /// The bytes are inside the span that the target was found with; `from` is readable until the window's next
+    /// SPAN AND BUFFER: the bytes lie inside the target's span, and `from` is readable until the next
     /// [`lock::complete`] of the rank.
     pub unsafe fn put(
         &self, p: &Process, window: &Window, at: i64, from: *const u8, len: usize,
@@ -232,11 +229,11 @@ impl Target {
         unsafe { self.transfer::<true>(p, window, at, from.cast_mut(), len) }
     }
 
-    /// Reads `len` bytes at `at`, from the displacement. They are there after the window's next [`lock::complete`] of
-    /// the rank.
+    /// Reads `len` bytes at `at`, counted from the displacement. They are valid after the rank's next
+    /// [`lock::complete`].
     ///
     /// # Safety
-    /// As [`Target::put`]; `to` is writable.
+    /// SPAN AND BUFFER, as for [`RmaTarget::put`]. `to` is writable.
     pub unsafe fn get(
         &self, p: &Process, window: &Window, at: i64, to: *mut u8, len: usize,
     ) -> Result {
@@ -244,8 +241,7 @@ impl Target {
         unsafe { self.transfer::<false>(p, window, at, to, len) }
     }
 
-    /// # Safety
-    /// As [`Target::put`] and [`Target::get`].
+    /// Safety: SPAN AND BUFFER.
     unsafe fn transfer<const PUTS: bool>(
         &self, p: &Process, window: &Window, at: i64, local: *mut u8, len: usize,
     ) -> Result {
@@ -257,8 +253,8 @@ impl Target {
         }
         if !self.near.is_null() {
             let there = self.near.wrapping_offset(at as isize);
-            // SAFETY: SPAN AND BUFFER. Ranges that overlap are an error of the program, which a copy of its own memory
-            // through a window must survive.
+            // SAFETY: SPAN AND BUFFER. Overlapping ranges are an error of the program. A copy within this process's
+            // memory must survive such ranges, so it uses `memmove`.
             unsafe {
                 match PUTS {
                     _ if self.rank == window.rank && PUTS => std::ptr::copy(local, there, len),
@@ -274,7 +270,7 @@ impl Target {
             true => (Ask::Put, (local.cast_const(), len), (local, 0)),
             false => (Ask::Get, (local.cast_const(), 0), (local, len)),
         };
-        let asking = Asking { ask, offset, len, given, taken };
+        let asking = TargetRequest { ask, offset, len, given, taken };
         // SAFETY: SPAN AND BUFFER.
         let done = unsafe { self.ask_owner(p, window, &asking)? };
         if done == len {
@@ -291,40 +287,41 @@ impl Target {
             }
         };
         let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
-        // SAFETY: SPAN AND BUFFER: the key.
+        // SAFETY: SPAN AND BUFFER: the key lives as long as the window.
         let way = unsafe { (*self.key).way() };
-        if moved == Moved::Pending || !matches!(way, AccessPath::LoadStore | AccessPath::Kernel) {
+        if moved == BufferState::Pending
+            || !matches!(way, AccessPath::LoadStore | AccessPath::Kernel)
+        {
             window.note_pending(self.rank);
         }
         Ok(())
     }
 
-    /// The offset in its region of a byte at `at` from the displacement.
+    /// Returns the offset in the region of the key, of the byte that is `at` bytes behind the displacement.
     pub fn offset_of(&self, at: i64) -> u64 {
         self.offset.wrapping_add(at) as u64
     }
 
-    /// A byte `at` from the displacement, as a person would count it.
+    /// Returns the offset, as messages state it, of the byte that is `at` bytes behind the displacement.
     pub fn byte_at(&self, at: i64) -> i64 {
         self.byte.wrapping_add(at)
     }
 
-    /// The key that it was found with; null without one.
     pub fn key(&self) -> *mut RemoteKey {
         self.key
     }
 
-    /// Whether the target may be asked to carry operations out.
     pub fn may_ask(&self) -> bool {
         self.slots.is_some() && self.near.is_null()
     }
 
-    /// Asks the target to carry an operation out; of how many bytes it has.
+    /// Requests an operation of the target. Returns the number of bytes for which the target has performed it.
     ///
     /// # Safety
-    /// The bytes are inside the span that the target was found with; what is given is readable and what is taken
-    /// writable.
-    pub unsafe fn ask_owner(&self, p: &Process, window: &Window, asking: &Asking) -> Result<usize> {
+    /// SPAN AND BUFFER: the given bytes are readable and the taken bytes writable.
+    pub unsafe fn ask_owner(
+        &self, p: &Process, window: &Window, asking: &TargetRequest,
+    ) -> Result<usize> {
         let Some(slots) = self.slots.filter(|_| self.may_ask()) else {
             return Ok(0);
         };
@@ -334,10 +331,10 @@ impl Target {
         asked.map_err(|e| error::explain(window, self.rank, e))
     }
 
-    /// Writes packed bytes to elements here, and waits until they are there or may be forgotten.
+    /// Writes packed data into elements at the target. `packed` is no longer used on return.
     ///
     /// # Safety
-    /// As [`Target::put`].
+    /// SPAN AND BUFFER.
     pub unsafe fn scatter(
         &self, p: &Process, window: &Window, elements: &Elements, packed: &[u8],
     ) -> Result {
@@ -347,7 +344,7 @@ impl Target {
             return Ok(());
         }
         let from = packed.as_ptr();
-        // SAFETY: SPAN AND BUFFER; the packed bytes are there until all have been completed.
+        // SAFETY: SPAN AND BUFFER. `packed` lives until `complete` has returned.
         unsafe {
             let begun = self.each(elements, |at, done, len| {
                 self.put(p, window, at, from.wrapping_add(done), len)
@@ -356,10 +353,10 @@ impl Target {
         }
     }
 
-    /// Reads elements here in packed order.
+    /// Reads elements at the target and packs them.
     ///
     /// # Safety
-    /// As [`Target::get`].
+    /// SPAN AND BUFFER.
     pub unsafe fn gather(
         &self, p: &Process, window: &Window, elements: &Elements, packed: &mut [u8],
     ) -> Result {
@@ -369,7 +366,7 @@ impl Target {
             return Ok(());
         }
         let to = packed.as_mut_ptr();
-        // SAFETY: SPAN AND BUFFER; the packed bytes are there until all have been completed.
+        // SAFETY: SPAN AND BUFFER. `packed` lives until `complete` has returned.
         unsafe {
             let begun = self.each(elements, |at, done, len| {
                 self.get(p, window, at, to.wrapping_add(done), len)
@@ -378,12 +375,12 @@ impl Target {
         }
     }
 
-    /// Calls `visit` for every piece of attached memory that `len` bytes at `at` are in, with how many came before.
+    /// Visits each piece of attached memory that holds part of `len` bytes at `at`, with the number of bytes before it.
     #[cold]
     #[inline(never)]
     fn each_piece(
         &self, p: &Process, window: &Window, at: i64, len: usize,
-        mut visit: impl FnMut(Target, usize, usize) -> Result,
+        mut visit: impl FnMut(RmaTarget, usize, usize) -> Result,
     ) -> Result {
         let (first, mut done) = (self.byte.wrapping_add(at), 0);
         while done < len {
@@ -398,7 +395,7 @@ impl Target {
         Ok(())
     }
 
-    /// Calls `visit` for every piece of memory of elements here, with its place in packed order.
+    /// Visits each piece of memory of elements at the target, with its place in packed order.
     pub fn each(
         &self, elements: &Elements, mut visit: impl FnMut(i64, usize, usize) -> Result,
     ) -> Result {
@@ -416,12 +413,9 @@ impl Target {
     }
 }
 
-/// Copies bytes of this process.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `len` bytes; they do not overlap.
+/// Copies bytes within this process. Safety: `from` is readable and `to` writable for `len` bytes, without overlap.
 #[inline]
 pub(super) unsafe fn copy_here(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: SPAN AND BUFFER.
+    // SAFETY: both ranges are valid and disjoint, by this function's contract.
     unsafe { copy(to, from, len) }
 }

@@ -1,14 +1,14 @@
 //! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
 //!
-//! **ORIGIN AND RESULT.** The origin's buffer is readable for a put and writable for a get as count and datatype say,
-//! until the operation is completed: the user promises it, and each function here asks it of its caller.
+//! **ORIGIN AND RESULT.** The origin's buffer is readable for a put and writable for a get, as count and datatype
+//! specify, until the operation completes. The user guarantees this, and each function here requires it of its caller.
 #![allow(unsafe_code)]
 
-use super::check::{Access, Buffer};
+use super::check::{Access, OriginBuffer};
 use super::conflicts::AccessKind;
 pub use super::hot::Sides;
 use super::lock;
-use super::target::{self, Elements, Target};
+use super::target::{self, Elements, RmaTarget};
 use super::window::Window;
 use super::{error, hot};
 use crate::common::consts::*;
@@ -17,20 +17,18 @@ use crate::process::Process;
 use fastpath_base::trace::Point;
 use std::rc::Rc;
 
-/// Bytes that are packed at a time where the data is in pieces on both sides.
+/// Bytes packed at a time if data is in pieces on both sides.
 const CHUNK: usize = 1 << 14;
 
-/// Where an operation went, for its completion; None if it is complete.
-pub(super) type Begun = Option<(Rc<Window>, u32)>;
+/// Window and rank of an operation that a flush must complete; `None` if the operation is complete.
+pub(super) type UnflushedTarget = Option<(Rc<Window>, u32)>;
 
-/// `MPI_Put`
-///
-/// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_COUNT`, `MPI_ERR_TYPE`, `MPI_ERR_DISP`; `MPI_ERR_RMA_SYNC` outside of an
-/// epoch, `MPI_ERR_RMA_RANGE` outside of the window, `MPI_ERR_TRUNCATE` where the two sides differ in bytes.
+/// `MPI_Put`. Errors: `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_COUNT`, `MPI_ERR_TYPE`, `MPI_ERR_DISP`.
+/// `MPI_ERR_RMA_SYNC` outside an epoch, `MPI_ERR_RMA_RANGE` outside the window, `MPI_ERR_TRUNCATE` if the sides differ
+/// in bytes.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say until the operation is completed.
+/// ORIGIN AND RESULT: the buffer is readable until the operation completes.
 pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {
@@ -41,13 +39,10 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
     }
 }
 
-/// `MPI_Get`
-///
-/// # Errors
-/// As [`put`].
+/// `MPI_Get`. Errors: see [`put`].
 ///
 /// # Safety
-/// The buffer is writable as count and datatype say, and it is not used until the operation is completed.
+/// ORIGIN AND RESULT: the buffer is writable, and not used otherwise until the operation completes.
 pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {
@@ -58,13 +53,10 @@ pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     }
 }
 
-/// A put or a get; what it needs for its completion.
-///
-/// # Safety
-/// As [`put`] or [`get`].
+/// Starts a put or a get. Returns what its completion needs. Safety: ORIGIN AND RESULT.
 pub(super) unsafe fn transfer<const PUTS: bool>(
     p: &Process, sides: &Sides, has_request: bool,
-) -> Result<Begun> {
+) -> Result<UnflushedTarget> {
     let window = p.win(sides.win)?;
     let origin = Elements::new(p, sides.count, sides.datatype)?;
     let there = Elements::new(p, sides.target_count, sides.target_datatype)?;
@@ -87,27 +79,25 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     };
     window.record(point, window.world(rank), there.bytes);
     window.counts.add_move::<PUTS>(there.bytes);
-    let buffer = Buffer { at: sides.origin, elements: &origin, is_written: !PUTS };
+    let buffer = OriginBuffer { at: sides.origin, elements: &origin, is_written: !PUTS };
     let target = (&found, &there);
     Access { window: &window, target, kind, has_request, buffers: &[buffer] }.check(p);
-    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
+    // SAFETY: ORIGIN AND RESULT. `find` has checked that the target's bytes are inside its memory.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
     window.show(p, rank)?;
     Ok(window.peers[rank as usize].pending.get().then_some((window, rank)))
 }
 
-/// A put or a get of 1 to 2^62 contiguous bytes, `start` bytes into the part of a rank that an epoch gives access to
-/// and that is not reached by load and store; none where they are not inside.
-///
-/// # Safety
-/// As [`put`] or [`get`].
+/// Performs a put or a get of 1 to 2^62 contiguous bytes, `start` bytes into a rank's part. An epoch must give access
+/// to the rank, and load and store must not reach it. Returns `None` if the bytes are not inside the part. Safety:
+/// ORIGIN AND RESULT.
 #[inline]
 pub(super) unsafe fn move_far<const PUTS: bool>(
     p: &Process, window: &Window, sides: &Sides, start: u64, bytes: u64,
 ) -> Option<Result> {
     let found = target::find_far(p, window, sides.rank as u32, start, bytes)?;
     window.counts.add_move::<PUTS>(bytes);
-    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
+    // SAFETY: ORIGIN AND RESULT. `find_far` has checked that the target's bytes are inside its memory.
     unsafe {
         Some(match PUTS {
             true => found.put(p, window, 0, sides.origin, bytes as usize),
@@ -121,18 +111,15 @@ pub(super) unsafe fn move_far<const PUTS: bool>(
 fn refuse_lengths(puts: bool, origin: &Elements, there: &Elements) -> Error {
     let what = if puts { "put" } else { "get" };
     let text = format!(
-        "a {what} of {} bytes at the origin and {} bytes at the target: count and datatype of \
-         both sides must describe \
-         the same data",
+        "the {what} has {} bytes at the origin, but {} bytes at the target",
         origin.bytes, there.bytes
     );
-    Error::new(MPI_ERR_TRUNCATE, text)
+    Error::new(MPI_ERR_TRUNCATE, text).with_advice(Some(error::SAME_DATA))
 }
 
-/// # Safety
-/// As [`put`] or [`get`]; the target was found with the span of `there`.
+/// Safety: ORIGIN AND RESULT. The target was found with the span of `there`.
 unsafe fn move_data<const PUTS: bool>(
-    p: &Process, window: &Window, found: &Target, (buffer, origin): (*mut u8, &Elements),
+    p: &Process, window: &Window, found: &RmaTarget, (buffer, origin): (*mut u8, &Elements),
     there: &Elements,
 ) -> Result {
     // SAFETY: ORIGIN AND RESULT, in every call.
@@ -147,7 +134,8 @@ unsafe fn move_data<const PUTS: bool>(
                     false => found.gather(p, window, there, bytes),
                 };
             }
-            // Nothing is waited for: the pieces lie in the program's own buffer.
+            // The pieces need no completion here, because the program's own buffer stays valid until the operation
+            // completes.
             return found.each(there, |at, done, len| {
                 let here = first.wrapping_add(done);
                 match PUTS {
@@ -171,12 +159,9 @@ unsafe fn move_data<const PUTS: bool>(
     }
 }
 
-/// Moves data that is in pieces on the origin's side, and that is reached by load and store.
-///
-/// # Safety
-/// As [`move_data`].
+/// Moves data with gaps at the origin to or from memory that load and store reach. Safety: ORIGIN AND RESULT.
 unsafe fn move_in_chunks<const PUTS: bool>(
-    found: &Target, (buffer, origin): (*mut u8, &Elements), there: &Elements,
+    found: &RmaTarget, (buffer, origin): (*mut u8, &Elements), there: &Elements,
 ) {
     let (from, to) = match PUTS {
         true => ((buffer, origin), (found.near, there)),
@@ -195,7 +180,6 @@ unsafe fn move_in_chunks<const PUTS: bool>(
     }
 }
 
-/// Whether an operation is complete.
 pub(super) fn is_over(p: &Process, window: &Window, rank: u32) -> Result<bool> {
     let worker = p.worker()?;
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.

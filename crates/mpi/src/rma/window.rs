@@ -1,23 +1,23 @@
-//! A window (MPI 5.0, chapter 12): what each rank of its group exposes, and how this process reaches it.
+//! Windows (MPI 5.0, chapter 12): the memory that each rank of the group exposes, and how this process reaches it.
 #![allow(unsafe_code)]
 
 use super::conflicts::{Accesses, Uses};
-use super::control::{self, ACCUMULATE, Control, LOCK};
-use super::counts::Counts;
-use super::dynamic::{Attached, LIST_BYTES, Longer, Pieces};
+use super::control::{self, ACCUMULATE, LOCK, WindowControl};
+use super::counts::RmaCounts;
+use super::dynamic::{AttachedMemory, ExtendedList, LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::error;
 use super::exposure::Exposure;
 use super::hot::HotPeer;
 use crate::common::consts::*;
 use crate::common::error::Result;
-use crate::common::table::{Handled, Table};
+use crate::common::table::{HandleKind, HandleTable};
 use crate::objects::attribute::{Attributes, Holder, KeyvalKind};
 use crate::objects::comm::Comm;
 use crate::objects::group::Group;
 use crate::process::{Process, ProcessPart};
 use fastpath_base::sync::AtomicU64;
-use fastpath_base::trace::{self, Point, Subject};
+use fastpath_base::trace::{self, Point, TraceSubject};
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{AccessPath, PackedKey, RegionId, RemoteKey, Slots};
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
-/// How a window was made.
+/// Kind of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavor {
     /// `MPI_Win_create`.
@@ -50,90 +50,84 @@ impl Flavor {
     }
 }
 
-/// How memory is reached that is not mapped.
-const SMALL_BY_OWNER: &str = "the kernel copies between the processes; up to 4 KiB the owner does \
-                              while it is inside MPI";
+/// Explanation, in reports, of kernel copies whose small operations the owner performs.
+const SMALL_BY_OWNER: &str = "the kernel copies between the processes; the target itself copies \
+                              puts and gets of up to 4 KiB while it is inside MPI";
 
-/// A key that names nothing.
 pub(super) const NO_KEY: PackedKey = [0; size_of::<PackedKey>()];
 
-/// What a rank has said of its part of the window.
+/// A rank's description of its part of the window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
-    /// Bytes.
+pub(super) struct WindowPart {
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes that a displacement of 1 is.
+    /// Displacement unit in bytes.
     pub unit: u64,
-    /// Largest displacement inside of it: a division, which `MPI_Win_lock` need not make.
+    /// Largest displacement inside the part. Stored, so that `MPI_Win_lock` need not divide, which is slow.
     pub limit: u64,
-    /// The rank whose memory it lies in: itself, but in a shared window.
+    /// Rank whose memory contains the part. It is another rank only in a shared window.
     pub owner: u32,
-    /// Where it begins in the region of `memory`.
+    /// Offset of the part in the region of `memory`.
     pub start: u64,
-    /// Its memory; of a dynamic window the list of what is attached. Zeros without memory.
+    /// Key of the memory, or of the attachment list of a dynamic window. Zeros without memory.
     pub memory: PackedKey,
-    /// Its words for synchronisation.
     pub control: PackedKey,
-    /// Key of the rank's slots for small operations on memory that is not mapped; zeros if all of it is mapped.
+    /// Key of the rank's slots for small operations on memory that is not mapped. Zeros if all memory is mapped.
     pub slots: PackedKey,
 }
 
-/// How this process reaches a rank's part, found out when it is first accessed.
-pub(super) struct Reached {
-    /// The part's first byte in this process, by load and store; null otherwise.
+/// How this process reaches a rank's part, determined at the first access.
+pub(super) struct PeerAccess {
+    /// Address of the part in this process, or null if load and store do not reach it.
     pub base: *mut u8,
-    /// The region that the part lies in; none where it has no bytes.
+    /// Region of the part, or none if the part is empty.
     pub memory: Option<RemoteKey>,
-    /// The words for synchronisation.
-    pub control: Control,
-    /// Where its owner takes small operations on memory that is not mapped.
+    pub control: WindowControl,
+    /// Slots in which the owner receives small operations on memory that is not mapped.
     pub slots: Option<Slots>,
-    /// The key that they were found with.
+    /// Key of the slots, kept while they are used.
     _slots_key: Option<RemoteKey>,
-    /// What is attached there, of a dynamic window.
-    pub attached: Attached,
+    /// Attached memory of a dynamic window.
+    pub attached: AttachedMemory,
 }
 
-/// The part of the window that a rank has.
-pub(super) struct Peer {
-    pub part: Part,
-    reached: UnsafeCell<Option<Box<Reached>>>,
-    /// Whether operations may be under way that a flush has to complete.
+pub(super) struct WindowPeer {
+    pub part: WindowPart,
+    reached: UnsafeCell<Option<Box<PeerAccess>>>,
+    /// Whether operations may be pending that a flush has to complete.
     pub pending: Cell<bool>,
 }
 
-/// Values of the predefined attributes, at addresses that stay.
-pub(super) struct Described {
+/// Values of the predefined attributes, at stable addresses.
+pub(super) struct WindowAttributes {
     pub size: isize,
     pub unit: i32,
     pub flavor: i32,
     pub model: i32,
 }
 
-/// Memory of this process that the window has.
 #[derive(Default)]
-pub(super) struct Own {
-    /// What is exposed, to be withdrawn.
+pub(super) struct LocalMemory {
+    /// Exposed regions, withdrawn when the window is freed.
     pub exposed: Vec<RegionId>,
-    /// What was allocated, to be freed.
+    /// Allocations, freed with the window.
     pub allocated: Vec<usize>,
 }
 
-/// A window. All calls on it are made under the process's lock.
+/// A window. All calls on it run under the process's lock.
 pub struct Window {
-    /// Its handle.
+    /// Handle of the window.
     pub handle: Cell<usize>,
-    /// How it was made.
+    /// Kind of the window.
     pub flavor: Flavor,
-    /// Its group.
+    /// Group of the window.
     pub group: Rc<Group>,
-    /// The calling process's rank.
+    /// Rank of the calling process.
     pub rank: u32,
-    /// A communicator of the group, only for the window.
+    /// Communicator of the group, used only by the window.
     pub(super) comm: Rc<Comm>,
-    /// As `MPI_Win_set_name` left it.
+    /// Name set by `MPI_Win_set_name`.
     pub name: RefCell<String>,
-    /// The MPI call that made it.
     pub(super) made_by: &'static str,
     /// Handle of the error handler.
     pub errhandler: Cell<usize>,
@@ -141,77 +135,72 @@ pub struct Window {
     pub attributes: Attributes,
     /// Hints given at creation or by `MPI_Win_set_info`.
     pub hints: RefCell<Vec<(String, String)>>,
-    /// The own memory's first byte.
+    /// Address of this rank's memory.
     pub base: Cell<*mut u8>,
-    /// The list of what is attached, of a dynamic window.
+    /// Attachment list of a dynamic window.
     pub(super) list: *mut u8,
-    pub(super) described: Described,
-    pub(super) peers: Box<[Peer]>,
+    pub(super) described: WindowAttributes,
+    pub(super) peers: Box<[WindowPeer]>,
     pub(super) hot: Box<[Cell<HotPeer>]>,
-    /// The lock of accumulates of each rank that the hot table has shown.
+    /// Accumulate lock of each rank that the hot table has opened.
     pub(super) locks: Box<[Cell<*const AtomicU64>]>,
     pub(super) epoch: RefCell<Epoch>,
-    pub(super) counts: Counts,
-    /// The name by which traces know it, once it was asked for.
-    pub(super) subject: Cell<Option<Subject>>,
-    /// Whether all ranks are on this host, so that the rank that ends a wait wakes the one that waits.
+    pub(super) counts: RmaCounts,
+    /// Name of the window in traces, once it is needed.
+    pub(super) subject: Cell<Option<TraceSubject>>,
+    /// Whether all ranks are on this host, so that the rank that ends a wait wakes the waiting rank.
     pub(super) is_local: bool,
-    /// Whether peers may need this rank's progress for operations on its memory. Then every epoch of a lock makes
-    /// progress, and none takes the immediate path.
+    /// Whether peers may need this rank's progress for operations on its memory. Every lock epoch then makes progress,
+    /// and none takes the immediate path.
     pub(super) serves: bool,
-    /// Whether this rank has told all hosts that it locks exclusively.
+    /// Whether this rank has announced on all hosts that it locks exclusively.
     pub(super) announced: Cell<bool>,
-    /// Whether this rank has seen that another does.
+    /// Whether this rank has seen another rank's announcement of exclusive locks.
     pub(super) contested: Cell<bool>,
-    /// The first rank on this host, once it is asked for.
+    /// First rank of this host, once it is needed.
     pub(super) home: OnceCell<u32>,
-    /// How often this rank has left a lock and kept it since it gave one away.
+    /// Number of times that this rank has kept a lock since it last gave one away.
     pub(super) kept: Cell<u32>,
-    /// Ranks that the hot table shows as open.
+    /// Ranks that are open in the hot table.
     pub(super) opened: RefCell<Vec<u32>>,
-    /// Those that it showed at the end of the last epoch by `MPI_Win_lock_all`.
+    /// Ranks that were open in the hot table at the end of the last `MPI_Win_lock_all` epoch.
     pub(super) opened_before: RefCell<Vec<u32>>,
-    /// Ranks with [`Peer::pending`].
+    /// Ranks with [`WindowPeer::pending`].
     pub(super) pending: RefCell<Vec<u32>>,
-    /// What `MPI_Win_post` and `MPI_Win_start` count and remember.
     pub(super) exposure: RefCell<Exposure>,
-    pub(super) own: RefCell<Own>,
-    /// Accesses to each rank that nothing has completed, where mistakes are looked for.
+    pub(super) own: RefCell<LocalMemory>,
+    /// Incomplete accesses to each rank, if `FASTPATH_CHECK` is set.
     pub(super) accesses: RefCell<BTreeMap<u32, Accesses>>,
-    /// What operations towards each rank do with buffers of this process, until something has completed them here.
+    /// Local buffers used by incomplete operations to each rank, if `FASTPATH_CHECK` is set.
     pub(super) uses: RefCell<BTreeMap<u32, Uses>>,
-    /// What this process has attached to a dynamic window.
     pub(super) pieces: Pieces,
-    /// Where its list is once it is longer than the window's memory for it.
-    pub(super) longer: Cell<Longer>,
+    /// Separate memory of the attachment list, once the list is longer than its own memory.
+    pub(super) longer: Cell<ExtendedList>,
 }
 
-impl Peer {
-    pub fn new(part: Part) -> Self {
-        Peer { part, reached: UnsafeCell::new(None), pending: Cell::new(false) }
+impl WindowPeer {
+    pub fn new(part: WindowPart) -> Self {
+        WindowPeer { part, reached: UnsafeCell::new(None), pending: Cell::new(false) }
     }
 
-    /// Where it is kept how the part is reached.
-    pub fn reached_place(&self) -> *mut Option<Box<Reached>> {
+    pub fn reached_place(&self) -> *mut Option<Box<PeerAccess>> {
         self.reached.get()
     }
 }
 
-/// The windows of the process.
-pub(super) static WINDOWS: ProcessPart<Table<Window>> = ProcessPart::new(Table::new());
+pub(super) static WINDOWS: ProcessPart<HandleTable<Window>> = ProcessPart::new(HandleTable::new());
 
-/// The error handler of a window.
 pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
     Some(WINDOWS.of(p).get(handle)?.errhandler.get())
 }
 
-impl Handled for Window {
+impl HandleKind for Window {
     const NOUN: &'static str = "window";
     const NULL: (usize, &'static str) = (MPI_WIN_NULL, "MPI_WIN_NULL");
     const CLASS: i32 = MPI_ERR_WIN;
 }
 
-/// Forgets what is kept of a rank, or of all of them.
+/// Removes the record of a rank, or of all ranks.
 fn forget<T>(kept: &RefCell<BTreeMap<u32, T>>, rank: Option<u32>) {
     let mut all = kept.borrow_mut();
     match rank {
@@ -221,12 +210,12 @@ fn forget<T>(kept: &RefCell<BTreeMap<u32, T>>, rank: Option<u32>) {
 }
 
 impl Window {
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// What a person would call it.
+    /// Returns the name for messages: the name set by the program, or the call that made the window.
     pub fn title(&self) -> String {
         let name = self.name.borrow();
         match name.is_empty() {
@@ -235,29 +224,27 @@ impl Window {
         }
     }
 
-    /// What `MPI_Win_toint` says.
+    /// Number of the window, as `MPI_Win_toint` returns it.
     #[inline]
     pub(super) fn number(&self) -> u32 {
         self.handle.get() as u32
     }
 
-    /// Publishes its title for reports on the job.
     pub(super) fn tell_title(&self, p: &Process) {
         if let Some(engine) = p.engine() {
             engine.job.own_page().set_window_title(self.number(), &self.title());
         }
     }
 
-    /// `MPI_Win_set_name`: what reports and messages call it too.
+    /// `MPI_Win_set_name`. Reports and messages use the name too.
     pub fn set_name(&self, p: &Process, name: String) {
         self.comm.name.replace(format!("of the window {name}"));
-        self.comm.tell_title();
         self.name.replace(name);
         self.tell_title(p);
         self.subject.set(None);
     }
 
-    /// Records a point of the window, towards a world rank where it has one, if points are recorded.
+    /// Records a trace point of the window, towards a world rank if it has one, if tracing is on.
     #[inline]
     pub(super) fn record(&self, point: Point, world: u32, bytes: u64) {
         if trace::is_on() {
@@ -276,12 +263,12 @@ impl Window {
         trace::record_of(subject, point, world, self.handle.get() as i32, bytes);
     }
 
-    /// It as the holder of attributes.
+    /// Returns the window as a holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
         Holder { kind: KeyvalKind::Win, handle: self.handle.get(), attributes: &self.attributes }
     }
 
-    /// The value of a predefined attribute: an address.
+    /// Returns the address of the value of a predefined attribute.
     pub fn predefined(&self, key: i32) -> Option<*mut c_void> {
         let described = &self.described;
         Some(match key {
@@ -294,21 +281,16 @@ impl Window {
         })
     }
 
-    /// The list of a dynamic window.
     pub(super) fn base_of_list(&self) -> *mut u8 {
         self.list
     }
 
-    /// World rank of a rank.
     #[inline]
     pub(super) fn world(&self, rank: u32) -> u32 {
         self.group.world_ranks()[rank as usize]
     }
 
-    /// The rank that an argument names.
-    ///
-    /// # Errors
-    /// `MPI_ERR_RANK`.
+    /// Checks a rank argument. Errors: `MPI_ERR_RANK`.
     #[inline]
     pub(super) fn check_rank(&self, rank: i32) -> Result<u32> {
         match rank >= 0 && (rank as u32) < self.size() {
@@ -317,13 +299,10 @@ impl Window {
         }
     }
 
-    /// How a rank's part is reached, found out at the first call.
-    ///
-    /// # Errors
-    /// What keeps the rank from being reached.
+    /// Returns how a rank's part is reached, which the first call determines.
     #[inline]
-    pub(super) fn reach(&self, p: &Process, rank: u32) -> Result<*mut Reached> {
-        // SAFETY: under the lock; nothing here lets another thread in while the reference lives.
+    pub(super) fn reach(&self, p: &Process, rank: u32) -> Result<*mut PeerAccess> {
+        // SAFETY: this call holds the lock, and nothing lets another thread in while the reference lives.
         let reached = unsafe { &mut *self.peers[rank as usize].reached.get() };
         match reached {
             Some(reached) => Ok(&raw mut **reached),
@@ -333,7 +312,7 @@ impl Window {
 
     #[cold]
     #[inline(never)]
-    fn reach_first(&self, p: &Process, rank: u32) -> Result<*mut Reached> {
+    fn reach_first(&self, p: &Process, rank: u32) -> Result<*mut PeerAccess> {
         let (part, world) = (self.peers[rank as usize].part, self.world(rank));
         let worker = p.worker()?;
         let fail = |e| error::explain(self, rank, e);
@@ -349,22 +328,22 @@ impl Window {
             key => Some(worker.unpack_key(world, &key).map_err(fail)?),
         };
         let slots = slots_key.as_ref().and_then(|key| worker.find_slots(key, 0));
-        let control = Control::new(control, words.unwrap_or(std::ptr::null_mut()));
+        let control = WindowControl::new(control, words.unwrap_or(std::ptr::null_mut()));
         let (memory, base) = self.reach_memory(p, rank)?;
-        let reached = Reached {
+        let reached = PeerAccess {
             base,
             memory,
             control,
             slots,
             _slots_key: slots_key,
-            attached: Attached::default(),
+            attached: AttachedMemory::default(),
         };
-        // SAFETY: as in `reach`.
+        // SAFETY: this call holds the lock, and nothing lets another thread in while the reference lives.
         let place = unsafe { &mut *self.peers[rank as usize].reached.get() };
         Ok(&raw mut **place.insert(Box::new(reached)))
     }
 
-    /// The memory that a rank's part lies in, and the part's first byte where it is reached by load and store.
+    /// Returns the region of a rank's part, and the address of the part if load and store reach it.
     fn reach_memory(&self, p: &Process, rank: u32) -> Result<(Option<RemoteKey>, *mut u8)> {
         let part = self.peers[rank as usize].part;
         let nowhere = std::ptr::null_mut();
@@ -375,7 +354,7 @@ impl Window {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
         let worker: &mut Worker = unsafe { &mut *p.worker()? };
         let mut key = worker.unpack_key(self.world(part.owner), &part.memory).map_err(fail)?;
-        // Of a dynamic window: its list, at the begin of the memory.
+        // In a dynamic window, a rank's part is its attachment list, at the start of the memory.
         let len = match self.flavor {
             Flavor::Dynamic => LIST_BYTES as u64,
             _ => part.size,
@@ -391,9 +370,9 @@ impl Window {
             return Ok((Some(key), base));
         }
         if part.owner != rank {
-            // The parts of all ranks follow each other here too: they are mapped once.
+            // The parts of all ranks are contiguous in this process too, so they are mapped once.
             let whole = self.reach(p, part.owner)?;
-            // SAFETY: lives as long as the window.
+            // SAFETY: the reached part lives as long as the window.
             let first = unsafe { (*whole).base };
             return match first.is_null() {
                 true => Err(error::refuse_part(self, rank)),
@@ -406,7 +385,6 @@ impl Window {
         }
     }
 
-    /// Notes that operations are under way to a rank that a flush has to complete.
     #[inline]
     pub(super) fn note_pending(&self, rank: u32) {
         if !self.peers[rank as usize].pending.replace(true) {
@@ -414,12 +392,12 @@ impl Window {
         }
     }
 
-    /// Whether locks, atomics and accumulates of a rank that is reached wait until it makes progress.
+    /// Returns whether locks, atomics and accumulates at a reached rank wait for that rank's progress.
     pub(super) fn needs_owner(&self, rank: u32) -> bool {
         self.known(rank).is_some_and(|reached| reached.control.word(LOCK).is_null())
     }
 
-    /// How a rank is reached, if it was accessed: name and explanation.
+    /// Returns how a rank is reached, as name and explanation, if it was accessed.
     pub(super) fn way(&self, rank: u32) -> Option<(&'static str, &'static str)> {
         let reached = self.known(rank)?;
         let near = (AccessPath::LoadStore.name(), AccessPath::LoadStore.how());
@@ -433,16 +411,16 @@ impl Window {
         }
     }
 
-    /// Shows a rank, to which an epoch gives access, to the immediate path, where it is reached by load and store.
+    /// Opens a rank, to which an epoch gives access, in the hot table.
     #[inline]
     pub(super) fn show(&self, p: &Process, rank: u32) -> Result {
         let reached = self.reach(p, rank)?;
-        // SAFETY: lives as long as the window; nothing below lets other threads in.
+        // SAFETY: the reached part lives as long as the window, and no other thread enters while the reference lives.
         self.open(rank, unsafe { &*reached });
         Ok(())
     }
 
-    /// As [`Window::show`], of a rank that was shown before.
+    /// Opens a rank in the hot table again, if it was reached before.
     #[inline]
     pub(super) fn show_again(&self, rank: u32) {
         if let Some(reached) = self.known(rank) {
@@ -450,22 +428,20 @@ impl Window {
         }
     }
 
-    /// How a rank's part is reached, if that was found out before. The reference is not kept while other threads come
-    /// in.
+    /// Returns how a rank's part is reached, if known. The reference must end before other threads may enter MPI.
     #[inline]
-    pub(super) fn known(&self, rank: u32) -> Option<&Reached> {
-        // SAFETY: as in `reach`.
+    pub(super) fn known(&self, rank: u32) -> Option<&PeerAccess> {
+        // SAFETY: this call holds the lock, and the caller lets no other thread enter MPI while the reference lives.
         unsafe { (*self.peers[rank as usize].reached.get()).as_deref() }
     }
 
-    /// Whether operations may be under way to a rank that a flush has to complete.
     #[inline]
     pub(super) fn is_pending(&self, rank: u32) -> bool {
         self.peers[rank as usize].pending.get()
     }
 
     #[inline]
-    fn open(&self, rank: u32, reached: &Reached) {
+    fn open(&self, rank: u32, reached: &PeerAccess) {
         let part = &self.peers[rank as usize].part;
         let lock = reached.control.word(ACCUMULATE);
         if self.flavor == Flavor::Dynamic {
@@ -484,19 +460,18 @@ impl Window {
         }
     }
 
-    /// Accesses to a rank, or to all of them, are complete.
+    /// Records that accesses to a rank, or to all ranks, are complete.
     #[cold]
     pub(super) fn forget_accesses(&self, rank: Option<u32>) {
         forget(&self.accesses, rank);
     }
 
-    /// The buffers of operations to a rank, or to all of them, may be used again.
+    /// Records that the buffers of operations to a rank, or to all ranks, are free.
     #[cold]
     pub(super) fn forget_uses(&self, rank: Option<u32>) {
         forget(&self.uses, rank);
     }
 
-    /// Hides a rank from the immediate path.
     #[inline]
     pub(super) fn close(&self, rank: u32) {
         if self.hot[rank as usize].replace(HotPeer::CLOSED).is_open() {
@@ -507,7 +482,7 @@ impl Window {
         }
     }
 
-    /// Shows those that [`Window::close_for_now`] hid.
+    /// Opens the ranks again that [`Window::close_for_now`] closed.
     #[inline]
     pub(super) fn open_again(&self) {
         while let Some(rank) = self.opened_before.borrow_mut().pop() {
@@ -515,7 +490,7 @@ impl Window {
         }
     }
 
-    /// As [`Window::close_all`], at the end of an epoch that the next one will be like.
+    /// Closes all ranks at the end of an epoch, for [`Window::open_again`] at the next epoch by `MPI_Win_lock_all`.
     #[inline]
     pub(super) fn close_for_now(&self) {
         self.opened_before.swap(&self.opened);
@@ -524,31 +499,29 @@ impl Window {
         }
     }
 
-    /// Hides all ranks from the immediate path.
     pub(super) fn close_all(&self) {
         for rank in self.opened.borrow_mut().drain(..) {
             self.hot[rank as usize].set(HotPeer::CLOSED);
         }
     }
 
-    /// Forgets how ranks are reached: nothing may be under way any more.
+    /// Drops the cached access to all ranks. No operation may be pending.
     pub(super) fn forget_all(&self) {
         self.close_all();
         for peer in &self.peers {
-            // SAFETY: as in `reach`.
+            // SAFETY: this call holds the lock, and no reference to a reached part is alive.
             unsafe { *peer.reached.get() = None };
         }
     }
 }
 
 impl Process {
-    /// The window behind a handle, or the right error.
+    /// Returns the window of a handle.
     #[inline]
     pub fn win(&self, handle: usize) -> Result<Rc<Window>> {
         WINDOWS.of(self).find(handle)
     }
 
-    /// The handles of all windows.
     pub(super) fn list_windows(&self) -> Vec<usize> {
         WINDOWS.of(self).handles()
     }

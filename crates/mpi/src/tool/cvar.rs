@@ -1,21 +1,21 @@
-//! Control variables: each row of the configuration's table that is meant for people. They can be set before
-//! `MPI_Init`, which reads them as it reads the environment; later they can be read.
+//! Control variables: the rows of the configuration table that are not internal. They can be set before `MPI_Init`,
+//! which reads them like the environment. Afterwards they can only be read.
 
 use super::{enter, no_index, no_name};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::process::{self, Phase};
-use fastpath_base::config::{self, Config, Setting, VARIABLES, Value, ValueKind, Variable};
+use crate::process::{self, ProcessPhase};
+use fastpath_base::config::{self, Config, ConfigValue, Setting, VARIABLES, ValueKind, Variable};
 
-/// Most characters of a variable that is text, its end included.
+/// Largest number of characters of a text variable, the terminator included.
 pub const TEXT_MAX: usize = 1024;
 
-/// How a variable looks to a tool.
+/// Datatype of a variable, as a tool sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// An `int`, 0 or 1.
     Flag,
-    /// An `int`, of these words the number.
+    /// An `int`, the index of one of these words.
     Choice(&'static [&'static str]),
     /// Characters, as in the environment.
     Text,
@@ -30,7 +30,7 @@ impl Shape {
         }
     }
 
-    /// Elements of its datatype.
+    /// Returns the number of elements of the datatype.
     pub fn count(self) -> usize {
         match self {
             Shape::Text => TEXT_MAX,
@@ -39,12 +39,12 @@ impl Shape {
     }
 }
 
-/// What a tool reads or writes.
+/// Value that a tool reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Of a flag or a choice.
+    /// Value of a flag or a choice.
     Int(i32),
-    /// Of text.
+    /// Value of a text.
     Text(String),
 }
 
@@ -52,15 +52,12 @@ fn all() -> impl Iterator<Item = &'static Variable> {
     VARIABLES.iter().filter(|variable| !variable.internal)
 }
 
-/// How many there are.
+/// Returns the number of variables.
 pub fn count() -> usize {
     all().count()
 }
 
-/// A variable by its number, and its shape.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the variable of a number, and its shape. Errors: `MPI_T_ERR_INVALID_INDEX`.
 pub fn find(index: i32) -> Result<(&'static Variable, Shape)> {
     super::check()?;
     let found = usize::try_from(index).ok();
@@ -69,20 +66,15 @@ pub fn find(index: i32) -> Result<(&'static Variable, Shape)> {
     Ok((variable, Shape::of(variable)))
 }
 
-/// The number of a variable by its name.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the number of the variable `name`. Errors: `MPI_T_ERR_INVALID_NAME`.
 pub fn index_of(name: &str) -> Result<usize> {
     super::check()?;
     let found = all().position(|variable| variable.name == name);
     found.ok_or_else(|| no_name("control variable", name))
 }
 
-/// The words of an enumeration: a choice's number among the variables is its handle.
-///
-/// # Errors
-/// No enumeration has this handle.
+/// Returns the name and words of an enumeration. The handle of an enumeration is computed from the number of the
+/// variable. Errors: `MPI_T_ERR_INVALID_HANDLE`.
 pub fn find_enum(handle: usize) -> Result<(&'static str, &'static [&'static str])> {
     super::check()?;
     let variable = handle.checked_sub(super::FIRST_HANDLE);
@@ -99,7 +91,7 @@ fn no_enum(handle: usize) -> Error {
     Error::new(MPI_T_ERR_INVALID_HANDLE, format!("no enumeration has the handle {handle:#x}"))
 }
 
-/// The handle of a variable's enumeration; `MPI_T_ENUM_NULL` where it has none.
+/// Returns the handle of a variable's enumeration, or `MPI_T_ENUM_NULL` if it has none.
 pub fn enum_of(index: usize, shape: Shape) -> usize {
     match shape {
         Shape::Choice(_) => index + super::FIRST_HANDLE,
@@ -107,19 +99,13 @@ pub fn enum_of(index: usize, shape: Shape) -> usize {
     }
 }
 
-/// `MPI_T_cvar_handle_alloc`: the handle, and how many elements the variable has.
-///
-/// # Errors
-/// There is no such variable.
+/// `MPI_T_cvar_handle_alloc`. Returns the handle and the number of elements. Errors: `MPI_T_ERR_INVALID_INDEX`.
 pub fn open(index: i32) -> Result<(usize, usize)> {
     let (_, shape) = find(index)?;
     Ok((enter()?.cvars.insert(index as usize), shape.count()))
 }
 
-/// `MPI_T_cvar_handle_free`.
-///
-/// # Errors
-/// No variable has this handle.
+/// `MPI_T_cvar_handle_free`. Errors: `MPI_T_ERR_INVALID_HANDLE`.
 pub fn close(handle: usize) -> Result {
     let closed = enter()?.cvars.remove(handle);
     closed.map(drop).ok_or_else(|| no_handle(handle))
@@ -129,19 +115,14 @@ fn no_handle(handle: usize) -> Error {
     Error::new(MPI_T_ERR_INVALID_HANDLE, format!("no control variable has the handle {handle:#x}"))
 }
 
-/// The variable behind a handle, and its shape.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the variable of a handle, and its shape. Errors: `MPI_T_ERR_INVALID_HANDLE`.
 pub fn behind(handle: usize) -> Result<(&'static Variable, Shape)> {
     let index = *enter()?.cvars.get(handle).ok_or_else(|| no_handle(handle))?;
     find(index as i32)
 }
 
-/// What a variable holds.
-///
-/// # Errors
-/// No variable has this handle; or a variable of the environment cannot be understood.
+/// Returns the value of a variable. Errors: `MPI_T_ERR_INVALID_HANDLE`, or `MPI_T_ERR_INVALID` if a variable of the
+/// environment is malformed.
 pub fn read(handle: usize) -> Result<Content> {
     let (variable, shape) = behind(handle)?;
     let config = Config::from_env().map_err(|e| Error::new(MPI_T_ERR_INVALID, e.to_string()))?;
@@ -150,8 +131,8 @@ pub fn read(handle: usize) -> Result<Content> {
 
 fn content(setting: &Setting, shape: Shape) -> Content {
     match (&setting.value, shape) {
-        (Value::Flag(on), Shape::Flag) => Content::Int(i32::from(*on)),
-        (Value::Choice(index), Shape::Choice(_)) => Content::Int(*index as i32),
+        (ConfigValue::Flag(on), Shape::Flag) => Content::Int(i32::from(*on)),
+        (ConfigValue::Choice(index), Shape::Choice(_)) => Content::Int(*index as i32),
         _ => {
             let mut text = setting.text.clone();
             while text.len() >= TEXT_MAX {
@@ -162,28 +143,28 @@ fn content(setting: &Setting, shape: Shape) -> Content {
     }
 }
 
-/// Sets a variable for the coming `MPI_Init`.
-///
-/// # Errors
-/// No variable has this handle; MPI is initialised already; or it is no value of the variable.
+/// Sets a variable for the following `MPI_Init`. Errors: `MPI_T_ERR_INVALID_HANDLE`. `MPI_T_ERR_CVAR_SET_NOT_NOW` or
+/// `MPI_T_ERR_CVAR_SET_NEVER` after `MPI_Init`. `MPI_T_ERR_INVALID` for an invalid value.
 pub fn write(handle: usize, content: Content) -> Result {
     let (variable, shape) = behind(handle)?;
     match process::phase() {
-        Phase::Uninitialized => {}
-        Phase::Running => {
+        ProcessPhase::Uninitialized => {}
+        ProcessPhase::Running => {
             return Err(Error::new(
                 MPI_T_ERR_CVAR_SET_NOT_NOW,
-                "it can be set only before MPI_Init",
+                "the variable can be set only before MPI_Init",
             ));
         }
-        Phase::Finalized => {
+        ProcessPhase::Finalized => {
             return Err(Error::new(MPI_T_ERR_CVAR_SET_NEVER, "MPI is finalized"));
         }
     }
     let text = match (content, shape) {
         (Content::Int(number), Shape::Choice(words)) => {
             let word = usize::try_from(number).ok().and_then(|n| words.get(n));
-            let word = word.ok_or_else(|| Error::new(MPI_T_ERR_INVALID, "no such choice"))?;
+            let word = word.ok_or_else(|| {
+                Error::new(MPI_T_ERR_INVALID, "the value is not a choice of the variable")
+            })?;
             (*word).to_owned()
         }
         (Content::Int(number), _) => number.to_string(),

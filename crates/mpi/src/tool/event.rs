@@ -1,24 +1,24 @@
-//! Events: the points that traces record, each one reported to the tools that have asked for it, in the call that
-//! passes it.
+//! Events: trace points, reported to registered tools by the call that passes the point.
 //!
-//! The immediate path has no points unless they are recorded from `MPI_Init` on. So a handle is made before that, or
-//! where `FASTPATH_TRACE` is set. A callback runs inside an MPI call: it must be one registered for
-//! `MPI_T_CB_REQUIRE_MPI_RESTRICTED` or a stricter level. An event that no such callback takes is counted as dropped.
+//! The immediate path has no trace points unless recording starts in `MPI_Init`. To get events of the immediate path, a
+//! tool makes a handle before `MPI_Init`, or the user sets `FASTPATH_TRACE`. A callback runs inside an MPI call, so the
+//! callback must be registered for `MPI_T_CB_REQUIRE_MPI_RESTRICTED` or a stricter level. An event without such a
+//! callback counts as dropped.
 #![allow(unsafe_code)]
 
 use super::{FIRST_HANDLE, Slots, no_index, no_name};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::process::{self, Phase};
+use crate::process::{self, ProcessPhase};
 use fastpath_base::clock::now_ns;
 use fastpath_base::trace::{self, Point};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Ticks of the only source in a second: nanoseconds of the monotonic clock.
+/// Ticks per second of the only source: nanoseconds of the monotonic clock.
 pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The safety levels, from the least strict one on.
+/// Safety levels, the least strict first.
 const LEVELS: [i32; 4] = [
     MPI_T_CB_REQUIRE_NONE,
     MPI_T_CB_REQUIRE_MPI_RESTRICTED,
@@ -31,14 +31,14 @@ const LEVELS: [i32; 4] = [
 pub enum Element {
     /// World rank of the peer, `MPI_INT32_T`.
     Peer,
-    /// The tag, or another number, `MPI_INT32_T`.
+    /// Tag or another number, `MPI_INT32_T`.
     Tag,
     /// Bytes, `MPI_UINT64_T`.
     Bytes,
 }
 
 impl Element {
-    /// Handle of its datatype, and its bytes.
+    /// Returns the handle of the datatype, and its bytes.
     pub fn datatype(self) -> (usize, usize) {
         match self {
             Element::Bytes => (MPI_UINT64_T, 8),
@@ -47,24 +47,24 @@ impl Element {
     }
 }
 
-/// One event, for the length of its callback.
+/// An event, for the duration of its callback.
 #[derive(Debug)]
 pub struct Instance {
     point: Point,
     peer: u32,
     tag: i32,
     bytes: u64,
-    /// When, in ticks of the source.
+    /// Time stamp, in ticks of the source.
     pub ns: u64,
 }
 
 impl Instance {
-    /// Its elements.
+    /// Returns the elements of the event.
     pub fn elements(&self) -> Vec<Element> {
         elements(self.point)
     }
 
-    /// The bytes of an element; None beyond the last.
+    /// Returns the bytes of element `index` and their number; `None` beyond the last element.
     pub fn element(&self, index: usize) -> Option<([u8; 8], usize)> {
         let element = *elements(self.point).get(index)?;
         let value = match element {
@@ -76,25 +76,23 @@ impl Instance {
     }
 }
 
-/// The function that a tool registers for an event.
+/// Callback of a tool for an event.
 pub type Callback = unsafe extern "C" fn(usize, usize, i32, *mut core::ffi::c_void);
-/// The function that is called when a handle is freed.
+/// Callback for a freed handle.
 pub type FreeCallback = unsafe extern "C" fn(usize, i32, *mut core::ffi::c_void);
-/// The function that is called for events that no callback took.
+/// Callback for dropped events.
 pub type DroppedCallback = unsafe extern "C" fn(i64, usize, i32, i32, *mut core::ffi::c_void);
 
-/// A callback and what it is given.
 #[derive(Debug, Clone, Copy)]
-struct Target {
+struct EventTarget {
     function: Callback,
     data: usize,
 }
 
-/// A registration handle.
 #[derive(Debug, Clone, Copy)]
 struct Registration {
     index: usize,
-    targets: [Option<Target>; LEVELS.len()],
+    targets: [Option<EventTarget>; LEVELS.len()],
     dropped_handler: Option<DroppedCallback>,
     dropped: i64,
 }
@@ -102,7 +100,7 @@ struct Registration {
 static REGISTERED: Mutex<Slots<Registration>> = Mutex::new(Slots::new());
 
 thread_local! {
-    /// A callback runs in this thread: what it does is no event.
+    /// Whether a callback runs in this thread. Trace points that the callback passes are not reported.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -110,15 +108,12 @@ fn lock() -> MutexGuard<'static, Slots<Registration>> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many events there are.
+/// Returns the number of events.
 pub fn count() -> usize {
     Point::ALL.len()
 }
 
-/// An event by its number.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the event of a number. Errors: `MPI_T_ERR_INVALID_INDEX`.
 pub fn find(index: i32) -> Result<Point> {
     super::check()?;
     let found = usize::try_from(index).ok();
@@ -126,17 +121,14 @@ pub fn find(index: i32) -> Result<Point> {
     found.copied().ok_or_else(|| no_index("event", index))
 }
 
-/// The number of an event by its name.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the number of the event `name`. Errors: `MPI_T_ERR_INVALID_NAME`.
 pub fn index_of(name: &str) -> Result<usize> {
     super::check()?;
     let found = Point::ALL.iter().position(|&point| name_of(point) == name);
     found.ok_or_else(|| no_name("event", name))
 }
 
-/// An event's name: that of the point in traces, without blanks and signs.
+/// Returns the name of an event: the trace point's name, with runs of other characters replaced by underscores.
 pub fn name_of(point: Point) -> String {
     let mut name = String::new();
     for c in point.name().chars() {
@@ -149,7 +141,7 @@ pub fn name_of(point: Point) -> String {
     name
 }
 
-/// The elements of an event, in their order.
+/// Returns the elements of an event, in order.
 pub fn elements(point: Point) -> Vec<Element> {
     let fields = point.fields();
     [Element::Peer, Element::Tag, Element::Bytes]
@@ -159,25 +151,23 @@ pub fn elements(point: Point) -> Vec<Element> {
         .collect()
 }
 
-/// The description of an event.
+/// Returns the description of an event.
 pub fn describe(point: Point) -> String {
     let fields: Vec<&str> = point.fields().into_iter().filter(|f| !f.is_empty()).collect();
     match fields.is_empty() {
-        true => format!("the point \"{}\" of a trace", point.name()),
-        false => format!("the point \"{}\" of a trace: {}", point.name(), fields.join(", ")),
+        true => format!("trace point \"{}\"", point.name()),
+        false => format!("trace point \"{}\" with {}", point.name(), fields.join(", ")),
     }
 }
 
-/// `MPI_T_event_handle_alloc`.
-///
-/// # Errors
-/// There is no such event; or points are not recorded in this process, and cannot be any more.
+/// `MPI_T_event_handle_alloc`. Errors: `MPI_T_ERR_INVALID_INDEX`, or `MPI_T_ERR_NOT_ACCESSIBLE` if points are not
+/// recorded and the recording cannot start any more.
 pub fn open(index: i32) -> Result<usize> {
     find(index)?;
-    if process::phase() != Phase::Uninitialized && !trace::is_on() {
+    if process::phase() != ProcessPhase::Uninitialized && !trace::is_on() {
         return Err(Error::new(
             MPI_T_ERR_NOT_ACCESSIBLE,
-            "make handles of events before MPI_Init, or set FASTPATH_TRACE",
+            "create event handles before MPI_Init, or set FASTPATH_TRACE",
         ));
     }
     trace::set_observer(observe);
@@ -189,12 +179,11 @@ pub fn open(index: i32) -> Result<usize> {
     }))
 }
 
-/// Whether points have to be recorded since a tool waits for them.
+/// Returns whether a tool has event handles, so that points must be recorded.
 pub(crate) fn is_wanted() -> bool {
     lock().0.iter().any(Option::is_some)
 }
 
-/// Does something with the registration behind a handle.
 fn with<T>(handle: usize, act: impl FnOnce(&mut Registration) -> Result<T>) -> Result<T> {
     super::check()?;
     act(lock().get(handle).ok_or_else(|| no_handle(handle))?)
@@ -209,34 +198,26 @@ fn no_handle(handle: usize) -> Error {
 
 fn level(safety: i32) -> Result<usize> {
     let found = LEVELS.iter().position(|&level| level == safety);
-    found.ok_or_else(|| Error::new(MPI_T_ERR_INVALID, "no such level of safety"))
+    found.ok_or_else(|| Error::new(MPI_T_ERR_INVALID, "the level of callback safety is unknown"))
 }
 
-/// Whether a handle and a level of safety exist.
-///
-/// # Errors
-/// One does not.
+/// Checks a handle and a safety level. Errors: `MPI_T_ERR_INVALID_HANDLE`, or `MPI_T_ERR_INVALID` for an unknown level.
 pub fn check(handle: usize, safety: i32) -> Result {
     level(safety)?;
     with(handle, |_| Ok(()))
 }
 
-/// `MPI_T_event_register_callback`; no function takes the one of that level back.
-///
-/// # Errors
-/// There is no such handle or level.
+/// `MPI_T_event_register_callback`. Without a function it removes the callback of that level. Errors:
+/// `MPI_T_ERR_INVALID_HANDLE`, or `MPI_T_ERR_INVALID` for an unknown level.
 pub fn register(handle: usize, safety: i32, data: usize, function: Option<Callback>) -> Result {
     let level = level(safety)?;
     with(handle, |registration| {
-        registration.targets[level] = function.map(|function| Target { function, data });
+        registration.targets[level] = function.map(|function| EventTarget { function, data });
         Ok(())
     })
 }
 
-/// `MPI_T_event_set_dropped_handler`.
-///
-/// # Errors
-/// There is no such handle.
+/// `MPI_T_event_set_dropped_handler`. Errors: `MPI_T_ERR_INVALID_HANDLE`.
 pub fn set_dropped_handler(handle: usize, function: Option<DroppedCallback>) -> Result {
     with(handle, |registration| {
         registration.dropped_handler = function;
@@ -244,24 +225,21 @@ pub fn set_dropped_handler(handle: usize, function: Option<DroppedCallback>) -> 
     })
 }
 
-/// `MPI_T_event_handle_free`: the caller then tells the tool that the handle is free.
-///
-/// # Errors
-/// There is no such handle.
+/// `MPI_T_event_handle_free`. The caller then runs the tool's free callback. Errors: `MPI_T_ERR_INVALID_HANDLE`.
 pub fn close(handle: usize) -> Result {
     super::check()?;
     let closed = lock().remove(handle);
     closed.map(drop).ok_or_else(|| no_handle(handle))
 }
 
-/// The level at which a free callback is called.
+/// Safety level of free callbacks.
 pub const FREE_SAFETY: i32 = MPI_T_CB_REQUIRE_NONE;
 
 pub(super) fn forget_all() {
     lock().0.clear();
 }
 
-/// Tells the tools of a point that this thread has passed.
+/// Reports to the tools a point that this thread has passed.
 fn observe(point: Point, peer: u32, tag: i32, bytes: u64) {
     if BUSY.get() {
         return;
@@ -270,7 +248,7 @@ fn observe(point: Point, peer: u32, tag: i32, bytes: u64) {
     let ns = now_ns();
     let instance = Instance { point, peer, tag, bytes, ns };
     let mut at = 0;
-    // One at a time, since a callback may free handles and make others.
+    // Registrations are found one at a time, because a callback may free handles and make others.
     while let Some((handle, told)) = next(at, point) {
         at = handle + 1;
         tell(handle, told, &instance);
@@ -278,14 +256,13 @@ fn observe(point: Point, peer: u32, tag: i32, bytes: u64) {
     BUSY.set(false);
 }
 
-/// What is done for one registration.
-enum Told {
-    Event(Target, i32),
+enum EventCall {
+    Event(EventTarget, i32),
     Dropped(DroppedCallback, i64, usize),
 }
 
-/// The next registration of a point from a handle on, and what it gets; those that get nothing are counted.
-fn next(from: usize, point: Point) -> Option<(usize, Told)> {
+/// Finds the next registration of a point, from handle `from` on, and the callback to call. Counts dropped events.
+fn next(from: usize, point: Point) -> Option<(usize, EventCall)> {
     let mut registered = lock();
     let slots = registered.0.iter_mut().enumerate();
     for (index, slot) in slots.skip(from.saturating_sub(FIRST_HANDLE)) {
@@ -293,32 +270,32 @@ fn next(from: usize, point: Point) -> Option<(usize, Told)> {
             continue;
         };
         let handle = index + FIRST_HANDLE;
-        // Inside an MPI call the least strict level that serves is the restricted one.
+        // Points are passed inside MPI calls, so `MPI_T_CB_REQUIRE_MPI_RESTRICTED` is the least strict level.
         let level = (1..LEVELS.len()).find(|&level| registration.targets[level].is_some());
         if let Some((level, target)) = level.zip(level.and_then(|l| registration.targets[l])) {
-            return Some((handle, Told::Event(target, LEVELS[level])));
+            return Some((handle, EventCall::Event(target, LEVELS[level])));
         }
         registration.dropped += 1;
         if let Some(function) = registration.dropped_handler {
             let count = std::mem::take(&mut registration.dropped);
             let data = registration.targets[0].map_or(0, |target| target.data);
-            return Some((handle, Told::Dropped(function, count, data)));
+            return Some((handle, EventCall::Dropped(function, count, data)));
         }
     }
     None
 }
 
-fn tell(handle: usize, told: Told, instance: &Instance) {
+fn tell(handle: usize, told: EventCall, instance: &Instance) {
     let pointer = |data: usize| data as *mut core::ffi::c_void;
     match told {
-        Told::Event(target, safety) => {
+        EventCall::Event(target, safety) => {
             let instance = std::ptr::from_ref(instance).addr();
-            // SAFETY: the tool has registered the function for this.
+            // SAFETY: the tool registered this function for events, and `instance` lives until it returns.
             unsafe { (target.function)(instance, handle, safety, pointer(target.data)) };
         }
-        Told::Dropped(function, count, data) => {
+        EventCall::Dropped(function, count, data) => {
             let safety = MPI_T_CB_REQUIRE_MPI_RESTRICTED;
-            // SAFETY: the user gave this function for such calls; the arguments are there until it returns.
+            // SAFETY: the tool registered this function for dropped events. It gets only numbers and the tool's data.
             unsafe { function(count, handle, 0, safety, pointer(data)) };
         }
     }

@@ -1,43 +1,40 @@
-//! Performance variables: what the workers and the files of this process have counted, and what queues hold. Nothing
-//! is counted on the immediate path.
+//! Performance variables: what the worker and the files of this process have counted, and what queues hold. Nothing is
+//! counted on the immediate path.
 //!
-//! A handle of a counter starts at 0, stopped: it sees what is counted while it is started. A level is read as it
-//! stands and cannot be set.
+//! A counter handle is created stopped, at 0, and counts while started. A level has the current value and cannot be
+//! set.
 #![allow(unsafe_code)]
 
 use super::{enter, no_index, no_name};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::process::Process;
-use crate::rma::counts::{self, Counted};
+use crate::rma::counts::{self, RmaCounter};
 use fastpath_io::Counter;
 use fastpath_protocol::Worker;
 
-/// One variable; its datatype is `MPI_UINT64_T`, and it is of the process.
+/// A performance variable of the process, with datatype `MPI_UINT64_T`.
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// Its `MPI_T_PVAR_CLASS_`.
+    /// Class of the variable (`MPI_T_PVAR_CLASS_`).
     pub class: i32,
-    /// One line of description.
+    /// Description of one line.
     pub meaning: &'static str,
-    value: Value,
+    value: PvarSource,
 }
 
-/// Where a variable's value comes from.
-enum Value {
-    /// The sum over the workers.
-    Workers(fn(&Worker) -> u64),
-    /// What the adapters of this process count under one of these names.
+enum PvarSource {
+    /// A number of the worker.
+    Worker(fn(&Worker) -> u64),
+    /// Counters of this process's adapters that have one of these names.
     Adapters(&'static [&'static str]),
-    /// What is counted of files.
     Files(Counter),
-    /// What is counted of windows.
-    Windows(Counted),
+    Windows(RmaCounter),
 }
 
 impl Variable {
-    /// Whether a tool may not set it; then it is also always started.
+    /// Returns whether the variable is read-only and continuous.
     pub fn is_level(&self) -> bool {
         self.class != MPI_T_PVAR_CLASS_COUNTER
     }
@@ -45,12 +42,12 @@ impl Variable {
 
 macro_rules! variables {
     ($($class:ident $name:literal $from:ident $value:expr, $meaning:literal;)*) => {
-        /// All of them.
+        /// All performance variables.
         pub static VARIABLES: &[Variable] = &[$(Variable {
             name: $name,
             class: variables!(@ $class),
             meaning: $meaning,
-            value: Value::$from($value),
+            value: PvarSource::$from($value),
         },)*];
     };
     (@ counter) => { MPI_T_PVAR_CLASS_COUNTER };
@@ -59,106 +56,110 @@ macro_rules! variables {
 }
 
 variables! {
-    counter "requests" Workers |w| w.counters.requests, "sends and receives that took a request";
-    counter "unexpected_messages" Workers |w| w.counters.unexpected,
-        "messages that came before their receive and were stored";
-    counter "ring_slots_sent" Workers Worker::ring_slots_sent,
-        "slots of 64 B filled in rings of shared memory: one for each short message (of up to 48 \
-         bytes), and for each step of a longer one";
-    counter "eager_messages_by_memory" Workers |w| w.counters.eager[0].messages,
-        "messages of more than 48 bytes sent whole by memory";
-    counter "eager_bytes_by_memory" Workers |w| w.counters.eager[0].bytes, "bytes of them";
-    counter "eager_messages_by_network" Workers |w| w.counters.eager[1].messages,
-        "messages sent whole by adapters and networks";
-    counter "eager_bytes_by_network" Workers |w| w.counters.eager[1].bytes, "bytes of them";
-    counter "rendezvous_messages_by_memory" Workers |w| w.counters.announced[0].messages,
-        "long messages announced first, to go by memory";
-    counter "rendezvous_bytes_by_memory" Workers |w| w.counters.announced[0].bytes,
-        "bytes of them";
-    counter "rendezvous_messages_by_network" Workers |w| w.counters.announced[1].messages,
-        "long messages announced first, to go by adapters and networks";
-    counter "rendezvous_bytes_by_network" Workers |w| w.counters.announced[1].bytes,
-        "bytes of them";
-    counter "single_copies" Workers |w| w.counters.single_copies,
-        "long messages received by a copy of the kernel from the sender's memory";
-    counter "direct_reads" Workers |w| w.counters.direct_reads,
-        "long messages read from shared memory of the sender";
-    counter "direct_writes" Workers |w| w.counters.direct_writes,
-        "long messages written into shared memory of the receiver";
-    counter "waits" Workers |w| w.counters.waits, "waits in which the first look found nothing";
-    counter "yields" Workers |w| w.counters.yields, "times that a wait let others run";
-    counter "sleeps" Workers |w| w.counters.sleeps, "waits that went to sleep in the kernel";
-    counter "connections" Workers |w| w.counters.connections,
+    counter "requests" Worker |w| w.counters.requests, "sends and receives that needed a request";
+    counter "unexpected_messages" Worker |w| w.counters.unexpected,
+        "messages that arrived before their receive was posted, and were stored";
+    counter "ring_slots_sent" Worker Worker::ring_slots_sent,
+        "slots of 64 B filled in shared-memory rings: one for each message of up to 48 bytes, and \
+         for each step of a longer one";
+    counter "eager_messages_by_memory" Worker |w| w.counters.eager[0].messages,
+        "eager messages of more than 48 bytes sent through shared memory";
+    counter "eager_bytes_by_memory" Worker |w| w.counters.eager[0].bytes, "bytes of eager messages \
+                                                                           sent through shared \
+                                                                           memory";
+    counter "eager_messages_by_network" Worker |w| w.counters.eager[1].messages,
+        "eager messages sent through adapters and networks";
+    counter "eager_bytes_by_network" Worker |w| w.counters.eager[1].bytes, "bytes of eager \
+                                                                            messages sent through \
+                                                                            adapters and networks";
+    counter "rendezvous_messages_by_memory" Worker |w| w.counters.announced[0].messages,
+        "rendezvous messages sent through shared memory";
+    counter "rendezvous_bytes_by_memory" Worker |w| w.counters.announced[0].bytes,
+        "bytes of rendezvous messages sent through shared memory";
+    counter "rendezvous_messages_by_network" Worker |w| w.counters.announced[1].messages,
+        "rendezvous messages sent through adapters and networks";
+    counter "rendezvous_bytes_by_network" Worker |w| w.counters.announced[1].bytes,
+        "bytes of rendezvous messages sent through adapters and networks";
+    counter "single_copies" Worker |w| w.counters.single_copies,
+        "long messages that the kernel copied from the sender's memory";
+    counter "direct_reads" Worker |w| w.counters.direct_reads,
+        "long messages read from the sender's shared memory";
+    counter "direct_writes" Worker |w| w.counters.direct_writes,
+        "long messages written into the receiver's shared memory";
+    counter "waits" Worker |w| w.counters.waits, "waits whose first poll found nothing";
+    counter "yields" Worker |w| w.counters.yields, "times that a wait yielded the processor";
+    counter "sleeps" Worker |w| w.counters.sleeps, "waits that went to sleep in the kernel";
+    counter "connections" Worker |w| w.counters.connections,
         "peers that this process has connected to";
-    counter "violations" Workers |w| w.counters.violations,
-        "messages that no healthy peer sends, dropped";
-    counter "rma_keys_resolved" Workers |w| w.rma.counters.resolved,
-        "keys of remote memory resolved";
-    counter "rma_operations_queued" Workers |w| w.rma.counters.queued,
+    counter "violations" Worker |w| w.counters.violations,
+        "invalid messages from peers that this process has dropped";
+    counter "rma_keys_resolved" Worker |w| w.rma.counters.resolved,
+        "times that this process has chosen how to access a peer's memory";
+    counter "rma_operations_queued" Worker |w| w.rma.counters.queued,
         "one-sided operations that waited in a queue";
-    counter "rma_operations_served" Workers |w| w.rma.counters.served,
-        "one-sided operations of peers carried out by this process";
-    counter "rma_puts" Windows Counted::Puts,
-        "puts to windows, but for those of up to 48 bytes by load and store";
-    counter "rma_bytes_put" Windows Counted::PutBytes, "bytes of them";
-    counter "rma_gets" Windows Counted::Gets,
-        "gets from windows, but for those of up to 48 bytes by load and store";
-    counter "rma_bytes_got" Windows Counted::GotBytes, "bytes of them";
-    counter "rma_accumulates" Windows Counted::Accumulates,
+    counter "rma_operations_served" Worker |w| w.rma.counters.served,
+        "one-sided operations of peers that this process performed";
+    counter "rma_puts" Windows RmaCounter::Puts,
+        "puts to windows, except those of up to 48 bytes by load and store";
+    counter "rma_bytes_put" Windows RmaCounter::PutBytes, "bytes of the puts that rma_puts counts";
+    counter "rma_gets" Windows RmaCounter::Gets,
+        "gets from windows, except those of up to 48 bytes by load and store";
+    counter "rma_bytes_got" Windows RmaCounter::GotBytes, "bytes of the gets that rma_gets counts";
+    counter "rma_accumulates" Windows RmaCounter::Accumulates,
         "MPI_Accumulate, MPI_Get_accumulate and their forms with a request";
-    counter "rma_atomics" Windows Counted::Atomics, "MPI_Fetch_and_op and MPI_Compare_and_swap";
-    counter "rma_locks" Windows Counted::Locks, "locks by MPI_Win_lock";
-    counter "rma_lock_waits" Windows Counted::LockWaits,
-        "locks of windows for whose turn this process had to wait";
-    counter "rma_flushes" Windows Counted::Flushes, "flushes of windows";
-    counter "rma_epochs" Windows Counted::Epochs,
+    counter "rma_atomics" Windows RmaCounter::Atomics, "MPI_Fetch_and_op and MPI_Compare_and_swap";
+    counter "rma_locks" Windows RmaCounter::Locks, "locks by MPI_Win_lock";
+    counter "rma_lock_waits" Windows RmaCounter::LockWaits,
+        "locks of windows that this process had to wait for";
+    counter "rma_flushes" Windows RmaCounter::Flushes, "flushes of windows";
+    counter "rma_epochs" Windows RmaCounter::Epochs,
         "fences, and epochs by MPI_Win_start, MPI_Win_post and MPI_Win_lock_all";
     counter "adapter_packets_resent" Adapters &["resent"],
-        "packets that an adapter has sent again";
+        "packets that an adapter retransmitted";
     counter "registrations" Adapters &["registrations_made"],
         "ranges of memory registered with an adapter";
     counter "registrations_reused" Adapters &["registrations_reused"],
-        "uses of a range that was registered already";
-    counter "file_reads" Files Counter::Reads, "calls of the system that read files";
-    counter "file_bytes_read" Files Counter::ReadBytes, "bytes that they have read";
-    counter "file_writes" Files Counter::Writes, "calls of the system that write files";
-    counter "file_bytes_written" Files Counter::WrittenBytes, "bytes that they have written";
+        "uses of a memory range that was already registered with an adapter";
+    counter "file_reads" Files Counter::Reads, "system calls that read files";
+    counter "file_bytes_read" Files Counter::ReadBytes, "bytes that system calls read from files";
+    counter "file_writes" Files Counter::Writes, "system calls that write files";
+    counter "file_bytes_written" Files Counter::WrittenBytes, "bytes that system calls wrote to \
+                                                               files";
     counter "file_mappings" Files Counter::Mappings,
-        "ranges of files that were mapped, to store pieces in them";
-    counter "file_bytes_stored" Files Counter::StoredBytes, "bytes that were stored there";
+        "file ranges mapped to store noncontiguous pieces";
+    counter "file_bytes_stored" Files Counter::StoredBytes, "bytes stored in mapped file ranges";
     counter "file_ranges_sieved" Files Counter::Sieved,
-        "ranges of files that were read or written with what lies between the pieces";
+        "file ranges read or written whole, with the gaps between the pieces (data sieving)";
     counter "file_bytes_sieved" Files Counter::SievedBytes,
-        "bytes between the pieces that were moved with them";
+        "bytes of gaps that data sieving moved";
     counter "file_exchanges" Files Counter::Exchanges,
-        "collective accesses to files in which ranks moved bytes for others";
+        "collective file accesses in which aggregators moved bytes for other ranks";
     counter "file_bytes_exchanged" Files Counter::ExchangedBytes,
-        "bytes of this process in such accesses";
-    level "unexpected_queue_length" Workers |w| w.unexpected_usage().0,
+        "bytes that this process read or wrote in file accesses through aggregators";
+    level "unexpected_queue_length" Worker |w| w.unexpected_usage().0,
         "unexpected messages stored now";
-    most "unexpected_queue_length_most" Workers Worker::unexpected_most,
+    most "unexpected_queue_length_most" Worker Worker::unexpected_most,
         "the most unexpected messages that were stored at once";
-    level "posted_queue_length" Workers Worker::posted, "receives posted now";
-    most "posted_queue_length_most" Workers Worker::posted_most,
-        "the most receives that were posted when a wait found nothing at first, or this was read; \
-         waits count them in jobs of up to 255 ranks";
-    level "unexpected_queue_bytes" Workers |w| w.unexpected_usage().1,
-        "memory that unexpected messages take now, in bytes";
+    level "posted_queue_length" Worker Worker::posted, "receives posted now";
+    most "posted_queue_length_most" Worker Worker::posted_most,
+        "largest number of posted receives: counted when this variable is read and, in jobs of up \
+         to 255 ranks, when the first poll of a wait finds nothing";
+    level "unexpected_queue_bytes" Worker |w| w.unexpected_usage().1,
+        "bytes of memory that unexpected messages use now";
 }
 
-/// A variable behind a handle.
 #[derive(Debug)]
 pub(super) struct Handle {
     session: usize,
     index: usize,
-    /// What was counted while it was started before, less resets; may wrap.
+    /// Count over the earlier periods between start and stop, as changed by resets and writes. May wrap.
     kept: u64,
-    /// The process's value when it was started last; none while it is stopped.
+    /// Value of the process at the last start, or none while stopped.
     since: Option<u64>,
 }
 
 impl Handle {
-    /// The handle's value where the process's is `now`.
+    /// Returns the value of the handle. `now` is the present value of the variable in the process.
     fn value(&self, now: u64) -> u64 {
         match self.since {
             _ if VARIABLES[self.index].is_level() => now,
@@ -173,10 +174,7 @@ impl Handle {
     }
 }
 
-/// A variable by its number.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the variable of a number. Errors: `MPI_T_ERR_INVALID_INDEX`.
 pub fn find(index: i32) -> Result<&'static Variable> {
     super::check()?;
     let found = usize::try_from(index).ok();
@@ -184,10 +182,7 @@ pub fn find(index: i32) -> Result<&'static Variable> {
     found.ok_or_else(|| no_index("performance variable", index))
 }
 
-/// The number of a variable by its name and class.
-///
-/// # Errors
-/// It does not exist.
+/// Returns the number of the variable with this name and class. Errors: `MPI_T_ERR_INVALID_NAME`.
 pub fn index_of(name: &str, class: i32) -> Result<usize> {
     super::check()?;
     let found =
@@ -195,39 +190,32 @@ pub fn index_of(name: &str, class: i32) -> Result<usize> {
     found.ok_or_else(|| no_name("performance variable", name))
 }
 
-/// What the process has of a variable; 0 while MPI is not initialised.
+/// Returns the value of a variable in this process; 0 before MPI is initialised.
 fn current(p: &Process, index: usize) -> u64 {
-    if p.engine().is_none() {
+    let Ok(worker) = p.worker() else {
         return 0;
-    }
+    };
+    // SAFETY: the worker lives as long as the engine, and the caller is inside MPI.
+    let worker = unsafe { &*worker };
     match VARIABLES[index].value {
-        // SAFETY: a worker lives as long as the engine, and the caller is inside MPI.
-        Value::Workers(value) => p.workers().map(|(_, w)| unsafe { value(&*w) }).sum(),
-        Value::Adapters(names) => p
-            .workers()
-            // SAFETY: as above.
-            .flat_map(|(_, w)| unsafe { (*w).interfaces().adapter_counts() })
-            .flat_map(|counts| counts.numbers)
-            .filter(|(name, _)| names.contains(name))
-            .map(|(_, number)| number)
-            .sum(),
-        Value::Files(counter) => fastpath_io::PROCESS.get(counter),
-        Value::Windows(counted) => counts::total(p, counted),
+        PvarSource::Worker(value) => value(worker),
+        PvarSource::Adapters(names) => {
+            let counts = worker.interfaces().adapter_counts();
+            let numbers = counts.into_iter().flat_map(|counts| counts.numbers);
+            let named = numbers.filter(|(name, _)| names.contains(name));
+            named.map(|(_, number)| number).sum()
+        }
+        PvarSource::Files(counter) => fastpath_io::PROCESS.get(counter),
+        PvarSource::Windows(counted) => counts::total(p, counted),
     }
 }
 
-/// `MPI_T_pvar_session_create`.
-///
-/// # Errors
-/// The interface is not initialised.
+/// `MPI_T_pvar_session_create`. Errors: `MPI_T_ERR_NOT_INITIALIZED`.
 pub fn open_session() -> Result<usize> {
     Ok(enter()?.sessions.insert(()))
 }
 
-/// `MPI_T_pvar_session_free`, with the handles of the session.
-///
-/// # Errors
-/// There is no such session.
+/// `MPI_T_pvar_session_free`. Frees the handles of the session too. Errors: `MPI_T_ERR_INVALID_SESSION`.
 pub fn close_session(session: usize) -> Result {
     let mut tool = enter()?;
     let closed = tool.sessions.remove(session);
@@ -244,10 +232,8 @@ fn no_session(session: usize) -> Error {
     Error::new(MPI_T_ERR_INVALID_SESSION, format!("no session has the handle {session:#x}"))
 }
 
-/// `MPI_T_pvar_handle_alloc`: the handle; each variable has one element.
-///
-/// # Errors
-/// There is no such session or variable.
+/// `MPI_T_pvar_handle_alloc`. Returns the handle. Each variable has one element. Errors: `MPI_T_ERR_INVALID_SESSION`,
+/// `MPI_T_ERR_INVALID_INDEX`.
 pub fn open(session: usize, index: i32) -> Result<usize> {
     find(index)?;
     let mut tool = enter()?;
@@ -255,10 +241,7 @@ pub fn open(session: usize, index: i32) -> Result<usize> {
     Ok(tool.pvars.insert(Handle { session, index: index as usize, kept: 0, since: None }))
 }
 
-/// `MPI_T_pvar_handle_free`.
-///
-/// # Errors
-/// The session has no such handle.
+/// `MPI_T_pvar_handle_free`. Errors: `MPI_T_ERR_INVALID_SESSION`, `MPI_T_ERR_INVALID_HANDLE`.
 pub fn close(session: usize, handle: usize) -> Result {
     let mut tool = enter()?;
     find_handle(&mut tool, session, handle)?;
@@ -277,7 +260,7 @@ fn find_handle(tool: &mut super::Tool, session: usize, handle: usize) -> Result<
     })
 }
 
-/// Runs `act` on a handle, with the process's value.
+/// Calls `act` with a handle and the value of the process.
 fn with<T>(
     p: &Process, (session, handle): (usize, usize), act: impl FnOnce(&mut Handle, u64) -> Result<T>,
 ) -> Result<T> {
@@ -287,7 +270,7 @@ fn with<T>(
     act(found, now)
 }
 
-/// Does something with a counter, or, with `MPI_T_PVAR_ALL_HANDLES`, with all counters of the session.
+/// Calls `act` with a counter or, for `MPI_T_PVAR_ALL_HANDLES`, with all counters of the session.
 fn with_counters(
     p: &Process, (session, handle): (usize, usize), refused: i32, act: impl Fn(&mut Handle, u64),
 ) -> Result {
@@ -296,7 +279,7 @@ fn with_counters(
             let variable = &VARIABLES[handle.index];
             if variable.is_level() {
                 let why = format!(
-                    "{} is a level: it cannot be started, stopped or written",
+                    "{} is not a counter: it cannot be started, stopped or written",
                     variable.name
                 );
                 return Err(Error::new(refused, why));
@@ -314,10 +297,8 @@ fn with_counters(
     Ok(())
 }
 
-/// `MPI_T_pvar_start`.
-///
-/// # Errors
-/// The session has no such handle; it is a level.
+/// `MPI_T_pvar_start`. Errors: `MPI_T_ERR_INVALID_SESSION`, `MPI_T_ERR_INVALID_HANDLE`. `MPI_T_ERR_PVAR_NO_STARTSTOP`
+/// for a level.
 pub fn start(p: &Process, session: usize, handle: usize) -> Result {
     let refused = MPI_T_ERR_PVAR_NO_STARTSTOP;
     with_counters(p, (session, handle), refused, |handle, now| {
@@ -325,10 +306,7 @@ pub fn start(p: &Process, session: usize, handle: usize) -> Result {
     })
 }
 
-/// `MPI_T_pvar_stop`.
-///
-/// # Errors
-/// As [`start`].
+/// `MPI_T_pvar_stop`. Errors: see [`start`].
 pub fn stop(p: &Process, session: usize, handle: usize) -> Result {
     let refused = MPI_T_ERR_PVAR_NO_STARTSTOP;
     with_counters(p, (session, handle), refused, |handle, now| {
@@ -337,22 +315,17 @@ pub fn stop(p: &Process, session: usize, handle: usize) -> Result {
     })
 }
 
-/// `MPI_T_pvar_read`.
-///
-/// # Errors
-/// The session has no such handle.
+/// `MPI_T_pvar_read`. Errors: `MPI_T_ERR_INVALID_SESSION`, `MPI_T_ERR_INVALID_HANDLE`.
 pub fn read(p: &Process, session: usize, handle: usize) -> Result<u64> {
     with(p, (session, handle), |handle, now| Ok(handle.value(now)))
 }
 
-/// `MPI_T_pvar_readreset`: reads and resets as one.
-///
-/// # Errors
-/// The session has no such handle; it is a level.
+/// `MPI_T_pvar_readreset`. Reads and resets atomically. Errors: `MPI_T_ERR_INVALID_SESSION`,
+/// `MPI_T_ERR_INVALID_HANDLE`. `MPI_T_ERR_PVAR_NO_WRITE` for a level.
 pub fn read_and_reset(p: &Process, session: usize, handle: usize) -> Result<u64> {
     with(p, (session, handle), |handle, now| {
         if VARIABLES[handle.index].is_level() {
-            return Err(Error::new(MPI_T_ERR_PVAR_NO_WRITE, "a level cannot be reset"));
+            return Err(Error::new(MPI_T_ERR_PVAR_NO_WRITE, "only a counter can be reset"));
         }
         let value = handle.value(now);
         handle.set(0, now);
@@ -360,10 +333,8 @@ pub fn read_and_reset(p: &Process, session: usize, handle: usize) -> Result<u64>
     })
 }
 
-/// `MPI_T_pvar_write`, and with 0 `MPI_T_pvar_reset`.
-///
-/// # Errors
-/// The session has no such handle; it is a level.
+/// `MPI_T_pvar_write` and, with `value` 0, `MPI_T_pvar_reset`. Errors: `MPI_T_ERR_INVALID_SESSION`,
+/// `MPI_T_ERR_INVALID_HANDLE`. `MPI_T_ERR_PVAR_NO_WRITE` for a level.
 pub fn write(p: &Process, session: usize, handle: usize, value: u64) -> Result {
     with_counters(p, (session, handle), MPI_T_ERR_PVAR_NO_WRITE, |handle, now| {
         handle.set(value, now);

@@ -1,7 +1,8 @@
-//! Traces (`FASTPATH_TRACE`): where they begin and end, and the immediate path with its points.
+//! Traces (`FASTPATH_TRACE`): their start and end, and the immediate path with trace points.
 //!
-//! Where points are recorded, the hot tables hide from the immediate path (`hot::key`), so that it costs nothing where
-//! they are not. What it declines comes here first, and goes the same way with points around it.
+//! While points are recorded, the keys of communicators in the hot tables match no handle (`hot::key`), so the
+//! immediate path declines every call on a communicator. Therefore it needs no test for tracing, and costs nothing more
+//! when tracing is off. A declined call comes here first, and runs the same immediate code with points around it.
 #![allow(unsafe_code)]
 
 use crate::common::error::Result;
@@ -15,17 +16,17 @@ use crate::tool::event;
 use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::tell;
 use fastpath_base::trace::{self, Point};
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::Notice;
-use fastpath_bootstrap::trace::{describe, prepare_file, write_file};
+use fastpath_job::Job;
+use fastpath_job::trace::{describe, prepare_file, write_file};
+use fastpath_segment::Notice;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Without a launcher of ours a process writes the file of its node itself.
+/// Job and path of the trace that this process writes itself, if it has no launcher of ours.
 static ALONE: OnceLock<(&'static Job, &'static Path)> = OnceLock::new();
 
-/// Begins to record, if the configuration or a tool asks for it; returns whether points are recorded. If that fails, a
-/// line says why, and the program runs without a trace.
+/// Starts recording if the configuration or a tool requests it. Returns whether points are recorded. On failure it
+/// prints the reason, and the program runs without a trace.
 pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -> bool {
     let path = config.text(Key::Trace);
     if path.is_empty() && !event::is_wanted() {
@@ -39,7 +40,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
             return false;
         }
         _ = ALONE.set((job, Path::new(path)));
-        // SAFETY: `write_alone` may run at any time after this.
+        // SAFETY: `write_alone` needs no arguments and may run at any time from now on.
         unsafe { libc::atexit(write_alone) };
     }
     let events = config.number(Key::TraceEvents).unwrap_or(u64::MAX);
@@ -54,7 +55,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
     }
 }
 
-/// Where a node's trace goes: nodes beyond the first one have files of their own.
+/// Returns the path of a node's trace. Nodes after the first have files of their own.
 fn name_file(job: &Job, path: &'static str) -> &'static str {
     match job.host(job.rank()) {
         0 => path,
@@ -70,16 +71,15 @@ extern "C" fn write_alone() {
     tell!("fastpath: {}", describe(path, outcome));
 }
 
-/// World rank of a communicator's rank.
 fn world(args: &Args) -> u32 {
-    // SAFETY: the immediate path has accepted the communicator and the rank.
+    // SAFETY: the immediate path has validated the communicator and the rank.
     unsafe { *hot::comm(args.comm).world.add(args.peer as usize) }
 }
 
-/// An immediate send with its points; `None` where nothing is recorded, or it is declined.
+/// Sends immediately, with trace points. Returns `None` if nothing is recorded, or if the send is declined.
 ///
 /// # Safety
-/// As [`try_send`].
+/// See [`try_send`].
 pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
     if !trace::is_on() {
         return None;
@@ -87,7 +87,7 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
     let begun = trace::read_ticks();
     let shows = hot::sends_inside(args.comm);
     let sent = match shows {
-        // SAFETY: the buffer is readable as count and datatype say, by this function's contract.
+        // SAFETY: the buffer is readable as count and datatype specify, by this function's contract.
         true => unsafe { try_send::<false, { hot::INSIDE }>(args) },
         false => Immediate::Declined,
     };
@@ -97,7 +97,7 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
     let bytes = (args.count as u64).wrapping_mul(hot::datatype(args.datatype).size);
     let peer = world(&args);
     let Immediate::Wake(bytes) = sent else {
-        // Nothing is left to do: the call returns when it has posted.
+        // The message is complete, so the call returns now.
         trace::record_call(name, begun, Point::PostShort, peer, args.tag, bytes);
         return Some(Ok(()));
     };
@@ -109,17 +109,17 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
     Some(result)
 }
 
-/// An immediate receive with its points; false where nothing is recorded, or the message is not there.
+/// Receives immediately, with trace points. Returns false if nothing is recorded, or if no message is there.
 ///
 /// # Safety
-/// As [`crate::p2p::try_copy`].
+/// See [`crate::p2p::try_copy`].
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> bool {
     if !trace::is_on() {
         return false;
     }
     let begun = trace::read_ticks();
-    // SAFETY: the buffer is writable as count and datatype say, and `status` null or a status, by this function's
-    // contract.
+    // SAFETY: the buffer is writable as count and datatype specify, and `status` is null or writable, by this
+    // function's contract.
     unsafe {
         if !hot::receives_inside(args.comm) {
             return false;

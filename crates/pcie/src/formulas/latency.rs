@@ -1,4 +1,4 @@
-//! How long one message takes from the call of the sender to the return of the receiver, part by part.
+//! One-way time of a message, from the sender's call to the receiver's return, part by part.
 
 use super::message::{DATAGRAM_PREFIX, Message};
 use super::traffic::Traffic;
@@ -8,37 +8,37 @@ use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Time};
 use crate::wire::{Transport, Verb, Wire};
 
-/// Two equal hosts with an adapter each, and what lies between.
+/// Two equal hosts with an adapter each, and the network between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path<'a> {
     /// The hosts.
     pub host: &'a Host,
-    /// Their adapters.
+    /// Adapters of the hosts.
     pub adapter: &'a Adapter,
-    /// Their buses.
+    /// Buses of the adapters.
     pub link: Link,
     /// The network.
     pub wire: Wire,
-    /// Cables and switches: from the last bit sent to the last bit received.
+    /// Latency of cables and switches: from the last bit sent to the last bit received.
     pub hops: Time,
 }
 
 /// A part of the time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
-    /// What happens.
+pub struct LatencyPart {
+    /// Name.
     pub name: &'static str,
-    /// How long it takes.
+    /// Duration.
     pub time: Time,
-    /// The arithmetic.
+    /// Arithmetic.
     pub how: String,
 }
 
 impl<'a> Path<'a> {
-    /// Two of the same, with the bus and the network that the adapter usually has.
+    /// Creates the path between two equal hosts, with the adapter's usual bus and network.
     ///
     /// # Errors
-    /// The adapter's profile names no link or wire that there is.
+    /// The link or wire in the adapter's profile does not exist.
     pub fn new(host: &'a Host, adapter: &'a Adapter) -> Result<Path<'a>, crate::LinkError> {
         Ok(Path {
             host,
@@ -53,33 +53,32 @@ impl<'a> Path<'a> {
         self.link.raw().time_of(bytes)
     }
 
-    /// From the first byte of the request until the last byte of the answer.
+    /// Time from the first byte of a read request until the last byte of the answer.
     fn read_time(&self, size: Bytes) -> Time {
         let request = f64::from(self.link.read_request());
         let answer = Traffic::read(&self.link, size).down.bytes();
         self.bus_time(request) + self.host.read + self.bus_time(answer)
     }
 
-    /// The way of a message of `size` that its sender wants inline or not, posted alone.
+    /// Post method of a single message of `size` bytes, requested inline or not.
     pub fn way(&self, transport: Transport, verb: Verb, size: u32, inline: bool) -> PostMethod {
         let adapter = self.adapter;
         descriptor::way(adapter.family, transport, verb, size, inline, adapter.blueflame, 1)
     }
 
-    /// The parts of a message's time. Its packets after the first follow at the rate of the
-    /// slowest stage.
-    pub fn parts(&self, message: &Message) -> Vec<Part> {
+    /// Parts of a message's time. Packets after the first follow at the rate of the slowest stage.
+    pub fn parts(&self, message: &Message) -> Vec<LatencyPart> {
         let mut parts = self.sender_parts(message);
         parts.extend(self.network_parts(message));
         parts
     }
 
-    /// The sum of the parts.
+    /// Sum of the parts.
     pub fn one_way(&self, message: &Message) -> Time {
         self.parts(message).into_iter().map(|part| part.time).sum()
     }
 
-    /// How long the sender's processor is busy.
+    /// Busy time of the sender's processor.
     pub fn processor_time(&self, message: &Message) -> Time {
         let mut sum = self.host.post;
         if message.way.is_inline() {
@@ -100,7 +99,7 @@ impl<'a> Path<'a> {
         self.descriptor_bytes(message) / descriptor::BLOCK
     }
 
-    fn sender_parts(&self, message: &Message) -> Vec<Part> {
+    fn sender_parts(&self, message: &Message) -> Vec<LatencyPart> {
         let host = self.host;
         let mut parts = vec![part("software", host.post, "the call, and the descriptor")];
         let overhead = self.link.write_overhead();
@@ -131,7 +130,7 @@ impl<'a> Path<'a> {
         parts
     }
 
-    fn network_parts(&self, message: &Message) -> Vec<Part> {
+    fn network_parts(&self, message: &Message) -> Vec<LatencyPart> {
         let (size, mtu) = (message.size, u64::from(message.mtu));
         let first = Bytes(size.0.min(mtu));
         let wire_bytes = self.wire.message_bytes(message.transport, message.verb, first);
@@ -162,13 +161,13 @@ impl<'a> Path<'a> {
         }
         let how = format!("{up:.0} B on the bus, then {} into memory", self.host.write);
         parts.push(part("write into memory", self.bus_time(up) + self.host.write, how));
-        parts.push(part("poll", self.host.poll, "the receiver sees it and returns"));
+        parts.push(part("poll", self.host.poll, "the receiver sees the payload and returns"));
         parts
     }
 }
 
-fn part(name: &'static str, time: Time, how: impl Into<String>) -> Part {
-    Part { name, time, how: how.into() }
+fn part(name: &'static str, time: Time, how: impl Into<String>) -> LatencyPart {
+    LatencyPart { name, time, how: how.into() }
 }
 
 #[cfg(test)]
@@ -187,7 +186,7 @@ mod tests {
         Message { way, ..Message::new(Transport::Rc, Verb::Write, Bytes(size)) }
     }
 
-    /// 8 ticks of the ACPI timer before, 4 after; what is divided in whole ticks lies up to one above.
+    /// DMA takes 8 ticks of the ACPI timer, inline data 4. Whole ticks may hide up to one tick more.
     #[test]
     fn inline__of_2009_gains_two_reads() {
         let path = path_of_2009();
@@ -197,7 +196,7 @@ mod tests {
             let after = path.one_way(&write(&path, size, true)).ns() / tick;
             assert_eq!((before.floor(), after.floor()), (8.0, 4.0), "{size}: {before} {after}");
         }
-        // 64 and 128 bytes: 5 ticks after. 256 bytes no longer fit BlueFlame: 8 ticks after, 9 before.
+        // 128 bytes: 8 ticks by DMA, 5 inline. 256 bytes no longer fit BlueFlame: 9 ticks by DMA, 8 inline.
         for (size, before, after) in [(128, 8.0, 5.0), (256, 9.0, 8.0)] {
             let found = [false, true].map(|i| path.one_way(&write(&path, size, i)).ns() / tick);
             assert!((found[0] - before).abs() < 1.0, "{size}: {found:?}");
@@ -220,7 +219,8 @@ mod tests {
         let path = path_of_2009();
         let step = path.one_way(&write(&path, 209, true)) - path.one_way(&write(&path, 208, true));
         let read = path.host.read;
-        // Doorbell and the descriptor's way over the bus against the stores that are saved.
+        // The step consists of the read, the doorbell and the descriptor's transfer over the bus, less the saved
+        // stores.
         assert!((step.ns() - read.ns()).abs() < 250.0, "{step}");
         assert!(step.ns() > 200.0, "{step}");
     }

@@ -1,4 +1,4 @@
-//! What one message of an adapter puts on the bus at each side.
+//! Load of one message of an adapter on the bus at each side.
 
 use super::traffic::Traffic;
 use crate::descriptor::{self, PostMethod};
@@ -7,30 +7,30 @@ use crate::profile::Adapter;
 use crate::units::Bytes;
 use crate::wire::{Transport, Verb};
 
-/// Bytes that a datagram's receiver finds before the payload: the global route header.
+/// Bytes before the payload in a datagram receiver's buffer: the global route header.
 pub const DATAGRAM_PREFIX: u64 = 40;
 
-/// A message and how it is posted.
+/// A message and its post method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Message {
-    /// How it travels.
+    /// Transport.
     pub transport: Transport,
-    /// What is done with it.
+    /// Operation.
     pub verb: Verb,
-    /// Bytes of payload.
+    /// Payload.
     pub size: Bytes,
-    /// How the adapter comes by it.
+    /// Post method.
     pub way: PostMethod,
-    /// Every N-th send asks for a completion entry (perftest: cq-mod).
+    /// Every N-th send requests a completion entry (perftest: cq-mod).
     pub signal_every: u32,
-    /// Receive descriptors that the adapter fetches at once.
+    /// Number of receive descriptors that the adapter fetches at once.
     pub receive_batch: u32,
-    /// Bytes of payload in a packet of the network.
+    /// Payload of a network packet, in bytes.
     pub mtu: u32,
 }
 
 impl Message {
-    /// A message by DMA whose every completion is signalled, with packets of 4096 bytes.
+    /// Creates a message by DMA with every completion signalled and packets of 4096 bytes.
     pub fn new(transport: Transport, verb: Verb, size: Bytes) -> Message {
         Message {
             transport,
@@ -43,7 +43,6 @@ impl Message {
         }
     }
 
-    /// Bytes of its descriptor.
     pub(super) fn descriptor(&self, adapter: &Adapter) -> u32 {
         let size = self.size.0.min(1 << 30) as u32;
         let inline = self.way.is_inline();
@@ -51,21 +50,21 @@ impl Message {
     }
 }
 
-/// A share of a message's traffic, by name.
+/// A named share of a message's traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Part {
-    /// What it is.
+pub struct TrafficPart {
+    /// Name.
     pub name: &'static str,
-    /// What it puts on the link.
+    /// Load on the link.
     pub traffic: Traffic,
 }
 
-/// What a message puts on the sender's bus.
-pub fn sender(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> {
+/// Load of a message on the sender's bus.
+pub fn sender(link: &Link, adapter: &Adapter, message: &Message) -> Vec<TrafficPart> {
     let descriptor = u64::from(message.descriptor(adapter));
     let blocks = Bytes(descriptor.next_multiple_of(u64::from(descriptor::BLOCK)));
     let mut parts = Vec::new();
-    let mut push = |name, traffic| parts.push(Part { name, traffic });
+    let mut push = |name, traffic| parts.push(TrafficPart { name, traffic });
     if message.way.is_blueflame() {
         push("descriptor, written", Traffic::store(link, blocks, 64));
     } else {
@@ -81,10 +80,10 @@ pub fn sender(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> {
     parts
 }
 
-/// What a message puts on the receiver's bus.
-pub fn receiver(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> {
+/// Load of a message on the receiver's bus.
+pub fn receiver(link: &Link, adapter: &Adapter, message: &Message) -> Vec<TrafficPart> {
     let mut parts = Vec::new();
-    let mut push = |name, traffic| parts.push(Part { name, traffic });
+    let mut push = |name, traffic| parts.push(TrafficPart { name, traffic });
     let entry = Bytes(u64::from(adapter.completion_entry));
     let size = message.size.0;
     match message.transport {
@@ -107,8 +106,8 @@ pub fn receiver(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> 
     parts
 }
 
-/// All of it.
-pub fn sum(parts: &[Part]) -> Traffic {
+/// Sums all parts.
+pub fn sum(parts: &[TrafficPart]) -> Traffic {
     parts.iter().fold(Traffic::default(), |sum, part| sum + part.traffic)
 }
 
@@ -119,7 +118,7 @@ mod tests {
     use crate::formulas::{DataLink, throughput};
     use crate::profile;
 
-    fn bytes(parts: &[Part], name: &str) -> (f64, f64) {
+    fn bytes(parts: &[TrafficPart], name: &str) -> (f64, f64) {
         let part = parts.iter().find(|p| p.name == name).unwrap();
         (part.traffic.up.bytes(), part.traffic.down.bytes())
     }

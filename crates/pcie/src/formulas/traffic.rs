@@ -1,11 +1,11 @@
-//! What one operation puts on the link.
+//! Load of one operation on the link.
 
 use std::ops::{Add, Mul};
 
 use crate::link::Link;
 use crate::units::Bytes;
 
-/// Which way on the link.
+/// Direction on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the device to the host.
@@ -14,14 +14,15 @@ pub enum Direction {
     Down,
 }
 
-/// Packets in one direction. Fractions are shares: a completion entry for every 100th message.
+/// Packets in one direction. A fraction is a share of a packet, such as 0.01 for a completion entry of every 100th
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Flow {
-    /// Packets.
+    /// Number of packets.
     pub packets: f64,
-    /// Those of them that use credits, which the other side gives back by updates: all but completions.
+    /// Number of packets that use credits, which the other side returns by updates: all but completions.
     pub credited: f64,
-    /// Bytes of data in them.
+    /// Data in the packets, in bytes.
     pub data: f64,
     /// Bytes around the data.
     pub overhead: f64,
@@ -37,7 +38,7 @@ impl Flow {
         }
     }
 
-    /// All bytes.
+    /// Total bytes.
     pub fn bytes(&self) -> f64 {
         self.data + self.overhead
     }
@@ -77,25 +78,25 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The device writes `size` bytes into memory, from an aligned address on.
+    /// Traffic of a device that writes `size` bytes to memory, from an aligned address on.
     pub fn write(link: &Link, size: Bytes) -> Traffic {
         Traffic::write_at(link, 0, size)
     }
 
-    /// The device writes `size` bytes into memory at `address`, cutting where an address is a multiple
-    /// of the maximum payload.
+    /// Traffic of a device that writes `size` bytes at `address`; packets are split at multiples of the maximum
+    /// payload.
     pub fn write_at(link: &Link, address: u64, size: Bytes) -> Traffic {
         let packets = count_blocks(address, size.0, u64::from(link.max_payload()));
         Traffic { up: Flow::new(packets, size.0, link.write_overhead()), down: Flow::default() }
     }
 
-    /// The device reads `size` bytes of memory, from an aligned address on.
+    /// Traffic of a device that reads `size` bytes of memory, from an aligned address on.
     pub fn read(link: &Link, size: Bytes) -> Traffic {
         Traffic::read_at(link, 0, size)
     }
 
-    /// The device reads `size` bytes at `address`: requests go up, completions come down. A completion
-    /// is cut at multiples of its size, and answers one request only.
+    /// Traffic of a device that reads `size` bytes at `address`: requests go up, completions come down. Completions are
+    /// split at multiples of their size, and each answers only one request.
     pub fn read_at(link: &Link, address: u64, size: Bytes) -> Traffic {
         let request = u64::from(link.max_read_request());
         let completion = u64::from(link.completion()).min(request);
@@ -110,14 +111,14 @@ impl Traffic {
         }
     }
 
-    /// The processor writes `size` bytes to the device in packets of up to `chunk` bytes: a doorbell,
-    /// or a descriptor through write-combining.
+    /// Traffic of a processor that writes `size` bytes to the device in packets of up to `chunk` bytes: a doorbell, or
+    /// a descriptor through write-combining.
     pub fn store(link: &Link, size: Bytes, chunk: u32) -> Traffic {
         let packets = size.0.div_ceil(u64::from(chunk.max(1)));
         Traffic { up: Flow::default(), down: Flow::new(packets, size.0, link.write_overhead()) }
     }
 
-    /// What goes in a direction.
+    /// Returns the flow in a direction.
     pub fn in_direction(&self, direction: Direction) -> &Flow {
         match direction {
             Direction::Up => &self.up,
@@ -140,7 +141,7 @@ impl Mul<f64> for Traffic {
     }
 }
 
-/// How many blocks of `block` bytes `size` bytes at `address` touch.
+/// Number of blocks of `block` bytes that `size` bytes at `address` touch.
 pub fn count_blocks(address: u64, size: u64, block: u64) -> u64 {
     if size == 0 {
         return 0;

@@ -1,14 +1,14 @@
-//! Adapters and processes: how a message goes from post to receiver.
+//! Adapters and processes: the path of a message from post to receiver.
 
-use super::events::{Event, PacketPlace, UpPacket};
-use super::node::{JobKind, MessageState, Waiting};
+use super::events::{PacketPlace, SimEvent, UpPacket};
+use super::node::{JobKind, MessageState, WaitingPacket};
 use super::packets::Pieces;
 use super::{Delivery, Simulator, time};
 use crate::descriptor;
 use crate::units::Bytes;
 use crate::wire::{Transport, Verb};
 
-/// What stands before a datagram's payload in the receiver's memory: the global route header.
+/// Bytes before a datagram's payload in the receiver's memory: the global route header.
 const ROUTE_HEADER: u64 = 40;
 
 impl Simulator {
@@ -28,12 +28,12 @@ impl Simulator {
             for (bytes, last) in Pieces::new(u64::from(message.descriptor), 64) {
                 clock += times.store;
                 let (bytes, message) = (bytes as u32, last.then_some(id));
-                self.queue.plan(clock, Event::Store { node: node_id, bytes, message });
+                self.queue.plan(clock, SimEvent::Store { node: node_id, bytes, message });
             }
         } else {
             clock += times.doorbell;
             let (bytes, message) = (node.adapter.doorbell, Some(id));
-            self.queue.plan(clock, Event::Store { node: node_id, bytes, message });
+            self.queue.plan(clock, SimEvent::Store { node: node_id, bytes, message });
         }
         self.nodes[node_id as usize].processor = clock;
         id
@@ -91,7 +91,6 @@ impl Simulator {
         }
     }
 
-    /// Posts the next message of a flow's load.
     pub(super) fn post_next(&mut self, flow: usize) {
         let state = &mut self.flows[flow];
         let (size, left) = &mut state.load;
@@ -120,7 +119,7 @@ impl Simulator {
         }
     }
 
-    /// The descriptor is there: what it carries goes out, what it points at is read.
+    /// Handles an available descriptor: sends its inline data, or reads the data that it points at.
     pub(super) fn take_descriptor(&mut self, message: u32) {
         let state = self.messages[message as usize];
         let (_, spec) = self.spec_of(message);
@@ -136,7 +135,7 @@ impl Simulator {
         }
     }
 
-    /// A packet's payload has been read.
+    /// Handles a packet whose payload has been read.
     pub(super) fn prepare_packet(&mut self, message: u32, place: PacketPlace) {
         let (_, spec) = self.spec_of(message);
         let (size, mtu) = (self.messages[message as usize].size, u64::from(spec.mtu));
@@ -150,10 +149,10 @@ impl Simulator {
     fn launch_later(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (_, spec) = self.spec_of(message);
         let at = self.queue.now + self.nodes[spec.from].times.send;
-        self.queue.plan(at, Event::Launch { message, bytes, place });
+        self.queue.plan(at, SimEvent::Launch { message, bytes, place });
     }
 
-    /// A packet is ready to go. Those of a queue pair go in the order in which they were posted.
+    /// Queues a ready packet. Packets of a queue pair leave in the order of their posts.
     pub(super) fn launch(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (flow, spec) = self.spec_of(message);
         self.flows[flow].ready.push_back((message, bytes, place));
@@ -171,7 +170,7 @@ impl Simulator {
                 state.order.pop_front();
             }
             moved = true;
-            self.nodes[spec.from].outbox.push_back(Waiting {
+            self.nodes[spec.from].outbox.push_back(WaitingPacket {
                 message,
                 bytes,
                 place,
@@ -190,22 +189,22 @@ impl Simulator {
             Transport::Ud => frame.datagram,
             _ => frame.connected,
         };
-        // The first packet of a write says where to.
+        // The first packet of a write has the address.
         let address = if spec.verb == Verb::Write && place.first { 16 } else { 0 };
         around + address + u64::from(bytes)
     }
 
-    /// Sends what waits, while the line is free and the receiver has room.
+    /// Sends waiting packets, while the line is free and the receiver has room.
     pub(super) fn transmit(&mut self, node: u32) {
         let now = self.queue.now;
         self.nodes[node as usize].out_planned = false;
-        while let Some(&Waiting { message, bytes, place, stalled }) =
+        while let Some(&WaitingPacket { message, bytes, place, stalled }) =
             self.nodes[node as usize].outbox.front()
         {
             let free_at = self.nodes[node as usize].out.free_at();
             if free_at > now {
                 self.nodes[node as usize].out_planned = true;
-                return self.queue.plan(free_at, Event::LineFree { node });
+                return self.queue.plan(free_at, SimEvent::LineFree { node });
             }
             let (flow, spec) = self.spec_of(message);
             let frame = self.frame_bytes(message, bytes, place);
@@ -228,9 +227,9 @@ impl Simulator {
             let arrival = to.inward.send(start + super::fs(spec.hops), frame);
             let receive = to.times.receive;
             self.packets += 1;
-            self.queue.plan(arrival + receive, Event::Received { message, bytes, place });
+            self.queue.plan(arrival + receive, SimEvent::Received { message, bytes, place });
             if place.last && spec.transport != Transport::Rc {
-                self.queue.plan(now, Event::Acknowledged { message });
+                self.queue.plan(now, SimEvent::Acknowledged { message });
             }
         }
     }
@@ -267,7 +266,6 @@ impl Simulator {
         self.accept(message, bytes, place);
     }
 
-    /// Writes a packet into the receiver's memory.
     fn accept(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (flow, spec) = self.spec_of(message);
         let node = spec.to as u32;
@@ -290,14 +288,14 @@ impl Simulator {
             let entry = u64::from(self.nodes[spec.to].adapter.completion_entry);
             self.write_memory(node, entry, |_| UpPacket::Entry { message });
         } else if place.last && data == 0 {
-            self.queue.plan(self.queue.now, Event::Visible { message });
+            self.queue.plan(self.queue.now, SimEvent::Visible { message });
         }
         if is_send && place.first {
             self.fetch_receives(flow);
         }
         if place.last && spec.transport == Transport::Rc {
             let at = self.queue.now + super::fs(spec.hops);
-            self.queue.plan(at, Event::Acknowledged { message });
+            self.queue.plan(at, SimEvent::Acknowledged { message });
         }
     }
 
@@ -311,7 +309,6 @@ impl Simulator {
         self.post_next(flow);
     }
 
-    /// The adapter fetches receive descriptors before it needs them.
     pub(super) fn fetch_receives(&mut self, flow: usize) {
         let state = &mut self.flows[flow];
         let batch = state.spec.receive_batch.max(1);
@@ -344,7 +341,6 @@ impl Simulator {
         }
     }
 
-    /// The receiving process sees the message as soon as it is free.
     pub(super) fn take_up(&mut self, message: u32) {
         let (_, spec) = self.spec_of(message);
         let node = &mut self.nodes[spec.to];
@@ -354,7 +350,7 @@ impl Simulator {
         let work = cold.map_or(spec.work, |cold| cold.work);
         let end = start + node.times.poll + super::fs(work);
         node.processes[spec.process] = end;
-        self.queue.plan(end, Event::Done { message });
+        self.queue.plan(end, SimEvent::Done { message });
     }
 
     pub(super) fn finish(&mut self, message: u32) {

@@ -1,8 +1,8 @@
-//! The bus: packets on their way, and who handles them when they arrive.
+//! The bus: packets in flight, and their handling on arrival.
 
 use super::Simulator;
-use super::events::{DownPacket, Event, UpPacket};
-use super::node::{Job, JobKind};
+use super::events::{DownPacket, SimEvent, UpPacket};
+use super::node::{AdapterJob, JobKind};
 
 impl Simulator {
     /// Sends a packet to the host; `data` of its `bytes` are data.
@@ -12,7 +12,7 @@ impl Simulator {
         line.tally.count(data, bytes);
         let at = line.send(now, bytes);
         self.packets += 1;
-        self.queue.plan(at, Event::Up { node, packet });
+        self.queue.plan(at, SimEvent::Up { node, packet });
     }
 
     fn send_down(&mut self, node: u32, packet: DownPacket, data: u64, bytes: u64) {
@@ -21,10 +21,10 @@ impl Simulator {
         line.tally.count(data, bytes);
         let at = line.send(now, bytes);
         self.packets += 1;
-        self.queue.plan(at, Event::Down { node, packet });
+        self.queue.plan(at, SimEvent::Down { node, packet });
     }
 
-    /// Writes `bytes` bytes into memory; `packet` says what each write is, given whether it is the last.
+    /// Writes `bytes` bytes to memory; `packet` returns the description of each write, given whether it is the last.
     pub(super) fn write_memory(
         &mut self, node: u32, bytes: u64, packet: impl Fn(bool) -> UpPacket,
     ) {
@@ -34,7 +34,7 @@ impl Simulator {
         }
     }
 
-    /// The processor's write leaves for the device.
+    /// Sends the processor's write to the device.
     pub(super) fn store(&mut self, node: u32, data: u32, message: Option<u32>) {
         let bytes = self.nodes[node as usize].packets.request_bytes(u64::from(data));
         let packet = match message {
@@ -44,7 +44,7 @@ impl Simulator {
         self.send_down(node, packet, u64::from(data), bytes);
     }
 
-    /// Plans the answers to what arrived: each is acknowledged, and what used credits gets them back.
+    /// Plans the answers to an arrival: each packet is acknowledged, and used credits are returned.
     fn plan_answers(&mut self, node: u32, up: bool, uses_credits: bool) {
         let now = self.queue.now;
         for update in [false, true] {
@@ -54,7 +54,7 @@ impl Simulator {
             let node_state = &mut self.nodes[node as usize];
             let line = if up { &mut node_state.up } else { &mut node_state.down };
             if let Some(at) = line.owe(now, update) {
-                self.queue.plan(at, Event::Answer { node, up, update });
+                self.queue.plan(at, SimEvent::Answer { node, up, update });
             }
         }
     }
@@ -72,18 +72,18 @@ impl Simulator {
         let times = self.nodes[node as usize].times;
         match packet {
             UpPacket::Request { job, bytes } => {
-                self.queue.plan(now + times.read, Event::Memory { node, job, bytes });
+                self.queue.plan(now + times.read, SimEvent::Memory { node, job, bytes });
             }
             UpPacket::Payload { message, end, last } => {
                 if let Some(bytes) = end {
                     self.free_buffer(node, u64::from(bytes));
                 }
                 if last {
-                    self.queue.plan(now + times.write, Event::Visible { message });
+                    self.queue.plan(now + times.write, SimEvent::Visible { message });
                 }
             }
             UpPacket::Entry { message } => {
-                self.queue.plan(now + times.write, Event::Visible { message });
+                self.queue.plan(now + times.write, SimEvent::Visible { message });
             }
             UpPacket::SendEntry => (),
             UpPacket::Stream { stream, end } => {
@@ -95,7 +95,7 @@ impl Simulator {
     }
 
     pub(super) fn arrive_at_adapter(&mut self, node: u32, packet: DownPacket) {
-        // Completions use no credits: whoever asked has room for the answer.
+        // Completions use no credits: the requester has reserved room for the answer.
         let is_completion = matches!(packet, DownPacket::Completion { .. });
         self.plan_answers(node, true, !is_completion);
         match packet {
@@ -118,7 +118,6 @@ impl Simulator {
         }
     }
 
-    /// Memory sends what a request asked for.
     pub(super) fn complete_read(&mut self, node: u32, job: u32, bytes: u32) {
         let packets = self.nodes[node as usize].packets;
         for (data, end) in packets.completions(u64::from(bytes)) {
@@ -127,9 +126,8 @@ impl Simulator {
         }
     }
 
-    /// Has an adapter read memory, behind what it reads already.
     pub(super) fn read_memory(&mut self, node: u32, bytes: u64, kind: JobKind) {
-        let job = Job { kind, unrequested: bytes, missing: bytes };
+        let job = AdapterJob { kind, unrequested: bytes, missing: bytes };
         let id = match self.free_jobs.pop() {
             Some(id) => {
                 self.jobs[id as usize] = job;
@@ -144,7 +142,7 @@ impl Simulator {
         self.ask_memory(node);
     }
 
-    /// Sends requests while the adapter may have more of them under way.
+    /// Sends requests while the adapter may have more outstanding reads.
     fn ask_memory(&mut self, node: u32) {
         loop {
             let state = &mut self.nodes[node as usize];
@@ -178,7 +176,6 @@ impl Simulator {
         }
     }
 
-    /// Starts the next pair of a stream.
     pub(super) fn issue_pair(&mut self, stream: usize) {
         let state = &mut self.streams[stream];
         if state.left == 0 {

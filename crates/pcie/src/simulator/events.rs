@@ -1,9 +1,8 @@
-//! What happens, and when.
+//! Events and their queue.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Where in its message a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PacketPlace {
     pub first: bool,
@@ -13,32 +12,31 @@ pub(super) struct PacketPlace {
 /// A packet towards the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpPacket {
-    /// Asks for so many bytes of a job.
+    /// Request for some bytes of a job.
     Request { job: u32, bytes: u32 },
-    /// Data of a message; `end` of a packet of the network of `buffered` bytes.
+    /// Data of a message; `end` holds the buffered bytes of a network packet that ends here.
     Payload { message: u32, end: Option<u32>, last: bool },
     /// A completion entry for the receiver of a message.
     Entry { message: u32 },
-    /// A completion entry for a sender, who is not simulated further.
+    /// A completion entry for a sender, which is not simulated further.
     SendEntry,
-    /// Data of a stream; the end of a write, or not.
+    /// Data of a stream, and whether it ends a write.
     Stream { stream: u32, end: bool },
 }
 
 /// A packet towards the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DownPacket {
-    /// Data of a job; the end of a request, or not.
+    /// Data of a job, and whether it ends a request.
     Completion { job: u32, bytes: u32, end: bool },
     /// The last store that posts a message.
     Doorbell { message: u32 },
-    /// An earlier store of it.
+    /// An earlier store of the post.
     Chunk,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
-    /// The processor writes to the device.
+pub(super) enum SimEvent {
     Store {
         node: u32,
         bytes: u32,
@@ -52,13 +50,12 @@ pub(super) enum Event {
         node: u32,
         packet: DownPacket,
     },
-    /// An answer of the data-link layer falls due: an acknowledgement or an update of credits.
+    /// An answer of the data-link layer is due: an acknowledgement or a credit update.
     Answer {
         node: u32,
         up: bool,
         update: bool,
     },
-    /// Memory answers a request.
     Memory {
         node: u32,
         job: u32,
@@ -74,13 +71,13 @@ pub(super) enum Event {
     LineFree {
         node: u32,
     },
-    /// The receiving adapter has looked at a packet.
+    /// The receiving adapter has processed a packet.
     Received {
         message: u32,
         bytes: u32,
         place: PacketPlace,
     },
-    /// The sending adapter knows that the message is there.
+    /// The sending adapter has received the acknowledgement of the message.
     Acknowledged {
         message: u32,
     },
@@ -88,60 +85,60 @@ pub(super) enum Event {
     Visible {
         message: u32,
     },
-    /// The receiver has done with it.
+    /// The receiver has finished with the message.
     Done {
         message: u32,
     },
 }
 
-struct Entry {
+struct QueuedEvent {
     at: u64,
     order: u64,
-    event: Event,
+    event: SimEvent,
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
+impl PartialEq for QueuedEvent {
+    fn eq(&self, other: &QueuedEvent) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Entry {}
+impl Eq for QueuedEvent {}
 
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+impl PartialOrd for QueuedEvent {
+    fn partial_cmp(&self, other: &QueuedEvent) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> Ordering {
+impl Ord for QueuedEvent {
+    fn cmp(&self, other: &QueuedEvent) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
-/// Events by time; of one time in the order in which they were planned. Times in femtoseconds.
+/// Events by time, and by order of planning within one time. Times are in femtoseconds.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct EventQueue {
     pub now: u64,
-    heap: BinaryHeap<Reverse<Entry>>,
+    heap: BinaryHeap<Reverse<QueuedEvent>>,
     planned: u64,
 }
 
-impl Queue {
-    pub fn plan(&mut self, at: u64, event: Event) {
+impl EventQueue {
+    pub fn plan(&mut self, at: u64, event: SimEvent) {
         debug_assert!(at >= self.now);
         self.planned += 1;
         let order = self.planned;
-        self.heap.push(Reverse(Entry { at, order, event }));
+        self.heap.push(Reverse(QueuedEvent { at, order, event }));
     }
 
     pub fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// The next event if it happens up to `until`; the clock goes there.
-    pub fn pop_until(&mut self, until: u64) -> Option<Event> {
+    /// Takes the next event if it is due by `until`, and sets the time to it.
+    pub fn pop_until(&mut self, until: u64) -> Option<SimEvent> {
         if self.next()? > until {
             return None;
         }

@@ -1,37 +1,15 @@
-//! What is kept of nodes, flows, messages and reads.
+//! State of nodes, flows, messages and reads.
 
 use std::collections::VecDeque;
 
 use super::events::PacketPlace;
-use super::line::Line;
+use super::line::SerialLine;
 use super::packets::Packets;
 use super::{FlowCounts, FlowSpec, NodeSpec, fs};
 use crate::descriptor::PostMethod;
 use crate::profile::Adapter;
 use crate::units::{Bytes, Time};
 
-/// What a direction of a bus has carried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
-    /// Packets with data or requests.
-    pub packets: u64,
-    /// Bytes of data in them.
-    pub data: u64,
-    /// All their bytes.
-    pub bytes: u64,
-    /// Acknowledgements and updates of credits, 8 bytes each.
-    pub answers: u64,
-}
-
-impl Tally {
-    pub(super) fn count(&mut self, data: u64, bytes: u64) {
-        self.packets += 1;
-        self.data += data;
-        self.bytes += bytes;
-    }
-}
-
-/// The host's times in femtoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub post: u64,
@@ -45,9 +23,8 @@ pub(super) struct Times {
     pub receive: u64,
 }
 
-/// A packet that waits for the network.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct WaitingPacket {
     pub message: u32,
     pub bytes: u32,
     pub place: PacketPlace,
@@ -57,29 +34,28 @@ pub(super) struct Waiting {
 pub(super) struct Node {
     pub times: Times,
     pub packets: Packets,
-    pub up: Line,
-    pub down: Line,
-    /// When the sending processor is free.
+    pub up: SerialLine,
+    pub down: SerialLine,
+    /// Time at which the sending processor is free.
     pub processor: u64,
-    /// When each receiving process is free.
+    /// Time at which each receiving process is free.
     pub processes: Vec<u64>,
     pub adapter: Adapter,
     pub reads: VecDeque<u32>,
     pub reads_free: u32,
-    // Its port.
-    pub out: Line,
-    pub inward: Line,
+    pub out: SerialLine,
+    pub inward: SerialLine,
     pub out_planned: bool,
-    pub outbox: VecDeque<Waiting>,
+    pub outbox: VecDeque<WaitingPacket>,
     pub buffer_free: u64,
-    /// Nodes whose next packet waits for this one's buffer.
+    /// Nodes whose next packet waits for this node's buffer.
     pub callers: VecDeque<u32>,
-    pub frame: Frame,
+    pub frame: FrameBytes,
 }
 
 /// Bytes around a payload on the network.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct FrameBytes {
     pub connected: u64,
     pub datagram: u64,
 }
@@ -102,20 +78,20 @@ impl Node {
                 receive: fs(adapter.receive),
             },
             packets: Packets::new(&spec.link),
-            up: Line::of_bus(&spec.link, spec.data_link),
-            down: Line::of_bus(&spec.link, spec.data_link),
+            up: SerialLine::of_bus(&spec.link, spec.data_link),
+            down: SerialLine::of_bus(&spec.link, spec.data_link),
             processor: 0,
             processes: Vec::new(),
             adapter: *adapter,
             reads: VecDeque::new(),
             reads_free: adapter.reads_in_flight,
-            out: Line::new(byte),
-            inward: Line::new(byte),
+            out: SerialLine::new(byte),
+            inward: SerialLine::new(byte),
             out_planned: false,
             outbox: VecDeque::new(),
             buffer_free: u64::from(adapter.receive_buffer),
             callers: VecDeque::new(),
-            frame: Frame {
+            frame: FrameBytes {
                 connected: overhead(crate::wire::Transport::Rc),
                 datagram: overhead(crate::wire::Transport::Ud),
             },
@@ -126,16 +102,17 @@ impl Node {
 pub(super) struct FlowState {
     pub spec: FlowSpec,
     pub counts: FlowCounts,
-    /// Size, and how many are still to be posted.
+    /// Size of the load's messages, and number of messages still to post.
     pub load: (Bytes, u64),
-    /// When its pace allows the next one.
+    /// Earliest time of the next post, by the pace.
     pub next_post: u64,
     /// Receive descriptors in memory, being fetched, in the adapter.
     pub posted: u32,
     pub fetching: u32,
     pub fetched: u32,
-    /// Messages posted and not gone, and packets that are ready before their turn.
+    /// Posted messages that have not left.
     pub order: VecDeque<u32>,
+    /// Packets that are ready before their turn.
     pub ready: VecDeque<(u32, u32, PacketPlace)>,
     /// Packets that wait for a receive descriptor: message, bytes, place.
     pub not_ready: VecDeque<(u32, u32, PacketPlace)>,
@@ -162,7 +139,7 @@ impl FlowState {
         }
     }
 
-    /// Whether messages of this size go inline.
+    /// Whether messages of `size` bytes are inline.
     pub fn is_inline(&self, size: u64) -> bool {
         self.spec.inline > 0 && size <= u64::from(self.spec.inline)
     }
@@ -177,13 +154,12 @@ pub(super) struct MessageState {
     pub way: PostMethod,
     pub descriptor: u32,
     pub signalled: bool,
-    /// Whether its delivery is told.
+    /// Whether the message's delivery is returned.
     pub told: bool,
-    /// Who still refers to it: sender and receiver.
+    /// Number of references: sender and receiver.
     pub holders: u8,
 }
 
-/// What a read of memory is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobKind {
     Descriptor { message: u32 },
@@ -192,11 +168,10 @@ pub(super) enum JobKind {
     Stream { stream: u32 },
 }
 
-/// A read of memory by an adapter.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Job {
+pub(super) struct AdapterJob {
     pub kind: JobKind,
-    /// Not asked for yet, and not yet there.
+    /// Bytes not requested yet, and bytes not arrived yet.
     pub unrequested: u64,
     pub missing: u64,
 }
@@ -208,7 +183,7 @@ pub(super) struct Stream {
     pub write: u64,
     pub read: u64,
     pub left: u64,
-    /// Halves of pairs that are done.
+    /// Finished halves of pairs.
     pub halves: u64,
     pub completed: u64,
     pub first: Option<u64>,

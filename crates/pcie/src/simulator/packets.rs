@@ -1,8 +1,7 @@
-//! How transfers are cut into packets, and how long those are on the link.
+//! Split of transfers into packets, and the packets' sizes on the link.
 
 use crate::link::{AddressWidth, Framing, Link};
 
-/// What a bus's packets look like.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packets {
     payload: u64,
@@ -15,7 +14,8 @@ pub(super) struct Packets {
 impl Packets {
     pub fn new(link: &Link) -> Packets {
         let generation = link.generation().number();
-        // Start, sequence number, checksum, end; later a token with the sequence number, checksum.
+        // Up to generation 2: start, sequence number, checksum, end. From generation 3: a token with the sequence
+        // number, and a checksum.
         let frame = match (link.framing(), generation) {
             (Framing::Eight, _) => 8,
             (Framing::Ucx, 3..) => 4 + 2 + 4,
@@ -37,33 +37,30 @@ impl Packets {
         }
     }
 
-    /// Bytes on the link of a write of `data` bytes, or of a request (0).
+    /// Size on the link of a write of `data` bytes, or of a read request if `data` is 0.
     pub fn request_bytes(&self, data: u64) -> u64 {
         self.frame + self.request_header + data
     }
 
-    /// Bytes on the link of a completion.
     pub fn completion_bytes(&self, data: u64) -> u64 {
         self.frame + 3 * 4 + data
     }
 
-    /// The writes for `bytes` bytes from an aligned address on.
+    /// Writes of `bytes` bytes from an aligned address on.
     pub fn writes(&self, bytes: u64) -> Pieces {
         Pieces::new(bytes, self.payload)
     }
 
-    /// The requests.
+    /// Requests of a read of `bytes` bytes.
     pub fn requests(&self, bytes: u64) -> Pieces {
         Pieces::new(bytes, self.request)
     }
 
-    /// The completions that answer one request.
     pub fn completions(&self, bytes: u64) -> Pieces {
         Pieces::new(bytes, self.completion)
     }
 }
 
-/// Sizes of the pieces of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pieces {
     left: u64,
@@ -77,7 +74,7 @@ impl Pieces {
 }
 
 impl Iterator for Pieces {
-    /// A piece, and whether it is the last.
+    /// Size of a piece, and whether it is the last.
     type Item = (u64, bool);
 
     fn next(&mut self) -> Option<(u64, bool)> {

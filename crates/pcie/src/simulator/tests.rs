@@ -1,4 +1,4 @@
-//! The simulator held against the closed form, and against what must hold of itself.
+//! Tests of the simulator against the closed form, and of its invariants.
 
 use super::*;
 use crate::formulas::latency::Path;
@@ -20,7 +20,7 @@ fn node(host_name: &str, adapter_name: &str) -> NodeSpec<'static> {
     }
 }
 
-/// Memory close by, so that only the bus limits, and `reads` requests under way.
+/// Zero memory latency, so that only the bus limits, and a choice of the number of outstanding reads.
 fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
     static NEAR: LazyLock<Host> = LazyLock::new(|| Host { read: Time::ZERO, ..HOSTS[1] });
     static DEVICES: LazyLock<[Adapter; 2]> = LazyLock::new(|| {
@@ -35,7 +35,8 @@ fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
     }
 }
 
-/// Reads ask again as answers come, so that requests are spread evenly; beside writes they need not.
+/// Runs of reads alone have at most 4 outstanding reads: each answer triggers a request, so that requests are spread
+/// evenly. Runs with writes need no such limit.
 fn stream_rate(link: Link, data_link: bool, write: u64, read: u64, count: u64) -> Rate {
     let both = write > 0 && read > 0;
     let mut simulator = Simulator::new(&[bus_only(link, data_link, usize::from(both))]);
@@ -65,7 +66,6 @@ fn any_link() -> impl Strategy<Value = Link> {
     )
 }
 
-/// The same link with another width.
 fn with_lanes(link: &Link, lanes: Lanes) -> Link {
     Link::new(link.generation(), lanes)
         .with_max_payload(link.max_payload().into())
@@ -117,7 +117,7 @@ fn bus__reproduces_the_grid() {
     near(stream_rate(third, false, 0, 65536, 200), 6968.0);
 }
 
-/// Reads and writes at once in pieces of a packet: one of each by turns, so that packets are spread evenly.
+/// Alternates reads and writes of one packet, so that packets are spread evenly.
 fn even_rate(link: Link, data_link: bool) -> Rate {
     let piece = u64::from(link.max_payload());
     stream_rate(link, data_link, piece, piece, 1000)
@@ -132,8 +132,8 @@ fn bus__agrees_with_the_closed_form_both_ways_where_packets_are_even() {
     }
 }
 
-/// Every width with payloads and requests of up to 1024 bytes, answered as asked for. Generations 4, 5 and 7 differ
-/// from the one before them in their rate alone.
+/// Every width with payloads and requests of up to 1024 bytes, answered in requested sizes. Generations 4, 5 and 7
+/// differ from the preceding ones only in their rate.
 fn every_link() -> impl Iterator<Item = Link> {
     let sizes = [128u64, 256, 512, 1024];
     let generations = [Generation::Gen1, Generation::Gen2, Generation::Gen3, Generation::Gen6];
@@ -152,7 +152,7 @@ fn every_link() -> impl Iterator<Item = Link> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Larger transfers make bursts, which need fewer answers: how many fewer at most, the closed form says too.
+    /// Larger transfers make bursts, which need fewer answers; the closed form also gives the lower bound of answers.
     #[test]
     fn bus__lies_between_even_packets_and_bursts_both_ways(link in any_link(), pages in 1..4u64) {
         let size = pages * 4096;
@@ -206,7 +206,8 @@ proptest! {
         for (write, read) in [(size, 0), (0, size), (size, size)] {
             let rate = |link| stream_rate(link, false, write, read, 32).bytes_per_s();
             let least = rate(link) * (1.0 - 1e-9);
-            // Between larger writes requests wait longer: with both at once a short run may take longer.
+            // A run with writes and reads at once is not compared: requests wait longer between larger writes, so a
+            // short run may take longer.
             let larger = link.with_max_payload(u64::from(link.max_payload()) * 2);
             if let (Ok(larger), true) = (larger, read == 0 || write == 0) {
                 prop_assert!(rate(larger) >= least);
@@ -217,7 +218,7 @@ proptest! {
         }
     }
 
-    /// One message over idle machines takes as long as its parts.
+    /// One message over idle hosts takes the sum of its parts.
     #[test]
     fn message__takes_as_long_as_its_parts(
         size in 0..=4096u64,
@@ -247,7 +248,7 @@ proptest! {
         prop_assert!((simulated / calculated - 1.0).abs() < 1e-3, "{} {}", simulated, calculated);
     }
 
-    /// Nothing is lost on a connection; of datagrams everything is delivered or counted as dropped.
+    /// Nothing is lost on a connection; every datagram is delivered or counted as dropped.
     #[test]
     fn messages__are_delivered_or_counted(
         ud: bool,
@@ -284,7 +285,6 @@ proptest! {
     }
 }
 
-/// What all flows carry together.
 fn run_load(specs: &[NodeSpec<'_>], flows: &[FlowSpec], size: u64, count: u64) -> Rate {
     let mut simulator = Simulator::new(specs);
     for &spec in flows {
@@ -304,7 +304,7 @@ fn load__of_three_clients_is_bound_by_the_servers_writes() {
         Message { receive_batch: 16, ..Message::new(Transport::Rc, Verb::Send, Bytes(65536)) };
     let parts = message::receiver(&specs[3].link, specs[3].adapter, &message);
     let bound = throughput(&specs[3].link, &message::sum(&parts), DataLink::Directional).per_s;
-    // When the first message is there, parts of two others are: 2 of 1800.
+    // When the first message is delivered, parts of two other messages have arrived: 2 of 1800 messages.
     agree(sum, Rate::from_bytes_per_s(bound * 65536.0), 2e-3);
 }
 
@@ -322,8 +322,8 @@ fn experiment(client: NodeSpec<'static>, work: Time) -> [f64; 3] {
     ]
 }
 
-/// Where the sender's reads are the limit, a second server does not help and a second client does;
-/// where the server's process is, it is the other way round.
+/// If the sender's reads are the limit, a second client helps and a second server does not. If the server's process is
+/// the limit, the opposite is true.
 #[test]
 fn experiments__tell_sender_from_receiver() {
     let mut narrow = node("2009", "connectx");
@@ -332,7 +332,7 @@ fn experiments__tell_sender_from_receiver() {
     assert!((one / 3218.0 - 1.0).abs() < 0.02, "{one}");
     assert!(clients / one > 1.05, "{clients}");
     assert!((servers / one - 1.0).abs() < 0.01, "{servers}");
-    // 19.4 us a message of 64 KiB are the same 3218 MiB/s.
+    // 19.4 us for a message of 64 KiB are also 3218 MiB/s.
     let [one, clients, servers] = experiment(node("2009", "connectx"), Time::from_ns(19_340.0));
     assert!((one / 3218.0 - 1.0).abs() < 0.02, "{one}");
     assert!((clients / one - 1.0).abs() < 0.01, "{clients}");
@@ -389,8 +389,8 @@ fn messages__of_a_queue_pair_do_not_overtake_each_other() {
     assert_eq!(order, [0, 1, 2, 3, 4]);
 }
 
-/// Datagrams at a pace that the receiver keeps up with while it is warm, and not once it has fallen behind: at the
-/// full rate it tips over, and only a slower one brings it back.
+/// Datagrams arrive at a rate that a warm receiver sustains, and a receiver that has fallen behind does not. At the
+/// full rate the receiver falls behind, and only a lower rate lets it recover.
 #[test]
 fn receiver__that_fell_behind_stays_behind() {
     let (warm, cold) = (Time::from_ns(450.0), Time::from_ns(520.0));
@@ -420,18 +420,18 @@ fn receiver__that_fell_behind_stays_behind() {
         drops
     };
     let (full, right, slow) = (0.0, 546.0, 900.0);
-    // At the pace of 1729 bytes: fine for as long as one likes.
+    // The rate of 1729-byte messages alone is sustained forever.
     assert_eq!(paces(&[(right, 8000)]), [0]);
-    // The same after some time at full rate: lost for as long as one likes.
+    // The rate `right`, after a period at full rate, loses datagrams forever.
     let tipped = paces(&[(full, 8000), (right, 8000), (right, 8000)]);
     assert!(tipped[0] > 0 && tipped[1] > 100 && tipped[2] >= tipped[1], "{tipped:?}");
-    // After some time at a slower one it is fine again.
+    // After a period at a lower rate, the rate `right` is sustained again.
     let rested = paces(&[(full, 8000), (slow, 5000), (right, 5000), (right, 8000)]);
     assert!(rested[0] > 0, "{rested:?}");
     assert_eq!(rested[3], 0, "{rested:?}");
 }
 
-/// Messages of many packets: the closed form lets further packets follow at the rate of the slowest stage.
+/// Messages of many packets: in the closed form, later packets follow at the rate of the slowest stage.
 #[test]
 fn message__of_many_packets_takes_as_long_as_its_parts() {
     for (host_name, adapter_name) in

@@ -1,32 +1,30 @@
-//! Which way long messages go where ranks share processors: by the time that their copies take, of both sides together.
+//! Learns the protocol of long messages for ranks that share processors, from the time of copies on both sides.
 //!
-//! Others run between the beginning of a message and its end, so its time tells of the scheduler. A copy is short, and
-//! seldom does somebody else run in between. What a rank copies itself says what its own messages cost: it receives by
-//! both ways, and is both sides of the one through the ring. The ranks of a node share their caches alike.
+//! The time of a whole message depends on the scheduler, because other processes run in between. A copy is short and
+//! seldom interrupted. A rank measures its own copies as sender and as receiver, and so learns the cost of its
+//! messages. All ranks of a node share their caches in the same way.
 
 use super::Arm;
-use crate::request::Request;
-use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::copy::CopyLoop;
 
-/// Of so many messages one goes the other way, so that a change is seen; fewer where that takes more than twice as long
+/// Messages per trial of the other protocol. Trials are rarer if the other protocol takes more than twice as long
 /// ([`rarer`]).
 const TRIES: u32 = 64;
-/// Shortest copy that is timed, in bytes.
-const TIMED_MIN: u64 = 8 * 1024;
-/// The ring takes so much more than its copies: one part in so many.
+/// Shortest copy, in bytes, that is timed by ranks that share processors.
+pub(crate) const TIMED_MIN: u64 = 8 * 1024;
+/// A message through the ring takes 1/`RING_MORE` longer than its copies.
 const RING_MORE: u64 = 4;
-/// How fast a cost rises with what is measured: by one part in so many. It falls by half: others may run in between,
-/// and make a copy take more time, but not less.
+/// A measurement above a cost raises the cost by 1/`RISES` of the difference. A measurement below it lowers the cost by
+/// half of the difference, because an interruption can only lengthen a copy.
 const RISES: u64 = 8;
 
-/// Picoseconds for each byte; 0: not known.
+/// Cost in picoseconds per byte; 0 if unknown.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cost(u64);
+struct CopyCost(u64);
 
-impl Cost {
-    /// A copy took so long. One in which this rank lost its processor counts as twice the usual.
+impl CopyCost {
+    /// Notes a copy. A copy in which this rank lost its processor counts as twice the usual cost.
     fn note(&mut self, bytes: u64, ns: u64) {
         let took = (ns.saturating_mul(1000) / bytes.max(1)).max(1);
         self.0 = match self.0 {
@@ -37,23 +35,22 @@ impl Cost {
     }
 }
 
-/// How many times the better of two known ways' time the other one takes more, rounded up, at least 1: if trials of
-/// that are so many times as rare, they lose at most the part of all time that one in so many messages is.
+/// Returns the factor by which trials of the slower of two known protocols are rarer: its excess time, as a multiple of
+/// the time of the faster protocol, rounded up, at least 1. Trials then lose at most one part in [`TRIES`] of all time.
 fn rarer(one: u64, other: u64) -> u32 {
     let more = one.abs_diff(other).div_ceil(one.min(other).max(1));
     u32::try_from(more).unwrap_or(u32::MAX).max(1)
 }
 
-/// What copies of long messages take.
+/// Costs of copies of long messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopyCosts {
-    /// By the receiver alone.
-    get: Cost,
-    /// Into the ring, past the caches, and out of it.
-    pack: Cost,
-    unpack: Cost,
+    get: CopyCost,
+    /// Copy into the ring by non-temporal stores.
+    pack: CopyCost,
+    /// Copy out of the ring.
+    unpack: CopyCost,
     messages: u32,
-    /// Of messages that leave at once, by octave.
     eager: [EagerCosts; EAGER_OCTAVES],
 }
 
@@ -63,7 +60,6 @@ impl CopyCosts {
         self.eager.get_mut(octave as usize)
     }
 
-    /// A message of `bytes` bytes that leaves at once is in the ring.
     pub(crate) fn note_eager_pack(&mut self, by: CopyLoop, bytes: u64, began_ns: u64) {
         let took_ns = clock::now_ns().saturating_sub(began_ns);
         if let Some(costs) = self.eager(bytes) {
@@ -71,7 +67,6 @@ impl CopyCosts {
         }
     }
 
-    /// `part` bytes of such a message are copied out of it.
     pub(crate) fn note_eager_unpack(&mut self, by: CopyLoop, bytes: u64, part: u64, began_ns: u64) {
         let took_ns = clock::now_ns().saturating_sub(began_ns);
         if let Some(costs) = self.eager(bytes) {
@@ -79,7 +74,6 @@ impl CopyCosts {
         }
     }
 
-    /// A copy has ended that is timed if there is a time at which it began.
     #[inline]
     pub(crate) fn note(&mut self, half: Half, began_ns: Option<u64>, bytes: u64) {
         let Some(began_ns) = began_ns.filter(|_| bytes >= TIMED_MIN) else {
@@ -98,7 +92,6 @@ impl CopyCosts {
         cost.note(bytes, took_ns);
     }
 
-    /// What both copies of a message through the ring take, with what the ring adds.
     fn ring(&self) -> u64 {
         match self.pack.0.min(self.unpack.0) {
             0 => 0,
@@ -109,22 +102,35 @@ impl CopyCosts {
         }
     }
 
-    /// What was learnt, a line for each range of sizes of which both ways are known.
-    pub(super) fn report(&self, rank: u32, json: bool) -> Vec<String> {
+    pub(crate) fn report(&self, rank: u32, json: bool) -> Vec<String> {
         let eager = self.eager.iter().enumerate().map(|(index, costs)| {
             let ways = [
                 (Arm::Vector.name(), costs.vector.sum()),
                 (Arm::Streaming.name(), costs.streaming.sum()),
             ];
             let started = costs.messages.wrapping_sub(EagerCosts::default().messages);
-            LearntChoice::of(Some(EAGER_TIMED_MIN << index), ways, started)
+            LearnedChoice::of(Some(EAGER_TIMED_MIN << index), ways, started)
         });
         let ways = [(Arm::Get.name(), self.get.0), (Arm::Streaming.name(), self.ring())];
-        let announced = LearntChoice::of(None, ways, self.messages);
+        let announced = LearnedChoice::of(None, ways, self.messages);
         eager.chain([announced]).flatten().map(|found| found.to_line(rank, json)).collect()
     }
 
-    /// The way of the next message.
+    #[cold]
+    pub(crate) fn choose_arm(&mut self) -> Arm {
+        match Arm::Streaming.copy_loop().is_available() {
+            true => self.choose(),
+            false => Arm::Get,
+        }
+    }
+
+    pub(crate) fn choose_eager(&mut self, bytes: u64) -> EagerCopy {
+        match self.eager(bytes) {
+            Some(costs) if CopyLoop::Streaming.is_available() => costs.choose(),
+            _ => EagerCopy::PLAIN,
+        }
+    }
+
     fn choose(&mut self) -> Arm {
         self.messages = self.messages.wrapping_add(1);
         let ring = self.ring();
@@ -142,25 +148,24 @@ impl CopyCosts {
     }
 }
 
-/// What was learnt of two ways of a message, as it is reported.
-struct LearntChoice {
-    /// Smallest message, in bytes; that of whatever does not leave at once where it is `None`.
+struct LearnedChoice {
+    /// Smallest message in bytes; `None` for announced messages.
     from_bytes: Option<u64>,
-    /// The better way, then the other, with the picoseconds that each takes for a byte.
+    /// Better protocol, then the other protocol, each with its picoseconds per byte.
     ways: [(&'static str, u64); 2],
     messages: u32,
 }
 
-impl LearntChoice {
+impl LearnedChoice {
     fn of(
         from_bytes: Option<u64>, mut ways: [(&'static str, u64); 2], messages: u32,
-    ) -> Option<LearntChoice> {
+    ) -> Option<LearnedChoice> {
         ways.sort_by_key(|&(_, cost)| cost);
-        (ways[0].1 != 0).then_some(LearntChoice { from_bytes, ways, messages })
+        (ways[0].1 != 0).then_some(LearnedChoice { from_bytes, ways, messages })
     }
 
     fn to_line(&self, rank: u32, json: bool) -> String {
-        let LearntChoice { from_bytes, ways: [(way, cost), (other, other_cost)], messages } = self;
+        let LearnedChoice { from_bytes, ways: [(way, cost), (other, other_cost)], messages } = self;
         if json {
             let found = serde_json::json!({
                 "from_bytes": from_bytes, "protocol": way, "ps_per_byte": cost, "other": other,
@@ -168,8 +173,8 @@ impl LearntChoice {
             });
             return serde_json::json!({ "rank": rank, "shared_processors": found }).to_string();
         }
-        let sizes =
-            from_bytes.map_or("announced messages".to_owned(), |b| format!("messages from {b} B"));
+        let sizes = from_bytes
+            .map_or("rendezvous messages".to_owned(), |b| format!("messages of {b} B or more"));
         let rate = |cost: &u64| 1000.0 / *cost as f64;
         format!(
             "rank {rank}: {sizes} where ranks share processors: {way} ({:.1} GB/s; {other} {:.1} \
@@ -180,30 +185,29 @@ impl LearntChoice {
     }
 }
 
-/// Smallest message that leaves at once and whose copies are timed, in bytes.
+/// Smallest eager message whose copies are timed, in bytes.
 const EAGER_TIMED_MIN: u64 = 8 * 1024;
-/// Octaves of them, up to [`crate::worker::EARLY_LIMIT`].
+/// Octaves of timed eager messages, up to [`crate::wire::EARLY_LIMIT`].
 const EAGER_OCTAVES: usize = 4;
-/// Of so many messages of an octave some go the other way, in a row: a line tells of the loop that wrote it only when
-/// the ring has come round.
+/// Messages of an octave per cycle. A cycle sends its trial messages in a row, because the effect of a copy loop on a
+/// line shows only after the ring has wrapped.
 const EAGER_CYCLE: u32 = 2048;
-/// How many, and how many of them are timed, the last ones.
+/// Messages of a trial.
 const EAGER_TRIAL: u32 = 32;
+/// Messages at the end of a trial that are timed.
 const EAGER_TIMED: u32 = 4;
-/// Of so many others one is timed.
+/// Messages outside a trial per timed message.
 const EAGER_SAMPLE: u32 = 16;
-/// The other way has to take less by one part in so many.
+/// The loop changes only if the other loop is faster by 1/`EAGER_MARGIN`.
 const EAGER_MARGIN: u64 = 8;
 
-/// What both copies of a message through the ring take.
 #[derive(Debug, Clone, Copy, Default)]
 struct RingCost {
-    pack: Cost,
-    unpack: Cost,
+    pack: CopyCost,
+    unpack: CopyCost,
 }
 
 impl RingCost {
-    /// 0: not known.
     fn sum(&self) -> u64 {
         match self.pack.0.min(self.unpack.0) {
             0 => 0,
@@ -212,20 +216,20 @@ impl RingCost {
     }
 }
 
-/// How a message that leaves at once is copied into the ring.
+/// Copy of an eager message into the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EagerCopy {
-    /// By this loop.
+    /// Copy loop.
     pub by: CopyLoop,
-    /// Both of its copies are timed.
+    /// Whether the sender's copy into the ring and the receiver's copy out of it are timed.
     pub timed: bool,
 }
 
 impl EagerCopy {
-    /// Where nothing is learnt.
+    /// Copy without learning.
     pub const PLAIN: EagerCopy = EagerCopy { by: CopyLoop::Vector, timed: false };
 
-    /// `header.imm` of the `EAGER_MIDDLE`s of the message: 0 where its copies are not timed.
+    /// Encodes the copy for `header.imm` of the message's `EAGER_MIDDLE`s; 0 if it is not timed.
     pub fn mark(self) -> u32 {
         match (self.timed, self.by) {
             (false, _) => 0,
@@ -234,7 +238,7 @@ impl EagerCopy {
         }
     }
 
-    /// The loop of a message whose copies are timed; of nothing else, whatever a peer has written.
+    /// Decodes the loop of a timed message. `None` for any other value, since a peer may write anything.
     pub fn of_mark(mark: u32) -> Option<CopyLoop> {
         match mark {
             1 => Some(CopyLoop::Vector),
@@ -244,16 +248,16 @@ impl EagerCopy {
     }
 }
 
-/// What copies of messages of one octave take that leave at once. A plain store is fastest where the processors share a
-/// cache. Where they do not it fetches each line from the reader's cache first, and one past the caches is. The sender
-/// cannot tell by its own copies alone: what it stores past the caches its reader fetches from memory.
+/// Costs of copies of eager messages of one octave. A plain store is fastest if the processors share a cache. Otherwise
+/// a plain store first fetches each line from the reader's cache, and a non-temporal store is faster. The reader's
+/// copies count too, because the reader fetches lines of non-temporal stores from memory.
 #[derive(Debug, Clone, Copy)]
 struct EagerCosts {
     vector: RingCost,
     streaming: RingCost,
     streams: bool,
     messages: u32,
-    /// Of so many cycles one begins with a trial.
+    /// Number of cycles per trial.
     cycles: u32,
 }
 
@@ -277,7 +281,6 @@ impl EagerCosts {
         }
     }
 
-    /// How the next message is copied.
     fn choose(&mut self) -> EagerCopy {
         let (cycle, at) = (self.messages / EAGER_CYCLE, self.messages % EAGER_CYCLE);
         self.messages = self.messages.wrapping_add(1);
@@ -311,7 +314,6 @@ impl EagerCosts {
     }
 }
 
-/// A copy of a message, or one half of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Half {
     Get,
@@ -319,44 +321,17 @@ pub(crate) enum Half {
     Unpack,
 }
 
-impl Worker {
-    /// The way of a long message to a rank of this host that may share its processor.
-    #[cold]
-    pub(super) fn choose_by_copies(&mut self) -> Arm {
-        match Arm::Streaming.copy_loop().is_available() {
-            true => self.copy_costs.choose(),
-            false => Arm::Get,
-        }
-    }
-
-    /// How a message to a rank of this host is copied that leaves at once, where ranks share processors.
-    pub(super) fn choose_eager_copy(&mut self, bytes: u64) -> EagerCopy {
-        match self.copy_costs.eager(bytes) {
-            Some(costs) if CopyLoop::Streaming.is_available() => costs.choose(),
-            _ => EagerCopy::PLAIN,
-        }
-    }
-
-    /// Whether copies of so many bytes of a message are timed.
-    #[inline]
-    pub(crate) fn times_copies(&self, half: Half, request: &Request, bytes: u64) -> bool {
-        let is_ours = half == Half::Get || Arm::of(request.arm) == Some(Arm::Streaming);
-        bytes >= TIMED_MIN && is_ours && self.is_crowded()
-    }
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
 
-    /// What a rank sends when copies take so many picoseconds for each byte: of 1,000 messages, those by get.
+    /// Sends 1,000 messages whose copies take the given picoseconds per byte. Returns the number sent by get.
     fn gets(costs: &mut CopyCosts, get: u64, pack: u64, unpack: u64) -> usize {
         const BYTES: u64 = 1 << 20;
         let ns = |ps: u64| ps * BYTES / 1000;
         let mut count = 0;
         for i in 0..1000 {
-            // Now and then somebody else runs in between.
             let lost = if i % 50 == 7 { 3_000_000 } else { 0 };
             if costs.choose() == Arm::Get {
                 costs.note_took(Half::Get, BYTES, ns(get) + lost);
@@ -380,7 +355,7 @@ mod tests {
         assert!(gets(&mut costs, 130, 60, 80) >= 1000 - tries);
     }
 
-    /// Of 8 cycles of messages, those that are stored past the caches, when copies take so many picoseconds a byte.
+    /// Sends 8 cycles of messages with these costs. Returns the number that used non-temporal stores.
     fn streamed(costs: &mut EagerCosts, vector: (u64, u64), streaming: (u64, u64)) -> u32 {
         let mut count = 0;
         for _ in 0..8 * EAGER_CYCLE {
@@ -402,13 +377,13 @@ mod tests {
     fn eager__goes_by_what_both_copies_take_and_follows_a_change() {
         let (all, tries) = (8 * EAGER_CYCLE, 9 * EAGER_TRIAL);
         let mut costs = EagerCosts::default();
-        // A shared cache: the reader pays for what was stored past it.
+        // With a shared cache, the reader pays for non-temporal stores.
         assert!(streamed(&mut costs, (20, 20), (16, 60)) <= tries);
-        // None.
+        // Without a shared cache, non-temporal stores are faster.
         assert!(streamed(&mut costs, (150, 40), (50, 60)) >= all - tries - EAGER_CYCLE);
         assert!(streamed(&mut costs, (150, 40), (50, 60)) >= all - tries);
         assert!(streamed(&mut costs, (20, 20), (16, 60)) <= tries + EAGER_CYCLE);
-        // No better by a part that matters.
+        // The gain is below the margin.
         assert!(streamed(&mut costs, (20, 20), (18, 20)) <= tries);
     }
 
@@ -421,7 +396,7 @@ mod tests {
             let ring = 60.0 + 80.0 + (60.0 + 80.0) / RING_MORE as f64;
             let (get, best) = (get as f64, ring.min(get as f64));
             let taken = gets * get + (messages - gets) * ring;
-            // One message more or less than the share, since they are counted from any of them.
+            // Allow one message more than the share, because the count may start at any message.
             let most = messages * best * (1.0 + 1.0 / f64::from(TRIES)) + get.max(ring);
             assert!(taken <= most, "get {get}: {taken} of {most}");
         }
@@ -449,7 +424,7 @@ mod tests {
         let text = costs.report(3, false);
         let [line] = text.as_slice() else { panic!("{text:?}") };
         assert!(
-            line.starts_with("rank 3: announced messages where ranks share processors: get (7."),
+            line.starts_with("rank 3: rendezvous messages where ranks share processors: get (7."),
             "{line}"
         );
         assert!(line.contains("; 1000 messages)"), "{line}");
@@ -478,7 +453,7 @@ mod tests {
 
     #[test]
     fn cost__stays_in_range() {
-        let mut cost = Cost::default();
+        let mut cost = CopyCost::default();
         for (bytes, ns) in [(0, 0), (1, u64::MAX), (u64::MAX, 1), (1 << 14, 1000)] {
             (0..100).for_each(|_| cost.note(bytes, ns));
             assert!(cost.0 > 0);

@@ -4,19 +4,20 @@ use proptest::prelude::*;
 const BYTES: u64 = 64 << 10;
 const TIMED: u8 = 16;
 
-/// Sender and receiver of one octave on a clock of their own: what each arm takes for a message is given.
-struct World {
-    entry: Entry,
+/// Sender and receiver of one octave with a simulated clock. The times of the arms are given.
+struct LearningModel {
+    entry: OctaveState,
     learner: Learner,
-    /// Nanoseconds so far, and those that the best arm would have taken.
+    /// Nanoseconds so far.
     spent: u64,
+    /// Nanoseconds that the best arm would have taken.
     best: u64,
 }
 
-impl World {
-    fn new(first: Arm) -> World {
-        World {
-            entry: Entry::new(first, TIMED),
+impl LearningModel {
+    fn new(first: Arm) -> LearningModel {
+        LearningModel {
+            entry: OctaveState::new(first, TIMED),
             learner: Learner::new(first, TIMED, |_| true),
             spent: 0,
             best: 0,
@@ -47,7 +48,7 @@ fn learner__finds_the_best_of_five_within_2000_messages() {
         for best in Arm::ALL {
             let mut times = [9000, 8000, 10_000, 12_000, 7000];
             times[best as usize] = 4000;
-            let mut world = World::new(first);
+            let mut world = LearningModel::new(first);
             world.send_many(2000, &times);
             assert_eq!(world.learner.learnt().0, best, "from {first:?}");
             assert_eq!(world.entry.arm(), best, "from {first:?}");
@@ -59,7 +60,7 @@ fn learner__finds_the_best_of_five_within_2000_messages() {
 fn learner__leaves_the_ring_only_for_a_copy_that_is_clearly_faster() {
     for (get, from_ring) in [(8000, Arm::Vector), (7000, Arm::Get)] {
         for (first, found) in [(Arm::Vector, from_ring), (Arm::Get, Arm::Get)] {
-            let mut world = World::new(first);
+            let mut world = LearningModel::new(first);
             world.send_many(4000, &[10_000, 20_000, 20_000, get, 20_000]);
             assert_eq!(world.learner.learnt().0, found, "{get} from {first:?}");
         }
@@ -68,14 +69,14 @@ fn learner__leaves_the_ring_only_for_a_copy_that_is_clearly_faster() {
 
 #[test]
 fn learner__tries_nothing_among_the_first_messages() {
-    let mut world = World::new(Arm::Vector);
+    let mut world = LearningModel::new(Arm::Vector);
     world.send_many(80, &[4000, 40_000, 40_000, 40_000, 40_000]);
     assert_eq!(world.spent, world.best);
 }
 
 #[test]
 fn learner__follows_a_change() {
-    let mut world = World::new(Arm::Vector);
+    let mut world = LearningModel::new(Arm::Vector);
     let (shared, apart) = ([4000, 5000, 9000, 6000, 5000], [16_000, 5000, 7000, 9000, 8000]);
     for _ in 0..5 {
         world.send_many(4000, &shared);
@@ -87,8 +88,8 @@ fn learner__follows_a_change() {
 
 #[test]
 fn learner__of_a_machine_that_changes_often_goes_over_to_what_was_good_before() {
-    let mut world = World::new(Arm::Vector);
-    world.entry = Entry::new(Arm::Vector, 2);
+    let mut world = LearningModel::new(Arm::Vector);
+    world.entry = OctaveState::new(Arm::Vector, 2);
     world.learner = Learner::new(Arm::Vector, 2, |_| true);
     let (shared, apart) = ([4000, 6000, 5000, 7000, 7000], [20_000, 18_000, 5000, 15_000, 15_000]);
     world.send_many(1000, &shared);
@@ -102,8 +103,8 @@ fn learner__of_a_machine_that_changes_often_goes_over_to_what_was_good_before() 
 
 #[test]
 fn learner__does_not_forget_what_failed_where_two_ways_are_nearly_alike() {
-    let mut world = World::new(Arm::Vector);
-    world.entry = Entry::new(Arm::Vector, 2);
+    let mut world = LearningModel::new(Arm::Vector);
+    world.entry = OctaveState::new(Arm::Vector, 2);
     world.learner = Learner::new(Arm::Vector, 2, |_| true);
     let mut slow = 0;
     for round in 0..60 {
@@ -119,20 +120,22 @@ fn learner__does_not_forget_what_failed_where_two_ways_are_nearly_alike() {
 
 #[test]
 fn learner__loses_no_more_than_its_bound() {
-    // Nothing is as good as the first arm, and the others are up to a hundred times slower.
+    // All other arms are slower than the first, by up to a hundred times.
     for slow in [5000, 12_000, 40_000, 400_000] {
-        let mut world = World::new(Arm::Vector);
+        let mut world = LearningModel::new(Arm::Vector);
         world.send_many(100_000, &[4000, slow, slow, slow, slow]);
         let lost = world.spent - world.best;
-        // A share of the time, what may be lost at first, and the last trial of all.
+        // The bound is the share of the time, the initial allowance, and the last trial.
         let bound = world.best / SHARE as u64 + (START_MESSAGES as u64 + 4) * 4000 + 2 * slow;
         assert!(lost <= bound, "{slow}: {lost} of {}", world.spent);
     }
 }
 
-/// Two ranks that send to each other at the same time: each copies in, then out. A rank's clock shows the slower copy
-/// into a ring of both, and its own copy out of one.
-fn exchange(ranks: &mut [World; 2], mirrors: &mut [Mirror; 2], copies: &[(u64, u64); 5]) -> u64 {
+/// Simulates two ranks that send to each other at the same time. Each rank copies its own message into a ring, then the
+/// other rank's message out of the other ring. Its clock shows the slower of the two copies in, plus its own copy out.
+fn exchange(
+    ranks: &mut [LearningModel; 2], mirrors: &mut [Mirror; 2], copies: &[(u64, u64); 5],
+) -> u64 {
     let ways = [0, 1].map(|rank| {
         let sender = &ranks[1 - rank].entry; // kept by the receiver's world
         match mirrors[rank].arm() {
@@ -159,11 +162,11 @@ fn exchange(ranks: &mut [World; 2], mirrors: &mut [Mirror; 2], copies: &[(u64, u
 
 #[test]
 fn learners__of_messages_both_ways_find_the_loop_that_both_need() {
-    // No shared cache: the loop to be found is fast on one side only if the other uses it as well.
+    // Without a shared cache, the best loop is fast on one side only if the other side uses it as well.
     let copies = [(18_000, 4000), (18_000, 4000), (3000, 3000), (1 << 20, 0), (1 << 20, 0)];
-    let mut ranks = [World::new(Arm::Vector), World::new(Arm::Vector)];
+    let mut ranks = [LearningModel::new(Arm::Vector), LearningModel::new(Arm::Vector)];
     let mut mirrors = [Mirror::default(); 2];
-    // They are not at the same point.
+    // The two ranks start at different points of a cycle.
     ranks[0].send_many(70, &copies.map(|(into, out)| into + out));
     assert_eq!(ranks[0].entry.arm(), Arm::Vector);
     for _ in 0..4000 {
@@ -204,7 +207,7 @@ fn learner__that_is_ignored_comes_to_rest() {
 #[test]
 fn learner__opens_no_closed_arm() {
     let times = [9000, 1, 1, 1, 1];
-    let mut world = World::new(Arm::Vector);
+    let mut world = LearningModel::new(Arm::Vector);
     world.learner = Learner::new(Arm::Vector, TIMED, |arm| arm == Arm::Vector);
     world.send_many(10_000, &times);
     assert_eq!(world.spent, 10_000 * 9000);

@@ -1,19 +1,18 @@
-//! The index of a long list of posted receives: chains by source and tag, in the order of posting.
+//! Index of a long list of posted receives: chains by source and tag, in the order of posting.
 //!
-//! Posting does not know of it. What was posted since the last look is added by the next one, so that each receive is
-//! added once, and only where messages do not find theirs near the start of the list. Receives of any tag have chains
-//! like a tag of their own; a place number decides between the two.
+//! Posting does not update the index. A search adds the receives posted since the last search. Each receive is thus
+//! added at most once. If messages find their receives near the start of the list, no receive is added. Receives with
+//! the wildcard tag have their own chains. If both chains have a matching receive, a place number decides.
 //!
-//! **IN THE LIST.** The receives in the chains, and those from `rest` on, are posted in the list of this index, and so
-//! valid and where they were (POSTED IN PLACE, in `matching`). One that leaves the list leaves the index first.
+//! **IN THE LIST.** The receives in the chains, and those from `rest` on, are posted in the list of this index: valid
+//! and in place (POSTED IN PLACE, in `matching`). A receive that leaves the list leaves the index first.
 #![allow(unsafe_code)]
 
-use super::PeerLists;
+use crate::peers::PeerLists;
 use crate::request::Request;
 use crate::tag::{ANY_TAG, mix};
 use std::ptr;
 
-/// Chains at first.
 const CHAINS_FIRST: usize = 32;
 
 #[derive(Clone, Copy)]
@@ -26,17 +25,13 @@ impl Chain {
     const EMPTY: Chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
 }
 
-/// The index of one list.
 pub(super) struct Index {
-    /// A power of two of them, or none so far.
     chains: Vec<Chain>,
-    /// Receives in it.
     count: usize,
-    /// Those of any tag.
     any_tags: usize,
-    /// Place number of the next receive; 0 stands for none.
+    /// Place number of the next receive; 0 is none.
     place: u64,
-    /// What names the first receive of the list that is not in the index yet.
+    /// Link to the first receive of the list that is not in the index yet.
     rest: *mut *mut Request,
 }
 
@@ -47,18 +42,18 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Becomes the index of a list, which names its first receive there.
+    /// Starts the index of a list; `first` is the list's link to its first receive.
     pub fn begin(&mut self, first: *mut *mut Request) {
         debug_assert!(self.count == 0 && self.any_tags == 0);
         (self.place, self.rest) = (1, first);
     }
 
-    /// Adds what was posted since the last time to a list that begins with `first`.
+    /// Adds the receives posted since the last call; `first` is the first receive of the index's list.
     ///
     /// # Safety
     /// The receives of the list are valid.
     pub unsafe fn complete(&mut self, first: *mut Request) {
-        // SAFETY: IN THE LIST for `first` and all that follow it; `rest` names a link among them.
+        // SAFETY: IN THE LIST for `first` and all receives behind it; `rest` names a link among them.
         unsafe {
             while !(*self.rest).is_null() {
                 if self.count >= self.chains.len() {
@@ -92,12 +87,12 @@ impl Index {
         }
     }
 
-    /// Takes out a receive that was added; it still is in the list, whose index this is.
+    /// Removes a receive that is still in `list`.
     ///
     /// # Safety
-    /// It is in the index.
+    /// The receive is in this index, and this is the index of `list`.
     pub unsafe fn remove(&mut self, list: *mut PeerLists, request: *mut Request) {
-        // SAFETY: IN THE LIST for this receive and for its neighbours in the chain.
+        // SAFETY: IN THE LIST for this receive and its neighbours in the chain.
         unsafe {
             (*request).place = 0;
             if self.rest == &raw mut (*request).next {
@@ -118,13 +113,13 @@ impl Index {
         }
     }
 
-    /// The first receive that asks for `key` and for a tag, or null, and how many were looked at.
+    /// Returns the first receive that matches `key` and `tag`, or null, and the number of comparisons.
     ///
     /// # Safety
     /// The receives in the index are valid.
     pub unsafe fn find(&mut self, key: u64, tag: i32) -> (*mut Request, usize) {
         let mut steps = 0;
-        // SAFETY: IN THE LIST for what the chains hold, which is all that these two follow.
+        // SAFETY: IN THE LIST for the receives in the chains.
         unsafe {
             let named = self.find_exactly(key, tag, &mut steps);
             if self.any_tags == 0 || tag < 0 {
@@ -137,7 +132,7 @@ impl Index {
     }
 
     /// # Safety
-    /// As [`Index::find`].
+    /// See [`Index::find`].
     unsafe fn find_exactly(&mut self, key: u64, tag: i32, steps: &mut usize) -> *mut Request {
         if self.count == 0 {
             return ptr::null_mut();
@@ -160,16 +155,16 @@ impl Index {
         &mut self.chains[mix(key, tag) & mask]
     }
 
-    /// Doubles the table. Its chains keep the order of posting.
+    /// Doubles the table. The chains keep the order of posting.
     ///
     /// # Safety
-    /// As [`Index::complete`].
+    /// See [`Index::complete`].
     #[cold]
     unsafe fn grow(&mut self, first: *mut Request) {
         let chains = (2 * self.chains.len()).max(CHAINS_FIRST);
         self.chains.clear();
         self.chains.resize(chains, Chain::EMPTY);
-        // SAFETY: IN THE LIST for `first` and all that follow it, up to the link that `rest` names.
+        // SAFETY: IN THE LIST for `first` and all receives behind it, up to the link that `rest` names.
         unsafe {
             let (mut at, end) = (first, *self.rest);
             while at != end {

@@ -1,54 +1,54 @@
-//! The matcher's side of the unexpected queue: which list, and how much each peer has waiting.
+//! Unexpected messages of the matcher: lists by peer.
+//!
+//! **OWN LISTS.** The lists of a peer are valid, and a method with `&mut self` has exclusive access to them.
 #![allow(unsafe_code)]
 
-use super::{ANY_PEER, Matcher, Want};
-use crate::endpoint::Taken;
-use crate::unexpected::{Body, Entry, EntryId, List};
+use super::{ANY_PEER, MatchCriteria, Matcher};
+use crate::endpoint::ImmediateReceive;
+use crate::unexpected::{Body, EntryId, MessageList, UnexpectedEntry};
 use fastpath_base::copy::copy_small;
 
-/// A message that the short way of a receive is not for: it does not lie in its entry, or is longer than the buffer.
+/// Error for a message that the fast path does not take: it is stored outside its entry, or is longer than the buffer.
 pub(crate) struct TooLong;
 
-/// Messages that nobody has asked for.
 impl Matcher {
-    /// Stores a message.
     pub(crate) fn add_unexpected(&mut self, peer: u32, key: u64, tag: i32, body: Body) -> EntryId {
-        // SAFETY: the lists of a peer are valid, and this call has the matcher for itself.
+        // SAFETY: OWN LISTS.
         let lists = unsafe { &mut *self.at(peer) };
         lists.busy += 1;
         self.store.add(&mut lists.unexpected, peer, key, tag, body)
     }
 
-    /// Stores a whole short message that nobody waits for, of which `fill` writes the `len` bytes.
     #[inline]
     pub(crate) fn add_unexpected_short(
         &mut self, message: (u32, u64, i32), len: usize, fill: impl FnOnce(*mut u8),
     ) {
-        // SAFETY: as in `add_unexpected`.
+        // SAFETY: OWN LISTS.
         let lists = unsafe { &mut *self.at(message.0) };
         lists.busy += 1;
         self.store.add_short(&mut lists.unexpected, message, len, fill);
     }
 
-    /// The earliest unexpected message that satisfies `want`, left where it is.
-    pub fn find_unexpected(&mut self, want: &Want) -> Option<EntryId> {
+    /// Returns the earliest unexpected message that satisfies `want`, without removing it.
+    pub fn find_unexpected(&mut self, want: &MatchCriteria) -> Option<EntryId> {
         let list = match want.peer {
-            ANY_PEER => List::default(),
+            ANY_PEER => MessageList::default(),
             peer => self.lists(peer).unexpected,
         };
         self.store.find(list, want)
     }
 
-    /// Takes the earliest unexpected message that satisfies `want`, which names its source, if it lies in its entry and
-    /// has at most `room` bytes: they go `to` there. `None` where no message satisfies it.
+    /// Takes the earliest unexpected message that satisfies `want`, which names its source, and copies it to `to`. The
+    /// message must be stored inside its entry, with at most `room` bytes. Returns `None` if no message satisfies
+    /// `want`.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
     pub(crate) unsafe fn take_short(
-        &mut self, want: &Want, to: *mut u8, room: usize,
-    ) -> Option<Result<Taken, TooLong>> {
-        // SAFETY: as in `add_unexpected`; what is found is in use and in the list of its peer; the caller's for `to`.
+        &mut self, want: &MatchCriteria, to: *mut u8, room: usize,
+    ) -> Option<Result<ImmediateReceive, TooLong>> {
+        // SAFETY: OWN LISTS; the entry is in this peer's list; `to` has `room` bytes, by this function's contract.
         unsafe {
             let lists = &mut *self.at(want.peer);
             let entry = self.store.find_at(lists.unexpected, want)?;
@@ -60,25 +60,25 @@ impl Matcher {
             copy_small(to, from, len);
             lists.busy -= 1;
             self.store.take_at(&mut lists.unexpected, entry);
-            Some(Ok(Taken { tag, len }))
+            Some(Ok(ImmediateReceive { tag, len }))
         }
     }
 
-    /// The unexpected messages of a peer, oldest first.
+    /// Returns the unexpected messages of a peer, oldest first.
     pub fn unexpected_of(&self, peer: u32) -> impl Iterator<Item = EntryId> {
         self.store.entries(self.lists(peer).unexpected)
     }
 
-    /// An unexpected message that was found here.
+    /// Returns the entry of an unexpected message.
     #[inline]
-    pub fn unexpected(&self, id: EntryId) -> &Entry {
+    pub fn unexpected(&self, id: EntryId) -> &UnexpectedEntry {
         self.store.get(id)
     }
 
-    /// Takes an unexpected message out of matching. It stays stored until it is freed.
+    /// Removes an unexpected message from matching. The message stays stored until it is freed.
     #[inline]
     pub fn remove_unexpected(&mut self, id: EntryId) {
-        // SAFETY: as in `add_unexpected`.
+        // SAFETY: OWN LISTS.
         let lists = unsafe { &mut *self.at(self.store.get(id).peer) };
         lists.busy -= 1;
         self.store.unlink(&mut lists.unexpected, id);

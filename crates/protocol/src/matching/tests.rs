@@ -3,24 +3,24 @@
 use super::*;
 use crate::request::{RequestKind, RequestPool};
 use crate::tag::{ANY_TAG, Context};
-use crate::unexpected::{Arrived, Body};
+use crate::unexpected::{Body, UnexpectedKind};
 use proptest::prelude::*;
 
 const PEERS: u32 = 3;
-/// A tag of collective traffic, which no wildcard takes.
+/// Tag of collective traffic, which no wildcard matches.
 const INTERNAL_TAG: i32 = -9;
 
 #[derive(Debug, Clone)]
 enum MatchStep {
-    /// From a peer, or from any where it is `PEERS`; any tag where it is 3.
+    /// Posts a receive; `from` is a peer, or `PEERS` for any source; `tag` 3 is the wildcard.
     Receive {
         from: u32,
         context: u32,
         tag: i32,
     },
-    /// Takes back one of the receives that wait.
+    /// Takes back a posted receive.
     Unpost(usize),
-    /// Removes one of the messages that wait.
+    /// Removes an unexpected message.
     Discard(usize),
     Arrive {
         peer: u32,
@@ -40,7 +40,8 @@ fn step() -> impl Strategy<Value = MatchStep> {
     ]
 }
 
-/// What the numbers of a step stand for: as the tags of receives and messages overlap, some of both are left over.
+/// Maps the number of a step to a tag. Tags of receives and messages overlap only in part, so some receives and some
+/// messages stay unmatched.
 fn tag_of(number: i32) -> i32 {
     match number {
         3 => ANY_TAG,
@@ -53,23 +54,23 @@ fn key(context: u32, source: u32) -> u64 {
     Context::from_leader(0, 4 + context).key(source)
 }
 
-/// The matcher, and beside it what waits in two plain lists.
-struct Both {
+/// Matcher under test, and a model of its queues: two plain lists.
+struct ModelledMatcher {
     matcher: Matcher,
     _peers: Peers,
     pool: RequestPool,
-    receives: Vec<(RequestId, Want)>,
+    receives: Vec<(RequestId, MatchCriteria)>,
     messages: Vec<(EntryId, u32, u64, i32)>,
 }
 
-impl Both {
+impl ModelledMatcher {
     fn new(polls_max: u32) -> Self {
         let peers = Peers::reserve(PEERS).expect("address space");
-        // SAFETY: `Both` keeps them.
+        // SAFETY: `ModelledMatcher` keeps `peers` for as long as the matcher.
         let mut matcher = unsafe { Matcher::new(&peers) };
         matcher.polls_max = polls_max;
         matcher.store.polls_max = polls_max;
-        Both {
+        ModelledMatcher {
             matcher,
             _peers: peers,
             pool: RequestPool::new().expect("address space"),
@@ -78,22 +79,22 @@ impl Both {
         }
     }
 
-    fn post(&mut self, want: Want) {
+    fn post(&mut self, want: MatchCriteria) {
         let id = self.pool.allocate(RequestKind::Recv).expect("a request");
         let request = self.pool.get_mut(id);
         (request.peer, request.tag, request.key) = (want.peer, want.tag, want.key);
-        // SAFETY: it stays in its pool.
+        // SAFETY: the request is valid and never moves in its pool.
         unsafe { self.matcher.post(self.pool.address(id)) };
         self.receives.push((id, want));
     }
 
     pub(crate) fn store(&mut self, peer: u32, key: u64, tag: i32) {
         let data = vec![tag as u8];
-        let body = Body::Long(Arrived::Eager, data);
+        let body = Body::Long(UnexpectedKind::Eager, data);
         let id = match self.messages.len() % 2 {
             0 => self.matcher.add_unexpected(peer, key, tag, body),
             _ => {
-                // SAFETY: there is room for a short message.
+                // SAFETY: `to` has space for a short message.
                 let fill = |to: *mut u8| unsafe { to.write(tag as u8) };
                 self.matcher.add_unexpected_short((peer, key, tag), 1, fill);
                 let newest = self.matcher.unexpected_of(peer).last();
@@ -110,7 +111,7 @@ impl Both {
         self.matcher.store.free(id);
     }
 
-    fn receive(&mut self, want: Want) {
+    fn receive(&mut self, want: MatchCriteria) {
         let takes = |&(_, peer, key, tag): &(EntryId, u32, u64, i32)| {
             (want.peer == ANY_PEER || want.peer == peer) && want.accepts(key, tag)
         };
@@ -124,7 +125,7 @@ impl Both {
     }
 
     fn arrive(&mut self, peer: u32, key: u64, tag: i32) {
-        let is_taken_by = |(_, want): &(RequestId, Want)| {
+        let is_taken_by = |(_, want): &(RequestId, MatchCriteria)| {
             (want.peer == ANY_PEER || want.peer == peer) && want.accepts(key, tag)
         };
         let expected = self.receives.iter().position(is_taken_by);
@@ -132,12 +133,12 @@ impl Both {
         let any = self.receives.iter().any(|(_, want)| want.peer == ANY_PEER);
         let is_any = expected.is_some_and(|id| self.pool.get(id).peer == ANY_PEER);
         match self.matcher.find_named(peer, key, tag) {
-            // The short way of an arrival.
+            // The fast path of an arrival takes these steps.
             Some(request) => {
-                // SAFETY: it is posted, to this peer.
+                // SAFETY: the request is posted to this peer.
                 let found = unsafe { (*request).id() };
                 assert_eq!(Some(found), expected);
-                // SAFETY: as above.
+                // SAFETY: the request is posted to this peer.
                 unsafe { self.matcher.unpost_named(peer, request) };
             }
             None => {
@@ -156,14 +157,14 @@ impl Both {
 
     fn take_step(&mut self, step: MatchStep) {
         match step {
-            MatchStep::Receive { from, context, tag } => self.receive(Want {
+            MatchStep::Receive { from, context, tag } => self.receive(MatchCriteria {
                 peer: if from == PEERS { ANY_PEER } else { from },
                 tag: tag_of(tag),
                 key: key(context, if from == PEERS { 0 } else { from }),
             }),
             MatchStep::Unpost(index) if !self.receives.is_empty() => {
                 let (id, _) = self.receives.remove(index % self.receives.len());
-                // SAFETY: it waits.
+                // SAFETY: the request is posted.
                 unsafe { self.matcher.unpost(self.pool.address(id)) };
                 self.pool.free(id);
             }
@@ -172,7 +173,7 @@ impl Both {
             }
             MatchStep::Unpost(_) | MatchStep::Discard(_) => {}
             MatchStep::Arrive { peer, context, tag } => {
-                // The tag 3 comes to messages that only wildcards take.
+                // Only wildcards match messages with tag 3.
                 let tag = if tag == 2 { INTERNAL_TAG } else { tag };
                 self.arrive(peer, key(context, peer), tag);
             }
@@ -180,7 +181,7 @@ impl Both {
     }
 
     fn check(&mut self) {
-        let asks = |peer: u32| move |(_, want): &(RequestId, Want)| want.peer == peer;
+        let asks = |peer: u32| move |(_, want): &(RequestId, MatchCriteria)| want.peer == peer;
         for peer in 0..PEERS {
             let any = self.receives.iter().any(asks(ANY_PEER));
             let asked = any || self.receives.iter().any(asks(peer));
@@ -201,21 +202,21 @@ impl Both {
     }
 }
 
-/// Random programs, and their steps; miri interprets them.
-const CASES: u32 = if cfg!(miri) { 5 } else { 300 };
-const STEPS: usize = if cfg!(miri) { 60 } else { 200 };
+/// Numbers of random programs and of their steps; fewer under miri.
+const CASES: u32 = if cfg!(miri) { 2 } else { 300 };
+const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Receives and messages in one list each, in the order in which they came, searched from its start. Lists of
-    /// posted receives get an index after so many looks.
+    /// Compares the matcher with two plain lists that are searched from the start. Posted receives get an index after
+    /// `polls_max` comparisons.
     #[test]
     fn matching__is_as_in_two_lists(
         polls_max in 0_u32..4,
         steps in prop::collection::vec(step(), 0..STEPS),
     ) {
-        let mut both = Both::new(polls_max);
+        let mut both = ModelledMatcher::new(polls_max);
         for step in steps {
             both.take_step(step);
             both.check();
@@ -225,19 +226,19 @@ proptest! {
 
 const MANY: i32 = if cfg!(miri) { 60 } else { 10_000 };
 
-fn want(tag: i32) -> Want {
-    Want { peer: 1, tag, key: key(0, 1) }
+fn want(tag: i32) -> MatchCriteria {
+    MatchCriteria { peer: 1, tag, key: key(0, 1) }
 }
 
-/// Receives looked at by one arrival.
-fn steps_of_arrival(both: &mut Both, tag: i32) -> usize {
+/// Number of receives that one arrival is compared with.
+fn steps_of_arrival(both: &mut ModelledMatcher, tag: i32) -> usize {
     let before = both.matcher.steps;
     both.arrive(1, key(0, 1), tag);
     both.matcher.steps - before
 }
 
-/// Messages looked at by one receive.
-fn steps_of_receive(both: &mut Both, want: Want) -> usize {
+/// Number of messages that one receive is compared with.
+fn steps_of_receive(both: &mut ModelledMatcher, want: MatchCriteria) -> usize {
     let before = both.matcher.store.steps.get();
     both.receive(want);
     both.matcher.store.steps.get() - before
@@ -245,9 +246,9 @@ fn steps_of_receive(both: &mut Both, want: Want) -> usize {
 
 #[test]
 fn posted__of_ten_thousand_other_tags_cost_a_few_steps() {
-    let mut both = Both::new(POLLS_MAX);
+    let mut both = ModelledMatcher::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.post(want(tag)));
-    // The last one first, then from the middle on, and one that is there no more.
+    // Search the last tag, then tags from the middle on, then a tag that is no longer posted.
     let mut worst = steps_of_arrival(&mut both, MANY - 1);
     for tag in (0..MANY - 1).map(|i| (i + MANY / 2) % (MANY - 1)).step_by(7) {
         worst = worst.max(steps_of_arrival(&mut both, tag));
@@ -258,7 +259,7 @@ fn posted__of_ten_thousand_other_tags_cost_a_few_steps() {
 
 #[test]
 fn posted__of_one_tag_leave_an_index_one_after_the_other() {
-    let mut both = Both::new(0);
+    let mut both = ModelledMatcher::new(0);
     both.post(want(6));
     (0..MANY).for_each(|_| both.post(want(5)));
     assert_eq!(steps_of_arrival(&mut both, 5), 1);
@@ -266,16 +267,16 @@ fn posted__of_one_tag_leave_an_index_one_after_the_other() {
     assert_eq!(worst, Some(0), "each begins where the one before ended");
     steps_of_arrival(&mut both, 6);
     assert_eq!(both.pool.posted(), 0);
-    // The index of an empty list is another one's.
-    both.post(Want { peer: 2, ..want(6) });
-    (0..3).for_each(|_| both.post(Want { peer: 2, ..want(5) }));
+    // The index of an empty list is reused.
+    both.post(MatchCriteria { peer: 2, ..want(6) });
+    (0..3).for_each(|_| both.post(MatchCriteria { peer: 2, ..want(5) }));
     both.arrive(2, key(0, 1), 5);
     assert_eq!(both.matcher.indexes.len(), 1);
 }
 
 #[test]
 fn unexpected__of_ten_thousand_other_tags_cost_a_few_steps() {
-    let mut both = Both::new(POLLS_MAX);
+    let mut both = ModelledMatcher::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), tag));
     let order = (0..MANY).map(|i| (i + MANY / 2) % MANY).step_by(7);
     let worst = order.map(|tag| steps_of_receive(&mut both, want(tag))).max();
@@ -285,15 +286,15 @@ fn unexpected__of_ten_thousand_other_tags_cost_a_few_steps() {
     assert!(bytes <= messages * (crate::unexpected::ENTRY_BYTES + 1));
 }
 
-/// Messages of another communicator, of other tags and of another source come first.
+/// Messages of another communicator, of other tags and of another source are stored first.
 #[test]
 fn unexpected__wildcards_cost_a_few_steps() {
-    let mut both = Both::new(POLLS_MAX);
+    let mut both = ModelledMatcher::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(1, 1), tag));
     (0..MANY).for_each(|tag| both.arrive(0, key(0, 0), tag));
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), MANY + tag));
-    let any_source = |tag| Want { peer: ANY_PEER, tag, key: key(0, 0) };
-    // Each form for as long as there are messages for it, then one that is not there.
+    let any_source = |tag| MatchCriteria { peer: ANY_PEER, tag, key: key(0, 0) };
+    // Try each form of receive while it has messages, and once without a message.
     let mut worst = 0;
     for i in (0..MANY).step_by(11) {
         for asked in [
@@ -310,14 +311,14 @@ fn unexpected__wildcards_cost_a_few_steps() {
 
 #[test]
 fn unexpected__of_one_name_leave_their_indexes_in_order() {
-    let mut both = Both::new(0);
+    let mut both = ModelledMatcher::new(0);
     let names = [(0, 5), (1, 5), (1, 6)];
     for i in 0..MANY {
         let (peer, tag) = names[i as usize % names.len()];
         both.arrive(peer, key(0, peer), tag);
     }
-    let of_any = Want { peer: ANY_PEER, tag: ANY_TAG, key: key(0, 0) };
-    // Both find the earliest one, by a look at one entry; the last one ends the indexes.
+    let of_any = MatchCriteria { peer: ANY_PEER, tag: ANY_TAG, key: key(0, 0) };
+    // Both receives find the earliest message by one comparison. Removing the last message removes the indexes.
     for _ in 0..MANY / 2 {
         assert_eq!(steps_of_receive(&mut both, of_any), 1);
         if let Some(&(_, 1, _, _)) = both.messages.first() {

@@ -1,42 +1,41 @@
-//! Cooperative: both sides copy pieces of an announced message from both ends, until they meet.
+//! Cooperative protocol: both sides copy pieces of an announced message, from opposite ends until they meet.
 //!
-//! The RTS names a counter in shared memory by which pieces are claimed, the answer their size. The sender
-//! says `DONE` after its last piece, the receiver `ATS` when all is there.
+//! The RTS names a counter in shared memory that counts claimed pieces. The RTR has the size of the pieces. The sender
+//! sends `DONE` after its last piece; the receiver sends `ATS` when the message is complete.
 #![allow(unsafe_code)]
 
 use super::pieces::{CopyStart, HALF, Pieces};
 use super::{PeerPlace, Record};
-use crate::request::{Phase, RequestId, RequestKind};
-use crate::selection::candidates::{Copying, fixed};
+use crate::request::{MessagePhase, RequestId, RequestKind};
+use crate::selection::candidates::{DirectCopyCost, fixed};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
-use crate::wire::{self, NOWHERE, Offer, Rtr};
-use crate::worker::{SHORT_LIMIT, Worker};
+use crate::wire::{self, NOWHERE, Offer, Rtr, SHORT_LIMIT};
+use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header, Remote};
 
-/// The longest messages.
 pub(super) const RECORD: Record = Record {
     name: "cooperative",
     steps: "RTS, RTR, DONE, ATS",
-    most: |case| match case.place() {
+    probe: |case| match case.place() {
         PeerPlace::Node => case.check_copies().map(|()| u64::MAX),
         PeerPlace::Itself | PeerPlace::Outside => Ok(0),
     },
-    how: |case| {
+    describe: |case| {
         let t = case.thresholds;
-        let (who, least, most) = (case.copier(), t.piece_min, t.piece_max);
+        let (how, least, most) = (case.copy_method(), t.piece_min, t.piece_max);
         format!(
-            "announced; {who} from buffer to buffer, pieces of {least} to {most} B taken from \
-             both ends"
+            "announced first; then sender and receiver copy {how} from buffer to buffer, in pieces \
+             of {least} to {most} B that they take from opposite ends"
         )
     },
-    cost: |c, t, shared| cooperative_copy(c, Copying::of(c, shared), t),
+    cost: |c, t, shared| cooperative_copy(c, DirectCopyCost::of(c, shared), t),
 };
 
-/// Both sides copy pieces. The receiver begins when it has answered, the sender when it has the answer,
-/// and the end of its last piece must be told.
-fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
+/// Cost if both sides copy pieces. The receiver begins after it has sent the RTR, the sender when it has the RTR. A
+/// message from the sender reports the end of its last piece.
+fn cooperative_copy(c: &Constants, by: DirectCopyCost, t: &Thresholds) -> Curve {
     let (least, most) = (t.piece_min, t.piece_max);
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
     let receiver = 2.0 * c.post_ns + c.step_ns + by.call_ns;
@@ -44,7 +43,8 @@ fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     let half = HALF.clamp(least, most);
     let piece = |size: u64| by.call_ns + size as f64 * by.byte_ns;
     let each = piece(half) / (2 * half) as f64;
-    // One piece; then a second, shorter one; two halves; three and four pieces; two pieces for either side.
+    // Ranges of the curve, by the pieces of a message: one; two, the second one shorter; two halves; three or four; two
+    // for each side; more, of the largest size.
     let mut curve = Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost(by.call_ns, by.byte_ns))
         .then(least + 1, cost(piece(least), 0.0));
     if half > least {
@@ -60,7 +60,6 @@ fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     curve
 }
 
-/// The sender.
 impl Worker {
     pub(crate) fn offer_copy(&mut self, peer: u32, from: Remote, both: bool) -> Offer {
         let counter = both.then(|| self.endpoints[peer].lane.open_cooperative());
@@ -70,7 +69,6 @@ impl Worker {
         }
     }
 
-    /// The sender's part; says when it is done.
     pub(crate) fn cooperate_as_sender(
         &mut self, id: RequestId, counter: u8, rtr: &Rtr, pieces: Pieces,
     ) {
@@ -81,8 +79,7 @@ impl Worker {
         }
     }
 
-    /// Claims pieces and copies them from the end that is this side's, until all are claimed. Says how many were its
-    /// own, and whether one of them could not be copied.
+    /// Copies pieces from this side's end until all are claimed. Returns this side's pieces, and whether a copy failed.
     fn copy_pieces(
         &mut self, id: RequestId, counter: u8, pieces: Pieces, other: Remote,
     ) -> (u32, bool) {
@@ -91,7 +88,7 @@ impl Worker {
             (CopyStart::of(self.rank, request.peer), request.kind == RequestKind::Send);
         let lane = &mut self.endpoints[request.peer].lane;
         let (mut claimed, mut failed) = (0, false);
-        // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
+        // The counter is in shared memory: a peer that resets it affects only its own message.
         while claimed < pieces.count
             && !failed
             && lane.claim_cooperative(counter as u32, sends) < pieces.count
@@ -101,8 +98,8 @@ impl Worker {
             let addr = other.addr.wrapping_add(offset);
             let there = Remote { addr, ..other };
             trace::record(Point::Copy, request.peer, 0, len);
-            // SAFETY: the buffer holds the bytes of all pieces: the receiver has made them for its own, and the sender
-            // has seen that the limit in the answer is no more than it sends.
+            // SAFETY: the buffer holds the bytes of all pieces. The receiver cut the pieces for its own buffer. The
+            // sender checked the limit in the answer against its own buffer.
             failed = unsafe {
                 let here = request.ptr.add(offset as usize);
                 match sends {
@@ -116,49 +113,44 @@ impl Worker {
     }
 }
 
-/// The receiver.
 impl Worker {
-    /// Asks the sender to take part with this side's memory, and copies.
     pub(crate) fn cooperate_as_receiver(&mut self, id: RequestId, counter: u8, own: Remote) {
         let request = self.requests.get_mut(id);
-        request.phase = Phase::Cooperating;
-        let (least, most) = (self.thresholds.piece_min, self.thresholds.piece_max);
+        request.phase = MessagePhase::Cooperating;
+        let (least, most) = (self.planner.thresholds.piece_min, self.planner.thresholds.piece_max);
         let pieces = Pieces::of(request.limit, least, most);
         self.send_answer(id, wire::join(pieces.pages()), own);
         match self.copy_pieces(id, counter, pieces, self.requests.get(id).memory) {
             (_, true) => self.ask_for_fragments(id),
             (claimed, false) if claimed >= pieces.count => self.end_fetch(id),
-            _ => {} // the sender has claimed the rest, and says `DONE` when it is there
+            _ => {} // the sender has claimed the rest and will send `DONE`
         }
     }
 
-    /// The sender has done its part, or could not.
     pub(crate) fn handle_done(&mut self, peer: u32, header: Header) {
         let Some(id) = self.find_active(header.key, RequestKind::Recv, peer) else {
             return self.violation();
         };
         let request = self.requests.get(id);
         match request.phase {
-            Phase::Cooperating => {}
-            Phase::FellBack => return,
+            MessagePhase::Cooperating => {}
+            MessagePhase::FellBack => return,
             _ => return self.violation(),
         }
         let lane = &mut self.endpoints[peer].lane;
         let len = request.limit as usize;
-        // Rare: what is there already comes again.
-        // SAFETY: the receive buffer holds `limit` bytes.
+        // After a failure, copy the sender's part again. SAFETY: the receive buffer holds `limit` bytes.
         match header.imm != 0 && unsafe { lane.get(request.ptr, len, request.memory) }.is_err() {
             true => self.ask_for_fragments(id),
             false => self.end_fetch(id),
         }
     }
 
-    /// The copy has stopped working in the middle of a message: all of it comes in fragments. What the sender still
-    /// says of its part is not listened to.
+    /// Requests the whole message in fragments after a copy failed. The sender's later `DONE` is ignored.
     #[cold]
     fn ask_for_fragments(&mut self, id: RequestId) {
         let request = self.requests.get_mut(id);
-        (request.phase, request.moved) = (Phase::FellBack, 0);
+        (request.phase, request.moved) = (MessagePhase::FellBack, 0);
         let answer = self.choose_answer(self.requests.get(id).peer);
         self.send_answer(id, answer, NOWHERE);
     }
@@ -169,7 +161,6 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// A curve does not jump where its pieces meet.
     fn check_steps(curve: &Curve, sizes: &[u64]) {
         for &size in sizes {
             let (before, after) = (curve.at(size).unwrap(), curve.at(size + 1).unwrap());
@@ -181,7 +172,7 @@ mod tests {
     #[test]
     fn cooperative_copy__does_not_jump() {
         let (c, t) = (Constants::default(), Thresholds::default());
-        for by in [false, true].map(|shared| Copying::of(&c, shared)) {
+        for by in [false, true].map(|shared| DirectCopyCost::of(&c, shared)) {
             let curve = cooperative_copy(&c, by, &t);
             let sizes = [t.piece_min, 2 * t.piece_min, 2 * HALF, 4 * HALF, 4 * t.piece_max];
             check_steps(&curve, &sizes);

@@ -1,30 +1,30 @@
-//! Eager: a message that goes whole, without asking. A short one lies in its slot beside its header.
+//! Eager protocol: a message that is sent whole at once. A short message is in its slot, next to the header.
 //!
-//! `EAGER` carries the message, `EAGER_SYNC` one whose sender waits to hear that it was matched: `ACK`.
+//! `EAGER` carries the message. `EAGER_SYNC` carries a message whose sender waits for the `ACK` of its match.
 #![allow(unsafe_code)]
 
 use super::{PeerPlace, Record};
-use crate::endpoint::{Endpoint, Taken};
-use crate::recall::Matched;
-use crate::request::{Fault, Phase, RequestId};
+use crate::endpoint::{Endpoint, ImmediateReceive};
+use crate::plan::SendPlan;
+use crate::recall::RecallMatch;
+use crate::request::{Fault, MessagePhase, RequestId};
 use crate::selection::Constants;
 use crate::selection::candidates::fixed;
-use crate::selection::decide::WHOLE_MAX;
 use crate::selection::envelope::Curve;
+use crate::selection::thresholds::WHOLE_MAX;
 use crate::tag::{key_source, tag_matches};
-use crate::unexpected::Arrived;
-use crate::wire::{self, SYNC_HEADER};
-use crate::worker::{SHORT_LIMIT, Worker};
-use fastpath_base::copy::{COPY_SMALL_MAX, CopyLoop, copy, copy_small, copy_with};
+use crate::unexpected::UnexpectedKind;
+use crate::wire::{self, SHORT_LIMIT, SYNC_HEADER};
+use crate::worker::Worker;
+use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small, copy_with};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Post};
 
-/// A message that fits the slot.
 pub(super) const SHORT: Record = Record {
     name: "eager short",
     steps: "EAGER",
-    most: |_| Ok(SHORT_LIMIT as u64),
-    how: |case| match case.place() {
+    probe: |_| Ok(SHORT_LIMIT as u64),
+    describe: |case| match case.place() {
         PeerPlace::Itself => KEPT.to_owned(),
         PeerPlace::Node => "header and payload in one cache line".to_owned(),
         PeerPlace::Outside => "header and payload in one packet".to_owned(),
@@ -32,41 +32,44 @@ pub(super) const SHORT: Record = Record {
     cost: |c, _, _| short(c),
 };
 
-/// One that fits a buffer.
 pub(super) const EAGER: Record = Record {
     name: "eager",
     steps: "EAGER",
-    most: |case| Ok(case.thresholds.eager.max(case.as_one())),
-    how: |case| match case.place() {
+    probe: |case| Ok(case.sizes().whole),
+    describe: |case| match case.place() {
         PeerPlace::Itself => KEPT.to_owned(),
-        PeerPlace::Node => "whole, through the pair's ring, without asking".to_owned(),
-        PeerPlace::Outside => "whole, in packets of the network, without asking".to_owned(),
+        PeerPlace::Node => {
+            "sent at once as one piece, through the ring between the two ranks".to_owned()
+        }
+        PeerPlace::Outside => {
+            "sent at once as one piece, which the network may split into packets".to_owned()
+        }
     },
     cost: |c, t, _| eager(c, t.first.min(WHOLE_MAX)),
 };
 
 const KEPT: &str = "kept in the process until it is received";
 
-/// A message that fits the slot: one line. Without the data area, half of a message's work.
+/// Cost of a message that fits a slot: one line. Such a message does not use the data area, which is half of the work
+/// of a longer message.
 fn short(c: &Constants) -> Curve {
     let cost = fixed(c.post_ns / 2.0, c.line_ns, c.post_ns / 2.0, 0.0);
     Curve::line(0, SHORT_LIMIT as u64, cost)
 }
 
-/// One buffer: copied in, then copied out.
+/// Returns the cost of one buffer with one copy in and one out.
 pub fn eager(c: &Constants, most: u64) -> Curve {
     let cost = fixed(c.post_ns, c.line_ns, c.post_ns, 2.0 * c.transfer_byte_ns);
     Curve::line(SHORT_LIMIT as u64 + 1, most, cost)
 }
 
-/// Without a request, on either side.
+/// Immediate path: neither side has a request.
 impl Endpoint {
-    /// Send-immediate: the message leaves now, or nothing has happened. No request, no copy besides
-    /// the one into the slot ("sendi" of the Open MPI sm latency study), and no call: `Wake` leaves
-    /// the waking of a sleeping peer to [`Endpoint::wake`].
+    /// Sends the message now, or does nothing. Makes no request and no call, and copies the message once, into its slot
+    /// ("sendi" of the Open MPI sm latency study). After `Wake` the caller wakes the peer by [`Endpoint::wake`].
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
+    /// `data` is readable for `len` bytes, at most [`crate::wire::SHORT_LIMIT`].
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn send_immediate(
         &mut self, key: u64, tag: i32, data: *const u8, len: usize,
@@ -79,35 +82,16 @@ impl Endpoint {
         unsafe { self.lane.am_short_known(header, data, len) }
     }
 
-    /// As [`Endpoint::send_immediate`], for any message that fits one buffer; wakes the peer itself.
+    /// Receives the peer's next arrival into the user's buffer if it matches, is in its slot and fits; otherwise does
+    /// nothing. The caller has checked that no earlier receive or message comes first (`Matcher::is_quiet`).
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes, at most [`crate::worker::EAGER_LIMIT`].
-    #[inline]
-    pub unsafe fn send_buffered(
-        &mut self, key: u64, tag: i32, data: *const u8, len: usize, by: CopyLoop,
-    ) -> Post {
-        if self.blocked != 0 {
-            return Post::NoResource;
-        }
-        let header = Header::new(wire::EAGER, tag as u32, key);
-        // SAFETY: `data` is readable for `len` bytes, by this function's contract; the transport gives `to` with room
-        // for them.
-        self.post_bcopy(header, len, |to| unsafe { copy_with(by, to, data, len) })
-    }
-
-    /// Receive-immediate: if the peer's next arrival is the wanted message, lies in its slot and fits,
-    /// it is copied straight into the user's buffer; otherwise nothing has happened. The caller has
-    /// made sure that no earlier receive or message stands before it (`Matcher::is_quiet`).
-    ///
-    /// # Safety
-    /// `to` is writable for `room` bytes. A room that is negative as an `isize` has room for nothing, not even for an
-    /// empty message.
+    /// `to` is writable for `room` bytes. If `room` is negative as an `isize`, no message fits, not even an empty one.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub unsafe fn recv_short(
         &mut self, key: u64, tag: i32, to: *mut u8, room: usize,
-    ) -> Option<Taken> {
-        // SAFETY: `to` is writable for `room` bytes, by this function's contract; what is taken has just been copied.
+    ) -> Option<ImmediateReceive> {
+        // SAFETY: `to` is writable by this function's contract, and `copy_short` has just copied the message.
         unsafe {
             let taken = self.copy_short(key, tag, to, room)?;
             self.take_short();
@@ -115,16 +99,15 @@ impl Endpoint {
         }
     }
 
-    /// As [`Endpoint::recv_short`], for a message that must be as long as its place: another one is left where it is.
+    /// Receives a short message of exactly `len` bytes; otherwise does nothing. See [`Endpoint::recv_short`].
     ///
     /// # Safety
-    /// As there.
+    /// `to` is writable for `len` bytes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     pub unsafe fn recv_short_whole(
         &mut self, key: u64, tag: i32, to: *mut u8, len: usize,
-    ) -> Option<Taken> {
-        // SAFETY: `to` is writable for `len` bytes, by this function's contract, and no other length is copied; what is
-        // taken has just been copied.
+    ) -> Option<ImmediateReceive> {
+        // SAFETY: `to` is writable for `len` bytes, by this function's contract, and no other length is copied.
         unsafe {
             let taken = self.copy_short_if(key, tag, to, |found| found == len)?;
             self.take_short();
@@ -132,25 +115,25 @@ impl Endpoint {
         }
     }
 
-    /// As [`Endpoint::recv_short`], but for the end: [`Endpoint::take_short`] must follow. What it may call then finds
-    /// nothing in registers that would have to be saved for it.
+    /// Copies a short message without taking it; [`Endpoint::take_short`] must follow. As separate functions, the copy
+    /// and the take need no registers that the MPI call would have to save. See [`Endpoint::recv_short`].
     ///
     /// # Safety
-    /// As there.
+    /// See [`Endpoint::recv_short`].
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn copy_short(
         &mut self, key: u64, tag: i32, to: *mut u8, room: usize,
-    ) -> Option<Taken> {
-        // SAFETY: `to` is writable for `room` bytes, by this function's contract, and nothing longer is copied.
+    ) -> Option<ImmediateReceive> {
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract, and no longer message is copied.
         unsafe { self.copy_short_if(key, tag, to, |len| len as isize <= room as isize) }
     }
 
     /// # Safety
-    /// `to` is writable for so many bytes as `fits` allows.
+    /// `to` is writable for every length that `fits` accepts.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     unsafe fn copy_short_if(
         &mut self, key: u64, tag: i32, to: *mut u8, fits: impl FnOnce(usize) -> bool,
-    ) -> Option<Taken> {
+    ) -> Option<ImmediateReceive> {
         let arrival = self.lane.look_short(wire::EAGER)?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
@@ -158,49 +141,49 @@ impl Endpoint {
         if !matches || !fits(len) {
             return None;
         }
-        // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.
+        // SAFETY: `to` has space for `len` bytes, and the arrival stays valid until it is taken.
         unsafe { copy_small(to, from, len) };
-        Some(Taken { tag: header.imm as i32, len })
+        Some(ImmediateReceive { tag: header.imm as i32, len })
     }
 
-    /// Takes what [`Endpoint::copy_short`] has copied.
+    /// Takes the message that [`Endpoint::copy_short`] has copied.
     ///
     /// # Safety
-    /// It has just copied something.
+    /// [`Endpoint::copy_short`] has just copied a message.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn take_short(&mut self) {
-        // SAFETY: `copy_short` has just shown the message that is taken, by this function's contract.
+        // SAFETY: `copy_short` has just read this message, by this function's contract.
         unsafe { self.lane.take_short() }
     }
 
-    /// The same, but for telling the sender; says whether [`Endpoint::tell_taken`] must follow.
+    /// Takes the message without returning credits. Returns whether [`Endpoint::tell_taken`] must follow.
     ///
     /// # Safety
-    /// As [`Endpoint::take_short`].
-    #[inline(always)] // as `take_short`
+    /// See [`Endpoint::take_short`].
+    #[inline(always)] // see `take_short`
     #[must_use]
     pub unsafe fn advance_short(&mut self) -> bool {
-        // SAFETY: `copy_short` has just shown the message, by this function's contract.
+        // SAFETY: `copy_short` has just read this message, by this function's contract.
         unsafe { self.lane.advance_short() }
     }
 
-    /// Tells the sender how far its messages have been taken.
+    /// Returns credits to the sender.
     ///
     /// # Safety
-    /// [`Endpoint::advance_short`] has just asked for it.
+    /// [`Endpoint::advance_short`] has just returned true.
     pub unsafe fn tell_taken(&mut self) {
-        // SAFETY: `advance_short` has just asked for it, by this function's contract.
+        // SAFETY: `advance_short` has just returned true, by this function's contract.
         unsafe { self.lane.tell_taken() };
     }
 
-    /// As [`Endpoint::recv_short`], for a message of any size that lies in one buffer.
+    /// Receives a message that is in one buffer, of any size. See [`Endpoint::recv_short`].
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
     #[inline]
     pub unsafe fn recv_immediate(
         &mut self, key: u64, tag: i32, to: *mut u8, room: usize,
-    ) -> Option<Taken> {
+    ) -> Option<ImmediateReceive> {
         let arrival = self.lane.look()?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
@@ -209,7 +192,7 @@ impl Endpoint {
         if !matches || len > room {
             return None;
         }
-        // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.
+        // SAFETY: `to` has space for `len` bytes, and the arrival stays valid until it is taken.
         unsafe {
             if len <= fastpath_base::copy::COPY_SMALL_MAX {
                 copy_small(to, from, len);
@@ -218,44 +201,57 @@ impl Endpoint {
             }
         }
         self.lane.take();
-        Some(Taken { tag: header.imm as i32, len })
+        Some(ImmediateReceive { tag: header.imm as i32, len })
     }
 }
 
-/// The sender.
-impl Worker {
-    pub(crate) fn post_eager(&mut self, id: RequestId) -> Post {
-        let request = self.requests.get_mut(id);
-        let len = request.bytes as usize;
-        let sync = request.synchronous;
-        let skip = if sync { SYNC_HEADER } else { 0 };
-        let wire_id = if sync { wire::EAGER_SYNC } else { wire::EAGER };
-        let header = Header::new(wire_id, request.tag as u32, request.key);
-        let handle = request.handle as u64;
-        // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
-        let post = self.endpoints[request.peer].post_bcopy(header, len + skip, |to| unsafe {
-            if sync {
-                to.cast::<u64>().write_unaligned(handle);
-            }
-            request.pack(0, to.add(skip), len);
-        });
-        if post == Post::Done {
-            trace::record(Point::Eager, request.peer, request.tag, request.bytes);
-            let (peer, bytes) = (request.peer, request.bytes);
-            self.count_eager(peer, bytes);
-        }
-        let request = self.requests.get_mut(id);
-        if post == Post::Done && sync {
-            // From now on, and not before, the receiver may answer.
-            request.phase = Phase::Announced;
-        } else if post == Post::Done {
-            self.complete(id);
-        }
-        post
+/// Sends a contiguous message that fits one buffer, without a request, or does nothing. Wakes the peer if it sleeps.
+///
+/// # Safety
+/// `data` is readable for `len` bytes, at most [`crate::wire::EAGER_LIMIT`].
+#[inline]
+pub(super) unsafe fn start_now(
+    endpoint: &mut Endpoint, plan: &SendPlan, (key, tag): (u64, i32), data: *const u8, len: usize,
+) -> Post {
+    if endpoint.blocked != 0 {
+        return Post::NoResource;
     }
+    let header = Header::new(wire::EAGER, tag as u32, key);
+    let by = plan.arm.copy_loop();
+    // SAFETY: `data` is readable for `len` bytes, by this function's contract, and `to` has space for them.
+    endpoint.post_bcopy(header, len, |to| unsafe { copy_with(by, to, data, len) })
 }
 
-/// The receiver.
+pub(super) fn start(worker: &mut Worker, id: RequestId) -> Post {
+    let request = worker.requests.get_mut(id);
+    let len = request.bytes as usize;
+    let sync = request.synchronous;
+    let skip = if sync { SYNC_HEADER } else { 0 };
+    let wire_id = if sync { wire::EAGER_SYNC } else { wire::EAGER };
+    let header = Header::new(wire_id, request.tag as u32, request.key);
+    let handle = request.handle as u64;
+    // SAFETY: the buffer is readable by the contract of `start_send`, and `to` has space for all of it.
+    let post = worker.endpoints[request.peer].post_bcopy(header, len + skip, |to| unsafe {
+        if sync {
+            to.cast::<u64>().write_unaligned(handle);
+        }
+        request.pack(0, to.add(skip), len);
+    });
+    if post == Post::Done {
+        trace::record(Point::Eager, request.peer, request.tag, request.bytes);
+        let (peer, bytes) = (request.peer, request.bytes);
+        worker.count_eager(peer, bytes);
+    }
+    let request = worker.requests.get_mut(id);
+    if post == Post::Done && sync {
+        // Only from now on may the receiver answer.
+        request.phase = MessagePhase::Announced;
+    } else if post == Post::Done {
+        worker.complete(id);
+    }
+    post
+}
+
 impl Worker {
     pub(crate) fn handle_eager(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         let tag = header.imm as i32;
@@ -272,23 +268,22 @@ impl Worker {
         let Some(sender) = (unsafe { wire::read::<u64>(data, len) }) else {
             return self.violation();
         };
-        // SAFETY: `len` is at least the header's, as `read` found.
+        // SAFETY: `read` has checked that `len` is at least that of the header.
         let (data, len) = (unsafe { data.add(SYNC_HEADER) }, len - SYNC_HEADER);
         let tag = header.imm as i32;
         match self.match_announced(peer, header.key, tag, Some(sender as u32)) {
-            Matched::Receive(id) => {
+            RecallMatch::Receive(id) => {
                 self.deliver(id, header.key, tag, data, len);
                 self.send_control(peer, Header::new(wire::ACK, 0, sender), &[]);
             }
-            Matched::Nothing => {
-                let arrived = Arrived::EagerSync(sender as u32);
+            RecallMatch::Nothing => {
+                let arrived = UnexpectedKind::EagerSync(sender as u32);
                 self.store_long(peer, header, arrived, data, len);
             }
-            Matched::TakenBack => {}
+            RecallMatch::TakenBack => {}
         }
     }
 
-    /// Completes a receive with a whole message.
     pub(crate) fn deliver(
         &mut self, id: RequestId, key: u64, tag: i32, data: *const u8, len: usize,
     ) {
@@ -298,10 +293,10 @@ impl Worker {
         let fits = (len as u64).min(request.bytes);
         if (len as u64) > request.bytes {
             request.fault = Fault::Truncated;
-            request.limit = len as u64; // for the message that explains it
+            request.limit = len as u64; // for the text of the error
         }
         request.received = fits;
-        // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
+        // SAFETY: the buffer is writable by the contract of `start_recv`, and `data` holds `len` bytes.
         unsafe {
             if request.is_contiguous() && fits as usize <= COPY_SMALL_MAX {
                 copy_small(request.ptr, data, fits as usize);

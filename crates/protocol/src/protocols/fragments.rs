@@ -1,43 +1,37 @@
-//! Eager multi-fragment: a message that goes without asking in parts that follow each other at once, so that both sides
-//! copy at the same time.
+//! Eager fragments: a message that is sent at once in several parts, so that both sides copy at the same time.
 //!
-//! `EAGER_FIRST` carries the first part and the length of the whole, each `EAGER_MIDDLE` the next one. The first bytes
-//! of an announced message go on by `EAGER_MIDDLE` as well.
+//! `EAGER_FIRST` carries the first part and the message's length, each `EAGER_MIDDLE` the next part or eager bytes.
 #![allow(unsafe_code)]
 
 use super::{Record, below};
 use crate::buffer::Buffer;
-use crate::endpoint::{Early, Endpoint};
+use crate::endpoint::{EagerTarget, Endpoint};
 use crate::learning::EagerCopy;
-use crate::matching::Want;
+use crate::matching::MatchCriteria;
+use crate::plan::SendPlan;
 use crate::request::RequestId;
 use crate::selection::candidates::{fixed, stream_byte_ns};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
 use crate::tag::{key_source, tag_matches};
-use crate::wire::{self, Rts, Timing};
-use crate::worker::{SHORT_LIMIT, Worker};
+use crate::wire::{self, Rts, SHORT_LIMIT, Timing};
+use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::copy::{copy, copy_with};
 use fastpath_transport::{Connection, Header, Lane, Post};
 
-/// What goes eagerly, but not as one.
 pub(super) const RECORD: Record = Record {
     name: "eager multi-fragment",
     steps: "EAGER_FIRST, EAGER_MIDDLE",
-    most: |case| {
-        let t = case.thresholds;
-        Ok(t.first.min(below(t.copy_from(case.shared))))
-    },
-    how: |case| {
-        let part = case.thresholds.fragment.max(case.as_one());
-        format!("parts of {part} B without asking; {}", case.thresholds.stream())
+    probe: |case| Ok(case.sizes().eager.min(below(case.thresholds.copy_from(case.shared)))),
+    describe: |case| {
+        let part = case.sizes().part;
+        format!("sent at once, in fragments of {part} B; {}", case.thresholds.stream())
     },
     cost: |c, t, _| eager_fragments(c, t),
 };
 
-/// Several buffers without asking: the receiver copies one out while the sender copies the next one in.
-/// A single part costs what `eager` does.
+/// Returns the cost of several eager buffers, copied in and out at the same time. One buffer costs what `eager` does.
 pub fn eager_fragments(c: &Constants, t: &Thresholds) -> Curve {
     let ns_per_byte = stream_byte_ns(c, t.fragment, true);
     let first = t.fragment as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
@@ -45,63 +39,56 @@ pub fn eager_fragments(c: &Constants, t: &Thresholds) -> Curve {
     Curve::line(t.fragment + 1, t.first, cost)
 }
 
-/// Looks for the next part of a message before a request takes over.
 const PART_POLLS: u32 = 10_000;
 
-/// What became of a message that comes in parts.
+/// Outcome of receiving a message in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
-    /// It is there.
+    /// The message is complete.
     Done {
-        /// Its tag.
+        /// Tag of the message.
         tag: i32,
-        /// Its length in bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// The rest goes to this request.
+    /// This request receives the rest.
     Request(RequestId),
 }
 
-/// The sender.
-impl Endpoint {
-    /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes in parts that follow each other at
-    /// once, so that both sides copy at the same time; or does nothing.
-    ///
-    /// # Safety
-    /// `data` is readable for `len` bytes.
-    pub unsafe fn send_fragments(
-        &mut self, key: u64, tag: i32, data: *const u8, len: usize, part: usize, copy: EagerCopy,
-    ) -> Post {
-        let first = part.min(len);
-        // In a slot there is no room for the length of the whole (`Header::aux`).
-        if first <= SHORT_LIMIT || self.blocked != 0 {
-            return Post::NoResource;
-        }
-        self.lane.prepare_stream(len as u64);
-        if !self.lane.has_room(len.div_ceil(part) as u32, part) {
-            return Post::NoResource;
-        }
-        let header =
-            Header { aux: (len - 1) as u16, ..Header::new(wire::EAGER_FIRST, tag as u32, key) };
-        // SAFETY: the first `first` of the `len` readable bytes at `data`; the transport gives `to` with room for them.
-        let mut post =
-            self.post_bcopy(header, first, |to| unsafe { copy_with(copy.by, to, data, first) });
-        let mut done = first;
-        while done < len && post == Post::Done {
-            let next = part.min(len - done);
-            let header = Header::new(wire::EAGER_MIDDLE, copy.mark(), 0);
-            // SAFETY: the next `next` of the `len` readable bytes at `data`; the transport gives `to` with room for
-            // them.
-            post = self.post_bcopy(header, next, |to| unsafe {
-                copy_with(copy.by, to, data.add(done), next)
-            });
-            done += next;
-        }
-        post
+/// Sends a contiguous message of up to [`crate::wire::EARLY_LIMIT`] bytes in parts without a request, or does nothing.
+///
+/// # Safety
+/// `data` is readable for `len` bytes.
+pub(super) unsafe fn start_now(
+    endpoint: &mut Endpoint, plan: &SendPlan, (key, tag): (u64, i32), data: *const u8, len: usize,
+) -> Post {
+    let (part, copy) = (plan.part as usize, plan.copy());
+    let first = part.min(len);
+    // A first part in a slot could not carry the message's length (`Header::aux`).
+    if first <= SHORT_LIMIT || endpoint.blocked != 0 {
+        return Post::NoResource;
     }
+    endpoint.lane.prepare_stream(len as u64);
+    if !endpoint.lane.has_room(len.div_ceil(part) as u32, part) {
+        return Post::NoResource;
+    }
+    let header =
+        Header { aux: (len - 1) as u16, ..Header::new(wire::EAGER_FIRST, tag as u32, key) };
+    // SAFETY: `data` is readable for `first <= len` bytes, and the transport's `to` has space for them.
+    let mut post =
+        endpoint.post_bcopy(header, first, |to| unsafe { copy_with(copy.by, to, data, first) });
+    let mut done = first;
+    while done < len && post == Post::Done {
+        let next = part.min(len - done);
+        let header = Header::new(wire::EAGER_MIDDLE, copy.mark(), 0);
+        // SAFETY: `data` is readable for `done + next <= len` bytes, and the transport's `to` has space for `next`.
+        post = endpoint
+            .post_bcopy(header, next, |to| unsafe { copy_with(copy.by, to, data.add(done), next) });
+        done += next;
+    }
+    post
 }
 
-/// Looks for the next part of a message, of up to `left` bytes, for a while.
 #[inline]
 fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize, u32)> {
     for _ in 0..PART_POLLS {
@@ -114,17 +101,15 @@ fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize, u32)> {
     None
 }
 
-/// The receiver.
 impl Worker {
-    /// Receives a message that comes in parts by itself, if it is the peer's next arrival, is the wanted
-    /// one and fits: straight from the ring into the buffer, without a request. `None`: nothing has
-    /// happened. A sender that stops in the middle leaves the rest to a request.
+    /// Receives a message in parts from the ring into the buffer, without a request, if it is the peer's next arrival,
+    /// matches and fits. `None` if nothing was received. If the sender pauses, a request receives the rest.
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes. The caller has made sure that no receive asks for the arrival
-    /// ([`Worker::is_unclaimed`]), and that no unexpected message is the wanted one.
+    /// `to` is writable for `room` bytes. The caller has checked that no posted receive matches the arrival
+    /// ([`Worker::is_unclaimed`]), and that no unexpected message satisfies `want`.
     pub unsafe fn recv_parts(
-        &mut self, want: Want, to: *mut u8, room: u64, user: usize,
+        &mut self, want: MatchCriteria, to: *mut u8, room: u64, user: usize,
     ) -> Option<Parts> {
         let arrival = self.endpoints[want.peer].lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
@@ -139,7 +124,7 @@ impl Worker {
             return None;
         }
         let lane = &mut self.endpoints[want.peer].lane;
-        // SAFETY: `to` has room for `total` bytes; the arrival stays until it is taken.
+        // SAFETY: `to` has space for `total` bytes, and the arrival stays valid until it is taken.
         unsafe { copy(to, data, len) };
         lane.take();
         let mut moved = len as u64;
@@ -150,10 +135,10 @@ impl Worker {
                     .map(Parts::Request);
             };
             let timed = EagerCopy::of_mark(mark).map(|by| (by, clock::now_ns()));
-            // SAFETY: `moved + len` is at most the message's length, which fits `room`, for which `to` is writable.
+            // SAFETY: `moved + len` is at most `total`, which is at most `room`, for which `to` is writable.
             unsafe { copy(to.add(moved as usize), data, len) };
             if let Some((by, began_ns)) = timed {
-                let costs = &mut self.copy_costs;
+                let costs = &mut self.planner.copy_costs;
                 costs.note_eager_unpack(by, total, len as u64, began_ns);
             }
             lane.take();
@@ -162,15 +147,15 @@ impl Worker {
         Some(Parts::Done { tag, len: total })
     }
 
-    /// Hands the rest of a message in parts to a request.
     #[allow(clippy::too_many_arguments)]
     #[cold]
     fn continue_parts(
-        &mut self, want: Want, tag: i32, to: *mut u8, room: u64, moved: u64, total: u64,
+        &mut self, want: MatchCriteria, tag: i32, to: *mut u8, room: u64, moved: u64, total: u64,
         user: usize,
     ) -> Option<RequestId> {
-        // There is one: `recv_parts` has looked before it took anything.
-        let id = self.allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room)).ok()?;
+        // The allocation cannot fail: `recv_parts` checked for a free request before it took any message.
+        let id =
+            self.allocate_recv(MatchCriteria { tag, ..want }, Buffer::contiguous(to, room)).ok()?;
         let request = self.requests.get_mut(id);
         request.user = user;
         request.source = key_source(want.key) as i32;
@@ -178,7 +163,7 @@ impl Worker {
         request.moved = moved;
         request.limit = total;
         request.time(Timing::default());
-        self.endpoints[want.peer].early = Early::of_request((total - moved) as u32, id);
+        self.endpoints[want.peer].early = EagerTarget::of_request((total - moved) as u32, id);
         Some(id)
     }
 
@@ -192,7 +177,6 @@ impl Worker {
         self.announce(peer, header, rts, Timing::default(), data, len);
     }
 
-    /// More of the message that the peer announced last.
     pub(crate) fn handle_eager_middle(
         &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) {
@@ -207,19 +191,19 @@ impl Worker {
             let timed = EagerCopy::of_mark(header.imm).map(|by| (by, clock::now_ns()));
             self.add_bytes(id, data, len);
             if let Some((by, began_ns)) = timed {
-                let costs = &mut self.copy_costs;
+                let costs = &mut self.planner.copy_costs;
                 costs.note_eager_unpack(by, total, len as u64, began_ns);
             }
             return;
         }
         // SAFETY: `data` holds `len` bytes.
-        if id != Early::NOWHERE && !unsafe { self.matcher.store.extend(id, data, len) } {
+        if id != EagerTarget::NOWHERE && !unsafe { self.matcher.store.extend(id, data, len) } {
             self.violation();
         }
     }
 
-    /// Whether bytes of a receive are still to come by themselves. It must not end before: they would
-    /// go to a buffer that is its user's again.
+    /// Returns whether eager bytes for this receive's buffer are still to come. Until they have come, the receive must
+    /// not end.
     pub(crate) fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
         let early = &self.endpoints[peer].early;
         early.left > 0 && !early.stored && early.id == id

@@ -1,27 +1,28 @@
-//! How a message is cut into pieces that two processes copy from both ends.
+//! Pieces of a message that two processes copy, one from each end.
 
-/// Pieces are multiples of a page.
+/// Unit of the size of a piece.
 pub const PAGE: u64 = 4096;
-/// Largest piece that is half a message, in bytes: below, a further system call costs more than an even end gives.
+/// Largest piece, in bytes, that may be half of a message. With smaller pieces both sides would end closer together,
+/// but the additional system calls would cost more than the earlier end saves.
 pub const HALF: u64 = 64 * 1024;
 /// Most pieces of a message: both sides count claims in 32 bits.
 const COUNT_MAX: u64 = u32::MAX as u64 / 2;
 
-/// The pieces of one message. The receiver chooses their size and says it in its answer, so that both
-/// sides cut alike whatever each of them has measured.
+/// Pieces of one message. The receiver sends their size, so both sides cut equally even if measurements differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pieces {
     /// Length of the message in bytes.
     pub total: u64,
-    /// Length of all pieces but the last, in bytes.
+    /// Length of each piece except the last, in bytes.
     pub size: u64,
     /// Number of pieces.
     pub count: u32,
 }
 
 impl Pieces {
-    /// The pieces of a message of `total` bytes: one for either side up to [`HALF`], else two, if that makes them
-    /// neither smaller than `smallest` nor larger than `largest` bytes.
+    /// Cuts a message of `total` bytes into two pieces, one for each side, if a piece then has at most [`HALF`] bytes.
+    /// Otherwise cuts it into three or four. `smallest` and `largest` bound the size of a piece, in bytes, and so may
+    /// change the number.
     pub fn of(total: u64, smallest: u64, largest: u64) -> Self {
         let wanted = (total / 4)
             .max((total / 2).min(HALF))
@@ -31,8 +32,7 @@ impl Pieces {
         Pieces { total, size, count: total.div_ceil(size) as u32 }
     }
 
-    /// The pieces of a message of `total` bytes as a peer has cut it, in pieces of `pages` pages; `None`
-    /// where nobody cuts so.
+    /// Cuts a message of `total` bytes into pieces of `pages` pages. `None` if no valid peer sends this number.
     pub fn cut(total: u64, pages: u32) -> Option<Self> {
         let size = pages as u64 * PAGE;
         if size == 0 || total.div_ceil(size) > COUNT_MAX {
@@ -42,12 +42,12 @@ impl Pieces {
         Some(Pieces { total, size, count })
     }
 
-    /// Length of a piece in pages.
+    /// Returns the size of a piece in pages.
     pub fn pages(&self) -> u32 {
         (self.size / PAGE) as u32
     }
 
-    /// Offset and length of the piece `index` from that end.
+    /// Returns offset and length of piece `index`, counted from `end`.
     pub fn from(&self, end: CopyStart, index: u32) -> (u64, u64) {
         let index = match end {
             CopyStart::Front => index,
@@ -58,18 +58,18 @@ impl Pieces {
     }
 }
 
-/// Where a side begins. Of two ranks the lower one begins at the front, whoever sends: memory that goes to and fro
-/// keeps its halves in the caches of those who copy them.
+/// End at which a side begins. The lower rank begins at the front, whichever rank sends. So if memory is sent both
+/// ways, each half stays in the caches of the rank that copies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyStart {
-    /// Byte 0, and on.
+    /// Begins with the first piece and goes forward.
     Front,
-    /// The last piece, and back.
+    /// Begins with the last piece and goes backward.
     Back,
 }
 
 impl CopyStart {
-    /// Where the rank `own` begins that copies together with `peer`.
+    /// Returns the end at which rank `own` begins in a copy with `peer`.
     pub fn of(own: u32, peer: u32) -> Self {
         match own < peer {
             true => CopyStart::Front,
@@ -114,7 +114,7 @@ mod tests {
             [16 << 10, 32 << 10, 52 << 10, 256 << 10, 256 << 10]
         );
         assert_eq!(Pieces::of(1 << 20, 8192, 8192).count, 128);
-        // Bounds that contradict each other: the larger one counts.
+        // If the bounds contradict each other, `largest` counts.
         assert_eq!(Pieces::of(1 << 20, 1 << 20, 4096).size, 4096);
     }
 

@@ -1,25 +1,24 @@
-//! Rendezvous pipelined: after the answer the rest of a message comes in fragments (`FRAG`) through the ring, which
-//! both sides copy at once.
+//! Rendezvous pipelined: after the RTR the message is sent in fragments (`FRAG`), copied by both sides at once.
 #![allow(unsafe_code)]
 
 use super::{PeerPlace, Record, below};
 use crate::learning::Half;
-use crate::request::{Fault, Phase, RequestId, RequestKind};
+use crate::plan::LaneSizes;
+use crate::request::{Fault, MessagePhase, RequestId, RequestKind};
 use crate::selection::candidates::{fixed, stream_byte_ns};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
-use crate::wire;
-use crate::worker::{EARLY_LIMIT, Worker};
+use crate::wire::{self, EARLY_LIMIT};
+use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header, Post};
 use std::mem::MaybeUninit;
 
-/// Whatever no copy without the ring serves better.
 pub(super) const RECORD: Record = Record {
     name: "rendezvous pipelined",
     steps: "RTS, RTR, FRAG",
-    most: |case| {
+    probe: |case| {
         let t = case.thresholds;
         Ok(match (case.place(), case.peers.registered) {
             (PeerPlace::Itself, _) => t.first,
@@ -28,23 +27,26 @@ pub(super) const RECORD: Record = Record {
             (PeerPlace::Outside, Err(_)) => u64::MAX,
         })
     },
-    how: |case| {
+    describe: |case| {
         let t = case.thresholds;
-        let (first, fragment) = (t.early(case.peers.bulk), t.fragment.max(case.as_one()));
+        let LaneSizes { early: first, part: fragment, .. } = case.sizes();
         if case.peers.bulk {
             return format!(
-                "announced, and {first} B of it without asking, from where they lie; the rest too, \
-                 or in fragments of {fragment} B where it does not lie in a row"
+                "the first {first} B are sent with the announcement, from the buffer without a \
+                 copy; the rest is sent in the same way or, if it is not contiguous, in fragments \
+                 of {fragment} B"
             );
         }
         let stream = t.stream();
-        format!("announced with {first} B, then fragments of {fragment} B; {stream}")
+        format!(
+            "the first {first} B are sent with the announcement, the rest in fragments of \
+             {fragment} B; {stream}"
+        )
     },
     cost: |c, t, _| fragments(c, t),
 };
 
-/// The RTS with the first bytes, then fragments: the answer is on its way while the first
-/// bytes are copied, and must be made and handled.
+/// Returns the cost of an RTS with the first bytes, then fragments. The first copy overlaps with the RTR.
 pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     let early = t.first.min(EARLY_LIMIT);
     let piece = t.fragment.min(early) as f64;
@@ -58,25 +60,23 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     Curve::line(early + 1, u64::MAX, cost)
 }
 
-/// Bytes that are taken at once of a message that is not received where it belongs.
+/// Most bytes, of a message without a final destination, that are taken at once.
 const PART: usize = 16 * 1024;
 
-/// The sender.
 impl Worker {
-    /// What follows is done by whoever makes progress: a send whose receiver has said go on, or a deferred receive.
     pub(crate) fn push_later(&mut self, id: RequestId) {
-        self.pushing.push(id);
+        self.sends.pushing.push(id);
         self.ring_own();
     }
 
-    /// Sends fragments of long messages as far as there is room, and makes the copies that were left to this.
+    /// Sends fragments of long messages while there is space, and makes deferred copies.
     pub(crate) fn push_fragments(&mut self) -> bool {
         let mut moved = false;
         let mut index = 0;
-        while index < self.pushing.len() {
-            let id = self.pushing[index];
+        while index < self.sends.pushing.len() {
+            let id = self.sends.pushing[index];
             if self.requests.get(id).kind == RequestKind::Recv {
-                self.pushing.swap_remove(index);
+                self.sends.pushing.swap_remove(index);
                 self.receive_deferred(id);
                 moved = true;
                 continue;
@@ -87,7 +87,7 @@ impl Worker {
             }
             let request = self.requests.get(id);
             if request.moved >= request.limit {
-                self.pushing.swap_remove(index);
+                self.sends.pushing.swap_remove(index);
                 self.complete(id);
             } else {
                 index += 1;
@@ -99,19 +99,20 @@ impl Worker {
     fn push_one(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
         let lane = &self.endpoints[request.peer].lane;
-        let fragment = self.thresholds.fragment_on(lane);
+        let fragment = self.planner.thresholds.sizes_on(lane).part;
         let is_timed = self.times_copies(Half::Pack, request, fragment);
         let request = self.requests.get_mut(id);
         let mut moved = false;
         while request.moved < request.limit {
-            if !self.thresholds.pipelined && !self.endpoints[request.peer].lane.is_drained() {
+            if !self.planner.thresholds.pipelined && !self.endpoints[request.peer].lane.is_drained()
+            {
                 break;
             }
             let left = request.limit - request.moved;
             let began = is_timed.then(clock::now_ns);
             let header = Header::new(wire::FRAG, 0, request.remote as u64);
             let data = request.place(request.moved).map(<*mut u8>::cast_const);
-            // SAFETY: as in `post_eager`.
+            // SAFETY: the buffer is readable by the contract of `start_send`, and `to` has space for `len` bytes.
             let (post, gone) = unsafe {
                 let pack = |to, len| request.pack(request.moved, to, len);
                 let endpoint = &mut self.endpoints[request.peer];
@@ -130,7 +131,7 @@ impl Worker {
                 Post::Done | Post::InProgress | Post::Wake => {
                     trace::record(Point::Fragment, request.peer, 0, gone);
                     request.moved += gone;
-                    self.copy_costs.note(Half::Pack, began, gone);
+                    self.planner.copy_costs.note(Half::Pack, began, gone);
                 }
             }
             moved = true;
@@ -139,7 +140,6 @@ impl Worker {
     }
 }
 
-/// The receiver.
 impl Worker {
     pub(crate) fn handle_fragment(
         &mut self, peer: u32, header: Header, data: *const u8, len: usize,
@@ -155,8 +155,7 @@ impl Worker {
         self.add_bytes(id, data, len);
     }
 
-    /// Takes of a message what has come of it, straight into the receiver's buffer where that lies in a row; says
-    /// whether anything has come.
+    /// Takes bytes of a bulk message, into the buffer if the buffer is contiguous. Returns whether there were any.
     #[cold]
     pub(crate) fn receive_bulk(&mut self, peer: u32) -> bool {
         let Some((header, left)) = self.endpoints[peer].lane.find_bulk() else {
@@ -182,7 +181,7 @@ impl Worker {
         let Some((id, to)) = place else {
             return self.receive_part(peer, header, left);
         };
-        // SAFETY: the receiver's buffer is its caller's promise, and has that many bytes more.
+        // SAFETY: the buffer is writable by the contract of `start_recv`, and has `left` bytes from `to` on.
         let taken = unsafe { self.endpoints[peer].lane.stream(to, left) };
         if taken == 0 {
             return false;
@@ -194,12 +193,11 @@ impl Worker {
         true
     }
 
-    /// The same of bytes that are cut off or scattered, or that nobody has asked for: as if they had been sent by
-    /// themselves.
+    /// Takes bytes of a truncated, scattered or unexpected bulk message, and handles them like a fragment.
     fn receive_part(&mut self, peer: u32, header: Header, left: usize) -> bool {
         let mut part = [MaybeUninit::<u8>::uninit(); PART];
         let at = part.as_mut_ptr().cast::<u8>();
-        // SAFETY: as long as that.
+        // SAFETY: `part` has `PART` bytes.
         let taken = unsafe { self.endpoints[peer].lane.stream(at, left.min(PART)) };
         if taken > 0 {
             self.handle(peer, header, at, taken);
@@ -207,21 +205,21 @@ impl Worker {
         taken > 0
     }
 
-    /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what
-    /// stands there is of its last life.
+    /// Returns whether a receive accepts requested bytes. A posted receive does not: its limit is still that of the
+    /// request's last use.
     pub(crate) fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
         let phase = self.requests.get(id).phase;
-        matches!(phase, Phase::Begun | Phase::FellBack) && !self.awaits_early(peer, id)
+        matches!(phase, MessagePhase::Begun | MessagePhase::FellBack)
+            && !self.awaits_early(peer, id)
     }
 
-    /// The next bytes of a long message, in order; completes the receive with the last.
     pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
         let request = self.requests.get(id);
         let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
         let began = self.times_copies(Half::Unpack, request, fits).then(clock::now_ns);
-        // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
+        // SAFETY: the buffer is writable by the contract of `start_recv`, and `data` holds `len` bytes.
         unsafe { request.unpack(request.moved, data, fits as usize) };
-        self.copy_costs.note(Half::Unpack, began, fits);
+        self.planner.copy_costs.note(Half::Unpack, began, fits);
         self.advance_recv(id, len as u64);
     }
 

@@ -1,31 +1,29 @@
-//! Why a one-sided operation did not happen.
-
-/// Why a one-sided operation, or the making of a key, did not happen.
+/// Error of a one-sided operation, or of creating a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RmaError {
-    /// The bytes `offset..offset + len` are not all inside the region, which has `size`. Nothing was moved.
-    #[error("{len} bytes at {offset} of a region of {size} bytes")]
+    /// The bytes `offset..offset + len` are not all inside the region of `size` bytes. Nothing was moved.
+    #[error("{len} bytes at offset {offset} exceed the target's memory region of {size} bytes")]
     OutOfBounds {
-        /// First byte, from the region's begin.
+        /// First byte, relative to the region.
         offset: u64,
-        /// Bytes asked for.
+        /// Number of bytes requested.
         len: u64,
-        /// Bytes of the region.
+        /// Size of the region in bytes.
         size: u64,
     },
-    /// An atomic's 8 bytes do not begin at a multiple of 8. Nothing was moved.
-    #[error("an atomic operation needs a multiple of 8 bytes as its address")]
+    /// The 8 bytes of an atomic do not begin at a multiple of 8. Nothing was moved.
+    #[error("an atomic operation needs an address that is a multiple of 8 bytes")]
     Misaligned,
-    /// These bytes are no key; the text says what is wrong with them.
-    #[error("this is no key of a memory region: {0}")]
+    /// The bytes are not a valid key; the text has the reason.
+    #[error("invalid key of a window's memory: {0}")]
     BadKey(&'static str),
-    /// The owner does not expose that memory (any more).
-    #[error("its owner does not expose this memory any more")]
+    /// The owner does not expose the memory, or no longer does.
+    #[error("the target no longer exposes this memory")]
     Withdrawn,
     /// The owner has left the job, or cannot be reached any more.
-    #[error("the owner of the memory has left the job or cannot be reached")]
+    #[error("the target has left the job or cannot be reached")]
     PeerGone,
     /// There is no memory for the connection.
-    #[error("there is no memory for the connection")]
+    #[error("no memory for the connection to the target")]
     NoMemory,
 }

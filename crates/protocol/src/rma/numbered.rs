@@ -1,19 +1,17 @@
-//! What peers name by number: a place in a list, and above it how often the place has been used, so that the number of
-//! what is gone names nothing.
+//! Table of values that peers name by number. A number has an index and a use count, so a stale number finds nothing.
 
-/// Values by their numbers.
-pub(super) struct Numbered<T> {
+pub(crate) struct NumberedList<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for NumberedList<T> {
     fn default() -> Self {
-        Numbered { places: Vec::new(), free: Vec::new() }
+        NumberedList { places: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Numbered<T> {
+impl<T> NumberedList<T> {
     pub fn insert(&mut self, value: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
@@ -29,14 +27,14 @@ impl<T> Numbered<T> {
         value.as_ref().filter(|_| u64::from(*used) == number >> 32)
     }
 
-    /// Takes out what the number names, if `right` says so.
+    /// Removes the value of a number, if `right` returns true for it.
     pub fn remove_if(&mut self, number: u64, right: impl FnOnce(&T) -> bool) -> Option<T> {
         self.find(number).filter(|value| right(value))?;
         self.free.push(number as u32);
         self.places[number as u32 as usize].1.take()
     }
 
-    /// Drops all of which `wrong` says so.
+    /// Removes all values for which `wrong` returns true.
     pub fn remove_all(&mut self, wrong: impl Fn(&T) -> bool) {
         for (place, index) in self.places.iter_mut().zip(0..) {
             if place.1.take_if(|value| wrong(value)).is_some() {
@@ -53,7 +51,7 @@ mod tests {
 
     #[test]
     fn number__names_what_is_there_once_and_never_what_comes_after() {
-        let mut numbered = Numbered::default();
+        let mut numbered = NumberedList::default();
         let [first, second] = [1, 2].map(|value| numbered.insert(value));
         assert!(numbered.remove_if(first, |&value| value == 2).is_none());
         assert_eq!(numbered.find(first), Some(&1));

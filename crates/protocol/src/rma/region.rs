@@ -1,38 +1,37 @@
 //! Memory that this process exposes.
 #![allow(unsafe_code)]
 
-use super::error::RmaError;
-use super::key::{Described, PackedKey};
-use super::numbered::Numbered;
-use crate::worker::Worker;
-use fastpath_base::maps::{self, Mapping};
+use super::key::PackedKey;
+use super::numbered::NumberedList;
+use fastpath_base::maps::{self, MapsEntry};
 use fastpath_transport::remote::Registration;
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 
-/// Names memory that is exposed, at its owner.
+/// Id of exposed memory at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RegionId(u64);
+pub struct RegionId(pub(crate) u64);
 
 /// Exposed memory.
 #[derive(Debug, Clone, Copy)]
-pub struct Exposed {
-    /// To be given to [`Worker::withdraw_memory`].
+pub struct ExposedMemory {
+    /// Id to be passed to [`Worker::withdraw_memory`].
     pub id: RegionId,
-    /// To be given to peers.
+    /// Key for peers.
     pub key: PackedKey,
 }
 
-pub(super) struct Region {
-    base: *mut u8,
-    len: u64,
-    /// Whether this process may write it, once a peer has asked for that: a window may be of memory that is only read.
-    is_writable: Cell<Option<bool>>,
-    /// What the adapter knows of it.
-    _registration: Option<Registration>,
+pub(crate) struct Region {
+    pub base: *mut u8,
+    pub len: u64,
+    /// Whether this process may write the memory, checked when a peer first writes: the memory of a window may be
+    /// read-only.
+    pub is_writable: Cell<Option<bool>>,
+    /// Registration with the adapter.
+    pub _registration: Option<Registration>,
 }
 
-/// Whether the process may write all that is mapped of a range; so where there is no proc.
+/// Returns whether the process may write all mapped parts of a range. True if `/proc` is not available.
 fn may_write(range: &Range<usize>) -> bool {
     let mut may = true;
     let visited = maps::visit(|mapping| {
@@ -45,18 +44,17 @@ fn may_write(range: &Range<usize>) -> bool {
     visited.is_err() || may
 }
 
-/// Whether the process may not write what is of both.
-fn forbids(mapping: &Mapping, range: &Range<usize>) -> bool {
+fn forbids(mapping: &MapsEntry, range: &Range<usize>) -> bool {
     !mapping.is_writable && mapping.range.start < range.end && range.start < mapping.range.end
 }
 
-impl Numbered<Region> {
-    /// Where `len` bytes at `offset` of a region are; `None` where they are not all inside one.
+impl NumberedList<Region> {
+    /// Returns the address of `len` bytes at `offset` of a region. `None` if they are not all inside one region.
     pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
         self.locate_in(id, offset, len).map(|(_, at)| at)
     }
 
-    /// As [`Numbered::locate`], of memory that is to be written; `None` too where this process may not.
+    /// Returns the address of bytes to be written. `None` also if this process may not write them.
     pub fn locate_to_write(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
         let (region, at) = self.locate_in(id, offset, len)?;
         let is_writable = region.is_writable.get().unwrap_or_else(|| {
@@ -67,61 +65,10 @@ impl Numbered<Region> {
         is_writable.then_some(at)
     }
 
-    fn locate_in(&self, id: u64, offset: u64, len: u64) -> Option<(&Region, *mut u8)> {
+    pub(crate) fn locate_in(&self, id: u64, offset: u64, len: u64) -> Option<(&Region, *mut u8)> {
         let region = self.find(id)?;
         let inside = offset.checked_add(len).is_some_and(|end| end <= region.len);
         inside.then(|| (region, region.base.wrapping_add(offset as usize)))
-    }
-}
-
-impl Worker {
-    /// Exposes `len` bytes at `address` to every rank that is given the key: to be read, written and changed, at any
-    /// time until [`Worker::withdraw_memory`]. Memory of [`Worker::allocate_memory`] is reached by load and store by
-    /// ranks of this host.
-    ///
-    /// # Safety
-    /// The memory stays mapped until then, and is used by this process as memory that others change.
-    pub unsafe fn expose_memory(&mut self, address: *mut u8, len: usize) -> Exposed {
-        let at = address.expose_provenance();
-        let arena = self.interfaces.locate_shared(at, len);
-        // SAFETY: the memory stays mapped until it is withdrawn, by this function's contract; the registration goes
-        // then.
-        let registration = unsafe { self.interfaces.register_memory(address, len) };
-        let adapter = registration.as_ref().map(|r| u64::from(r.rkey()));
-        let id = RegionId(self.rma.regions.insert(Region {
-            base: address,
-            len: len as u64,
-            is_writable: Cell::new(arena.map(|_| true)),
-            _registration: registration,
-        }));
-        let described = Described {
-            owner: self.rank,
-            region: id.0,
-            len: len as u64,
-            address: at as u64,
-            arena,
-            process: Some(u64::from(std::process::id())),
-            adapter,
-        };
-        Exposed { id, key: described.pack() }
-    }
-
-    /// The memory is not exposed any more; false where it was not. Who still has its key gets
-    /// [`RmaError::Withdrawn`] or, by an adapter, loses the connection; what is reached by load and store must not be
-    /// reached any more by agreement.
-    pub fn withdraw_memory(&mut self, id: RegionId) -> bool {
-        let removed = self.rma.regions.remove_if(id.0, |_| true).is_some();
-        if removed {
-            self.interfaces.release_registrations();
-        }
-        removed
-    }
-
-    /// Own memory that an own key names.
-    pub(crate) fn locate_own(&self, described: &Described) -> Result<*mut u8, RmaError> {
-        let regions = &self.rma.regions;
-        let found = regions.locate(described.region, 0, described.len);
-        found.ok_or(RmaError::Withdrawn)
     }
 }
 
@@ -145,7 +92,7 @@ mod tests {
         let of = |at: *const u8, len: usize| at.addr()..at.addr() + len;
         assert!(may_write(&of(data.as_ptr(), 100)));
         assert!(!may_write(&of(text.as_ptr(), text.len())));
-        let mut mapping = Mapping {
+        let mut mapping = MapsEntry {
             range: 0x7f00_0000_1000..0x7f00_0000_3000,
             is_writable: false,
             is_own: false,
@@ -163,9 +110,9 @@ mod tests {
 
     #[test]
     fn locate__finds_what_is_inside_of_a_region_that_is_there() {
-        let mut regions = Numbered::default();
+        let mut regions = NumberedList::default();
         let [first, second] = [100, 0].map(|len| regions.insert(region(len)));
-        let at = |regions: &Numbered<Region>, id, offset, len| {
+        let at = |regions: &NumberedList<Region>, id, offset, len| {
             regions.locate(id, offset, len).map(|p| p.addr())
         };
         assert_eq!(at(&regions, first, 40, 60), Some(4136));

@@ -1,28 +1,26 @@
-//! What a key is resolved to: lane and way, decided once and kept with it.
+//! Keys of peers' memory, resolved to a lane and an access path.
 
-use super::ask::Asked;
+use super::ask::AskBackoff;
 use super::error::RmaError;
-use super::key::Described;
-use crate::request::Fault;
-use crate::worker::Worker;
+use super::key::UnpackedKey;
 use fastpath_transport::remote::MappedMemory;
 use fastpath_transport::{Lane, Remote};
 
-/// How a region is reached.
+/// Access path to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessPath {
-    /// By load and store.
+    /// Load and store.
     LoadStore,
-    /// By the kernel's copy between processes, or what stands for it.
+    /// Copy between processes by the kernel, or a simulation of it.
     Kernel,
-    /// By an adapter.
+    /// Operations of an adapter.
     Adapter,
-    /// By active messages, which the owner carries out.
+    /// Active messages, which the owner handles.
     Messages,
 }
 
 impl AccessPath {
-    /// As reports call it.
+    /// Returns the name for reports.
     pub fn name(self) -> &'static str {
         match self {
             AccessPath::LoadStore => "load-store",
@@ -32,33 +30,35 @@ impl AccessPath {
         }
     }
 
-    /// What it does, for reports.
+    /// Returns the description for reports.
     pub fn how(self) -> &'static str {
         match self {
-            AccessPath::LoadStore => "this processor reads and writes the memory where it lies",
+            AccessPath::LoadStore => {
+                "the origin's processor reads and writes the target's memory directly"
+            }
             AccessPath::Kernel => "the kernel copies between the processes",
-            AccessPath::Adapter => "the adapter reads and writes the owner's memory",
+            AccessPath::Adapter => "the adapter reads and writes the target's memory",
             AccessPath::Messages => {
-                "the owner carries them out when it makes progress, with FASTPATH_PROGRESS=thread \
-                 also while it computes"
+                "the target performs the operations inside its MPI calls; with \
+                 FASTPATH_PROGRESS=thread, also while the target computes"
             }
         }
     }
 }
 
-/// By what a region can be reached, besides messages.
+/// Access to a region by other paths than messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reach {
-    /// Its pages lie in this process too.
+    /// Whether the region's pages are mapped in this process.
     pub shared: bool,
-    /// The lane's adapter reaches it.
+    /// Whether the lane's adapter reaches the region.
     pub adapter: bool,
-    /// The kernel copies from and to it.
+    /// Whether the kernel copies from and to the region.
     pub kernel: bool,
 }
 
 impl Reach {
-    /// The way that is taken.
+    /// Returns the preferred access path.
     pub fn way(self) -> AccessPath {
         match self {
             Reach { shared: true, .. } => AccessPath::LoadStore,
@@ -69,47 +69,44 @@ impl Reach {
     }
 }
 
-/// A region of a peer, ready to be reached.
+/// Key of a peer's region, ready for operations.
 pub struct RemoteKey {
-    /// Number of the worker's lanes that it was resolved under; another one says: not resolved.
-    pub(super) generation: u32,
-    pub(super) way: AccessPath,
-    /// The region's first byte in this process, by load and store.
-    pub(super) base: *mut u8,
-    /// Bytes of the region.
-    pub(super) len: u64,
-    pub(super) peer: u32,
-    pub(super) described: Described,
-    mapped: Option<MappedMemory>,
-    /// The kernel has refused.
-    pub(super) refused: bool,
-    pub(super) asked: Asked,
+    /// Value of `Rma::generation` at which the key was resolved. If the worker's value differs, the key must be
+    /// resolved again.
+    pub(crate) generation: u32,
+    pub(crate) way: AccessPath,
+    pub(crate) base: *mut u8,
+    pub(crate) len: u64,
+    pub(crate) peer: u32,
+    pub(crate) described: UnpackedKey,
+    pub(crate) mapped: Option<MappedMemory>,
+    pub(crate) refused: bool,
+    pub(crate) asked: AskBackoff,
 }
 
 impl RemoteKey {
-    /// The region's owner, by its rank in the world.
+    /// Returns the world rank of the region's owner.
     pub fn peer(&self) -> u32 {
         self.peer
     }
 
-    /// Bytes of the region.
+    /// Returns the size of the region in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the region has no bytes.
+    /// Returns whether the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How the region is reached, as decided last.
+    /// Returns the access path that was chosen last.
     pub fn way(&self) -> AccessPath {
         self.way
     }
 
-    /// Where `len` bytes at `offset` are for the transport of the way.
     #[inline]
-    pub(super) fn remote(&self, offset: u64) -> Remote {
+    pub(crate) fn remote(&self, offset: u64) -> Remote {
         let key = match self.way {
             AccessPath::Adapter => self.described.adapter,
             _ => self.described.process,
@@ -117,21 +114,19 @@ impl RemoteKey {
         Remote { addr: self.described.address + offset, rkey: key.unwrap_or(0) }
     }
 
-    /// Whether all of the bytes are inside the region.
     #[inline]
-    pub(super) fn holds(&self, offset: u64, len: usize) -> bool {
+    pub(crate) fn holds(&self, offset: u64, len: usize) -> bool {
         offset <= self.len && len as u64 <= self.len - offset
     }
 
     #[cold]
-    pub(super) fn outside(&self, offset: u64, len: usize) -> RmaError {
+    pub(crate) fn outside(&self, offset: u64, len: usize) -> RmaError {
         RmaError::OutOfBounds { offset, len: len as u64, size: self.len }
     }
 }
 
-/// How a region is reached over a lane.
-pub(super) fn choose_way(
-    lane: &Lane, described: &Described, direct: bool, refused: bool,
+pub(crate) fn choose_way(
+    lane: &Lane, described: &UnpackedKey, direct: bool, refused: bool,
 ) -> AccessPath {
     Reach {
         shared: direct && described.arena.is_some() && lane.can_load_store(),
@@ -139,102 +134,4 @@ pub(super) fn choose_way(
         kernel: lane.copies_directly() && described.process.is_some() && !refused,
     }
     .way()
-}
-
-impl Worker {
-    /// The region that `bytes`, a key made by `peer`, name: lane and way are decided now, and again only when a lane of
-    /// this worker has changed.
-    ///
-    /// # Errors
-    /// `BadKey`, where they are no key of this peer's. What a hostile owner may say beyond that leads to its own
-    /// memory alone.
-    pub fn unpack_key(&mut self, peer: u32, bytes: &[u8]) -> Result<RemoteKey, RmaError> {
-        if peer >= self.present() {
-            return Err(RmaError::BadKey("its owner is no rank of this job"));
-        }
-        // A rank of another job names itself as its own job does.
-        let owner = self.job.origin(peer as usize).rank;
-        let described = Described::unpack(bytes, owner)?;
-        let mut key = RemoteKey {
-            generation: self.rma.generation.wrapping_sub(1),
-            way: AccessPath::Messages,
-            base: std::ptr::null_mut(),
-            len: described.len,
-            peer,
-            described,
-            mapped: None,
-            refused: false,
-            asked: Asked::default(),
-        };
-        self.resolve_key(&mut key)?;
-        Ok(key)
-    }
-
-    /// Decides lane and way of a key.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn resolve_key(&mut self, key: &mut RemoteKey) -> Result<(), RmaError> {
-        self.rma.counters.resolved += 1;
-        let (peer, described) = (key.peer, key.described);
-        if peer == self.rank {
-            key.base = self.locate_own(&described)?;
-            key.way = AccessPath::LoadStore;
-        } else {
-            self.hold_lane(peer).map_err(|fault| match fault {
-                Fault::NoMemory => RmaError::NoMemory,
-                _ => RmaError::PeerGone,
-            })?;
-            let direct = self.thresholds.direct != u64::MAX;
-            let lane = &self.endpoints[peer].lane;
-            key.way = choose_way(lane, &described, direct, key.refused);
-            if key.way == AccessPath::LoadStore && !self.map_key(key) {
-                key.way = choose_way(&self.endpoints[peer].lane, &described, false, key.refused);
-            }
-            if matches!(key.way, AccessPath::Adapter | AccessPath::Messages) {
-                self.connect(peer).map_err(|_| RmaError::NoMemory)?;
-            }
-        }
-        key.generation = match self.rma.resolves_once {
-            true => self.rma.generation,
-            false => self.rma.generation.wrapping_sub(1),
-        };
-        Ok(())
-    }
-
-    /// Whether memory of [`Worker::allocate_memory`] is reached by load and store between this rank and `peer`.
-    pub fn shares_memory(&mut self, peer: u32) -> bool {
-        self.hold_lane(peer).is_ok() && self.endpoints[peer].lane.can_load_store()
-    }
-
-    /// How a put or a get of so many bytes goes: the way, or, where an adapter chooses by size, its method.
-    pub fn name_method(&self, key: &RemoteKey, puts: bool, bytes: usize) -> &'static str {
-        let lane = &self.endpoints[key.peer].lane;
-        let method = match (key.way, puts) {
-            (AccessPath::Adapter, true) => lane.put_method(bytes),
-            (AccessPath::Adapter, false) => lane.get_method(bytes),
-            _ => None,
-        };
-        method.map_or_else(|| key.way.name(), |method| method.name())
-    }
-
-    /// Maps the region, unless it is; false where that is not possible.
-    pub(super) fn map_key(&self, key: &mut RemoteKey) -> bool {
-        if key.mapped.is_none() {
-            let at = key.described.arena.unwrap_or(0);
-            let mapped = self.interfaces.map_memory(key.peer, at, key.len as usize);
-            key.mapped = mapped.ok();
-        }
-        match &key.mapped {
-            Some(mapped) => {
-                key.base = mapped.base();
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// A lane has been made, or replaced by another: whatever was decided by it is decided again.
-    pub(crate) fn note_lane_change(&mut self) {
-        self.rma.generation = self.rma.generation.wrapping_add(1);
-    }
 }

@@ -1,19 +1,19 @@
-//! What the costs of protocols are made of, between two ranks of a node; each protocol's own is in its file.
+//! Parts of the costs of protocols between two ranks of a node. Each protocol's file computes the cost of that
+//! protocol.
 //!
-//! Time runs from the begin of the send until the receiver, which waits already, has all of it. Two
-//! sides that work at once count once. The form of each curve follows the steps of its protocol; the
-//! constants' defaults were fitted to ping-pongs with buffers that are written on each turn.
+//! Time runs from the begin of the send until the receiver, which already waits, has the whole message. Work that both
+//! sides do at the same time counts once. Each curve follows the steps of its protocol. The constants' defaults were
+//! fitted to ping-pongs whose buffers are written on each turn.
 
 use super::constants::Constants;
 use fastpath_transport::Cost;
 
-/// What one side must do beyond what the size asks for.
 pub(crate) fn fixed(sender: f64, latency: f64, receiver: f64, ns_per_byte: f64) -> Cost {
     Cost { send_overhead_ns: sender, recv_overhead_ns: receiver, ns_per_byte, latency_ns: latency }
 }
 
-/// Nanoseconds for each byte of a stream in pieces of `piece` bytes, which both sides copy at once or,
-/// not `pipelined`, one after the other with a line in between.
+/// Returns the nanoseconds per byte of a stream in pieces of `piece` bytes. If `pipelined`, both sides copy at the same
+/// time; otherwise the sides copy one after the other, and a line is exchanged in between.
 pub(crate) fn stream_byte_ns(c: &Constants, piece: u64, pipelined: bool) -> f64 {
     let piece = piece as f64;
     match pipelined {
@@ -22,26 +22,26 @@ pub(crate) fn stream_byte_ns(c: &Constants, piece: u64, pipelined: bool) -> f64 
     }
 }
 
-/// A byte that one side fetches from the other's cache takes so many times as long as one of a stream, which
-/// either side carries half the way.
+/// Time to load a byte from the other side's cache, relative to its time in a stream, where each side does half of the
+/// work.
 const LOAD_BYTE: f64 = 1.5;
 
-/// What a copy without the ring costs a side: each call, once more for a message, and each byte.
+/// Cost of a copy without the ring: of each system call, of one more call per message, and of each byte.
 #[derive(Clone, Copy)]
-pub struct Copying {
+pub struct DirectCopyCost {
     pub(crate) call_ns: f64,
     pub(crate) byte_ns: f64,
 }
 
-impl Copying {
-    /// Of memory that both sides reach by load and store, or by the kernel. Once more: its first call
-    /// meets locks and counters of the other process that lie in another cache.
-    pub fn of(c: &Constants, shared: bool) -> Copying {
+impl DirectCopyCost {
+    /// Returns the cost for memory that both sides reach by load and store, or of copies by the kernel. The first
+    /// kernel call costs an extra call, because the other process's locks and counters are in another cache.
+    pub fn of(c: &Constants, shared: bool) -> DirectCopyCost {
         let (call_ns, byte_ns) = match shared {
             true => (0.0, LOAD_BYTE * c.transfer_byte_ns),
             false => (c.kernel_call_ns, c.transfer_byte_ns + c.kernel_byte_ns),
         };
-        Copying { call_ns, byte_ns }
+        DirectCopyCost { call_ns, byte_ns }
     }
 }
 

@@ -1,25 +1,25 @@
-//! What things cost on a machine: the few numbers that every protocol's cost is made of.
+//! Constants of a machine: the few numbers that determine the costs of all protocols.
 
-/// One constant: its name in files, the range that can be believed, what it means.
+/// Constant with its name in files, plausible range and meaning.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Unit, for people.
+    /// Unit, for reports.
     pub unit: &'static str,
-    /// Smallest value that is believed.
+    /// Smallest plausible value.
     pub least: f64,
-    /// Largest one.
+    /// Largest plausible value.
     pub most: f64,
-    /// One line for people.
+    /// Meaning, in one line.
     pub meaning: &'static str,
-    /// Reads it.
+    /// Reads the value.
     pub get: fn(&Constants) -> f64,
-    /// Writes it.
+    /// Writes the value.
     pub set: fn(&mut Constants, f64),
 }
 
-/// Defines structure, defaults and table together, so that they cannot fall out of step.
+/// Defines structure, defaults and table from one list, so that they stay consistent.
 macro_rules! constants {
     ($($name:ident $default:literal, $unit:literal, $least:literal, $most:literal,
         $meaning:literal;)*) => {
@@ -28,13 +28,12 @@ macro_rules! constants {
         pub struct Constants { $(#[doc = $meaning] pub $name: f64,)* }
 
         impl Default for Constants {
-            /// What decides where nothing was measured.
             fn default() -> Self {
                 Constants { $($name: $default,)* }
             }
         }
 
-        /// Every constant.
+        /// All constants.
         pub static FIELDS: &[Field] = &[$(Field {
             name: stringify!($name),
             unit: $unit,
@@ -49,30 +48,31 @@ macro_rules! constants {
 
 constants! {
     line_ns 120.0, "ns", 1.0, 20_000.0,
-        "a cache line, one way between two processors";
+        "time of a cache line from one processor to another";
     post_ns 80.0, "ns", 1.0, 20_000.0,
-        "sending or taking one message of the ring, without its bytes";
+        "time to send or receive a message through the ring, without the copy of its bytes";
     step_ns 250.0, "ns", 1.0, 100_000.0,
-        "a step of a handshake beyond that: request, progress, matching";
+        "time of one more step of a handshake: request, progress, matching";
     transfer_byte_ns 0.045, "ns/B", 0.001, 100.0,
-        "copying a byte out of, or over, another processor's cache";
+        "time to read or overwrite a byte that is in another processor's cache";
     kernel_call_ns 500.0, "ns", 1.0, 1_000_000.0,
-        "a call of process_vm_readv or process_vm_writev, without its bytes";
+        "time of a call of process_vm_readv or process_vm_writev, without the copy of its bytes";
     kernel_byte_ns 0.045, "ns/B", 0.0, 100.0,
-        "what such a call adds to the copy of a byte: pages looked up and held";
+        "time that process_vm_readv or process_vm_writev adds to the copy of a byte: page look-up \
+         and pinning";
 }
 
 impl Constants {
-    /// The first constant that nobody can believe, with the reason.
+    /// Checks that all constants are plausible.
     ///
     /// # Errors
-    /// It is no number, or outside its range.
+    /// Names the first constant that is not a number or outside its range.
     pub fn check(&self) -> Result<(), String> {
         for field in FIELDS {
             let value = (field.get)(self);
             if !(field.least..=field.most).contains(&value) {
                 return Err(format!(
-                    "{} = {value} is outside {} to {} {}",
+                    "the constant {} = {value} is outside of the range {} to {} {}",
                     field.name, field.least, field.most, field.unit
                 ));
             }

@@ -1,34 +1,34 @@
-//! Costs as piecewise linear functions of size, and their lower envelope.
+//! Piecewise linear cost curves and their lower envelope.
 
 use fastpath_transport::Cost;
 
-/// What something costs by size: pieces in order, each from its size on to the next one's.
+/// Cost by size, as linear pieces in order. Each piece ends where the next starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pieces: Vec<(u64, Cost)>,
-    /// Largest size that it serves.
+    /// Largest size that the curve serves.
     pub to: u64,
 }
 
 impl Curve {
-    /// One line, for sizes `from..=to`.
+    /// Returns a line for sizes `from..=to`.
     pub fn line(from: u64, to: u64, cost: Cost) -> Curve {
         Curve { pieces: vec![(from, cost)], to }
     }
 
-    /// Goes on with another line from size `from`, beyond those there.
+    /// Adds a line from size `from` on, beyond the existing pieces.
     pub fn then(mut self, from: u64, cost: Cost) -> Curve {
         debug_assert!(self.pieces.last().is_none_or(|last| last.0 < from));
         self.pieces.push((from, cost));
         self
     }
 
-    /// Smallest size that it serves.
+    /// Returns the smallest size that the curve serves.
     pub fn from(&self) -> u64 {
         self.pieces.first().map_or(u64::MAX, |first| first.0)
     }
 
-    /// Serves sizes `from..=to` at most.
+    /// Restricts the curve to sizes `from..=to`.
     pub fn within(mut self, from: u64, to: u64) -> Curve {
         let skip = self.pieces.partition_point(|piece| piece.0 <= from);
         self.pieces.drain(..skip.saturating_sub(1));
@@ -44,31 +44,30 @@ impl Curve {
         (size <= self.to && next > 0).then(|| &self.pieces[next - 1].1)
     }
 
-    /// Nanoseconds for `size` bytes; `None` where it does not serve that size.
+    /// Returns the nanoseconds for `size` bytes; `None` if the curve does not serve this size.
     pub fn at(&self, size: u64) -> Option<f64> {
         self.cost(size).map(|cost| cost.at(size))
     }
 }
 
-/// A range of the envelope: sizes `from..=to`, served best by the candidate of this index.
+/// Range of the envelope: sizes `from..=to`, and the index of the best curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Smallest size.
     pub from: u64,
     /// Largest size.
     pub to: u64,
-    /// Which candidate.
+    /// Index of the best candidate.
     pub best: usize,
 }
 
-/// Which of `curves` costs least, for every size that any of them serves. Of two that cost the same
-/// the earlier one is taken.
+/// Returns the curve of least cost for every size that any of `curves` serves. At equal costs the earlier curve wins.
 pub fn lower(curves: &[Curve]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let borders = find_borders(curves);
     for (index, &from) in borders.iter().enumerate() {
         let to = borders.get(index + 1).map_or(u64::MAX, |next| next - 1);
-        // Between two borders no lines cross: who is best at one end is best up to the other.
+        // No lines cross between two borders, so the best curve at one border is best up to the next.
         let costs = curves.iter().enumerate();
         let best = costs
             .filter_map(|(i, curve)| Some((curve.at(from)?, curve.at(to)?, i)))
@@ -82,7 +81,7 @@ pub fn lower(curves: &[Curve]) -> Vec<Span> {
     spans
 }
 
-/// Sizes at which the order of the curves may change, in order, each once.
+/// Returns the sizes at which the order of the curves may change, sorted and without duplicates.
 fn find_borders(curves: &[Curve]) -> Vec<u64> {
     let ends = curves.iter().map(|curve| curve.to.saturating_add(1));
     let starts = curves.iter().flat_map(|c| c.pieces.iter().map(|p| p.0));
@@ -99,11 +98,10 @@ fn find_borders(curves: &[Curve]) -> Vec<u64> {
     borders
 }
 
-/// The sizes around the one at which two lines meet.
 fn cross(x: &Cost, y: &Cost) -> Vec<u64> {
     let slope = x.ns_per_byte - y.ns_per_byte;
     if slope == 0.0 {
-        return Vec::new(); // parallel
+        return Vec::new(); // parallel lines do not cross
     }
     let meet = (y.fixed_ns() - x.fixed_ns()) / slope;
     if (0.0..1e18).contains(&meet) {

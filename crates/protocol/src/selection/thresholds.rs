@@ -1,78 +1,115 @@
-//! Sizes from which the protocols change: the decision as the message path reads it.
+//! Thresholds: the message sizes at which the protocols change.
 
-use crate::worker::{EAGER_LIMIT, EARLY_LIMIT};
+use crate::wire::{EAGER_LIMIT, EARLY_LIMIT, RTS_HEADER, SYNC_HEADER};
 use fastpath_transport::Lane;
 
-/// Two registrations, each a system call that pins pages, take about as long as two copies of so many bytes. Not
-/// measured on the machine at hand.
+/// Size, in bytes, from which an adapter reads messages. Two registrations, each a system call that pins pages, take
+/// about as long as two copies of this size. Not measured on this machine.
 const FETCH_FROM: u64 = EARLY_LIMIT + 1;
 
-/// Bytes that go without being asked for over a lane that takes messages from where they lie, where the user's
-/// variables say no other number. To ask costs two short messages in the middle of a long one: 20 to 27 us between two
-/// virtual hosts, where a short one takes 6 (docs/performance.md), and more where hosts are farther apart. Not to ask
-/// costs a copy where nobody waits yet: of so many bytes about as long.
+/// Eager bytes over a lane that sends messages in place, unless the user sets a limit. A handshake costs two short
+/// messages in the middle of a long one: 20 to 27 us between two virtual hosts, where a short message takes 6 us
+/// (docs/performance.md). Between distant hosts a handshake costs more. Without the handshake, an unexpected message
+/// costs a copy, which at this size takes about as long.
 pub(crate) const BULK_EARLY: u64 = 256 * 1024;
 
-/// Sizes from which the protocols change, in bytes.
+/// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can request, in bytes.
+pub const FRAGMENT_MIN: u64 = 256;
+/// Largest piece, in bytes. With the header of an RTS it fits a transport buffer, in whole cache lines.
+pub const FRAGMENT_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
+/// Largest message in one buffer, in bytes. It leaves space for the header of a synchronous message.
+pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
+
+/// Sizes at which the protocols change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Messages up to this size are sent whole without asking.
+    /// Largest eager message in one buffer.
     pub eager: u64,
-    /// The same over a lane on which one message is faster than several, up to that lane's limit
-    /// ([`Lane::max_single`]).
+    /// Largest eager message in one buffer, on a lane that prefers one buffer to several ([`Lane::max_single`]).
     pub max_single: u64,
-    /// Bytes of a longer message that travel without being asked for: its RTS carries the
-    /// first `fragment` of them, the others follow at once. At most [`EARLY_LIMIT`].
+    /// Eager bytes of a longer message, at most [`EARLY_LIMIT`]: the first `fragment` bytes in the RTS, the others
+    /// right after it.
     pub first: u64,
-    /// Bytes of each part of a message that goes in several.
+    /// Bytes of each part of a message in several parts.
     pub fragment: u64,
-    /// Size from which both sides make a single copy, if they can; none of who learns, which begins in the ring.
+    /// Size from which both sides make a single copy. `u64::MAX` while learning, which starts with the ring.
     pub single_copy: u64,
-    /// The same where ranks share processors: what counts is the work of both sides together.
+    /// Size from which single copies are made if ranks share processors, by the total work of both sides.
     pub crowded_copy: u64,
-    /// Size from which the receiver fetches the message by an adapter, where one leads to the sender. Above
-    /// [`EARLY_LIMIT`].
+    /// Size from which the receiver reads the message by an adapter, if one reaches the sender. Above [`EARLY_LIMIT`].
     pub fetch: u64,
-    /// Size from which a message is moved by load and store, where either side's memory is shared.
+    /// Size from which a message is moved by load and store, if the memory of either side is shared.
     pub direct: u64,
-    /// Size from which both sides take part in moving a message by load and store.
+    /// Size from which both sides move a message by load and store.
     pub cooperative: u64,
-    /// Smallest piece of such a copy (below, a call of the kernel costs more than its copy).
+    /// Smallest piece of a cooperative copy. For a smaller one, its system call costs more than its copy.
     pub piece_min: u64,
-    /// Largest one, so that neither side waits long for the other's last.
+    /// Largest piece of a cooperative copy, so that neither side waits long for the other's last piece.
     pub piece_max: u64,
-    /// Whether both sides copy at the same time; else each part waits until the one before it was taken.
+    /// Whether both sides copy at the same time. Otherwise a part waits until the previous one was taken.
     pub pipelined: bool,
 }
 
+/// Transfer of the first bytes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendProtocol {
+    /// Eager, in one buffer.
+    Whole,
+    /// Eager, in several buffers.
+    Fragments,
+    /// Announced by an RTS.
+    Announced,
+}
+
+/// Sizes for a lane, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneSizes {
+    /// Largest eager message in one buffer.
+    pub whole: u64,
+    /// Largest eager message, in one buffer or several.
+    pub eager: u64,
+    /// Payload of each buffer, if a message needs several.
+    pub part: u64,
+    /// Eager bytes of a longer message.
+    pub early: u64,
+}
+
+impl LaneSizes {
+    /// Returns the protocol of an untimed message. Only an `immediate` message is eager in several buffers.
+    #[inline]
+    pub fn protocol(&self, bytes: u64, immediate: bool) -> SendProtocol {
+        match bytes <= self.whole {
+            true => SendProtocol::Whole,
+            false if immediate => SendProtocol::Fragments,
+            false => SendProtocol::Announced,
+        }
+    }
+}
+
 impl Thresholds {
-    /// Bytes that go as one over a lane where that does better than several; 0 on other lanes.
+    /// Returns the sizes of messages over a lane.
     #[inline]
-    fn as_one(&self, lane: &Lane) -> u64 {
-        self.max_single.min(lane.max_single() as u64)
+    pub fn sizes_on(&self, lane: &Lane) -> LaneSizes {
+        self.sizes(lane.max_single() as u64, lane.has_bulk())
     }
 
-    /// Messages up to this size are sent whole over a lane, without asking.
+    /// Returns the sizes for a lane with this [`Lane::max_single`]. `bulk`: whether the lane sends messages in place.
     #[inline]
-    pub fn max_single_on(&self, lane: &Lane) -> u64 {
-        self.eager.max(self.as_one(lane))
-    }
-
-    /// Bytes of a longer message that go over a lane without being asked for.
-    #[inline]
-    pub fn early_on(&self, lane: &Lane) -> u64 {
-        self.early(lane.has_bulk())
-    }
-
-    /// The same; `bulk`: whether the lane takes messages from where they lie.
-    pub(crate) fn early(&self, bulk: bool) -> u64 {
-        match self.first {
-            EARLY_LIMIT if bulk => BULK_EARLY,
-            first => first,
+    pub(crate) fn sizes(&self, max_single: u64, bulk: bool) -> LaneSizes {
+        // `max_single` is 0 on a lane on which one message is no faster than several.
+        let as_one = self.max_single.min(max_single);
+        LaneSizes {
+            whole: self.eager.max(as_one),
+            eager: self.first,
+            part: self.fragment.max(as_one),
+            early: match self.first {
+                EARLY_LIMIT if bulk => BULK_EARLY,
+                first => first,
+            },
         }
     }
 
-    /// Size from which copies without the ring serve memory that both sides reach by load and store, or do not.
+    /// Returns the size from which memory is copied without the ring. `shared`: both sides reach it by load and store.
     pub fn copy_from(&self, shared: bool) -> u64 {
         match shared {
             true => self.direct,
@@ -80,18 +117,11 @@ impl Thresholds {
         }
     }
 
-    /// How parts and fragments follow each other.
     pub(crate) fn stream(&self) -> &'static str {
         match self.pipelined {
-            true => "both sides copy at once",
-            false => "one after the other",
+            true => "sender and receiver copy at the same time",
+            false => "sender and receiver copy one after the other",
         }
-    }
-
-    /// Bytes of one fragment over a lane.
-    #[inline]
-    pub fn fragment_on(&self, lane: &Lane) -> u64 {
-        self.fragment.max(self.as_one(lane))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The file in which the constants of a machine are kept: made by `fastpath tune`, read at start.
+//! Tuning file with the constants of a machine: written by `fastpath tune`, read at start.
 //!
 //! ```text
 //! fastpath tuning 1
@@ -9,7 +9,7 @@
 //! end
 //! ```
 //!
-//! Whatever the file holds, what comes of it are constants that can be believed, or a reason why not.
+//! For any contents of the file, the result is plausible constants or an error.
 
 use super::constants::{Constants, FIELDS};
 use fastpath_base::config::shorten;
@@ -20,15 +20,15 @@ use std::path::{Path, PathBuf};
 const TITLE: &str = "fastpath tuning 1";
 const END: &str = "end";
 
-/// The file's name and what it holds; `None` where none is there and none need be.
+/// Returns name and contents of the tuning file. `None` if there is no file and none is required.
 ///
 /// # Errors
-/// Why it cannot be used, with its name.
+/// The reason why the file cannot be used, with its name.
 pub fn load(
     place: &TuningSource, machine: impl FnOnce() -> Machine,
 ) -> Result<Option<(PathBuf, Constants)>, String> {
     if matches!(place, TuningSource::Cache(folder) if !folder.is_dir()) {
-        return Ok(None); // without asking what machine this is
+        return Ok(None); // before the machine's identity is read
     }
     let machine = machine();
     let Some(path) = place.path(&machine) else {
@@ -48,14 +48,14 @@ pub fn load(
     }
 }
 
-/// The constants in the text of a file that was measured on `machine`.
+/// Parses the text of a file that was measured on `machine`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the text is invalid.
 pub fn parse(text: &str, machine: &Machine) -> Result<Constants, String> {
     let mut lines = text.lines();
     if lines.next() != Some(TITLE) {
-        return Err(format!("its first line is not {TITLE:?}"));
+        return Err(format!("the first line of the file is not {TITLE:?}"));
     }
     let mut constants = Constants::default();
     let mut seen = vec![false; FIELDS.len()];
@@ -65,38 +65,40 @@ pub fn parse(text: &str, machine: &Machine) -> Result<Constants, String> {
             break;
         }
         let pair = line.split_once(": ");
-        let (name, value) = pair.ok_or_else(|| format!("{line:?} is not a name and a value"))?;
+        let (name, value) =
+            pair.ok_or_else(|| format!("the line {line:?} is not a name and a value"))?;
         match FIELDS.iter().position(|field| field.name == name) {
             Some(index) if !seen[index] => {
                 seen[index] = true;
                 let number = value.parse::<f64>();
-                let number = number.map_err(|_| format!("{name}: {value:?} is no number"))?;
+                let number =
+                    number.map_err(|_| format!("the value {value:?} of {name} is not a number"))?;
                 (FIELDS[index].set)(&mut constants, number);
             }
             None if name == "processor" && processor.is_none() => processor = Some(value),
             None if name == "kernel" && kernel.is_none() => kernel = Some(value),
-            Some(_) => return Err(format!("{name} is there twice")),
-            None => return Err(format!("{name:?} is no constant")),
+            Some(_) => return Err(format!("the constant {name} occurs twice")),
+            None => return Err(format!("{name:?} is not the name of a measured constant")),
         }
     }
     if !text.lines().any(|line| line == END) || lines.next().is_some() {
-        return Err(format!("it does not end with {END:?}"));
+        return Err(format!("the file does not end with the line {END:?}"));
     }
     if let Some(index) = seen.iter().position(|seen| !seen) {
-        return Err(format!("{} is missing", FIELDS[index].name));
+        return Err(format!("the constant {} is missing", FIELDS[index].name));
     }
     for (what, own, stored) in
         [("processor", &machine.processor, processor), ("kernel", &machine.kernel, kernel)]
     {
         if stored != Some(own) {
             let stored = stored.unwrap_or("none");
-            return Err(format!("it is of another {what}, {stored:?}, and this is {own:?}"));
+            return Err(format!("the file is for another {what}, {stored:?} instead of {own:?}"));
         }
     }
     constants.check().map(|()| constants)
 }
 
-/// The text of a file.
+/// Formats the text of a file.
 pub fn format(constants: &Constants, machine: &Machine) -> String {
     let mut text =
         format!("{TITLE}\nprocessor: {}\nkernel: {}\n", machine.processor, machine.kernel);
@@ -106,10 +108,10 @@ pub fn format(constants: &Constants, machine: &Machine) -> String {
     text + END + "\n"
 }
 
-/// Writes the constants of a machine into a file.
+/// Writes the constants of a machine to a file.
 ///
 /// # Errors
-/// As the file system says.
+/// The error of the file system.
 pub fn store(path: &Path, constants: &Constants, machine: &Machine) -> io::Result<()> {
     write_file(path, &format(constants, machine))
 }
@@ -139,14 +141,14 @@ mod tests {
         let line = "line_ns: 120";
         for (text, why) in [
             (String::new(), "first line"),
-            (good().replace(line, "line_ns: fast"), "no number"),
+            (good().replace(line, "line_ns: fast"), "not a number"),
             (good().replace(line, "line_ns: NaN"), "line_ns"),
             (good().replace(line, "line_ns: 1e300"), "line_ns"),
             (good().replace(line, "line_ns: -5"), "line_ns"),
             (good().replace(line, ""), "not a name and a value"),
             (good().replace(&format!("{line}\n"), ""), "line_ns is missing"),
             (good().replace(line, &format!("{line}\n{line}")), "twice"),
-            (good().replace(line, "warp_ns: 1"), "no constant"),
+            (good().replace(line, "warp_ns: 1"), "name of a measured constant"),
             (good() + "more\n", "does not end"),
             (good().replace("Some", "Other"), "another processor"),
             (good().replace("6.1.0", "5.4.0"), "another kernel"),
@@ -191,8 +193,8 @@ mod tests {
     #[test]
     fn load__of_what_is_no_file_or_not_there_has_a_reason() {
         let named = |path: &str| load(&TuningSource::Named(path.into()), machine);
-        assert!(named("/proc/self").unwrap_err().contains("not a file"));
-        assert!(named("/dev/zero").unwrap_err().contains("not a file"));
+        assert!(named("/proc/self").unwrap_err().contains("regular file"));
+        assert!(named("/dev/zero").unwrap_err().contains("regular file"));
         assert!(named("/proc/none").unwrap_err().contains("/proc/none"));
         assert_eq!(load(&TuningSource::Cache("/proc/none".into()), machine), Ok(None));
         assert_eq!(load(&TuningSource::Cache(std::env::temp_dir()), machine), Ok(None));
@@ -214,7 +216,9 @@ mod tests {
         }
         assert_eq!(fs::read_dir(folder.join("deep")).unwrap().count(), 1);
         fs::write(&path, [0xff; 10]).unwrap();
-        assert!(load(&TuningSource::Named(path.clone()), machine).unwrap_err().contains("no text"));
+        assert!(
+            load(&TuningSource::Named(path.clone()), machine).unwrap_err().contains("UTF-8 text")
+        );
         fs::write(&path, vec![b'x'; 20_000]).unwrap();
         assert!(load(&TuningSource::Named(path), machine).unwrap_err().contains("too long"));
         fs::remove_dir_all(folder).unwrap();

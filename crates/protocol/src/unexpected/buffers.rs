@@ -1,29 +1,26 @@
-//! Memory of unexpected messages that do not fit their entries, kept for the next ones: an allocator gives large blocks
-//! back to the kernel, which clears their pages anew.
+//! Recycled memory of unexpected messages that do not fit their entries. An allocator would return large blocks to the
+//! kernel, which would have to clear their pages again.
 
-/// Buffers of stored messages.
+/// Pool of recycled buffers.
 #[derive(Default)]
 pub struct Buffers {
-    /// By capacity, from [`LEAST`] on in doublings.
+    /// Buffers by capacity, in doublings from [`LEAST`].
     spare: [Vec<Vec<u8>>; CLASSES],
-    /// Bytes of all of them.
     bytes: usize,
 }
 
-/// Capacity of the smallest buffers.
+/// Capacity of the smallest buffers, in bytes.
 const LEAST: usize = 128;
-/// Capacities that are kept, the largest 64 KiB.
+/// Number of capacities; the largest is 64 KiB.
 const CLASSES: usize = 10;
-/// Most bytes that are kept.
 const SPARE_BYTES: usize = 1 << 20;
 
-/// The smallest capacity that holds so many bytes.
 fn class(len: usize) -> usize {
     (len.max(LEAST) - 1).ilog2() as usize + 1 - LEAST.ilog2() as usize
 }
 
 impl Buffers {
-    /// An empty buffer for a message of `len` bytes.
+    /// Returns an empty buffer with space for `len` bytes.
     pub fn buffer(&mut self, len: usize) -> Vec<u8> {
         let class = class(len);
         let Some(spare) = self.spare.get_mut(class) else {
@@ -38,7 +35,7 @@ impl Buffers {
         }
     }
 
-    /// Takes back a buffer.
+    /// Returns a buffer to the pool.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         if capacity < LEAST || self.bytes + capacity > SPARE_BYTES {

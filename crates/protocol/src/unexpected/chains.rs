@@ -1,40 +1,33 @@
-//! Indexes of the unexpected queue: hash tables by what receives ask for, whose chains keep the order of arrival.
+//! Indexes of the unexpected queue: hash tables whose chains keep the order of arrival.
 //!
-//! There is one for each form of a receive: with or without a named source, with or without a named tag. One is made
-//! when a receive of its form has looked at many messages that it did not want. From then on it holds all messages,
-//! until none is stored any more.
+//! Each form of a receive has its own index: with or without a named source, with or without a named tag. An index is
+//! built when a receive of its form has compared many entries without a match, and used until the queue is empty.
 
-use super::{EntryId, List, NIL, Slab, Store};
-use crate::matching::{ANY_PEER, Want};
-use crate::tag::{ANY_TAG, key_context, mix};
+use super::{EntryId, MessageList, NIL, Slab, UnexpectedStore};
+use crate::tag::{ANY_PEER, ANY_TAG, MatchCriteria, key_context, mix};
 
-/// Chains of an index at first.
 const CHAINS_FIRST: usize = 64;
-/// Bits of a form: which of source and tag its receives do not name.
+/// Bits of a receive's form: wildcard source and wildcard tag.
 const ANY_SOURCE_FORM: usize = 1;
 const ANY_TAG_FORM: usize = 2;
-/// How many forms there are.
 pub(super) const FORMS: usize = 4;
 
-/// The index of one form.
 #[derive(Default)]
 pub(super) struct Index {
-    /// A power of two of them; none while it is not in use.
-    chains: Vec<List>,
-    /// Of each entry: the next one of its chain, and the one before.
+    /// Chains; their number is a power of two. Empty while the index is not in use.
+    chains: Vec<MessageList>,
+    /// Next and previous entry in the chain, by entry.
     links: Vec<(EntryId, EntryId)>,
-    /// Entries in the chains.
     count: usize,
 }
 
-/// The form of a receive.
 #[inline]
-pub(super) fn form_of(want: &Want) -> usize {
+pub(super) fn form_of(want: &MatchCriteria) -> usize {
     let any_source = (want.peer == ANY_PEER) as usize * ANY_SOURCE_FORM;
     any_source | ((want.tag == ANY_TAG) as usize * ANY_TAG_FORM)
 }
 
-/// What receives of a form that take a message ask for; `None` where none of that form does.
+/// Returns key and tag of a form's receives that match a message. `None` if no receive of that form matches it.
 #[inline]
 fn name_in(form: usize, key: u64, tag: i32) -> Option<(u64, i32)> {
     let key = match form & ANY_SOURCE_FORM {
@@ -49,17 +42,15 @@ fn name_in(form: usize, key: u64, tag: i32) -> Option<(u64, i32)> {
 }
 
 impl Index {
-    /// The chain of a name.
     #[inline]
     fn chain_of(&self, (key, tag): (u64, i32)) -> usize {
         mix(key, tag) & (self.chains.len() - 1)
     }
 
-    /// Empties it, with room for `entries` entries.
     fn reset(&mut self, entries: usize) {
         let chains = entries.next_power_of_two().max(CHAINS_FIRST);
         self.chains.clear();
-        self.chains.resize(chains, List::default());
+        self.chains.resize(chains, MessageList::default());
         self.count = 0;
     }
 
@@ -92,11 +83,10 @@ impl Index {
     }
 }
 
-impl Store {
-    /// Behind the first of a list: the earliest entry that satisfies `want`, or `NIL`. It calls nothing that it would
-    /// have to save registers for.
+impl UnexpectedStore {
+    /// Returns the earliest match after the first entry, or `NIL`. Makes no calls, for which registers would be saved.
     #[inline(never)]
-    pub(super) fn find_further(&mut self, list: List, want: &Want) -> EntryId {
+    pub(super) fn find_further(&mut self, list: MessageList, want: &MatchCriteria) -> EntryId {
         let form = form_of(want);
         match self.indexed & 1 << form {
             0 => self.find_unindexed(list, want),
@@ -105,9 +95,9 @@ impl Store {
     }
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_among_unexpected
-    fn find_indexed(&self, form: usize, want: &Want) -> EntryId {
+    fn find_indexed(&self, form: usize, want: &MatchCriteria) -> EntryId {
         let index = &self.indexes[form];
-        // A receive from any source has no source in its key, and an index of any tag no tag that is none.
+        // Any-source keys have no source part. A wildcard-tag index has no message with an internal tag.
         let compared = match form & ANY_SOURCE_FORM {
             0 => u64::MAX,
             _ => key_context(u64::MAX),
@@ -125,10 +115,9 @@ impl Store {
         id
     }
 
-    /// Looks at a few entries one after the other before it makes an index.
     #[cold]
     #[inline(never)]
-    fn find_unindexed(&mut self, list: List, want: &Want) -> EntryId {
+    fn find_unindexed(&mut self, list: MessageList, want: &MatchCriteria) -> EntryId {
         let mut id = list.first;
         for _ in 0..self.polls_max {
             if id == NIL {
@@ -150,7 +139,6 @@ impl Store {
         self.find_indexed(form, want)
     }
 
-    /// Puts all messages into the index of a form, with chains for as many again.
     #[cold]
     fn build_index(&mut self, form: usize) {
         let index = &mut self.indexes[form];
@@ -165,7 +153,6 @@ impl Store {
         }
     }
 
-    /// Adds the newest entry to the indexes.
     #[cold]
     #[inline(never)]
     pub(super) fn enter_indexes(&mut self, id: EntryId) {
@@ -184,7 +171,6 @@ impl Store {
         }
     }
 
-    /// Takes an entry out of the indexes, which are given up with the last one.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_indexes(&mut self, id: EntryId) {

@@ -1,55 +1,53 @@
-//! Records of unexpected messages: in pieces that never move and are never given back, with a list of those that are
-//! free, so that storing a message allocates once in many.
+//! Slab of the unexpected queue: records with a free list, in pieces that never move and live as long as the slab. One
+//! allocation serves many messages.
+//!
+//! **IN A PIECE.** An id below `len` names a record in one of the pieces. Ids come from `take`.
 #![allow(unsafe_code)]
 
-use super::{Entry, EntryId, List, NIL};
+use super::{EntryId, MessageList, NIL, UnexpectedEntry};
 
 /// Entries of a piece, as a power of two: 64 KiB.
 const PIECE_BITS: u32 = 9;
 const PIECE: usize = 1 << PIECE_BITS;
 
-/// The entries.
 #[derive(Default)]
 pub(super) struct Slab {
-    /// Each of [`PIECE`] entries.
-    pieces: Vec<*mut Entry>,
+    pieces: Vec<*mut UnexpectedEntry>,
     free: EntryId,
 }
 
 impl Slab {
-    /// One more than the largest name that was given out.
+    /// Returns one more than the largest id.
     pub fn len(&self) -> u32 {
         (self.pieces.len() as u32) << PIECE_BITS
     }
 
-    /// The entry of a name that was given out.
     #[inline]
-    pub fn get(&self, id: EntryId) -> &Entry {
+    pub fn get(&self, id: EntryId) -> &UnexpectedEntry {
         debug_assert!(id < self.len());
-        // SAFETY: names come from `take`, which took them from these pieces, and no piece is ever given back.
+        // SAFETY: IN A PIECE: the id came from `take`.
         unsafe { &*self.address(id) }
     }
 
-    /// Where it lies, for as long as there is the slab.
+    /// Returns the address of an entry, which is valid as long as the slab.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
-    pub fn address(&self, id: EntryId) -> *mut Entry {
+    pub fn address(&self, id: EntryId) -> *mut UnexpectedEntry {
         debug_assert!(id < self.len());
-        // SAFETY: as in `get`.
+        // SAFETY: IN A PIECE: the id came from `take`, so the piece exists.
         unsafe {
             let piece = *self.pieces.get_unchecked((id >> PIECE_BITS) as usize);
             piece.add(id as usize & (PIECE - 1))
         }
     }
 
-    /// The same, to be changed.
     #[inline]
-    pub fn get_mut(&mut self, id: EntryId) -> &mut Entry {
+    pub fn get_mut(&mut self, id: EntryId) -> &mut UnexpectedEntry {
         debug_assert!(id < self.len());
-        // SAFETY: as in `get`.
+        // SAFETY: IN A PIECE: the id came from `take`, and `self` is borrowed mutably.
         unsafe { &mut *self.address(id) }
     }
 
-    /// An entry in no list, its fields as the last user has left them.
+    /// Returns an entry that is in no list and has the fields of its last use.
     #[inline]
     pub fn take(&mut self) -> EntryId {
         if self.free == NIL {
@@ -60,13 +58,13 @@ impl Slab {
         id
     }
 
-    /// Takes back an entry.
+    /// Frees an entry.
     ///
     /// # Safety
-    /// It is the address of an entry of this slab that nobody uses any more.
-    #[inline(always)] // as `address`
-    pub unsafe fn put_back(&mut self, entry: *mut Entry) {
-        // SAFETY: it is an entry of this slab that nobody uses any more, by this function's contract.
+    /// `entry` is the address of an entry of this slab without other users.
+    #[inline(always)] // see `address`
+    pub unsafe fn put_back(&mut self, entry: *mut UnexpectedEntry) {
+        // SAFETY: the entry is one of this slab without other users, by this function's contract.
         unsafe {
             (*entry).next = self.free;
             self.free = (*entry).id;
@@ -77,21 +75,20 @@ impl Slab {
     #[inline(never)]
     fn grow(&mut self) {
         let first = self.len();
-        let piece: Box<[Entry]> = (0..PIECE).map(|_| Entry::EMPTY).collect();
+        let piece: Box<[UnexpectedEntry]> = (0..PIECE).map(|_| UnexpectedEntry::EMPTY).collect();
         self.pieces.push(Box::into_raw(piece).cast());
-        // The first of all is none: its name is that of no entry.
         for id in (first.max(1)..self.len()).rev() {
             self.get_mut(id).id = id;
-            // SAFETY: just made.
+            // SAFETY: IN A PIECE: the piece was just added, and its entries have no users.
             unsafe { self.put_back(self.address(id)) };
         }
     }
 
-    /// Appends an entry to a list, whose links `links` names: to the next and to the one before.
-    #[inline(always)] // as `address`
+    /// Appends an entry to a list. `links` returns its links to the next and the previous entry.
+    #[inline(always)] // see `address`
     pub fn push(
-        &mut self, list: &mut List, id: EntryId,
-        links: impl Fn(&mut Entry) -> (&mut EntryId, &mut EntryId),
+        &mut self, list: &mut MessageList, id: EntryId,
+        links: impl Fn(&mut UnexpectedEntry) -> (&mut EntryId, &mut EntryId),
     ) {
         let last = list.last;
         let (next, prev) = links(self.get_mut(id));
@@ -103,11 +100,11 @@ impl Slab {
         list.last = id;
     }
 
-    /// Takes out of a list what lies between two neighbours, by its links to the next and to the one before.
-    #[inline(always)] // as `push`
+    /// Joins the neighbours of a removed entry. `links` returns the links to the next and the previous entry.
+    #[inline(always)] // see `push`
     pub fn join(
-        &mut self, list: &mut List, (next, prev): (EntryId, EntryId),
-        links: impl Fn(&mut Entry) -> (&mut EntryId, &mut EntryId),
+        &mut self, list: &mut MessageList, (next, prev): (EntryId, EntryId),
+        links: impl Fn(&mut UnexpectedEntry) -> (&mut EntryId, &mut EntryId),
     ) {
         match prev {
             NIL => list.first = next,
@@ -123,7 +120,7 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         for &piece in &self.pieces {
-            // SAFETY: made by `grow` from a box of so many.
+            // SAFETY: `grow` made the piece from a box of `PIECE` entries.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(piece, PIECE)) });
         }
     }

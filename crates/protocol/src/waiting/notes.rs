@@ -1,17 +1,18 @@
-//! What the threads of a rank that wait say on its status page.
+//! Notes of a rank's waiting threads on its status page.
 
-use super::{ASK_NS, Note, NotePlace, Wait, lock};
+use super::{ASK_NS, Note, NotePlace, Wait};
 use crate::tag::collective_key;
 use crate::worker::Worker;
+use fastpath_base::tell::FixedString;
 use fastpath_base::topology;
-use fastpath_bootstrap::segment::{Awaited, NOTES, SHOWN_MOST, UnexpectedMessage, WaitNoteRef};
+use fastpath_segment::{AwaitedRanks, NOTES, SHOWN_MOST, UnexpectedMessage, WaitNoteRef};
+use std::fmt::Write;
 
-/// Unexpected messages that are looked at before a sleep, at most.
 const UNEXPECTED_MOST: usize = 16;
 
 impl Worker {
-    /// A wait has lasted until `now`: where it is time, asks whether the peers that could end it are still there. They
-    /// may have left before they have exchanged a message with this rank, and nothing would tell it.
+    /// Checks, if it is time, whether the peers that could end a wait are alive. A peer that left before it exchanged a
+    /// message with this rank caused no event.
     #[cold]
     pub(super) fn ask_after_peers(&mut self, wait: &mut Wait, note: &Note, now: u64) {
         if !self.interfaces.has_outside() {
@@ -29,45 +30,42 @@ impl Worker {
         wait.ask_ns = again.unwrap_or(u64::MAX);
     }
 
-    /// Says on the status page what the calling thread waits for, while there is a place for it.
     #[cold]
     pub(super) fn write_note(&mut self, wait: &mut Wait, note: &Note) {
         if wait.slept_ns == 0 {
             wait.slept_ns = wait.started_ns;
         }
-        let free = {
-            let mut census = lock(&self.wait.census);
-            let free = census.places.trailing_ones() as usize;
-            if free >= NOTES {
-                wait.place = NotePlace::None;
-                census.unnoted += 1;
-                self.job.own_page().set_unnoted(census.unnoted);
-                return;
-            }
-            census.places |= 1 << free;
-            free
-        };
+        let census = &mut self.wait.census;
+        let free = census.places.trailing_ones() as usize;
+        if free >= NOTES {
+            wait.place = NotePlace::None;
+            census.unnoted += 1;
+            self.job.own_page().set_unnoted(census.unnoted);
+            return;
+        }
+        census.places |= 1 << free;
         wait.place = NotePlace::At(free);
         let mut awaited = match wait.focus {
-            Some(peer) => Awaited::of(&[peer]),
+            Some(peer) => AwaitedRanks::of(&[peer]),
             None => note.awaited,
         };
-        if self.on_progress.is_some() {
-            // Others may wait for what its operations do when a message comes from somebody else.
-            awaited = awaited.or((self.moved_by)(self));
+        if self.hooks.on_progress.is_some() {
+            // A message from another rank may advance operations of the layer above, on which other ranks may depend.
+            awaited = awaited.or((self.hooks.moved_by)(self));
         }
         let multiple = self.wait.multiple;
-        let title = (self.name_wait)(note.comm, wait.focus);
-        let call = match title.began {
-            "" => note.call.to_owned(),
-            began => format!("{} for {began}", note.call),
+        let title = (self.hooks.name_wait)(note.comm, wait.focus);
+        let mut call = FixedString::<72>::default();
+        let _ = match title.began {
+            "" => call.write_str(note.call),
+            began => write!(call, "{} for {began}", note.call),
         };
         self.note_unexpected(title.added);
         let note = WaitNoteRef {
-            call: &call,
+            call: call.as_str(),
             peer: title.peer.unwrap_or(note.peer),
             tag: note.tag,
-            comm: &title.comm,
+            comm: title.comm.as_str(),
             bytes: note.bytes,
             since_ns: wait.since_ns,
             awaited,
@@ -80,11 +78,9 @@ impl Worker {
         self.job.note_waiting(free, note);
     }
 
-    /// Says on the status page which messages of the program nobody has asked for, without the `added` bytes of each.
+    /// Writes the program's unexpected messages to the status page. `added`: bytes of each message that the library
+    /// added.
     fn note_unexpected(&self, added: u64) {
-        if self.wait.place != 0 {
-            return; // those of communicators with a worker of their own are not shown
-        }
         let (all, _) = self.matcher.store.usage();
         let mut first = [UnexpectedMessage { source: 0, tag: 0, bytes: 0 }; SHOWN_MOST];
         let mut count = 0;
@@ -104,16 +100,15 @@ impl Worker {
         self.job.own_page().note_unexpected(count as u64, is_partial, first);
     }
 
-    /// Says on the status page that the calling thread waits for nothing.
     pub(super) fn take_back_note(&mut self, wait: &mut Wait) {
         match std::mem::take(&mut wait.place) {
             NotePlace::Unset => {}
             NotePlace::At(place) => {
                 self.job.clear_waiting(place);
-                lock(&self.wait.census).places &= !(1 << place);
+                self.wait.census.places &= !(1 << place);
             }
             NotePlace::None => {
-                let mut census = lock(&self.wait.census);
+                let census = &mut self.wait.census;
                 census.unnoted -= 1;
                 self.job.own_page().set_unnoted(census.unnoted);
             }

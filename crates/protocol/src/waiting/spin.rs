@@ -1,21 +1,20 @@
-//! Spinning: the loops of who looks at one thing for a moment, before it waits or goes another way.
+//! Bounded spin loops used before a blocking wait.
 
 use fastpath_base::sync::spin_loop;
 
-/// Polls between two checks whether something else needs this process.
 const POLLS_PER_CHECK: u32 = 64;
-/// Tries of a lock that others hold for moments only.
+/// Attempts to take a lock that is held only briefly.
 const TRIES: u32 = 64;
 
-/// What `poll` finds, which is told how often it was asked, in at most `polls` polls; none as soon as a check now and
-/// then, `is_needed`, says that something else needs this process.
-// Each use is a loop of its own: `fastpath bench instructions` counts MPI_Recv and MPI_Barrier.
+/// Polls at most `polls` times, and returns the first result of `poll`, which gets the number of the poll. Returns
+/// `None` early if `is_needed`, called at intervals, reports that other work needs this process.
+// Each use is its own loop: `fastpath bench instructions` counts MPI_Recv and MPI_Barrier.
 #[inline(always)]
 pub fn spin<T>(
     polls: u32, mut poll: impl FnMut(u32) -> Option<T>, mut is_needed: impl FnMut() -> bool,
 ) -> Option<T> {
     let mut count = 0;
-    // An inclusive range costs a flag in each turn.
+    // No inclusive range, because it would cost a flag in each turn.
     while count < polls {
         count += 1;
         if let Some(found) = poll(count) {
@@ -28,7 +27,7 @@ pub fn spin<T>(
     None
 }
 
-/// Whether one of a few tries has succeeded.
+/// Returns whether one of a few attempts succeeds.
 #[inline]
 pub fn try_briefly(mut attempt: impl FnMut() -> bool) -> bool {
     for _ in 0..TRIES {

@@ -1,34 +1,25 @@
-//! Chooses the processor a waiting rank runs on when there are more ranks than processors: spreads the awake ranks
-//! evenly.
+//! Spreads awake ranks evenly over fewer processors: chooses the processor of a waiting rank.
 //!
-//! Ranks that yield look busy, and the kernel moves none that ran within the last half millisecond; a rank that is
-//! woken goes to where there was room at that moment. So it stays at three ranks on one of two processors and one on
-//! the other.
+//! The kernel does not spread the ranks. Ranks that yield look busy, and the kernel does not move a rank that ran
+//! within the last half millisecond. A rank that is woken goes to a processor that is free at that moment. So three
+//! ranks may stay on one of two processors, and one on the other.
 
+use crate::wait_policy::{AwakeRank, RankScan};
 use crate::worker::Worker;
 use fastpath_base::sync::Ordering;
-use fastpath_base::topology::{self, CpuSet};
-use fastpath_bootstrap::segment::STATE_AWAKE;
+use fastpath_base::topology;
+use fastpath_segment::STATE_AWAKE;
 
-/// Nanoseconds between two looks of a rank at where the others are, at least.
+/// Least nanoseconds between two scans of the other ranks' processors.
 const LEAST_NS: u64 = 500_000;
-/// The same for each pair of ranks of the job: all look, each at all.
+/// Least nanoseconds between two scans, for each pair of ranks, because every rank scans all others.
 const PAIR_NS: u64 = 2_500;
 
-/// A rank awake: its processor, and whether it waits.
-type RankAwake = (usize, bool);
-
-/// What a look at the other ranks has seen.
-#[derive(Debug, Clone, Default)]
-pub struct Seen {
-    places: Vec<RankAwake>,
-    allowed: CpuSet,
-}
-
-/// Where a rank moves to from `here`: the processor with fewest ranks of `allowed`, if it has two less. Of those that
-/// wait on one processor the last one moves; `after` are the ranks behind this one, `before` those in front of it.
+/// Returns the processor to which a rank moves from `here`: the processor of `allowed` with the fewest ranks, if that
+/// has at least two ranks fewer than `here`. Only the highest waiting rank of a processor moves. `before` and `after`
+/// are the lower and the higher ranks.
 fn choose(
-    here: usize, before: &[RankAwake], after: &[RankAwake], allowed: impl Iterator<Item = usize>,
+    here: usize, before: &[AwakeRank], after: &[AwakeRank], allowed: impl Iterator<Item = usize>,
 ) -> Option<usize> {
     if after.iter().any(|&(cpu, waits)| cpu == here && waits) {
         return None;
@@ -42,7 +33,6 @@ fn choose(
 }
 
 impl Worker {
-    /// Notes the processor of a wait that begins, and moves now and then.
     pub(super) fn note_processor(&mut self, now: u64) {
         let Some(here) = topology::current_processor() else {
             return;
@@ -54,7 +44,7 @@ impl Worker {
         }
         let ranks = self.job.segment().here() as u64;
         self.wait.spread_ns = now + LEAST_NS.max(ranks * ranks * PAIR_NS);
-        let Seen { places, allowed } = &mut self.wait.seen;
+        let RankScan { places, allowed } = &mut self.wait.seen;
         let awake = |rank: usize| {
             let page = self.job.rank_page(rank)?;
             let cpu = page.processor.load(Ordering::Relaxed).checked_sub(1)?;
@@ -85,7 +75,7 @@ mod tests {
     #[test]
     fn choose__moves_the_last_that_waits_to_where_two_less_are() {
         let (waits, computes) = (true, false);
-        let choose = |here, before: &[RankAwake], after: &[RankAwake], cpus: &[usize]| {
+        let choose = |here, before: &[AwakeRank], after: &[AwakeRank], cpus: &[usize]| {
             choose(here, before, after, cpus.iter().copied())
         };
         let cpus = [0, 1];

@@ -1,4 +1,4 @@
-//! What random programs are made of: operations, conditions of the network, thresholds.
+//! Strategies for random programs: operations, conditions of the network, thresholds.
 
 use super::*;
 

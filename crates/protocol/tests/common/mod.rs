@@ -1,30 +1,34 @@
-//! Several workers in one process, joined by a simulated network whose clock the test moves.
+//! Several workers in one process, joined by a simulated network whose clock the test advances.
 #![allow(unsafe_code, dead_code)]
 
 use fastpath_base::config::{Config, WaitMode};
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::endpoint::Endpoint;
-use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::matching::{ANY_PEER, MatchCriteria};
 use fastpath_protocol::request::{Fault, Request};
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
 use fastpath_protocol::worker::Thresholds;
-use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
+use fastpath_protocol::{RequestId, RequestState, SendArgs, StartOutcome, Worker};
 use fastpath_transport::Interfaces;
 use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::adapter::upgrade::Rule;
 use fastpath_transport::sim::{Conditions, Network};
 use fastpath_transport::verbs::inline::Overrides;
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 pub const WORLD: Context = Context::WORLD;
 
-/// Virtual nanoseconds after which a program that has not ended never will.
+/// Virtual nanoseconds after which a program counts as hung.
 const TIMEOUT_NS: u64 = 60_000_000_000;
 
+/// Real time after which a test counts as hung.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
 thread_local! {
-    /// Jobs live as long as the process: each thread makes those it needs once.
+    /// A job lives as long as the process, so each thread creates the jobs that it needs only once.
     static JOBS: RefCell<Vec<(u32, &'static [Job])>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -43,12 +47,12 @@ pub fn policy() -> WaitPolicy {
     WaitPolicy { mode: WaitMode::Spin, ..WaitPolicy::of(&Config::defaults(), 2, None) }
 }
 
-/// Whether anything that a rank has sent keeps it from leaving the job.
+/// Returns whether an unfinished send keeps a rank from leaving the job.
 pub fn has_unsent(worker: &mut Worker) -> bool {
     !worker.is_idle() || worker.end_detached(|_, _| false)
 }
 
-/// The ranks and what joins them.
+/// The ranks and their network.
 pub struct World {
     pub network: Network,
     pub workers: Vec<Worker>,
@@ -67,13 +71,13 @@ impl World {
         World { network, workers, get }
     }
 
-    /// Ranks over the shared memory of a new job. The network is there for its clock alone.
+    /// Creates ranks over the shared memory of a new job. Only the clock of the network is used.
     pub fn shared(ranks: u32) -> Self {
         Self::shared_with(ranks, true, true)
     }
 
-    /// As [`World::shared`]: with single copies by the kernel or without, to oneself through the process's own queue
-    /// or through a ring.
+    /// Creates ranks over shared memory, with or without single copies by the kernel. A rank sends to itself through
+    /// the process's queue if `loopback` is set, else through a ring. See [`World::shared`].
     pub fn shared_with(ranks: u32, single_copy: bool, loopback: bool) -> Self {
         let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
         let worker = |job| {
@@ -86,17 +90,17 @@ impl World {
         World { network, workers: jobs.iter().map(worker).collect(), get: true }
     }
 
-    /// Ranks that have nothing but reliable connections of an adapter. The network is not there for them.
+    /// Creates ranks that only have reliable connections of an adapter. The simulated network is not used.
     pub fn on_adapter(ranks: u32, device: &str) -> Self {
         Self::on_adapter_by(ranks, AdapterTransport::Rc, device)
     }
 
-    /// As [`World::on_adapter`], by connections or datagrams.
+    /// Creates ranks with connections or datagrams of an adapter. See [`World::on_adapter`].
     pub fn on_adapter_by(ranks: u32, by: AdapterTransport, device: &str) -> Self {
         Self::on_adapters(&vec![device; ranks as usize], by, Rule::default())
     }
 
-    /// A rank on each of the devices. `rule`: when pairs of them leave datagrams behind.
+    /// Creates a rank on each of the devices. `rule`: when pairs change from datagrams to connections.
     pub fn on_adapters(devices: &[&str], by: AdapterTransport, rule: Rule) -> Self {
         let jobs: &'static [Job] = Job::in_process(devices.len()).unwrap().leak();
         let worker = |(job, device): (&'static Job, &&str)| {
@@ -114,8 +118,8 @@ impl World {
         }
     }
 
-    /// Ranks over connections of the kernel's network, on nodes of these numbers: those of a node share memory, unless
-    /// `all` go by the network. The simulated network is not there for them.
+    /// Creates ranks over connections of the kernel's network; `nodes` has the node of each rank. Ranks of a node share
+    /// memory, unless `all` is set. The simulated network is not used.
     pub fn over_network(nodes: &[u32], all: bool) -> Self {
         let several = nodes.iter().any(|node| node != &nodes[0]);
         let jobs = match several {
@@ -153,12 +157,12 @@ impl World {
         unsafe { &mut *self.workers[from as usize].endpoint_address(to) }
     }
 
-    /// Every rank makes progress once; says whether anything happened.
+    /// Makes progress once for every rank. Returns whether anything happened.
     pub fn progress(&mut self) -> bool {
         self.workers.iter_mut().fold(false, |moved, worker| moved | worker.progress())
     }
 
-    /// Progress and time until `done` holds; false where it never will.
+    /// Makes progress and advances time until `done` holds. Returns false if it never does.
     pub fn run_until(&mut self, mut done: impl FnMut(&mut World) -> bool) -> bool {
         let start = self.network.now_ns();
         loop {
@@ -169,7 +173,7 @@ impl World {
                 continue;
             }
             if !self.network.advance_to_next() {
-                // Nothing is under way in the network; timers of the workers may be.
+                // The network is idle, but timers of the workers may be running.
                 self.network.advance(1_000_000);
             }
             if self.network.now_ns() - start > TIMEOUT_NS {
@@ -178,7 +182,31 @@ impl World {
         }
     }
 
-    /// Progress and time until nothing moves any more. Nothing is refused or lost meanwhile.
+    /// Makes progress in real time until `done` holds.
+    ///
+    /// # Panics
+    /// It does not hold after [`WATCHDOG`].
+    pub fn await_until(&mut self, what: &str, mut done: impl FnMut(&mut World) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            self.progress();
+            assert!(start.elapsed() < WATCHDOG, "waited in vain for {what}");
+        }
+    }
+
+    /// Sends a message of `size` bytes from one rank to a receive of another with `room` bytes, in real time.
+    pub fn pass(&mut self, [from, to]: [u32; 2], size: usize, room: usize) -> ReceivedMessage {
+        let data: Vec<u8> = (0..size).map(|i| ((i * 7) >> 3) as u8).collect();
+        let receiving = self.recv(to, from, 3, room);
+        let sending = self.send(from, to, 3, &data);
+        self.await_until("a message", |w| w.is_received(&receiving) && w.is_sent(&sending));
+        self.finish_send(sending);
+        let received = self.finish_recv(receiving);
+        assert!(received.data == data[..size.min(room)], "{size} {room}");
+        received
+    }
+
+    /// Makes progress and advances time until nothing moves, without faults.
     pub fn settle(&mut self) {
         self.network.set_faults(0.0, 0.0, 0.0);
         let mut idle = 0;
@@ -191,7 +219,7 @@ impl World {
             if idle == 5 {
                 return;
             }
-            // Longer than any timer of a worker.
+            // This is longer than any timer of a worker.
             self.network.advance(200_000_000);
         }
         panic!("the network never comes to rest");
@@ -199,7 +227,7 @@ impl World {
 
     pub fn wait(&mut self, rank: u32, id: RequestId) -> RequestEnd {
         assert!(
-            self.run_until(|w| w.rank(rank).requests.get(id).state == State::Complete),
+            self.run_until(|w| w.rank(rank).requests.get(id).state == RequestState::Complete),
             "request {id} of rank {rank} never completes"
         );
         let outcome = RequestEnd::of(self.rank(rank).requests.get(id));
@@ -218,15 +246,15 @@ impl World {
         let data: Box<[u8]> = data.into();
         let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
         let args = SendArgs { peer: to, key: WORLD.key(from), tag, buffer, synchronous };
-        // SAFETY: the copy lives in the `Sending`, which is leaked where it is dropped early.
+        // SAFETY: the copy lives in the `Sending`, which is leaked if it is dropped early.
         let started = unsafe { self.rank(from).start_send(args) }.unwrap();
         Sending { rank: from, started, data }
     }
 
     pub fn finish_send(&mut self, sending: Sending) -> Option<RequestEnd> {
         let outcome = match sending.started {
-            Started::Done => None,
-            Started::Request(id) => Some(self.wait(sending.rank, id)),
+            StartOutcome::Done => None,
+            StartOutcome::Request(id) => Some(self.wait(sending.rank, id)),
         };
         drop(sending.data);
         outcome
@@ -234,9 +262,9 @@ impl World {
 
     pub fn is_sent(&mut self, sending: &Sending) -> bool {
         match sending.started {
-            Started::Done => true,
-            Started::Request(id) => {
-                self.rank(sending.rank).requests.get(id).state == State::Complete
+            StartOutcome::Done => true,
+            StartOutcome::Request(id) => {
+                self.rank(sending.rank).requests.get(id).state == RequestState::Complete
             }
         }
     }
@@ -250,10 +278,10 @@ impl World {
         Receiving { rank, id, data, room }
     }
 
-    /// Starts a receive from a named rank by the short way, where that is open.
+    /// Starts a receive from a named rank by the fast path, if possible.
     pub fn recv_short(&mut self, rank: u32, from: u32, tag: i32, room: usize) -> Receiving {
         let worker = self.rank(rank);
-        // SAFETY: the endpoint is its own.
+        // SAFETY: the endpoint is the worker's.
         if unsafe { worker.may_recv(worker.endpoint_address(from)) }.is_none() {
             return self.recv(rank, from, tag, room);
         }
@@ -266,35 +294,35 @@ impl World {
     }
 
     pub fn is_received(&mut self, receiving: &Receiving) -> bool {
-        self.rank(receiving.rank).requests.get(receiving.id).state == State::Complete
+        self.rank(receiving.rank).requests.get(receiving.id).state == RequestState::Complete
     }
 
-    pub fn finish_recv(&mut self, receiving: Receiving) -> Received {
+    pub fn finish_recv(&mut self, receiving: Receiving) -> ReceivedMessage {
         let outcome = self.wait(receiving.rank, receiving.id);
         receiving.check_guard(outcome.received as usize);
-        Received { outcome, data: receiving.data[..outcome.received as usize].to_vec() }
+        ReceivedMessage { outcome, data: receiving.data[..outcome.received as usize].to_vec() }
     }
 }
 
-/// What an untouched receive buffer holds.
+/// Fill of an untouched receive buffer.
 pub const FILL: u8 = 0xa5;
 const GUARD: usize = 64;
 
-pub fn want(from: u32, tag: i32) -> Want {
+pub fn want(from: u32, tag: i32) -> MatchCriteria {
     match from {
-        ANY_PEER => Want { peer: ANY_PEER, tag, key: WORLD.key(0) },
-        _ => Want { peer: from, tag, key: WORLD.key(from) },
+        ANY_PEER => MatchCriteria { peer: ANY_PEER, tag, key: WORLD.key(0) },
+        _ => MatchCriteria { peer: from, tag, key: WORLD.key(from) },
     }
 }
 
-/// A send under way and its buffer.
+/// Send under way, with its buffer.
 pub struct Sending {
     pub rank: u32,
-    pub started: Started,
+    pub started: StartOutcome,
     pub data: Box<[u8]>,
 }
 
-/// A receive under way and its buffer.
+/// Receive under way, with its buffer.
 pub struct Receiving {
     pub rank: u32,
     pub id: RequestId,
@@ -303,7 +331,7 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Nothing beyond the received bytes has been written.
+    /// Checks that no byte beyond the received ones was written.
     pub fn check_guard(&self, received: usize) {
         assert!(received <= self.room);
         let rest = &self.data[received..];
@@ -311,14 +339,14 @@ impl Receiving {
     }
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestEnd {
     pub fault: Fault,
     pub source: i32,
     pub tag: i32,
     pub received: u64,
-    /// Length of the message where it did not fit.
+    /// Length of a message that did not fit.
     pub sent: u64,
     pub cancelled: bool,
 }
@@ -336,21 +364,21 @@ impl RequestEnd {
     }
 }
 
-/// A received message.
+/// Received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMessage {
     pub outcome: RequestEnd,
     pub data: Vec<u8>,
 }
 
-/// Bytes that tell where they come from.
+/// Returns bytes that depend on seed and position.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len as u32)
         .map(|i| (seed.wrapping_mul(0x9e37_79b9) ^ i.wrapping_mul(0x85eb_ca6b)).to_le_bytes()[3])
         .collect()
 }
 
-/// Thresholds so small that short messages take every way.
+/// Small thresholds, so that short messages use every protocol.
 pub const SMALL: Thresholds = Thresholds {
     eager: 100,
     max_single: 0,
@@ -366,10 +394,10 @@ pub const SMALL: Thresholds = Thresholds {
     pipelined: true,
 };
 
-/// Ranks with these thresholds.
+/// Creates ranks with these thresholds.
 pub fn small_world(ranks: u32, conditions: Conditions) -> World {
     let mut world = World::new(ranks, conditions);
-    world.workers.iter_mut().for_each(|worker| worker.thresholds = SMALL);
+    world.workers.iter_mut().for_each(|worker| worker.planner.thresholds = SMALL);
     world
 }
 
@@ -381,9 +409,9 @@ pub fn finish_all(world: &mut World, sends: impl IntoIterator<Item = Sending>) {
     }
 }
 
-/// Starts a synchronous or long send that must wait for its receiver; its request.
+/// Starts a synchronous or long send that must wait for its receiver. Returns also its request.
 pub fn waiting_send(world: &mut World, tag: i32, len: usize) -> (Sending, u32) {
     let sending = world.send_as(0, 1, tag, &pattern(tag as u32, len), true);
-    let Started::Request(id) = sending.started else { panic!("it waits for its receiver") };
+    let StartOutcome::Request(id) = sending.started else { panic!("it waits for its receiver") };
     (sending, id)
 }

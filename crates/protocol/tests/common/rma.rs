@@ -2,18 +2,18 @@
 #![allow(unsafe_code, dead_code)]
 
 use super::common::World;
-use fastpath_protocol::rma::{Exposed, Moved, RemoteKey, RmaError};
+use fastpath_protocol::rma::{BufferState, ExposedMemory, RemoteKey, RmaError};
 use fastpath_transport::sim::Conditions;
 
 /// Memory of rank 1, and the key by which rank 0 reaches it.
 pub struct Region {
     pub at: *mut u8,
     pub len: usize,
-    pub exposed: Exposed,
+    pub exposed: ExposedMemory,
     pub key: RemoteKey,
 }
 
-/// Takes memory of rank 1, of the library or not, and exposes what lies `skip` bytes behind its begin.
+/// Allocates memory of rank 1, by the library if `arena` is set, and exposes the part from byte `skip` on.
 pub fn region(world: &mut World, len: usize, skip: usize, arena: bool) -> Region {
     let owner = world.rank(1);
     let at = match arena {
@@ -23,7 +23,7 @@ pub fn region(world: &mut World, len: usize, skip: usize, arena: bool) -> Region
             .cast(),
     };
     let at = at.wrapping_add(skip);
-    // SAFETY: it stays mapped: no test frees it.
+    // SAFETY: the memory stays mapped, because no test frees it.
     let exposed = unsafe { owner.expose_memory(at, len) };
     let key = world.rank(0).unpack_key(1, &exposed.key).unwrap();
     Region { at, len, exposed, key }
@@ -31,18 +31,18 @@ pub fn region(world: &mut World, len: usize, skip: usize, arena: bool) -> Region
 
 impl Region {
     pub fn bytes(&self) -> Vec<u8> {
-        // SAFETY: there as long as the process; nothing writes it meanwhile.
+        // SAFETY: the memory stays mapped, and is not written meanwhile.
         (0..self.len).map(|i| unsafe { self.at.add(i).read_volatile() }).collect()
     }
 
     pub fn fill(&self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.len);
-        // SAFETY: as in `bytes`.
+        // SAFETY: the memory stays mapped, and has `self.len` bytes.
         unsafe { self.at.copy_from(bytes.as_ptr(), self.len) };
     }
 }
 
-/// Progress of all until everything from rank 0 to rank 1 is complete.
+/// Makes progress until everything from rank 0 to rank 1 is complete.
 pub fn flush(world: &mut World) -> Result<(), RmaError> {
     let mut outcome = None;
     let ended = world.run_until(|world| match world.rank(0).progress_flush(1) {
@@ -62,19 +62,19 @@ pub fn flush(world: &mut World) -> Result<(), RmaError> {
 
 pub fn put(
     world: &mut World, key: &mut RemoteKey, offset: u64, bytes: &[u8],
-) -> Result<Moved, RmaError> {
+) -> Result<BufferState, RmaError> {
     // SAFETY: every caller keeps the bytes until it has flushed.
     unsafe { world.rank(0).put_nbi(key, offset, bytes.as_ptr(), bytes.len()) }
 }
 
 pub fn get(
     world: &mut World, key: &mut RemoteKey, offset: u64, to: &mut [u8],
-) -> Result<Moved, RmaError> {
-    // SAFETY: as in `put`.
+) -> Result<BufferState, RmaError> {
+    // SAFETY: every caller keeps the bytes until it has flushed.
     unsafe { world.rank(0).get_nbi(key, offset, to.as_mut_ptr(), to.len()) }
 }
 
-/// A network that loses, doubles, delays and refuses.
+/// Network that loses, duplicates, delays and refuses.
 pub fn bad_network(seed: u64) -> Conditions {
     Conditions {
         seed,
@@ -92,7 +92,7 @@ pub fn bad_network(seed: u64) -> Conditions {
 
 pub fn with_fragments(mut world: World, fragment: u64) -> World {
     for worker in &mut world.workers {
-        worker.thresholds.fragment = fragment;
+        worker.planner.thresholds.fragment = fragment;
     }
     world
 }

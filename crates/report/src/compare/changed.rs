@@ -1,21 +1,21 @@
-//! The JSON form of what has changed between two stored results. Its schema is `docs/schema/changes-1.json`.
+//! JSON form of the changes between two stored results. The schema is `docs/schema/changes-1.json`.
 
 use serde::Serialize;
 
-use super::interval::Ratio;
 use super::show::describe_verdict;
-use super::stored::{Changes, Refused, Rule};
+use super::stored::{Changes, RefusedCase, Rule};
 use super::{Statistic, stored};
 use crate::output::json::{join_lines, to_json};
-use crate::record::Key;
+use crate::record::CaseKey;
+use crate::record::interval::Ratio;
 
-/// The name that the JSON form carries.
+/// Name of the JSON form.
 pub const SCHEMA: &str = "fastpath.changes";
 
-/// The version of the JSON form.
+/// Version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// Two stored results, case by case.
+/// Comparison of two stored results, case by case.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChangeReport {
@@ -23,14 +23,14 @@ pub struct ChangeReport {
     pub schema: String,
     /// Always [`VERSION`].
     pub version: u32,
-    /// The statistic of each run that is compared.
+    /// Statistic of each run that is compared.
     pub statistic: Statistic,
-    /// A change counts when its interval excludes 1 and it is larger than this factor.
+    /// A change counts if its interval excludes 1 and it is larger than this factor.
     pub threshold: f64,
-    /// The cases of both results.
+    /// Cases of both results.
     pub changes: Vec<ChangeRow>,
     /// Cases that could not be compared.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedCase>,
     /// Differences between the runs as a whole.
     pub notes: Vec<String>,
 }
@@ -39,26 +39,26 @@ pub struct ChangeReport {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChangeRow {
-    /// The case.
+    /// Key of the case.
     #[serde(flatten)]
-    pub key: Key,
-    /// The statistic before; of several runs the geometric mean.
+    pub key: CaseKey,
+    /// The earlier statistic; the geometric mean of several runs.
     pub before: f64,
-    /// The statistic now; of several runs the geometric mean.
+    /// The current statistic; the geometric mean of several runs.
     pub now: f64,
-    /// The ratio now/before, with its 95 % interval.
+    /// Ratio now/before, with its 95 % interval.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// The change in words, as the table has it.
+    /// Verdict as text, as in the table.
     pub says: String,
-    /// Whether the change is for the worse, and counts.
+    /// Whether the change is significant and for the worse.
     pub worse: bool,
-    /// Number of runs behind each side.
+    /// Number of runs of each side: before, now.
     pub runs: [usize; 2],
 }
 
 impl ChangeReport {
-    /// The report of changes that were found by a rule.
+    /// Creates the report of changes that were found by a rule.
     pub fn new(changes: &Changes, rule: Rule) -> ChangeReport {
         let row = |change: &stored::CaseChange| ChangeRow {
             key: change.key.clone(),
@@ -80,7 +80,7 @@ impl ChangeReport {
         }
     }
 
-    /// The JSON form, a case a line.
+    /// JSON form, one case a line.
     pub fn format_json(&self) -> String {
         format!(
             "{{\"schema\":{},\"version\":{},\"statistic\":{},\"threshold\":{},\n\

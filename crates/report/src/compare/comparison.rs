@@ -1,103 +1,102 @@
-//! The stored form of a comparison of MPIs in one run: ratios with their intervals, the pairs they
-//! were formed of, and the results of every MPI, merged over the rounds. Its schema is
-//! `docs/schema/compare-1.json`.
+//! Stored form of a comparison of MPIs in one run: ratios with their intervals, the underlying pairs, and the results
+//! of every MPI, merged over the rounds. The schema is `docs/schema/compare-1.json`.
 
 use serde::{Deserialize, Serialize};
 
-use super::interval::{Ratio, Verdict};
-use super::{Statistic, interval, is_more_better, name_directions};
+use super::{Statistic, is_more_better, name_directions};
 use crate::lists::unique;
 use crate::output::json::{join_lines, to_json};
-use crate::record::{Key, Report, read_versioned};
+use crate::record::interval::{self, Ratio, Verdict};
+use crate::record::{CaseKey, Report, read_versioned};
 use crate::statistics::find_median;
 use crate::statistics::is_same_line;
 
-/// The name that every stored comparison carries.
+/// Name of the format, in every stored comparison.
 pub const SCHEMA: &str = "fastpath.compare";
 
-/// The version of the JSON form.
+/// Version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// The schema of a stored comparison, as JSON Schema (draft 2020-12).
+/// Schema of a stored comparison, as JSON Schema (draft 2020-12).
 #[cfg(test)]
 pub const SCHEMA_TEXT: &str = include_str!("../../../../docs/schema/compare-1.json");
 
-/// MPIs compared in one run.
+/// Comparison of MPIs in one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Always [`VERSION`]; another one is refused.
+    /// Always [`VERSION`]; another version is rejected.
     pub version: u32,
-    /// What is compared of each run.
+    /// Statistic of each run that is compared.
     pub statistic: Statistic,
-    /// How often each pair was to run.
+    /// Requested number of runs of each pair.
     pub rounds: u32,
-    /// The ratios, by peer and case.
+    /// Ratios, by peer and case.
     pub rows: Vec<Row>,
-    /// What was not compared.
+    /// Cases that were not compared.
     pub missing: Vec<NotCompared>,
-    /// What each MPI did, ours first; all rounds together.
+    /// Results of each MPI, this one first; all rounds together.
     pub reports: Vec<Report>,
 }
 
-/// Ours to one peer in one case.
+/// Comparison with one peer in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Row {
-    /// The peer's name.
+    /// Name of the peer.
     pub peer: String,
-    /// The case.
+    /// Key of the case.
     #[serde(flatten)]
-    pub key: Key,
-    /// The statistic of our runs; the median over the rounds.
+    pub key: CaseKey,
+    /// Statistic of this MPI's runs; the median over the rounds.
     pub ours: f64,
-    /// The statistic of the peer's runs; the median over the rounds.
+    /// Statistic of the peer's runs; the median over the rounds.
     pub theirs: f64,
-    /// The geometric mean of the ratios ours/theirs over the rounds, with its 95 % interval.
+    /// Geometric mean of the ratios ours/theirs over the rounds, with its 95 % interval.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// `faster`, `slower` or `cannot tell`; `less` and `more` where no time was measured.
+    /// `faster`, `slower` or `cannot tell`; `less` and `more` if the quantity is not a time.
     pub says: String,
-    /// The statistic of both in each round: ours, theirs.
+    /// Statistics of both MPIs in each round: ours, theirs.
     pub pairs: Vec<(f64, f64)>,
-    /// What was measured beside them.
+    /// Measurements beside the runs.
     #[serde(flatten)]
-    pub beside: Beside,
+    pub beside: FloorComparison,
 }
 
-/// What was measured beside the runs of one case.
+/// Measurements beside the runs of one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Beside {
-    /// The statistic of the floor beside the runs of each round: ours, theirs.
+pub struct FloorComparison {
+    /// Statistics of the floor beside the runs of each round: ours, theirs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub floors: Vec<(f64, f64)>,
-    /// What that floor is.
+    /// Name of the floor in `floors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_of: Option<String>,
-    /// One way of a cache line beside the runs of each round, in nanoseconds: ours, theirs. What two
-    /// processors share changes on a virtual machine.
+    /// One-way time of a cache line beside the runs of each round, in nanoseconds: ours, theirs. On a virtual machine
+    /// this time depends on which cache the two processors share, which may change between runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<[f64; 2]>,
 }
 
-/// What was asked for and not compared.
+/// A requested comparison without a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotCompared {
-    /// The MPI.
+    /// Name of the MPI.
     pub mpi: String,
     /// The test or case; empty for all.
     pub what: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
 impl Row {
-    /// A row of the pairs of one case; None without pairs, or where a value is zero.
-    pub fn new(peer: &str, key: &Key, pairs: Vec<(f64, f64)>) -> Option<Row> {
+    /// Creates a row from the pairs of one case; None without pairs, or if a value is zero.
+    pub fn new(peer: &str, key: &CaseKey, pairs: Vec<(f64, f64)>) -> Option<Row> {
         let ratio = interval::of_pairs(&pairs)?;
         let [below, above] = name_directions(key.of);
         let says = match ratio.judge() {
@@ -113,12 +112,12 @@ impl Row {
             ratio,
             says: says.to_owned(),
             pairs,
-            beside: Beside::default(),
+            beside: FloorComparison::default(),
         })
     }
 
-    /// The row with what was measured beside its runs; a floor counts if every run has one.
-    pub fn with(self, beside: &Beside) -> Row {
+    /// Adds measurements beside the runs; a floor is kept only if every run has one.
+    pub fn with(self, beside: &FloorComparison) -> Row {
         let mut beside = beside.clone();
         if beside.floors.len() != self.pairs.len() {
             (beside.floors, beside.floor_of) = (Vec::new(), None);
@@ -126,8 +125,7 @@ impl Row {
         Row { beside, ..self }
     }
 
-    /// The floor, the median over all runs, then ours and theirs as multiples of what was measured
-    /// beside each run, the medians over the rounds.
+    /// Returns the floor's median over all runs, and each MPI's multiple of it, ours first, as median over the rounds.
     pub fn find_floor(&self) -> Option<[f64; 3]> {
         let floors = &self.beside.floors;
         let both = || self.pairs.iter().zip(floors);
@@ -137,19 +135,19 @@ impl Row {
         Some([find_median(all)?, ours?, theirs?])
     }
 
-    /// The time of a line beside our runs and beside theirs, each the median over the rounds.
+    /// Returns the time of a cache line beside both MPIs' runs, ours first, each as the median over the rounds.
     pub fn find_lines(&self) -> Option<[f64; 2]> {
         let of = |side: usize| find_median(self.beside.lines.iter().map(|pair| pair[side]));
         Some([of(0)?, of(1)?])
     }
 
-    /// Rounds in which a line took another time beside ours than beside theirs.
+    /// Counts the rounds in which the time of a cache line differed between the two runs.
     pub fn count_uneven(&self) -> usize {
         let uneven = |&&[ours, theirs]: &&[f64; 2]| !is_same_line(ours, theirs);
         self.beside.lines.iter().filter(uneven).count()
     }
 
-    /// Whether the peer is ahead.
+    /// Whether the peer is significantly better.
     pub fn is_behind(&self) -> bool {
         let behind = if is_more_better(self.key.of) { Verdict::Below } else { Verdict::Above };
         self.ratio.judge() == behind
@@ -157,7 +155,7 @@ impl Row {
 }
 
 impl Comparison {
-    /// The JSON form, a row a line.
+    /// JSON form, one row a line.
     pub fn format_json(&self) -> String {
         let list = |name: &str, lines: String| format!(",\n\"{name}\":[{lines}]");
         format!(
@@ -172,7 +170,7 @@ impl Comparison {
         )
     }
 
-    /// Reads a stored comparison.
+    /// Parses a stored comparison.
     ///
     /// # Errors
     /// See [`read_versioned`].
@@ -180,12 +178,12 @@ impl Comparison {
         read_versioned(text, SCHEMA, VERSION)
     }
 
-    /// The peers' names, in the order of the rows.
+    /// Names of the peers, in the order of the rows.
     pub fn list_peers(&self) -> Vec<&str> {
         unique(self.rows.iter().map(|row| row.peer.as_str()))
     }
 
-    /// What an MPI says that it is.
+    /// Version of an MPI, as it reports it.
     pub fn find_version(&self, name: &str) -> &str {
         let report = self.reports.iter().find(|r| r.run.mpi.name == name);
         report.map_or("", |r| r.run.mpi.version.as_str())
@@ -199,7 +197,7 @@ pub mod tests {
     use crate::testing::samples::{make_case, make_report};
     use crate::testing::schema::{check_schema_file, pin_constant, validate};
 
-    /// Two sizes against two peers: ahead, behind, and one that cannot be told.
+    /// Two sizes against two peers: better, worse, and undecided.
     pub fn make_comparison() -> Comparison {
         let keys = [make_case(8, &[1.0]).key(), make_case(4096, &[1.0]).key()];
         let rows = [
@@ -251,7 +249,7 @@ pub mod tests {
         assert!(Comparison::from_json("{}").is_err());
         let other = text.replacen(SCHEMA, "fastpath.bench", 1);
         let why = Comparison::from_json(&other).unwrap_err().to_string();
-        assert!(why.contains("a result of"), "{why}");
+        assert!(why.contains("the result has the schema"), "{why}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A comparison as a page in Markdown, and the table of one test in a file such as README.md.
+//! A comparison as a Markdown page, and the table of one test in a file such as README.md.
 
 mod beside;
 
@@ -9,29 +9,29 @@ use anyhow::{Context, Result};
 use super::comparison::{Comparison, Row};
 use super::show::{describe_test, name_test};
 use crate::document::{Column, Document, Table, wrap_prose};
-use crate::output::format::{behind, format_number, format_optional};
-use crate::record::{Key, Run};
+use crate::format::{behind, format_number, format_optional};
+use crate::record::{CaseKey, Run};
 use crate::statistics::find_median;
 
-/// Between these lines of a file stands the table.
+/// The table is between these lines of a file.
 const BEGIN: &str = "<!-- comparison:";
 const END: &str = "<!-- end of comparison -->";
 
-/// The test whose table a file shows.
 const README_TEST: &str = "latency";
 
 const SOURCE: &str = "Made by `make results`, not written by hand. How to read it, and how it is \
 measured: `measuring.md`.";
 
-const READING: &str = "In each round both MPIs ran, and the order alternated. The ratio of this \
-MPI to the other (geometric mean over the rounds, 95 % interval) follows: **bold** where the \
-other is ahead, `~` where the interval holds 1, plain where this MPI is ahead. `hardware` is what \
-the machine needs for the same: a cache line one way between the two processors, or one copy of \
-the message, the larger, measured in turn with this MPI; for a ping-pong from 4 KiB the bare \
-pipeline between them and a line, measured before and after each run. A virtual machine shared \
-with others is noisy: trust the ratios more than the times.";
+const READING: &str = "In each round both MPIs ran, in alternating order. After the time follows \
+the ratio of this MPI to the other: the geometric mean over the rounds with its 95 % interval. \
+It is **bold** where the other is ahead, `~` where the interval holds 1, and plain where this \
+MPI is ahead. `hardware` is the time that the machine itself needs: a cache line one way between \
+the two processors, or one copy of the message, whichever is larger. It is measured in turn with \
+this MPI. For a ping-pong of 4 KiB or more it is the bare pipeline of the two processors and a \
+cache line, measured before and after each run. A virtual machine shared with others is noisy: \
+trust the ratios more than the times.";
 
-/// The page. `levels` is a section of its own behind the tables.
+/// Formats the page. `levels` is a section after the tables.
 pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
     let mut page = Document::default();
     page.text("# Results: this MPI beside others");
@@ -79,7 +79,7 @@ fn describe_machine(run: &Run) -> String {
     )
 }
 
-/// A day of the calendar (Gregorian, UTC) from seconds since 1970.
+/// Formats a date (Gregorian, UTC) from seconds since 1970.
 pub fn format_date(unix_s: u64) -> String {
     let mut days = unix_s / 86_400;
     let mut year = 1970;
@@ -100,13 +100,13 @@ pub fn format_date(unix_s: u64) -> String {
     format!("{year}-{month:02}-{:02}", days + 1)
 }
 
-/// A table with such headings; Markdown knows no sides.
+/// Creates a table with these headings; Markdown needs no alignment.
 pub(super) fn tabulate<'a>(names: impl IntoIterator<Item = &'a str>) -> Table {
     Table::new(names.into_iter().map(|name| Column::text(name, 0)))
 }
 
 fn list_mpis(comparison: &Comparison) -> Table {
-    let mut table = tabulate(["name", "what it says that it is"]);
+    let mut table = tabulate(["name", "version that it reports"]);
     for mpi in comparison.reports.iter().map(|r| &r.run.mpi) {
         table.row([&mpi.name, &mpi.version]);
     }
@@ -126,18 +126,18 @@ fn count_verdicts(comparison: &Comparison) -> Table {
     table
 }
 
-/// A table is of all sizes of a case.
-pub(super) fn without_size(key: &Key) -> Key {
-    Key { bytes: 0, ..key.clone() }
+/// Key of a table, which has all sizes of a case.
+pub(super) fn without_size(key: &CaseKey) -> CaseKey {
+    CaseKey { bytes: 0, ..key.clone() }
 }
 
-fn list_tables(comparison: &Comparison) -> Vec<Key> {
+fn list_tables(comparison: &Comparison) -> Vec<CaseKey> {
     let mut seen = BTreeSet::new();
     let keys = comparison.rows.iter().map(|row| without_size(&row.key));
     keys.filter(|key| seen.insert(key.clone())).collect()
 }
 
-fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
+fn add_table(comparison: &Comparison, key: &CaseKey, page: &mut Document) {
     let is_of = |r: &&Row| without_size(&r.key) == *key;
     let rows: Vec<&Row> = comparison.rows.iter().filter(is_of).collect();
     let Some(first) = rows.first() else {
@@ -145,7 +145,7 @@ fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
     };
     let peers = comparison.list_peers();
     let floor = |bytes: u64| {
-        let key = Key { bytes, ..key.clone() };
+        let key = CaseKey { bytes, ..key.clone() };
         find_floor(comparison, &key)
     };
     let sizes = list_sizes(&rows);
@@ -167,7 +167,6 @@ fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
     page.table(table);
 }
 
-/// The row of each peer.
 fn find_peers<'a>(
     rows: &'a [&'a Row], peers: &'a [&'a str],
 ) -> impl Iterator<Item = Option<&'a Row>> {
@@ -182,7 +181,7 @@ fn format_own(rows: &[&Row]) -> String {
     format_optional(find_median(rows.iter().map(|r| r.ours)))
 }
 
-fn find_floor(comparison: &Comparison, key: &Key) -> Option<f64> {
+fn find_floor(comparison: &Comparison, key: &CaseKey) -> Option<f64> {
     let ours = comparison.reports.first()?;
     let case = ours.cases.iter().find(|c| c.key() == *key)?;
     comparison.statistic.take(case.floor.as_ref()?)
@@ -205,7 +204,7 @@ pub(super) fn format_size(bytes: u64) -> String {
     }
 }
 
-/// The table of a ping-pong of two ranks.
+/// Formats the table of a ping-pong of two ranks.
 pub fn format_summary(comparison: &Comparison) -> String {
     let is_of =
         |r: &&Row| r.key.test == README_TEST && r.key.ranks == 2 && r.key.variant.is_empty();
@@ -217,7 +216,7 @@ pub fn format_summary(comparison: &Comparison) -> String {
         let of_size: Vec<&Row> = rows.iter().copied().filter(|r| r.key.bytes == size).collect();
         let theirs = find_peers(&of_size, &peers)
             .map(|row| row.map_or("-".to_owned(), |r| format_number(r.theirs)));
-        // The one that ours does worst against, by the pairs: not the one with the shortest time.
+        // The peer with the worst ratio by pairs, which need not have the shortest time.
         let worst = of_size.iter().max_by(|a, b| a.ratio.ratio.total_cmp(&b.ratio.ratio));
         let worst = worst.map_or("-".to_owned(), |row| mark_ratio(row));
         let first = [format_size(size), format_own(&of_size)];
@@ -226,12 +225,13 @@ pub fn format_summary(comparison: &Comparison) -> String {
     table.to_markdown()
 }
 
-/// The text of a file with the table between its marks renewed.
+/// Returns the text of a file with the table between its marks replaced.
 ///
 /// # Errors
-/// The marks are not there, or not in order.
+/// The marks are missing, or out of order.
 pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String> {
-    let missing = || format!("the lines `{BEGIN} ... -->` and `{END}` are not there");
+    let missing =
+        || format!("the file lacks the lines `{BEGIN} ... -->` and `{END}`; add these lines");
     let begin = file.find(BEGIN).with_context(missing)?;
     let table = begin + file[begin..].find('\n').with_context(missing)? + 1;
     let end = table + file[table..].find(END).with_context(missing)?;

@@ -1,14 +1,14 @@
 //! Comparisons on a terminal.
 
 use super::comparison::{Comparison, Row};
-use super::interval::{Ratio, Verdict};
 use super::name_directions;
 use super::stored::{CaseChange, Changes, Rule};
 use crate::document::{Document, Table};
+use crate::format::{behind, format_number};
 use crate::lists::group;
-use crate::output::format::{behind, format_number};
 use crate::output::head;
-use crate::record::{Key, Level};
+use crate::record::interval::{Ratio, Verdict};
+use crate::record::{CaseKey, Level};
 
 /// A ratio with its interval.
 pub fn format_ratio(ratio: &Ratio) -> String {
@@ -16,18 +16,18 @@ pub fn format_ratio(ratio: &Ratio) -> String {
     format!("{ratio:.3}{none}")
 }
 
-/// The columns that both kinds of comparison begin with; the two values and their unit.
+/// Table with the columns that both kinds of comparison share. `one` and `two` are the headings of the compared values.
 fn make_table([one, two]: [&str; 2]) -> Table {
     Table::of(&format!("test<30|ranks>5|bytes>8|{one}>10|{two}>10|<2|ratio<24"))
 }
 
-fn make_cells(name: String, key: &Key, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
+fn make_cells(name: String, key: &CaseKey, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
     let [one, two] = values.map(format_number);
     let (ranks, bytes) = (key.ranks.to_string(), key.bytes.to_string());
     vec![name, ranks, bytes, one, two, key.unit.clone(), format_ratio(ratio)]
 }
 
-/// A comparison of several MPIs in one run.
+/// Formats a comparison of several MPIs in one run.
 pub fn format_comparison(comparison: &Comparison) -> String {
     let mut text = String::new();
     if let Some(ours) = comparison.reports.first() {
@@ -46,17 +46,15 @@ pub fn format_comparison(comparison: &Comparison) -> String {
     text
 }
 
-const READING: &str = "ratio ours/theirs: geometric mean over the rounds and its 95 % interval; \
-    line: ns of a cache line \
-one way beside ours/theirs, and in how\nmany rounds the two differed by more than half; floor: a \
-line, or one copy of the \
-message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; then ours and theirs \
-as multiples of that \
-beside each";
+const READING: &str = "ratio: ours/theirs, geometric mean over the rounds with its 95 % interval; \
+    floor: the larger of a cache line one way and one copy of the message;\nfor a ping-pong from 4 \
+    KiB, the bare pipeline plus a line; ours and theirs after floor: multiples of the floor; line: \
+    ns of a cache line one way during ours/theirs, and the number of rounds in which the two lines \
+    differ by more than half";
 
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
     let mut table = make_table(["ours", "theirs"]);
-    table.add_columns(["says<11", "floor>9", "ours>7", "theirs>7", "    line<8"]);
+    table.add_columns(["verdict<11", "floor>9", "ours>7", "theirs>7", "    line<8"]);
     let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
     rows().for_each(|row| add_row(row, &mut table));
     let words: Vec<String> = group(rows().map(|row| (&row.says, ())))
@@ -64,8 +62,7 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
         .map(|(says, all)| format!("{} {says}", all.len()))
         .collect();
     format!(
-        "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the \
-         rounds;\n{READING}\n{}{}\n",
+        "\nagainst {peer} ({}): {} of each run, median over up to {} rounds;\n{READING}\n{}{}\n",
         comparison.find_version(peer),
         comparison.rounds,
         comparison.statistic.name(),
@@ -74,13 +71,13 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
     )
 }
 
-/// A test with its variant and window.
+/// Name of a test with its variant and window.
 pub fn name_test(row: &Row) -> String {
     let window = row.key.window.map_or(String::new(), |window| format!(" w{window}"));
     name_variant(&row.key) + &window
 }
 
-fn name_variant(key: &Key) -> String {
+fn name_variant(key: &CaseKey) -> String {
     format!("{} {}", key.test, key.variant).trim_end().to_owned()
 }
 
@@ -106,7 +103,7 @@ fn add_row(row: &Row, table: &mut Table) {
     table.row(cells);
 }
 
-/// A comparison of stored results.
+/// Formats a comparison of stored results.
 pub fn format_changes(changes: &Changes, rule: Rule) -> String {
     let mut text: String = changes.notes.iter().map(|note| format!("note: {note}\n")).collect();
     text += &describe_rule(rule);
@@ -122,10 +119,10 @@ pub fn format_changes(changes: &Changes, rule: Rule) -> String {
     text + &count_changes(changes) + "\n"
 }
 
-/// A comparison of stored results, as a page of Markdown.
+/// Formats a comparison of stored results as a Markdown page.
 pub fn format_changes_page(changes: &Changes, rule: Rule) -> String {
     let mut page = Document::default();
-    page.text("# Results: now beside before");
+    page.text("# Results: before and now");
     page.text(describe_rule(rule) + ".");
     changes.notes.iter().for_each(|note| page.text(format!("Note: {note}.")));
     page.table(tabulate_changes(changes));
@@ -142,21 +139,21 @@ pub fn format_changes_page(changes: &Changes, rule: Rule) -> String {
     page.to_markdown()
 }
 
-const ONE_RUN: &str = "one run a side: the interval holds the noise within a run, not that between \
-    runs; several files a side, separated by commas, hold both";
+const ONE_RUN: &str = "one run per side: the interval covers the noise within a run, not between \
+    runs; pass several files per side, separated by commas, to cover both";
 
 fn describe_rule(rule: Rule) -> String {
     let percent = (rule.threshold - 1.0) * 100.0;
     let name = rule.statistic.name();
     format!(
-        "{name} of each case; ratio now/before with its 95 % interval; a change counts beyond \
-         {percent:.1} %"
+        "{name} of each case; ratio now/before with its 95 % interval; changes of more than \
+         {percent:.1} % count"
     )
 }
 
 fn tabulate_changes(changes: &Changes) -> Table {
     let mut table = make_table(["before", "now"]);
-    table.add_columns(["says"]);
+    table.add_columns(["verdict"]);
     changes.changes.iter().for_each(|change| add_change(change, &mut table));
     table
 }
@@ -167,13 +164,13 @@ fn count_changes(changes: &Changes) -> String {
     format!("{all} compared, {worse} worse, {refused} not compared")
 }
 
-/// The change of a case in words.
+/// Verdict of a change as text.
 pub fn describe_verdict(change: &CaseChange) -> &'static str {
     let [below, above] = name_directions(change.key.of);
     match change.verdict {
         Verdict::Below => below,
         Verdict::Above => above,
-        Verdict::CannotTell => "no change that counts",
+        Verdict::CannotTell => "no significant change",
     }
 }
 
@@ -188,7 +185,7 @@ fn add_change(change: &CaseChange, table: &mut Table) {
     table.row(cells);
 }
 
-/// What a table of a test is of.
+/// Describes the quantity in the table of a test.
 pub fn describe_test(row: &Row) -> String {
     let window = row.key.window.map_or(String::new(), |window| format!(", windows of {window}"));
     format!("{}; {}{window}, {}", row.key.operation, row.key.of.text(), row.key.unit)
@@ -198,7 +195,7 @@ pub fn describe_test(row: &Row) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::super::Statistic;
-    use super::super::comparison::Beside;
+    use super::super::comparison::FloorComparison;
     use super::super::comparison::tests::make_comparison;
     use super::super::stored::compare;
     use super::*;
@@ -212,13 +209,13 @@ mod tests {
         assert!(text.contains("1 faster, 1 slower"), "{text}");
         assert!(text.contains("1 cannot tell, 1 faster"), "{text}");
         assert!(text.contains("gamma: not compared: cannot run mpicc"), "{text}");
-        assert!(text.contains("the median of each run"), "{text}");
+        assert!(text.contains("of each run, median over"), "{text}");
     }
 
     #[test]
     fn rows__have_the_floor_and_the_lines_beside_them() {
         let mut comparison = make_comparison();
-        let beside = Beside {
+        let beside = FloorComparison {
             floors: vec![(24.0, 26.0), (26.0, 20.0)],
             floor_of: Some("memory copy".into()),
             lines: vec![[60.0, 62.0], [60.0, 250.0]],
@@ -235,8 +232,8 @@ mod tests {
         let rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
         let text = format_changes(&compare(&[make_report()], &[make_report()], rule), rule);
         assert!(text.contains("median of each case"), "{text}");
-        assert!(text.contains("beyond 5.0 %"), "{text}");
-        assert!(text.contains("one run a side"), "{text}");
+        assert!(text.contains("more than 5.0 %"), "{text}");
+        assert!(text.contains("one run per side"), "{text}");
         assert!(text.contains("4 compared, 0 worse, 0 not compared"), "{text}");
     }
 }

@@ -1,78 +1,77 @@
-//! Two stored results: a baseline and today.
+//! Comparison of two stored results: a baseline and the current one.
 //!
-//! Only what is alike is put into one ratio; all else is refused with the reason. One run on each
-//! side gives the interval of the noise within a run, which is less than that between runs: hence
-//! the threshold. Several runs on a side give the noise between runs as well.
+//! Only equal cases are compared. Two single runs give only the noise within a run, which is less than the noise
+//! between runs. The threshold allows for the noise between runs. Several runs on a side show both kinds of noise.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::interval::{self, Ratio, Verdict};
 use super::{Statistic, is_more_better};
+use crate::format::behind;
 use crate::output::csv::word;
-use crate::output::format::behind;
-use crate::record::{Case, Key, Report};
+use crate::record::interval::{self, Ratio, Verdict};
+use crate::record::{Case, CaseKey, Report};
 
-/// How two sides are compared.
+/// Rule of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// What is compared.
+    /// Statistic to compare.
     pub statistic: Statistic,
-    /// A change counts when its interval excludes 1 and it is larger than this factor (1 or more).
+    /// A change counts if its interval excludes 1 and it is larger than this factor (1 or more).
     pub threshold: f64,
-    /// Pass over what one side lacks.
+    /// Whether to ignore cases that one side lacks.
     pub common_only: bool,
 }
 
 /// One case on both sides.
 #[derive(Clone, Debug)]
 pub struct CaseChange {
-    /// Which.
-    pub key: Key,
-    /// The statistic before; of several runs the geometric mean.
+    /// Key of the case.
+    pub key: CaseKey,
+    /// The earlier statistic; the geometric mean of several runs.
     pub before: f64,
-    /// The statistic now.
+    /// The current statistic; the geometric mean of several runs.
     pub now: f64,
-    /// Now to before.
+    /// Ratio now/before.
     pub ratio: Ratio,
-    /// What the ratio says, the threshold considered.
+    /// Verdict, with the threshold applied.
     pub verdict: Verdict,
-    /// How many runs stand behind each side.
+    /// Number of runs of each side: before, now.
     pub runs: [usize; 2],
 }
 
 impl CaseChange {
-    /// Whether it became worse.
+    /// Whether the case became worse.
     pub fn is_worse(&self) -> bool {
         let worse = if is_more_better(self.key.of) { Verdict::Below } else { Verdict::Above };
         self.verdict == worse
     }
 }
 
-/// What cannot be compared, and why.
+/// A case that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Refused {
-    /// The case, in words.
+pub struct RefusedCase {
+    /// The case, as text.
     pub what: String,
     /// The reason.
     pub reason: String,
 }
 
-/// The outcome.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// What was compared.
+    /// Compared cases.
     pub changes: Vec<CaseChange>,
-    /// What was not.
-    pub refused: Vec<Refused>,
-    /// What differs between the runs as a whole and should be known.
+    /// Cases that could not be compared.
+    pub refused: Vec<RefusedCase>,
+    /// Relevant differences between the runs as a whole.
     pub notes: Vec<String>,
 }
 
 impl Changes {
-    /// 0: nothing became worse; 1: something did; 2: something could not be compared.
+    /// Exit code. 0: nothing became worse. 1: a case became worse. 2: a case could not be compared.
     pub fn exit_code(&self) -> u8 {
         if self.changes.iter().any(CaseChange::is_worse) {
             1
@@ -84,7 +83,7 @@ impl Changes {
     }
 }
 
-type Side<'a> = BTreeMap<Key, Vec<&'a Case>>;
+type Side<'a> = BTreeMap<CaseKey, Vec<&'a Case>>;
 
 fn gather(reports: &[Report]) -> Side<'_> {
     let mut side = Side::new();
@@ -106,37 +105,39 @@ pub fn compare(before: &[Report], now: &[Report], rule: Rule) -> Changes {
         };
         match outcome {
             Ok(change) => result.changes.push(change),
-            Err(reason) => result.refused.push(Refused { what: describe_key(key), reason }),
+            Err(reason) => result.refused.push(RefusedCase { what: describe_key(key), reason }),
         }
     }
     for key in old.keys().filter(|k| !new.contains_key(*k)) {
         if !rule.common_only && !has_like(key, &new) {
-            result.refused.push(Refused {
+            result.refused.push(RefusedCase {
                 what: describe_key(key),
-                reason: "is only in the baseline".to_owned(),
+                reason: "exists only in the baseline".to_owned(),
             });
         }
     }
     result
 }
 
-fn compare_case(key: &Key, old: &[&Case], new: &[&Case], rule: Rule) -> Result<CaseChange, String> {
+fn compare_case(
+    key: &CaseKey, old: &[&Case], new: &[&Case], rule: Rule,
+) -> Result<CaseChange, String> {
     check_batches(old, new, rule.statistic)?;
     let take = |cases: &[&Case]| -> Option<Vec<f64>> {
         cases.iter().map(|c| rule.statistic.take(&c.samples)).collect()
     };
     let (Some(before), Some(now)) = (take(old), take(new)) else {
-        return Err("a side has no samples".to_owned());
+        return Err("the baseline or the new result has no samples".to_owned());
     };
     let ratio = if let ([a], [b]) = (new, old) {
         compare_single(a, b, rule.statistic)
     } else {
         interval::of_groups(&now, &before)
     };
-    let ratio = ratio.ok_or("a value is zero: there is no ratio")?;
+    let ratio = ratio.ok_or("the value of one side is zero, so there is no ratio")?;
     let large = ratio.ratio > rule.threshold || ratio.ratio < 1.0 / rule.threshold;
     let verdict = match ratio.interval {
-        // The threshold alone, for what has no interval (a minimum, a few samples).
+        // Without an interval (a minimum, few samples) only the threshold decides.
         None if large && rule.threshold > 1.0 && ratio.ratio > 1.0 => Verdict::Above,
         None if large && rule.threshold > 1.0 => Verdict::Below,
         Some(_) if large => ratio.judge(),
@@ -154,7 +155,7 @@ fn compare_case(key: &Key, old: &[&Case], new: &[&Case], rule: Rule) -> Result<C
     })
 }
 
-/// One run on each side: the interval comes from the samples.
+/// Compares one run on each side: the interval comes from the samples.
 fn compare_single(now: &Case, before: &Case, statistic: Statistic) -> Option<Ratio> {
     let side = |case: &Case| {
         let value = statistic.take(&case.samples)?;
@@ -168,7 +169,8 @@ fn compare_single(now: &Case, before: &Case, statistic: Statistic) -> Option<Rat
     }
 }
 
-/// A percentile over means of 16 operations is another statistic than one over single operations.
+/// Rejects different batch sizes: a percentile over means of 16 operations differs from a percentile over single
+/// operations.
 fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(), String> {
     if statistic == Statistic::Mean {
         return Ok(());
@@ -178,16 +180,16 @@ fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(
     match other {
         None => Ok(()),
         Some(other) => Err(format!(
-            "different statistic: the {} over means of {first} operations against that over means \
-             of {other}; \
-             --timing batch=N makes them alike, --statistic mean does not depend on it",
+            "different statistic: the {} is over means of {first} operations on one side, of \
+             {other} operations on the other; measure both sides with --timing batch=N, or use \
+             --statistic mean",
             statistic.name(),
         )),
     }
 }
 
-/// A case in words.
-pub fn describe_key(key: &Key) -> String {
+/// A case as text.
+pub fn describe_key(key: &CaseKey) -> String {
     let variant = behind(" ", &key.variant);
     format!(
         "{}{variant}, {} B, {} ranks, level {}",
@@ -198,8 +200,7 @@ pub fn describe_key(key: &Key) -> String {
     )
 }
 
-/// What differs between two cases of one test.
-fn list_key_differences(a: &Key, b: &Key) -> Vec<String> {
+fn list_key_differences(a: &CaseKey, b: &CaseKey) -> Vec<String> {
     let show_window = |w: Option<u32>| w.map_or("none".to_owned(), |w| w.to_string());
     let fields = [
         ("operation", a.operation.clone(), b.operation.clone()),
@@ -218,23 +219,23 @@ fn list_key_differences(a: &Key, b: &Key) -> Vec<String> {
         .collect()
 }
 
-/// The case of the same test on the other side that differs least.
-fn find_nearest<'a>(key: &Key, side: &'a Side<'_>) -> Option<&'a Key> {
+/// Finds the most similar case of the test on the other side.
+fn find_nearest<'a>(key: &CaseKey, side: &'a Side<'_>) -> Option<&'a CaseKey> {
     side.keys()
         .filter(|other| other.test == key.test)
         .min_by_key(|other| list_key_differences(key, other).len())
 }
 
-fn has_like(key: &Key, side: &Side<'_>) -> bool {
+fn has_like(key: &CaseKey, side: &Side<'_>) -> bool {
     find_nearest(key, side).is_some_and(|other| {
         let differences = list_key_differences(key, other);
         differences.len() == 1 && !differences[0].starts_with("different size")
     })
 }
 
-fn explain_missing(key: &Key, side: &Side<'_>, name: &str) -> String {
+fn explain_missing(key: &CaseKey, side: &Side<'_>, name: &str) -> String {
     match find_nearest(key, side) {
-        None => format!("{name} has no test of this name"),
+        None => format!("{name} has no test with this name"),
         Some(other) => match list_key_differences(key, other).as_slice() {
             [size] if size.starts_with("different size") => format!("{name} lacks this size"),
             differences => differences.join("; "),
@@ -242,7 +243,6 @@ fn explain_missing(key: &Key, side: &Side<'_>, name: &str) -> String {
     }
 }
 
-/// What makes two runs less alike than their cases say.
 fn list_differences(before: &[Report], now: &[Report]) -> Vec<String> {
     let (Some(a), Some(b)) = (before.first(), now.first()) else {
         return Vec::new();
@@ -270,7 +270,7 @@ fn list_differences(before: &[Report], now: &[Report]) -> Vec<String> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::{Level, Of, Run};
+    use crate::record::{Level, Quantity, Run};
     use crate::testing::samples::{make_case, make_report};
 
     const RULE: Rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(clear.exit_code(), 1);
     }
 
-    fn refuse(change: impl FnOnce(&mut Case)) -> Vec<Refused> {
+    fn refuse(change: impl FnOnce(&mut Case)) -> Vec<RefusedCase> {
         let old = run_of(100.0);
         let mut new = old.clone();
         change(&mut new[0].cases[0]);
@@ -351,7 +351,7 @@ mod tests {
         let changes: [(&str, Edit); 7] = [
             ("different operation", |c| c.operation = "MPI_Isend/MPI_Irecv".into()),
             ("different level: mpi before, protocol now", |c| c.level = Level::Protocol),
-            ("different what is timed", |c| c.of = Of::RoundTrip),
+            ("different what is timed", |c| c.of = Quantity::RoundTrip),
             ("different unit", |c| c.unit = "us".into()),
             ("different ranks: 2 before, 4 now", |c| c.ranks = 4),
             ("different window: none before, 64 now", |c| c.window = Some(64)),
@@ -368,9 +368,9 @@ mod tests {
     fn size_or_test__that_one_side_lacks_is_refused_on_both() {
         let refused = refuse(|c| c.bytes = 16);
         let reasons: Vec<&str> = refused.iter().map(|r| r.reason.as_str()).collect();
-        assert_eq!(reasons, ["the baseline lacks this size", "is only in the baseline"]);
+        assert_eq!(reasons, ["the baseline lacks this size", "exists only in the baseline"]);
         let refused = refuse(|c| c.test = "other".into());
-        assert!(refused[0].reason.contains("no test of this name"), "{refused:?}");
+        assert!(refused[0].reason.contains("no test with this name"), "{refused:?}");
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
     fn share_that_is_free__is_worse_when_it_falls() {
         let case = |percent: f64| {
             let mut case = make_case(8, &make_samples(percent));
-            (case.of, case.unit) = (Of::Overlap, "%".into());
+            (case.of, case.unit) = (Quantity::Overlap, "%".into());
             make_run(vec![case])
         };
         assert_eq!(compare(&case(90.0), &case(40.0), RULE).exit_code(), 1);

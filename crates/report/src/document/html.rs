@@ -4,16 +4,15 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{Cell, Column, Table};
 
-/// Asks no other host for anything, and runs nothing.
+/// Content security policy: the page loads nothing and runs no script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// The style of a page; it works in the light and in the dark, on paper and on a phone.
+/// Style sheet, for light and dark modes, paper and phones.
 const STYLE: &str = include_str!("../html/page.css");
 
-/// A page that is whole in one file.
+/// Formats a page as one self-contained file.
 pub fn page(title: &str, head: Markup, main: Markup, footer: Markup) -> String {
     let title = text(title);
-    // Elements without an end are closed as XML wants it.
     let page = html! {
         (PreEscaped("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"))
         (PreEscaped(format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>")))
@@ -28,7 +27,7 @@ pub fn page(title: &str, head: Markup, main: Markup, footer: Markup) -> String {
     page.into_string()
 }
 
-/// A text as it stands in a page: nothing in it is an element, and nothing is a character that XML forbids.
+/// Escapes a text, and drops characters that XML forbids.
 pub fn text(text: &str) -> PreEscaped<String> {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -65,7 +64,7 @@ fn cell(cell: &Cell) -> Markup {
 }
 
 impl Table {
-    /// As an element; the first cell of a row is its heading.
+    /// Formats the table as an element; the first cell of a row is its heading.
     pub fn to_html(&self) -> Markup {
         html! {
             table {
@@ -88,12 +87,12 @@ impl Table {
         }
     }
 
-    /// In a card with its own bar to scroll by.
+    /// Formats the table as a card that scrolls.
     pub fn to_card(&self) -> Markup {
         html! { div class="card wide" { (self.to_html()) } }
     }
 
-    /// Behind a line that unfolds it.
+    /// Formats the table as collapsed content; `summary` is the line that opens it.
     pub fn to_fold(&self, summary: &str) -> Markup {
         html! { details { summary { (summary) } div class="wide" { (self.to_html()) } } }
     }

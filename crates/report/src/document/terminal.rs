@@ -1,16 +1,14 @@
-//! A document on a terminal or in a pipe: plain lines, columns of their own width.
+//! A document on a terminal or in a pipe: plain lines, with columns of fitting width.
 
 use super::{Block, Cell, Column, Document, Table};
-use crate::output::format::behind;
-use crate::output::print_line;
+use crate::format::behind;
 
-/// A cell in one line.
 fn plain(cell: &Cell) -> String {
     cell.text.clone() + &behind(" ", &cell.below)
 }
 
 impl Table {
-    /// Characters of each column: as many as its longest cell, and at least its width.
+    /// Widths of the columns: the longest cell, and at least the column's least width.
     fn measure(&self) -> Vec<usize> {
         let wide = |(i, column): (usize, &Column)| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
@@ -34,13 +32,13 @@ impl Table {
         self.line(&self.measure(), self.columns.iter().map(|c| &c.head))
     }
 
-    /// The rows, a line each.
+    /// The rows, one a line.
     pub fn lines(&self) -> Vec<String> {
         let widths = self.measure();
         self.rows.iter().map(|row| self.line(&widths, row.iter())).collect()
     }
 
-    /// A row that will not be added: a table that is printed while it is measured.
+    /// Formats a row without adding it, for a table that is printed during a measurement.
     pub fn format_row<T: Into<Cell>>(&self, cells: impl IntoIterator<Item = T>) -> String {
         let widths: Vec<usize> = self.columns.iter().map(|c| c.width).collect();
         let cells: Vec<Cell> = cells.into_iter().map(T::into).collect();
@@ -54,18 +52,10 @@ impl Table {
     }
 }
 
-impl Document {
-    /// Writes it to the standard output.
-    pub fn print(&self) {
-        self.to_text().lines().for_each(print_line);
-    }
-}
-
-/// Width of the names of pairs.
 const NAME: usize = 16;
 
 impl Document {
-    /// As lines. An empty line stands before a heading that is not the first; what belongs to it is indented.
+    /// Formats the document as lines. An empty line precedes each heading but the first; the content below is indented.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut indent = "";

@@ -1,28 +1,23 @@
-//! Sorts the cases of reports into charts.
+//! Distributes the cases of reports over charts.
 
 use std::collections::BTreeMap;
 
-use super::curves::{Across, Chart, Floor, Point, Quantity, Series};
+use super::curves::{Chart, ChartQuantity, Floor, HorizontalAxis, Point, Series};
 use super::heat::Map;
-use super::svg::size;
+use crate::format::size;
 use crate::lists::unique;
-use crate::record::{Case, Key, Of, Report};
+use crate::record::{Case, CaseKey, Quantity, Report};
 
-/// Curves that one chart can hold and still be read.
+/// Largest number of curves in a readable chart.
 const SERIES_MAX: usize = 6;
 
-/// Anything that is drawn.
 pub enum Figure {
-    /// Curves.
     Curves(Chart),
-    /// A map of pairs.
     Map(Map),
 }
 
-/// A case and the index of its report.
 type FoundCase<'a> = (usize, &'a Case);
 
-/// The figures of all reports, in the order of measurement.
 pub fn make_figures(reports: &[Report]) -> Vec<Figure> {
     let mut order = Vec::new();
     let mut groups: BTreeMap<_, Vec<FoundCase>> = BTreeMap::new();
@@ -63,7 +58,6 @@ fn make_maps(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
             Map::from_cases(title, about, &cases)
         };
         let maps: Vec<Map> = by_report.into_iter().filter_map(map).collect();
-        // One scale of colours for all that are of one job.
         let low = maps.iter().map(|m| m.range().0).fold(f64::INFINITY, f64::min);
         let high = maps.iter().map(|m| m.range().1).fold(0.0, f64::max);
         figures.extend(maps.into_iter().map(|m| Figure::Map(m.with_range((low, high)))));
@@ -71,7 +65,7 @@ fn make_maps(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
     figures
 }
 
-/// The charts of one test: by size where there are several, else by ranks.
+/// Creates the charts of one test: by size if there are several sizes, otherwise by ranks.
 fn make_charts(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
     let count = |pick: fn(&Case) -> u64| {
         let mut all: Vec<u64> = cases.iter().map(|(_, c)| pick(c)).collect();
@@ -82,11 +76,11 @@ fn make_charts(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
     let (sizes, ranks) = (count(|c| c.bytes), count(|c| u64::from(c.ranks)));
     let across = match (sizes, ranks) {
         (1, 1) => return Vec::new(),
-        (1, _) => Across::Ranks,
-        _ => Across::Bytes,
+        (1, _) => HorizontalAxis::Ranks,
+        _ => HorizontalAxis::Bytes,
     };
     let curves = curve_keys(across, cases);
-    if curves.len() > SERIES_MAX && across == Across::Bytes && ranks > 1 {
+    if curves.len() > SERIES_MAX && across == HorizontalAxis::Bytes && ranks > 1 {
         let mut parts: BTreeMap<u32, Vec<FoundCase>> = BTreeMap::new();
         for found in cases {
             parts.entry(found.1.ranks).or_default().push(*found);
@@ -97,23 +91,23 @@ fn make_charts(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
     vec![Figure::Curves(make_chart(reports, across, cases, &curves))]
 }
 
-/// What tells curves of one chart apart: the report, and the case but for what the chart runs across.
-type CurveKey = (usize, Key);
+/// Identity of a curve within a chart: the report, and the case without the horizontal quantity.
+type CurveKey = (usize, CaseKey);
 
-fn curve_key(across: Across, &(report, case): &FoundCase) -> CurveKey {
+fn curve_key(across: HorizontalAxis, &(report, case): &FoundCase) -> CurveKey {
     let ranks = match across {
-        Across::Bytes => case.ranks,
-        Across::Ranks => 0,
+        HorizontalAxis::Bytes => case.ranks,
+        HorizontalAxis::Ranks => 0,
     };
-    let key = Key { bytes: 0, ranks, ..case.key() };
+    let key = CaseKey { bytes: 0, ranks, ..case.key() };
     (report, key)
 }
 
-fn curve_keys(across: Across, cases: &[FoundCase]) -> Vec<CurveKey> {
+fn curve_keys(across: HorizontalAxis, cases: &[FoundCase]) -> Vec<CurveKey> {
     unique(cases.iter().map(|found| curve_key(across, found)))
 }
 
-/// The name of a curve: what it does not share with all others.
+/// Name of a curve: the properties that it does not share with all other curves.
 fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     let differs = |pick: &dyn Fn(&CurveKey) -> String| all.iter().any(|k| pick(k) != pick(key));
     let mut parts = Vec::new();
@@ -145,18 +139,20 @@ fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     parts.join(", ")
 }
 
-fn make_chart(reports: &[Report], across: Across, cases: &[FoundCase], keys: &[CurveKey]) -> Chart {
+fn make_chart(
+    reports: &[Report], across: HorizontalAxis, cases: &[FoundCase], keys: &[CurveKey],
+) -> Chart {
     let first = cases[0].1;
     let quantity = match (first.unit.as_str(), first.test.as_str()) {
         ("ns", t)
             if t.contains("bandwidth")
-                || (first.of == Of::Message && matches!(t, "put" | "get")) =>
+                || (first.of == Quantity::Message && matches!(t, "put" | "get")) =>
         {
-            Quantity::Bandwidth
+            ChartQuantity::Bandwidth
         }
-        ("ns", t) if t.contains("rate") => Quantity::Rate,
-        ("ns", _) => Quantity::Time,
-        _ => Quantity::Plain,
+        ("ns", t) if t.contains("rate") => ChartQuantity::Rate,
+        ("ns", _) => ChartQuantity::Time,
+        _ => ChartQuantity::Plain,
     };
     let several = reports.len() > 1 && keys.iter().any(|k| k.0 != keys[0].0);
     let mut used = BTreeMap::new();
@@ -165,7 +161,7 @@ fn make_chart(reports: &[Report], across: Across, cases: &[FoundCase], keys: &[C
             .iter()
             .filter(|f| curve_key(across, f) == *key)
             .map(|(_, c)| Point {
-                x: if across == Across::Bytes { c.bytes } else { u64::from(c.ranks) },
+                x: if across == HorizontalAxis::Bytes { c.bytes } else { u64::from(c.ranks) },
                 bytes: c.bytes,
                 samples: c.samples.clone(),
             })
@@ -187,17 +183,17 @@ fn make_chart(reports: &[Report], across: Across, cases: &[FoundCase], keys: &[C
         quantity,
         unit: first.unit.clone(),
         series: series.collect(),
-        floors: if across == Across::Bytes { find_floors(cases) } else { Vec::new() },
+        floors: if across == HorizontalAxis::Bytes { find_floors(cases) } else { Vec::new() },
     }
 }
 
-fn describe(across: Across, cases: &[FoundCase]) -> String {
+fn describe(across: HorizontalAxis, cases: &[FoundCase]) -> String {
     let first = cases[0].1;
     let mut parts = vec![first.operation.clone(), first.of.text().to_owned()];
     if cases.iter().all(|(_, c)| c.ranks == first.ranks) {
         parts.push(format!("{} ranks", first.ranks));
     }
-    if across == Across::Ranks {
+    if across == HorizontalAxis::Ranks {
         parts.push(size(first.bytes));
     }
     if let Some(window) = first.window {
@@ -206,7 +202,6 @@ fn describe(across: Across, cases: &[FoundCase]) -> String {
     format!("{}. Line: median; band: 10th to 90th percentile.", parts.join(", "))
 }
 
-/// The floors beside the cases of the first report that has them.
 fn find_floors(cases: &[FoundCase]) -> Vec<Floor> {
     let has = |(_, c): &&FoundCase| c.floor.as_ref().is_some_and(|f| f.count() > 0);
     let Some(&(report, first)) = cases.iter().find(has) else {

@@ -1,126 +1,108 @@
-//! A chart of curves: time, rate or bandwidth by size or by ranks, with its floor and its table.
+//! A chart of curves: time, rate or bandwidth by size or by ranks, with floor and table.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::scale::{Axis, spread};
-use super::svg::{at, decimal, path, shorten, size, size_tick, time};
+use super::svg::{at, path, shorten};
 use crate::document::Table;
 use crate::document::html::text;
+use crate::format::{decimal, size, size_tick, time};
 use crate::record::{Histogram, Summary};
+use crate::scale::{Axis, spread};
 
-// Narrow, so that what is written in it stays readable where a phone draws it smaller.
+// Narrow, so that text stays readable when a phone scales the chart down.
 const WIDTH: f64 = 462.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 134.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
-/// Characters of a label at the end of a curve that fit beside it.
+/// Largest label at the end of a curve, in characters.
 const LABEL_MAX: usize = 16;
-/// The same for the lighter print of a floor.
+/// Largest label of a floor, whose font is lighter, in characters.
 const FLOOR_LABEL_MAX: usize = 18;
-/// Bands of more curves than this would hide each other.
+/// Largest number of curves with bands: more would hide each other.
 const BANDS_MAX: usize = 3;
 
-/// What a value on the vertical axis is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// A time, in nanoseconds.
+pub enum ChartQuantity {
     Time,
-    /// Bytes a second, from the time of a message.
+    /// Bytes per second, from the time of a message.
     Bandwidth,
-    /// Messages a second, from the time of one.
+    /// Messages per second, from the time of one message.
     Rate,
-    /// Any other unit, as it is.
+    /// A quantity in another unit, unconverted.
     Plain,
 }
 
-impl Quantity {
-    /// A sample as the axis shows it.
+impl ChartQuantity {
     fn convert(self, sample: f64, bytes: f64) -> f64 {
         match self {
-            Quantity::Time | Quantity::Plain => sample,
-            Quantity::Bandwidth => bytes / sample * 1e9,
-            Quantity::Rate => 1e9 / sample,
+            ChartQuantity::Time | ChartQuantity::Plain => sample,
+            ChartQuantity::Bandwidth => bytes / sample * 1e9,
+            ChartQuantity::Rate => 1e9 / sample,
         }
     }
 
-    /// A value with its unit.
     pub fn show(self, value: f64, unit: &str) -> String {
         match self {
-            Quantity::Time => time(value),
-            Quantity::Bandwidth => decimal(value, "B/s"),
-            Quantity::Rate => decimal(value, "/s"),
-            Quantity::Plain => format!("{} {unit}", super::svg::three_digits(value)),
+            ChartQuantity::Time => time(value),
+            ChartQuantity::Bandwidth => decimal(value, "B/s"),
+            ChartQuantity::Rate => decimal(value, "/s"),
+            ChartQuantity::Plain => format!("{} {unit}", crate::format::three_digits(value)),
         }
     }
 }
 
-/// What lies on the horizontal axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Across {
-    /// Message size in bytes.
+pub enum HorizontalAxis {
     Bytes,
-    /// Number of ranks.
     Ranks,
 }
 
-/// A point of a curve.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Size or ranks.
+    /// Size or number of ranks.
     pub x: u64,
     /// Payload in bytes (for a bandwidth).
     pub bytes: u64,
-    /// The samples.
     pub samples: Histogram,
 }
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name.
     pub name: String,
-    /// Index of its colour.
     pub color: usize,
-    /// Index of its dashes; 0 is a solid line.
+    /// Index of the dash pattern; 0 is a solid line.
     pub dash: usize,
-    /// In the order of `x`.
     pub points: Vec<Point>,
 }
 
-/// What the hardware needs, drawn below.
+/// Time that the hardware needs, drawn as a curve below the other curves.
 #[derive(Clone, Debug)]
 pub struct Floor {
-    /// What it is.
     pub name: String,
     /// Times in nanoseconds, by size.
     pub points: BTreeMap<u64, f64>,
 }
 
-/// Everything a chart shows.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Its heading.
     pub title: String,
-    /// What the values are of, and under which conditions.
+    /// Meaning of the values, and the conditions.
     pub about: String,
     /// The horizontal axis.
-    pub across: Across,
+    pub across: HorizontalAxis,
     /// The vertical axis.
-    pub quantity: Quantity,
-    /// Unit of the samples.
+    pub quantity: ChartQuantity,
     pub unit: String,
-    /// The curves.
     pub series: Vec<Series>,
-    /// The floors.
     pub floors: Vec<Floor>,
 }
 
-/// The quantiles that are drawn and listed, as values of the axis.
-struct Shown {
+/// A point's horizontal position, its median, and its 10 % and 90 % quantiles, in the chart's quantity.
+struct PlottedPoint {
     x: f64,
     median: f64,
     low: f64,
@@ -128,41 +110,40 @@ struct Shown {
 }
 
 impl Chart {
-    fn shown(&self, point: &Point) -> Option<Shown> {
+    fn shown(&self, point: &Point) -> Option<PlottedPoint> {
         let convert = |v: f64| self.quantity.convert(v, point.bytes as f64);
         let quantile = |share| point.samples.quantile(share).map(convert);
         let (a, b) = (quantile(0.1)?, quantile(0.9)?);
         let median = quantile(0.5)?;
         let has_place = |v: &f64| v.is_finite() && (*v > 0.0 || self.is_share());
         let usable = [a, b, median].iter().all(has_place);
-        usable.then_some(Shown { x: point.x as f64, median, low: a.min(b), high: a.max(b) })
+        usable.then_some(PlottedPoint { x: point.x as f64, median, low: a.min(b), high: a.max(b) })
     }
 
-    /// Whether the values are shares, with 0 as good as any.
+    /// Whether the values are shares, with 0 as an ordinary value.
     fn is_share(&self) -> bool {
         self.unit == "%"
     }
 
     fn statistic(&self) -> &'static str {
         match self.quantity {
-            Quantity::Time => "median time",
-            Quantity::Bandwidth => "median bandwidth",
-            Quantity::Rate => "median rate of messages",
-            Quantity::Plain => "median",
+            ChartQuantity::Time => "median time",
+            ChartQuantity::Bandwidth => "median bandwidth",
+            ChartQuantity::Rate => "median rate of messages",
+            ChartQuantity::Plain => "median",
         }
     }
 
-    /// What lies across, as the axis, the description and the table call it.
+    /// Name of the horizontal quantity on the axis, in the description and in the table.
     fn across(&self) -> [&'static str; 3] {
         match self.across {
-            Across::Bytes => ["message size in bytes (K = 1024)", "message size", "size"],
-            Across::Ranks => ["number of ranks", "number of ranks", "ranks"],
+            HorizontalAxis::Bytes => ["message size in bytes (K = 1024)", "message size", "size"],
+            HorizontalAxis::Ranks => ["number of ranks", "number of ranks", "ranks"],
         }
     }
 
-    /// The figure: the drawing, and its numbers as a table.
     pub fn show(&self, id: usize) -> Markup {
-        let is_formed = matches!(self.quantity, Quantity::Bandwidth | Quantity::Rate);
+        let is_formed = matches!(self.quantity, ChartQuantity::Bandwidth | ChartQuantity::Rate);
         html! { figure class="card" {
             figcaption { h3 { (text(&self.title)) } p { (text(&self.about)) } }
             (self.draw(id))
@@ -175,7 +156,7 @@ impl Chart {
     }
 
     fn axes(&self) -> (Axis, Axis) {
-        let shown: Vec<Shown> = self
+        let shown: Vec<PlottedPoint> = self
             .series
             .iter()
             .flat_map(|s| s.points.iter().filter_map(|p| self.shown(p)))
@@ -235,8 +216,8 @@ impl Chart {
             is_apart
         });
         let name = |mark: f64| match self.across {
-            Across::Bytes => size_tick(mark as u64),
-            Across::Ranks => format!("{mark}"),
+            HorizontalAxis::Bytes => size_tick(mark as u64),
+            HorizontalAxis::Ranks => format!("{mark}"),
         };
         let middle = (TOP + bottom) / 2.0;
         html! {
@@ -270,11 +251,11 @@ impl Chart {
             return html! {};
         };
         if points.len() == 1 {
-            // A line of one point would not be seen.
+            // Extended to the left, because a single point would be invisible.
             points.insert(0, (from.0 - 12.0, from.1));
         }
         labels.push(Label {
-            // What it is in full says the title; there is room for this much.
+            // The title has the full name of the floor; the label has space only for this part.
             text: format!("floor: {}", floor.name.trim_end_matches(" one way")),
             from,
             class: "floor-label".to_owned(),
@@ -284,8 +265,8 @@ impl Chart {
 
     fn draw_series(&self, series: &Series, x: &Axis, y: &Axis, labels: &mut Vec<Label>) -> Markup {
         let shown = series.points.iter().filter_map(|p| Some((self.shown(p)?, p)));
-        let points: Vec<(Shown, &Point)> = shown.collect();
-        let place = |s: &Shown, v: f64| (x.place(s.x), y.place(v));
+        let points: Vec<(PlottedPoint, &Point)> = shown.collect();
+        let place = |s: &PlottedPoint, v: f64| (x.place(s.x), y.place(v));
         let Some((last, _)) = points.last() else {
             return html! {};
         };
@@ -309,11 +290,10 @@ impl Chart {
         } }
     }
 
-    /// A point's statistics.
     fn describe(&self, series: &Series, point: &Point) -> String {
         let at = match self.across {
-            Across::Bytes => size(point.x),
-            Across::Ranks => format!("{} ranks", point.x),
+            HorizontalAxis::Bytes => size(point.x),
+            HorizontalAxis::Ranks => format!("{} ranks", point.x),
         };
         let Some(s) = point.samples.summarize() else {
             return at;
@@ -335,15 +315,15 @@ impl Chart {
         let summaries = points.filter_map(|(s, p)| Some((p.x, &s.name, p.samples.summarize()?)));
         let mut rows: Vec<(u64, &String, Summary)> = summaries.collect();
         rows.sort_by_key(|r| r.0);
-        // A percentile is one of times: what is faster than 99 % of the samples is not p99 of a rate.
+        // Show percentiles as times: the 99th percentile of the times does not give that of a rate.
         let show = |v: f64| match self.quantity {
-            Quantity::Plain => self.quantity.show(v, &self.unit),
+            ChartQuantity::Plain => self.quantity.show(v, &self.unit),
             _ => time(v),
         };
         for (x, name, s) in rows {
             let x = match self.across {
-                Across::Bytes => size(x),
-                Across::Ranks => x.to_string(),
+                HorizontalAxis::Bytes => size(x),
+                HorizontalAxis::Ranks => x.to_string(),
             };
             let values = [s.min, s.median, s.mean, s.p90, s.p99, s.p999, s.max].map(show);
             let ends = [s.count.to_string()];
@@ -378,7 +358,7 @@ fn draw_labels(labels: &[Label]) -> Markup {
     } }
 }
 
-/// A label as long as there is room. In `name, difference` the name is shortened.
+/// Shortens a label to the available space. In `name, difference` the name is shortened.
 fn shorten_label(text: &str) -> String {
     let Some((name, tail)) = text.split_once(", ") else {
         return shorten(text, LABEL_MAX);

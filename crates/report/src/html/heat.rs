@@ -1,18 +1,19 @@
-//! The heat map of latency by pair of ranks.
+//! Heat map of latency by pair of ranks.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::svg::{at, time};
+use super::svg::at;
 use crate::document::Table;
 use crate::document::html::text;
+use crate::format::time;
 use crate::record::Case;
 
-/// Cells of a map with more ranks carry no number.
+/// Largest number of ranks with numbers in the cells.
 const NUMBERED_MAX: usize = 12;
 
-/// Light to dark, in equal steps of the logarithm.
+/// Colours from light to dark, in equal steps of the logarithm.
 const COLORS: [[f64; 3]; 5] = [
     [240.0, 246.0, 232.0],
     [170.0, 219.0, 192.0],
@@ -21,7 +22,7 @@ const COLORS: [[f64; 3]; 5] = [
     [28.0, 42.0, 104.0],
 ];
 
-/// The median between each pair, in nanoseconds.
+/// Median between each pair, in nanoseconds.
 pub struct Map {
     title: String,
     about: String,
@@ -31,7 +32,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// The map of cases whose variant is `i-j`; None without one.
+    /// Creates the map of cases whose variant is `i-j`; None without one.
     pub fn from_cases(title: String, about: String, cases: &[&Case]) -> Option<Map> {
         let mut cells = BTreeMap::new();
         for case in cases {
@@ -56,7 +57,7 @@ impl Map {
     }
 
     fn cell(&self, i: usize, j: usize) -> Option<&(f64, String)> {
-        // What was measured in one direction only is shown in both.
+        // A pair measured in one direction is shown in both directions.
         self.cells.get(&(i, j)).or_else(|| self.cells.get(&(j, i)))
     }
 
@@ -65,12 +66,11 @@ impl Map {
         self.range
     }
 
-    /// The same with colours for this range, so that several maps can be compared.
+    /// Sets the range of the colours, so that several maps can be compared.
     pub fn with_range(self, range: (f64, f64)) -> Map {
         Map { range, ..self }
     }
 
-    /// The figure: the drawing, and its numbers as a table.
     pub fn show(&self, id: usize) -> Markup {
         let (low, high) = self.range();
         let unit = self.bare_unit();
@@ -99,8 +99,7 @@ impl Map {
         400.0 / self.ranks as f64
     }
 
-    /// The unit of all numbers where cells have no room for it, and its nanoseconds: the one in which the least is not
-    /// lost, nor the most too long.
+    /// Unit of all numbers and its length in nanoseconds, for cells without space for a unit.
     fn bare_unit(&self) -> Option<(&'static str, f64)> {
         const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("\u{b5}s", 1e3), ("ns", 1.0)];
         if self.side() >= 60.0 || self.ranks > NUMBERED_MAX {
@@ -121,7 +120,7 @@ impl Map {
         let (x, y) = (46.0 + side * j as f64, 10.0 + side * i as f64);
         let wide = at(if side > 8.0 { side - 1.0 } else { side });
         let number = match self.bare_unit() {
-            // Numbers without their unit are all in one.
+            // Numbers without a unit share the unit of the map.
             Some((_, ns)) => three_places(*median / ns),
             None => time(*median),
         };
@@ -164,7 +163,7 @@ impl Map {
     }
 }
 
-/// Two decimals where there is room for them, none from a hundred on.
+/// Formats a value with two decimals below 10, with one below 100, otherwise with none.
 fn three_places(value: f64) -> String {
     match value {
         v if v < 10.0 => format!("{v:.2}"),
@@ -173,7 +172,6 @@ fn three_places(value: f64) -> String {
     }
 }
 
-/// What the colours mean.
 fn draw_legend(low: f64, high: f64) -> Markup {
     html! {
         @for step in 0..40 {
@@ -186,15 +184,15 @@ fn draw_legend(low: f64, high: f64) -> Markup {
     }
 }
 
-/// Ranks of a variant such as `0-3`; None for other texts and for ranks no job here has.
+/// Ranks of a variant such as `0-3`; None for other texts and for ranks that are too large.
 fn pair_of(variant: &str) -> Option<(usize, usize)> {
     let (a, b) = variant.split_once('-')?;
     let pair = (a.trim().parse().ok()?, b.trim().parse().ok()?);
     (pair.0 < 512 && pair.1 < 512).then_some(pair)
 }
 
-/// 0 at the smallest, 1 at the largest. What differs by less than a quarter stays in the light
-/// half: noise must not look like structure.
+/// Shade from 0 for the smallest value to 1 for the largest. If all values differ by less than a quarter, only the
+/// light half is used: noise must not look like structure.
 fn shade_of(value: f64, low: f64, high: f64) -> f64 {
     let span = (high / low).max(1.25 * 1.25).ln();
     ((value / low).ln() / span).clamp(0.0, 1.0)
@@ -221,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What a map of so many ranks shows, whose first two pairs take so long.
+    /// Draws a map of `ranks` ranks with the times of the first two pairs.
     fn draw(ranks: usize, times: [f64; 2]) -> String {
         let cell = |at: usize| ((0, at + 1), (times[at], String::new()));
         let map = Map {

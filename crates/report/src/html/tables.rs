@@ -1,22 +1,22 @@
-//! What a page shows without axes: single values, ablation, instructions, and what was not measured.
+//! Parts of a page without axes: single values, ablation, instructions, and tests without a result.
 
 use maud::{Markup, html};
 
-use super::svg::{shorten, size, three_digits, time};
+use super::svg::shorten;
 use crate::ablation;
 use crate::document::html::text;
 use crate::document::{Cell, Column, Table};
+use crate::format::{size, three_digits, time};
 use crate::lists::unique;
-use crate::record::{Breakdown, Case, Level, Of, Report};
+use crate::record::{Breakdown, Case, Level, Quantity, Report};
 
 const NOTHING: &str = "\u{2013}";
 
-/// A section, if it has contents.
 fn section(title: &str, is_there: bool, contents: &dyn Fn() -> Markup) -> Markup {
     html! { @if is_there { section { h2 { (title) } (contents()) } } }
 }
 
-/// Cases that are the only ones of their test, and so make no curve.
+/// Table of cases that are the only ones of their test, and therefore have no curve.
 pub fn show_singles(reports: &[Report]) -> Markup {
     let all = || reports.iter().flat_map(|r| r.cases.iter().map(move |c| (r, c)));
     let is_alone = |case: &Case| {
@@ -41,9 +41,11 @@ fn add_single(report: &Report, case: &Case, table: &mut Table) {
         Level::Mpi => String::new(),
         level => format!(", {}", level.name()),
     };
-    // A case without a payload (memory, start-up, a barrier) has no size.
+    // A case without a payload (memory, startup, a barrier) has no size.
     let payload = match case.bytes {
-        0 if !matches!(case.of, Of::HalfRoundTrip | Of::Message | Of::Hop) => String::new(),
+        0 if !matches!(case.of, Quantity::HalfRoundTrip | Quantity::Message | Quantity::Hop) => {
+            String::new()
+        }
         bytes => format!(", {}", size(bytes)),
     };
     let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5));
@@ -65,13 +67,11 @@ fn show_value(value: f64, unit: &str) -> String {
     }
 }
 
-const ABLATION: &str = "Everything off that can be switched off, then one optimisation after the \
-    other on. \
-Times are medians; the bar is the share of the first row. Below a time stands its ratio to the \
-row above with the 95 % interval, \
-of runs in the same turn: bold where the interval does not hold 1.";
+const ABLATION: &str = "In the first row all optimisations are off; each further row enables one \
+    more. Times are medians; a bar is the share of the first row. Below each time is its ratio to \
+    the row above, from runs in the same pass, with the 95 % interval. The ratio is bold if the \
+    interval excludes 1.";
 
-/// What each optimisation gives.
 pub fn show_ablation(reports: &[Report]) -> Markup {
     let shown = reports.iter().filter(|r| !r.ablation.is_empty());
     html! { @for report in shown {
@@ -82,7 +82,6 @@ pub fn show_ablation(reports: &[Report]) -> Markup {
     } }
 }
 
-/// Layers and their colours.
 const LEVELS: [(&str, usize); 6] =
     [("abi", 3), ("mpi", 0), ("protocol", 1), ("transport", 2), ("base", 6), ("other", 7)];
 
@@ -90,14 +89,12 @@ fn color_of(level: &str) -> usize {
     LEVELS.iter().find(|(name, _)| *name == level).map_or(7, |(_, color)| *color)
 }
 
-/// Functions of a call that are shown by name.
+/// Largest number of named functions of a call.
 const FUNCTIONS_MAX: usize = 14;
 
-const INSTRUCTIONS: &str = "Instructions per call, counted by callgrind: exact, and the same on \
-    every run of one build. \
-An inlined function counts where its source stands.";
+const INSTRUCTIONS: &str = "Instructions per call, counted by callgrind. The counts are exact, and \
+    equal in every run of one build. An inlined function counts in the file of its source.";
 
-/// Instructions of calls, by layer and function.
 pub fn show_breakdowns(reports: &[Report]) -> Markup {
     let all: Vec<&Breakdown> = reports.iter().flat_map(|r| &r.breakdowns).collect();
     let parted: Vec<&&Breakdown> = all.iter().filter(|b| !b.parts.is_empty()).collect();
@@ -188,7 +185,6 @@ fn tabulate_functions(b: &Breakdown) -> Table {
     table
 }
 
-/// What was not measured, and why.
 pub fn show_missing(reports: &[Report]) -> Markup {
     let missing =
         || reports.iter().flat_map(|r| r.missing.iter().map(move |m| (&r.run.mpi.name, m)));

@@ -1,9 +1,10 @@
-//! Pages of made-up results: well formed, safe, asking no one, with labels that can be read.
+//! Pages of sample results: well formed, safe, self-contained, with readable labels.
 
 use super::*;
-use crate::compare::interval::Ratio;
+use crate::record::interval::Ratio;
 use crate::record::{
-    AblationStep, Breakdown, Histogram, Level, Missing, Of, Part, Run, StepChange, Timing,
+    AblationStep, Breakdown, FunctionShare, Histogram, Level, MissingTest, Quantity, Run,
+    StepChange, Timing,
 };
 use crate::testing::pages::{check_ids, check_labels, check_loads_nothing, parse};
 
@@ -11,9 +12,9 @@ fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
     let spread = [0.9, 0.95, 0.98, 1.0, 1.0, 1.01, 1.03, 1.1, 1.3, 4.0];
     let window = (test == "bandwidth" || test == "rate").then_some(64);
     let of = match test {
-        "latency" | "matrix" => Of::HalfRoundTrip,
-        "bandwidth" | "rate" => Of::Message,
-        _ => Of::Call,
+        "latency" | "matrix" => Quantity::HalfRoundTrip,
+        "bandwidth" | "rate" => Quantity::Message,
+        _ => Quantity::Call,
     };
     Case {
         test: test.into(),
@@ -50,7 +51,7 @@ fn floor_of(median: f64) -> Option<Histogram> {
     Some([median * 0.97, median, median * 1.1].into_iter().collect())
 }
 
-/// A report with everything a page can show; `slow` scales its times.
+/// A report with everything that a page can show; `slow` scales its times.
 pub fn make_report(name: &str, slow: f64) -> Report {
     let mut run = Run::default();
     run.mpi.name = name.into();
@@ -91,7 +92,7 @@ pub fn make_report(name: &str, slow: f64) -> Report {
     }
     report.cases.push(make_case("rate", 8, 2, 9.6 * slow));
     report.cases.push(make_case("startup", 0, 2, 40e6 * slow));
-    report.missing.push(Missing {
+    report.missing.push(MissingTest {
         test: "get".into(),
         level: Level::Transport,
         reason: "the transport has none".into(),
@@ -99,7 +100,7 @@ pub fn make_report(name: &str, slow: f64) -> Report {
     report
 }
 
-/// What a step changed: the first two show, the others do not.
+/// Changes of a step: the first two are significant, the others are not.
 fn make_changes(added: &str) -> Vec<StepChange> {
     let change = |bytes, interval| StepChange {
         test: "latency".into(),
@@ -113,10 +114,9 @@ fn make_changes(added: &str) -> Vec<StepChange> {
     }
 }
 
-/// The same with counted instructions and an ablation.
 pub fn make_whole_report(name: &str) -> Report {
     let mut report = make_report(name, 1.0);
-    let part = |level: &str, function: &str, instructions| Part {
+    let part = |level: &str, function: &str, instructions| FunctionShare {
         level: level.into(),
         function: function.into(),
         instructions,
@@ -182,7 +182,7 @@ fn page__is_well_formed() {
     assert!(count("svg") >= 6, "{}", count("svg"));
     assert_eq!(count("figure"), count("svg"));
     assert_eq!(count("script"), 0);
-    // Every drawing has a name for those who do not see it, and its numbers as a table.
+    // Every drawing has a title and description for screen readers, and a table of its numbers.
     for figure in document.descendants().filter(|n| n.has_tag_name("figure")) {
         let has = |name: &str| figure.descendants().any(|n| n.has_tag_name(name));
         assert!(has("title") && has("desc") && has("table") && has("h3"));
@@ -247,7 +247,7 @@ fn labels__do_not_overlap_and_stay_inside() {
     }
 }
 
-/// For looking at: `FASTPATH_TEST_PAGE=FILE cargo test -p fastpath-report sample_page`.
+/// Writes a page for inspection: `FASTPATH_TEST_PAGE=FILE cargo test -p fastpath-report sample_page`.
 #[test]
 fn sample_page__is_written_where_asked() {
     if let Some(path) = std::env::var_os("FASTPATH_TEST_PAGE") {

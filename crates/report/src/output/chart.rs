@@ -1,7 +1,7 @@
 //! Charts in characters: curves over logarithmic axes, in braille dots or in ASCII.
 
-use crate::html::scale::Axis;
-use crate::html::svg::{size_tick, time};
+use crate::format::{size_tick, time};
+use crate::scale::Axis;
 
 /// Largest width of a chart, in columns.
 pub const COLUMNS: usize = 76;
@@ -48,7 +48,7 @@ impl Charset {
         }
     }
 
-    /// A text without characters that the charset lacks.
+    /// Replaces characters that the charset lacks.
     pub fn encode(self, text: &str) -> String {
         match self {
             Charset::Unicode => text.to_owned(),
@@ -60,13 +60,13 @@ impl Charset {
 /// A curve: times in nanoseconds over sizes in bytes, in ascending order of the size.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// Sizes and times. Sizes and times of zero have no place on a logarithmic axis and are left out.
+    /// Sizes and times. Zeros, which a logarithmic axis cannot show, are left out.
     pub points: Vec<(u64, f64)>,
     /// Whether the curve is drawn as single dots instead of a line.
     pub is_dotted: bool,
 }
 
-/// Draws curves into one chart; the result has a line for each row and none without points.
+/// Draws curves into one chart. Returns a line for each row, or none without points.
 pub fn draw(curves: &[Curve], charset: Charset) -> Vec<String> {
     let curves: Vec<(Vec<(f64, f64)>, bool)> =
         curves.iter().map(|curve| (list_points(curve), curve.is_dotted)).collect();
@@ -88,7 +88,7 @@ pub fn draw(curves: &[Curve], charset: Charset) -> Vec<String> {
     for value in up.decimal_marks() {
         let row = canvas.limit_row(up.place(value)) / dots_up;
         let label = charset.encode(&time(value));
-        // A number of seconds that is too long for its column is no measured time.
+        // Leave out a label that is wider than its column: no measured time is that long.
         labels[row] = if label.chars().count() <= LABEL { label } else { String::new() };
     }
     let row = |(cells, label): (String, &String)| {
@@ -110,14 +110,13 @@ fn list_points(curve: &Curve) -> Vec<(f64, f64)> {
     points.filter(|&(bytes, ns)| bytes > 0.0 && ns > 0.0 && ns.is_finite()).collect()
 }
 
-/// The horizontal axis.
 fn draw_axis(marks: &[(usize, String)], [corner, line, mark]: [char; 3]) -> String {
     let is_mark = |column| marks.iter().any(|(at, _)| *at == column);
     let cells = (0..PLOT).map(|column| if is_mark(column) { mark } else { line });
     format!("{:LABEL$} {corner}{}", "", cells.collect::<String>())
 }
 
-/// The labels below the horizontal axis, each centred below its mark; a label without room is left out.
+/// Labels below the horizontal axis, each centred below its mark; a label without space is left out.
 fn draw_marks(marks: &[(usize, String)]) -> String {
     let mut line = " ".repeat(LABEL + 2);
     for (column, label) in marks {
@@ -131,12 +130,11 @@ fn draw_marks(marks: &[(usize, String)]) -> String {
     line
 }
 
-/// Cells of dots.
 struct Canvas {
     charset: Charset,
     width: usize,
     height: usize,
-    /// Rows of dots: whether a line or a single dot is there.
+    /// Rows of dots: each position is empty, part of a line, or a single dot.
     dots: Vec<Vec<Option<Dot>>>,
 }
 
@@ -166,7 +164,7 @@ impl Canvas {
         *at = (*at).max(Some(dot));
     }
 
-    /// Straight lines between neighbouring points.
+    /// Draws straight lines between neighbouring points.
     fn add_curve(&mut self, points: &[(f64, f64)], is_dotted: bool) {
         let [first, ..] = points else { return };
         let mut last = self.limit_row(first.1);

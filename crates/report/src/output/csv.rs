@@ -2,7 +2,7 @@
 
 use crate::record::{Case, Report, Run, Summary};
 
-/// All cases below a line that names the columns.
+/// Formats all cases below a line that names the columns.
 pub fn format_report(report: &Report) -> String {
     let names = list_fields(&report.run, &Case::default()).map(|(name, _)| name);
     let line = |case| {
@@ -13,7 +13,6 @@ pub fn format_report(report: &Report) -> String {
     names.join(",") + "\n" + &lines
 }
 
-/// The columns of a case, each with its name.
 fn list_fields(run: &Run, case: &Case) -> [(&'static str, String); 34] {
     let (statistics, timing) = (case.samples.summarize(), &case.timing);
     let number = |value: Option<f64>| value.map(|v| format!("{v:.3}")).unwrap_or_default();
@@ -60,7 +59,7 @@ fn list_fields(run: &Run, case: &Case) -> [(&'static str, String); 34] {
     ]
 }
 
-/// The name of an enumeration's value, as in JSON.
+/// Name of an enumeration's value, as in JSON.
 pub fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,

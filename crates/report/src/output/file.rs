@@ -1,4 +1,5 @@
-//! A file that holds a result in the end or is as it was: written beside its place and moved there.
+//! Atomic output files: a result is written to a temporary file and then renamed, so that the file is complete or
+//! unchanged.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,69 +9,68 @@ use std::sync::Mutex;
 use anyhow::{Context, Result};
 use fastpath_base::stored::create_beside;
 
-/// Where a result will be written.
+/// Target of a result.
 #[derive(Debug)]
-pub struct Target {
+pub struct OutputFile {
     path: PathBuf,
     place: OutputPlace,
-    _awaited: Awaited,
+    _awaited: PendingResult,
 }
 
 #[derive(Debug)]
 enum OutputPlace {
-    /// The standard output (`-`).
+    /// Standard output (`-`).
     Standard,
-    /// What is no regular file: a pipe, a device.
+    /// Not a regular file: a pipe, a device.
     Special(File),
-    /// A file, written beside its place first.
+    /// A regular file, written to a temporary file first.
     Regular,
 }
 
-/// Results that files wait for.
+/// Number of results that files await.
 static AWAITED: Mutex<usize> = Mutex::new(0);
 
-/// A file waits for a result: the program continues even if its standard output is closed.
+/// A file awaits a result: the program continues even if its standard output is closed.
 #[derive(Debug)]
-pub struct Awaited(());
+pub struct PendingResult(());
 
-impl Awaited {
-    /// From now on, until it is dropped.
-    pub fn begin() -> Awaited {
+impl PendingResult {
+    /// Registers an awaited result, until the value is dropped.
+    pub fn begin() -> PendingResult {
         change_awaited(|n| n + 1);
-        Awaited(())
+        PendingResult(())
     }
 
-    /// Whether any file does.
+    /// Whether any file awaits a result.
     pub fn any() -> bool {
         change_awaited(|n| n) > 0
     }
 }
 
-impl Drop for Awaited {
+impl Drop for PendingResult {
     fn drop(&mut self) {
         change_awaited(|n| n.saturating_sub(1));
     }
 }
 
 fn change_awaited(change: impl FnOnce(usize) -> usize) -> usize {
-    // A number is whole even where a thread ended while it held it.
+    // A poisoned lock is harmless: the number is always valid.
     let mut count = AWAITED.lock().unwrap_or_else(|e| e.into_inner());
     *count = change(*count);
     *count
 }
 
-/// Whether this path means the standard output.
+/// Whether the path means standard output.
 pub fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-impl Target {
-    /// Makes sure that the file can be written, without touching what it holds, and without leaving anything
-    /// beside it. `-` is the standard output.
+impl OutputFile {
+    /// Checks that the file can be written. Leaves its content unchanged and no temporary file. `-` is standard output.
     ///
     /// # Errors
-    /// The folder is not there or may not be written.
-    pub fn open(path: &Path) -> Result<Target> {
+    /// The folder is missing or not writable.
+    pub fn open(path: &Path) -> Result<OutputFile> {
         let failed = || describe_failure(path);
         let special = fs::metadata(path).is_ok_and(|m| !m.is_file());
         let place = if is_standard(path) {
@@ -80,22 +80,22 @@ impl Target {
             OutputPlace::Special(file)
         } else {
             let (part, _) = create_beside(path).with_context(failed)?;
-            // It is made again for the result: one that is killed meanwhile leaves nothing.
+            // The file is created again for the result, so that a killed program leaves no file.
             fs::remove_file(&part).with_context(failed)?;
             OutputPlace::Regular
         };
-        Ok(Target { path: path.to_owned(), place, _awaited: Awaited::begin() })
+        Ok(OutputFile { path: path.to_owned(), place, _awaited: PendingResult::begin() })
     }
 
-    /// Whether it is the standard output.
+    /// Whether the target is standard output.
     pub fn is_standard(&self) -> bool {
         matches!(self.place, OutputPlace::Standard)
     }
 
-    /// Keeps what is known so far, if the place is a file.
+    /// Saves the results so far, if the target is a regular file.
     ///
     /// # Errors
-    /// No room, or the place cannot be written; the file then is as it was.
+    /// The disk is full, or the target cannot be written; the file is then unchanged.
     pub fn save(&self, text: &str) -> Result<()> {
         let OutputPlace::Regular = &self.place else {
             return Ok(());
@@ -104,17 +104,15 @@ impl Target {
         let (part, file) = create_beside(&self.path).with_context(failed)?;
         let written = write_part(file, text).and_then(|()| fs::rename(&part, &self.path));
         if written.is_err() {
-            // Nothing can be done about a file that cannot be removed.
             let _ = fs::remove_file(&part);
         }
         written.with_context(failed)
     }
 
-    /// Writes the result and moves it to its place. A reader of the standard output that has seen enough is
-    /// no failure.
+    /// Writes the result and moves it to the target. A reader that closes standard output early is not an error.
     ///
     /// # Errors
-    /// No room, or the place cannot be written; the file then is as it was.
+    /// The disk is full, or the target cannot be written; the file is then unchanged.
     pub fn finish(mut self, text: &str) -> Result<()> {
         match &mut self.place {
             OutputPlace::Standard => super::print(text),
@@ -133,7 +131,7 @@ fn describe_failure(path: &Path) -> String {
 
 fn write_part(mut file: File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
-    // A full disk may say so only here.
+    // A full disk may be reported only here.
     file.sync_all()
 }
 
@@ -153,12 +151,12 @@ mod tests {
         let folder = make_folder("target");
         let path = folder.join("result.json");
         fs::write(&path, "old").unwrap();
-        let target = Target::open(&path).unwrap();
+        let target = OutputFile::open(&path).unwrap();
         let entries = fs::read_dir(&folder).unwrap().count();
         assert_eq!(entries, 1, "one that is killed leaves nothing");
         drop(target);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        Target::open(&path).unwrap().finish("new").unwrap();
+        OutputFile::open(&path).unwrap().finish("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no .part is left");
         fs::remove_dir_all(folder).unwrap();
@@ -166,7 +164,7 @@ mod tests {
 
     #[test]
     fn target__on_a_full_device_says_so_and_names_it() {
-        let target = Target::open(Path::new("/dev/full")).unwrap();
+        let target = OutputFile::open(Path::new("/dev/full")).unwrap();
         let error = format!("{:#}", target.finish("a result").unwrap_err());
         assert!(error.contains("/dev/full"), "{error}");
         assert!(error.contains("No space left"), "{error}");

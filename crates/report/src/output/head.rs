@@ -1,9 +1,9 @@
-//! How a run was made, in a few lines above a table.
+//! Description of a run, in a few lines above a table.
 
 use crate::output::table::describe_clock;
 use crate::record::{Machine, Run};
 
-/// How a run was made: names, and what they were.
+/// Lists names and values that describe a run.
 pub fn list_facts(run: &Run) -> Vec<(&'static str, String)> {
     let (mpi, clock) = (&run.mpi, &run.clock);
     let mut facts = vec![("tool", run.tool.clone()), ("command", run.command.join(" "))];
@@ -22,13 +22,13 @@ pub fn list_facts(run: &Run) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The same as lines.
+/// Describes a run in lines.
 pub fn describe_run(run: &Run) -> String {
     let line = |(name, value)| format!("{:<8} {value}\n", format!("{name}:"));
     list_facts(run).into_iter().map(line).collect()
 }
 
-/// Where it ran, in a line.
+/// Describes the machine in one line.
 pub fn describe_machine(machine: &Machine) -> String {
     format!(
         "{}, {}, {} processors, Linux {}, governor {}{}",
@@ -36,7 +36,7 @@ pub fn describe_machine(machine: &Machine) -> String {
         machine.processor,
         machine.processors,
         machine.kernel,
-        machine.governor.as_deref().unwrap_or("not readable"),
+        machine.governor.as_deref().unwrap_or("unknown"),
         machine
             .hypervisor
             .as_ref()
@@ -57,7 +57,7 @@ mod tests {
         run.environment.insert("FASTPATH_WAIT".into(), "spin".into());
         let text = describe_run(&run);
         for part in
-            ["0123abc", "node7", "tsc: 2.500000 GHz", "governor not readable", "FASTPATH_WAIT=spin"]
+            ["0123abc", "node7", "tsc: 2.500000 GHz", "governor unknown", "FASTPATH_WAIT=spin"]
         {
             assert!(text.contains(part), "{part} in {text}");
         }

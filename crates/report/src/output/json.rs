@@ -1,15 +1,15 @@
-//! The JSON form of a result: one case a line, so that two files can be compared by eye. Its schema
-//! is `docs/schema/bench-1.json`.
+//! JSON form of a result: one case a line, so that two files can be compared by eye. The schema is
+//! `docs/schema/bench-1.json`.
 
 use serde::Serialize;
 
 use crate::record::Report;
 
-/// The schema of a stored result, as JSON Schema (draft 2020-12).
+/// Schema of a stored result, as JSON Schema (draft 2020-12).
 #[cfg(test)]
 pub const SCHEMA_TEXT: &str = include_str!("../../../../docs/schema/bench-1.json");
 
-/// The whole result, with the end of the last line.
+/// Formats the whole result, with a newline at the end.
 pub fn format_report(report: &Report) -> String {
     let head = format!(
         "{{\"schema\":{},\"version\":{},\"run\":{},\n",
@@ -30,7 +30,7 @@ pub fn format_report(report: &Report) -> String {
     text + "}\n"
 }
 
-/// The elements of an array, one a line.
+/// Formats the elements of an array, one a line.
 pub fn join_lines<T: Serialize>(items: &[T]) -> String {
     if items.is_empty() {
         return String::new();
@@ -39,7 +39,7 @@ pub fn join_lines<T: Serialize>(items: &[T]) -> String {
     format!("\n{}\n", lines.join(",\n"))
 }
 
-/// JSON of a value of this crate's types, which always have one.
+/// Formats a value of this crate's types, which cannot fail.
 pub fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
 }

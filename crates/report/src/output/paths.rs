@@ -1,17 +1,16 @@
-//! Which transport and protocol served which size, below the tables: as the library said it, else as it was seen.
+//! Transport and protocol by size, below the tables: as reported by the library, otherwise as observed.
 
 use std::collections::BTreeMap;
 
 use crate::lists::group;
 use crate::record::{Case, Level};
 
-/// Transport and protocol.
 type PathNames<'a> = (&'a str, &'a str);
 
-/// The smallest and the largest size that a protocol serves, where the library says them; None: no limit.
+/// Smallest and largest size that a protocol serves, if the library reports them; None: no limit.
 type Sizes = Option<(u64, Option<u64>)>;
 
-/// A line for each test whose library says how its sizes go; one for all tests in which they go alike.
+/// Describes the protocols of each test that reports them. Tests with equal protocols share a line.
 pub fn describe(cases: &[Case]) -> String {
     let served = gather(cases).into_iter();
     let lines = group(served.map(|(name, served)| (describe_ways(&served), name)));
@@ -19,7 +18,7 @@ pub fn describe(cases: &[Case]) -> String {
     lines.iter().map(format).collect()
 }
 
-/// The cases of each test and level that say how they went, in the order of measurement.
+/// Cases that report their protocol, by test and level, in the order of measurement.
 fn gather(cases: &[Case]) -> Vec<(String, Vec<&Case>)> {
     let served = cases.iter().filter(|c| c.protocol.is_some());
     group(served.map(|case| {

@@ -1,70 +1,77 @@
-//! The columns of OSU's micro-benchmarks and of perftest, with the statistic of each column named above it: theirs
-//! differ from column to column.
+//! The columns of OSU's micro-benchmarks and of perftest, each below the name of its statistic.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::Style;
-use super::format::{behind, megabytes_per_s, million_per_s, standard_deviation};
-use crate::data::table;
-use crate::record::{Case, Of};
+use crate::data::{fill, table, values};
+use crate::document::Table;
+use crate::format::{behind, megabytes_per_s, million_per_s};
+use crate::record::interval::standard_deviation;
+use crate::record::{Case, Quantity, Summary};
 
 /// A table in another tool's columns.
-pub struct Styled {
+pub struct StyledTable {
     style: Style,
-    /// Test, operation, ranks and variant of the table that is under way.
+    /// Test, operation, ranks and variant of the current table.
     current: Option<(String, String, u32, String)>,
 }
 
-impl Styled {
-    /// An empty one.
-    pub fn new(style: Style) -> Styled {
-        Styled { style, current: None }
+impl StyledTable {
+    /// An empty table.
+    pub fn new(style: Style) -> StyledTable {
+        StyledTable { style, current: None }
     }
 
-    /// The line of a case, below a head where it begins a new table.
+    /// Line of a case, below a head if the case begins a new table.
     pub fn add(&mut self, case: &Case) -> String {
+        let (tool, program, set) = self.choose_columns(case);
+        let columns = &COLUMNS[program][&set];
+        let table = Table::of(&columns.heads);
         let key = (case.test.clone(), case.operation.clone(), case.ranks, case.variant.clone());
         let mut text = String::new();
         if self.current.as_ref() != Some(&key) {
             self.current = Some(key);
-            text += &self.format_head(case);
+            let name = name_program(program, case);
+            text = format!(
+                "\n# {}{}: {}, {}, {} ranks; {}\n# {tool} columns: {}; a sample is the mean over \
+                 {} operations\n{}\n",
+                case.test,
+                behind(", ", &case.variant),
+                case.operation,
+                case.of.text(),
+                case.ranks,
+                name.map_or_else(
+                    || format!("{tool} has no counterpart of this test"),
+                    |n| format!("as {n}")
+                ),
+                columns.meaning,
+                case.timing.operations_per_sample,
+                table.head(),
+            );
         }
         if case.unit != "ns" {
             return text + "# no time: see the table of --style fastpath\n";
         }
-        text + &match self.style {
-            Style::Perftest => format_perftest(case),
-            _ => format_osu(case),
-        }
+        let Some(s) = case.samples.summarize() else {
+            return text + &format!("# {} no samples\n", case.bytes);
+        };
+        text + &table.format_row(fill_cells(&columns.cells, case, &s).split('|')) + "\n"
     }
 
-    fn format_head(&self, case: &Case) -> String {
-        let (tool, program, kind) = match (self.style, ColumnSet::of(case)) {
+    /// The tool, the name that its programs begin with, and its columns for a case.
+    fn choose_columns(&self, case: &Case) -> (&'static str, &'static str, ColumnSet) {
+        match (self.style, ColumnSet::of(case)) {
             (Style::Perftest, ColumnSet::Bandwidth | ColumnSet::Rate) => {
                 ("perftest", "ib", ColumnSet::Bandwidth)
             }
             (Style::Perftest, _) => ("perftest", "ib", ColumnSet::Latency),
-            (_, kind) => ("OSU", "osu", kind),
-        };
-        let name = name_program(program, case);
-        let Columns { heads, meaning } = &COLUMNS[program][&kind];
-        let variant = behind(", ", &case.variant);
-        format!(
-            "\n# {}{variant}: {}, {}, {} ranks; {}\n# {tool} columns: {meaning}; a sample is the \
-             mean over {} operations\n{heads}\n",
-            case.test,
-            case.operation,
-            case.of.text(),
-            case.ranks,
-            name.map_or_else(|| format!("{tool} has no such test"), |n| format!("as {n}")),
-            case.timing.operations_per_sample,
-        )
+            (_, set) => ("OSU", "osu", set),
+        }
     }
 }
 
-/// Which columns a case gets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum ColumnSet {
@@ -77,9 +84,9 @@ enum ColumnSet {
 impl ColumnSet {
     fn of(case: &Case) -> ColumnSet {
         match (case.of, case.test.as_str()) {
-            (Of::Message, "rate" | "multirate") => ColumnSet::Rate,
-            (Of::Message, _) => ColumnSet::Bandwidth,
-            (Of::Call | Of::Skew | Of::Process, _) => ColumnSet::Collective,
+            (Quantity::Message, "rate" | "multirate") => ColumnSet::Rate,
+            (Quantity::Message, _) => ColumnSet::Bandwidth,
+            (Quantity::Call | Quantity::Skew | Quantity::Process, _) => ColumnSet::Collective,
             _ => ColumnSet::Latency,
         }
     }
@@ -88,85 +95,57 @@ impl ColumnSet {
 #[derive(Deserialize)]
 struct Columns {
     heads: String,
+    cells: String,
     meaning: String,
+}
+
+/// The values that cells name: times in microseconds, rates from the mean, but a peak from the smallest sample.
+fn fill_cells(cells: &str, case: &Case, s: &Summary) -> String {
+    let us = |ns: f64| format!("{:.3}", ns / 1e3);
+    let megabytes = |ns| megabytes_per_s(case, ns).unwrap_or(0.0);
+    let mebibytes = |ns| format!("{:.2}", megabytes(ns) * 1e6 / f64::from(1 << 20));
+    let million = million_per_s(case, s.mean).unwrap_or(0.0);
+    let values = values![
+        bytes = case.bytes,
+        operations = case.samples.count() * case.timing.operations_per_sample.max(1),
+        min = us(s.min),
+        max = us(s.max),
+        mean = us(s.mean),
+        median = us(s.median),
+        deviation = us(standard_deviation(&case.samples).unwrap_or(0.0)),
+        p90 = us(s.p90),
+        p99 = us(s.p99),
+        p999 = us(s.p999),
+        megabytes = format!("{:.2}", megabytes(s.mean)),
+        mebibytes = mebibytes(s.mean),
+        mebibytes_peak = mebibytes(s.min),
+        messages = format!("{:.2}", million * 1e6),
+        million_messages = format!("{million:.6}"),
+    ];
+    fill(cells, values)
 }
 
 table!(COLUMNS: BTreeMap<String, BTreeMap<ColumnSet, Columns>> = "columns.toml");
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedTests {
     tests: Vec<String>,
-    of: Option<Of>,
+    of: Option<Quantity>,
     variant: Option<String>,
     name: Option<String>,
 }
 
-table!(NAMES: BTreeMap<String, Vec<Named>> = "programs.toml");
+table!(NAMES: BTreeMap<String, Vec<NamedTests>> = "programs.toml");
 
-/// The program of a tool (`osu`, `ib`) that measures the same.
+/// Program of a tool (`osu`, `ib`) that measures the same quantity.
 fn name_program(tool: &str, case: &Case) -> Option<String> {
     let has = |wanted: &String| case.variant.split(", ").any(|part| part == wanted);
-    let fits = |named: &&Named| {
+    let fits = |named: &&NamedTests| {
         let is_of = named.of.is_none_or(|of| of == case.of);
         named.tests.contains(&case.test) && is_of && named.variant.as_ref().is_none_or(has)
     };
     let named = NAMES[tool].iter().find(fits)?;
     Some(format!("{tool}_{}", named.name.as_ref().unwrap_or(&case.test)))
-}
-
-fn format_osu(case: &Case) -> String {
-    let Some(s) = case.samples.summarize() else {
-        return format!("# {} no samples\n", case.bytes);
-    };
-    let mut text = format!("{:<10}", case.bytes);
-    let megabytes = megabytes_per_s(case, s.mean).unwrap_or(0.0);
-    match ColumnSet::of(case) {
-        ColumnSet::Bandwidth => text += &format!("{megabytes:>18.2}"),
-        ColumnSet::Rate => {
-            let rate = million_per_s(case, s.mean).unwrap_or(0.0) * 1e6;
-            text += &format!("{megabytes:>18.2}{rate:>23.2}");
-        }
-        ColumnSet::Collective => {
-            for value in [s.mean, s.min, s.max] {
-                text += &format!("{:>18.3}", value / 1e3);
-            }
-            text += &format!("{:>12}", count_operations(case));
-        }
-        ColumnSet::Latency => {
-            for value in [s.mean, s.median, s.p90, s.p99] {
-                text += &format!("{:>18.3}", value / 1e3);
-            }
-        }
-    }
-    text + "\n"
-}
-
-fn format_perftest(case: &Case) -> String {
-    let Some(s) = case.samples.summarize() else {
-        return format!("# {} no samples\n", case.bytes);
-    };
-    let operations = count_operations(case);
-    if matches!(ColumnSet::of(case), ColumnSet::Bandwidth | ColumnSet::Rate) {
-        let mebibytes = |ns| megabytes_per_s(case, ns).unwrap_or(0.0) * 1e6 / f64::from(1 << 20);
-        return format!(
-            " {:<10} {:<14} {:<19.2} {:<21.2} {:.6}\n",
-            case.bytes,
-            operations,
-            mebibytes(s.min),
-            mebibytes(s.mean),
-            million_per_s(case, s.mean).unwrap_or(0.0),
-        );
-    }
-    let deviation = standard_deviation(&case.samples).unwrap_or(0.0);
-    let mut text = format!(" {:<7} {:<14}", case.bytes, operations);
-    for value in [s.min, s.max, s.median, s.mean, deviation, s.p99, s.p999] {
-        text += &format!(" {:<14.3}", value / 1e3);
-    }
-    text.trim_end().to_owned() + "\n"
-}
-
-fn count_operations(case: &Case) -> u64 {
-    case.samples.count() * case.timing.operations_per_sample.max(1)
 }
 
 #[cfg(test)]
@@ -176,7 +155,7 @@ mod tests {
     use crate::testing::samples::{make_case, make_report};
 
     fn format(style: Style, cases: &[Case]) -> String {
-        let mut styled = Styled::new(style);
+        let mut styled = StyledTable::new(style);
         cases.iter().map(|c| styled.add(c)).collect()
     }
 
@@ -187,9 +166,9 @@ mod tests {
                 Case { test: test.into(), variant: variant.into(), of, ..make_case(8, &[1.0]) };
             name_program("osu", &case).unwrap_or_default()
         };
-        assert_eq!(name("put", "windows", Of::Message), "osu_put_bw");
-        assert_eq!(name("put", "each flushed", Of::RoundTrip), "osu_put_latency");
-        let atomic = |variant| name("atomics", variant, Of::RoundTrip);
+        assert_eq!(name("put", "windows", Quantity::Message), "osu_put_bw");
+        assert_eq!(name("put", "each flushed", Quantity::RoundTrip), "osu_put_latency");
+        let atomic = |variant| name("atomics", variant, Quantity::RoundTrip);
         assert_eq!(atomic("compare_and_swap, load-store"), "osu_cas_latency");
         assert_eq!(atomic("accumulate"), "osu_acc_latency");
     }
@@ -206,8 +185,11 @@ mod tests {
 
     #[test]
     fn perftest_bandwidth__is_in_mebibytes_and_says_so() {
-        let case =
-            Case { test: "bandwidth".into(), of: Of::Message, ..make_case(65536, &[20371.0]) };
+        let case = Case {
+            test: "bandwidth".into(),
+            of: Quantity::Message,
+            ..make_case(65536, &[20371.0])
+        };
         let text = format(Style::Perftest, &[case]);
         assert!(text.contains("BW average[MiB/sec]"), "{text}");
         // 65536 B in 20371 ns: 3217.1 MB/s of 10^6, 3068.1 MiB/s.
@@ -223,12 +205,12 @@ mod tests {
                 Case { test: test.into(), of, variant: variant.into(), ..make_case(8, &[1.0]) };
             assert_eq!(name_program("ib", &case).as_deref(), name);
         };
-        is_named("put", Of::HalfRoundTrip, "", Some("ib_write_lat"));
-        is_named("put", Of::Call, "adapter, each completed", None);
-        is_named("put", Of::Message, "", Some("ib_write_bw"));
-        is_named("get", Of::RoundTrip, "", Some("ib_read_lat"));
+        is_named("put", Quantity::HalfRoundTrip, "", Some("ib_write_lat"));
+        is_named("put", Quantity::Call, "adapter, each completed", None);
+        is_named("put", Quantity::Message, "", Some("ib_write_bw"));
+        is_named("get", Quantity::RoundTrip, "", Some("ib_read_lat"));
         let both = "ib_send_bw --bidirectional";
-        is_named("rate", Of::Message, "both ways", Some(both));
+        is_named("rate", Quantity::Message, "both ways", Some(both));
     }
 
     #[test]
@@ -250,7 +232,7 @@ mod tests {
 
     #[test]
     fn test__that_the_other_tool_lacks_is_said_to_be_ours() {
-        let case = Case { test: "ring-random".into(), of: Of::Hop, ..make_case(8, &[1.0]) };
-        assert!(format(Style::Osu, &[case]).contains("OSU has no such test"));
+        let case = Case { test: "ring-random".into(), of: Quantity::Hop, ..make_case(8, &[1.0]) };
+        assert!(format(Style::Osu, &[case]).contains("OSU has no counterpart of this test"));
     }
 }

@@ -1,31 +1,30 @@
-//! Results as a table for people. The unit, and what a time is of, are above each test's rows; rows of another kind say
-//! so.
+//! Results as a table. The unit and the meaning of a time are above each test's rows. A row whose time has another
+//! meaning states that meaning.
 
 use fastpath_base::topology;
 
 use crate::catalogue::find;
 use crate::document;
-use crate::output::format::megabytes_per_s;
+use crate::format::megabytes_per_s;
 use crate::record::{Case, Clock, Level};
 use crate::statistics::is_same_line;
 
 /// A table that grows with each case.
 #[derive(Debug, Default)]
-pub struct Table {
-    /// What the rows so far are of.
+pub struct CaseTable {
+    /// Test, ranks and level of the current rows.
     group: Option<(String, u32, Level)>,
-    /// What their head says of a time.
+    /// Meaning of a time, as printed above the current rows.
     headed: String,
-    /// Their columns.
     columns: document::Table,
 }
 
-/// A number of ranks in words.
+/// Formats a number of ranks.
 pub fn count_ranks(ranks: u32) -> String {
     format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
 }
 
-/// Two processors and how far they are from each other.
+/// Describes two processors and their distance.
 pub fn describe_pair(one: i32, two: i32) -> String {
     let known = usize::try_from(one).ok().zip(usize::try_from(two).ok());
     match known.and_then(|(one, two)| topology::find_distance(one, two)) {
@@ -34,7 +33,7 @@ pub fn describe_pair(one: i32, two: i32) -> String {
     }
 }
 
-/// The clock in one line.
+/// Describes the clock in one line.
 pub fn describe_clock(clock: &Clock) -> String {
     format!(
         "{}: {:.6} GHz within {:.2} ppm, resolution {:.1} ns, {:.1} ns to read",
@@ -46,7 +45,7 @@ pub fn describe_clock(clock: &Clock) -> String {
     )
 }
 
-/// Millions of messages per second at the median, where messages are counted.
+/// Millions of messages per second at the median, for window tests.
 pub fn million_messages_per_s(case: &Case) -> Option<f64> {
     let median = case.samples.quantile(0.5)?;
     (case.window.is_some() && case.unit == "ns" && median > 0.0).then(|| 1e3 / median)
@@ -64,8 +63,8 @@ fn optional(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |v| format!("{v:.decimals$}"))
 }
 
-impl Table {
-    /// The lines for one more case.
+impl CaseTable {
+    /// Returns the lines for one more case.
     pub fn add(&mut self, case: &Case) -> Vec<String> {
         let mut lines = Vec::new();
         let time = describe_time(case);
@@ -97,7 +96,7 @@ impl Table {
     }
 }
 
-/// Room for the variants of a test: its table grows line by line, so that the longest has to be known before.
+/// Width of the variants of a test. The table grows line by line, so the longest must be known in advance.
 fn variant_width(test: &str) -> usize {
     match test {
         "put" | "get" => "load-store, each completed".len(),
@@ -107,17 +106,18 @@ fn variant_width(test: &str) -> usize {
     }
 }
 
-/// What a time of a case is of, with its unit.
 fn describe_time(case: &Case) -> String {
     let window = case.window.map_or(String::new(), |w| format!("windows of {w}; "));
     format!("{window}{} of {}", case.unit, case.of.text())
 }
 
-/// What stands above the rows of a test.
 fn say_head(case: &Case) -> String {
     let text = find(&case.test).map_or("", |t| t.text);
     let touched = match case.is_touched() {
-        true => ", each message written before it is sent and read after it has come (in the time)",
+        true => {
+            ", each message written before it is sent and read after it is received, within the \
+             measured time"
+        }
         false => "",
     };
     format!(
@@ -130,7 +130,7 @@ fn say_head(case: &Case) -> String {
     )
 }
 
-/// The columns, with room for variants of `width` characters.
+/// Creates the columns, with variants of `width` characters.
 fn make_columns(width: usize) -> document::Table {
     const TIMES: &str = "min>9|median>9|mean>9|p90>9|p99>9|p99.9>9|max>9";
     const OTHERS: &str = "samples>8|each>5|MB/s>9|M/s>8|floor>8|ratio>7|line>7";
@@ -157,7 +157,7 @@ fn list_cells(case: &Case) -> Vec<String> {
     cells
 }
 
-/// A line before and after the samples; a floor that was measured while a line took another time is marked.
+/// Time of a cache line before and after the samples. A floor measured with another cache-line time is marked.
 fn describe_lines(case: &Case) -> String {
     let Some([before, after]) = case.lines else {
         return "-".to_owned();
@@ -170,32 +170,32 @@ fn describe_lines(case: &Case) -> String {
     format!("{before:.0}/{after:.0}{mark}")
 }
 
-/// What timing added to an operation where it added most.
+/// Describes the largest overhead of timing on an operation.
 pub fn describe_overhead(cases: &[Case]) -> String {
     let most = cases.iter().map(|c| c.timing.overhead_ns).fold(0.0, f64::max);
     format!(
-        "Timing added at most {most:.2} ns to an operation (median; the loop with its clock \
-         readings less the bare loop)."
+        "Timing added at most {most:.2} ns to an operation (median of the loop with clock \
+         readings, less that of the loop without)."
     )
 }
 
-/// What the columns mean, once, below the tables.
+/// Legend of the columns, once, below the tables.
 pub const LEGEND: &str = "\
-each: operations of one sample, which is their mean; warm-up is not counted, every other sample is.
+each: operations in one sample, which is their mean. All samples count, except those of the warm-up.
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians.
-floor: the median of a cache line one way or of one copy of the message, the larger, measured in
-turn by the same ranks; of a ping-pong from 4 KiB on the bare pipeline (fastpath bench copy) and a
-line, in its row as measured before the run, in what is stored before and after it; of accesses to
-files the same bytes by pwrite or pread, but of these themselves a copy.
-line: ns of a cache line one way before/after the samples; ! where it was another beside the bare
-pipeline: floor and ratio mean little until it was measured again after the run.
+floor: median of the larger of a cache line one way and one copy of the message, measured in turn by
+the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a line,
+measured before the run; stored results also hold the time after it. For accesses to files: pwrite
+or pread of the same bytes; for pwrite and pread: a copy.
+line: ns of a cache line one way before/after the samples. !: the line took another time with the
+bare pipeline, so floor and ratio mean little until both are measured again after the run.
 p99 etc.: nearest rank.";
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::record::Of;
+    use crate::record::Quantity;
 
     fn make_case(window: &str, median: u64) -> Case {
         let line = format!(
@@ -224,7 +224,7 @@ mod tests {
             ("idle", "idle=barrier"),
         ] {
             let case = Case { test: test.into(), variant: variant.into(), ..make_case("null", 20) };
-            let lines = Table::default().add(&case);
+            let lines = CaseTable::default().add(&case);
             let [.., columns, row] = &lines[..] else {
                 panic!("{lines:?}");
             };
@@ -234,14 +234,14 @@ mod tests {
 
     #[test]
     fn table__heads_each_test_once_with_unit_and_of() {
-        let mut table = Table::default();
+        let mut table = CaseTable::default();
         let first = table.add(&make_case("64", 100)).join("\n");
         assert!(first.contains("ns of one message"), "{first}");
         assert!(first.contains("p99.9"));
         let second = table.add(&make_case("64", 100));
         assert!(second.len() == 1 && !second[0].contains("ns of"), "{second:?}");
-        // A row of another kind says so itself.
-        let other = Case { of: Of::HalfRoundTrip, ..make_case("null", 100) };
+        // A row whose time has another meaning states that meaning.
+        let other = Case { of: Quantity::HalfRoundTrip, ..make_case("null", 100) };
         let third = table.add(&other);
         assert!(third.len() == 1 && third[0].ends_with("  (ns of half a round trip)"), "{third:?}");
     }

@@ -1,78 +1,76 @@
-//! Results beside cases: where the instructions of an operation go, and what each optimisation
-//! gives.
+//! Results beside cases: instructions by function, and effects of optimisations.
 
 use serde::{Deserialize, Serialize};
 
+use super::interval::Ratio;
 use super::{Case, Level};
-use crate::compare::interval::Ratio;
 
-/// The instructions of one operation, counted by callgrind.
+/// Instructions of one operation, counted by callgrind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Breakdown {
-    /// The MPI that was counted, by the name that tables use.
+    /// Name of the counted MPI in tables.
     pub mpi: String,
     /// The operation (`MPI_Send`; `put, load-store`).
     pub operation: String,
-    /// The level at which it was called; what lies above it took no part.
+    /// Level at which the operation was called; higher levels are not included.
     #[serde(default)]
     pub level: Level,
     /// Payload in bytes.
     pub bytes: u64,
-    /// Calls over which the counts are means.
+    /// Number of calls over which the counts are means.
     pub calls: u64,
     /// Instructions per call.
     pub total: f64,
-    /// The same by level and function, most first; empty where only the total is known.
+    /// Instructions per call by level and function, in descending order; empty if only the total is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<FunctionShare>,
 }
 
-/// A function's share.
+/// Share of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Part {
+pub struct FunctionShare {
     /// `abi`, `mpi`, `protocol`, `transport`, `base`, or `other`.
     pub level: String,
-    /// The function, or the source file where the compiler left no name.
+    /// Function, or the source file if the compiler left no name.
     pub function: String,
     /// Instructions per call in the function itself.
     pub instructions: f64,
 }
 
-/// What a step of an ablation changed in one case.
+/// Effect of an ablation step in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Change"))]
 pub struct StepChange {
-    /// Test of the case; empty in results stored before there was more than one: `latency`.
+    /// Test of the case. Empty in old results, which had only `latency`.
     #[serde(default)]
     pub test: String,
-    /// Bytes of the case.
+    /// Size of the case, in bytes.
     pub bytes: u64,
-    /// Its median to that of the step before, of pairs in the same turn.
+    /// Ratio of the case's median to its median in the preceding step, from pairs in one turn.
     pub ratio: Ratio,
 }
 
-/// A step of an ablation: everything that can be switched off is, but for what earlier steps and
-/// this one switched on again.
+/// A step of an ablation: all optimisations are off, except those enabled by earlier steps and this one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AblationStep {
-    /// The optimisation that this step adds; empty in the first step, where all are off.
+    /// Optimisation that this step adds; empty in the first step, with all off.
     pub added: String,
     /// `FASTPATH_DISABLE` as it was set.
     pub disabled: Vec<String>,
-    /// What was timed, with the samples of all turns.
+    /// Timed cases, with the samples of all turns.
     pub cases: Vec<Case>,
-    /// What the step changed; empty in the first.
+    /// Effects of the step; empty in the first step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<StepChange>,
-    /// What was counted.
+    /// Counted instructions.
     pub instructions: Vec<Breakdown>,
 }
 
 impl AblationStep {
-    /// What the step changed in a case.
+    /// Finds the effect of the step on a case.
     pub fn find_change(&self, case: &Case) -> Option<&StepChange> {
         let is_of = |c: &&StepChange| {
             let test = match c.test.as_str() {

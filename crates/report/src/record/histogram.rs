@@ -1,9 +1,9 @@
-//! Every sample of a case, in bounded memory: a histogram whose buckets are at most 1/2048 of
-//! their value wide, so that three significant digits are kept and nothing is dropped.
+//! Histogram of all samples of a case, in bounded memory. Buckets are at most 1/2048 of their value wide, which keeps
+//! three significant digits.
 //!
-//! Values are non-negative numbers in the case's unit, kept in thousandths of it (picoseconds for
-//! a time). Smallest, largest, sum and count are exact; percentiles are nearest rank, taken at the
-//! middle of a bucket and never outside of smallest and largest.
+//! Values are non-negative numbers in the case's unit, stored in thousandths of it (picoseconds for a time). Smallest,
+//! largest, sum and count are exact. Percentiles are nearest rank, taken at the middle of a bucket, and within smallest
+//! and largest.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ const KEPT_BITS: u32 = 11;
 /// Thousandths of a unit.
 const SCALE: f64 = 1000.0;
 
-/// Counts by value.
+/// Histogram of values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Read", into = "Stored")]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Stored"))]
+#[serde(try_from = "Read", into = "HistogramJson")]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "HistogramJson"))]
 pub struct Histogram {
-    /// Lower bound of each bucket, in thousandths, and how many samples fell into it.
+    /// Lower bound of each bucket, in thousandths, and its number of samples.
     buckets: BTreeMap<u64, u64>,
     count: u64,
     sum: f64,
@@ -28,17 +28,16 @@ pub struct Histogram {
     max: f64,
 }
 
-/// The JSON form: statistics for those who read it by eye, buckets for those who compute.
+/// JSON form: statistics for human readers, buckets for programs.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Histogram"))]
-struct Stored {
+struct HistogramJson {
     #[serde(flatten)]
     summary: Summary,
-    /// Pairs of a bucket's lower bound in thousandths of the unit and the samples in it, ascending.
+    /// Pairs of a bucket's lower bound, in thousandths of the unit, and its number of samples, ascending.
     buckets: Vec<(u64, u64)>,
 }
 
-/// What is read of it: percentiles follow from the buckets.
 #[derive(Deserialize)]
 struct Read {
     count: u64,
@@ -48,16 +47,16 @@ struct Read {
     buckets: Vec<(u64, u64)>,
 }
 
-/// A bucket is at most this share of its value wide.
+/// Largest width of a bucket, relative to its value.
 const BUCKET_WIDTH: f64 = 1.0 / 2048.0;
 
-/// The statistics that tables show.
+/// Statistics in tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of samples.
     pub count: u64,
-    /// The smallest sample.
+    /// Smallest sample.
     pub min: f64,
     /// 50th percentile.
     pub median: f64,
@@ -69,7 +68,7 @@ pub struct Summary {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// The largest sample.
+    /// Largest sample.
     pub max: f64,
 }
 
@@ -88,8 +87,8 @@ fn middle_of(bound: u64) -> f64 {
 }
 
 impl Histogram {
-    /// Adds a sample. One that is not a number, or below zero, counts as zero: a clock that ran
-    /// backwards shows as an impossible minimum instead of vanishing.
+    /// Adds a sample. NaN and negative values count as zero, so a clock that ran backwards shows as a minimum of zero,
+    /// which no operation can take.
     pub fn record(&mut self, value: f64) {
         let value = if value > 0.0 { value } else { 0.0 };
         self.record_bucket((value * SCALE).round() as u64, 1);
@@ -103,8 +102,7 @@ impl Histogram {
         self.count += count;
     }
 
-    /// A histogram from counted buckets and exact statistics, as a measuring program prints them;
-    /// None where they contradict each other.
+    /// Creates a histogram from counted buckets and exact statistics of a measuring program; None if inconsistent.
     pub fn from_parts(
         buckets: impl IntoIterator<Item = (u64, u64)>, sum: f64, min: f64, max: f64,
     ) -> Option<Histogram> {
@@ -140,14 +138,13 @@ impl Histogram {
         self.count
     }
 
-    /// Buckets in ascending order: their middle in units, and the samples in them.
+    /// Iterates over buckets in ascending order: their middle in units, and their number of samples.
     pub fn iter(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let clamp = |v: f64| v.max(self.min).min(self.max);
         self.buckets.iter().map(move |(&bound, &count)| (clamp(middle_of(bound)), count))
     }
 
-    /// The value that a share of the samples (0 to 1) does not exceed, nearest rank; None without
-    /// samples.
+    /// Returns the value that a `share` of the samples (0 to 1) does not exceed, nearest rank; None without samples.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -160,7 +157,7 @@ impl Histogram {
         None
     }
 
-    /// The statistics that tables show; None without samples.
+    /// Computes the statistics of tables; None without samples.
     pub fn summarize(&self) -> Option<Summary> {
         Some(Summary {
             count: self.count,
@@ -183,9 +180,9 @@ impl FromIterator<f64> for Histogram {
     }
 }
 
-impl From<Histogram> for Stored {
-    fn from(histogram: Histogram) -> Stored {
-        Stored {
+impl From<Histogram> for HistogramJson {
+    fn from(histogram: Histogram) -> HistogramJson {
+        HistogramJson {
             summary: histogram.summarize().unwrap_or_default(),
             buckets: histogram.buckets.into_iter().collect(),
         }
@@ -198,7 +195,7 @@ impl TryFrom<Read> for Histogram {
     fn try_from(read: Read) -> Result<Histogram, &'static str> {
         let Read { count, min, mean, max, buckets } = read;
         let is_ascending = buckets.windows(2).all(|w| w[0].0 < w[1].0);
-        // Half a thousandth is rounding.
+        // Tolerates a rounding of half a thousandth.
         let holds = |bound: u64, value: f64| {
             let thousandths = value * SCALE;
             thousandths + 1.0 >= bound as f64
@@ -207,14 +204,14 @@ impl TryFrom<Read> for Histogram {
         if let (Some(&(lowest, _)), Some(&(highest, _))) = (buckets.first(), buckets.last())
             && !(is_ascending && holds(lowest, min) && holds(highest, max))
         {
-            return Err("a histogram out of order, or whose extremes lie in no bucket");
+            return Err("the buckets of a histogram are unsorted, or do not contain its extremes");
         }
         if count > 0 && !(min * 0.999_999 <= mean && mean <= max * 1.000_001) {
-            return Err("a histogram whose mean lies outside of its samples");
+            return Err("the mean of a histogram is outside its samples");
         }
         let found = Histogram::from_parts(buckets, mean * count as f64, min, max);
         let whole = found.filter(|histogram| histogram.count == count);
-        whole.ok_or("a histogram whose statistics contradict its buckets")
+        whole.ok_or("the statistics of a histogram contradict its buckets")
     }
 }
 

@@ -1,6 +1,6 @@
-//! Checks of HTML pages: well formed, whole in one file, with labels that can be read.
+//! Checks of HTML pages: well formed, self-contained, with readable labels.
 
-/// Text of a drawing lies inside it, and none over another; how many there are.
+/// Checks that labels lie inside a drawing and do not overlap; returns their number.
 pub fn check_labels(svg: roxmltree::Node, wide: f64) -> usize {
     let boxes = text_boxes(svg);
     for (i, a) in boxes.iter().enumerate() {
@@ -13,13 +13,13 @@ pub fn check_labels(svg: roxmltree::Node, wide: f64) -> usize {
     boxes.len()
 }
 
-/// A page, which is well formed.
+/// Parses a page, which must be well formed.
 pub fn parse(page: &str) -> roxmltree::Document<'_> {
     let body = page.trim_start_matches("<!DOCTYPE html>\n");
     roxmltree::Document::parse(body).expect("well formed")
 }
 
-/// No name is there twice.
+/// Checks that ids are unique.
 pub fn check_ids(document: &roxmltree::Document) {
     let mut ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("id")).collect();
     let all = ids.len();
@@ -28,14 +28,14 @@ pub fn check_ids(document: &roxmltree::Document) {
     assert_eq!(ids.len(), all, "an id is there twice");
 }
 
-/// The page is whole in one file.
+/// Checks that the page is self-contained.
 pub fn check_loads_nothing(page: &str) {
     for word in ["http://", "https://", "url(", "@import", "src=", "href="] {
         assert!(!page.contains(word), "{word}");
     }
 }
 
-/// Text in a drawing: its box, roughly.
+/// Approximate boxes of the texts in a drawing.
 fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
     let upright =
         svg.descendants().filter(|n| n.has_tag_name("text") && n.attribute("transform").is_none());

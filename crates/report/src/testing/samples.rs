@@ -1,19 +1,20 @@
-//! Made-up results for tests.
+//! Sample results for tests.
 
-use crate::compare::interval::Ratio;
+use crate::record::interval::Ratio;
 
 use crate::record::{
-    AblationStep, Breakdown, Case, Level, Missing, Of, Part, Report, Run, StepChange, Timing,
+    AblationStep, Breakdown, Case, FunctionShare, Level, MissingTest, Quantity, Report, Run,
+    StepChange, Timing,
 };
 
-/// A latency of this many bytes with these samples.
+/// A latency case of `bytes` bytes with these samples.
 pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
     Case {
         test: "latency".into(),
         variant: String::new(),
         operation: "MPI_Send/MPI_Recv".into(),
         level: Level::Mpi,
-        of: Of::HalfRoundTrip,
+        of: Quantity::HalfRoundTrip,
         unit: "ns".into(),
         bytes,
         ranks: 2,
@@ -35,7 +36,7 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
     }
 }
 
-/// Two sizes of a latency, a rate, a barrier, and a test that is missing.
+/// Two sizes of a latency, a rate, a barrier, and a missing test.
 pub fn make_report() -> Report {
     let mut run = Run {
         tool: "fastpath 0.1.0 (0123abc)".into(),
@@ -54,7 +55,7 @@ pub fn make_report() -> Report {
     report.cases.push(make_case(64, &[150.0, 152.0, 155.0]));
     report.cases.push(Case {
         test: "rate".into(),
-        of: Of::Message,
+        of: Quantity::Message,
         window: Some(64),
         floor: None,
         floor_of: None,
@@ -65,10 +66,10 @@ pub fn make_report() -> Report {
     report.cases.push(Case {
         test: "barrier".into(),
         operation: "MPI_Barrier".into(),
-        of: Of::Call,
+        of: Quantity::Call,
         ..make_case(0, &[160.0, 165.0])
     });
-    report.missing.push(Missing {
+    report.missing.push(MissingTest {
         test: "put".into(),
         level: Level::Mpi,
         reason: "MPI_Win_create: MPI_ERR_UNSUPPORTED_OPERATION".into(),
@@ -80,7 +81,7 @@ pub fn make_report() -> Report {
         bytes: 8,
         calls: 1000,
         total: 78.0,
-        parts: vec![Part {
+        parts: vec![FunctionShare {
             level: "transport".into(),
             function: "am_short_known".into(),
             instructions: 30.0,

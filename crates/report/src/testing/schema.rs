@@ -1,11 +1,11 @@
-//! Validates JSON against the schemas in `docs/schema` (JSON Schema 2020-12, as far as `schemars` writes it).
+//! Validates JSON against the schemas in `docs/schema` (the part of JSON Schema 2020-12 that `schemars` writes).
 //!
-//! A keyword that is not implemented here is an error, so that a new one cannot go unchecked. A crate that implements
-//! all of JSON Schema brings 30 others and takes longer to build than the rest of the tests' dependencies.
+//! A keyword that is not implemented here is an error, so that none is silently ignored. A crate that implements all of
+//! JSON Schema brings 30 other crates and takes longer to build than the rest of the tests' dependencies.
 
 use serde_json::{Map, Value};
 
-/// Holds the schema in the repository against the types. With UPDATE_SCHEMA set, writes it.
+/// Compares the schema in the repository with the types. With UPDATE_SCHEMA set, writes it.
 pub fn check_schema_file(name: &str, schema: &schemars::Schema) {
     let path = format!("{}/../../docs/schema/{name}", env!("CARGO_MANIFEST_DIR"));
     let wanted = serde_json::to_string_pretty(schema).unwrap() + "\n";
@@ -19,13 +19,13 @@ pub fn check_schema_file(name: &str, schema: &schemars::Schema) {
     );
 }
 
-/// States the one value that a property of the root may have.
+/// Sets the only value that a property of the root may have.
 pub fn pin_constant(schema: &mut schemars::Schema, name: &str, value: Value) {
     let property = schema.pointer_mut(&format!("/properties/{name}")).unwrap();
     property["const"] = value;
 }
 
-/// Checks `value` against the schema in `text`; the error names the place in `value` and what is wrong there.
+/// Checks `value` against the schema in `text`; the error has the location in `value` and the cause.
 pub fn validate(text: &str, value: &Value) -> Result<(), String> {
     let root: Value = serde_json::from_str(text).map_err(|e| format!("no schema: {e}"))?;
     check(&root, &root, value, "")
@@ -130,7 +130,7 @@ fn has_type(value: &Value, name: &Value) -> bool {
     }
 }
 
-/// Whether a number fits the width that `format` names. Other values fit: `type` decides about them.
+/// Whether a number fits the width of `format`. Values other than numbers fit: the keyword `type` checks them.
 fn fits_format(value: &Value, format: &Value) -> Result<bool, String> {
     if !value.is_number() {
         return Ok(true);

@@ -1,19 +1,18 @@
-//! RDMA adapters: one core, two ways to be reliable, and the change from one to the other.
+//! RDMA adapters: shared parts, two transports, and the upgrade from one to the other.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `rc/` | reliable connections: the adapter sends again what is lost |
-//! | `ud/` | datagrams: the library does (`crate::reliable`) |
-//! | `upgrade/` | pairs that begin with datagrams and get a connection when they talk much |
-//! | `port` | the port that an interface uses, its memory, what happens to it |
-//! | `send_buffers`, `send_queue` | send buffers; sends posted, done, and to be reported |
+//! | `rc/` | reliable connections: the adapter retransmits |
+//! | `ud/` | datagrams: the library retransmits (`crate::reliable`) |
+//! | `upgrade/` | pairs that start with datagrams and get a connection when they exchange much |
+//! | `port` | the port of an interface, its memory and its events |
+//! | `send_buffers`, `send_queue` | send buffers; posted, completed and signaled sends |
 //! | `receive_buffers` | receive buffers, and which of them are posted |
-//! | `shared`, `table`, `stage` | what interface and endpoints share; the connections of an interface; where one stands |
-//! | `wire` | headers and addresses as they travel |
+//! | `shared`, `table`, `stage` | state shared by interface and endpoints; connection table; connection stage |
+//! | `wire` | headers and addresses on the wire |
 //!
-//! This file has the transports as those see them who only open, progress and report them.
+//! This file has what code outside needs to open, progress and report these transports.
 
-mod counts;
 mod port;
 pub mod rc;
 mod receive_buffers;
@@ -22,38 +21,37 @@ mod send_queue;
 mod shared;
 mod stage;
 mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod ud;
 pub mod upgrade;
 mod wire;
 
-pub use counts::Counts;
-
-use crate::lane::Lane;
 use crate::verbs::inline::Overrides;
 use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_base::sync::AtomicU32;
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::RankPage;
-use port::Port;
+use fastpath_job::Job;
+use fastpath_segment::RankPage;
+use port::AdapterPort;
 use rc::RcIface;
 use std::sync::Arc;
 use std::time::Duration;
 use ud::{RankAddresses, UdIface};
 use upgrade::UpgradeIface;
 
-/// The transports over adapters.
+/// Transports over RDMA adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdapterTransport {
     /// Reliable connections.
     Rc,
     /// Datagrams.
     Ud,
-    /// Datagrams, and connections for pairs that talk much.
+    /// Datagrams, then a connection for pairs that exchange much.
     Upgrading,
 }
 
 impl AdapterTransport {
-    /// For people.
+    /// Name in messages.
     pub fn name(self) -> &'static str {
         match self {
             AdapterTransport::Rc => "rc",
@@ -62,7 +60,7 @@ impl AdapterTransport {
         }
     }
 
-    /// The transports, as `FASTPATH_TRANSPORTS` lists them; the one that a pair begins with first.
+    /// Names in `FASTPATH_TRANSPORTS`; the transport that a pair starts with comes first.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             AdapterTransport::Rc => &["rc"],
@@ -71,7 +69,7 @@ impl AdapterTransport {
         }
     }
 
-    /// What [`Lane::max_single`] comes to say of a pair that talks much.
+    /// Value of [`crate::Lane::max_single`] for a pair that exchanges many messages.
     pub fn max_single(self) -> usize {
         match self {
             AdapterTransport::Rc | AdapterTransport::Upgrading => rc::MAX_SINGLE,
@@ -86,38 +84,43 @@ impl std::fmt::Display for AdapterTransport {
     }
 }
 
-/// Words in memory by which a peer is known beside what comes of it.
+/// Message about `times` failures to lock memory; empty for 0.
+pub(crate) fn describe_refused(times: u64) -> String {
+    match times {
+        0 => String::new(),
+        1 => {
+            "; memory for more adapter buffers was refused once (to allow more, raise `ulimit -l`)"
+                .to_owned()
+        }
+        _ => format!(
+            "; memory for more adapter buffers was refused {times} times (to allow more, raise \
+             `ulimit -l`)"
+        ),
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PeerWords {
-    /// Says whether it has left the job.
+    /// Whether the peer has left the job.
     pub state: Option<&'static AtomicU32>,
-    /// Grows while it looks for arrivals.
+    /// Poll counter of the peer; grows while the peer polls.
     pub polls: Option<&'static AtomicU32>,
 }
 
 impl PeerWords {
-    /// Those of a rank of the same memory.
+    /// Words on the page of a rank of the same node.
     pub fn on_page(page: &'static RankPage) -> Self {
         PeerWords { state: Some(&page.state), polls: Some(&page.polls) }
     }
 }
 
-/// An adapter's port, as one of the transports uses it.
 pub(crate) enum Adapter {
-    /// By reliable connections.
     Rc(RcIface),
-    /// By datagrams.
     Ud(UdIface, RankAddresses),
-    /// By both.
     Upgrade(Box<UpgradeIface>),
 }
 
 impl Adapter {
-    /// A device's port: `port`, or else its first active one. `inline`: how much inline data to ask for. `job`: whose
-    /// rank it is for.
-    ///
-    /// # Errors
-    /// As [`RcIface::new`] and [`UdIface::new`].
     pub fn new(
         by: AdapterTransport, context: &Arc<DeviceContext>, port: Option<u8>,
         inline: &Overrides<'_>, job: &'static Job,
@@ -138,7 +141,6 @@ impl Adapter {
         })
     }
 
-    /// Which transport it is.
     pub fn by(&self) -> AdapterTransport {
         match self {
             Adapter::Rc(_) => AdapterTransport::Rc,
@@ -147,27 +149,8 @@ impl Adapter {
         }
     }
 
-    /// A lane to a peer, not connected. `words`: what is known of the peer.
-    ///
-    /// # Errors
-    /// The device has no more of what it needs.
-    pub fn make_lane(&self, peer: u32, words: PeerWords) -> Result<Lane, VerbsError> {
-        let PeerWords { state, polls } = words;
-        let mut lane = match self {
-            Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
-            Adapter::Ud(iface, _) => Lane::Ud(Box::new(iface.endpoint(state)?)),
-            Adapter::Upgrade(iface) => Lane::Upgrade(Box::new(iface.endpoint(peer, state)?)),
-        };
-        match (&mut lane, polls) {
-            (Lane::Ud(endpoint), Some(polls)) => endpoint.watch_polls(polls),
-            (Lane::Upgrade(endpoint), Some(polls)) => endpoint.datagrams().watch_polls(polls),
-            _ => {}
-        }
-        Ok(lane)
-    }
-
-    /// Handles what has arrived and what is done; says whether anything was. `connecting` and `wake`: see
-    /// [`UpgradeIface::progress`].
+    /// Processes arrivals and completions; returns whether there were any. [`UpgradeIface::progress`] explains
+    /// `connecting` and `wake`.
     pub fn progress(&mut self, connecting: bool, wake: impl Fn() + Send + 'static) -> bool {
         match self {
             Adapter::Rc(iface) => iface.progress(),
@@ -176,7 +159,6 @@ impl Adapter {
         }
     }
 
-    /// As [`RcIface::arm`].
     pub fn arm(&mut self, wake: impl Fn() + Copy + Send + 'static) -> Duration {
         match self {
             Adapter::Rc(iface) => iface.arm(wake),
@@ -185,7 +167,6 @@ impl Adapter {
         }
     }
 
-    /// The datagrams, and where they go, where there are any.
     pub fn datagrams(&mut self) -> Option<(&mut UdIface, &mut RankAddresses)> {
         match self {
             Adapter::Rc(_) => None,
@@ -194,7 +175,6 @@ impl Adapter {
         }
     }
 
-    /// Whether a wireup datagram has come.
     pub fn has_wireup_datagrams(&self) -> bool {
         match self {
             Adapter::Rc(_) => false,
@@ -203,7 +183,6 @@ impl Adapter {
         }
     }
 
-    /// The connections, where there are any.
     pub fn connections(&self) -> Option<&RcIface> {
         match self {
             Adapter::Rc(iface) => Some(iface),
@@ -212,7 +191,7 @@ impl Adapter {
         }
     }
 
-    fn with_port<T>(&self, act: impl FnOnce(&Port) -> T) -> T {
+    fn with_port<T>(&self, act: impl FnOnce(&AdapterPort) -> T) -> T {
         match self {
             Adapter::Rc(iface) => iface.with_port(act),
             Adapter::Ud(iface, _) => iface.with_port(act),
@@ -220,28 +199,12 @@ impl Adapter {
         }
     }
 
-    /// Device, port, and how much inline data is asked for, for people.
     pub fn describe(&self) -> String {
-        self.with_port(Port::describe)
+        self.with_port(AdapterPort::describe)
     }
 
-    /// What has been counted so far.
-    pub fn counts(&self) -> Vec<Counts> {
-        match self {
-            Adapter::Rc(iface) => vec![Counts::of_rc(iface)],
-            Adapter::Ud(iface, _) => vec![Counts::of_ud(&iface.counters())],
-            Adapter::Upgrade(iface) => {
-                let (ud, rc) = iface.parts();
-                let pairs = Counts::of_pairs(&iface.counters());
-                let (ud, rc) = (Counts::of_ud(&ud.counters()), Counts::of_rc(rc));
-                vec![pairs, ud, rc]
-            }
-        }
-    }
-
-    /// Name of the device, and number of the port.
     pub fn port(&self) -> (String, u8) {
-        self.with_port(Port::name)
+        self.with_port(AdapterPort::name)
     }
 }
 
@@ -261,22 +224,26 @@ fn open_ud(
     UdIface::new(context, port, settings)
 }
 
-/// Tries whether a transport has an adapter: that and its inline data, for people. Nothing stays open.
+/// Tests whether transport `by` can open an adapter, and returns its description. Nothing stays open.
 ///
 /// # Errors
-/// For people: what is missing and what to do.
+/// Message with cause and remedy.
 pub fn probe(
     by: AdapterTransport, device: Option<&str>, inline: &Overrides<'_>,
 ) -> Result<String, String> {
     let text = verbs::open_device(device, |context, port| {
         Ok(match by {
-            AdapterTransport::Rc => open_rc(context, port, inline)?.with_port(Port::describe),
-            AdapterTransport::Ud => open_ud(context, port, inline)?.with_port(Port::describe),
+            AdapterTransport::Rc => {
+                open_rc(context, port, inline)?.with_port(AdapterPort::describe)
+            }
+            AdapterTransport::Ud => {
+                open_ud(context, port, inline)?.with_port(AdapterPort::describe)
+            }
             AdapterTransport::Upgrading => {
                 let ud = open_ud(context, port, inline)?;
-                // Both at once: together they need more memory than each.
+                // Open both transports at the same time: together they need more memory than each alone.
                 open_rc(context, port, inline)?;
-                ud.with_port(Port::describe)
+                ud.with_port(AdapterPort::describe)
             }
         })
     });

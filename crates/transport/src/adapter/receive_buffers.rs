@@ -1,30 +1,23 @@
-//! Receive buffers that all connections of an interface share, made in groups as connections are.
+//! Receive buffers that all connections of an interface share, allocated in groups.
 
 use crate::verbs::queue::BATCH;
 use crate::verbs::{Buffer, RecvEntry, Sge, VerbsError};
 
-/// Buffers that were made together.
-struct Group {
+struct BufferGroup {
     buffer: Buffer,
-    /// Number of the first.
     first: u32,
 }
 
-/// The receive buffers of an interface.
 pub(super) struct ReceiveBuffers {
-    groups: Vec<Group>,
-    /// Bytes of one, and from one to the next.
+    groups: Vec<BufferGroup>,
     len: usize,
     stride: usize,
-    /// How many there are, and how many are posted.
     count: u32,
     posted: u32,
-    /// Those that hold nothing and are not posted.
     idle: Vec<u32>,
 }
 
 impl ReceiveBuffers {
-    /// None yet, of so many bytes each.
     pub fn new(len: usize) -> Self {
         ReceiveBuffers {
             groups: Vec::new(),
@@ -36,20 +29,17 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Bytes of memory that so many need.
     pub fn bytes(&self, count: u32) -> usize {
         count as usize * self.stride
     }
 
-    /// So many more, in memory that was made for them. They are not posted.
     pub fn add(&mut self, buffer: Buffer, count: u32) {
         let first = self.count;
-        self.groups.push(Group { buffer, first });
+        self.groups.push(BufferGroup { buffer, first });
         self.count += count;
         self.idle.extend(first..first + count);
     }
 
-    /// Where one lies, and the key of its memory.
     #[inline]
     pub fn locate(&self, number: u32) -> (*mut u8, u32) {
         let group = match &self.groups[..] {
@@ -61,51 +51,42 @@ impl ReceiveBuffers {
         (at, group.buffer.region().lkey())
     }
 
-    /// Bytes of one that the adapter may write.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// How many there are.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many are posted.
     #[inline]
     pub fn posted(&self) -> u32 {
         self.posted
     }
 
-    /// How many are posted, or about to be.
     #[inline]
     pub fn available(&self) -> u32 {
         self.posted + self.idle.len() as u32
     }
 
-    /// So many have come back from the adapter.
     #[inline]
     pub fn note_received(&mut self, count: usize) {
         self.posted = self.posted.saturating_sub(count as u32);
     }
 
-    /// One holds nothing any more.
     #[inline]
     pub fn give(&mut self, number: u32) {
         self.idle.push(number);
     }
 
-    /// Whether posting is worth a call: a batch is there, or something where fewer than `low` are posted.
+    /// Whether a call to post pays: `BATCH` buffers are empty, or at least one is and fewer than `low` are posted.
     #[inline]
     pub fn is_worth_posting(&self, low: u32) -> bool {
         self.idle.len() >= BATCH || (self.posted < low && !self.idle.is_empty())
     }
 
-    /// Posts those that hold nothing and are not posted, by calls of `post` with some of them.
-    ///
-    /// # Errors
-    /// The first that `post` had; what was accepted before counts.
+    /// Posts all empty buffers by `post`. Returns its first error. Buffers accepted before the error count as posted.
     pub fn post(
         &mut self, mut post: impl FnMut(&[RecvEntry]) -> Result<(), (usize, VerbsError)>,
     ) -> Result<(), VerbsError> {

@@ -1,63 +1,54 @@
-//! Send buffers that all connections of an interface share: small and large ones, a few of each from the start, the
-//! others at need.
+//! Send buffers that all connections of an interface share, small and large: a few at first, others on demand.
 
 use crate::verbs::{Buffer, VerbsError, fewer};
 
-/// A send buffer: its class and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct BufferSlot {
     class: u8,
     index: u32,
 }
 
-impl Slot {
-    /// Whether it is a large one.
+impl BufferSlot {
     #[inline]
     pub fn is_large(self) -> bool {
         self.class > 0
     }
 
-    /// Its class and its number there.
     #[inline]
     pub fn place(self) -> (usize, usize) {
         (self.class as usize, self.index as usize)
     }
 }
 
-/// What the buffers of one size are made with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClassSettings {
-    /// Bytes of one.
     pub bytes: usize,
-    /// How many are there from the start, so that messages leave however little may be locked later.
+    /// Buffers allocated at the start. They can send messages even if no more memory can be locked later.
     pub few: u32,
-    /// How many are made at once later, and how often.
+    /// Buffers of each later allocation, and the most allocations.
     pub group: u32,
     pub groups: u32,
-    /// Free ones that are not given away until it was tried to make more. So it is known by the last send whether there
-    /// will be more, or its success must be reported.
+    /// Free buffers that `take` withholds until an allocation of more buffers has succeeded or failed. After a refusal,
+    /// sends from these buffers can request the completions that return the other buffers.
     pub kept: u32,
 }
 
-struct Class {
+struct BufferClass {
     settings: ClassSettings,
     stride: usize,
-    /// Those of the start, and each group.
     buffers: Vec<Buffer>,
-    /// Where each lies in those, and the key of its memory.
     places: Vec<(*mut u8, u32)>,
-    /// Whether no more are made: all are there, or the memory for more was refused.
     complete: bool,
     kept: usize,
     free: Vec<u32>,
-    /// Bits of the number of free ones that are zero where one is marked: about four of all are.
+    /// Bit mask of marks: a buffer is marked if these bits of the free count are zero. About four buffers are marked.
     marks: usize,
 }
 
-impl Class {
+impl BufferClass {
     fn new(settings: ClassSettings) -> Self {
         let most = settings.few + settings.group * settings.groups;
-        Class {
+        BufferClass {
             settings,
             stride: settings.bytes.next_multiple_of(64),
             buffers: Vec::new(),
@@ -81,21 +72,17 @@ impl Class {
     }
 }
 
-/// The send buffers of an interface. A message takes a large one where the small ones are in use, so that it finds room
-/// where a longer one does.
+/// Send buffers of an interface. Short messages use small buffers, long messages large buffers. If all small buffers
+/// are in use, a short message takes a large buffer.
 pub(super) struct SendBuffers {
-    classes: [Class; 2],
+    classes: [BufferClass; 2],
 }
 
 impl SendBuffers {
-    /// Small and large ones. Each of the start is made by `make`, which is given bytes.
-    ///
-    /// # Errors
-    /// No memory, or the limit on locked memory is too low.
     pub fn new(
         settings: [ClassSettings; 2], mut make: impl FnMut(usize) -> Result<Buffer, VerbsError>,
     ) -> Result<Self, VerbsError> {
-        let mut classes = settings.map(Class::new);
+        let mut classes = settings.map(BufferClass::new);
         for class in &mut classes {
             class.add(class.settings.few, &mut make)?;
             class.kept = if class.complete { 0 } else { class.settings.kept as usize };
@@ -103,11 +90,8 @@ impl SendBuffers {
         Ok(SendBuffers { classes })
     }
 
-    /// Makes another group of the first class, small ones or else large ones, that may have more, or as many as there
-    /// is memory for; false where all are there. A class for which memory was refused is not asked for again.
-    ///
-    /// # Errors
-    /// No memory, or the limit on locked memory is too low.
+    /// Allocates one more group for the first class that may still grow, small before large unless `large` is set. If
+    /// memory is refused, allocates fewer buffers, and the class grows no more. Returns false if no class may grow.
     pub fn grow(
         &mut self, large: bool, mut make: impl FnMut(usize) -> Result<Buffer, VerbsError>,
     ) -> Result<bool, VerbsError> {
@@ -123,56 +107,49 @@ impl SendBuffers {
         made
     }
 
-    /// Free buffers for such messages, of those that are made.
     #[inline]
     pub fn available(&self, large: bool) -> u32 {
         let classes = self.classes[large as usize..].iter();
         classes.map(|class| class.free.len() as u32).sum()
     }
 
-    /// A free buffer.
     #[inline]
-    pub fn take(&mut self, large: bool) -> Option<Slot> {
+    pub fn take(&mut self, large: bool) -> Option<BufferSlot> {
         let classes = self.classes.iter_mut().zip(0..).skip(large as usize);
         for (class, number) in classes {
             if class.free.len() > class.kept
                 && let Some(index) = class.free.pop()
             {
-                return Some(Slot { class: number, index });
+                return Some(BufferSlot { class: number, index });
             }
         }
         None
     }
 
-    /// Gives one back.
     #[inline]
-    pub fn give(&mut self, slot: Slot) {
+    pub fn give(&mut self, slot: BufferSlot) {
         self.classes[slot.class as usize].free.push(slot.index);
     }
 
-    /// First byte of a buffer, and the key of its memory.
     #[inline]
-    pub fn locate(&self, slot: Slot) -> (*mut u8, u32) {
+    pub fn locate(&self, slot: BufferSlot) -> (*mut u8, u32) {
         self.classes[slot.class as usize].places[slot.index as usize]
     }
 
-    /// How many of each class are made.
     pub fn made(&self) -> [usize; 2] {
         [0, 1].map(|class: usize| self.classes[class].places.len())
     }
 
-    /// Whether it is worth knowing when this large buffer, just taken, is free again: one of a few is.
     #[inline]
-    pub fn is_mark(&self, slot: Slot) -> bool {
+    pub fn is_mark(&self, slot: BufferSlot) -> bool {
         let class = &self.classes[slot.class as usize];
         slot.is_large() && class.free.len() & class.marks == 0
     }
 
-    /// Whether few buffers are left: that sends are done must be heard of soon, so that theirs come back.
     #[inline]
     pub fn is_low(&self) -> bool {
-        // The first few are soon joined by others, where those can be had.
-        let low = |class: &Class| {
+        // A class with only its first buffers is not low, because more are allocated soon, if possible.
+        let low = |class: &BufferClass| {
             (class.complete || class.buffers.len() > 1)
                 && class.free.len() * 4 <= class.places.len()
         };

@@ -1,46 +1,45 @@
-//! What the interface of a transport and its endpoints share.
+//! State shared by an interface and its endpoints.
 //!
-//! The check that a `RefCell` makes at each call costs a message a few instructions, and finds what cannot be:
+//! A `RefCell` check costs a few instructions for each message. One invariant makes it unnecessary:
 //!
-//! **ONE CALL AT A TIME.** A reference to the core lives within one call of an interface or an endpoint. What such a
-//! call does meanwhile is the transport's own and calls no interface and no endpoint; what it is given to call, the
-//! `pack` of a message, it calls while it holds no reference. An interface and its endpoints stay in one thread, or are
-//! under one lock, since they hold an `Rc`.
+//! **ONE CALL AT A TIME.** A reference to the core lives within one call of an interface or an endpoint. While a call
+//! holds a reference, it runs only the transport's own code and calls no interface and no endpoint. It holds no
+//! reference while it calls the `pack` closure of a message. Interfaces and endpoints hold an `Rc`, so that they stay
+//! in one thread or under one lock.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// A core, of which the interface and each endpoint have one of these.
-pub(super) struct Shared<C>(Rc<RefCell<C>>);
+pub(super) struct SharedCore<C>(Rc<RefCell<C>>);
 
-impl<C> Shared<C> {
+impl<C> SharedCore<C> {
     pub fn new(core: C) -> Self {
-        Shared(Rc::new(RefCell::new(core)))
+        SharedCore(Rc::new(RefCell::new(core)))
     }
 
-    /// The core, unchecked but in debug builds.
+    /// The core, checked only in debug builds.
     ///
     /// # Safety
     /// ONE CALL AT A TIME, above, holds for the caller.
     #[inline]
     pub unsafe fn core(&mut self) -> &mut C {
         debug_assert!(self.0.try_borrow_mut().is_ok(), "a call within a call");
-        // SAFETY: the memory lives as long as `self`. By ONE CALL AT A TIME nobody else has a reference now, and nobody
-        // makes one before this ends.
+        // SAFETY: the memory lives as long as `self`. By ONE CALL AT A TIME there is no other reference, and none is
+        // made while this one lives.
         unsafe { &mut *self.0.as_ptr() }
     }
 }
 
-impl<C> Clone for Shared<C> {
+impl<C> Clone for SharedCore<C> {
     fn clone(&self) -> Self {
-        Shared(self.0.clone())
+        SharedCore(self.0.clone())
     }
 }
 
-/// For all that is not done for each message.
-impl<C> Deref for Shared<C> {
+/// Checked access, for code that does not run for each message.
+impl<C> Deref for SharedCore<C> {
     type Target = RefCell<C>;
 
     fn deref(&self) -> &RefCell<C> {

@@ -1,17 +1,14 @@
-//! What travels with both ways: the header of a message, and the numbers of an address.
+//! Wire format common to both transports: message header and address numbers.
 
 use crate::contract::Header;
 
-/// Bytes of a header on the wire.
 pub(super) const HEADER: usize = 16;
 const _: () = assert!(HEADER == size_of::<Header>());
-/// Bytes of a message's payload at most.
 pub(super) const LARGEST: usize = 32 * 1024;
-/// Payload of an active message that every endpoint sends as short, inline or not, in bytes: what control messages
-/// of the layer above need.
+/// Lower bound of the limit for short messages, in bytes, inline or not. The upper layer's control messages fit this
+/// size.
 pub(super) const SHORT_LEAST: usize = 48;
 
-/// A header as it travels.
 #[inline]
 pub(super) fn encode_header(header: Header) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
@@ -22,7 +19,6 @@ pub(super) fn encode_header(header: Header) -> [u8; HEADER] {
     bytes
 }
 
-/// What a peer wrote: any bytes are some header.
 #[inline]
 pub(super) fn decode_header(bytes: &[u8; HEADER]) -> Header {
     let [key @ .., i0, i1, i2, i3, a0, a1, id, _] = *bytes;

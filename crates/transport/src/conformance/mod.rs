@@ -1,7 +1,7 @@
-//! What every transport must keep of the contract, run on each of them.
+//! Conformance tests: the rules of the contract, run on every transport.
 //!
-//! A transport joins with a [`Rig`]: two ends of one direction, a way to let time pass, and all that
-//! the receiving side can observe. The macro makes one test of each rule.
+//! A [`Rig`] adapts a transport: two ends of one direction, a way to advance time, and the receiver's observable state.
+//! A macro creates one test for each rule.
 #![allow(unsafe_code, non_snake_case)]
 
 mod rigs;
@@ -11,47 +11,35 @@ use crate::contract::{Endpoint, Header, Post};
 use std::iter;
 use std::sync::OnceLock;
 
-/// Two ends of one direction of a transport.
 pub(crate) trait Rig {
-    /// The transport's endpoint.
     type End: Endpoint;
-    /// A connected pair whose counters start at `start` where the transport counts.
     fn new(start: Start) -> Self;
-    /// The sending end.
     fn tx(&mut self) -> &mut Self::End;
-    /// The receiving end; may be the same.
     fn rx(&mut self) -> &mut Self::End;
-    /// Lets time pass until all that was sent can be seen.
     fn settle(&mut self);
-    /// Lets the sender know all that was taken.
     fn return_credits(&mut self);
-    /// Everything of the sender's doing that the receiver could observe.
     fn observe(&mut self) -> Vec<u8>;
-    /// Whether room is limited by anything but memory.
+    /// Whether something other than memory limits the room.
     const LIMITED: bool = true;
 }
 
-/// Where the counters of a pair start.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Start {
-    /// Messages sent and taken before.
     pub messages: u32,
-    /// Bytes sent and taken before.
     pub bytes: u32,
 }
 
-/// A message as it was posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentMessage {
     pub header: Header,
     pub data: Vec<u8>,
 }
 
-/// Payloads of every transport's `short` that the header's `aux` need not travel with.
+/// Largest payload, in bytes, of messages whose `aux` need not arrive. It is at most `Capabilities::short` of every
+/// transport.
 const SHORT_MAX: usize = 48;
 
-impl Sent {
-    /// A message that can be told from all others.
+impl SentMessage {
     pub fn numbered(number: u32, len: usize) -> Self {
         let header = Header {
             aux: if len > SHORT_MAX { !number as u16 } else { 0 },
@@ -61,7 +49,7 @@ impl Sent {
                 (number as u64) << 32 | !number as u64,
             )
         };
-        // Bytes of one pattern from a place of its own: filled anew they would take most of the time of the tests.
+        // All messages share one pattern, at different offsets: filling each would dominate the tests' time.
         let from = number.wrapping_mul(0x9e37_79b9) as usize % PATTERN_BYTES;
         let round = iter::once(&pattern()[from..]).chain(iter::repeat(pattern()));
         let mut data = Vec::with_capacity(len);
@@ -71,11 +59,11 @@ impl Sent {
                 break;
             }
         }
-        Sent { header, data }
+        SentMessage { header, data }
     }
 }
 
-/// Length of the pattern: a prime, so that no part of a ring or of its data area is a round of it.
+/// Length of the pattern: a prime, so that no part of a ring or of its data area is a multiple of it.
 const PATTERN_BYTES: usize = 65_521;
 
 fn pattern() -> &'static [u8] {
@@ -86,19 +74,17 @@ fn pattern() -> &'static [u8] {
     })
 }
 
-/// How to post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendForm {
     Short,
     Bcopy,
 }
 
-/// Posts a message; `true` where it has left. Says so where anything but the two happens.
-pub(crate) fn post<R: Rig>(rig: &mut R, way: SendForm, sent: &Sent) -> bool {
+pub(crate) fn post<R: Rig>(rig: &mut R, way: SendForm, sent: &SentMessage) -> bool {
     let mut packed = false;
     let len = sent.data.len();
     let answer = match way {
-        // SAFETY: the data holds `len` bytes.
+        // SAFETY: the data holds `len` bytes, which live until the call returns.
         SendForm::Short => unsafe { rig.tx().am_short(sent.header, sent.data.as_ptr(), len) },
         SendForm::Bcopy => rig.tx().am_bcopy(sent.header, len, |to| {
             packed = true;
@@ -121,15 +107,13 @@ pub(crate) fn post<R: Rig>(rig: &mut R, way: SendForm, sent: &Sent) -> bool {
     true
 }
 
-/// The next arrival, copied; it stays where it is.
-pub(crate) fn look<R: Rig>(rig: &mut R) -> Option<Sent> {
+pub(crate) fn look<R: Rig>(rig: &mut R) -> Option<SentMessage> {
     let arrival = rig.rx().look()?;
-    // SAFETY: valid until it is taken.
+    // SAFETY: an arrival is valid until it is taken.
     let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
-    Some(Sent { header: arrival.header, data: data.to_vec() })
+    Some(SentMessage { header: arrival.header, data: data.to_vec() })
 }
 
-/// Makes the tests of one transport.
 macro_rules! conform {
     ($name:ident, $rig:ty) => {
         mod $name {

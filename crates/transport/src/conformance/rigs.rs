@@ -1,8 +1,9 @@
-//! The transports under test.
+//! Rigs for the transports under test.
 
 use super::*;
 use crate::adapter::rc::testing::RcPair;
 use crate::adapter::rc::{RcEndpoint, Settings as RcSettings};
+use crate::adapter::testing::connect;
 use crate::adapter::ud::testing::UdPair;
 use crate::adapter::ud::{Settings as UdSettings, UdEndpoint};
 use crate::adapter::upgrade::UpgradeEndpoint;
@@ -55,7 +56,7 @@ impl Rig for LoopbackEndpoint {
     }
 }
 
-/// Two ends over a simulated network; the number chooses its conditions.
+/// Two ends over a simulated network; the number selects its conditions.
 struct SimPair<const FAULTS: u32> {
     network: Network,
     ends: [SimEndpoint; 2],
@@ -100,13 +101,8 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
         let network = Network::new(2, conditions(FAULTS, start.messages as u64));
         let ifaces = [network.iface(0), network.iface(1)];
         let mut ends = [ifaces[0].endpoint(1), ifaces[1].endpoint(0)];
-        if ends[0].wants_wireup() {
-            // Until both know each other nothing goes.
-            let header = Header::default();
-            assert_eq!(ends[0].am_bcopy(header, 0, |_| ()), Post::NoResource);
-            let addresses = [ends[0].local_address(), ends[1].local_address()];
-            assert!(ends[0].open(&addresses[1]) && ends[1].open(&addresses[0]));
-        }
+        let [one, two] = &mut ends;
+        assert!(!one.wants_wireup() || connect(one, two));
         for end in &mut ends {
             end.connect();
             end.open_receive();
@@ -123,7 +119,7 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
             self.progress();
-            // Whatever was posted can be seen once everything has either arrived or is being held.
+            // Stop when nothing sent is queued or in flight, a message is visible, or the network has no further event.
             if self.ends[0].is_drained()
                 || self.ends[1].look().is_some()
                 || !self.network.advance_to_next()
@@ -145,7 +141,10 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
     }
 }
 
-/// Two ends on an RDMA adapter; the number chooses how much room there is.
+/// Most polls until a peer's adapter reports data that is already in the peer's memory.
+const ATTEMPTS: u32 = 100;
+
+/// Two ends on an RDMA adapter. The number selects the room for messages.
 struct RcRig<const ROOM: u32>(RcPair);
 
 impl<const ROOM: u32> Rig for RcRig<ROOM> {
@@ -177,8 +176,8 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
         self.0.until("the network to come to rest", |pair| {
             pair.ends[1].look().is_some() || pair.ends[0].is_drained()
         });
-        // What has reached the peer's memory is announced there soon after.
-        for _ in 0..self.0.attempts {
+        // The peer's adapter reports data that is already in the peer's memory within a few polls.
+        for _ in 0..ATTEMPTS {
             if self.0.ends[1].look().is_some() || self.0.has_all_arrived() {
                 return;
             }
@@ -189,7 +188,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
         self.0.until("the credits to arrive", |pair| {
             pair.ends[0].is_drained() && pair.ends[1].is_drained()
         });
-        for _ in 0..self.0.attempts {
+        for _ in 0..ATTEMPTS {
             if self.0.has_all_arrived() {
                 return;
             }
@@ -197,8 +196,8 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
         }
     }
     fn observe(&mut self) -> Vec<u8> {
-        // Nothing that would make room for the sender happens here.
-        for _ in 0..self.0.attempts {
+        // Make progress that frees no room for the sender.
+        for _ in 0..ATTEMPTS {
             if self.0.has_all_arrived() {
                 break;
             }
@@ -208,8 +207,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
     }
 }
 
-/// Two ends that exchange datagrams of an RDMA adapter; the number chooses how much room there is, and whether the
-/// (fake) wire is a bad one.
+/// Two ends with datagrams of an RDMA adapter. The number selects the room, or a fake wire that loses packets.
 struct UdRig<const KIND: u32>(UdPair);
 
 impl<const KIND: u32> Rig for UdRig<KIND> {
@@ -252,18 +250,16 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
         self.0.until("the news to arrive", taken);
     }
     fn observe(&mut self) -> Vec<u8> {
-        // Without progress: that would make room for the sender.
+        // Make no progress, because progress would free room for the sender.
         let mut seen = self.0.ends[1].fingerprint();
         seen.extend(self.0.ifaces[0].counters().sent.to_le_bytes());
         seen
     }
 }
 
-/// Two ends of a pair that changes from datagrams to a connection after a few messages (0; over a bad wire: 1), or did
-/// so before the first (2).
+/// Two ends of a pair that upgrades: after a few messages (0), also on a lossy wire (1), before the first (2).
 struct UpgradeRig<const KIND: u32> {
     pair: UpgradePair,
-    /// How often it has settled.
     settled: u32,
 }
 
@@ -308,7 +304,7 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
         self.pair.until("what is under way to arrive", |pair| pair.ends[0].has_arrived());
     }
     fn return_credits(&mut self) {
-        // Everything taken is told: by what the datagrams acknowledge, and by the connection's credits.
+        // Acknowledgements of datagrams and credits of the connection both return room.
         for _ in 0..8 {
             self.pair.ends[1].return_credits();
             self.pair.ends[1].return_all_credits();
@@ -321,8 +317,8 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
     }
 }
 
-/// Two ends of a connection over loopback, whose messages wait for progress, so that what finds room does not depend on
-/// the kernel; the number chooses how much room there is.
+/// Two ends of a connection over the loopback device. Messages wait for progress, so that room does not depend on the
+/// kernel. The number selects the room.
 struct TcpRig<const ROOM: u32>(TcpPair);
 
 impl<const ROOM: u32> Rig for TcpRig<ROOM> {

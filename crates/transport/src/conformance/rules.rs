@@ -1,11 +1,10 @@
-//! The rules.
+//! Rules of the contract.
 
 use super::*;
 use crate::verbs::is_long;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// Starts worth testing: fresh, and close before a counter wraps.
 const STARTS: [Start; 5] = [
     Start { messages: 0, bytes: 0 },
     Start { messages: u32::MAX - 300, bytes: u32::MAX - 40_000 },
@@ -14,13 +13,11 @@ const STARTS: [Start; 5] = [
     Start { messages: 255, bytes: (1 << 16) - 128 },
 ];
 
-/// Whether the adapter under test is a real one: it is the kernel's work, and in a virtual machine that of an emulated
-/// processor, so that each rule is tried less often.
+/// Whether the adapter under test is real: each rule then runs less often, because the kernel does the work.
 fn is_real() -> bool {
     std::env::var_os("FASTPATH_TEST_DEVICE").is_some()
 }
 
-/// The starts to test.
 fn starts() -> &'static [Start] {
     match (is_real(), is_long()) {
         (true, false) => &STARTS[1..2],
@@ -45,8 +42,7 @@ fn ways<R: Rig>(rig: &mut R) -> [(SendForm, usize); 2] {
     [(SendForm::Short, capabilities.short), (SendForm::Bcopy, capabilities.bcopy)]
 }
 
-/// Posts with retries: room must come back once everything has been taken.
-fn post_surely<R: Rig>(rig: &mut R, way: SendForm, sent: &Sent) {
+fn post_surely<R: Rig>(rig: &mut R, way: SendForm, sent: &SentMessage) {
     for _ in 0..1000 {
         if post(rig, way, sent) {
             return;
@@ -56,7 +52,7 @@ fn post_surely<R: Rig>(rig: &mut R, way: SendForm, sent: &Sent) {
     panic!("never room for {} bytes", sent.data.len());
 }
 
-fn take_next<R: Rig>(rig: &mut R, expected: &Sent) {
+fn take_next<R: Rig>(rig: &mut R, expected: &SentMessage) {
     rig.settle();
     let seen = look(rig);
     assert!(
@@ -85,7 +81,7 @@ pub(crate) fn all_sizes_arrive<R: Rig>() {
         for (way, max) in ways(&mut rig) {
             for len in sizes(max) {
                 number += 1;
-                let sent = Sent::numbered(number, len);
+                let sent = SentMessage::numbered(number, len);
                 post_surely(&mut rig, way, &sent);
                 take_next(&mut rig, &sent);
             }
@@ -93,7 +89,7 @@ pub(crate) fn all_sizes_arrive<R: Rig>() {
         assert_eq!(look(&mut rig), None);
         let extreme = Header::new(u8::MAX, u32::MAX, u64::MAX);
         for header in [extreme, Header::default()] {
-            let sent = Sent { header, data: vec![0xff; 48] };
+            let sent = SentMessage { header, data: vec![0xff; 48] };
             post_surely(&mut rig, SendForm::Bcopy, &sent);
             take_next(&mut rig, &sent);
         }
@@ -104,10 +100,10 @@ pub(crate) fn look_changes_nothing<R: Rig>() {
     for &start in starts() {
         let mut rig = R::new(start);
         assert_eq!(look(&mut rig), None);
-        let sent: Vec<Sent> = [0, 8, 48, 49, 5000]
+        let sent: Vec<SentMessage> = [0, 8, 48, 49, 5000]
             .iter()
             .enumerate()
-            .map(|(i, &len)| Sent::numbered(i as u32, len))
+            .map(|(i, &len)| SentMessage::numbered(i as u32, len))
             .collect();
         sent.iter().for_each(|sent| post_surely(&mut rig, SendForm::Bcopy, sent));
         for expected in &sent {
@@ -128,7 +124,7 @@ pub(crate) fn look_changes_nothing<R: Rig>() {
 
 pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
     if !R::LIMITED {
-        return; // It is never refused; `programs` would find it out if it were.
+        return; // posts are never refused; `random_programs` would detect a refusal
     }
     for &start in starts() {
         for (way, len) in [
@@ -141,32 +137,32 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
             let mut rig = R::new(start);
             let len = len.min(rig.tx().capabilities().bcopy);
             let mut number = 0;
-            while post(&mut rig, way, &Sent::numbered(number, len)) {
+            while post(&mut rig, way, &SentMessage::numbered(number, len)) {
                 number += 1;
                 assert!(number < 100_000, "room without end");
             }
-            // The same again, stopping just before the refusal.
+            // Repeat the same posts on a new rig: the message after them must be refused.
             let mut rig = R::new(start);
-            let mut sent: VecDeque<Sent> =
-                (0..number).map(|number| Sent::numbered(number, len)).collect();
+            let mut sent: VecDeque<SentMessage> =
+                (0..number).map(|number| SentMessage::numbered(number, len)).collect();
             sent.iter().for_each(|message| assert!(post(&mut rig, way, message)));
             let before = rig.observe();
-            assert!(!post(&mut rig, way, &Sent::numbered(number, len)));
+            assert!(!post(&mut rig, way, &SentMessage::numbered(number, len)));
             assert!(rig.observe() == before, "refusing {len} bytes left a trace");
-            // Refused again and again, by either way.
+            // Posts are refused again, both of this form and of the longest bcopy message.
             for _ in 0..10 {
                 for (way, len) in
                     [(way, len), (SendForm::Bcopy, 32_768.min(rig.tx().capabilities().bcopy))]
                 {
-                    if post(&mut rig, way, &Sent::numbered(u32::MAX, len)) {
+                    if post(&mut rig, way, &SentMessage::numbered(u32::MAX, len)) {
                         panic!("there was no room a moment ago");
                     }
                 }
             }
             assert!(rig.observe() == before, "refusing again left a trace");
-            // What came before and what comes after is untouched. There is room again when some of
-            // it has been taken, at the latest when all has.
-            let last = Sent::numbered(number, len);
+            // Earlier messages are unaffected. Room returns after some messages, at the latest after all messages, have
+            // been taken.
+            let last = SentMessage::numbered(number, len);
             loop {
                 take_next(&mut rig, &sent.pop_front().expect("no room after all was taken"));
                 rig.return_credits();
@@ -190,13 +186,12 @@ pub(crate) fn credits_come_back<R: Rig>() {
             let mut rig = R::new(start);
             let mut fill = || {
                 let mut count = 0;
-                while post(&mut rig, SendForm::Bcopy, &Sent::numbered(count, len)) {
+                while post(&mut rig, SendForm::Bcopy, &SentMessage::numbered(count, len)) {
                     count += 1;
                 }
-                // All but the last message are taken while the sender hears nothing but what the
-                // receiver says by itself; then everything is said.
+                // The receiver takes all messages; a take may return credits. Then the rig returns all other credits.
                 for number in 0..count {
-                    take_next(&mut rig, &Sent::numbered(number, len));
+                    take_next(&mut rig, &SentMessage::numbered(number, len));
                 }
                 assert_eq!(look(&mut rig), None);
                 rig.return_credits();
@@ -206,8 +201,7 @@ pub(crate) fn credits_come_back<R: Rig>() {
             let first = fill();
             assert!(first >= 1, "room for nothing of {len} bytes");
             let later: Vec<u32> = (0..8).map(|_| fill()).collect();
-            // More room may be found on the way, never less. Where payloads lie one after the other,
-            // the end of the area may be too short for one of them.
+            // Room may grow, but shrinks by at most one message: the end of a data area may be too short for a payload.
             assert!(
                 later.iter().all(|&count| count + 1 >= first),
                 "{len} bytes: {first}, then {later:?}"
@@ -238,7 +232,6 @@ fn program() -> impl Strategy<Value = (usize, Vec<ProgramStep>)> {
     (0..STARTS.len(), prop::collection::vec(step, 0..400))
 }
 
-/// Any mixture of posts, looks and takes behaves as a queue does.
 pub(crate) fn random_programs<R: Rig>() {
     let config = ProptestConfig {
         cases: match (is_real(), is_long()) {
@@ -251,7 +244,7 @@ pub(crate) fn random_programs<R: Rig>() {
     };
     proptest!(config, |((start, steps) in program())| {
         let mut rig = R::new(STARTS[start]);
-        let mut model: VecDeque<Sent> = VecDeque::new();
+        let mut model: VecDeque<SentMessage> = VecDeque::new();
         let mut number = 0;
         for step in steps {
             match step {
@@ -259,7 +252,7 @@ pub(crate) fn random_programs<R: Rig>() {
                     let capabilities = rig.tx().capabilities();
                     let max = if way == SendForm::Short { capabilities.short } else {
                         capabilities.bcopy };
-                    let message = Sent::numbered(number, len.min(max));
+                    let message = SentMessage::numbered(number, len.min(max));
                     let before = rig.observe();
                     if post(&mut rig, way, &message) {
                         model.push_back(message);

@@ -1,38 +1,36 @@
-//! How two ranks that share no memory find out whether their adapters reach each other. Pure.
+//! Test whether the adapters of two ranks on different nodes reach each other. No I/O.
 //!
-//! Each tells the other by the network where its queue pair for datagrams is. From then on each message of the wire-up
-//! goes twice: as a datagram, and by the network. A datagram that comes proves the way. Where [`UNSEEN_MOST`] have come
-//! by the network and none as a datagram, no way leads here.
+//! Each rank sends the address of its datagram queue pair through a socket. Then each wire-up message is sent twice: as
+//! a datagram, and through the socket. A datagram that arrives proves the path. There is no path if [`UNSEEN_MOST`]
+//! messages have arrived through the socket and none as a datagram.
 
 use crate::contract::Address;
 
-/// Messages whose datagrams have been lost, after which no other is waited for. They are sent ever later, 2 to 128 ms
-/// apart: about a second passes.
+/// Lost datagrams that prove there is no path. Intervals grow from 2 to 128 ms, about a second in total.
 pub(super) const UNSEEN_MOST: u32 = 12;
 
-/// Time between two messages that count.
 const APART_NS: u64 = 1_000_000;
 
-/// What is known of a peer.
 #[derive(Debug, Default)]
 pub(super) struct Meeting {
-    /// Whether the peer has been told where this rank's queue pair is.
     pub is_told: bool,
-    /// Whether a datagram of the peer has come.
     pub is_proven: bool,
-    /// The last message to the peer, until it is known where its queue pair is.
+    /// Last message to the peer, kept while the peer's queue pair address is unknown. It is sent again when the address
+    /// arrives.
     pub waiting: Option<(u8, Address)>,
-    /// The last step that went by the network alone: there nothing is lost, so that it need not be repeated.
+    /// Last step sent through the socket alone. The step is not repeated, because sockets lose nothing.
     pub sent: Option<u8>,
-    /// Messages that came by the network and were sent as datagrams too, and when the last one came.
+    /// Messages through the socket that were also sent as datagrams. Next: the time of the last one.
     unseen: u32,
     last_ns: u64,
 }
 
 impl Meeting {
-    /// A message has come by the network, and was sent as a datagram too where `also` says so. Whether no datagram can
-    /// be hoped for. Those that come at once count as one: they came while this process computed, and the room for
-    /// datagrams may have been full then.
+    /// Counts a message that arrived through the socket. `also`: whether it was sent as a datagram too. Returns true if
+    /// datagrams have no path.
+    ///
+    /// Messages that arrive together count once, because one cause may have lost all their datagrams: receive buffers
+    /// that were full while this process computed.
     pub fn is_vain(&mut self, also: bool, now_ns: u64) -> bool {
         let is_another = self.unseen == 0 || now_ns.saturating_sub(self.last_ns) >= APART_NS;
         if also && is_another && !self.is_proven {
@@ -51,9 +49,9 @@ mod tests {
     #[test]
     fn way__is_vain_after_many_datagrams_that_did_not_come() {
         let mut meeting = Meeting::default();
-        // What could not be sent as a datagram proves nothing.
+        // A message that was not sent as a datagram proves nothing.
         assert!((0..100).all(|i| !meeting.is_vain(false, i * APART_NS)));
-        // Nor do many at once.
+        // Many messages at one time prove nothing either.
         assert!((0..100).all(|i| !meeting.is_vain(true, i)));
         let times = (2..=UNSEEN_MOST as u64).map(|i| i * APART_NS);
         let vain: Vec<bool> = times.map(|now| meeting.is_vain(true, now)).collect();

@@ -1,23 +1,22 @@
-//! Peers that are reached by connections of the kernel's network, and what must be told to those of other memories.
+//! Peers reached by sockets, and the wire-up between nodes.
 
 use super::Interfaces;
-use crate::adapter::Counts;
+use super::counts::TransportCounts;
+use crate::allowed::is_listed;
 use crate::contract::Address;
-use crate::setup::allowed::is_listed;
 use crate::tcp::{self, TcpIface, WireupHead};
 use fastpath_base::clock;
 use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
 use fastpath_base::wait;
-use fastpath_bootstrap::network::{NetworkCard, Reach};
-use fastpath_bootstrap::segment::Phase;
+use fastpath_job::network::{NetworkCard, Reach};
+use fastpath_segment::RankPhase;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// In place of a step: where the sender's queue pair for datagrams is.
 const INTRODUCTION: u8 = 0;
 
-/// Peers that the adapter does not lead to, and why; those of which nobody has been told yet.
+/// Peers that the adapter does not reach, with causes. Next: the peers not yet reported.
 #[derive(Debug, Default)]
 pub(super) struct WithoutAdapter {
     why: BTreeMap<u32, String>,
@@ -33,21 +32,19 @@ impl WithoutAdapter {
         self.why.is_empty()
     }
 
-    /// What a report says of them; nothing where there are none.
-    pub fn counts(&self) -> Option<Counts> {
+    pub fn counts(&self) -> Option<TransportCounts> {
         let why = self.why.values().next()?;
         let pairs = match self.why.len() {
-            1 => "1 pair goes".to_owned(),
-            n => format!("{n} pairs go"),
+            1 => "1 pair communicates".to_owned(),
+            n => format!("{n} pairs communicate"),
         };
-        Some(Counts {
+        Some(TransportCounts {
             of: "without adapter",
-            text: format!("{pairs} without it: {why}"),
+            text: format!("{pairs} without the adapter: {why}"),
             numbers: vec![("pairs", self.why.len() as u64)],
         })
     }
 
-    /// The adapter is not asked for a peer: nobody needs to be told.
     fn leave_out(&mut self, peer: u32) {
         let why = || format!("rank {peer} is of another job");
         self.why.entry(peer).or_insert_with(why);
@@ -61,45 +58,44 @@ impl WithoutAdapter {
     }
 }
 
-/// Peers of other memories: an adapter carries their messages, if both sides have the same, and a connection of the
-/// kernel's network what it needs to begin. If not, the connection carries the messages too.
+/// Peers on other nodes. If both sides use the same adapter transport, the adapter carries their messages, and a socket
+/// carries the wire-up. Otherwise the socket carries the messages too.
 impl Interfaces {
-    /// Whether a peer and this process know of each other by a connection of the network: they share no memory, or
-    /// nothing else carries their messages.
+    /// Whether this process and a peer wire up through a socket: they share no memory, or this process uses no adapter.
     pub(super) fn meets_by_network(&self, peer: u32) -> bool {
         let apart = self.adapter.is_none() || !self.domain.job.is_node_peer(peer as usize);
         self.tcp.is_some() && self.is_outside(peer) && apart
     }
 
-    /// Whether no lane of the adapter leads to a peer, so that one that is asked for is refused.
+    /// Whether the adapter has no lane to a peer, so that a request for such a lane is refused.
     pub fn refuses_adapter(&self, peer: u32) -> bool {
         self.meets_by_network(peer) && (self.adapter.is_none() || self.without_adapter.has(peer))
     }
 
-    /// A peer that the adapter has turned out not to lead to; each is told of once.
+    /// Takes a peer that the adapter does not reach. Each peer is returned once.
     pub fn take_without_adapter(&mut self) -> Option<u32> {
         self.without_adapter.untold.pop()
     }
 
-    /// The adapter does not lead to a peer; a new lane goes by the network. `false` where nothing else leads there.
+    /// Excludes a peer from the adapter, so that a new lane uses sockets. False if the peer has no other transport.
     pub fn leave_adapter(&mut self, peer: u32) -> bool {
         if !self.meets_by_network(peer) {
             return false;
         }
-        let why = || "no connection of both adapters could be made".to_owned();
+        let why = || format!("the adapters of this rank and of rank {peer} could not be connected");
         self.without_adapter.note(peer, why);
         self.without_adapter.untold.retain(|&untold| untold != peer);
         self.allowed.fall_back
     }
 
-    /// A peer has said what it cannot: its connection ends, and so does what waits for it.
+    /// Closes the socket of a peer that has reported a failure, and fails all operations that wait for it.
     pub fn hang_up(&mut self, peer: u32) {
         if let Some(tcp) = &mut self.tcp {
             tcp.hang_up(peer);
         }
     }
 
-    /// Why a peer is not reached, where its lane does not say, for people.
+    /// Why a peer is unreachable, for messages, if its lane does not know the cause.
     pub fn failure(&self, peer: u32) -> Option<String> {
         let tcp = self.tcp.as_ref()?;
         tcp.failure(peer).or_else(|| match self.allowed.fall_back {
@@ -108,13 +104,11 @@ impl Interfaces {
         })
     }
 
-    /// A number for what an adapter's lanes are of; 0 where there is no adapter.
     fn number_adapter(&self) -> u8 {
         let by = self.adapter.as_ref().map(|(adapter, _)| adapter.by());
         by.map_or(0, |by| by as u8 + 1)
     }
 
-    /// Sends a message of the wire-up by the pair's connection, and as a datagram too where the adapter sends such.
     pub(super) fn send_wireup_by_network(&mut self, peer: u32, step: u8, address: Address) -> bool {
         let by = match self.without_adapter.has(peer) {
             true => 0,
@@ -128,7 +122,7 @@ impl Interfaces {
             && let Some((ud, addresses)) = adapter.datagrams()
         {
             let meeting = self.meetings.entry(peer).or_default();
-            // What the adapter refuses to send counts as lost on the way.
+            // If the adapter refuses the datagram, it counts as lost.
             also = addresses.find(peer).is_some();
             addresses.send(ud, peer, step, address);
             meeting.waiting = (!also).then_some((step, address));
@@ -147,17 +141,16 @@ impl Interfaces {
         sent
     }
 
-    /// A message of the wire-up that has come by a connection, and not as a datagram where it could.
     pub(super) fn receive_wireup_by_network(&mut self) -> Option<(u32, u8, Address)> {
         loop {
             let (peer, head, address) = self.tcp.as_mut()?.receive_wireup()?;
             let own = self.number_adapter();
             if own != 0 && head.by != own {
                 self.without_adapter.note(peer, || match head.by {
-                    0 => format!("rank {peer} has no adapter that it could use"),
+                    0 => format!("rank {peer} has no usable adapter"),
                     _ => format!(
-                        "rank {peer} uses its adapter by other transports than this rank: give \
-                         both the same FASTPATH_TRANSPORTS"
+                        "rank {peer} uses other transports of its adapter than this rank: set \
+                         FASTPATH_TRANSPORTS to the same value on all ranks"
                     ),
                 });
             }
@@ -176,10 +169,15 @@ impl Interfaces {
                 continue;
             }
             if meeting.is_vain(head.also, clock::now_ns()) {
-                // Those that have come while this process computed are seen first.
+                // First process datagrams that arrived while this process computed.
                 ud.progress();
                 if !ud.has_wireup_datagrams() {
-                    let why = || format!("what the adapter of rank {peer} sends does not arrive");
+                    let why = || {
+                        format!(
+                            "packets from the adapter of rank {peer} do not reach this rank's \
+                             adapter"
+                        )
+                    };
                     self.without_adapter.note(peer, why);
                     return Some((peer, head.step, address));
                 }
@@ -187,7 +185,6 @@ impl Interfaces {
         }
     }
 
-    /// A peer has told where its queue pair is: what waits for that goes, and it is told the same.
     fn answer_introduction(&mut self, peer: u32) {
         let by = self.number_adapter();
         let meeting = self.meetings.entry(peer).or_default();
@@ -203,14 +200,12 @@ impl Interfaces {
         }
     }
 
-    /// A datagram of a rank has come.
     pub(super) fn note_datagram(&mut self, peer: u32) {
         if self.meets_by_network(peer) {
             self.meetings.entry(peer).or_default().is_proven = true;
         }
     }
 
-    /// Peers that something has come of by connections of the network.
     pub(super) fn accept_network(&mut self, found: &mut impl FnMut(u32)) {
         let Some(tcp) = &mut self.tcp else {
             return;
@@ -224,8 +219,8 @@ impl Interfaces {
             if !self.without_adapter.has(peer) && !tcp.has_message(peer) {
                 continue;
             }
-            // Whoever sends messages this way has no other.
-            let why = || format!("rank {peer} has no adapter that it could use");
+            // A peer that sends messages through a socket has no other transport.
+            let why = || format!("rank {peer} has no usable adapter");
             self.without_adapter.note(peer, why);
             found(peer);
         }
@@ -233,31 +228,28 @@ impl Interfaces {
 }
 
 impl Interfaces {
-    /// No adapter is used, for that reason.
     pub(crate) fn note_no_adapter(&mut self, why: String) {
         self.no_adapter = Some(why);
     }
 
-    /// Reaches peers by connections of the kernel's network: those of other hosts, and all where shared memory is not
-    /// allowed. [`Interfaces::allowed`] has been set.
+    /// Opens sockets for peers on other hosts, and for all peers if shared memory is not permitted. Set
+    /// [`Interfaces::allowed`] before.
     ///
     /// # Errors
-    /// For people: what is missing and what to do.
+    /// Message with cause and remedy.
     pub fn open_tcp(&mut self, config: &Config) -> Result<(), String> {
         self.domain.job.open_network(config)?;
         self.listen(config)
     }
 
-    /// Listens for ranks of other jobs, which are reached by connections of the kernel's network alone. Says how this
-    /// process is reached.
+    /// Listens for ranks of other jobs, which only sockets reach. Returns this process's network address.
     ///
     /// # Errors
-    /// As [`Interfaces::open_tcp`]; or the user has left tcp out.
+    /// An error of [`Interfaces::open_tcp`], or `FASTPATH_TRANSPORTS` does not list tcp.
     pub fn open_for_foreign(&mut self, config: &Config) -> Result<NetworkCard, String> {
         if !is_listed(config, "tcp") {
             return Err(
-                "ranks of two jobs reach each other by tcp, which FASTPATH_TRANSPORTS leaves out"
-                    .to_owned(),
+                "ranks of two jobs connect by tcp: add tcp to FASTPATH_TRANSPORTS".to_owned()
             );
         }
         let job = self.domain.job;
@@ -268,10 +260,12 @@ impl Interfaces {
         (self.allowed.tcp, self.allowed.fall_back) = (self.adapter.is_none(), true);
         job.own_page().by_adapter.store(1, Ordering::Relaxed);
         let card = job.network_card(job.rank());
-        card.ok_or_else(|| "this process has not said where it listens".to_owned())
+        card.ok_or_else(|| {
+            "this process has not published the address of its listening socket".to_owned()
+        })
     }
 
-    /// Those ranks are of another job.
+    /// Records that `ranks` belong to another job.
     pub fn note_foreign(&mut self, ranks: &[u32]) {
         if self.adapter.is_some() {
             ranks.iter().for_each(|&rank| self.without_adapter.leave_out(rank));
@@ -283,19 +277,24 @@ impl Interfaces {
         let settings =
             tcp::Settings { bulk: !config.is_disabled("bulk"), ..tcp::Settings::default() };
         let domain = tcp::domain::Domain::new(job, settings);
-        let domain = domain.map_err(|e| format!("too many files are open: {e}"))?;
+        let domain = domain.map_err(|e| {
+            format!(
+                "cannot create an epoll descriptor for the connections to other ranks: {e}; if the \
+                 limit on open files is reached, raise it (ulimit -n)"
+            )
+        })?;
         self.tcp = Some(TcpIface::new(domain)?);
         self.alive = true;
         Ok(())
     }
 
-    /// Whether peers are reached by an adapter or over the network: then a thread wakes this rank for them.
+    /// Whether an adapter or sockets are in use: then a watcher thread wakes this rank.
     #[inline]
     pub fn has_outside(&self) -> bool {
         self.adapter.is_some() || self.tcp.is_some()
     }
 
-    /// The number of rounds of progress that take about as long as `at_memory` polls of memory; at least one.
+    /// Number of rounds of progress that take about as long as `at_memory` polls of memory; at least one.
     #[inline]
     pub fn polls(&self, at_memory: u32) -> u32 {
         match (&self.tcp, &self.adapter) {
@@ -306,13 +305,12 @@ impl Interfaces {
         }
     }
 
-    /// The adapter or the connections by which peers are reached, for people.
+    /// The adapter or sockets in use, for messages.
     pub fn outside(&self) -> Option<String> {
         let by_adapter = self.adapter.as_ref().map(|(adapter, _)| adapter.describe());
         by_adapter.or_else(|| self.tcp.as_ref().map(|_| self.describe_tcp()))
     }
 
-    /// Whether connections of the kernel's network take long messages from where they lie.
     pub(crate) fn has_bulk(&self) -> bool {
         self.tcp.as_ref().is_some_and(TcpIface::has_bulk)
     }
@@ -331,33 +329,33 @@ impl Interfaces {
         format!("port {} of {}{why}", card.port, addresses.join(", "))
     }
 
-    /// Whether `peer`, or this process itself, has come so far with leaving the job, or has left it.
-    pub fn has_come(&self, peer: u32, phase: Phase) -> bool {
+    /// Whether `peer`, possibly this process, has reached `phase` of leaving the job.
+    pub fn has_come(&self, peer: u32, phase: RankPhase) -> bool {
         match &self.tcp {
             Some(tcp) if self.meets_by_network(peer) => tcp.has_come(peer, phase),
             _ => self.domain.page(peer).phase() >= phase || self.has_left(peer),
         }
     }
 
-    /// Called when a wait for `peer` has lasted a while: asks whether it has left the job, where nothing else would
-    /// show that. Returns when to call again; `None` if the answer will wake this rank.
+    /// Queries whether `peer` has left the job, if no other event would show it. Call it when a wait for `peer` has
+    /// lasted a while. Returns when to call again; `None` if the answer will wake this rank.
     pub fn ask_after(&mut self, peer: u32) -> Option<Duration> {
         let tells = !self.meets_by_network(peer) || self.domain.job.is_node_peer(peer as usize);
         self.tcp.as_mut().filter(|_| !tells)?.ask_after(peer)
     }
 
-    /// Whether the process may end as far as its connections are concerned; see [`crate::Connection::may_leave`].
+    /// Whether the process may end, as far as sockets are concerned. See [`crate::Connection::may_leave`].
     pub fn may_leave(&mut self) -> bool {
         self.tcp.as_mut().is_none_or(TcpIface::may_leave)
     }
 
-    /// Says how far this process has come with leaving the job to peers that cannot see it on its page, and wakes those
-    /// that can.
-    pub fn tell_phase(&mut self, phase: Phase) {
+    /// Publishes this process's phase of leaving the job: sends the phase to peers that do not see this process's page,
+    /// and wakes the other peers.
+    pub fn tell_phase(&mut self, phase: RankPhase) {
         if let Some(tcp) = &mut self.tcp {
             tcp.tell_phase(phase);
-            // A process may end after that, and what its kernel has not sent would go with it.
-            while phase == Phase::Finalized && !tcp.is_settled() {
+            // The process may end after this phase, which would lose unsent data.
+            while phase == RankPhase::Finalized && !tcp.is_settled() {
                 tcp.progress();
                 wait::yield_now();
             }
@@ -365,6 +363,6 @@ impl Interfaces {
         self.domain.job.set_phase(phase);
         let job = self.domain.job;
         let peers = job.node_ranks().filter(|&peer| job.is_node_peer(peer));
-        peers.for_each(|peer| self.wake_all(peer as u32));
+        peers.for_each(|peer| self.wake(peer as u32));
     }
 }

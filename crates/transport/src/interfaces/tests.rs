@@ -1,4 +1,4 @@
-//! Which pairs of a job are connected by what.
+//! Transports between the pairs of a job.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -6,7 +6,7 @@ use crate::contract::{Connection, Header, Post};
 use crate::verbs::{Failure, fake, fault};
 use fastpath_base::config::Config;
 
-/// The interfaces of ranks on these hosts, each with the fake adapter.
+/// Interfaces of ranks on the hosts with these numbers, each with the fake adapter.
 fn open_by(by: AdapterTransport, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
     fake::set_conditions(fake::Conditions::default());
     let context = fake::open();
@@ -81,10 +81,10 @@ fn accept__tells_rings_from_mail() {
     assert!(ranks[0].wireup_signals());
     assert_eq!(ranks[0].receive_wireup(), Some((2, 1, address)));
     assert_eq!(ranks[0].receive_wireup(), None);
-    // The ring works beside the mail.
+    // The ring from rank 1 works too.
     let mut back = ranks[0].make_lane(1);
     back.open_receive();
-    // SAFETY: no payload.
+    // SAFETY: there is no payload.
     let post = unsafe { near.am_short(Header::new(7, 1, 2), std::ptr::null(), 0) };
     assert!(matches!(post, Post::Done | Post::Wake));
     assert_eq!(back.look().unwrap().header.id, 7);
@@ -140,7 +140,7 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
     }
 }
 
-/// In a thread of its own, since each has its own device.
+/// Removes the device. Run this in a thread of its own, because each thread has its own fake device.
 fn miss_device(by: AdapterTransport) {
     let (mut ranks, lanes) = connect_by(by);
     fake::remove_device();
@@ -172,7 +172,7 @@ fn declared_memory__is_registered_once() {
     let mut lane = ranks[0].make_lane(1);
     let mut memory = vec![0_u8; 100_000];
     let (start, at) = (memory.as_ptr().addr(), memory.as_mut_ptr());
-    // SAFETY: the memory outlives what is shown of it.
+    // SAFETY: the memory outlives its registration.
     let mut show = || unsafe {
         let shown = lane.register(at.add(100), 50_000).unwrap();
         lane.deregister(shown.rkey);
@@ -193,7 +193,7 @@ fn declared_memory__is_registered_once() {
     assert_eq!(count(&ranks[0]), (3, 2), "each is registered anew");
 }
 
-/// Two ranks whose memories are two, with these adapters, if any, and connections of the network.
+/// Two ranks on different nodes, each with sockets and with the adapter transport in `by`, if any.
 fn open_apart(by: [Option<AdapterTransport>; 2]) -> Vec<Interfaces> {
     fake::set_conditions(fake::Conditions::default());
     let context = fake::open();
@@ -254,7 +254,7 @@ fn adapters__of_two_memories_find_each_other_and_miss_each_other_by_the_network(
         progress_until(&mut ranks, |_| lanes[1].look().is_some());
         assert!(!ranks[0].refuses_adapter(1) && !lanes[1].peer_has_left());
         lanes[1].take();
-        // The end of a process is the end of its connections.
+        // The end of a process ends its connections.
         drop(ranks.remove(0));
         progress_until(&mut ranks, |_| lanes[1].peer_has_left());
         assert!(ranks[0].failure(0).unwrap().contains("rank 0"), "{by}");
@@ -264,7 +264,8 @@ fn adapters__of_two_memories_find_each_other_and_miss_each_other_by_the_network(
 #[test]
 fn adapters__that_cannot_meet_leave_their_peers_to_the_network() {
     use AdapterTransport::{Rc, Ud};
-    for (by, says) in [([Some(Rc), Some(Ud)], "other transports"), ([Some(Rc), None], "no adapter")]
+    for (by, says) in
+        [([Some(Rc), Some(Ud)], "other transports"), ([Some(Rc), None], "no usable adapter")]
     {
         let mut ranks = open_apart(by);
         let asking = ranks[1].make_lane(0).local_address();
@@ -283,12 +284,12 @@ fn adapters__that_cannot_meet_leave_their_peers_to_the_network() {
     }
 }
 
-/// One sends as long as the other has received nothing; how often it has sent.
+/// Sends repeatedly until the other rank has received; returns the number of sends.
 fn ask(ranks: &mut [Interfaces], step: u8) -> Option<u32> {
     let address = Address::new(&[9; 30]).unwrap();
     for sent in 1..100 {
         ranks[0].send_wireup(1, step, address);
-        // As far apart as messages that count.
+        // Wait 2 ms after each send: [`Meeting::is_vain`] counts messages less than 1 ms apart as one.
         let begun = std::time::Instant::now();
         while begun.elapsed().as_millis() < 2 {
             ranks.iter_mut().for_each(|rank| _ = rank.progress());
@@ -319,8 +320,8 @@ fn adapters__with_no_way_between_them_are_found_out() {
         assert!(ranks[1].refuses_adapter(0) && !ranks[0].refuses_adapter(1));
         assert_eq!(ranks[1].take_without_adapter(), Some(0));
         ranks[1].allowed.fall_back = false;
-        assert!(ranks[1].failure(0).unwrap().contains("does not arrive"));
-        // A way that loses much is one.
+        assert!(ranks[1].failure(0).unwrap().contains("do not reach this rank's adapter"));
+        // Lost datagrams are no reason to abandon a path on which other datagrams arrive.
         let mut ranks = open_apart([Some(by); 2]);
         lossy(0.5);
         assert!(ask(&mut ranks, 1).is_some());

@@ -1,4 +1,4 @@
-//! Pairs that begin with datagrams and get a connection when they talk much.
+//! Pairs that start with datagrams and upgrade to a connection.
 
 use super::Interfaces;
 use crate::adapter::Adapter;
@@ -20,43 +20,42 @@ impl Interfaces {
         }
     }
 
-    /// When pairs get connections, where they do.
+    /// Rule for upgrades, if pairs upgrade.
     pub fn upgrade_rule(&self) -> Option<Rule> {
         self.upgrade().map(UpgradeIface::rule)
     }
 
-    /// Sets when pairs get connections. Before the first lane is made.
+    /// Sets the rule for upgrades. Call it before the first lane is created.
     pub fn set_upgrade_rule(&mut self, rule: Rule) {
         if let Some(iface) = self.upgrade_mut() {
             iface.set_rule(rule);
         }
     }
 
-    /// A peer that has become worth a connection; each is told of once.
+    /// Takes a peer whose connection is now worth its cost. Each peer is returned once.
     pub fn take_upgrade_request(&mut self) -> Option<u32> {
         self.upgrade_mut()?.take_upgrade_request()
     }
 
-    /// Whether lanes have become connections since this was last asked.
+    /// Whether lanes have upgraded since the last call.
     pub fn take_upgraded(&mut self) -> bool {
         self.upgrade_mut().is_some_and(UpgradeIface::take_news)
     }
 
-    /// Makes this end of a connection for a lane that has none.
+    /// Creates this end of a connection for a lane that has no connection.
     ///
     /// # Errors
-    /// It stays with datagrams.
+    /// The cause. The lane continues with datagrams.
     pub fn prepare_upgrade(&self, lane: &mut Lane) -> Result<(), Refusal> {
         match (self.upgrade(), lane) {
             (Some(_), Lane::Upgrade(endpoint)) if endpoint.is_upgrading() => Ok(()),
             (Some(iface), Lane::Upgrade(endpoint)) => iface.prepare(endpoint),
-            _ => Err(Refusal::Failed("no lane that could".to_owned())),
+            _ => Err(Refusal::Failed("the lane cannot be upgraded".to_owned())),
         }
     }
 }
 
 impl Lane {
-    /// Leaves datagrams behind where nothing goes by them any more.
     pub(crate) fn settle_upgrade(&mut self) {
         let Lane::Upgrade(endpoint) = self else {
             return;

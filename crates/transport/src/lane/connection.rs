@@ -1,6 +1,6 @@
-//! The cold half of the contract, asked of whichever endpoint a lane has.
+//! Cold half of the contract, forwarded to a lane's endpoint.
 //!
-//! **BYTES.** As in `lane`.
+//! **BYTES.** Registered memory stays mapped until it is deregistered.
 #![allow(unsafe_code)]
 
 use super::Lane;
@@ -74,7 +74,7 @@ impl Connection for Lane {
     }
 
     unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: this function's contract is that of the endpoint.
         ask!(self, endpoint => unsafe { endpoint.register(address, len) }, or None)
     }
 

@@ -1,36 +1,35 @@
-//! The endpoint of a rank to itself. It never runs out of room but for memory.
+//! Endpoint of a rank to itself. Only memory limits its room.
 #![allow(unsafe_code)]
 
 use crate::contract::*;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use fastpath_segment::{STATE_AWAKE, STATE_SLEEPING};
 use std::collections::VecDeque;
 
-/// Largest payload of one message.
 const MESSAGE_MAX: usize = 32 * 1024;
 
-struct Message {
+struct LoopbackMessage {
     header: Header,
     data: Vec<u8>,
 }
 
-/// The connection of a rank to itself.
+/// Connection of a rank to itself.
 #[derive(Default)]
 pub struct LoopbackEndpoint {
-    queue: VecDeque<Message>,
+    queue: VecDeque<LoopbackMessage>,
     spare: Vec<Vec<u8>>,
-    /// The rank's own state word: another thread may sleep until there is something here.
+    /// State word of the rank. Another thread may sleep until a message arrives here.
     owner: Option<&'static AtomicU32>,
 }
 
 impl LoopbackEndpoint {
-    /// An endpoint with nothing under way, of a rank that never sleeps.
+    /// Creates an empty endpoint of a rank that never sleeps.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An endpoint of the rank with this state word.
+    /// Creates an empty endpoint of the rank with this state word.
     pub fn of_rank(state: &'static AtomicU32) -> Self {
         LoopbackEndpoint { owner: Some(state), ..Self::default() }
     }
@@ -61,7 +60,7 @@ impl Endpoint for LoopbackEndpoint {
 
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         self.am_bcopy(header, len, |to| {
-            // SAFETY: `data` is readable for `len` bytes, by the contract; `to` has room for as many.
+            // SAFETY: `data` is readable for `len` bytes, by the contract, and `to` has room for them.
             unsafe { std::ptr::copy_nonoverlapping(data, to, len) }
         })
     }
@@ -71,7 +70,7 @@ impl Endpoint for LoopbackEndpoint {
         pack(data.as_mut_ptr());
         // SAFETY: `buffer` reserved `len` bytes and `pack` wrote them.
         unsafe { data.set_len(len) };
-        self.queue.push_back(Message { header, data });
+        self.queue.push_back(LoopbackMessage { header, data });
         match self.owner {
             Some(state) if state.load(Ordering::Relaxed) != STATE_AWAKE => Post::Wake,
             _ => Post::Done,
@@ -79,7 +78,7 @@ impl Endpoint for LoopbackEndpoint {
     }
 
     fn wake(&mut self) -> Post {
-        // The sleeper and this thread are of one process, and under one lock.
+        // Relaxed suffices: sleeper and caller are threads of one process, under one lock.
         let relaxed = Ordering::Relaxed;
         if let Some(state) = self.owner
             && state.compare_exchange(STATE_SLEEPING, STATE_AWAKE, relaxed, relaxed).is_ok()
@@ -103,15 +102,15 @@ impl Endpoint for LoopbackEndpoint {
     }
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
-        // SAFETY: the address comes from this very process, whose pending send keeps it readable; a
-        // send to oneself may overlap its own receive buffer only in erroneous programs, which
-        // `copy` (unlike `copy_nonoverlapping`) survives.
+        // SAFETY: the address comes from this process, whose pending send keeps it readable. Only an erroneous program
+        // sends from its own receive buffer, which `copy` tolerates, unlike `copy_nonoverlapping`.
         unsafe { std::ptr::copy(from.addr as *const u8, to, len) };
         Ok(())
     }
 
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
-        // SAFETY: as in `get`.
+        // SAFETY: the address comes from this process, whose pending receive keeps it writable; `copy` tolerates
+        // overlap.
         unsafe { std::ptr::copy(from, to.addr as *mut u8, len) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A rank's messages to itself: a queue in private memory.
+//! Messages of a rank to itself: a queue in private memory.
 pub mod endpoint;
 
 pub use endpoint::LoopbackEndpoint;

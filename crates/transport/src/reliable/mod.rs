@@ -1,12 +1,11 @@
-//! Reliability above datagrams that may be lost, doubled and reordered: sequence numbers, cumulative
-//! and selective acknowledgements, retransmission.
+//! Reliability over datagrams that may be lost, duplicated and reordered: sequence numbers, cumulative and selective
+//! acknowledgements, retransmission.
 //!
-//! Pure: packets and time come in as arguments, what to send comes out. [`Sender`] and [`Receiver`]
-//! are the two ends of one direction; a datagram transport keeps one of each per peer.
+//! No I/O: packets and time are arguments, and results are packets to send. [`Sender`] and [`Receiver`] are the two
+//! ends of one direction. A datagram transport has one of each for each peer.
 //!
-//! The receiver keeps what arrived early, and counts a message as acknowledged when its user has
-//! taken it. The window therefore bounds what lies at the receiver, and a receiver that does not
-//! take holds the sender back without a message being dropped for it.
+//! The receiver stores early arrivals, and acknowledges a message after its user has taken it. The window therefore
+//! bounds the messages stored at the receiver. A receiver that takes none blocks its sender, and no message is dropped.
 
 mod receiver;
 mod round_trip;
@@ -14,30 +13,31 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use receiver::{Accepted, Receiver};
+pub use receiver::{ArrivalOutcome, Receiver};
 pub use sender::Sender;
 
-/// What a receiver tells its sender.
+/// Acknowledgement from a receiver to its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ack {
-    /// Everything before this sequence number has been taken.
+    /// Sequence number of the first message that has not been taken.
     pub next: u32,
-    /// Bit `i`: `next + i` has arrived and is kept.
+    /// Bit `i` is set if `next + i` has arrived and has not been taken.
     pub held: u64,
 }
 
-/// How patient a sender is. Times in nanoseconds.
+/// Window and timeouts of a sender, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most messages that are sent and not acknowledged, 1 to 2^30.
+    /// Most unacknowledged messages, 1 to 2^30.
     pub window: u32,
-    /// Time until the first retransmission, before any round trip has been measured.
+    /// Time until the first retransmission, before a round trip has been measured.
     pub first_timeout_ns: u64,
-    /// Least time until a retransmission.
+    /// Shortest time until a retransmission.
     pub min_timeout_ns: u64,
-    /// Most time between two retransmissions of one message while the receiver is heard of.
+    /// Longest time between two retransmissions of a message, while acknowledgements arrive.
     pub max_timeout_ns: u64,
-    /// The same while nothing is heard of it: it computes, and cannot answer. At least the one above.
+    /// Longest time between two retransmissions of a message while nothing arrives because the receiver computes. At
+    /// least `max_timeout_ns`.
     pub rest_timeout_ns: u64,
 }
 

@@ -1,44 +1,41 @@
-//! The receiving end: puts in order what arrives, and says what has been taken.
+//! Receiving end: orders arrivals and acknowledges taken messages.
 
 use super::Ack;
 use std::collections::VecDeque;
 
-/// What became of an arrival.
+/// Outcome of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepted {
-    /// Kept; it can be looked at once everything before it has been taken.
+pub enum ArrivalOutcome {
+    /// Stored until all earlier messages have been taken.
     Kept,
-    /// It was here already.
+    /// The message had arrived before.
     Duplicate,
-    /// Beyond the window: no healthy sender sends it.
+    /// Outside the window: invalid.
     OutOfWindow,
 }
 
-/// The receiving end of one direction.
+/// Receiving end of one direction.
 pub struct Receiver<M> {
-    /// Sequence number of the next message to take.
     next: u32,
     window: u32,
-    /// From `next` on: what has arrived.
     kept: VecDeque<Option<M>>,
     ack_due: bool,
 }
 
 impl<M> Receiver<M> {
-    /// A receiver whose sender starts with the sequence number `first` and has `window` messages
-    /// under way at most.
+    /// Creates a receiver for sequence numbers from `first`, with at most `window` unacknowledged messages.
     pub fn new(window: u32, first: u32) -> Self {
         Receiver { next: first, window, kept: VecDeque::new(), ack_due: false }
     }
 
-    /// Takes in an arrival. Whatever it is, the sender is due an answer.
-    pub fn accept(&mut self, seq: u32, message: M) -> Accepted {
+    /// Stores an arrival. Any arrival within the window, and any duplicate, requires an acknowledgement.
+    pub fn accept(&mut self, seq: u32, message: M) -> ArrivalOutcome {
         let ahead = seq.wrapping_sub(self.next);
         if ahead >= self.window {
-            // Behind by less than half of all numbers: taken before.
+            // A number at most half the number range behind was taken before.
             let old = ahead > u32::MAX / 2;
             self.ack_due |= old;
-            return if old { Accepted::Duplicate } else { Accepted::OutOfWindow };
+            return if old { ArrivalOutcome::Duplicate } else { ArrivalOutcome::OutOfWindow };
         }
         self.ack_due = true;
         let index = ahead as usize;
@@ -46,13 +43,13 @@ impl<M> Receiver<M> {
             self.kept.resize_with(index + 1, || None);
         }
         if self.kept[index].is_some() {
-            return Accepted::Duplicate;
+            return ArrivalOutcome::Duplicate;
         }
         self.kept[index] = Some(message);
-        Accepted::Kept
+        ArrivalOutcome::Kept
     }
 
-    /// The next message in order, left where it is.
+    /// Next message in order, not taken.
     #[inline]
     pub fn look(&self) -> Option<&M> {
         self.kept.front()?.as_ref()
@@ -71,29 +68,29 @@ impl<M> Receiver<M> {
         self.next
     }
 
-    /// Whether something has arrived that something before it is missing for.
+    /// Whether a message has arrived before a missing one.
     #[inline]
     pub fn has_hole(&self) -> bool {
         self.kept.front().is_some_and(Option::is_none)
     }
 
-    /// What has arrived and not been taken, in order.
+    /// Arrived messages that have not been taken, in order.
     pub fn kept(&self) -> impl Iterator<Item = &M> {
         self.kept.iter().flatten()
     }
 
-    /// Gives up: gives back what has arrived and not been taken.
+    /// Removes all arrived messages that have not been taken.
     pub fn abandon(&mut self) -> impl Iterator<Item = M> {
         std::mem::take(&mut self.kept).into_iter().flatten()
     }
 
-    /// Whether the sender should hear from this receiver.
+    /// Whether an acknowledgement is owed.
     #[inline]
     pub fn owes_ack(&self) -> bool {
         self.ack_due
     }
 
-    /// What to tell the sender; taken as told.
+    /// Acknowledgement to send; it then counts as sent.
     pub fn ack(&mut self) -> Ack {
         self.ack_due = false;
         let bits = self.kept.iter().take(64).enumerate();

@@ -1,8 +1,7 @@
-//! The retransmission timeout from measured round trips (the estimator of RFC 6298).
+//! Retransmission timeout from measured round trips (the estimator of RFC 6298).
 
 use super::Settings;
 
-/// Smoothed round trip and its variation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RoundTrip {
     smoothed_ns: u64,
@@ -10,8 +9,7 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes note of one round trip. Only of a message that was sent once: the answer to one sent
-    /// twice may belong to either (Karn's rule).
+    /// Adds the round trip of a message sent once. After a resend, the acknowledgement is ambiguous (Karn's rule).
     pub fn sample(&mut self, ns: u64) {
         if self.smoothed_ns == 0 {
             self.smoothed_ns = ns.max(1);
@@ -23,7 +21,6 @@ impl RoundTrip {
         self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + ns / 8).max(1);
     }
 
-    /// Time until the retransmission of a message that has been sent `sends` times, of which nothing was heard since.
     pub fn timeout_ns(&self, settings: &Settings, sends: u32) -> u64 {
         let once = match self.smoothed_ns {
             0 => settings.first_timeout_ns,
@@ -34,7 +31,6 @@ impl RoundTrip {
     }
 }
 
-/// A time doubled for each send after the first.
 pub(super) fn back_off(settings: &Settings, once: u64, sends: u32) -> u64 {
     let doubled = once.saturating_mul(1 << sends.saturating_sub(1).min(32));
     doubled.min(settings.rest_timeout_ns)

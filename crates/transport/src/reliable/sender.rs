@@ -1,10 +1,10 @@
-//! The sending end: what is under way, and when to send it again.
+//! Sending end: unacknowledged messages and their retransmission.
 
 use super::round_trip::{RoundTrip, back_off};
 use super::{Ack, Settings};
 use std::collections::VecDeque;
 
-/// Acknowledgements that show a hole at the same place before its message is sent again early.
+/// Acknowledgements that report the same missing message before it is retransmitted early.
 const HOLES_BEFORE_RESEND: u32 = 3;
 
 struct Flight<M> {
@@ -15,22 +15,20 @@ struct Flight<M> {
     held: bool,
 }
 
-/// The sending end of one direction.
+/// Sending end of one direction.
 pub struct Sender<M> {
     settings: Settings,
-    /// Sequence number of the next new message.
     next: u32,
-    /// Sent and not acknowledged, oldest first.
     flights: VecDeque<Flight<M>>,
     round_trip: RoundTrip,
     holes: u32,
-    /// Whether something waits for longer than while the receiver is heard of.
+    /// Whether any timer exceeds `max_timeout_ns`, the bound while acknowledgements arrive.
     rests: bool,
     resends: u64,
 }
 
 impl<M> Sender<M> {
-    /// A sender whose first message has the sequence number `first`, as its receiver knows.
+    /// Creates a sender whose first message has sequence number `first`, which the receiver must know.
     pub fn new(settings: Settings, first: u32) -> Self {
         Sender {
             settings,
@@ -49,8 +47,7 @@ impl<M> Sender<M> {
         (self.flights.len() as u32) < self.settings.window
     }
 
-    /// Takes a message that its caller sends now, and returns its sequence number; gives it back
-    /// where the window is full, and then nothing has changed.
+    /// Adds a message that the caller sends now; returns its number, or the message itself if the window is full.
     pub fn push(&mut self, now_ns: u64, message: M) -> Result<u32, M> {
         if !self.has_room() {
             return Err(message);
@@ -68,19 +65,18 @@ impl<M> Sender<M> {
         self.settings.window.saturating_sub(self.flights.len() as u32)
     }
 
-    /// Takes note of what the receiver says. What no healthy receiver says is ignored. Says whether something is due
-    /// sooner than before.
+    /// Processes an acknowledgement; an invalid one is ignored. Returns whether a timer is now earlier than before.
     pub fn acknowledge(&mut self, now_ns: u64, ack: Ack) -> bool {
         self.acknowledge_with(now_ns, ack, drop)
     }
 
-    /// As [`Sender::acknowledge`]; `taken_one` is given each message that the receiver has taken.
+    /// Processes an acknowledgement like [`Sender::acknowledge`]. `taken_one` gets each message taken by the receiver.
     pub fn acknowledge_with(
         &mut self, now_ns: u64, ack: Ack, mut taken_one: impl FnMut(M),
     ) -> bool {
         let taken = ack.next.wrapping_sub(self.oldest());
         if taken as usize > self.flights.len() {
-            return false; // older than what is known, or ahead of what was sent
+            return false; // outdated, or ahead of what was sent
         }
         for flight in self.flights.drain(..taken as usize) {
             if flight.sends == 1 && !flight.held {
@@ -100,7 +96,7 @@ impl<M> Sender<M> {
                 self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
             }
             flight.held = true;
-            // From now on it is sent again only to ask how far the receiver is.
+            // The receiver holds this packet; a retransmission only requests an acknowledgement.
             flight.due_ns = now_ns.saturating_add(settings.max_timeout_ns);
         }
         let rested = self.rests;
@@ -110,7 +106,7 @@ impl<M> Sender<M> {
         self.mend_hole(now_ns, ack) || rested
     }
 
-    /// The oldest message is missing while later ones arrived, time and again: it was lost.
+    /// Retransmits the oldest message as lost if several acknowledgements report it missing.
     fn mend_hole(&mut self, now_ns: u64, ack: Ack) -> bool {
         let Some(oldest) = self.flights.front_mut() else {
             return false;
@@ -126,7 +122,7 @@ impl<M> Sender<M> {
         lost
     }
 
-    /// The receiver is back: what it has not got is missed.
+    /// Shortens all timers, because the receiver acknowledges again.
     #[cold]
     fn end_rest(&mut self, now_ns: u64) {
         self.rests = false;
@@ -136,7 +132,7 @@ impl<M> Sender<M> {
         }
     }
 
-    /// The next message whose time has come to be sent again, noted as sent now.
+    /// Next message whose timer has expired, counted as sent now.
     pub fn resend(&mut self, now_ns: u64) -> Option<(u32, &M)> {
         let index = self.waiting().find(|(_, flight)| flight.due_ns <= now_ns)?.0;
         let flight = &mut self.flights[index];
@@ -155,13 +151,12 @@ impl<M> Sender<M> {
         ))
     }
 
-    /// When [`Sender::resend`] will next have something; `None` while all is acknowledged.
+    /// Time of the next retransmission; `None` if everything is acknowledged.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.waiting().map(|(_, flight)| flight.due_ns).min()
     }
 
-    /// What may have to be sent again: whatever the receiver does not hold, and the oldest one in
-    /// any case, because the news that it was taken may have been lost.
+    /// Messages that may need a retransmission: all that have not arrived, and the oldest (its ack may be lost).
     fn waiting(&self) -> impl Iterator<Item = (usize, &Flight<M>)> {
         self.flights.iter().enumerate().filter(|(index, flight)| *index == 0 || !flight.held)
     }
@@ -171,12 +166,12 @@ impl<M> Sender<M> {
         self.flights.iter().all(|flight| flight.held)
     }
 
-    /// Gives up: nothing is under way any more. Gives back what was.
+    /// Removes all unacknowledged messages.
     pub fn abandon(&mut self) -> impl Iterator<Item = M> {
         std::mem::take(&mut self.flights).into_iter().map(|flight| flight.message)
     }
 
-    /// Messages sent and not acknowledged.
+    /// Unacknowledged messages.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
@@ -186,7 +181,7 @@ impl<M> Sender<M> {
         self.next
     }
 
-    /// Messages sent again so far.
+    /// Retransmissions so far.
     pub fn resends(&self) -> u64 {
         self.resends
     }

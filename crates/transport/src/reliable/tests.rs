@@ -12,12 +12,11 @@ const SETTINGS: Settings = Settings {
     rest_timeout_ns: 500_000,
 };
 
-/// What lies between two ends: packets with the time at which they arrive.
-struct Wire<P> {
+struct PacketWire<P> {
     packets: Vec<(u64, P)>,
 }
 
-impl<P: Clone> Wire<P> {
+impl<P: Clone> PacketWire<P> {
     fn send(&mut self, now: u64, packet: P, random: &mut Random, drop: f64, double: f64) {
         let copies = if random.chance(drop) { 0 } else { 1 + random.chance(double) as u32 };
         for _ in 0..copies {
@@ -42,14 +41,15 @@ struct RunResult {
     resends: u64,
 }
 
-/// Sends `count` numbered messages through a bad wire, taking them with probability `take` a step.
+/// Sends `count` numbered messages through a lossy wire, and takes them with probability `take` at each step.
 fn run(
     seed: u64, settings: Settings, count: u32, first: u32, [drop, double, take]: [f64; 3],
 ) -> RunResult {
     let mut random = Random::new(seed);
     let mut sender = Sender::new(settings, first);
     let mut receiver = Receiver::new(settings.window, first);
-    let (mut data, mut acks) = (Wire { packets: Vec::new() }, Wire { packets: Vec::new() });
+    let (mut data, mut acks) =
+        (PacketWire { packets: Vec::new() }, PacketWire { packets: Vec::new() });
     let (mut sent, mut taken, mut now) = (0, Vec::new(), 0);
     while (taken.len() as u32) < count || sender.in_flight() > 0 {
         now += 1 + random.below(200);
@@ -64,7 +64,7 @@ fn run(
             data.send(now, (seq, message), &mut random, drop, double);
         }
         for (seq, message) in data.arrived(now, &mut random) {
-            assert_ne!(receiver.accept(seq, message), Accepted::OutOfWindow);
+            assert_ne!(receiver.accept(seq, message), ArrivalOutcome::OutOfWindow);
         }
         if random.chance(take)
             && let Some(message) = receiver.take()
@@ -83,7 +83,7 @@ fn run(
     RunResult { taken, ended_ns: now, resends: sender.resends() }
 }
 
-/// Messages over a random wire, and its timeouts; miri interprets each step between two of them.
+/// Messages over a random wire. Fewer under miri, which interprets every step.
 const MESSAGES: u32 = if cfg!(miri) { 4 } else { 100 };
 const RANDOM_SETTINGS: Settings = match cfg!(miri) {
     true => Settings { max_timeout_ns: 2_000, rest_timeout_ns: 5_000, ..SETTINGS },
@@ -111,7 +111,7 @@ proptest! {
         for (index, (next, held)) in acks.into_iter().enumerate() {
             let _ = sender.push(index as u64, ());
             let before = (sender.in_flight(), sender.next_seq());
-            // Half of them near what is plausible.
+            // Half of the acknowledgements are plausible.
             let next = if index % 2 == 0 { first.wrapping_add(next % 20) } else { next };
             sender.acknowledge(index as u64, Ack { next, held });
             prop_assert!(sender.in_flight() <= before.0);
@@ -188,14 +188,14 @@ fn sender__asks_again_when_the_news_of_a_taken_window_was_lost() {
     let mut receiver = Receiver::new(1, 0);
     let seq = sender.push(0, 'a').unwrap();
     receiver.accept(seq, 'a');
-    sender.acknowledge(1, receiver.ack()); // held, not taken
+    sender.acknowledge(1, receiver.ack()); // arrived, not taken
     assert!(!sender.has_room());
     receiver.take();
     let _lost = receiver.ack();
     let due = sender.deadline_ns().unwrap();
     assert_eq!(sender.resend(due - 1), None);
     let (seq, _) = sender.resend(due).unwrap();
-    assert_eq!(receiver.accept(seq, 'a'), Accepted::Duplicate);
+    assert_eq!(receiver.accept(seq, 'a'), ArrivalOutcome::Duplicate);
     assert!(receiver.owes_ack());
     sender.acknowledge(due, receiver.ack());
     assert!(sender.has_room());
@@ -203,13 +203,13 @@ fn sender__asks_again_when_the_news_of_a_taken_window_was_lost() {
 
 #[test]
 fn pair__slow_receiver_gets_few_resends() {
-    // 200 messages taken one in fifty steps: nearly all the time is waiting, none of it resending.
+    // Each of the 200 messages is taken after about fifty steps. Nearly all of the time is waiting, without resends.
     let outcome = run(3, SETTINGS, 200, 0, [0.0, 0.0, 0.02]);
     assert!(outcome.ended_ns > 500_000);
     assert!(outcome.resends < 100, "{}", outcome.resends);
 }
 
-/// Sends again so often, each time when it is due: the times between, and the last.
+/// Retransmits `times` times, each when due. Returns the intervals, and the time of the last.
 fn resend_alone(sender: &mut Sender<char>, times: u32) -> (Vec<u64>, u64) {
     let mut now = 0;
     let distances = (0..times).map(|_| {
@@ -227,7 +227,7 @@ fn sender__rests_while_nothing_is_heard_and_hurries_when_the_receiver_is_back() 
     let (distances, now) = resend_alone(&mut sender, 12);
     assert_eq!(distances[..3], [1000, 2000, 4000]);
     assert_eq!(distances[9..], [500_000; 3]);
-    // The receiver has not got it, and says so.
+    // The receiver acknowledges that the message is missing.
     assert!(sender.acknowledge(now + 5, Receiver::<char>::new(8, 0).ack()));
     assert_eq!(sender.deadline_ns(), Some(now + 5 + 50_000));
     assert!(!sender.acknowledge(now + 6, Receiver::<char>::new(8, 0).ack()));

@@ -1,5 +1,5 @@
-//! How much inline data to ask each adapter for: made by `fastpath tune inline`, read when the adapter is opened.
-//! A file for each device, beside that of the machine's constants.
+//! Inline size to request from each adapter: measured by `fastpath tune inline`, read when the adapter is opened. Each
+//! device has a file beside the file of the machine's constants.
 //!
 //! ```text
 //! fastpath inline 1
@@ -12,9 +12,9 @@
 //! end
 //! ```
 //!
-//! Whatever the file holds, what comes of it is a size that can be asked for, or a reason why not.
+//! Any content of the file results in a valid size, or in an error text.
 
-use crate::verbs::Identity;
+use crate::verbs::DeviceIdentity;
 use crate::verbs::inline::Overrides;
 use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::stored::{Machine, TuningSource, read_file, safe_name, write_file};
@@ -25,11 +25,10 @@ use std::path::{Path, PathBuf};
 const TITLE: &str = "fastpath inline 1";
 const END: &str = "end";
 
-/// Most bytes that are believed. No adapter known grants as many.
+/// Largest accepted size, in bytes. No known adapter grants this size.
 pub const MOST: u32 = 16 * 1024;
 
-/// What a file must have been measured with, as its lines have it.
-fn key<'a>(identity: &'a Identity, processor: &'a str) -> [(&'static str, &'a str); 5] {
+fn key<'a>(identity: &'a DeviceIdentity, processor: &'a str) -> [(&'static str, &'a str); 5] {
     [
         ("processor", processor),
         ("device", &identity.name),
@@ -39,12 +38,12 @@ fn key<'a>(identity: &'a Identity, processor: &'a str) -> [(&'static str, &'a st
     ]
 }
 
-/// Where the size of a device is kept; `None` where nothing is to be.
-pub fn path(place: &TuningSource, identity: &Identity, processor: &str) -> Option<PathBuf> {
+/// Path of a device's file; `None` if nothing is stored.
+pub fn path(place: &TuningSource, identity: &DeviceIdentity, processor: &str) -> Option<PathBuf> {
     match place {
         TuningSource::Cache(folder) => {
             let parts = key(identity, processor).map(|(_, value)| value);
-            // The device's part of it first: a name is cut off where it gets too long.
+            // The device comes before the processor, because a long file name is truncated at its end.
             let [processor, device @ ..] = parts;
             let whole = format!("inline-{}-{processor}", device.join("-"));
             Some(folder.join(safe_name(&whole)))
@@ -58,42 +57,46 @@ pub fn path(place: &TuningSource, identity: &Identity, processor: &str) -> Optio
     }
 }
 
-/// The size in the text of a file.
+/// Parses the text of a file.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn parse(text: &str, identity: &Identity, processor: &str) -> Result<u32, String> {
+/// A message that names the fault in the text.
+pub fn parse(text: &str, identity: &DeviceIdentity, processor: &str) -> Result<u32, String> {
     let mut lines = text.lines();
     if lines.next() != Some(TITLE) {
-        return Err(format!("its first line is not {TITLE:?}"));
+        return Err(format!("the first line of the file is not {TITLE:?}"));
     }
     for (name, own) in key(identity, processor) {
         let line = lines.next().unwrap_or_default();
         match line.split_once(": ") {
             Some((found, stored)) if found == name && stored == own => {}
             Some((found, stored)) if found == name => {
-                return Err(format!("it is of another {name}, {stored:?}, and this is {own:?}"));
+                return Err(format!(
+                    "the file is for another {name}, {stored:?} instead of {own:?}"
+                ));
             }
-            _ => return Err(format!("{name} is missing")),
+            _ => return Err(format!("the line {name} is missing")),
         }
     }
     let line = lines.next().unwrap_or_default();
     let (name, value) = line.split_once(": ").unwrap_or_default();
     let is_number = !value.is_empty() && value.bytes().all(|c| c.is_ascii_digit());
     if name != "bytes" || !is_number {
-        return Err(format!("{line:?} is no number of bytes"));
+        return Err(format!("the line {line:?} is not a number of bytes"));
     }
     let bytes = value.parse().ok().filter(|bytes| *bytes <= MOST);
-    let bytes = bytes.ok_or_else(|| format!("{value} bytes are more than {MOST}"))?;
-    // Cut off within the last line it would not be known to be whole.
+    let bytes = bytes.ok_or_else(|| {
+        format!("{value} bytes of inline data are more than the {MOST} that are possible")
+    })?;
+    // Require the final newline: a text truncated within its last line would look complete.
     match (lines.next(), lines.next(), text.ends_with('\n')) {
         (Some(END), None, true) => Ok(bytes),
-        _ => Err(format!("it does not end with {END:?}")),
+        _ => Err(format!("the file does not end with the line {END:?}")),
     }
 }
 
-/// The text of a file.
-pub fn format(bytes: u32, identity: &Identity, processor: &str) -> String {
+/// Formats the text of a file.
+pub fn format(bytes: u32, identity: &DeviceIdentity, processor: &str) -> String {
     let mut text = format!("{TITLE}\n");
     for (name, value) in key(identity, processor) {
         text += &format!("{name}: {value}\n");
@@ -101,32 +104,36 @@ pub fn format(bytes: u32, identity: &Identity, processor: &str) -> String {
     text + &format!("bytes: {bytes}\n{END}\n")
 }
 
-/// Writes the file of a device, its folder too.
+/// Writes the file of a device, and creates its folder.
 ///
 /// # Errors
-/// As the file system says; or the size is beyond what is believed.
-pub fn store(path: &Path, bytes: u32, identity: &Identity, processor: &str) -> io::Result<()> {
+/// Errors of the file system; or `bytes` exceeds [`MOST`].
+pub fn store(
+    path: &Path, bytes: u32, identity: &DeviceIdentity, processor: &str,
+) -> io::Result<()> {
     if bytes > MOST {
-        return Err(io::Error::other(format!("{bytes} bytes are more than {MOST}")));
+        return Err(io::Error::other(format!(
+            "{bytes} bytes of inline data are more than the {MOST} that are possible"
+        )));
     }
     write_file(path, &format(bytes, identity, processor))
 }
 
-/// Finds the sizes that are stored, and remembers what is wrong with those that cannot be used.
+/// Lookup of stored sizes. Collects diagnostics about unusable files.
 pub struct StoredInline {
     place: TuningSource,
     diagnostics: RefCell<Vec<String>>,
 }
 
 impl StoredInline {
-    /// Where the variables say.
+    /// Uses the location that the user's variables name.
     pub fn of(config: &Config) -> Self {
         StoredInline { place: TuningSource::of(config), diagnostics: RefCell::default() }
     }
 
-    /// Does something with what is known of how much to ask for, this one and the user's variable.
+    /// Calls `act` with the sources of the inline size: the stored size and the user's variable.
     pub fn with_overrides<T>(&self, config: &Config, act: impl FnOnce(&Overrides<'_>) -> T) -> T {
-        let find = |identity: &Identity| self.find(identity);
+        let find = |identity: &DeviceIdentity| self.find(identity);
         act(&Overrides {
             request: None,
             environment: config.number(Key::MaxInline).map(|bytes| bytes as u32),
@@ -134,10 +141,10 @@ impl StoredInline {
         })
     }
 
-    /// The size of a device. What cannot be used is as if it were not there.
-    pub fn find(&self, identity: &Identity) -> Option<u32> {
+    /// Stored size of a device. An unusable file counts as absent.
+    pub fn find(&self, identity: &DeviceIdentity) -> Option<u32> {
         if matches!(&self.place, TuningSource::Cache(folder) if !folder.is_dir()) {
-            return None; // without asking what machine this is
+            return None; // without reading the machine's identity
         }
         let processor = Machine::current().processor;
         let path = path(&self.place, identity, &processor)?;
@@ -154,7 +161,7 @@ impl StoredInline {
         found.map_err(keep).ok()
     }
 
-    /// Why files were not used, a line each.
+    /// Takes the diagnostics about unusable files, one line each.
     pub fn take_diagnostics(&self) -> Vec<String> {
         self.diagnostics.take()
     }
@@ -169,8 +176,8 @@ mod tests {
 
     const CPU: &str = "Some (R) Processor";
 
-    fn identity() -> Identity {
-        Identity {
+    fn identity() -> DeviceIdentity {
+        DeviceIdentity {
             name: "mlx5_0".to_owned(),
             part: "0x2c9:4119".to_owned(),
             firmware: "16.35.3006".to_owned(),
@@ -203,11 +210,11 @@ mod tests {
             (good().replace("6.1.0", "6.2.0"), "another driver"),
             (good().replace("Some", "Other"), "another processor"),
             (good().replace("part: 0x2c9:4119\n", ""), "part is missing"),
-            (good().replace(line, "bytes: much"), "no number"),
-            (good().replace(line, "bytes: -1"), "no number"),
-            (good().replace(line, "bytes: +9"), "no number"),
-            (good().replace(line, "bytes: "), "no number"),
-            (good().replace(line, "bytes: 16385"), "more than 16384"),
+            (good().replace(line, "bytes: much"), "not a number"),
+            (good().replace(line, "bytes: -1"), "not a number"),
+            (good().replace(line, "bytes: +9"), "not a number"),
+            (good().replace(line, "bytes: "), "not a number"),
+            (good().replace(line, "bytes: 16385"), "more than the 16384"),
             (good().replace(line, "bytes: 99999999999"), "more than"),
             (good() + "more\n", "does not end"),
         ] {
@@ -243,7 +250,7 @@ mod tests {
 
     #[test]
     fn path__is_of_the_device_wherever_it_lies() {
-        let at = |place: TuningSource, identity: &Identity| path(&place, identity, CPU);
+        let at = |place: TuningSource, identity: &DeviceIdentity| path(&place, identity, CPU);
         let cached = at(TuningSource::Cache("/c".into()), &identity()).unwrap();
         assert_eq!(
             cached,
@@ -251,7 +258,7 @@ mod tests {
         );
         let named = at(TuningSource::Named("/site/tuning".into()), &identity()).unwrap();
         assert_eq!(named, Path::new("/site/tuning.mlx5_0"));
-        let odd = Identity { name: "../x".to_owned(), ..identity() };
+        let odd = DeviceIdentity { name: "../x".to_owned(), ..identity() };
         for place in [TuningSource::Cache("/c".into()), TuningSource::Named("/c/t".into())] {
             assert_eq!(at(place, &odd).unwrap().parent(), Some(Path::new("/c")));
         }
@@ -271,14 +278,17 @@ mod tests {
         let path = path(&stored.place, &identity(), &processor).unwrap();
         store(&path, 96, &identity(), &processor).unwrap();
         assert_eq!(stored.find(&identity()), Some(96));
-        let newer = Identity { firmware: "16.36.1".to_owned(), ..identity() };
+        let newer = DeviceIdentity { firmware: "16.36.1".to_owned(), ..identity() };
         assert_eq!(stored.find(&newer), None, "of other firmware");
         assert_eq!(stored.take_diagnostics(), [""; 0]);
         fs::write(&path, [0xff; 10]).unwrap();
         assert_eq!(stored.find(&identity()), None);
         let diagnostics = stored.take_diagnostics();
         assert_eq!(diagnostics.len(), 1);
-        assert!(diagnostics[0].contains("is not used: it is no text"), "{diagnostics:?}");
+        assert!(
+            diagnostics[0].contains("is not used: the file is not UTF-8 text"),
+            "{diagnostics:?}"
+        );
         assert!(!diagnostics[0].contains('\n'));
         assert!(store(&path, MOST + 1, &identity(), &processor).is_err());
         fs::remove_dir_all(&folder).unwrap();

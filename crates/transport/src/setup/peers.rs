@@ -1,42 +1,42 @@
-//! Classes of peers that are reached alike, and what reaches them can do, for reports.
+//! Classes of peers with the same transport, for reports.
 
-use super::allowed::{Outside, choose_transports};
+use super::choice::choose_transports;
 use super::choose_rule;
 use crate::adapter::AdapterTransport;
 use crate::adapter::upgrade::Rule;
+use crate::allowed::NetworkTransport;
 use crate::interfaces::Interfaces;
 use fastpath_base::config::Config;
 
-/// Peers that are reached alike.
+/// Peers with the same transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerClass {
-    /// Which peers, for people.
+    /// Description of the peers.
     pub peer: &'static str,
-    /// The transports, as `FASTPATH_TRANSPORTS` lists them; the one that a pair begins with first.
+    /// Names in `FASTPATH_TRANSPORTS`; the transport with which a pair starts comes first.
     pub transports: &'static [&'static str],
-    /// Messages stay in the process.
+    /// Whether messages stay within the process.
     pub in_process: bool,
-    /// The peers share memory with this process.
+    /// Whether the peers share memory with this process.
     pub same_host: bool,
-    /// Messages go through the kernel's network.
+    /// Whether messages use sockets.
     pub by_kernel: bool,
-    /// Whether long messages go from where they lie ([`crate::Lane::has_bulk`]).
+    /// Whether long messages are sent directly from user memory ([`crate::Lane::has_bulk`]).
     pub bulk: bool,
-    /// What copies between private memories, as `FASTPATH_TRANSPORTS` lists it, where something may.
+    /// Single-copy mechanism, by its name in `FASTPATH_TRANSPORTS`, if there is one.
     pub single_copy: Option<&'static str>,
-    /// Whether memory that is given out to be shared is reached by load and store.
+    /// Whether the peers' arenas are accessible by load and store.
     pub load_store: bool,
-    /// Whether memory that is registered is reached by the adapter; why not, for people.
+    /// Whether the adapter can access registered memory; otherwise the cause.
     pub registered: Result<(), &'static str>,
-    /// What [`crate::Lane::max_single`] comes to say of a pair that talks much, in bytes.
+    /// Value of [`crate::Lane::max_single`], in bytes, for a pair that exchanges many messages.
     pub max_single: u64,
-    /// The adapter or the port that leads there, for people.
+    /// Description of the adapter or port.
     pub adapter: Option<String>,
-    /// What makes a pair change from the first transport to the second, where it does.
+    /// Description of the rule for upgrades, if pairs upgrade.
     pub upgrades: Option<String>,
 }
 
-/// What every class has unless it says something else.
 const PLAIN: PeerClass = PeerClass {
     peer: "",
     transports: &[],
@@ -53,8 +53,8 @@ const PLAIN: PeerClass = PeerClass {
 };
 
 impl PeerClass {
-    /// Those of a process. `loopback`: it reaches itself without shared memory. `others`: some of its host do share
-    /// memory with it. `outside`: those that an adapter leads to.
+    /// Lists the classes of a process. `loopback`: whether the process reaches itself without shared memory. `others`:
+    /// whether other ranks share memory with the process. `outside`: the class of peers without shared memory.
     pub fn list(loopback: bool, others: bool, outside: Option<PeerClass>) -> Vec<PeerClass> {
         let node =
             PeerClass { transports: &["shm"], same_host: true, single_copy: Some("cma"), ..PLAIN };
@@ -70,8 +70,6 @@ impl PeerClass {
         [Some(itself), others, outside].into_iter().flatten().collect()
     }
 
-    /// Those that are reached over the kernel's network. `at`: how, and why by no adapter, for people. `all`: those of
-    /// the node too.
     fn by_kernel(at: String, all: bool, bulk: bool) -> Self {
         PeerClass {
             peer: match all {
@@ -81,17 +79,17 @@ impl PeerClass {
             transports: &["tcp"],
             by_kernel: true,
             bulk,
-            registered: Err("the kernel's network reaches no memory; adapters do"),
+            registered: Err("tcp cannot access the peer's memory; an adapter can"),
             max_single: crate::tcp::MAX_SINGLE as u64,
             adapter: Some(at),
             ..PLAIN
         }
     }
 
-    /// Those that an adapter leads to. `all`: those of the node too. `rule`: when pairs get connections, where they
-    /// begin without.
+    /// Class of peers reached by an adapter. `all`: whether the class includes peers on this node. `rule`: when pairs
+    /// upgrade.
     fn outside(by: AdapterTransport, adapter: String, all: bool, rule: Option<Rule>) -> Self {
-        // Where no pair may ever have a connection, datagrams are all that there is.
+        // If the rule permits no connections, pairs stay with datagrams.
         let stays = rule.is_some_and(|rule| rule.most == 0);
         let by = if stays { AdapterTransport::Ud } else { by };
         PeerClass {
@@ -100,13 +98,14 @@ impl PeerClass {
                 false => "ranks of other hosts",
             },
             transports: by.names(),
-            // Of a pair that begins with datagrams what is told is what it comes to.
+            // For a pair that upgrades, `registered` describes the state after the upgrade.
             registered: match by {
                 AdapterTransport::Rc | AdapterTransport::Upgrading => Ok(()),
                 AdapterTransport::Ud if stays => Err(
-                    "datagrams reach no memory, and FASTPATH_CONNECTIONS=0 allows no connection",
+                    "datagrams cannot access the peer's memory, and FASTPATH_CONNECTIONS=0 allows \
+                     no rc connection",
                 ),
-                AdapterTransport::Ud => Err("datagrams reach no memory; rc does"),
+                AdapterTransport::Ud => Err("datagrams cannot access the peer's memory; rc can"),
             },
             max_single: by.max_single() as u64,
             adapter: Some(adapter),
@@ -116,8 +115,8 @@ impl PeerClass {
     }
 }
 
-/// The peers that an adapter or the network would lead to in a job on several hosts. `find` says which adapter a
-/// transport has here, for people.
+/// Class of peers on other hosts, as if the job had several hosts: reached by an adapter or sockets. `find` returns the
+/// description of a transport's adapter, if there is one.
 pub fn foresee_outside(
     config: &Config, find: impl FnOnce(AdapterTransport) -> Option<String>,
 ) -> Option<PeerClass> {
@@ -129,7 +128,7 @@ pub fn foresee_outside(
             Some(PeerClass::outside(by, adapter, !allowed.shm, rule))
         }
         None if allowed.tcp => {
-            let at = "a port of the kernel's choice or FASTPATH_PORTS";
+            let at = "a port of FASTPATH_PORTS, or one that the kernel chooses";
             let bulk = !config.is_disabled("bulk");
             Some(PeerClass::by_kernel(at.to_owned(), !allowed.shm, bulk))
         }
@@ -138,23 +137,15 @@ pub fn foresee_outside(
 }
 
 impl Interfaces {
-    /// The classes of this process's peers.
+    /// Classes of this process's peers.
     pub fn peer_classes(&self) -> Vec<PeerClass> {
         let (allowed, rule) = (self.allowed, self.upgrade_rule());
         let at = || self.outside().unwrap_or_default();
         let outside = allowed.outside().map(|outside| match outside {
-            Outside::Adapter(by) => PeerClass::outside(by, at(), !allowed.shm, rule),
-            Outside::Tcp => PeerClass::by_kernel(at(), !allowed.shm, self.has_bulk()),
+            NetworkTransport::Adapter(by) => PeerClass::outside(by, at(), !allowed.shm, rule),
+            NetworkTransport::Tcp => PeerClass::by_kernel(at(), !allowed.shm, self.has_bulk()),
         });
         PeerClass::list(allowed.loopback, self.neighbour().is_some(), outside)
-    }
-
-    /// The first other rank that shares memory with this one; `None` where there is none.
-    pub(crate) fn neighbour(&self) -> Option<u32> {
-        let job = self.shared_domain().job;
-        let mut others = (0..job.present()).filter(|&rank| rank != job.rank());
-        let found = others.find(|&rank| self.allowed.shm && !job.is_remote(rank));
-        found.map(|rank| rank as u32)
     }
 }
 
@@ -180,7 +171,7 @@ mod tests {
         assert_eq!(foresee("shm,ud", found), Some((on("ud"), others, false)));
         assert_eq!(foresee("shm", found), None);
         assert_eq!(foresee("shm,rc", None), None);
-        // Without an adapter it is the kernel's network.
+        // Without an adapter, the peers are reached by sockets.
         let (at, peer, upgrades) = foresee("all", None).unwrap();
         assert!(at.contains("FASTPATH_PORTS"));
         assert_eq!((peer, upgrades), (others, false));

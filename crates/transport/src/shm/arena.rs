@@ -1,11 +1,10 @@
-//! The arena: this rank's part of the node segment from which programs take memory
-//! (`MPI_Alloc_mem`), so that peers can read and write it directly.
+//! Arena: this rank's part of the node segment. Programs allocate memory there that peers reach (`MPI_Alloc_mem`).
 //!
-//! A large piece has pages and a mapping of its own, which go when it is freed. Small ones of a
-//! size share a slab. Memory is there before an address is given out ([`Segment::ensure_backed`]):
-//! a shortage is an error of the allocation, and touching the memory cannot fail.
+//! A large allocation has its own pages and mapping, which are freed with it. Small allocations of one size share a
+//! slab. Memory is backed before its address is returned ([`Segment::ensure_backed`]). A shortage is therefore an error
+//! of the allocation, and later accesses cannot fail.
 //!
-//! [`Segment::ensure_backed`]: fastpath_bootstrap::segment::Segment::ensure_backed
+//! [`Segment::ensure_backed`]: fastpath_segment::Segment::ensure_backed
 #![allow(unsafe_code)]
 
 mod extents;
@@ -13,59 +12,46 @@ mod extents;
 use super::domain::Domain;
 use crate::contract::Remote;
 use extents::{Extents, PAGE};
-use fastpath_bootstrap::segment::{Mapping, SegmentError};
+use fastpath_segment::{Mapping, SegmentError};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-/// Every address is a multiple of this, in bytes: a cache line.
+/// Smallest alignment of an address, in bytes: a cache line.
 pub const MIN_ALIGN: usize = 64;
-/// Largest alignment that can be asked for, in bytes.
+/// Largest alignment of a request, in bytes.
 pub const MAX_ALIGN: usize = 1 << 30;
 
-/// Bit of a [`Remote::rkey`] that says: `addr` is an offset in the arena of the rank that the low
-/// half names.
+/// Bit of a [`Remote::rkey`]: `addr` is an offset in the arena of the rank in the key's low half.
 pub const KEY_ARENA: u64 = 1 << 63;
 
-/// Bytes of a slab.
 const SLAB_BYTES: usize = 256 * 1024;
-/// Largest object of a slab.
 const SMALL_MAX: usize = 32 * 1024;
-/// Sizes of objects: powers of two from [`MIN_ALIGN`] to [`SMALL_MAX`].
 const CLASSES: usize = (SMALL_MAX / MIN_ALIGN).ilog2() as usize + 1;
 
-/// The memory of this rank that its peers can reach.
+/// Memory of this rank that its peers can access.
 pub struct Arena {
     domain: &'static Domain,
-    /// Offset of the arena in the segment.
     start: u64,
     extents: Extents,
-    /// Everything mapped, by its first address.
-    pieces: BTreeMap<usize, Piece>,
-    /// Addresses of the slabs of each class that have a free object.
+    pieces: BTreeMap<usize, ArenaPiece>,
     open: [Vec<usize>; CLASSES],
 }
 
-/// A stretch of the arena in the address space of this process.
-struct Piece {
-    /// Offset in the arena.
+struct ArenaPiece {
     offset: u64,
     mapping: Mapping,
     use_: Use,
 }
 
 enum Use {
-    /// One allocation, which starts at this address.
     Whole(usize),
-    /// Many of a size.
     Slab(Slab),
 }
 
-/// Objects of one size.
 struct Slab {
     class: usize,
-    /// Bytes that have memory behind them.
     backed: usize,
-    /// Indices given back; those from `fresh` on were never given out.
+    /// Indices of freed objects; objects from `fresh` on were never allocated.
     free: Vec<u16>,
     fresh: u16,
     live: Vec<u64>,
@@ -94,7 +80,7 @@ impl Slab {
 }
 
 impl Arena {
-    /// The arena of the domain's rank, with nothing given out: no memory, no mapping.
+    /// Creates the empty arena of the domain's rank, without memory or mappings.
     pub fn new(domain: &'static Domain) -> Arena {
         Arena {
             domain,
@@ -107,11 +93,11 @@ impl Arena {
         }
     }
 
-    /// Takes `bytes` of memory at an address that is a multiple of `align` (a power of two, at most
-    /// [`MAX_ALIGN`]) and of [`MIN_ALIGN`]. 0 bytes have an address of their own too.
+    /// Allocates `bytes` bytes, aligned to `align` (a power of two, at most [`MAX_ALIGN`]) and to [`MIN_ALIGN`]. An
+    /// allocation of 0 bytes also has an address of its own.
     ///
     /// # Errors
-    /// Too little memory (needed and available are stated), or the kernel refuses a mapping.
+    /// Too little memory (the error states needed and available bytes), or the kernel refuses a mapping.
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
         debug_assert!(align.is_power_of_two() && align <= MAX_ALIGN);
         let object = bytes.max(align).max(MIN_ALIGN);
@@ -122,12 +108,11 @@ impl Arena {
         self.allocate_whole(bytes, align, true)
     }
 
-    /// As [`Arena::allocate`], of pages that get memory as they are touched, as those of the C library's allocator do.
-    /// Where the job's file is not a memory file, they have it from the start: otherwise a lack of memory would only
-    /// show later, as a signal.
+    /// Allocates pages that are backed on first access, as by the C library's allocator. If the job's file is not in
+    /// memory, pages are backed at once, because a later shortage would end the process by a signal.
     ///
     /// # Errors
-    /// As there; memory that is not there now is missing now.
+    /// An error of [`Arena::allocate`], or too little memory available at the time of the call.
     pub fn reserve(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
         let lazily = self.domain.job.segment().file_system_room().is_none();
         if lazily && bytes as u64 > fastpath_base::topology::available_memory() {
@@ -143,7 +128,7 @@ impl Arena {
         let pages = pages
             .filter(|&pages| pages <= self.domain.arena_bytes())
             .ok_or_else(|| self.full(bytes))?;
-        // A mapping starts at a page of the kernel's choice: with room to move up inside.
+        // The kernel chooses the page at which a mapping starts, so leave room to align inside the mapping.
         let spare = if align > PAGE as usize { align as u64 } else { 0 };
         let offset = self.extents.take(pages + spare).ok_or_else(|| self.full(bytes))?;
         let made = self.map_pages(offset, pages, spare, (align, backed));
@@ -155,7 +140,8 @@ impl Arena {
             }
         };
         let base = mapping.base().addr().get();
-        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Whole(address.addr().get()) });
+        self.pieces
+            .insert(base, ArenaPiece { offset, mapping, use_: Use::Whole(address.addr().get()) });
         Ok(address)
     }
 
@@ -169,11 +155,11 @@ impl Arena {
         let from = self.start + offset + skip as u64;
         let there = if backed { segment.ensure_backed(from, pages) } else { Ok(()) };
         if let Err(error) = there {
-            // Part of it may be there.
+            // Part of the range may be backed already, so return all of it.
             let _ = segment.give_back(self.start + offset, pages + spare);
             return Err(error);
         }
-        // SAFETY: `skip` is below `align`, which the mapping has to spare, or 0.
+        // SAFETY: `skip` is 0 or below `align`, which the mapping has to spare.
         Ok((mapping, unsafe { base.add(skip) }))
     }
 
@@ -207,7 +193,7 @@ impl Arena {
         if slab.is_full() {
             self.open[class].pop();
         }
-        // SAFETY: below the slab's capacity, so inside its mapping.
+        // SAFETY: the index is below the slab's capacity, so the object is inside its mapping.
         Ok(unsafe { piece.mapping.base().add(index as usize * size) })
     }
 
@@ -223,7 +209,7 @@ impl Arena {
         let base = mapping.base().addr().get();
         let words = (SLAB_BYTES / (MIN_ALIGN << class)).div_ceil(64);
         let slab = Slab { class, backed: 0, free: Vec::new(), fresh: 0, live: vec![0; words] };
-        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Slab(slab) });
+        self.pieces.insert(base, ArenaPiece { offset, mapping, use_: Use::Slab(slab) });
         self.open[class].push(base);
         Ok(base)
     }
@@ -238,8 +224,7 @@ impl Arena {
         }
     }
 
-    /// Takes memory back; false where `address` is nothing that [`Arena::allocate`] gave, or was
-    /// freed already.
+    /// Frees an allocation; returns false if `address` is not one of [`Arena::allocate`], or was freed before.
     pub fn free(&mut self, address: usize) -> bool {
         let Some((&base, piece)) = self.pieces.range_mut(..=address).next_back() else {
             return false;
@@ -264,7 +249,7 @@ impl Arena {
         if was_full {
             self.open[class].push(base);
         }
-        // One empty slab of a class is kept, so that take and free in turn ask the kernel nothing.
+        // Keep one empty slab of each class, so that alternating allocate and free calls make no system call.
         if is_empty && self.open[class].len() > 1 {
             self.open[class].retain(|&other| other != base);
             self.remove(base);
@@ -273,16 +258,16 @@ impl Arena {
     }
 
     fn remove(&mut self, base: usize) {
-        if let Some(Piece { offset, mapping, .. }) = self.pieces.remove(&base) {
+        if let Some(ArenaPiece { offset, mapping, .. }) = self.pieces.remove(&base) {
             let bytes = mapping.len() as u64;
             drop(mapping);
-            // Memory that the kernel does not take back stays backed, and is used again.
+            // Pages that the kernel does not take back stay backed and are reused.
             let _ = self.domain.job.segment().give_back(self.start + offset, bytes);
             self.extents.put(offset, bytes);
         }
     }
 
-    /// What a peer needs to reach `len` bytes at `address`, where all of them lie in this arena.
+    /// Key for `len` bytes at `address`, if all of them lie in this arena.
     pub fn find(&self, address: usize, len: u64) -> Option<Remote> {
         let (&base, piece) = self.pieces.range(..=address).next_back()?;
         let skip = (address - base) as u64;
@@ -292,7 +277,7 @@ impl Arena {
         Some(Remote { addr: piece.offset + skip, rkey: KEY_ARENA | self.domain.me as u64 })
     }
 
-    /// Whether nothing was ever taken, or all was given back.
+    /// Whether nothing is allocated.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -304,8 +289,8 @@ mod tests {
     use super::super::direct::{Windows, visit_stretches};
     use super::*;
     use crate::contract::RemoteError;
-    use fastpath_bootstrap::job::Job;
-    use fastpath_bootstrap::segment::ARENA_BYTES;
+    use fastpath_job::Job;
+    use fastpath_segment::ARENA_BYTES;
 
     fn domain() -> &'static Domain {
         let job: &'static Job = Box::leak(Box::new(Job::singleton().unwrap()));
@@ -313,11 +298,10 @@ mod tests {
     }
 
     fn fill(at: NonNull<u8>, value: u8, bytes: usize) {
-        // SAFETY: tests pass what the arena gave.
+        // SAFETY: tests pass allocations of the arena.
         unsafe { at.as_ptr().write_bytes(value, bytes) }
     }
 
-    /// What a peer would see.
     fn peek(domain: &Domain, remote: Remote, bytes: usize) -> Vec<u8> {
         let mut seen = Vec::new();
         visit_stretches(domain, &mut Windows::default(), remote, bytes, |at, part| {
@@ -402,7 +386,7 @@ mod tests {
             fill(at, value, 100_000);
             let remote = arena.find(at.addr().get(), 100_000).unwrap();
             visit_stretches(domain, &mut windows, remote, 100_000, |at, part| {
-                // SAFETY: as in `peek`.
+                // SAFETY: the stretch is mapped, and backed as the test has allocated it.
                 let seen = unsafe { std::slice::from_raw_parts(at, part) };
                 assert!(seen.iter().all(|&byte| byte == value));
             })

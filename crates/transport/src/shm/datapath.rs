@@ -1,118 +1,104 @@
-//! The hot path: one store publishes a message, one load sees it.
+//! Hot path: one store publishes a message, one load detects it.
 //!
-//! [`Tx`] belongs to the producer and [`Rx`] to the consumer of one ring; each is private memory and
-//! shares only the [`PairRegion`]. Positions count slots from the start and wrap at 2^32.
+//! [`Tx`] belongs to the producer of a ring and [`Rx`] to its consumer. Both are private memory and share only the
+//! [`PairRegion`]. Positions count slots from the start and wrap at 2^32.
+//!
+//! **MAPPED.** `Rx::pair` is a region mapped as long as the job, or the static empty ring. `Tx::pair` is null until
+//! connected, then mapped as long as the job.
 #![allow(unsafe_code)]
 
-use super::idle::Ahead;
-use super::recycle::{Kept, Own};
+use super::data_area::{DataSpan, LocalDataArea, RecycledSpace};
+use super::ring_tuning::RingTuning;
 use super::wire::*;
 use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
 use fastpath_base::hint::{demote, prefetch_for_write};
 use fastpath_base::sync::{AtomicU32, Ordering, compiler_fence};
-use fastpath_bootstrap::segment::Wakes;
+use fastpath_segment::Wakes;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// How many slots ahead the producer asks for lines.
+/// Slots ahead of the tail that are prefetched in a stream.
 const SLOTS_AHEAD: u32 = 3;
-/// How many bytes of a payload are pushed towards a reader that waits.
+/// Payload bytes moved to a shared cache level for a waiting reader.
 const DEMOTED_BYTES: usize = 512;
-/// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them, while
-/// the area is as large as the longest message makes it: what is left still holds that message in parts. Of a larger
-/// area it keeps a share.
+/// Data bytes that a consumer takes before it returns them, if it does not wait meanwhile. The rest of the smallest
+/// area of a stream then still has room for the longest message. In a larger area, the limit is a share of the area.
 pub(super) const DATA_OWED_MIN: u32 = DATA_MESSAGE_MAX as u32 / 8 * 7;
 const DATA_OWED_SHARE: u32 = 4;
 
-/// The producer's end.
+/// Producer's end of a ring.
 #[repr(C)]
 pub struct Tx {
-    /// Null until connected.
     pub(super) pair: *const PairRegion,
-    /// Next position to write.
     pub(super) tail: u32,
-    /// Position that must not be reached: all before it are free. Equal to `tail` when full, when
-    /// not connected and when sends are held back, so that one comparison covers all three.
+    /// First position that must not be used yet; slots before it are free. It equals `tail` in three cases, which one
+    /// comparison covers: the ring is full, not connected, or sends are held back.
     pub(super) limit: u32,
-    /// The peer's state word: anything but awake needs a closer look after a publish.
+    /// The peer's state word, checked after each publish. Any value except awake takes the slow path.
     pub(super) peer_state: *const AtomicU32,
     /// Next data position, modulo 2^32.
     pub(super) data_tail: u32,
-    /// Data position up to which everything has been consumed.
+    /// Data position before which everything has been consumed.
     pub(super) data_head: u32,
     /// Bytes of the data area in use, a power of two; 0 until its first message.
     pub(super) data_size: u32,
-    /// The peer's world rank.
     pub(super) peer: u32,
-    /// What is needed less often; null until connected.
+    /// Cold producer state; null until connected.
     pub(super) in_data: *mut DataQueue,
-    /// Where more memory comes from.
     pub(super) domain: *const super::domain::Domain,
-    /// Bytes of the data area taken since this side last waited; see `idle`.
+    /// Data bytes sent since this side's last wait; see `idle`.
     pub(super) recent: u32,
-    /// How many of the bytes after `data_tail` have been asked for since.
+    /// Bytes after `data_tail` that were prefetched since the last wait.
     pub(super) warmed: u32,
 }
 
-/// What a producer knows besides.
+/// Producer state that the immediate path does not use.
 pub(super) struct DataQueue {
-    /// The messages in the data area that may not have been taken yet, oldest first, are those from `first` to `next`.
+    /// Entries `first` to `next` are messages in the data area that may not have been taken yet, oldest first.
     pub first: u32,
     pub next: u32,
-    /// Positions of both rings when a wait last began after something had been sent; see `idle`.
+    /// Positions of both rings at the start of the last wait that followed a send; see `idle`.
     pub mark: (u32, u32),
-    /// What is done so that the next message goes faster.
-    pub ahead: Ahead,
-    /// How far the consumer has said that it has come.
+    pub tuning: RingTuning,
+    /// Last consumer position that the producer has read.
     pub said: u32,
     /// Pages of the region before the data area that are backed with memory; see `grow`.
     pub head_pages: u32,
-    /// Bytes behind the data area that have memory already; see `grow`.
+    /// Bytes after the data area in use that are already backed; see `grow`.
     pub made: u32,
-    /// The data position from which on what is sent counts for more memory.
+    /// Data position from which sent bytes count as payment for more memory; see `grow`.
     pub earned_at: u32,
-    /// Whether a message could not be sent for want of memory.
+    /// Whether the last refused message lacked memory.
     pub starved: bool,
-    /// What this side keeps of the peer's data area; see `recycle`.
-    pub kept: Kept,
-    /// The positions between which the peer has given back bytes by its last replies.
+    /// Bytes of the peer's data area that this side reuses; see `recycle`.
+    pub kept: RecycledSpace,
+    /// Start of the bytes that the peer's last replies have returned; `back_end` is their end.
     pub back_start: u32,
     pub back_end: u32,
-    /// Whether messages lie in the data area in another order than they were sent in; see `grow`.
+    /// Whether the order of messages in the data area differs from the order in which they were sent; see `grow`.
     pub disordered: bool,
-    /// Which ring position holds the message that ends at which data position; null while there is no data area.
+    /// Ring position and end data position of each message in the data area; null without a data area.
     pub entries: *mut [(u32, u32); SLOTS as usize],
 }
 
-/// The consumer's end.
+/// Consumer's end of a ring.
 #[repr(C)]
 pub struct Rx {
-    /// An empty ring until the peer has connected.
+    /// The empty ring until the peer has connected.
     pub(super) pair: *const PairRegion,
-    /// Next position to read.
     pub(super) head: u32,
-    /// `head` as the producer may know it.
+    /// Value of `head` that the producer can read.
     pub(super) published: u32,
-    /// Bytes of data messages taken since `head` was published.
+    /// Bytes taken from the data area since `head` was last published.
     pub(super) data_taken: u32,
-    /// Such bytes that the producer is told of at once.
+    /// Value of `data_taken` at which `head` is published immediately.
     pub(super) owed_max: u32,
-    /// Where the message that `look` showed last lies in a data area; of length 0 where it does not.
-    pub(super) shown: Shown,
-    /// How far the peer had come when it sent that.
+    /// Span of the last message that `look` returned, in a data area; length 0 if its payload is in the slot.
+    pub(super) shown: DataSpan,
+    /// Consumer position that the peer sent with the message of `shown`.
     pub(super) taken: u32,
-    /// Which of the ranks' workers the ring belongs to.
-    pub(super) place: u16,
-    /// The words by which the producer is woken.
     pub(super) producer: *const Wakes,
-}
-
-/// A place in a data area.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shown {
-    pub offset: u32,
-    pub len: u32,
 }
 
 impl Tx {
@@ -122,7 +108,7 @@ impl Tx {
         self.tail != self.limit
     }
 
-    /// Whether the data area cannot grow any more, or there is none yet.
+    /// Whether the data area cannot grow any more, or the ring is not connected.
     #[inline]
     pub fn has_whole_area(&self) -> bool {
         self.data_size == DATA_BYTES || self.pair.is_null()
@@ -137,23 +123,23 @@ impl Tx {
         if !self.has_room() && !self.refresh_credits() {
             return Post::NoResource;
         }
-        // SAFETY: `data` is readable for `len` bytes, and these fit a slot, by this function's contract.
+        // SAFETY: `data` is readable for `len` bytes, which fit a slot, by this function's contract.
         unsafe { self.am_short_known(header, data, len) }
     }
 
-    /// As [`Tx::am_short`], with the room that the producer knows of: no call, no second cache line.
-    /// Always inlined: `fastpath bench instructions` counts MPI_Send.
+    /// Sends like [`Tx::am_short`], but only if room is known: no call, no second cache line. Always inlined: `fastpath
+    /// bench instructions` counts MPI_Send.
     ///
     /// # Safety
-    /// As [`Tx::am_short`].
+    /// See [`Tx::am_short`].
     #[inline(always)]
     pub unsafe fn am_short_known(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         if !self.has_room() {
             return Post::NoResource;
         }
         debug_assert!(len <= SLOT_PAYLOAD);
-        // SAFETY: `pair` is mapped (there is room, so the ring is connected); this producer owns the
-        // slot at `tail` until it publishes; the caller vouches for `data`.
+        // SAFETY: MAPPED: there is room, so the ring is connected. The producer owns the slot at `tail` until it
+        // publishes it, and `data` is readable by this function's contract.
         unsafe {
             let slot = &(*self.pair).slots[(self.tail & SLOT_MASK) as usize];
             slot.watch.note_write();
@@ -162,8 +148,7 @@ impl Tx {
         }
     }
 
-    /// See [`crate::contract::Endpoint::am_bcopy`]; `len` is at most [`DATA_MESSAGE_MAX`]. `taken` is how far this side
-    /// has come with what the peer sends.
+    /// See [`crate::contract::Endpoint::am_bcopy`]. `len` <= [`DATA_MESSAGE_MAX`]; `taken`: own consumer position.
     #[inline]
     pub fn am_bcopy(
         &mut self, header: Header, len: usize, taken: &u32, pack: impl FnOnce(*mut u8),
@@ -171,8 +156,8 @@ impl Tx {
         if !self.has_room() && !self.refresh_credits() {
             return Post::NoResource;
         }
-        // SAFETY: as in `am_short`; `allot_data` returns an offset with `len` bytes behind it that no
-        // unread message occupies.
+        // SAFETY: MAPPED: there is room, so the ring is connected. `allot_data` returns an offset at which no unread
+        // message occupies the next `len` bytes.
         unsafe {
             let slot = &(*self.pair).slots[(self.tail & SLOT_MASK) as usize];
             slot.watch.note_write();
@@ -180,9 +165,9 @@ impl Tx {
                 pack(slot.payload.get().cast());
                 return self.publish(slot, header, len as u8);
             }
-            // The first one since this side waited: its reader waits for it.
+            // After this side has waited, the reader waits for this side's first message.
             let is_first = self.warmed != 0 || self.recent == 0;
-            // Little is held across the copy: what is stored on the stack waits behind the message's lines.
+            // Keep few values live across the copy: spills to the stack would wait behind the message's stores.
             let offset = match (*self.in_data).kept.has_room(len as u32) {
                 true => (*self.in_data).kept.lend(len as u32, self.tail),
                 false => match self.allot_data(len as u32) {
@@ -198,7 +183,7 @@ impl Tx {
             let at = at.add((offset & !RECYCLED) as usize);
             pack(at);
             let queue = &mut *self.in_data;
-            if len <= queue.ahead.demoted_max as usize && is_first {
+            if len <= queue.tuning.demoted_max as usize && is_first {
                 demote(at, len.min(DEMOTED_BYTES));
             }
             let place = DataRef::new(offset, len as u16, header.aux, *taken);
@@ -211,37 +196,35 @@ impl Tx {
         }
     }
 
-    /// Writes the header, the last word last, and looks whether the peer sleeps.
     #[inline(always)] // see `am_short_known`
     unsafe fn publish(&mut self, slot: &Slot, header: Header, len: u8) -> Post {
         slot.word1.store(header.key, Ordering::Relaxed);
         let word0 = encode_word0(self.tail, header.id, len, header.imm);
-        // ORDERING: release pairs with the acquire in `Rx::look`: who sees the stamp sees key and payload.
+        // ORDERING: release pairs with the acquire in `Rx::look`: a reader of the stamp sees key and payload.
         slot.word0.store(word0, Ordering::Release);
         self.tail = self.tail.wrapping_add(1);
-        // ORDERING: the load stays behind the store; partner is the fence that a sleeper runs for everyone.
+        // ORDERING: the load stays behind the store; partner is the fence of a sleeper (`fence_others`).
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: the state word lies in the mapped node segment.
-        // A plain load suffices: a peer runs an expedited membarrier between announcing its sleep
-        // and its last look (see `fastpath_base::wait`).
+        // SAFETY: the state word is in the mapped node segment. A plain load suffices: a peer runs an expedited
+        // membarrier between the announcement of its sleep and its last poll (see `fastpath_base::wait`).
         if unsafe { (*self.peer_state).load(Ordering::Relaxed) } != 0 {
             return Post::Wake;
         }
         Post::Done
     }
 
-    /// Prefetches the line of a slot ahead, for a stream of messages. A single message is faster without, since the
-    /// prefetch would compete with it.
+    /// Prefetches the line of a slot ahead, for streams. With a single message, the prefetch would compete with the
+    /// message.
     #[inline]
     pub fn expect_more(&self) {
         let slot = self.tail.wrapping_add(SLOTS_AHEAD) & SLOT_MASK;
-        // SAFETY: an address inside the pair, which is not read.
+        // SAFETY: the address is inside the pair's region, and is not read.
         prefetch_for_write(unsafe { &raw const (*self.pair).slots[slot as usize] }.cast());
     }
 
-    /// Whether `messages` messages of up to `bytes` bytes in the data area would all find room now.
+    /// Whether there is room now for `messages` messages of up to `bytes` bytes in the data area.
     pub fn has_room_for(&mut self, messages: u32, bytes: u32) -> bool {
-        // One more for what is skipped where the area wraps.
+        // Count one more message, for the bytes skipped where the area wraps.
         let need = (messages + 1).saturating_mul((bytes + 63) & !63);
         let fits = |tx: &Tx| {
             let used = tx.data_tail.wrapping_sub(tx.data_head);
@@ -252,7 +235,6 @@ impl Tx {
             || (self.grow_for(messages, need) && fits(self))
     }
 
-    /// Finds `len` contiguous free bytes in the data area and takes them.
     #[inline]
     fn allot_data(&mut self, len: u32) -> Option<u32> {
         if let Some(offset) = self.allot_known(len) {
@@ -282,41 +264,39 @@ impl Tx {
         Some(offset)
     }
 
-    /// Whether everything sent has been taken, as far as the consumer has said so.
+    /// Whether the consumer has published that it has taken everything sent.
     pub fn is_drained(&self) -> bool {
-        // ORDERING: acquire pairs with the release in `Rx::publish_to`: who sees it sees what the consumer did before.
-        // SAFETY: mapped for the life of the job where it is not null.
+        // ORDERING: acquire pairs with the release in `Rx::publish_to`, so that the consumer's earlier stores are
+        // visible. SAFETY: MAPPED: the region is mapped for the life of the job if `pair` is not null.
         unsafe { self.pair.as_ref() }
             .is_none_or(|pair| pair.control.taken.load(Ordering::Acquire) == self.tail)
     }
 }
 
-/// The start of a ring in which nothing ever arrives, for endpoints whose peer has not connected.
+/// Start of a ring that is always empty, for endpoints whose peer has not connected.
 #[repr(C, align(64))]
 struct EmptyRing(UnsafeCell<[u8; std::mem::offset_of!(PairRegion, slots) + size_of::<Slot>()]>);
 
-// SAFETY: never written: a consumer writes to its pair only after it has taken something.
+// SAFETY: this memory is never written: a consumer writes to its pair only after it has taken a message.
 unsafe impl Sync for EmptyRing {}
 
 static EMPTY_RING: EmptyRing =
     EmptyRing(UnsafeCell::new([0; std::mem::offset_of!(PairRegion, slots) + size_of::<Slot>()]));
 
-/// A pair of which the first slot can be looked at.
 pub(super) fn empty_pair() -> *const PairRegion {
     EMPTY_RING.0.get().cast()
 }
 
 impl Rx {
-    /// The next arrival if its payload lies in the slot and its id is `id`, left where it is: no call, one cache line.
-    /// Always inlined: `fastpath bench instructions` counts MPI_Recv.
+    /// Next arrival, not taken, if its payload is in the slot and its id is `id`: no call, one cache line. Always
+    /// inlined: `fastpath bench instructions` counts MPI_Recv.
     #[inline(always)]
     pub fn look_short(&mut self, id: u8) -> Option<Arrival<'_>> {
-        // SAFETY: as in `look`.
+        // SAFETY: MAPPED: the region or the empty ring is mapped for the life of the job.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
         let word0 = slot.word0.load(Ordering::Acquire);
-        // Where stamp and id are the right ones nothing is left of them, and the length comes to stand alone: one
-        // comparison for all three.
+        // If stamp and id match, XOR clears them and leaves the length: one comparison tests all three.
         let wanted = encode_word0(self.head, id, 0, 0) as u32;
         let len = (word0 as u32 ^ wanted).rotate_left(8) as usize;
         if len > SLOT_PAYLOAD {
@@ -327,10 +307,9 @@ impl Rx {
         Some(Arrival::new(header, slot.payload.get().cast(), len))
     }
 
-    /// The next arrival if its payload lies in the data area and its id is `id`, left where it is.
     #[inline]
-    pub(super) fn look_long(&mut self, id: u8, own: Own) -> Option<Arrival<'_>> {
-        // SAFETY: as in `look`.
+    pub(super) fn look_long(&mut self, id: u8, own: LocalDataArea) -> Option<Arrival<'_>> {
+        // SAFETY: MAPPED: the region or the empty ring is mapped for the life of the job.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
         let word0 = slot.word0.load(Ordering::Acquire);
@@ -341,7 +320,7 @@ impl Rx {
         self.look_data(Header::new(id, (word0 >> 32) as u32, key), slot, own)
     }
 
-    /// Consumes what lies in the slot; says whether the producer is to be told.
+    /// Takes the message in the slot; returns whether `head` must be published.
     #[inline(always)] // see `look_short`
     #[must_use]
     pub fn advance(&mut self) -> bool {
@@ -350,10 +329,9 @@ impl Rx {
         self.head.wrapping_sub(self.published) >= SLOTS / 4
     }
 
-    /// The next arrival, left where it is; `own` is the data area of the other direction.
     #[inline]
-    pub(super) fn look(&mut self, own: Own) -> Option<Arrival<'_>> {
-        // SAFETY: `pair` is mapped for the life of the job, or the static empty one.
+    pub(super) fn look(&mut self, own: LocalDataArea) -> Option<Arrival<'_>> {
+        // SAFETY: MAPPED: the region or the empty ring is mapped for the life of the job.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
         let word0 = slot.word0.load(Ordering::Acquire);
@@ -373,24 +351,26 @@ impl Rx {
         self.look_data(header, slot, own)
     }
 
-    #[inline(never)] // so that a look that finds nothing stays short where it is inlined
-    fn look_data(&mut self, header: Header, slot: *const Slot, own: Own) -> Option<Arrival<'_>> {
-        // SAFETY: the slot is mapped; the reference is read once and its copy is checked.
+    #[inline(never)] // keeps the inlined part short, for looks that find nothing
+    fn look_data(
+        &mut self, header: Header, slot: *const Slot, own: LocalDataArea,
+    ) -> Option<Arrival<'_>> {
+        // SAFETY: MAPPED: the slot is mapped; the reference is read once, and its copy is checked.
         let place = unsafe { ptr::read_volatile((*slot).payload.get().cast::<DataRef>()) };
         let (offset, len) = (place.offset() & !RECYCLED, place.bytes() as u32);
         let (pair, size) = match place.offset() == offset {
             true => (self.pair, DATA_BYTES),
             false => (own.pair, own.size),
         };
-        // No area has size 0.
+        // Size 0 means that this side has no data area.
         if offset + len > size || len as usize > DATA_MESSAGE_MAX || size == 0 {
             return self.look_nonsense();
         }
-        self.shown = Shown { offset: place.offset(), len };
+        self.shown = DataSpan { offset: place.offset(), len };
         self.taken = place.taken;
         let aux = place.aux();
         let header = Header { aux, ..header };
-        // SAFETY: inside the data area, as just checked.
+        // SAFETY: offset and length were checked to lie inside the data area.
         let data = unsafe { (*pair).data.get().cast::<u8>().add(offset as usize) };
         Some(Arrival::new(header, data, len as usize))
     }
@@ -398,21 +378,20 @@ impl Rx {
     /// Whether there is an arrival. One load.
     #[inline]
     pub fn has_arrival(&self) -> bool {
-        // SAFETY: as in `look`.
+        // SAFETY: MAPPED: the region or the empty ring is mapped for the life of the job.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         slot.word0.load(Ordering::Relaxed) as u16 == stamp(self.head)
     }
 
-    /// The payload of the slot at `head` is read no more.
-    #[inline(always)] // it is nothing but for the model checker; see `look_short`
+    #[inline(always)] // empty except for the model checker; see `look_short` for the bench
     fn note_taken(&self) {
-        // SAFETY: as in `look`.
+        // SAFETY: MAPPED: the region or the empty ring is mapped for the life of the job.
         unsafe { (*self.pair).slots[(self.head & SLOT_MASK) as usize].watch.note_read() };
     }
 
-    /// Tells the producer that everything before the position `upto` has been taken.
+    /// Publishes that everything before position `upto` may be reused.
     pub(super) fn publish_to(&mut self, upto: u32) {
-        // SAFETY: mapped: something was taken.
+        // SAFETY: MAPPED: a message was taken, so this is not the empty ring.
         let control = unsafe { &(*self.pair).control };
         if self.data_taken != 0 {
             self.data_taken = 0;
@@ -426,16 +405,16 @@ impl Rx {
             // ORDERING: release pairs with the acquire in `Tx::refresh_credits`.
             control.head.store(upto, Ordering::Release);
         }
-        // ORDERING: the load stays behind the store; partner is the fence of a producer that is about to sleep.
+        // ORDERING: the load stays behind the store; partner is the fence of a producer that goes to sleep.
         compiler_fence(Ordering::SeqCst);
         if control.producer_waits.load(Ordering::Relaxed) != 0 {
-            // SAFETY: on the producer's page, mapped for the life of the job.
+            // SAFETY: the words lie on the producer's page, mapped for the life of the job.
             let producer = unsafe { &*self.producer };
-            super::iface::wake_producer(control, producer, self.place as usize);
+            super::iface::wake_producer(control, producer);
         }
     }
 
-    /// Whether something taken has not been told to the producer.
+    /// Whether a taken message has not been published.
     #[inline]
     pub fn owes_credits(&self) -> bool {
         self.head != self.published

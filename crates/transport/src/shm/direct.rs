@@ -1,20 +1,18 @@
-//! Direct access: the arenas of peers in the address space of this process, window by window.
+//! Direct access: parts of peers' arenas, mapped into this process in windows.
 //!
-//! A window stays mapped for the next message. Memory that its owner frees and takes again is the
-//! same file at the same offset, so an open window always shows what is there now.
+//! A window stays mapped for later messages. If its owner frees and reallocates the memory, offset and file stay the
+//! same. An open window therefore always shows the current contents.
 #![allow(unsafe_code)]
 
 use super::arena::KEY_ARENA;
 use super::domain::Domain;
 use crate::contract::{Remote, RemoteError};
-use fastpath_bootstrap::segment::Mapping;
+use fastpath_segment::Mapping;
 
-/// Bytes of a window.
 const WINDOW_BYTES: u64 = 256 << 20;
-/// Windows that an endpoint keeps.
 const WINDOWS_MAX: usize = 16;
 
-/// The windows that an endpoint has opened, the one used last at the end.
+/// Open windows of an endpoint; the most recently used one is last.
 #[derive(Default)]
 pub struct Windows {
     open: Vec<Window>,
@@ -26,7 +24,6 @@ struct Window {
     mapping: Mapping,
 }
 
-/// Rank and offset that a key names, where it names a stretch of `len` bytes inside an arena.
 fn check(domain: &Domain, remote: Remote, len: usize) -> Result<(u32, u64), RemoteError> {
     let rank = remote.rkey & !KEY_ARENA;
     let end = remote.addr.checked_add(len as u64);
@@ -37,12 +34,12 @@ fn check(domain: &Domain, remote: Remote, len: usize) -> Result<(u32, u64), Remo
     Ok((rank as u32, remote.addr))
 }
 
-/// Calls `visit` with address and length of each stretch of a peer's memory, in order. What lies
-/// there can be written by others at any time.
+/// Calls `visit`, in order, with address and length of each contiguous part of a peer's memory. Other processes may
+/// write there.
 ///
 /// # Errors
-/// `Unsupported` where the key names no arena or there is no address space for a window, `Fault`
-/// where it names what is outside of one. `visit` may have been called for a part of it.
+/// `Unsupported` if the key names no arena or there is no address space for a window. `Fault` if the range is outside
+/// of the arena. `visit` may have been called for some parts.
 pub fn visit_stretches(
     domain: &Domain, windows: &mut Windows, remote: Remote, len: usize,
     mut visit: impl FnMut(*mut u8, usize),
@@ -57,7 +54,7 @@ pub fn visit_stretches(
         let skip = (at % WINDOW_BYTES) as usize;
         let stretch = (len - done).min(WINDOW_BYTES as usize - skip);
         let base = windows.find_or_open(domain, rank, at / WINDOW_BYTES)?;
-        // SAFETY: `skip` and what follows lie inside the window.
+        // SAFETY: `skip` and the stretch after it lie inside the window.
         visit(unsafe { base.add(skip) }, stretch);
         done += stretch;
     }
@@ -74,7 +71,7 @@ impl Windows {
             None => {
                 let start = domain.arena_start(rank).ok_or(RemoteError::Fault)?;
                 let offset = start + index * WINDOW_BYTES;
-                // Both are powers of two.
+                // The sizes of windows and arenas are powers of two, so no window extends beyond the arena.
                 let bytes = WINDOW_BYTES.min(domain.arena_bytes());
                 let mapping = domain.job.map_range(offset, bytes as usize);
                 let mapping = mapping.map_err(|_| RemoteError::Unsupported)?;

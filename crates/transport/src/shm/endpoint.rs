@@ -1,38 +1,38 @@
-//! Connecting: the sender backs the pair's region with memory and announces itself.
+//! Connection setup: the sender backs the pair's region with memory and announces its ring.
+//!
+//! **CONNECTED.** `tx.pair` is null, or mapped for the life of the job. `tx.in_data` is null, or allocated by `connect`
+//! and used only by this process.
 #![allow(unsafe_code)]
 
 use super::arena::KEY_ARENA;
-use super::cma::Permission;
-use super::datapath::{DataQueue, Rx, Tx, empty_pair};
+use super::cma::{self, Permission};
+use super::datapath::{DATA_OWED_MIN, DataQueue, Rx, Tx, empty_pair};
 use super::direct::{self, Windows};
 use super::domain::Domain;
-use super::idle::Ahead;
 use super::recall::Recalls;
+use super::ring_tuning::RingTuning;
 use super::wire::*;
 use crate::contract::*;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::{SegmentError, has_left};
+use fastpath_segment::{SegmentError, has_left};
 use std::ptr;
 
-/// Both directions between this rank and one peer.
+/// Both directions between this rank and a peer.
 #[repr(C)]
 pub struct ShmEndpoint {
-    /// Towards the peer.
+    /// Ring to the peer.
     pub tx: Tx,
-    /// From the peer.
+    /// Ring from the peer.
     pub rx: Rx,
     pub(super) domain: &'static Domain,
-    /// Whether the kernel copies between this process and the peer.
     pub(super) permission: Permission,
-    /// Cooperative copies that this side has opened, one bit each.
     cooperative_open: u32,
-    /// The peer's memory as far as it was reached directly.
     windows: Option<Box<Windows>>,
 }
 
 impl ShmEndpoint {
-    /// An endpoint that is not connected in either direction.
+    /// Creates an unconnected endpoint.
     pub fn new(domain: &'static Domain, peer: u32) -> Self {
         ShmEndpoint {
             tx: Tx {
@@ -50,15 +50,14 @@ impl ShmEndpoint {
                 warmed: 0,
             },
             rx: Rx {
-                pair: super::datapath::empty_pair(),
+                pair: empty_pair(),
                 head: 0,
                 published: 0,
                 data_taken: 0,
-                owed_max: super::datapath::DATA_OWED_MIN,
+                owed_max: DATA_OWED_MIN,
                 shown: Default::default(),
                 taken: 0,
                 producer: &raw const **domain.page(peer),
-                place: domain.place as u16,
             },
             domain,
             permission: Permission::Unknown,
@@ -73,7 +72,7 @@ impl ShmEndpoint {
         self.rx.look_short(id)
     }
 
-    /// Consumes what `look_short` showed; says whether [`Self::publish_head`] must follow.
+    /// Takes the arrival of `look_short`; returns whether [`Self::publish_head`] must follow.
     #[inline(always)] // see `look_short`
     #[must_use]
     pub fn advance_short(&mut self) -> bool {
@@ -86,19 +85,19 @@ impl ShmEndpoint {
         self.rx.look_long(id, self.tx.own())
     }
 
-    /// Slots of the ring that this side has filled so far.
+    /// Slots that this side has filled so far.
     pub fn slots_sent(&self) -> u64 {
         if self.tx.pair.is_null() {
             return 0;
         }
-        // SAFETY: mapped, as `pair` is not null; allocated when the ring was connected.
+        // SAFETY: CONNECTED: `pair` is not null.
         let (laps, said) = unsafe {
             ((*self.tx.pair).control.laps.load(Ordering::Relaxed), (*self.tx.in_data).said)
         };
         (u64::from(laps) << 32 | u64::from(said)) + u64::from(self.tx.tail.wrapping_sub(said))
     }
 
-    /// Slots of both rings that this side has filled and emptied so far, modulo 2^32.
+    /// Slots that this side has filled and emptied so far, modulo 2^32.
     pub fn slots_moved(&self) -> u32 {
         self.tx.tail.wrapping_add(self.rx.head)
     }
@@ -108,8 +107,8 @@ impl ShmEndpoint {
         self.tx.peer
     }
 
-    /// Opens the ring towards the peer. Fails where there is no memory for it.
-    pub fn connect(&mut self, ahead: Ahead) -> Result<(), SegmentError> {
+    /// Opens the ring to the peer. Fails if there is no memory for it.
+    pub fn connect(&mut self, tuning: RingTuning) -> Result<(), SegmentError> {
         if !self.tx.pair.is_null() {
             return Ok(());
         }
@@ -119,41 +118,41 @@ impl ShmEndpoint {
         if pair.is_null() || !domain.announce_ring(peer) {
             return Err(SegmentError::Ranks(peer as usize + 1));
         }
-        self.tx.in_data = Box::into_raw(Box::new(DataQueue::new(ahead, 1)));
+        self.tx.in_data = Box::into_raw(Box::new(DataQueue::new(tuning, 1)));
         self.tx.limit = slots_within(1);
         self.tx.pair = pair;
-        // ORDERING: release pairs with the acquire in `Iface::accept`: the bit is set.
+        // ORDERING: release pairs with the acquire in `Iface::accept`, so that the bit is visible.
         domain.incoming_generation(peer).fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    /// Attaches the ring from the peer, which has announced that it is there.
+    /// Attaches the ring from the peer, which has announced it.
     pub fn accept(&mut self) {
         self.rx.pair = self.domain.pair(self.tx.peer, self.domain.me);
     }
 
-    /// Never has the kernel copy from or to the peer's memory.
+    /// Disables single copies with the peer permanently.
     pub fn refuse_single_copy(&mut self) {
         self.permission = Permission::Refused(0);
     }
 
-    /// What is taken back of the messages to the peer; none where nothing was sent.
+    /// Recalls of messages to the peer; `None` if not connected.
     pub fn sent_recalls(&self) -> Option<&Recalls> {
-        // SAFETY: mapped for the life of the job where it is not null.
+        // SAFETY: CONNECTED: the region is mapped for the life of the job if `pair` is not null.
         unsafe { self.tx.pair.as_ref() }.map(|pair| &pair.recalls)
     }
 
-    /// What the peer takes back of its messages; none where nothing has arrived.
+    /// The peer's recalls of its messages; `None` if the peer has not connected.
     pub fn received_recalls(&self) -> Option<&Recalls> {
         if ptr::eq(self.rx.pair, empty_pair()) {
             return None;
         }
-        // SAFETY: mapped for the life of the job.
+        // SAFETY: the region from the peer is mapped for the life of the job.
         Some(unsafe { &(*self.rx.pair).recalls })
     }
 
-    /// Calls `visit` with each stretch of memory that the key names, if this process can reach it by
-    /// load and store. Others may write there at any time.
+    /// Calls `visit` with each contiguous part of the key's memory, if the key is for load-store memory. Other
+    /// processes may write there.
     pub fn visit_shared(
         &mut self, remote: Remote, len: usize, visit: impl FnMut(*mut u8, usize),
     ) -> Result<(), RemoteError> {
@@ -165,26 +164,24 @@ impl ShmEndpoint {
 impl Drop for ShmEndpoint {
     fn drop(&mut self) {
         self.tx.end_stream();
-        // SAFETY: made in `connect`, and not shared.
+        // SAFETY: CONNECTED: allocated by `connect` and not shared, or null.
         unsafe { DataQueue::free(self.tx.in_data) };
     }
 }
 
 impl Connection for ShmEndpoint {
-    /// Asks the consumer for a wake-up when it gives back room.
     fn await_room(&mut self) {
         if !self.tx.pair.is_null() {
-            // SAFETY: mapped, as it is not null.
+            // SAFETY: CONNECTED: `pair` is not null.
             let control = unsafe { &(*self.tx.pair).control };
             control.producer_waits.store(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether the peer has finished or died. What it sent and took before can be seen after an answer of yes.
     #[inline]
     fn peer_has_left(&self) -> bool {
         // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
-        // launcher that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
+        // launcher that marks it dead. SAFETY: the word is in the node segment, mapped for the life of the process.
         has_left(unsafe { (*self.tx.peer_state).load(Ordering::Acquire) })
     }
 
@@ -218,7 +215,7 @@ impl Connection for ShmEndpoint {
             return None;
         }
         self.cooperative_open |= 1 << index;
-        // SAFETY: mapped, as the ring is connected.
+        // SAFETY: CONNECTED: `pair` is not null.
         let cooperative = unsafe { &(*self.tx.pair).cooperative[index as usize] };
         cooperative.claimed.store(0, Ordering::Relaxed);
         Some(index)
@@ -233,7 +230,7 @@ impl Connection for ShmEndpoint {
         let Some(index) = (index as usize).checked_rem(COOPERATIVE_COPIES) else {
             return u32::MAX;
         };
-        // SAFETY: mapped: the RTS that names the copy came through this ring.
+        // SAFETY: the region is mapped: the RTS that names the copy came through this ring.
         let cooperative = unsafe { &(*pair).cooperative[index] };
         cooperative.claimed.fetch_add(1, Ordering::Relaxed)
     }
@@ -267,8 +264,8 @@ impl Endpoint for ShmEndpoint {
 
     #[cold]
     fn wake(&mut self) -> Post {
-        match super::iface::wake_peer(self.domain.page(self.tx.peer), self.domain.place as usize) {
-            // It has left since, and took this message before.
+        match super::iface::wake_peer(self.domain.page(self.tx.peer)) {
+            // The peer has left after this post, and had taken the message before it left.
             Post::PeerGone if self.tx.is_drained() => Post::Done,
             post => post,
         }
@@ -293,13 +290,16 @@ impl Endpoint for ShmEndpoint {
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         if from.rkey & KEY_ARENA == 0 {
-            // SAFETY: `to` is writable for `len` bytes, by the contract of an endpoint.
-            return unsafe { super::cma::read(self, to, len, from) };
+            let pid = self.permission.find_process(self.domain, self.tx.peer, from)?;
+            // SAFETY: `to` is writable for `len` bytes, by the contract of an endpoint; the kernel checks the other
+            // side.
+            let read = unsafe { cma::read_process(pid, to, len, from.addr) };
+            return read.map_err(|errno| self.permission.note_error(errno));
         }
         let mut done = 0;
         self.visit_shared(from, len, |at, part| {
-            // SAFETY: the parts are `len` bytes in all; the peer's memory is no part of `to`, which
-            // is this program's own, unless it names one place as both buffers.
+            // SAFETY: the parts are `len` bytes in all. If the program passes the same memory as source and destination
+            // of the get, the two overlap, which the copy tolerates.
             unsafe { copy_or_move(to.add(done), at, part) };
             done += part;
         })
@@ -307,26 +307,28 @@ impl Endpoint for ShmEndpoint {
 
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
         if to.rkey & KEY_ARENA == 0 {
-            // SAFETY: `from` is readable for `len` bytes, by the contract of an endpoint.
-            return unsafe { super::cma::write(self, from, len, to) };
+            let pid = self.permission.find_process(self.domain, self.tx.peer, to)?;
+            // SAFETY: `from` is readable for `len` bytes, by the contract of an endpoint; the kernel checks the other
+            // side.
+            let written = unsafe { cma::write_process(pid, from, len, to.addr) };
+            return written.map_err(|errno| self.permission.note_error(errno));
         }
         let mut done = 0;
         self.visit_shared(to, len, |at, part| {
-            // SAFETY: as in `get`.
+            // SAFETY: the parts are `len` bytes in all; overlap with the peer's memory is tolerated, as in `get`.
             unsafe { copy_or_move(at, from.add(done), part) };
             done += part;
         })
     }
 }
 
-/// Copies between memory that no program should name as both buffers: where one does, the bytes may be any, but no
-/// more than that.
+/// Copies between buffers that should not overlap. If they overlap, the destination gets unspecified bytes.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes.
 unsafe fn copy_or_move(to: *mut u8, from: *const u8, len: usize) {
     let apart = to.addr().abs_diff(from.addr());
-    // SAFETY: by this function's contract; as far apart as they are long, they do not overlap.
+    // SAFETY: this function's contract; buffers at least `len` bytes apart do not overlap.
     unsafe {
         match apart >= len {
             true => copy(to, from, len),
@@ -339,16 +341,16 @@ unsafe fn copy_or_move(to: *mut u8, from: *const u8, len: usize) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::conformance::{Rig, SendForm, Sent, Start, post};
+    use crate::conformance::{Rig, SendForm, SentMessage, Start, post};
     use crate::shm::testing::ShmPair;
-    use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_FINALIZED};
+    use fastpath_segment::{STATE_AWAKE, STATE_FINALIZED};
 
     #[test]
     fn wake__a_peer_that_left_counts_as_gone_only_if_the_message_is_still_there() {
         let mut pair = ShmPair::new(Start::default());
         let state = &pair.domains[0].page(1).state;
         for (taken, answer) in [(true, Post::Done), (false, Post::PeerGone)] {
-            assert!(post(&mut pair, SendForm::Short, &Sent::numbered(1, 8)));
+            assert!(post(&mut pair, SendForm::Short, &SentMessage::numbered(1, 8)));
             if taken {
                 pair.rx.look().expect("a message");
                 Endpoint::take(&mut pair.rx);

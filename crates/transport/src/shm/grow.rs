@@ -1,21 +1,22 @@
-//! Memory of a pair grows with what it sends: the sender has the parts of the region backed as it comes to them.
+//! Memory of a pair's region: the sender backs each part when it first reaches that part.
 //!
-//! The first page holds the control line, the recalls and the first slots. Until the ring has gone round once the
-//! limit of the producer ends one slot before the first that has no memory, since the consumer looks at the slot
-//! behind the last message. The data area begins with nothing and grows when it is full.
+//! The first page holds the control line, the recalls and the first slots. In the first lap of the ring, the producer's
+//! limit is one slot before the first unbacked slot. The reason is that the consumer also reads the slot after the last
+//! message. The data area starts empty and grows when it is full.
 //!
-//! **OWN QUEUE.** `in_data` is null or a queue that only this process uses, under the lock of its worker; `pair` is
-//! mapped as long as the job. No reference to either is kept from one statement to the next.
+//! **OWN QUEUE.** `in_data` is null or a queue that only this process uses, under the lock of its worker; `connect`
+//! allocates it. `pair` is mapped as long as the job. No reference to either lives across statements.
+//!
+//! **DOMAIN.** `domain` is set when the endpoint is made, and a domain lives as long as the process.
 #![allow(unsafe_code)]
 
+use super::data_area::RecycledSpace;
 use super::datapath::{DataQueue, Tx};
-use super::idle::Ahead;
-use super::recycle::Kept;
+use super::ring_tuning::RingTuning;
 use super::wire::*;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::ptr;
 
-/// The size of a data area behind this one.
 fn next_size(size: u32) -> u32 {
     let step = match size < DATA_BYTES_STREAM {
         true => DATA_STEP,
@@ -25,19 +26,18 @@ fn next_size(size: u32) -> u32 {
 }
 
 impl DataQueue {
-    /// Of a ring that starts, with so many pages backed.
-    pub fn new(ahead: Ahead, head_pages: u32) -> Self {
+    pub fn new(tuning: RingTuning, head_pages: u32) -> Self {
         DataQueue {
             first: 0,
             next: 0,
             mark: (0, 0),
-            ahead,
+            tuning,
             said: 0,
             head_pages,
             made: 0,
             earned_at: 0,
             starved: false,
-            kept: Kept::NOTHING,
+            kept: RecycledSpace::NOTHING,
             back_start: 0,
             back_end: 0,
             disordered: false,
@@ -45,10 +45,9 @@ impl DataQueue {
         }
     }
 
-    /// Of a ring that is backed wholly and whose positions start at `start`.
     #[cfg(test)]
     pub fn whole(start: u32) -> Self {
-        let mut queue = DataQueue::new(Ahead::default(), HEAD_PAGES);
+        let mut queue = DataQueue::new(RingTuning::default(), HEAD_PAGES);
         queue.said = start;
         queue.make_entries();
         queue
@@ -60,16 +59,16 @@ impl DataQueue {
         }
     }
 
-    /// Gives a queue up; null is none.
+    /// Frees a queue, unless it is null.
     ///
     /// # Safety
-    /// It was made by `Box::into_raw`, and nobody uses it any more.
+    /// `queue` is null, or was made by `Box::into_raw` and has no other user.
     pub unsafe fn free(queue: *mut DataQueue) {
         if queue.is_null() {
             return;
         }
-        // SAFETY: made by `Box::into_raw` and used by nobody any more, by this function's contract; the entries were
-        // made in `make_entries`.
+        // SAFETY: made by `Box::into_raw`, without other users, by this function's contract. `make_entries` made the
+        // entries the same way.
         unsafe {
             let queue = Box::from_raw(queue);
             if !queue.entries.is_null() {
@@ -80,15 +79,14 @@ impl DataQueue {
 }
 
 impl Tx {
-    /// Whether the last message that found no room did so for want of memory.
+    /// Whether the last refused message lacked memory.
     pub fn is_starved(&self) -> bool {
-        // SAFETY: made when the ring was connected, or null.
+        // SAFETY: OWN QUEUE: null, or allocated by `connect`.
         unsafe { self.in_data.as_ref() }.is_some_and(|queue| queue.starved)
     }
 
-    /// Backs a part of the region; where there is no memory it says so on the rank's page.
     fn back(&mut self, start: usize, len: usize) -> bool {
-        // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+        // SAFETY: DOMAIN: it lives as long as the process.
         let domain = unsafe { &*self.domain };
         let backed = domain.back_pair(self.peer, start, len);
         if let Err(error) = &backed {
@@ -100,20 +98,20 @@ impl Tx {
     }
 
     fn note_starved(&mut self, starved: bool) {
-        // SAFETY: made when the ring was connected.
+        // SAFETY: OWN QUEUE: `connect` allocated it.
         unsafe { (*self.in_data).starved = starved };
     }
 
-    /// Backs a page of slots of a ring that has not gone round once, and the second time all that are left.
+    /// Backs more slots of a ring in its first lap: the first call backs one page, the second call all further pages.
     pub(super) fn grow_ring(&mut self) -> bool {
-        // SAFETY: made when the ring was connected.
+        // SAFETY: OWN QUEUE: `connect` allocated it.
         match unsafe { (*self.in_data).head_pages } {
             1 => self.grow_head_to(2),
             _ => self.grow_head_to(HEAD_PAGES),
         }
     }
 
-    /// Backs all that lies before the data area, for who can do without.
+    /// Backs everything before the data area. Callers can do without the added room, so a shortage is not recorded.
     pub(super) fn grow_head(&mut self) -> bool {
         let grown = self.grow_head_to(HEAD_PAGES);
         self.note_starved(false);
@@ -121,7 +119,7 @@ impl Tx {
     }
 
     fn grow_head_to(&mut self, pages: u32) -> bool {
-        // SAFETY: made when the ring was connected.
+        // SAFETY: OWN QUEUE: `connect` allocated it.
         let queue = unsafe { &*self.in_data };
         let (have, said) = (queue.head_pages, queue.said);
         if have >= pages {
@@ -130,7 +128,7 @@ impl Tx {
         if !self.back(have as usize * PAGE, (pages - have) as usize * PAGE) {
             return false;
         }
-        // SAFETY: OWN QUEUE.
+        // SAFETY: OWN QUEUE: no other reference to it lives now.
         unsafe { (*self.in_data).head_pages = pages };
         self.limit = match pages {
             HEAD_PAGES => said.wrapping_add(SLOTS),
@@ -139,8 +137,8 @@ impl Tx {
         true
     }
 
-    /// Has memory where so many messages, which take so many bytes of the data area in all, would find it; for who can
-    /// do without.
+    /// Backs memory for `messages` messages of `bytes` data bytes in all. The memory is optional, so no shortage is
+    /// recorded.
     #[cold]
     #[inline(never)]
     pub(super) fn grow_for(&mut self, messages: u32, bytes: u32) -> bool {
@@ -158,24 +156,26 @@ impl Tx {
         grown
     }
 
-    /// Makes the data area larger; says whether there is more room now. Messages on the way stay where they are.
+    /// Enlarges the data area; returns whether there is more room. Messages in it stay where they are.
     #[cold]
     #[inline(never)]
     pub(super) fn grow_data(&mut self, len: u32) -> bool {
-        // An area of twice its length takes a message wherever it would begin.
+        // An area of twice the message's length has room for it at any start.
         let needed = len.saturating_mul(2);
         let suffices = self.data_size >= needed;
         let grown = self.grow_toward(needed);
-        // What is full is emptied; what is too small would leave the message waiting for ever.
+        // If the area is long enough but full, the message can wait until it is emptied, so lack of memory is no
+        // shortage. In an area that is too small, the message would wait forever.
         if suffices && !grown {
             self.note_starved(false);
         }
         grown
     }
 
-    /// Has memory for a stream: a message of many parts, `len` bytes long. Twice its bytes, so that it need not wait
-    /// for the one before it, as far as the areas of this process may be so large. (With its bytes alone the first part
-    /// of an announced message is still on its way when the answer comes, and the rest cannot be stored by the sender.)
+    /// Prepares for a stream: a message of many parts, `len` bytes long. The area gets `2 * len` bytes, within this
+    /// process's share, so that the message need not wait until the previous message has been taken.
+    ///
+    /// In an area of `len` bytes, the first part of an announced message would leave no space for its rest.
     #[cold]
     #[inline(never)]
     pub fn prepare_stream(&mut self, len: u64) {
@@ -191,8 +191,7 @@ impl Tx {
         }
     }
 
-    /// Makes the data area larger at once while it is small, to `needed` bytes where it can be so large; by what has
-    /// been earned from then on.
+    /// Enlarges the data area: a small one at once, to `needed` bytes; a large one in proportion to bytes sent.
     fn grow_toward(&mut self, needed: u32) -> bool {
         match self.data_size < DATA_BYTES_STREAM {
             true => self.grow_data_to(needed),
@@ -200,12 +199,13 @@ impl Tx {
         }
     }
 
-    /// Makes a part of what the data area grows by next, for who can do without; says whether it has grown. A large
-    /// area is fastest, since lines that come round again late have left the caches of their reader. But new memory
-    /// costs more than a copy: so it is made little by little, in proportion to what has been sent. The areas of one
-    /// process share what is a good size for one, since all of them are to stay in its cache.
+    /// Backs part of the data area's next step; returns whether the area has grown. A shortage is not recorded.
+    ///
+    /// A large area is fastest: when its lines are reused, they have left the reader's caches. New memory costs more
+    /// than a copy, so it is backed in small parts, in proportion to bytes sent. All areas of a process should stay in
+    /// its cache together, so they share the best size of one area.
     fn make_more(&mut self) -> bool {
-        // SAFETY: made when the ring was connected.
+        // SAFETY: OWN QUEUE: `connect` allocated it.
         let queue = unsafe { &*self.in_data };
         let made = self.data_size + queue.made;
         let next = next_size(self.data_size);
@@ -222,49 +222,46 @@ impl Tx {
             return false;
         }
         self.populate(made, len);
-        // SAFETY: OWN QUEUE.
+        // SAFETY: OWN QUEUE: no other reference to it lives now.
         let queue = unsafe { &mut *self.in_data };
         queue.made += len;
         queue.earned_at = queue.earned_at.wrapping_add(len * price);
         made + len == next && self.grow_data_to(next)
     }
 
-    /// The largest area of a stream: those of all peers together are to stay in a cache.
+    /// Largest area of a stream, in bytes, so that the areas of all peers fit a cache together.
     pub fn share(&self) -> u32 {
         let streams = self.streams().load(Ordering::Relaxed).max(1);
         (DATA_BYTES / streams).max(DATA_BYTES_STREAM)
     }
 
-    /// To how many peers this process sends streams.
     fn streams(&self) -> &'static AtomicU32 {
-        // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+        // SAFETY: DOMAIN: it lives as long as the process.
         unsafe { (*self.domain).streams }
     }
 
-    /// This process sends no more to the peer.
     pub(super) fn end_stream(&self) {
         if self.data_size >= DATA_BYTES_STREAM {
             self.streams().fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Asks the kernel once for pages of the data area that have memory, instead of at each page.
+    /// Maps backed pages of the data area by one system call, instead of a page fault for each.
     fn populate(&mut self, offset: u32, len: u32) {
-        // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+        // SAFETY: DOMAIN: it lives as long as the process.
         let ahead = unsafe { (*self.domain).bytes_ahead(self.peer) };
         let advice = match HEAD_BYTES + (offset + len) as usize <= ahead {
-            // Where a page holds zeros already its neighbours come with it.
+            // A read fault on a zeroed page maps its neighbours too.
             true => libc::MADV_POPULATE_READ,
             false => libc::MADV_POPULATE_WRITE,
         };
-        // SAFETY: inside the mapped data area; the kernel fills in the page table and changes nothing else.
+        // SAFETY: the range is inside the mapped data area; the kernel fills the page table and changes nothing else.
         unsafe {
             let start = (*self.pair).data.get().cast::<u8>().add(offset as usize);
             libc::madvise(start.cast(), len as usize, advice);
         }
     }
 
-    /// Makes the data area at least a step larger, to `needed` bytes where it can be so large.
     fn grow_data_to(&mut self, needed: u32) -> bool {
         let old = self.data_size;
         if old == DATA_BYTES || self.pair.is_null() {
@@ -274,12 +271,12 @@ impl Tx {
         while size < needed.min(DATA_BYTES) {
             size = next_size(size);
         }
-        // SAFETY: made when the ring was connected.
+        // SAFETY: OWN QUEUE: `connect` allocated it.
         let have = old + unsafe { (*self.in_data).made };
         if have < size && !self.back(HEAD_BYTES + have as usize, (size - have) as usize) {
             return false;
         }
-        // SAFETY: OWN QUEUE.
+        // SAFETY: OWN QUEUE: no other reference to it lives now.
         unsafe {
             (*self.in_data).make_entries();
             (*self.in_data).made = have.saturating_sub(size);
@@ -295,20 +292,21 @@ impl Tx {
         unsafe {
             (*self.pair).control.data_size.store(size, Ordering::Relaxed);
             (*self.in_data).earned_at = self.data_tail;
-            (*self.in_data).back_end = self.data_tail.wrapping_sub(1); // names no place any more
+            // No message ends at this position, because messages are whole lines.
+            (*self.in_data).back_end = self.data_tail.wrapping_sub(1);
         }
         true
     }
 
-    /// In a larger area positions would name other places: they become offsets in its first part. Messages that lie
-    /// before those that have gone round its end give back their room with these.
+    /// Renumbers the data positions, so that they give the same offsets in the larger area as in the old one. If
+    /// messages wrap around the end of the old area, room before the wrap is freed only with the last message.
     fn rename_positions(&mut self) {
         let size = self.data_size;
         let (used, offset) =
             (self.data_tail.wrapping_sub(self.data_head), self.data_head & (size - 1));
         let round = offset + used > size;
         let start = self.data_head.wrapping_sub(offset);
-        // SAFETY: made when the ring was connected, its entries with the data area.
+        // SAFETY: OWN QUEUE: `connect` allocated it, and its entries came with the data area.
         let (queue, entries) = unsafe { (&mut *self.in_data, &mut *(*self.in_data).entries) };
         queue.disordered |= round;
         let mut index = queue.first;
@@ -331,7 +329,7 @@ impl Tx {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::conformance::{Rig, SendForm, Sent, Start, look, post};
+    use crate::conformance::{Rig, SendForm, SentMessage, Start, look, post};
     use crate::contract::Endpoint;
     use crate::shm::ShmEndpoint;
     use crate::shm::testing::ShmPair;
@@ -344,11 +342,11 @@ mod tests {
                 assert!(pair.tx.tx.data_size <= DATA_BYTES_FIRST);
                 let (mut sent, mut taken) = (0, 0);
                 for _ in 0..2 * (DATA_PRICE_MAX * DATA_BYTES) as usize / len {
-                    while post(&mut pair, SendForm::Bcopy, &Sent::numbered(sent, len)) {
+                    while post(&mut pair, SendForm::Bcopy, &SentMessage::numbered(sent, len)) {
                         sent += 1;
                     }
                     assert!(
-                        look(&mut pair) == Some(Sent::numbered(taken, len)),
+                        look(&mut pair) == Some(SentMessage::numbered(taken, len)),
                         "message {taken} of {len}"
                     );
                     pair.rx().take();
@@ -356,12 +354,12 @@ mod tests {
                     taken += 1;
                 }
                 if len == 100 {
-                    // The ring is full before it is.
+                    // The ring is full before the data area is.
                     assert!(sent - taken + 1 >= SLOTS - 1);
                     continue;
                 }
                 assert_eq!(pair.tx.tx.data_size, DATA_BYTES);
-                // All of the area but what is skipped at its end, and the one just taken.
+                // The area is full, except the bytes skipped at its end and the message just taken.
                 assert!(
                     (sent - taken + 2) as usize * len >= DATA_BYTES as usize,
                     "{} of {len}",
@@ -371,15 +369,15 @@ mod tests {
         }
     }
 
-    /// Two ranks that nobody else uses: what is backed there was backed here.
+    /// Two ranks that other tests do not use, so that this test backs all their memory.
     fn fresh_pair() -> (ShmEndpoint, impl Fn() -> u64) {
-        use fastpath_bootstrap::job::Job;
+        use fastpath_job::Job;
         let jobs: &'static [Job] = Job::in_process(2).expect("memory for two ranks").leak();
         let domain: &_ = Box::leak(Box::new(crate::shm::Domain::new(&jobs[0])));
         let used = || jobs[0].segment().used_bytes().expect("the kernel says so");
         let before = used();
         let mut tx = ShmEndpoint::new(domain, 1);
-        tx.connect(Ahead::default()).expect("memory for a page");
+        tx.connect(RingTuning::default()).expect("memory for a page");
         (tx, move || used() - before)
     }
 
@@ -406,7 +404,7 @@ mod tests {
     fn data_area__grows_in_steps_that_the_longest_message_skips() {
         let (mut tx, used) = fresh_pair();
         let header = crate::contract::Header::new(1, 2, 3);
-        // SAFETY: `to` has room for the message.
+        // SAFETY: `to` has room for `len` bytes.
         let mut send =
             |len: usize| tx.am_bcopy(header, len, |to| unsafe { to.write_bytes(7, len) });
         let _ = send(DATA_MESSAGE_MAX);
@@ -415,15 +413,15 @@ mod tests {
 
     #[test]
     fn data_areas__of_one_process_share_the_room_of_a_cache() {
-        use fastpath_bootstrap::job::Job;
+        use fastpath_job::Job;
         let jobs: &'static [Job] = Job::in_process(7).expect("memory for seven ranks").leak();
         let domain: &_ = Box::leak(Box::new(crate::shm::Domain::new(&jobs[0])));
         let mut ends: Vec<_> = (1..7).map(|peer| ShmEndpoint::new(domain, peer)).collect();
         for end in &mut ends {
-            end.connect(Ahead::default()).expect("memory for a page");
+            end.connect(RingTuning::default()).expect("memory for a page");
             end.tx.prepare_stream(1);
             assert_eq!(end.tx.data_size, DATA_BYTES_STREAM);
-            // As if so much had been sent and taken.
+            // Set the state after 64 MiB were sent and taken.
             (end.tx.data_head, end.tx.data_tail) = (64 << 20, 64 << 20);
         }
         for (streams, share) in [(6, DATA_BYTES / 8), (4, DATA_BYTES / 4), (1, DATA_BYTES)] {

@@ -1,28 +1,25 @@
-//! A peer that writes what it likes into the shared region.
+//! A peer that writes arbitrary data to the shared region.
 #![allow(unsafe_code, non_snake_case)]
 
 use super::Iface;
 use super::testing::ShmPair;
 use super::wire::*;
-use crate::conformance::{Rig, SendForm, Sent, Start, look, post};
+use crate::conformance::{Rig, SendForm, SentMessage, Start, look, post};
 use crate::contract::{Connection, Endpoint};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::PAIR_BYTES;
+use fastpath_segment::PAIR_BYTES;
 use proptest::prelude::*;
 
-/// Something that a hostile peer, or an honest user, does.
 #[derive(Debug, Clone)]
-enum Deed {
-    /// Any eight bytes anywhere in the region.
+enum HostileAction {
     Scribble(usize, u64),
-    /// A slot with the stamp that the receiver waits for.
     Forge {
         id: u8,
         len: u8,
         imm: u32,
         place: (u32, u32),
     },
-    /// A head that is off by so much from what has been sent.
+    /// Sets the head to the tail plus this offset.
     LieOfHead(i64),
     Post(SendForm, usize),
     Look,
@@ -36,31 +33,30 @@ fn word() -> impl Strategy<Value = u32> {
         .prop_flat_map(|at| prop::sample::select(vec![at, at.wrapping_sub(1), at.wrapping_add(1)]))
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = HostileAction> {
     let size = size_of::<PairRegion>() / 8;
     let near = prop_oneof![-3_i64..3, -300_i64..300, any::<i64>()];
     let len = prop_oneof![0_usize..64, Just(DATA_MESSAGE_MAX), 0..DATA_MESSAGE_MAX];
     prop_oneof![
         2 => (prop_oneof![0..size, 0..HEAD_BYTES / 8], any::<u64>())
-            .prop_map(|(at, value)| Deed::Scribble(at, value)),
+            .prop_map(|(at, value)| HostileAction::Scribble(at, value)),
         4 => (any::<u8>(), prop_oneof![any::<u8>(), Just(LEN_IN_DATA)], any::<u32>(),
             (word(), word()))
-            .prop_map(|(id, len, imm, place)| Deed::Forge { id, len, imm, place }),
-        2 => near.prop_map(Deed::LieOfHead),
+            .prop_map(|(id, len, imm, place)| HostileAction::Forge { id, len, imm, place }),
+        2 => near.prop_map(HostileAction::LieOfHead),
         4 => (any::<bool>(), len)
             .prop_map(|(short, len)| {
-                Deed::Post(if short { SendForm::Short } else { SendForm::Bcopy }, len)
+                HostileAction::Post(if short { SendForm::Short } else { SendForm::Bcopy }, len)
             }),
-        3 => Just(Deed::Look),
-        3 => Just(Deed::Take),
-        1 => Just(Deed::PublishHead),
+        3 => Just(HostileAction::Look),
+        3 => Just(HostileAction::Take),
+        1 => Just(HostileAction::PublishHead),
     ]
 }
 
-/// What lies before and after the region in the segment.
 fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
     let region = pair.domains[0].pair(0, 1) as *mut u8;
-    // SAFETY: the regions of 0 to 0 and of 1 to 0 lie there; nobody uses them in these tests.
+    // SAFETY: the regions of 0 to 0 and of 1 to 0 are there, without users in these tests.
     unsafe {
         [
             std::slice::from_raw_parts_mut(region.sub(4096), 4096),
@@ -72,12 +68,12 @@ fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
     }
 }
 
-/// The arrival shown lies inside the region, all of it, and can be read.
+/// Checks that the whole arrival is inside the region and readable.
 fn check_view(pair: &mut ShmPair) -> usize {
     let region = pair.rx.rx.pair as usize;
     let mut sum = 0;
     let next = pair.rx.rx.head & SLOT_MASK;
-    // SAFETY: mapped while the pair is.
+    // SAFETY: the region is mapped while the pair lives.
     let word0 = unsafe { &(*pair.rx.rx.pair).slots[next as usize].word0 };
     let id = (word0.load(Ordering::Relaxed) >> 16) as u8;
     for short in [true, false] {
@@ -90,7 +86,7 @@ fn check_view(pair: &mut ShmPair) -> usize {
         );
         assert!(len <= if short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX });
         if len > 0 {
-            // SAFETY: as just checked.
+            // SAFETY: the arrival was checked to be inside the region.
             sum += unsafe { std::slice::from_raw_parts(arrival.data(), len) }
                 .iter()
                 .map(|&b| b as usize)
@@ -103,7 +99,7 @@ fn check_view(pair: &mut ShmPair) -> usize {
 fn check_sender(pair: &ShmPair) {
     let tx = &pair.tx.tx;
     assert!(tx.limit.wrapping_sub(tx.tail) <= SLOTS);
-    // SAFETY: made when the ring was connected.
+    // SAFETY: `connect` allocated it.
     let queue = unsafe { &*tx.in_data };
     assert!(queue.next.wrapping_sub(queue.first) <= SLOTS);
     assert!(tx.data_tail.wrapping_sub(tx.data_head) <= tx.data_size && tx.data_size <= DATA_BYTES);
@@ -126,38 +122,40 @@ proptest! {
         let region = pair.region();
         for deed in deeds {
             match deed {
-                // SAFETY: inside the region, on a border of eight bytes.
-                Deed::Scribble(at, value) => unsafe { region.cast::<u64>().add(at).write(value) },
-                Deed::Forge { id, len, imm, place } => {
+                HostileAction::Scribble(at, value) => {
+                    // SAFETY: inside the region, and aligned to eight bytes.
+                    unsafe { region.cast::<u64>().add(at).write(value) };
+                }
+                HostileAction::Forge { id, len, imm, place } => {
                     let head = pair.rx.rx.head;
                     // SAFETY: inside the region.
                     let slot = unsafe { &(*region).slots[(head & SLOT_MASK) as usize] };
                     let place = DataRef::new(place.0, place.1 as u16, (place.1 >> 16) as u16, imm);
-                    // SAFETY: the payload has room for it.
+                    // SAFETY: the payload has room for a `DataRef`.
                     unsafe { slot.payload.get().cast::<DataRef>().write(place) };
                     slot.word0.store(encode_word0(head, id, len, imm), Ordering::Relaxed);
                 }
-                Deed::LieOfHead(off) => {
+                HostileAction::LieOfHead(off) => {
                     let head = pair.tx.tx.tail.wrapping_add(off as u32);
                     // SAFETY: inside the region.
                     unsafe { (*region).control.head.store(head, Ordering::Relaxed) };
                 }
-                Deed::Post(way, len) => {
+                HostileAction::Post(way, len) => {
                     let max = if way == SendForm::Short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX };
-                    post(&mut pair, way, &Sent::numbered(1, len.min(max)));
+                    post(&mut pair, way, &SentMessage::numbered(1, len.min(max)));
                     pair.tx.tx.has_room_for(8, 4096);
                     pair.tx.tx.is_drained();
                 }
-                Deed::Look => {
+                HostileAction::Look => {
                     check_view(&mut pair);
                 }
-                Deed::Take => {
+                HostileAction::Take => {
                     check_view(&mut pair);
                     if look(&mut pair).is_some() {
                         pair.rx().take();
                     }
                 }
-                Deed::PublishHead => {
+                HostileAction::PublishHead => {
                     pair.rx.publish_head();
                 },
             }
@@ -169,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn incoming__bits_of_no_rank_call_nobody(bits: u64, generations in 1_u32..5) {
+    fn incoming__bits_beyond_the_ranks__call_no_rank(bits: u64, generations in 1_u32..5) {
         let pair = ShmPair::new(Start::default());
         let mut iface = Iface::new(pair.domains[1]);
         pair.domains[1].incoming_word(1, 0).store(bits, Ordering::Relaxed);
@@ -184,13 +182,13 @@ proptest! {
 #[test]
 fn head__that_is_taken_back_takes_no_room_away() {
     let mut pair = ShmPair::new(Start { messages: 0, bytes: 64 });
-    let longest = Sent::numbered(1, DATA_MESSAGE_MAX);
+    let longest = SentMessage::numbered(1, DATA_MESSAGE_MAX);
     post(&mut pair, SendForm::Bcopy, &longest);
     for behind in [SLOTS, SLOTS - 1, SLOTS + 1, 2] {
         let head = pair.tx.tx.tail.wrapping_sub(behind);
         // SAFETY: inside the region.
         unsafe { (*pair.region()).control.head.store(head, Ordering::Relaxed) };
-        // It finds a slot, and looks at the head for room in the data area.
+        // The post finds a slot, and reads the head for room in the data area.
         post(&mut pair, SendForm::Bcopy, &longest);
         check_sender(&pair);
     }

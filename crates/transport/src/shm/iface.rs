@@ -1,14 +1,14 @@
-//! The interface: who has opened a ring to this rank, and the sleep of a rank that waits.
+//! Interface: rings newly opened to this rank, and wake-ups.
 #![allow(unsafe_code)]
 
 use super::domain::Domain;
-use super::wire::Control;
+use super::wire::RingControl;
 use crate::contract::Post;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, Wakes, has_left};
+use fastpath_segment::{STATE_AWAKE, STATE_SLEEPING, Wakes, has_left};
 
-/// The interface of this rank.
+/// Interface of this rank.
 pub struct Iface {
     domain: &'static Domain,
     seen_generation: u32,
@@ -16,21 +16,21 @@ pub struct Iface {
 }
 
 impl Iface {
-    /// The interface of a domain's rank.
+    /// Creates the interface of a domain's rank.
     pub fn new(domain: &'static Domain) -> Self {
         let words = domain.job.segment().layout().bitmap_words();
         Iface { domain, seen_generation: 0, seen: vec![0; words] }
     }
 
-    /// Whether somebody has opened a ring since the last [`Iface::accept`]. One load.
+    /// Whether a peer has opened a ring since the last [`Iface::accept`]. One load.
     #[inline]
     pub fn has_news(&self) -> bool {
         let generation = self.domain.incoming_generation(self.domain.me);
         generation.load(Ordering::Relaxed) != self.seen_generation
     }
 
-    /// Forgets a rank that has left: its place may be another one's, which opens a ring of its own. If the pair cannot
-    /// be released, the bit of the rank stays, and is not taken for a new ring.
+    /// Releases the pair of a rank that has left, so that a later rank at its place can open a ring. If the release
+    /// fails, the rank's bit stays set and does not count as a new ring.
     pub fn release(&mut self, left: u32) {
         let place = self.domain.job.segment().place(left as usize);
         if let Some(place) = place
@@ -41,7 +41,7 @@ impl Iface {
         }
     }
 
-    /// Calls `found` with the rank of each peer that has newly opened a ring to this one.
+    /// Calls `found` with each peer that has newly opened a ring to this rank.
     #[cold]
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
         let me = self.domain.me;
@@ -51,8 +51,8 @@ impl Iface {
             // ORDERING: acquire pairs with the release in `ShmEndpoint::connect`.
             let now = self.domain.incoming_word(me, index).load(Ordering::Acquire);
             let mut fresh = now & !*seen;
-            // A bit that has gone was of a rank that found this one's place taken (`Segment::announce_ring`). The rank
-            // that has its place later may open a ring.
+            // A bit that is cleared now was set by a rank that wanted a ring to the previous rank of this place
+            // (`Segment::announce_ring`). The bit may be set again for a ring to this rank.
             *seen = now;
             while fresh != 0 {
                 let place = index * 64 + fresh.trailing_zeros() as usize;
@@ -67,21 +67,20 @@ impl Iface {
     }
 }
 
-/// What a sender does that finds its peer's state word not awake; `place`: of which of the peer's workers.
 #[cold]
 #[inline(never)]
-pub(super) fn wake_peer(peer: &Wakes, place: usize) -> Post {
-    // ORDERING: acquire pairs with the release of a rank that leaves the job: what it took before is known.
-    if has_left(peer.state_of(place).load(Ordering::Acquire)) {
+pub(super) fn wake_peer(peer: &Wakes) -> Post {
+    // ORDERING: acquire pairs with the release of a rank that leaves the job, so that its last takes are visible.
+    if has_left(peer.state.load(Ordering::Acquire)) {
         return Post::PeerGone;
     }
-    peer.wake(place);
+    peer.wake();
     Post::Done
 }
 
-/// Wakes the owner of a state word if it sleeps; says whether it did.
+/// Wakes the owner of a state word if it sleeps; returns whether it did.
 pub fn wake(word: &AtomicU32) -> bool {
-    // Relaxed: nothing is handed over by this word; messages and credits are published by stores of their own.
+    // Relaxed suffices: this word publishes no data, and messages and credits have their own stores.
     if word.load(Ordering::Relaxed) != STATE_SLEEPING {
         return false;
     }
@@ -93,12 +92,11 @@ pub fn wake(word: &AtomicU32) -> bool {
     slept.is_ok()
 }
 
-/// Wakes a producer that waits for room in a ring whose consumer we are, and calls its progress thread.
 #[cold]
 #[inline(never)]
-pub(super) fn wake_producer(control: &Control, producer: &Wakes, place: usize) {
+pub(super) fn wake_producer(control: &RingControl, producer: &Wakes) {
     if control.producer_waits.swap(0, Ordering::Relaxed) != 0 {
-        producer.wake(place);
+        producer.wake();
         producer.call.ring();
     }
 }
@@ -107,7 +105,7 @@ pub(super) fn wake_producer(control: &Control, producer: &Wakes, place: usize) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_bootstrap::job::Job;
+    use fastpath_job::Job;
 
     #[test]
     fn ring__of_a_bit_that_went_and_came_again__is_found_again() {

@@ -1,20 +1,19 @@
-//! The ring and the handshake of sleepers under the model checker: every order of two threads' steps that
-//! the memory model allows, up to a number of preemptions. `make test-loom` runs it.
+//! The ring and the sleep handshake under the model checker (`make test-loom`). It tries every interleaving of two
+//! threads that the memory model allows, up to a number of preemptions.
 #![allow(unsafe_code, non_snake_case)]
 
+use super::data_area::LocalDataArea;
 use super::datapath::{Rx, Tx};
 use super::recall::Recalls;
-use super::recycle::Own;
-use super::ring::{Shared, close, post, take};
+use super::ring::{SharedRing, close, post, take};
 use super::wire::SLOTS;
 use ::loom::sync::Arc;
 use ::loom::thread;
 use fastpath_base::sync::{AtomicU32, Ordering, explore};
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use fastpath_segment::{STATE_AWAKE, STATE_SLEEPING};
 
-/// The consumer's wait: looks, announces its sleep, looks once more, sleeps.
-fn wait_for(shared: &Shared, rx: &mut Rx, number: u32) {
+fn wait_for(shared: &SharedRing, rx: &mut Rx, number: u32) {
     while !take(rx, number) {
         if rx.owes_credits() {
             rx.publish_to(rx.head);
@@ -28,10 +27,10 @@ fn wait_for(shared: &Shared, rx: &mut Rx, number: u32) {
     }
 }
 
-/// The producer's wait for room, as `ShmEndpoint::await_room` and the sleep of a worker make it.
-fn post_surely(shared: &Shared, tx: &mut Tx, number: u32) {
+/// Wait of the producer for room, as in `ShmEndpoint::await_room` and a worker's sleep.
+fn post_surely(shared: &SharedRing, tx: &mut Tx, number: u32) {
     while !post(tx, number) {
-        // SAFETY: the ring lives.
+        // SAFETY: the ring outlives the threads.
         let control = unsafe { &(*shared.pair).control };
         control.producer_waits.store(1, Ordering::Relaxed);
         shared.sender.state.store(STATE_SLEEPING, Ordering::Relaxed);
@@ -43,9 +42,8 @@ fn post_surely(shared: &Shared, tx: &mut Tx, number: u32) {
     }
 }
 
-/// A consumer that sleeps until each message is there, and a producer that never waits.
 fn sleeper(start: u32, messages: u32) {
-    let shared = Arc::new(Shared::new(start));
+    let shared = Arc::new(SharedRing::new(start));
     let other = shared.clone();
     let producer = thread::spawn(move || {
         let mut tx = other.tx(start);
@@ -54,7 +52,7 @@ fn sleeper(start: u32, messages: u32) {
     });
     let mut rx = shared.rx(start);
     (0..messages).for_each(|number| wait_for(&shared, &mut rx, number));
-    assert!(rx.look(Own::NOTHING).is_none());
+    assert!(rx.look(LocalDataArea::NOTHING).is_none());
     producer.join().unwrap();
 }
 
@@ -71,13 +69,13 @@ fn sleeper__misses_no_message_where_positions_wrap() {
 #[test]
 fn full_ring__is_written_again_only_after_it_was_read() {
     explore(3, || {
-        let shared = Arc::new(Shared::new(0));
+        let shared = Arc::new(SharedRing::new(0));
         let other = shared.clone();
         let messages = SLOTS + 1;
         let producer = thread::spawn(move || {
             let mut tx = other.tx(0);
             let mut sent = 0;
-            // Two rounds of attempts: with or without room, nothing may go wrong.
+            // Attempt one more post than messages: neither success nor refusal may cause a fault.
             for _ in 0..messages + 1 {
                 if sent < messages && post(&mut tx, sent) {
                     sent += 1;
@@ -98,14 +96,14 @@ fn full_ring__is_written_again_only_after_it_was_read() {
             assert!(take(&mut rx, taken), "message {taken} of {sent} is lost");
             taken += 1;
         }
-        assert!(rx.look(Own::NOTHING).is_none());
+        assert!(rx.look(LocalDataArea::NOTHING).is_none());
     });
 }
 
 #[test]
 fn producer__that_sleeps_for_room_is_woken() {
     explore(3, || {
-        let shared = Arc::new(Shared::new(0));
+        let shared = Arc::new(SharedRing::new(0));
         let other = shared.clone();
         let messages = SLOTS + 1;
         let producer = thread::spawn(move || {
@@ -119,7 +117,7 @@ fn producer__that_sleeps_for_room_is_woken() {
     });
 }
 
-/// Of a sender that takes its message back and a receiver that matches it, as another one before it, one is first.
+/// A sender recalls its message while a receiver, after an earlier match, matches it. Exactly one side must win.
 #[test]
 fn recall__is_won_by_one_side() {
     const REQUEST: u32 = 1 << 30 | 5000;
@@ -132,7 +130,7 @@ fn recall__is_won_by_one_side() {
             if claimed {
                 answer.store(1, Ordering::Relaxed);
             }
-            // The next message hides which one was claimed.
+            // The next claim overwrites the claimed request.
             assert!(theirs.claim(REQUEST + 1, true));
             claimed
         });

@@ -1,17 +1,15 @@
-//! A stretch of a peer's arena in the address space of this process, for as long as its owner keeps it: what a key is
-//! resolved to once, so that every later operation is a copy.
+//! Part of a peer's arena, mapped into this process. The key is resolved once, so every later operation is only a copy.
 #![allow(unsafe_code)]
 
 use super::arena::KEY_ARENA;
 use super::domain::Domain;
 use crate::contract::{Remote, RemoteError};
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
-use fastpath_bootstrap::segment::Mapping;
+use fastpath_segment::Mapping;
 
-/// Borders of mappings, in bytes.
 const PAGE: u64 = 4096;
 
-/// Memory of a peer, mapped. Others may write there at any time.
+/// Mapped memory of a peer. Other processes may write there at any time.
 pub struct MappedMemory {
     mapping: Mapping,
     skip: usize,
@@ -21,8 +19,8 @@ impl MappedMemory {
     /// Maps `len` bytes, at least one, of the arena of `peer` that the key names.
     ///
     /// # Errors
-    /// `Unsupported` where the key names no arena or there is no address space, `Fault` where it names what is outside
-    /// of one, or another rank's.
+    /// `Unsupported` if the key names no arena or there is no address space. `Fault` if the key names another rank's
+    /// arena, or a range outside of the arena.
     pub fn new(
         domain: &Domain, peer: u32, remote: Remote, len: usize,
     ) -> Result<Self, RemoteError> {
@@ -44,21 +42,20 @@ impl MappedMemory {
         })
     }
 
-    /// Its first byte, valid as long as this lives.
+    /// First byte, valid as long as `self`.
     pub fn base(&self) -> *mut u8 {
-        // SAFETY: the mapping has at least one byte behind these.
+        // SAFETY: the mapping has at least one byte at `skip`.
         unsafe { self.mapping.base().as_ptr().add(self.skip) }
     }
 }
 
-/// Copies between a buffer and mapped memory of a peer: short ones inline, so that eight bytes are one store.
+/// Copies between a buffer and mapped memory of a peer. Short copies are inline, so that eight bytes are one store.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline]
 pub unsafe fn copy_mapped(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: `from` is readable and `to` writable for `len` bytes, and they do not overlap, by this function's
-    // contract.
+    // SAFETY: this function's contract is that of both copies.
     unsafe {
         match len <= COPY_SMALL_MAX {
             true => copy_small(to, from, len),
@@ -72,8 +69,8 @@ pub unsafe fn copy_mapped(to: *mut u8, from: *const u8, len: usize) {
 mod tests {
     use super::*;
     use crate::shm::Arena;
-    use fastpath_bootstrap::job::Job;
-    use fastpath_bootstrap::segment::ARENA_BYTES;
+    use fastpath_job::Job;
+    use fastpath_segment::ARENA_BYTES;
 
     fn domains() -> [Domain; 2] {
         let jobs: &'static [Job] = Job::in_process(2).unwrap().leak();
@@ -88,7 +85,7 @@ mod tests {
             let memory = arena.allocate(bytes, 64).unwrap().as_ptr();
             let remote = arena.find(memory.addr() + skip, (bytes - skip) as u64);
             let mapped = MappedMemory::new(&peer, 0, remote.unwrap(), bytes - skip).unwrap();
-            // SAFETY: both have so many bytes, and nobody else uses them.
+            // SAFETY: both have `bytes - skip` bytes, which have no other user.
             unsafe {
                 memory.write_bytes(1, bytes);
                 let from = vec![7_u8; bytes - skip];

@@ -1,18 +1,20 @@
-//! Shared memory within a node: a ring of cache lines for each pair of ranks that talks.
+//! Shared memory within a node: a ring of cache lines for each pair of ranks that communicates.
 pub mod arena;
 pub mod cma;
+mod data_area;
 pub mod datapath;
 pub mod direct;
 pub mod domain;
 pub mod endpoint;
 mod grow;
-pub mod idle;
+mod idle;
 pub mod iface;
 pub mod mapped;
 #[cfg(not(feature = "loom"))]
 pub mod outside;
 pub mod recall;
 mod recycle;
+pub mod ring_tuning;
 mod slow_path;
 pub mod wire;
 

@@ -1,27 +1,27 @@
-//! What a ring says to those who look at a job from outside.
+//! State of a ring, for tools that inspect a job from outside.
 
-use super::wire::{Control, PairRegion, SLOT_MASK, SLOTS, Slot, stamp};
+use super::wire::{PairRegion, RingControl, SLOT_MASK, SLOTS, Slot, stamp};
 use std::mem::offset_of;
 
-/// Bytes at the start of a pair's region that [`see_ring`] looks at.
+/// Bytes at the start of a pair's region that [`see_ring`] reads.
 pub const SEEN_BYTES: usize = offset_of!(PairRegion, slots) + SLOTS as usize * size_of::<Slot>();
 
-/// A ring as it was when its bytes were read.
+/// State of a ring at the time when its bytes were read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RingSeen {
-    /// Slots filled so far: each a short message, or a step of a longer one.
+pub struct RingSnapshot {
+    /// Slots filled so far. Each is a short message or one step of a longer message.
     pub sent: u64,
-    /// Of those, the ones that their receiver has not taken, or not yet said that it has.
+    /// Filled slots that the receiver has not published as taken.
     pub waiting: u64,
 }
 
-/// What the first [`SEEN_BYTES`] of a pair's region say; `None` where there are fewer.
-pub fn see_ring(bytes: &[u8]) -> Option<RingSeen> {
+/// State of a ring from the first [`SEEN_BYTES`] of a pair's region; `None` if there are fewer.
+pub fn see_ring(bytes: &[u8]) -> Option<RingSnapshot> {
     let bytes = bytes.first_chunk::<SEEN_BYTES>()?;
     let word =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let of_control = |field: usize| word(offset_of!(PairRegion, control) + field);
-    let taken = of_control(offset_of!(Control, taken));
+    let taken = of_control(offset_of!(RingControl, taken));
     let is_there = |position: u32| {
         let slot = (position & SLOT_MASK) as usize * size_of::<Slot>();
         word(offset_of!(PairRegion, slots) + slot + offset_of!(Slot, word0)) as u16
@@ -29,9 +29,9 @@ pub fn see_ring(bytes: &[u8]) -> Option<RingSeen> {
     };
     let positions = (0..SLOTS).map(|ahead| taken.wrapping_add(ahead));
     let waiting = positions.take_while(|&at| is_there(at)).count() as u64;
-    let laps = of_control(offset_of!(Control, laps));
+    let laps = of_control(offset_of!(RingControl, laps));
     let sent = (u64::from(laps) << 32 | u64::from(taken)).saturating_add(waiting);
-    Some(RingSeen { sent, waiting })
+    Some(RingSnapshot { sent, waiting })
 }
 
 #[cfg(test)]
@@ -40,14 +40,14 @@ mod tests {
     use super::super::testing::ShmPair;
     use super::super::wire::encode_word0;
     use super::*;
-    use crate::conformance::{Rig, SendForm, Sent, Start, look, post};
+    use crate::conformance::{Rig, SendForm, SentMessage, Start, look, post};
     use crate::contract::Endpoint;
 
     fn region(taken: u32, laps: u32, waiting: u32) -> Vec<u8> {
         let mut bytes = vec![0; SEEN_BYTES];
         let mut put = |at: usize, word: u32| bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
-        put(offset_of!(Control, taken), taken);
-        put(offset_of!(Control, laps), laps);
+        put(offset_of!(RingControl, taken), taken);
+        put(offset_of!(RingControl, laps), laps);
         for back in 1..=SLOTS.min(taken) {
             let at = taken - back;
             let slot =
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn ring__tells_what_was_sent_and_what_waits() {
         let see = |taken, laps, waiting| see_ring(&region(taken, laps, waiting)).unwrap();
-        let seen = |sent, waiting| RingSeen { sent, waiting };
+        let seen = |sent, waiting| RingSnapshot { sent, waiting };
         assert_eq!(see(0, 0, 0), seen(0, 0));
         assert_eq!(see(0, 0, 3), seen(3, 3));
         assert_eq!(see(1000, 0, 256), seen(1256, 256));
@@ -79,7 +79,7 @@ mod tests {
         let start = Start { messages: u32::MAX - 10, bytes: 0 };
         let mut pair = ShmPair::new(start);
         for number in 0..600_u64 {
-            post(&mut pair, SendForm::Short, &Sent::numbered(1, 8));
+            post(&mut pair, SendForm::Short, &SentMessage::numbered(1, 8));
             if number < 597 {
                 assert!(look(&mut pair).is_some());
                 pair.rx().take();
@@ -87,6 +87,6 @@ mod tests {
             }
         }
         let sent = u64::from(u32::MAX) - 10 + 600;
-        assert_eq!(see_ring(&pair.bytes()), Some(RingSeen { sent, waiting: 3 }));
+        assert_eq!(see_ring(&pair.bytes()), Some(RingSnapshot { sent, waiting: 3 }));
     }
 }

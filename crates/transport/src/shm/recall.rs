@@ -1,8 +1,7 @@
-//! Taking back messages that were announced: sender and receiver agree which of them was first, the one that takes the
-//! message back or the one that has matched it.
+//! Recall of announced messages: sender and receiver agree whether the recall or the match was first.
 //!
-//! The sender's ordinary way knows nothing of it, the receiver's costs a store and a load for each RTS that it
-//! matches. It is Dekker's handshake, with the fence on the side of the rare one (as in `fastpath_base::wait`):
+//! The sender's usual path is unaffected. The receiver's usual path has one more store and load for each RTS that it
+//! matches. The protocol is Dekker's handshake, with the fence on the rare side (as in `fastpath_base::wait`):
 //!
 //! ```text
 //! sender                                receiver
@@ -13,27 +12,26 @@
 //!                                       entry == request | TAKEN_BACK: there is no message
 //! ```
 //!
-//! `claimed` holds the last request alone. The sender finds the others by their answers, which have been posted before
-//! the next claim; where one still waits for room the receiver writes [`ANY`].
+//! `claimed` holds only the last request. The sender recognizes earlier ones by their answers, which were posted before
+//! the next claim. If an answer still waits for room, the receiver writes [`ANY`].
 
 use fastpath_base::sync::{AtomicU32, CacheLine, Ordering, compiler_fence};
 use fastpath_base::wait;
 
-/// Recalls that can be under way in one direction.
+/// Most concurrent recalls in one direction.
 pub const RECALLS: usize = if cfg!(feature = "loom") { 2 } else { 256 };
-/// Bit of an entry whose message was taken back. Requests do not have it.
+/// Bit of an entry whose message was recalled. Requests do not have it.
 const TAKEN_BACK: u32 = 1 << 31;
-/// Any request may have been claimed.
+/// Value of `claimed` that means: any request may have been claimed.
 const ANY: u32 = u32::MAX;
 
-/// What lies in shared memory for it, for one direction.
+/// Shared state of recalls of one direction.
 #[repr(C, align(64))]
 pub struct Recalls {
-    /// The request whose message was matched last, or [`ANY`]; the receiver's.
+    /// Request whose message was matched last, or [`ANY`]. Written by the receiver.
     claimed: CacheLine<AtomicU32>,
-    /// Number of entries that are not 0.
     pending: CacheLine<AtomicU32>,
-    /// Requests of the sender, or 0.
+    /// Requests of the sender; 0 if free.
     entries: [AtomicU32; RECALLS],
 }
 
@@ -47,12 +45,12 @@ impl Recalls {
         }
     }
 
-    /// Receiver: claims the announced message of `request`, to match it; false where there is none any more.
-    /// `answered`: the answers to all messages that were claimed before have been posted.
+    /// Claims the announced message of `request`, to match it; returns false if it was recalled. Called by the
+    /// receiver. `answered`: whether the answers to all earlier claims have been posted.
     #[inline]
     pub fn claim(&self, request: u32, answered: bool) -> bool {
         let claimed = if answered { request } else { ANY };
-        // ORDERING: release pairs with the acquire in `ask`: who sees this claim sees the answers to those before.
+        // ORDERING: release pairs with the acquire in `ask`: a reader of this claim sees the answers to earlier claims.
         self.claimed.store(claimed, Ordering::Release);
         // ORDERING: the load stays behind the store; partner is the fence in `ask`.
         compiler_fence(Ordering::SeqCst);
@@ -74,27 +72,27 @@ impl Recalls {
         true
     }
 
-    /// Receiver: whether the announced message of `request` was taken back.
+    /// Whether the announced message of `request` was recalled. Called by the receiver.
     #[inline]
     pub fn is_taken_back(&self, request: u32) -> bool {
         let is_it = |entry: &AtomicU32| entry.load(Ordering::Relaxed) == request | TAKEN_BACK;
         self.pending.load(Ordering::Relaxed) != 0 && self.entries.iter().any(is_it)
     }
 
-    /// Receiver: has nothing of the message of `request` any more.
+    /// Clears the recall of `request`. Called by the receiver when it has dropped the message.
     pub fn forget(&self, request: u32) {
         for entry in &self.entries {
             self.replace(entry, request | TAKEN_BACK, 0);
         }
     }
 
-    /// Sender: asks for the announced message of `request`. If it returns an entry and nothing shows that the message
-    /// was matched, call [`Recalls::decide`] next.
+    /// Requests the recall of the announced message of `request`. Called by the sender. If this returns an entry, and
+    /// nothing shows that the message was matched, call [`Recalls::decide`] next.
     pub fn ask(&self, request: u32) -> Option<usize> {
         let index = self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0)?;
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.entries[index].store(request, Ordering::Relaxed);
-        // ORDERING: the fence that the receiver does not pay: either it sees the entry, or its claim is seen here
+        // ORDERING: this fence replaces one of the receiver: either it sees the entry, or its claim is seen here
         // (partner: the compiler fence in `claim`).
         let fenced = wait::fence_others();
         // ORDERING: acquire pairs with the release in `claim`.
@@ -106,18 +104,18 @@ impl Recalls {
         Some(index)
     }
 
-    /// Sender: takes the message back, or does not. Whether it was taken back: the receiver may have been first.
+    /// Recalls the message if `take_back` is set, else abandons the recall. Called by the sender. Returns whether it
+    /// was recalled: the receiver may have matched it first.
     pub fn decide(&self, index: usize, request: u32, take_back: bool) -> bool {
         let new = if take_back { request | TAKEN_BACK } else { 0 };
         self.replace(&self.entries[index], request, new) && take_back
     }
 
-    /// Sender: whether the receiver has nothing of the message any more.
+    /// Whether the receiver has dropped the message. Called by the sender.
     pub fn is_forgotten(&self, index: usize, request: u32) -> bool {
         self.entries[index].load(Ordering::Relaxed) != request | TAKEN_BACK
     }
 
-    /// Whether this side was the one to change the entry.
     fn replace(&self, entry: &AtomicU32, old: u32, new: u32) -> bool {
         let relaxed = Ordering::Relaxed;
         let replaced = entry.compare_exchange(old, new, relaxed, relaxed).is_ok();

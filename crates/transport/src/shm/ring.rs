@@ -1,35 +1,32 @@
-//! One ring in plain memory, between two threads: for the model checker (`loom.rs`) and for miri, which see
-//! accesses that nothing orders.
+//! One ring in plain memory between two threads, for the model checker (`loom.rs`) and miri.
 #![allow(unsafe_code, non_snake_case)]
 
+use super::data_area::LocalDataArea;
 use super::datapath::{DataQueue, Rx, Tx};
 use super::iface::wake;
-use super::recycle::Own;
 use super::wire::*;
 use crate::contract::{Header, Post};
-use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
-use fastpath_bootstrap::segment::{STATE_AWAKE, Wakes};
+use fastpath_base::sync::{AtomicU32, AtomicU64, RaceCheck};
+use fastpath_segment::{STATE_AWAKE, Wakes};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// A ring, and the state words of its two ranks.
-pub(super) struct Shared {
+pub(super) struct SharedRing {
     pub pair: *mut PairRegion,
     pub sender: Wakes,
     pub receiver_state: AtomicU32,
 }
 
-// SAFETY: the pair is made to be shared; producer and consumer are one thread each.
-unsafe impl Send for Shared {}
-// SAFETY: all that is shared is atomic, or belongs to one side by the protocol of the ring.
-unsafe impl Sync for Shared {}
+// SAFETY: the pair is made for sharing; producer and consumer are one thread each.
+unsafe impl Send for SharedRing {}
+// SAFETY: shared fields are atomic, or belong to one side by the protocol of the ring.
+unsafe impl Sync for SharedRing {}
 
-impl Shared {
-    /// A fresh ring whose positions start at `start`.
-    pub fn new(start: u32) -> Shared {
-        // SAFETY: zeros are a valid data area; what the checker follows is written before anybody looks. The
-        // memory is given up in `drop`.
+impl SharedRing {
+    pub fn new(start: u32) -> SharedRing {
+        // SAFETY: zeros are a valid data area; fields that the checker tracks are written before any read. `drop` frees
+        // the memory.
         let pair = unsafe {
             let pair = alloc_zeroed(Layout::new::<PairRegion>()).cast::<PairRegion>();
             let control = &raw mut (*pair).control;
@@ -38,7 +35,7 @@ impl Shared {
             (&raw mut (*control).data_size).write(AtomicU32::new(0));
             (&raw mut (*control).taken).write(AtomicU32::new(start));
             for position in (0..SLOTS).map(|index| start.wrapping_sub(SLOTS).wrapping_add(index)) {
-                // What lay there a lap ago.
+                // Word that the previous lap has left.
                 let old = match start {
                     0 => 0,
                     _ => encode_word0(position, 0, 0, 0),
@@ -48,12 +45,12 @@ impl Shared {
                     word0: AtomicU64::new(old),
                     word1: AtomicU64::new(0),
                     payload: UnsafeCell::new([0; SLOT_PAYLOAD]),
-                    watch: Watch::default(),
+                    watch: RaceCheck::default(),
                 });
             }
             pair
         };
-        Shared { pair, sender: Wakes::default(), receiver_state: AtomicU32::new(STATE_AWAKE) }
+        SharedRing { pair, sender: Wakes::default(), receiver_state: AtomicU32::new(STATE_AWAKE) }
     }
 
     pub fn tx(&self, start: u32) -> Tx {
@@ -83,12 +80,11 @@ impl Shared {
             shown: Default::default(),
             taken: 0,
             producer: &self.sender,
-            place: 0,
         }
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedRing {
     fn drop(&mut self) {
         // SAFETY: made in `new`; both threads have ended.
         unsafe {
@@ -105,14 +101,13 @@ fn header(number: u32) -> Header {
     Header::new(1, number, u64::from(number) | 0xabcd << 32)
 }
 
-/// Posts without waiting; whether it left.
 pub(super) fn post(tx: &mut Tx, number: u32) -> bool {
     let data = number.to_le_bytes();
     // SAFETY: the data has four bytes.
     match unsafe { tx.am_short(header(number), data.as_ptr(), data.len()) } {
         Post::Done => true,
         Post::Wake => {
-            // SAFETY: the word lives as long as the ring.
+            // SAFETY: the state word lives as long as the ring.
             wake(unsafe { &*tx.peer_state });
             true
         }
@@ -121,7 +116,6 @@ pub(super) fn post(tx: &mut Tx, number: u32) -> bool {
     }
 }
 
-/// Takes what `look` showed, as `ShmEndpoint::take` does where nothing is kept.
 pub(super) fn take_one(rx: &mut Rx) {
     rx.data_taken += rx.shown.len;
     if rx.advance() || rx.data_taken >= rx.owed_max {
@@ -129,22 +123,20 @@ pub(super) fn take_one(rx: &mut Rx) {
     }
 }
 
-/// Takes the next message if it is there, and checks that it is message `number`, wholly.
 pub(super) fn take(rx: &mut Rx, number: u32) -> bool {
-    let Some(arrival) = rx.look(Own::NOTHING) else {
+    let Some(arrival) = rx.look(LocalDataArea::NOTHING) else {
         return false;
     };
     assert_eq!((arrival.header, arrival.len()), (header(number), 4));
-    // SAFETY: valid until it is taken.
+    // SAFETY: an arrival is valid until it is taken, and this one has four bytes.
     let data = unsafe { ptr::read_unaligned(arrival.data().cast::<[u8; 4]>()) };
     assert_eq!(data, number.to_le_bytes());
     take_one(rx);
     true
 }
 
-/// Frees the queue that the endpoint would free.
 pub(super) fn close(tx: Tx) {
-    // SAFETY: made in `Shared::tx`.
+    // SAFETY: `SharedRing::tx` made it by `Box::into_raw`, and `tx` is its last user.
     unsafe { DataQueue::free(tx.in_data) };
 }
 
@@ -153,14 +145,14 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Some in the slot, some in the data area, so that both go round.
+    /// Payload for the slot or for the data area, by number, so that the positions in both wrap.
     fn data_of(number: u32) -> Vec<u8> {
         let len = if number.is_multiple_of(3) { number % 900 } else { number % 49 };
         (0..len).map(|i| (number.wrapping_mul(31) + i) as u8).collect()
     }
 
     fn exchange(start: u32, messages: u32) {
-        let shared = Arc::new(Shared::new(start));
+        let shared = Arc::new(SharedRing::new(start));
         let other = shared.clone();
         let producer = std::thread::spawn(move || {
             let mut tx = other.tx(start);
@@ -185,7 +177,7 @@ mod tests {
         for number in 0..messages {
             let arrival = loop {
                 if rx.has_arrival()
-                    && let Some(arrival) = rx.look(Own::NOTHING)
+                    && let Some(arrival) = rx.look(LocalDataArea::NOTHING)
                 {
                     break arrival;
                 }
@@ -193,13 +185,13 @@ mod tests {
             };
             let expected = data_of(number);
             assert_eq!((arrival.header.imm, arrival.len()), (number, expected.len()));
-            // SAFETY: valid until it is taken.
+            // SAFETY: an arrival is valid until it is taken.
             let seen = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
             assert!(seen == expected, "message {number}");
             take_one(&mut rx);
         }
         producer.join().unwrap();
-        assert!(rx.look(Own::NOTHING).is_none());
+        assert!(rx.look(LocalDataArea::NOTHING).is_none());
     }
 
     #[test]
@@ -211,7 +203,7 @@ mod tests {
 
     #[test]
     fn short_messages__are_read_before_they_are_written_again() {
-        let shared = Shared::new(0);
+        let shared = SharedRing::new(0);
         let (mut tx, mut rx) = (shared.tx(0), shared.rx(0));
         for number in 0..3 * SLOTS {
             assert!(post(&mut tx, number));

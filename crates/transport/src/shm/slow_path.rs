@@ -1,4 +1,4 @@
-//! What the data path calls where it cannot go straight on: no credits, no memory, a slot that makes no sense.
+//! Slow paths: missing credits, missing memory, invalid slots.
 #![allow(unsafe_code)]
 
 use super::datapath::{Rx, Tx};
@@ -22,33 +22,33 @@ impl Tx {
         }
     }
 
-    /// Reads how far the consumer has come; says whether a slot is free now.
+    /// Reads the consumer's position; returns whether a slot is free now.
     #[cold]
     #[inline(never)]
     pub fn refresh_credits(&mut self) -> bool {
         if self.pair.is_null() {
             return false;
         }
-        // ORDERING: acquire pairs with the release in `Rx::publish_to`: the consumer has finished
-        // reading what it gives back. SAFETY: mapped, as `pair` is not null.
+        // ORDERING: acquire pairs with the release in `Rx::publish_to`: the consumer has finished reading what it
+        // returns. SAFETY: the region is mapped, as `pair` is not null.
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
-        // SAFETY: allocated when the ring was connected.
+        // SAFETY: `connect` allocated it, and only this process uses it.
         let queue = unsafe { &mut *self.in_data };
-        queue.starved = false; // until there is no memory for what is asked now
-        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read
-        // while a slot is free too, and that one stays free.
+        queue.starved = false; // until this request lacks memory
+        // The peer's position is not trusted: it must be neither beyond the tail nor before its last value. This
+        // function also runs while a slot is free, and must leave that slot free.
         if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {
             return false;
         }
         if head < queue.said {
-            // SAFETY: mapped, as `pair` is not null.
+            // SAFETY: the region is mapped, as `pair` is not null.
             let laps = unsafe { &(*self.pair).control.laps };
             laps.store(laps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
         queue.said = head;
         let outstanding = self.tail.wrapping_sub(head);
         while queue.first != queue.next {
-            // SAFETY: there has been a message in the data area.
+            // SAFETY: there has been a message in the data area, so the entries exist.
             let (position, end) = unsafe { (*queue.entries)[(queue.first & SLOT_MASK) as usize] };
             if self.tail.wrapping_sub(position) <= outstanding {
                 break;
@@ -65,7 +65,7 @@ impl Tx {
 }
 
 impl Rx {
-    /// A peer wrote what no healthy peer writes: shown as id 255, which the protocol layer refuses.
+    /// Returns an arrival with id 255 for an invalid slot; the protocol layer rejects it.
     #[cold]
     #[inline(never)]
     pub(super) fn look_nonsense(&mut self) -> Option<Arrival<'_>> {

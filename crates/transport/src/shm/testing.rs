@@ -1,27 +1,25 @@
-//! Two ranks of a job in one process, each with a mapping of its own.
+//! Two ranks of a job in one process, each with its own mapping.
 #![allow(unsafe_code)]
 
-use super::wire::{Control, PairRegion, SLOTS};
+use super::wire::{PairRegion, RingControl, SLOTS};
 use super::{Domain, Iface, ShmEndpoint};
 use crate::conformance::{Rig, Start};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 use std::mem::offset_of;
 
 thread_local! {
-    /// A job lives as long as its process: each thread makes one.
+    /// Domains of the thread's job. A job lives as long as its process, so each thread makes only one.
     static DOMAINS: [&'static Domain; 2] = {
         let jobs: &'static [Job] = Job::in_process(2).expect("memory for two ranks").leak();
         [0, 1].map(|rank| &*Box::leak(Box::new(Domain::new(&jobs[rank]))))
     };
 }
 
-/// The domains of two ranks that nobody else in this thread uses at the same time.
 pub(crate) fn domains() -> [&'static Domain; 2] {
     DOMAINS.with(|domains| *domains)
 }
 
-/// The direction from rank 0 to rank 1, and what lies beside it.
 pub(crate) struct ShmPair {
     pub tx: ShmEndpoint,
     pub rx: ShmEndpoint,
@@ -29,14 +27,12 @@ pub(crate) struct ShmPair {
 }
 
 impl ShmPair {
-    /// The region as the receiver sees it.
     pub fn region(&self) -> *mut PairRegion {
         self.domains[1].pair(0, 1).cast_mut()
     }
 
-    /// The region's bytes as the receiver sees them.
     pub fn bytes(&self) -> Vec<u8> {
-        // SAFETY: backed in full by `new`, and nobody writes meanwhile.
+        // SAFETY: `new` has backed the whole region, and no thread writes meanwhile.
         unsafe {
             std::slice::from_raw_parts(self.region().cast::<u8>(), size_of::<PairRegion>()).to_vec()
         }
@@ -54,7 +50,7 @@ impl Rig for ShmPair {
             rx: ShmEndpoint::new(domains[1], 0),
             domains,
         };
-        // SAFETY: backed above; the endpoints of the test before are gone.
+        // SAFETY: backed above; the endpoints of the previous test are gone.
         unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<PairRegion>()) };
         domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
         let mut iface = Iface::new(domains[1]);
@@ -78,8 +74,8 @@ impl Rig for ShmPair {
     }
     fn observe(&mut self) -> Vec<u8> {
         let mut seen = self.bytes();
-        // That tells of credits heard, which a post that is refused may hear of.
-        let laps = offset_of!(PairRegion, control) + offset_of!(Control, laps);
+        // Exclude `laps`: it counts how often the head that was read has wrapped, so a refused post may change it.
+        let laps = offset_of!(PairRegion, control) + offset_of!(RingControl, laps);
         seen[laps..laps + size_of::<u32>()].fill(0);
         let page = self.domains[1].page(1);
         seen.extend(page.state.load(Ordering::Relaxed).to_le_bytes());
@@ -90,15 +86,14 @@ impl Rig for ShmPair {
 }
 
 impl ShmPair {
-    /// As if so much had been sent and taken before.
     fn start_at(&mut self, start: Start) {
         let Start { messages, bytes } = start;
-        // SAFETY: the region is backed, and both ends are ours.
+        // SAFETY: the region is backed, and only this test uses both ends.
         unsafe {
             let region = &*self.region();
             region.control.head.store(messages, Ordering::Relaxed);
             region.control.taken.store(messages, Ordering::Relaxed);
-            // The last lap's words lie in the slots; a lap is 256 messages.
+            // Slots hold the words of the last lap, 256 messages.
             for back in 1..=SLOTS.min(messages) {
                 let position = messages.wrapping_sub(back);
                 let slot = &region.slots[(position % SLOTS) as usize];
@@ -108,7 +103,7 @@ impl ShmPair {
         let (tx, rx) = (&mut self.tx.tx, &mut self.rx.rx);
         if messages != 0 {
             tx.grow_head();
-            // SAFETY: made when the ring was connected.
+            // SAFETY: `connect` allocated it.
             unsafe { (*tx.in_data).said = messages };
             (tx.tail, tx.limit) = (messages, messages.wrapping_add(SLOTS));
         }

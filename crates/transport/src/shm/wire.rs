@@ -1,4 +1,4 @@
-//! What lies in shared memory: the region of one ordered pair of ranks.
+//! Format of shared memory: the region of one ordered pair of ranks.
 //!
 //! ```text
 //!  0        64         1216                      17600          20480 (page aligned)
@@ -14,79 +14,77 @@
 //!   `------- word0 --------' `--- word1 --'
 //! ```
 //!
-//! `word0` is published last, by one release store. `stamp` tells a fresh slot from the one that lay
-//! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
-//! the slot; a longer one lies in the data area, and the slot says where. A reply may
-//! lie in the area of the other direction (`recycle`).
+//! `word0` is published last, by one release store. `stamp` distinguishes a fresh slot from that of the previous lap,
+//! so that the consumer never writes to a slot. A payload of up to 48 bytes is in the slot. A longer payload is in the
+//! data area, and the slot has its offset and length. A reply may be in the area of the other direction (`recycle`).
 //!
 //! A region is backed with memory as far as it is used (`grow`): the first page when a pair connects, a page of slots
-//! when the ring comes to it for the first time, the data area in steps. Of few ranks the launcher has filled a part
-//! with zeros before.
+//! when the ring first reaches it, the data area in steps. For few ranks, the launcher has zeroed a part beforehand.
 
 use super::recall::Recalls;
-use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
+use fastpath_base::sync::{AtomicU32, AtomicU64, RaceCheck};
 #[cfg(not(feature = "loom"))]
-use fastpath_bootstrap::segment::{PAIR_AHEAD_BYTES, PAIR_BYTES};
+use fastpath_segment::{PAIR_AHEAD_BYTES, PAIR_BYTES};
 use std::cell::UnsafeCell;
 
-/// Slots of a ring; the model checker goes round one of two.
+/// Slots of a ring; two for the model checker.
 pub const SLOTS: u32 = if cfg!(feature = "loom") { 2 } else { 256 };
 /// Index mask of a ring.
 pub const SLOT_MASK: u32 = SLOTS - 1;
 /// Payload bytes that fit a slot.
 pub const SLOT_PAYLOAD: usize = 48;
-/// Value of `len` that says: the payload lies in the data area.
+/// Value of `len` for a payload in the data area.
 pub const LEN_IN_DATA: u8 = 0xff;
-/// Bytes of the data area.
+/// Size of the data area, in bytes.
 pub const DATA_BYTES: u32 = 1024 * 1024;
-/// Bytes of the data area that are backed with memory at its first message; each later step is [`DATA_STEP`] times as
-/// large.
+/// Bytes of the data area that are backed at its first message. Each later step enlarges it [`DATA_STEP`] times.
 pub const DATA_BYTES_FIRST: u32 = 4 * 1024;
-/// How much larger the data area becomes at a step.
+/// Growth factor of the data area.
 pub const DATA_STEP: u32 = 4;
-/// The same from [`DATA_BYTES_STREAM`] on.
+/// Growth factor of the data area from [`DATA_BYTES_STREAM`] on.
 pub const DATA_STEP_STREAM: u32 = 2;
-/// Bytes that it has at least when it carries a stream, a message of many parts.
+/// Smallest data area, in bytes, for a stream (a message of many parts).
 pub const DATA_BYTES_STREAM: u32 = 64 * 1024;
-/// Beyond that the area grows by one byte for each `data_price` bytes sent: the larger it is, the less growth helps.
+/// Bytes that must be sent for each byte of growth beyond [`DATA_BYTES_STREAM`]. A larger area gains less from growth.
 pub const fn data_price(size: u32) -> u32 {
     match size / (16 * 1024) {
         price if price < DATA_PRICE_MAX => price,
         _ => DATA_PRICE_MAX,
     }
 }
-/// The most that [`data_price`] asks for.
+/// Largest result of [`data_price`].
 pub const DATA_PRICE_MAX: u32 = 16;
-/// Bytes that it grows by then at least: each time takes two calls of the system.
+/// Smallest growth beyond [`DATA_BYTES_STREAM`], in bytes. Each growth takes two system calls.
 pub const DATA_PART: u32 = 32 * 1024;
-/// Largest payload of one message in the data area.
+/// Largest payload of one message in the data area, in bytes.
 pub const DATA_MESSAGE_MAX: usize = 32 * 1024;
 
-/// A cache line that carries a message.
+/// Cache line that carries a message.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Lap, id, length and immediate data; written last.
+    /// Stamp, id, length and immediate data; written last.
     pub word0: AtomicU64,
-    /// The key.
+    /// Match key.
     pub word1: AtomicU64,
     /// Payload, or a [`DataRef`].
     pub payload: UnsafeCell<[u8; SLOT_PAYLOAD]>,
-    /// Of the payload.
-    pub watch: Watch,
+    /// Access check of the payload by the model checker.
+    pub watch: RaceCheck,
 }
 
-/// Where a longer payload lies in the data area. Few words, since what is stored for a message waits behind its lines.
+/// Reference to a payload in the data area. It has few words, because their stores wait behind the stores of the
+/// payload.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DataRef {
-    /// Offset in the data area in bytes, in 32 bits; length in bytes and the header's `aux`, in 16 bits each.
+    /// Offset in the data area, 32 bits; length in bytes and the header's `aux`, 16 bits each.
     place: u64,
-    /// Position up to which the sender has taken what its receiver has sent.
+    /// Consumer position of the message's sender in the other direction's ring.
     pub taken: u32,
 }
 
 impl DataRef {
-    /// Of these parts.
+    /// Packs a reference.
     #[inline]
     pub fn new(offset: u32, len: u16, aux: u16, taken: u32) -> DataRef {
         let place = offset as u64 | (len as u64) << 32 | (aux as u64) << 48;
@@ -105,37 +103,36 @@ impl DataRef {
         (self.place >> 32) as u16
     }
 
-    /// The header's.
+    /// The header's `aux`.
     #[inline]
     pub fn aux(&self) -> u16 {
         (self.place >> 48) as u16
     }
 }
 
-/// Bit of [`DataRef::offset`]: the payload lies in the data area of the other direction (`recycle`).
+/// Bit of [`DataRef::offset`]: the payload is in the data area of the other direction (`recycle`).
 pub const RECYCLED: u32 = 1 << 31;
 
-/// What the two sides tell each other rarely.
+/// State of a ring that changes rarely.
 #[repr(C, align(64))]
-pub struct Control {
-    /// Position up to which the consumer gives back slots and data; written by the consumer.
+pub struct RingControl {
+    /// Position before which the consumer has returned slots and data. Written by the consumer.
     pub head: AtomicU32,
-    /// Set by a producer that sleeps until there is room; read by the consumer as it writes `head`.
+    /// Set by a producer that sleeps until there is room. The consumer reads it after it writes `head`.
     pub producer_waits: AtomicU32,
-    /// Bytes of the data area in use; written by the producer.
+    /// Bytes of the data area in use. Written by the producer.
     pub data_size: AtomicU32,
-    /// Position up to which the consumer has taken messages, whether it gives back their room or not (`recycle`).
+    /// Position before which the consumer has taken messages, returned or not (`recycle`).
     pub taken: AtomicU32,
-    /// How often `head` has come round; written by the producer, for those who look from outside.
+    /// Number of times `head` has wrapped. Written by the producer, for tools that inspect the job.
     pub laps: AtomicU32,
     _pad: [u8; 44],
 }
 
-/// Cooperative copies that can be under way in one direction.
+/// Most concurrent cooperative copies of one direction.
 pub const COOPERATIVE_COPIES: usize = 32;
 
-/// How many pieces of one message the two sides have claimed: the receiver from the front, the sender
-/// from the back, until they meet.
+/// State of a message that both sides copy: the receiver from the front, the sender from the back.
 #[repr(C, align(64))]
 pub struct CooperativeCopy {
     /// Pieces claimed by either side.
@@ -143,35 +140,35 @@ pub struct CooperativeCopy {
     _pad: [u8; 60],
 }
 
-/// The region of one ordered pair.
+/// Region of one ordered pair.
 #[repr(C)]
 pub struct PairRegion {
     /// Credits.
-    pub control: Control,
-    /// Messages that the sender takes back.
+    pub control: RingControl,
+    /// Recalls of messages by the sender.
     pub recalls: Recalls,
-    /// The ring.
+    /// Slots of the ring.
     pub slots: [Slot; SLOTS as usize],
-    /// Messages that both sides copy at once.
+    /// Messages that both sides copy.
     pub cooperative: [CooperativeCopy; COOPERATIVE_COPIES],
     _pad: [u8; PAGE - 64 - COOPERATIVE_COPIES * 64 - size_of::<Recalls>()],
-    /// Payloads that do not fit a slot.
+    /// Payloads that exceed a slot.
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }
 
 #[cfg(not(feature = "loom"))]
 const _: () = {
     assert!(size_of::<Slot>() == 64);
-    assert!(size_of::<Control>() == 64);
+    assert!(size_of::<RingControl>() == 64);
     assert!(size_of::<DataRef>() == 16 && DATA_MESSAGE_MAX <= u16::MAX as usize);
     assert!(std::mem::offset_of!(Slot, payload) == 16);
     assert!(std::mem::offset_of!(PairRegion, data) % 4096 == 0);
     assert!(size_of::<PairRegion>() <= PAIR_BYTES);
     assert!(data_price(DATA_BYTES_STREAM) > 0);
-    // An area of twice its length takes a message wherever it would begin.
+    // An area of twice the message's length has room for it at any start.
     assert!(PAIR_AHEAD_BYTES == HEAD_BYTES + 2 * 64 * 1024);
     assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);
-    // The longest message finds room wherever it would begin, and half of them are told of in time (`DATA_OWED_MIN`).
+    // The smallest area of a stream has room for two messages of the greatest length, as `DATA_OWED_MIN` requires.
     assert!(DATA_BYTES_STREAM as usize >= 2 * DATA_MESSAGE_MAX && DATA_BYTES.is_power_of_two());
 };
 
@@ -182,7 +179,7 @@ pub const PAGE: usize = 4096;
 /// Pages of a region before the data area.
 pub const HEAD_PAGES: u32 = HEAD_BYTES.div_ceil(PAGE) as u32;
 
-/// Slots that can be filled while only the first `pages` pages are backed: the consumer looks at the one behind them.
+/// Slots that may be filled while `pages` pages are backed: the consumer also reads the slot after them.
 pub const fn slots_within(pages: u32) -> u32 {
     if pages >= HEAD_PAGES {
         return SLOTS;
@@ -191,8 +188,7 @@ pub const fn slots_within(pages: u32) -> u32 {
     (bytes / size_of::<Slot>()).saturating_sub(1) as u32
 }
 
-/// What says that a slot holds the message of `position`: the position itself, changed so that it is never a fresh
-/// page's 0 while the ring is filled for the first time.
+/// Stamp of a slot with the message of `position`. In the first lap it differs from 0, the content of a fresh page.
 #[inline]
 pub fn stamp(position: u32) -> u16 {
     position as u16 ^ 0x8000

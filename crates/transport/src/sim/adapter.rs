@@ -1,8 +1,8 @@
-//! Messages that take as long as an RDMA adapter and its bus take for them.
+//! Simulated time of an RDMA adapter and its bus.
 //!
-//! With [`Conditions::adapter`](super::Conditions) each rank has a host, a bus and an adapter of
-//! `fastpath_pcie`'s simulator, and time on the network is theirs. A message goes inline where it fits what
-//! the queue pair was granted, as verbs transports do; contention is on the bus and on the wire.
+//! With [`Conditions::adapter`](super::Conditions) each rank has a host, a bus and an adapter of `fastpath_pcie`'s
+//! simulator. The time of a message follows from them, with contention on bus and wire. A message goes inline if it
+//! fits the granted size, as in the verbs transports.
 
 use fastpath_pcie::descriptor::grant;
 use fastpath_pcie::formulas::latency::Path;
@@ -11,32 +11,30 @@ use fastpath_pcie::simulator::{FlowSpec, NodeSpec, Simulator};
 use fastpath_pcie::wire::{Transport, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Time};
 
-use super::domain::Fabric;
 use crate::contract::Header;
 
-/// What every rank has, and what lies between two.
+/// Hardware of every rank, and the network between two ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hardware {
-    /// The host.
+    /// Host of each rank.
     pub host: Host,
-    /// Its adapter.
+    /// Adapter of each host.
     pub adapter: Adapter,
-    /// The bus between.
+    /// Bus between host and adapter.
     pub link: Link,
-    /// The network.
+    /// Network link.
     pub wire: Wire,
-    /// Cables and switches.
+    /// Delay of cables and switches.
     pub hops: Time,
-    /// Bytes of inline data that a queue pair was granted, header included.
+    /// Inline bytes granted to a queue pair, header included.
     pub inline: u32,
 }
 
 impl Hardware {
-    /// A host and an adapter of these profiles, with the bus and network that the adapter usually has, and queue
-    /// pairs that ask for `inline` bytes of inline data.
+    /// Creates hardware of these profiles, with the usual bus and network. Queue pairs request `inline` inline bytes.
     ///
     /// # Errors
-    /// No descriptor of the adapter is that large.
+    /// The adapter has no descriptor of that size.
     pub fn new(host: &Host, adapter: &Adapter, inline: u32) -> Result<Hardware, LinkError> {
         let Path { link, wire, hops, .. } = Path::new(host, adapter)?;
         Ok(Hardware {
@@ -50,14 +48,11 @@ impl Hardware {
     }
 }
 
-/// Bytes of a message on the wire before its payload.
 const HEADER: usize = size_of::<Header>();
 
-/// The simulated machines of a network.
 pub(super) struct Machines {
     simulator: Simulator,
     ranks: u32,
-    /// Messages on their way.
     under_way: u64,
 }
 
@@ -82,7 +77,6 @@ impl Machines {
         Machines { simulator, ranks, under_way: 0 }
     }
 
-    /// A message is posted at `now`.
     pub fn post(&mut self, now: u64, from: u32, to: u32, payload: usize) {
         self.simulator.run_until(ns(now));
         let flow = (from * self.ranks + to) as usize;
@@ -90,39 +84,26 @@ impl Machines {
         self.under_way += 1;
     }
 
-    /// When a message is next delivered, if that is not after `until`.
     pub fn next_delivery(&mut self, until: u64) -> Option<u64> {
         let delivered = self.under_way > 0 && self.simulator.run_to_delivery(ns(until));
         delivered.then(|| self.simulator.now().ns().ceil() as u64)
     }
+
+    pub fn take_delivered(&mut self, now: u64) -> Vec<(u32, u32, u64)> {
+        self.simulator.run_until(ns(now));
+        let mut delivered = Vec::new();
+        while let Some(delivery) = self.simulator.take_delivery() {
+            self.under_way -= 1;
+            let (flow, at) = (delivery.flow as u32, delivery.delivered.ns().ceil() as u64);
+            delivered.push((flow / self.ranks, flow % self.ranks, at));
+        }
+        delivered
+    }
 }
 
 fn ns(at: u64) -> Time {
-    // Beyond any time that is reached.
+    // Bounded, but later than any time that a test reaches.
     Time::from_ns(at.min(1 << 43) as f64)
-}
-
-impl Fabric {
-    /// What the machines have delivered by now has arrived.
-    pub(super) fn settle_machines(&mut self) {
-        let now = self.now_ns;
-        let Some(machines) = &mut self.machines else {
-            return;
-        };
-        machines.simulator.run_until(ns(now));
-        let ranks = machines.ranks;
-        let mut arrived = Vec::new();
-        while let Some(delivery) = machines.simulator.take_delivery() {
-            machines.under_way -= 1;
-            arrived.push((delivery.flow as u32, delivery.delivered.ns().ceil() as u64));
-        }
-        for (flow, at) in arrived {
-            let queue = &mut self.link(flow / ranks, flow % ranks).queue;
-            if let Some(message) = queue.iter_mut().find(|m| m.0 == u64::MAX) {
-                message.0 = at;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -146,7 +127,6 @@ mod tests {
         (network, a, b)
     }
 
-    /// Virtual nanoseconds from the post until the receiver sees it.
     fn one_way(inline: u32, size: usize) -> u64 {
         let (network, mut a, mut b) = pair(inline);
         network.advance(10_000);
@@ -165,16 +145,16 @@ mod tests {
     fn send(endpoint: &mut SimEndpoint, header: Header, size: usize) -> Post {
         let bytes = vec![7u8; size];
         match size <= endpoint.capabilities().short {
-            // SAFETY: the bytes live through the call.
+            // SAFETY: `bytes` lives until the call returns.
             true => unsafe { endpoint.am_short(header, bytes.as_ptr(), size) },
-            // SAFETY: a post hands out room for the message's bytes.
+            // SAFETY: `to` has room for `size` bytes.
             false => endpoint.am_bcopy(header, size, |to| unsafe { to.write_bytes(7, size) }),
         }
     }
 
     #[test]
     fn serial_reads__are_none_one_or_two() {
-        // 16 bytes of header: the descriptor outgrows BlueFlame behind 224 bytes, and 448 are granted.
+        // Header (16 bytes) and payload go through BlueFlame up to 224 bytes, and inline up to the granted 448 bytes.
         let read = host("2009").unwrap().read.ns();
         let (none, one) = (one_way(400, 208) as f64, one_way(400, 209) as f64);
         assert!(one - none > 0.4 * read, "{none} {one}");

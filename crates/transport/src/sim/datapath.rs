@@ -1,12 +1,11 @@
-//! Posting, looking and taking.
+//! Post, look and take operations of a simulated network.
 
-use super::domain::{Fabric, Network};
-use super::wire::{Message, Packet};
+use super::domain::{Network, SimFabric};
+use super::wire::{Packet, SimMessage};
 use crate::contract::{Header, Post};
 use std::rc::Rc;
 
-impl Fabric {
-    /// Whether a post would be accepted now.
+impl SimFabric {
     fn admit(&mut self, from: u32, to: u32) -> Post {
         if self.ports[to as usize].gone {
             return Post::PeerGone;
@@ -23,7 +22,6 @@ impl Fabric {
         Post::Done
     }
 
-    /// Messages that would find room.
     fn room(&mut self, from: u32, to: u32) -> usize {
         let (slots, reliable) = (self.conditions.slots, self.conditions.reliable);
         let link = self.link(from, to);
@@ -31,7 +29,7 @@ impl Fabric {
         if link.send_open { slots.saturating_sub(used) } else { 0 }
     }
 
-    fn commit(&mut self, from: u32, to: u32, message: Message) {
+    fn commit(&mut self, from: u32, to: u32, message: SimMessage) {
         self.counts.posted += 1;
         let message = Rc::new(message);
         let now = self.now_ns;
@@ -48,7 +46,7 @@ impl Fabric {
         let drawn = match &mut self.machines {
             Some(machines) => {
                 machines.post(now, from, to, message.data.len());
-                u64::MAX // until it is delivered
+                u64::MAX // until the message is delivered
             }
             None => self.draw_arrival(),
         };
@@ -58,7 +56,6 @@ impl Fabric {
         link.in_use += 1;
     }
 
-    /// Whether the other end would take what `from` sends.
     fn reaches(&mut self, from: u32, to: u32) -> bool {
         let known = self.link(from, to).peer_number;
         let wireup = self.conditions.wireup;
@@ -66,7 +63,6 @@ impl Fabric {
         !wireup || (end.recv_open && known == Some(end.number))
     }
 
-    /// Handles what has arrived at an unreliable port, sends again what was lost, and answers.
     pub(super) fn progress(&mut self, me: u32) -> bool {
         let mut moved = false;
         let now = self.now_ns;
@@ -76,7 +72,7 @@ impl Fabric {
             let (from, packet) = entry.remove();
             moved = true;
             if !self.reaches(from, me) {
-                continue; // it comes again
+                continue; // the sender retransmits it
             }
             match packet {
                 Packet::Data(seq, message) => {
@@ -103,7 +99,6 @@ impl Fabric {
 }
 
 impl Network {
-    /// Sends a message that `pack` writes, if there is room.
     pub(super) fn post(
         &self, from: u32, to: u32, header: Header, len: usize, pack: impl FnOnce(*mut u8),
     ) -> Post {
@@ -114,13 +109,13 @@ impl Network {
         let mut data = vec![0; len];
         pack(data.as_mut_ptr());
         let mut fabric = self.0.borrow_mut();
-        // As the contract allows, so that nobody relies on more.
+        // The contract delivers `aux` only with long payloads, so drop it otherwise.
         let aux = match len > fabric.conditions.short {
             true => header.aux,
             false => 0,
         };
         let header = Header { aux, ..header };
-        fabric.commit(from, to, Message { header, data });
+        fabric.commit(from, to, SimMessage { header, data });
         fabric.counts.unheeded += fabric.link(from, to).must_wake as u64;
         let wake = fabric.conditions.wake;
         let asleep = fabric.random.chance(wake);
@@ -128,7 +123,7 @@ impl Network {
         if asleep { Post::Wake } else { Post::Done }
     }
 
-    /// Whether so many messages would find room now; then they will.
+    /// Whether there is room for `messages` messages now. If there is, the next posts succeed.
     pub(super) fn promise_room(&self, from: u32, to: u32, messages: u32) -> bool {
         let mut fabric = self.0.borrow_mut();
         let refuse = fabric.conditions.refuse;
@@ -139,7 +134,6 @@ impl Network {
         true
     }
 
-    /// What a sender does after [`Post::Wake`].
     pub(super) fn wake(&self, from: u32, to: u32) -> Post {
         let mut fabric = self.0.borrow_mut();
         fabric.link(from, to).must_wake = false;
@@ -149,8 +143,6 @@ impl Network {
         }
     }
 
-    /// Header, first byte and length of the next arrival at `me` from `peer`. It stays where it is
-    /// until it is taken.
     pub(super) fn look(&self, me: u32, peer: u32) -> Option<(Header, *const u8, usize)> {
         let mut fabric = self.0.borrow_mut();
         let (now, reliable) = (fabric.now_ns, fabric.conditions.reliable);
@@ -167,7 +159,6 @@ impl Network {
         Some((message.header, message.data.as_ptr(), message.data.len()))
     }
 
-    /// Takes what `look` showed.
     pub(super) fn take(&self, me: u32, peer: u32) {
         let mut fabric = self.0.borrow_mut();
         if !fabric.conditions.reliable {
@@ -184,7 +175,6 @@ impl Network {
         }
     }
 
-    /// Gives room back to the peer.
     pub(super) fn return_credits(&self, me: u32, peer: u32) {
         let mut fabric = self.0.borrow_mut();
         let owed = std::mem::take(&mut fabric.link(me, peer).owed);

@@ -1,8 +1,8 @@
-//! The network: its clock, its ports and what is under way.
+//! Network: clock, ports and messages in flight.
 
+use super::Conditions;
 use super::adapter::Machines;
-use super::wire::{Datagram, Message, Packet};
-use super::{Conditions, SimIface};
+use super::wire::{Datagram, Packet, SimMessage};
 use crate::contract::Header;
 use crate::reliable::{Receiver, Sender, Settings};
 use fastpath_base::random::Random;
@@ -11,85 +11,79 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-/// What has happened on a network so far.
+/// Event counts of a network.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct NetworkCounts {
     /// Messages accepted from users.
     pub posted: u64,
-    /// Posts refused by chance or for want of room.
+    /// Posts refused by chance or for lack of room.
     pub refused: u64,
-    /// Packets and messages of the wire-up lost.
+    /// Lost packets and wire-up messages.
     pub dropped: u64,
-    /// Packets and messages of the wire-up that arrived twice.
+    /// Duplicated packets and wire-up messages.
     pub doubled: u64,
-    /// Packets sent again by the reliability sublayer.
+    /// Packets retransmitted by the reliability sublayer.
     pub resent: u64,
-    /// Messages sent to an end that was not open yet, and lost. A right wire-up never does this.
+    /// Messages lost because the receiving end was not open. 0 if the wire-up is correct.
     pub astray: u64,
-    /// Posts that answered [`crate::Post::Wake`] while the answer to the one before was not heeded.
+    /// Posts that returned [`crate::Post::Wake`] before the wake that the previous such post required.
     pub unheeded: u64,
 }
 
-/// Things that arrive at a given time; of one time in the order sent.
+/// Arrivals by time; arrivals at one time are in the order sent.
 pub(super) type Schedule<T> = BTreeMap<(u64, u64), (u32, T)>;
 
-/// What one rank keeps about its connection with another.
-pub(super) struct Link {
-    /// Tells this end from an end that was there before; part of its address.
+pub(super) struct SimLink {
+    /// Number that distinguishes this end from earlier ends, as part of its address.
     pub number: u64,
-    /// The peer's number, once known.
     pub peer_number: Option<u64>,
     pub send_open: bool,
-    /// The last post asked for a [`crate::contract::Endpoint::wake`].
+    /// Whether the last post requires an [`crate::contract::Endpoint::wake`].
     pub must_wake: bool,
     pub recv_open: bool,
-    /// Posts that will not be refused, because their sender has been told that there is room.
+    /// Posts that must succeed, because `has_room` has reported room for them.
     pub promised: u32,
-    /// Sent, in order, and not taken; reliable networks.
-    pub queue: VecDeque<(u64, Rc<Message>)>,
-    /// Room in use: sent, and not given back by the receiver.
+    /// Messages that have not been taken, in order. For reliable networks.
+    pub queue: VecDeque<(u64, Rc<SimMessage>)>,
+    /// Messages sent whose credit has not returned.
     pub in_use: usize,
-    /// Received and taken, and not given back to the sender.
     pub owed: usize,
-    pub sender: Sender<Rc<Message>>,
-    pub receiver: Receiver<Rc<Message>>,
+    pub sender: Sender<Rc<SimMessage>>,
+    pub receiver: Receiver<Rc<SimMessage>>,
 }
 
 #[derive(Default)]
-pub(super) struct Port {
+pub(super) struct SimPort {
     pub packets: Schedule<Packet>,
     pub datagrams: Schedule<Datagram>,
-    /// Peers that have connected and not been accepted, where no wire-up is needed.
     pub callers: Vec<u32>,
     pub gone: bool,
     pub wireup_polls: u64,
 }
 
-pub(super) struct Fabric {
+pub(super) struct SimFabric {
     pub conditions: Conditions,
     pub now_ns: u64,
     pub random: Random,
-    pub counts: Counts,
-    pub ports: Vec<Port>,
+    pub counts: NetworkCounts,
+    pub ports: Vec<SimPort>,
     pub machines: Option<Box<Machines>>,
-    links: Vec<Link>,
+    links: Vec<SimLink>,
     sent: u64,
 }
 
-impl Fabric {
-    pub fn link(&mut self, me: u32, peer: u32) -> &mut Link {
+impl SimFabric {
+    pub fn link(&mut self, me: u32, peer: u32) -> &mut SimLink {
         &mut self.links[me as usize * self.ports.len() + peer as usize]
     }
 
-    /// Time of arrival of what is sent now.
     pub fn draw_arrival(&mut self) -> u64 {
         let (least, most) = (*self.conditions.delay_ns.start(), *self.conditions.delay_ns.end());
         self.now_ns + least + self.random.below(most - least + 1)
     }
 
-    /// Sends something that may be lost, doubled and overtaken.
     pub fn send_badly<T: Clone>(
-        &mut self, to: u32, from: u32, item: T, of: fn(&mut Port) -> &mut Schedule<T>,
+        &mut self, to: u32, from: u32, item: T, of: fn(&mut SimPort) -> &mut Schedule<T>,
     ) {
         let mut copies = 1;
         if self.random.chance(self.conditions.drop) {
@@ -106,7 +100,17 @@ impl Fabric {
         }
     }
 
-    /// When something will next happen by itself, after now.
+    fn settle_machines(&mut self) {
+        let machines = self.machines.as_mut();
+        let delivered = machines.map(|machines| machines.take_delivered(self.now_ns));
+        for (from, to, at) in delivered.unwrap_or_default() {
+            let queue = &mut self.link(from, to).queue;
+            if let Some(message) = queue.iter_mut().find(|m| m.0 == u64::MAX) {
+                message.0 = at;
+            }
+        }
+    }
+
     fn next_event(&mut self) -> Option<u64> {
         let planned = self.next_planned();
         let machines = self.machines.as_mut();
@@ -115,7 +119,6 @@ impl Fabric {
         delivery.into_iter().chain(planned).min()
     }
 
-    /// When something will next happen whose time is known already.
     fn next_planned(&self) -> Option<u64> {
         let now = self.now_ns;
         let arrivals = self.ports.iter().flat_map(|port| {
@@ -132,17 +135,17 @@ impl Fabric {
     }
 }
 
-/// A network of a given number of ranks. Clones are handles of the same one.
+/// Network of ranks. Clones are handles of the same network.
 #[derive(Clone)]
-pub struct Network(pub(super) Rc<RefCell<Fabric>>);
+pub struct Network(pub(super) Rc<RefCell<SimFabric>>);
 
 impl Network {
-    /// A network at time 0.
+    /// Creates a network at time 0.
     pub fn new(ranks: u32, conditions: Conditions) -> Self {
         let mut random = Random::new(conditions.seed);
         let retry = Settings { window: conditions.slots as u32, ..conditions.retry };
-        // Sequence numbers start close before their wrap-around now and then.
-        let link = |first: u32| Link {
+        // Some networks start with sequence numbers that soon wrap.
+        let link = |first: u32| SimLink {
             number: 0,
             peer_number: None,
             send_open: false,
@@ -156,40 +159,35 @@ impl Network {
             receiver: Receiver::new(retry.window, first),
         };
         let first = if random.chance(0.5) { u32::MAX - 100 } else { 0 };
-        let mut links: Vec<Link> = (0..ranks * ranks).map(|_| link(first)).collect();
+        let mut links: Vec<SimLink> = (0..ranks * ranks).map(|_| link(first)).collect();
         links.iter_mut().for_each(|link| link.number = random.next_u64());
         let machines = conditions.hardware.filter(|_| conditions.reliable);
         let machines = machines.map(|hardware| Box::new(Machines::new(ranks, &hardware)));
-        Network(Rc::new(RefCell::new(Fabric {
+        Network(Rc::new(RefCell::new(SimFabric {
             machines,
             conditions,
             now_ns: 0,
             random,
-            counts: Counts::default(),
-            ports: (0..ranks).map(|_| Port::default()).collect(),
+            counts: NetworkCounts::default(),
+            ports: (0..ranks).map(|_| SimPort::default()).collect(),
             links,
             sent: 0,
         })))
     }
 
-    /// The interface of one rank.
-    pub fn iface(&self, rank: u32) -> SimIface {
-        SimIface::new(self.clone(), rank)
-    }
-
-    /// The time.
+    /// Virtual time, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.0.borrow().now_ns
     }
 
-    /// Lets time pass.
+    /// Advances time by `ns` nanoseconds.
     pub fn advance(&self, ns: u64) {
         let mut fabric = self.0.borrow_mut();
         fabric.now_ns += ns;
         fabric.settle_machines();
     }
 
-    /// Lets time pass until something arrives or is due; false where nothing will.
+    /// Advances time to the next event; returns false if there is none.
     pub fn advance_to_next(&self) -> bool {
         let mut fabric = self.0.borrow_mut();
         match fabric.next_event() {
@@ -202,28 +200,28 @@ impl Network {
         }
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> Counts {
+    /// Event counts.
+    pub fn counts(&self) -> NetworkCounts {
         self.0.borrow().counts
     }
 
-    /// How often a rank has asked its wire-up interface for messages.
+    /// Number of times that a rank has polled its wire-up interface.
     pub fn wireup_polls(&self, rank: u32) -> u64 {
         self.0.borrow().ports[rank as usize].wireup_polls
     }
 
-    /// Changes how often posts are refused and packets lost, from now on.
+    /// Sets the probabilities (0 to 1) of refused posts, lost packets and duplicated packets.
     pub fn set_faults(&self, refuse: f64, drop: f64, double: f64) {
         let conditions = &mut self.0.borrow_mut().conditions;
         (conditions.refuse, conditions.drop, conditions.double) = (refuse, drop, double);
     }
 
-    /// A rank leaves: posts to it answer [`crate::Post::PeerGone`].
+    /// Makes a rank leave: posts to it return [`crate::Post::PeerGone`].
     pub fn leave(&self, rank: u32) {
         self.0.borrow_mut().ports[rank as usize].gone = true;
     }
 
-    /// Everything of `from`'s sending that `to` can observe, now or later, as a number.
+    /// Hash of everything from `from` that `to` can observe now or later.
     pub fn fingerprint(&self, from: u32, to: u32) -> u64 {
         let mut fabric = self.0.borrow_mut();
         let mut hasher = DefaultHasher::new();
@@ -239,12 +237,11 @@ impl Network {
         hasher.finish()
     }
 
-    /// Puts a message that nobody sent into the queue from `from` to `to` of a reliable network, as
-    /// a hostile peer would.
+    /// Adds a forged message to the queue from `from` to `to` of a reliable network, as a hostile peer would.
     pub fn forge(&self, from: u32, to: u32, header: Header, data: &[u8]) {
         let mut fabric = self.0.borrow_mut();
         let now = fabric.now_ns;
-        let message = Rc::new(Message { header, data: data.to_vec() });
+        let message = Rc::new(SimMessage { header, data: data.to_vec() });
         let link = fabric.link(from, to);
         link.in_use += 1;
         let at = link.queue.back().map_or(now, |(at, _)| now.max(*at));

@@ -1,10 +1,10 @@
-//! Connecting, and the contract.
+//! Endpoint: connection setup and the transport contract.
 #![allow(unsafe_code)]
 
 use super::domain::Network;
 use crate::contract::*;
 
-/// One rank's connection to another.
+/// Connection of one rank to another.
 pub struct SimEndpoint {
     network: Network,
     me: u32,
@@ -16,7 +16,7 @@ impl SimEndpoint {
         SimEndpoint { network, me, peer }
     }
 
-    /// Opens the way to the peer where that needs no wire-up, and tells the peer.
+    /// Opens the direction to the peer and notifies the peer, if the network needs no wire-up.
     pub fn connect(&mut self) {
         let mut fabric = self.network.0.borrow_mut();
         if fabric.conditions.wireup || fabric.link(self.me, self.peer).send_open {
@@ -26,7 +26,6 @@ impl SimEndpoint {
         fabric.ports[self.peer as usize].callers.push(self.me);
     }
 
-    /// Whether memory of the peer can be reached.
     fn reaches_memory(&self) -> Result<(), RemoteError> {
         match self.network.0.borrow().conditions.get {
             true => Ok(()),
@@ -36,19 +35,17 @@ impl SimEndpoint {
 }
 
 impl Connection for SimEndpoint {
-    /// Whether addresses must be exchanged before this endpoint carries data.
     fn wants_wireup(&self) -> bool {
         let mut fabric = self.network.0.borrow_mut();
         fabric.conditions.wireup && !fabric.link(self.me, self.peer).send_open
     }
 
-    /// Where the peer finds this end.
     fn local_address(&self) -> Address {
         let number = self.network.0.borrow_mut().link(self.me, self.peer).number;
         Address::new(&number.to_le_bytes()).unwrap_or_default()
     }
 
-    /// Learns where the peer's end is, and takes what comes from there. False for no address.
+    /// Stores the peer's address and accepts messages from it. Returns false for an invalid address.
     fn open(&mut self, address: &Address) -> bool {
         let Ok(number) = address.as_slice().try_into() else {
             return false;
@@ -60,27 +57,23 @@ impl Connection for SimEndpoint {
         true
     }
 
-    /// Opens the way from the peer.
     fn open_receive(&mut self) {
         self.network.0.borrow_mut().link(self.me, self.peer).recv_open = true;
     }
 
-    /// From now on the peer takes what is sent.
     fn set_ready(&mut self) {
         self.network.0.borrow_mut().link(self.me, self.peer).send_open = true;
     }
 
-    /// Gives room back to the peer.
     fn return_credits(&mut self) {
         self.network.return_credits(self.me, self.peer);
     }
 
-    /// Whether the peer has left.
     fn peer_has_left(&self) -> bool {
         self.network.0.borrow().ports[self.peer as usize].gone
     }
 
-    /// Where there would, the next ones will find it.
+    /// If this returns true, the next posts succeed.
     fn has_room(&mut self, messages: u32, _: usize) -> bool {
         self.network.promise_room(self.me, self.peer, messages)
     }
@@ -112,7 +105,7 @@ impl Endpoint for SimEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         debug_assert!(len <= self.capabilities().short);
         self.network.post(self.me, self.peer, header, len, |to| {
-            // SAFETY: `data` is readable for `len` bytes, by the contract; `to` has room for as many.
+            // SAFETY: `data` is readable for `len` bytes, by the contract, and `to` has room for them.
             unsafe { fastpath_base::copy::copy(to, data, len) }
         })
     }
@@ -144,7 +137,7 @@ impl Endpoint for SimEndpoint {
 
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
         self.reaches_memory()?;
-        // SAFETY: as in `get`.
+        // SAFETY: all ranks are in this process, and a pending receive keeps its memory writable.
         unsafe { std::ptr::copy(from, to.addr as *mut u8, len) };
         Ok(())
     }

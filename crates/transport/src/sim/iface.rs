@@ -1,4 +1,4 @@
-//! A rank's interface: who calls, what has arrived, and the messages of the wire-up.
+//! Interface of a rank: new connections, arrivals, and wire-up messages.
 
 use super::domain::Network;
 use super::endpoint::SimEndpoint;
@@ -6,52 +6,55 @@ use super::wire::Datagram;
 use crate::contract::Address;
 use std::time::Duration;
 
-/// The interface of one rank.
+/// Interface of one rank.
 pub struct SimIface {
     network: Network,
     me: u32,
 }
 
-impl SimIface {
-    pub(super) fn new(network: Network, me: u32) -> Self {
-        SimIface { network, me }
+impl Network {
+    /// Creates the interface of a rank.
+    pub fn iface(&self, rank: u32) -> SimIface {
+        SimIface { network: self.clone(), me: rank }
     }
+}
 
+impl SimIface {
     /// Whether `peer` has left.
     pub fn has_left(&self, peer: u32) -> bool {
         self.network.0.borrow().ports[peer as usize].gone
     }
 
-    /// An endpoint to `peer`, open in neither direction.
+    /// Creates an endpoint to `peer`, open in neither direction.
     pub fn endpoint(&self, peer: u32) -> SimEndpoint {
         SimEndpoint::new(self.network.clone(), self.me, peer)
     }
 
-    /// The time, in nanoseconds.
+    /// Virtual time, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.network.now_ns()
     }
 
-    /// Calls `found` with each peer that has connected since the last time.
+    /// Calls `found` with each peer that has connected since the last call.
     pub fn accept(&mut self, found: impl FnMut(u32)) {
         let callers =
             std::mem::take(&mut self.network.0.borrow_mut().ports[self.me as usize].callers);
         callers.into_iter().for_each(found);
     }
 
-    /// Handles what has arrived and what is due; says whether anything had arrived.
+    /// Processes arrivals and timers; returns whether there were arrivals.
     pub fn progress(&mut self) -> bool {
         let mut fabric = self.network.0.borrow_mut();
         !fabric.conditions.reliable && fabric.progress(self.me)
     }
 
-    /// Sends a message of the wire-up. It may be lost.
+    /// Sends a wire-up message, which may be lost.
     pub fn send_wireup(&self, peer: u32, step: u8, address: Address) {
         let datagram = Datagram { step, address };
         self.network.0.borrow_mut().send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
     }
 
-    /// How long a rank may sleep at a time.
+    /// Longest sleep of a rank.
     pub fn nap(&self) -> Option<Duration> {
         self.network.0.borrow().conditions.nap
     }
@@ -63,7 +66,7 @@ impl SimIface {
         first.is_some_and(|(at, _)| at.0 <= fabric.now_ns)
     }
 
-    /// Polls the wire-up interface: sender, step and address of a message.
+    /// Takes a wire-up message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         let mut fabric = self.network.0.borrow_mut();
         let now = fabric.now_ns;

@@ -1,12 +1,10 @@
-//! A transport inside one process, with a clock that only its user moves.
+//! Transport within one process, with a clock that only its user advances.
 //!
-//! It is for testing what stands above transports: the ends of a [`Network`] exchange messages under
-//! [`Conditions`] that name how long a message takes and how often a post is refused. By itself it
-//! delivers once and in order; without that ([`Conditions::reliable`] off) packets are lost, doubled
-//! and overtaken, and [`crate::reliable`] stands between them and the endpoint. With
-//! [`Conditions::wireup`] an endpoint carries data only after both sides have exchanged addresses.
-//! Everything random follows from one seed. With [`Conditions::hardware`] messages take the time that adapters and
-//! buses of a profile take for them.
+//! It tests the layers above: the ends of a [`Network`] exchange messages under [`Conditions`], with given delays and
+//! refusals. By default messages arrive once and in order. With [`Conditions::reliable`] off, packets are lost,
+//! duplicated and reordered, and [`crate::reliable`] repairs these faults below the endpoint. With
+//! [`Conditions::wireup`] an endpoint carries data only after both sides have exchanged addresses. All random choices
+//! follow from one seed. With [`Conditions::hardware`] messages take the time of a profile's adapters and buses.
 
 mod adapter;
 mod datapath;
@@ -16,7 +14,7 @@ mod iface;
 mod wire;
 
 pub use adapter::Hardware;
-pub use domain::{Counts, Network};
+pub use domain::{Network, NetworkCounts};
 pub use endpoint::SimEndpoint;
 pub use iface::SimIface;
 
@@ -24,38 +22,38 @@ use crate::reliable;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What the network does to messages. Probabilities are from 0 to 1, times in virtual nanoseconds.
+/// Behavior of the network. Probabilities are from 0 to 1, times in virtual nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conditions {
-    /// Where all randomness comes from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// From the post until the peer can see it.
+    /// Delay from the post until the peer sees the message.
     pub delay_ns: RangeInclusive<u64>,
-    /// How often a post is refused although there is room.
+    /// Probability that a post is refused although there is room.
     pub refuse: f64,
-    /// How often a post answers [`crate::Post::Wake`].
+    /// Probability that a post returns [`crate::Post::Wake`].
     pub wake: f64,
-    /// Whether data arrives once and in the order sent. Messages of the wire-up never do.
+    /// Whether data arrives once and in order. Wire-up messages are never reliable.
     pub reliable: bool,
-    /// How often a packet is lost.
+    /// Probability that a packet is lost.
     pub drop: f64,
-    /// How often a packet arrives twice.
+    /// Probability that a packet is duplicated.
     pub double: f64,
-    /// Messages under way in one direction at most.
+    /// Most messages in flight in one direction.
     pub slots: usize,
-    /// Largest short payload in bytes.
+    /// Largest short payload, in bytes.
     pub short: usize,
     /// Largest payload through a transport buffer, in bytes.
     pub bcopy: usize,
-    /// Whether memory of a peer can be read directly.
+    /// Whether a peer's memory is accessible directly.
     pub get: bool,
     /// Whether endpoints must exchange addresses first.
     pub wireup: bool,
-    /// Adapters that carry the messages, in place of `delay_ns`; reliable networks only.
+    /// Simulated adapters, in place of `delay_ns`; reliable networks only.
     pub hardware: Option<Hardware>,
-    /// SpinBudget of the reliability sublayer; its window is `slots`.
+    /// Timeouts of the reliability sublayer; its window is `slots`.
     pub retry: reliable::Settings,
-    /// How long a rank may sleep at a time, of real time; `None` for no limit.
+    /// Longest sleep of a rank, in real time; `None` if unlimited.
     pub nap: Option<Duration>,
 }
 

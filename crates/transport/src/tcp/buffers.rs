@@ -1,34 +1,26 @@
-//! What lies between the socket and its owner: frames that have come, and bytes that could not go yet.
+//! Buffers of a socket: received frames, and bytes to send.
 #![allow(unsafe_code)]
 
-use super::wire::{Frame, HEAD, PAYLOAD_MOST};
+use super::wire::{HEAD, PAYLOAD_MOST, TcpFrame};
 
-/// Bytes of an inbox at first.
 const INBOX_LEAST: usize = 8 * 1024;
-/// Bytes of an inbox at most; the longest frame fits.
 const INBOX_MOST: usize = 128 * 1024;
-/// Bytes that are read ahead after something that is taken as it comes.
+/// Bytes to read ahead after a message that was streamed.
 const AHEAD_LEAST: usize = 4 * 1024;
 const _: () = assert!(INBOX_MOST >= HEAD + PAYLOAD_MOST);
 
-/// A frame at the head of an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Head {
-    /// It is whole; its payload begins at that byte.
-    Whole(Frame, *const u8),
-    /// More must come.
+pub(super) enum FrameHead {
+    Whole(TcpFrame, *const u8),
     Partial,
-    /// It is no frame, and nothing that follows can be told.
     Garbage,
 }
 
-/// What has come and is not taken. A frame that was shown stays where it is until it is taken.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes that are read at once beyond those of the frame at the head.
     ahead: usize,
 }
 
@@ -37,54 +29,49 @@ impl Inbox {
         &self.bytes[self.start..self.end]
     }
 
-    /// The next frame.
     #[inline]
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> FrameHead {
         let filled = self.filled();
         let Some((head, payload)) = filled.split_first_chunk::<HEAD>() else {
-            return Head::Partial;
+            return FrameHead::Partial;
         };
-        match Frame::decode(head) {
-            None => Head::Garbage,
-            Some(frame) if frame.total() > filled.len() => Head::Partial,
-            Some(frame) => Head::Whole(frame, payload.as_ptr()),
+        match TcpFrame::decode(head) {
+            None => FrameHead::Garbage,
+            Some(frame) if frame.total() > filled.len() => FrameHead::Partial,
+            Some(frame) => FrameHead::Whole(frame, payload.as_ptr()),
         }
     }
 
-    /// The frame at the head, whether it is whole or not.
     #[inline]
-    pub fn peek(&self) -> Option<Frame> {
-        Frame::decode(self.filled().first_chunk::<HEAD>()?)
+    pub fn peek(&self) -> Option<TcpFrame> {
+        TcpFrame::decode(self.filled().first_chunk::<HEAD>()?)
     }
 
-    /// Takes the head of a frame alone; its payload is taken by [`Inbox::drain`].
+    /// Takes only the header of a frame; [`Inbox::drain`] takes its payload.
     pub fn take_head(&mut self) {
-        // More of these may follow: what is read here of them is copied once more than need be.
+        // Read fewer bytes ahead: more streamed messages may follow, and bytes read ahead are copied once more.
         self.ahead = AHEAD_LEAST;
         self.start = (self.start + HEAD).min(self.end);
     }
 
-    /// Takes up to so many bytes of a payload.
     pub fn drain(&mut self, most: usize) -> &[u8] {
         let start = self.start;
         self.start = start + most.min(self.end - start);
         &self.bytes[start..self.start]
     }
 
-    /// Takes a frame that [`Inbox::head`] has shown.
     #[inline]
-    pub fn take(&mut self, frame: &Frame) {
+    pub fn take(&mut self, frame: &TcpFrame) {
         self.start = (self.start + frame.total()).min(self.end);
     }
 
-    /// Room for what comes next: all of the frame at the head, at least, and not much more than is expected. To be
-    /// called where that is not whole.
+    /// Buffer for the next read of an incomplete frame: at least its missing bytes, and few more than expected.
     pub fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
         let wanted = match self.filled().split_first_chunk::<HEAD>() {
-            Some((head, _)) => Frame::decode(head).map_or(HEAD, |frame| frame.total()),
+            Some((head, _)) => TcpFrame::decode(head).map_or(HEAD, |frame| frame.total()),
             None => HEAD,
         };
         let full = self.end == self.bytes.len();
@@ -102,10 +89,9 @@ impl Inbox {
         &mut self.bytes[self.end..until]
     }
 
-    /// So many bytes have been written into the room.
     pub fn fill(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
-        // Where all of it was used at once there is more to come: fewer, longer reads.
+        // A full buffer means that more bytes wait: read more at a time.
         if bytes >= self.ahead {
             self.ahead = (2 * self.ahead).min(INBOX_MOST);
         }
@@ -115,7 +101,6 @@ impl Inbox {
     }
 }
 
-/// What the kernel has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -123,37 +108,33 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// What is to go.
     #[inline]
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// Whether nothing is.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
 
-    /// Adds a frame whose payload `pack` writes.
     #[inline]
-    pub fn push(&mut self, frame: &Frame, pack: impl FnOnce(*mut u8)) {
+    pub fn push(&mut self, frame: &TcpFrame, pack: impl FnOnce(*mut u8)) {
         let (old, total) = (self.bytes.len(), frame.total());
         self.bytes.reserve(total);
         self.bytes.extend_from_slice(&frame.encode());
-        // SAFETY: reserved just now.
+        // SAFETY: `reserve` has made room for the whole frame.
         let payload = unsafe { self.bytes.as_mut_ptr().add(self.bytes.len()) };
         pack(payload);
-        // SAFETY: the head is there, and `pack` has written the rest, as it promises.
+        // SAFETY: the header is there, and `pack` has written the payload.
         unsafe { self.bytes.set_len(old + total) };
     }
 
-    /// Adds bytes as they are: what is said before the first frame, the rest of a frame.
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The kernel has taken so many bytes.
+    /// Removes `bytes` bytes that the kernel has accepted.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.bytes.len());
@@ -165,7 +146,6 @@ impl Outbox {
         }
     }
 
-    /// Nothing of it will ever go.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.start = 0;
@@ -178,10 +158,10 @@ mod tests {
     use super::*;
     use crate::contract::Header;
     use crate::tcp::WireupHead;
-    use fastpath_bootstrap::segment::Phase;
+    use fastpath_segment::RankPhase;
 
     fn receive(inbox: &mut Inbox, mut bytes: &[u8]) {
-        while !bytes.is_empty() && matches!(inbox.head(), Head::Partial) {
+        while !bytes.is_empty() && matches!(inbox.head(), FrameHead::Partial) {
             let room = inbox.room();
             let part = room.len().min(bytes.len());
             assert!(part > 0, "no room for the frame at the head");
@@ -189,7 +169,7 @@ mod tests {
             inbox.fill(part);
             bytes = &bytes[part..];
         }
-        assert!(bytes.is_empty() || !matches!(inbox.head(), Head::Partial));
+        assert!(bytes.is_empty() || !matches!(inbox.head(), FrameHead::Partial));
     }
 
     #[test]
@@ -198,11 +178,11 @@ mod tests {
             let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
             let lens = [0, 1, 48, 5000, PAYLOAD_MOST, 3];
             for (i, &len) in lens.iter().enumerate() {
-                let frame = Frame::Message(Header::new(i as u8, 0, 0), len);
-                // SAFETY: room for the payload.
+                let frame = TcpFrame::Message(Header::new(i as u8, 0, 0), len);
+                // SAFETY: `to` has room for the payload.
                 outbox.push(&frame, |to| unsafe { to.write_bytes(i as u8, len) });
             }
-            outbox.push(&Frame::Phase(Phase::Silent), |_| ());
+            outbox.push(&TcpFrame::Phase(RankPhase::Silent), |_| ());
             let mut seen = Vec::new();
             while !outbox.is_empty() {
                 let part = outbox.rest().len().min(cut);
@@ -213,9 +193,9 @@ mod tests {
                     room[..fits].copy_from_slice(&bytes[..fits]);
                     inbox.fill(fits);
                     bytes = &bytes[fits..];
-                    while let Head::Whole(frame, at) = inbox.head() {
-                        if let Frame::Message(header, len) = frame {
-                            // SAFETY: shown, and not taken.
+                    while let FrameHead::Whole(frame, at) = inbox.head() {
+                        if let TcpFrame::Message(header, len) = frame {
+                            // SAFETY: the frame was returned by `head` and not taken.
                             let data = unsafe { std::slice::from_raw_parts(at, len) };
                             assert!(data.iter().all(|&byte| byte == header.id));
                             seen.push(len);
@@ -233,22 +213,22 @@ mod tests {
     fn fuzz__stream_is_understood_or_refused() {
         let mut good = Outbox::default();
         for len in [0, 3, 48] {
-            let frame = Frame::Message(Header::new(1, 2, 3), len);
-            // SAFETY: room for the payload.
+            let frame = TcpFrame::Message(Header::new(1, 2, 3), len);
+            // SAFETY: `to` has room for the payload.
             good.push(&frame, |to| unsafe { to.write_bytes(9, len) });
         }
-        good.push(&Frame::Phase(Phase::Settled), |_| ());
+        good.push(&TcpFrame::Phase(RankPhase::Settled), |_| ());
         let (step, by, also) = (1, 1, true);
-        let wireup = Frame::Wireup(WireupHead { step, by, also }, 3);
+        let wireup = TcpFrame::Wireup(WireupHead { step, by, also }, 3);
         good.push_bytes(&[&wireup.encode()[..], &[9; 3]].concat());
         crate::mutate::run(&[good.rest()], |input| {
             let mut inbox = Inbox::default();
             for part in input.chunks(50) {
                 receive(&mut inbox, part);
-                while let Head::Whole(frame, _) = inbox.head() {
+                while let FrameHead::Whole(frame, _) = inbox.head() {
                     inbox.take(&frame);
                 }
-                if inbox.head() == Head::Garbage {
+                if inbox.head() == FrameHead::Garbage {
                     return;
                 }
             }

@@ -1,14 +1,13 @@
-//! Posting, looking and taking; long messages go and come without a box between the user's memory and the kernel.
+//! Post, look and take operations. Long messages are copied directly between user memory and the kernel.
 #![allow(unsafe_code)]
 
-use super::buffers::Head;
-use super::link::{Link, Stage};
-use super::socket::Moved;
-use super::wire::{BULK_MOST, Frame};
+use super::buffers::FrameHead;
+use super::link::{Stage, TcpLink};
+use super::socket::IoOutcome;
+use super::wire::{BULK_MOST, TcpFrame};
 use crate::contract::{Header, Post};
 
-impl Link {
-    /// Sends a message that `pack` writes, if there is room.
+impl TcpLink {
     #[inline]
     pub fn post(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         let held = std::mem::take(&mut self.held);
@@ -18,7 +17,7 @@ impl Link {
         if !self.is_up() {
             return Post::NoResource;
         }
-        let frame = Frame::Message(header, len);
+        let frame = TcpFrame::Message(header, len);
         if !self.has_room(frame.total()) {
             return Post::NoResource;
         }
@@ -29,9 +28,9 @@ impl Link {
         Post::Done
     }
 
-    /// As [`Link::post`], of bytes that lie in a row and whose receiver has a place for them: the kernel takes them
-    /// from where they are, by frames of up to [`BULK_MOST`] bytes. Returns how many bytes were sent. Until the frame
-    /// is whole nothing else can be sent to this peer, and the next call must pass the same header.
+    /// Sends contiguous bytes for which the receiver has a buffer, directly from user memory, in frames of up to
+    /// [`BULK_MOST`] bytes. Returns the number of bytes sent. Until the frame is complete, nothing else can be sent to
+    /// this peer, and the next call must pass the same header.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -46,12 +45,12 @@ impl Link {
             Some(_) => return (Post::NoResource, 0),
             None => {
                 let most = len.min(BULK_MOST);
-                (Some(Frame::Bulk(header, most).encode()), most)
+                (Some(TcpFrame::Bulk(header, most).encode()), most)
             }
         };
         let head = head.as_ref().map_or(&[][..], |head| head);
-        // SAFETY: `data` is readable for `len` bytes, by this function's contract, and what a program sends it does not
-        // change until the send is complete.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract. A program does not change a send
+        // buffer until the send is complete.
         let data = unsafe { std::slice::from_raw_parts(data, len.min(most)) };
         let Stage::Up(socket) = &self.stage else {
             return (Post::NoResource, 0);
@@ -61,10 +60,10 @@ impl Link {
         let moved = socket.write_all_of([waiting, head, data]);
         self.note_sent();
         let gone = match moved {
-            Moved::Bytes(bytes) => bytes,
-            Moved::Later => 0,
-            // What the peer has sent before may still be read: that tells of its end.
-            Moved::Ended(error) => {
+            IoOutcome::Bytes(bytes) => bytes,
+            IoOutcome::Later => 0,
+            // The peer's last messages may still be unread; a later read reports the end.
+            IoOutcome::Ended(error) => {
                 self.break_off(error);
                 return (Post::Done, len);
             }
@@ -84,28 +83,26 @@ impl Link {
         (Post::Done, taken)
     }
 
-    /// Whether a message is to be taken as it comes ([`Link::stream`]), and no whole one lies before it.
     #[inline]
     pub fn awaits_bulk(&self) -> bool {
-        self.bulk.is_some() || matches!(self.peek_partial(), Some(Frame::Bulk(..)))
+        self.bulk.is_some() || matches!(self.peek_partial(), Some(TcpFrame::Bulk(..)))
     }
 
-    fn peek_partial(&self) -> Option<Frame> {
+    fn peek_partial(&self) -> Option<TcpFrame> {
         match self.inbox.head() {
-            Head::Partial => self.inbox.peek(),
+            FrameHead::Partial => self.inbox.peek(),
             _ => None,
         }
     }
 
-    /// The message that [`Link::awaits_bulk`] tells of, and how many bytes of it are to come.
     pub fn find_bulk(&self) -> Option<(Header, usize)> {
         self.bulk.or(match self.peek_partial() {
-            Some(Frame::Bulk(header, len)) => Some((header, len)),
+            Some(TcpFrame::Bulk(header, len)) => Some((header, len)),
             _ => None,
         })
     }
 
-    /// Takes the next bytes of that message, at most as many as there is room for; how many.
+    /// Takes the next bytes of a bulk message, at most `room`; returns their number.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
@@ -119,24 +116,24 @@ impl Link {
         let most = left.min(room);
         let here = self.inbox.drain(most);
         let mut taken = here.len();
-        // SAFETY: `to` is writable for `room` bytes, by this function's contract, and `taken` is at most that; the
-        // inbox is memory of this link.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract, and `taken` is at most that. The
+        // inbox is this link's memory.
         unsafe { fastpath_base::copy::copy(to, here.as_ptr(), taken) };
         if taken < most
             && let Stage::Up(socket) = &self.stage
         {
-            // SAFETY: as above, behind what was copied.
+            // SAFETY: `most` is at most `room`, so `to` is writable for `most - taken` bytes behind the copied ones.
             match unsafe { socket.read_to(to.add(taken), most - taken) } {
-                Moved::Bytes(bytes) => taken += bytes,
-                Moved::Later => {}
-                Moved::Ended(error) => self.end(error),
+                IoOutcome::Bytes(bytes) => taken += bytes,
+                IoOutcome::Later => {}
+                IoOutcome::Ended(error) => self.end(error),
             }
         }
         self.bulk = (taken < left).then_some((header, left - taken));
         taken
     }
 
-    /// Whether so many bytes would find room; what waits goes first, as far as the kernel takes it.
+    /// Whether there is room for `total` bytes. First sends waiting bytes, if the kernel accepts them.
     #[inline]
     fn has_room(&mut self, total: usize) -> bool {
         if self.open.is_some() {
@@ -154,18 +151,19 @@ impl Link {
         waiting == 0 || waiting + total <= self.limit
     }
 
-    /// Whether so many messages of so many bytes would find room now.
     pub fn has_room_for(&mut self, messages: u32, bytes: usize) -> bool {
-        let total = Frame::Message(Header::default(), bytes).total();
+        let total = TcpFrame::Message(Header::default(), bytes).total();
         self.is_up() && self.has_room(total * messages as usize)
     }
 
-    /// The next message: header, first byte and length. It stays where it is until it is taken.
     #[inline]
     pub fn look(&mut self) -> Option<(Header, *const u8, usize)> {
         loop {
             match self.advance() {
-                Head::Whole(Frame::Message(header, len) | Frame::Bulk(header, len), at) => {
+                FrameHead::Whole(
+                    TcpFrame::Message(header, len) | TcpFrame::Bulk(header, len),
+                    at,
+                ) => {
                     return Some((header, at, len));
                 }
                 _ if self.awaits_bulk() => return None,
@@ -175,11 +173,10 @@ impl Link {
         }
     }
 
-    /// Takes what `look` showed.
     #[inline]
     pub fn take(&mut self) {
         if self.bulk.is_none()
-            && let Head::Whole(frame, _) = self.inbox.head()
+            && let FrameHead::Whole(frame, _) = self.inbox.head()
         {
             self.inbox.take(&frame);
         }

@@ -1,26 +1,25 @@
-//! What the connections of a process have in common: the job, its secret, and the set of sockets.
+//! State that the connections of a process share: job, secret, and epoll instance.
 
-use super::greeting::{HELLO, Pass, Said};
+use super::greeting::{HELLO, Pass, VerifiedGreeting};
 use super::socket::Epoll;
-use fastpath_bootstrap::job::{Job, Origin};
-use fastpath_bootstrap::network::interfaces::list_addresses;
+use fastpath_job::network::interfaces::list_addresses;
+use fastpath_job::{Job, Origin};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
-/// How connections behave.
+/// Settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes that wait for the kernel at most, for each peer; a message of any length finds room in an empty box.
+    /// Most bytes for each peer that wait for the kernel. An empty outbox accepts a message of any length.
     pub outbox: usize,
-    /// Whether messages wait for [`super::TcpIface::progress`], so that several go by one call of the kernel.
+    /// Whether messages wait for [`super::TcpIface::progress`], so that one system call sends several.
     pub gather: bool,
-    /// Whether long messages are handed to the kernel, and taken from it, where they lie; not switched off by
-    /// `FASTPATH_DISABLE`.
+    /// Whether long messages are copied directly between user memory and the kernel. Disabled by `FASTPATH_DISABLE`.
     pub bulk: bool,
-    /// Nanoseconds that a stranger has to say who it is.
+    /// Nanoseconds in which a stranger must prove its rank.
     pub stranger_ns: u64,
-    /// Nanoseconds without a sign of a peer that owes one, before it is given up.
+    /// Nanoseconds of silence after which a peer that owes an acknowledgement has failed.
     pub silence_ns: u64,
 }
 
@@ -38,19 +37,18 @@ impl Default for Settings {
 
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// The job as its connections need it.
+/// Job of the connections.
 pub struct Domain {
     pub(super) job: &'static Job,
     pub(super) me: u32,
     pub(super) pass: Pass,
     pub(super) epoll: Rc<Epoll>,
     pub(super) settings: Settings,
-    /// Addresses of this host.
     own: Vec<IpAddr>,
 }
 
 impl Domain {
-    /// That of a job's rank.
+    /// Creates the state of a job's rank.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -69,17 +67,16 @@ impl Domain {
         })
     }
 
-    /// Whether this side is the lower one of a pair, where both must agree on an order.
+    /// Whether this side has the lower rank of a pair; both sides agree.
     pub(super) fn is_lower(&self, peer: u32) -> bool {
         self.origin() < self.job.origin(peer as usize)
     }
 
-    /// Who this process is for all jobs.
     fn origin(&self) -> Origin {
         self.job.origin(self.me as usize)
     }
 
-    /// What this process proves itself by to a peer; `None` for one that it is not connected with.
+    /// Secret for greetings to a peer; `None` for a rank of another job without a shared secret.
     pub(super) fn pass_to(&self, peer: u32) -> Option<Pass> {
         let rank = peer as usize;
         if !self.job.is_foreign(rank) {
@@ -90,10 +87,10 @@ impl Domain {
         Some(Pass { job_id, secret })
     }
 
-    /// Who greets so: its pass, and its rank in this job; `None` for a stranger.
+    /// Secret and rank of a hello's sender; `None` for a stranger.
     pub(super) fn find_caller(&self, hello: &[u8; HELLO]) -> Option<(Pass, u32)> {
         let (me, size) = (self.me, self.job.present() as u32);
-        let is_for_me = |said: &Said| said.to == me;
+        let is_for_me = |said: &VerifiedGreeting| said.to == me;
         if let Some(said) = self.pass.read_hello(hello) {
             let known = is_for_me(&said) && said.from < size && said.from != me;
             return known.then(|| (self.pass.clone(), said.from));
@@ -108,18 +105,15 @@ impl Domain {
         })
     }
 
-    /// Whether this host has an address too.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.own.contains(&address)
     }
 
-    /// Takes this host's addresses for another one's.
     #[cfg(test)]
     pub(super) fn disown_addresses(&mut self) {
         self.own.clear();
     }
 
-    /// What people call a peer on that host.
     pub(super) fn name_peer(&self, peer: u32, host: &str) -> String {
         match self.job.origin(peer as usize) {
             Origin { job, rank } if job != self.pass.job_id => {
@@ -129,12 +123,12 @@ impl Domain {
         }
     }
 
-    /// Where a peer may be reached, the most likely first, and what its host is called; `None` while it has not said.
+    /// Addresses of a peer, the most likely first, and its host's name; `None` if it has not published them.
     pub(super) fn find_peer(&self, peer: u32) -> Option<(Vec<SocketAddr>, String)> {
         let card = self.job.network_card(peer as usize)?;
         let mut addresses = card.addresses;
         if !self.job.is_node_peer(peer as usize) {
-            // Bridges of containers have the same address everywhere: there answers this host.
+            // Try own addresses last: container bridges have equal addresses on every host, and this host would answer.
             addresses.sort_by_key(|&address| self.is_own(address));
         }
         let at = |address| SocketAddr::new(address, card.port);

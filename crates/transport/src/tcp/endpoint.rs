@@ -1,74 +1,70 @@
-//! The endpoint: connecting, and the contract.
+//! Endpoint: connection setup and the transport contract.
 #![allow(unsafe_code)]
 
-use super::iface::Core;
-use super::link::Link;
+use super::core::Core;
+use super::link::TcpLink;
 use super::wire::PAYLOAD_MOST;
 use crate::contract::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Payload of an active message that is sent as short, in bytes: what control messages of the layer above need. All
-/// are copied alike.
+/// Largest short payload, in bytes: enough for the upper layer's control messages. Longer payloads are copied in the
+/// same way.
 const SHORT: usize = 48;
 
-/// A connection to one peer.
+/// Connection to one peer.
 pub struct TcpEndpoint {
     peer: u32,
     core: Rc<RefCell<Core>>,
-    link: Rc<RefCell<Link>>,
+    link: Rc<RefCell<TcpLink>>,
     bulk: bool,
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(peer: u32, core: Rc<RefCell<Core>>, link: Rc<RefCell<Link>>) -> Self {
+    pub(super) fn new(peer: u32, core: Rc<RefCell<Core>>, link: Rc<RefCell<TcpLink>>) -> Self {
         let bulk = core.borrow().domain.settings.bulk;
         TcpEndpoint { peer, core, link, bulk }
     }
 
     #[cfg(test)]
-    pub(super) fn link(&self) -> std::cell::RefMut<'_, Link> {
+    pub(super) fn link(&self) -> std::cell::RefMut<'_, TcpLink> {
         self.link.borrow_mut()
     }
 
-    /// Connects to the peer unless that is done or under way.
+    /// Connects to the peer, unless a connection exists or is in progress.
     pub fn connect(&mut self) {
         if !self.link.borrow().is_up() {
             self.core.borrow_mut().want(self.peer);
         }
     }
 
-    /// Why nothing goes to the peer any more, for people.
+    /// Why the peer is unreachable, for messages.
     pub fn failure(&self) -> Option<String> {
         self.link.borrow().describe_failure()
     }
 }
 
 impl Connection for TcpEndpoint {
-    /// Whether so many messages of so many bytes would find room now.
     fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         self.link.borrow_mut().has_room_for(messages, bytes)
     }
 
-    /// Whether there is nothing to take, where the interface has just looked.
     #[inline]
     fn is_resting(&self) -> bool {
         let mut link = self.link.borrow_mut();
         !link.has_message() && !link.awaits_bulk()
     }
 
-    /// The interface tells of it when something has been read.
+    /// The interface reports the peer when it has read something from the peer's socket.
     fn retire(&mut self) -> bool {
         self.link.borrow_mut().retire();
         true
     }
 
-    /// Whether the peer has left, or cannot be reached any more, and all that it has sent is taken.
     fn peer_has_left(&self) -> bool {
         self.link.borrow_mut().has_left()
     }
 
-    /// Whether all that was sent is where the peer finds it: its kernel has it.
     fn is_drained(&mut self) -> bool {
         self.link.borrow_mut().is_settled()
     }
@@ -95,7 +91,7 @@ impl Endpoint for TcpEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         debug_assert!(len <= SHORT);
         self.link.borrow_mut().post(header, len, |to| {
-            // SAFETY: `data` is readable for `len` bytes, by the contract; `post` gives room for as many at `to`.
+            // SAFETY: `data` is readable for `len` bytes, by the contract, and `to` has room for them.
             unsafe { fastpath_base::copy::copy_small(to, data, len) }
         })
     }
@@ -117,7 +113,7 @@ impl Endpoint for TcpEndpoint {
     unsafe fn am_bulk(
         &mut self, header: Header, data: *const u8, len: usize,
     ) -> Option<(Post, usize)> {
-        // SAFETY: `data` is readable for `len` bytes, as `Link::post_bulk` asks of this function's caller too.
+        // SAFETY: this function's contract is that of `TcpLink::post_bulk`.
         let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
         self.bulk.then(post)
     }
@@ -127,7 +123,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
-        // SAFETY: `to` is writable for `room` bytes, as `Link::stream` asks of this function's caller too.
+        // SAFETY: this function's contract is that of `TcpLink::stream`.
         unsafe { self.link.borrow_mut().stream(to, room) }
     }
 
@@ -138,13 +134,5 @@ impl Endpoint for TcpEndpoint {
 
     fn take(&mut self) {
         self.link.borrow_mut().take();
-    }
-
-    unsafe fn get(&mut self, _: *mut u8, _: usize, _: Remote) -> Result<(), RemoteError> {
-        Err(RemoteError::Unsupported)
-    }
-
-    unsafe fn put(&mut self, _: *const u8, _: usize, _: Remote) -> Result<(), RemoteError> {
-        Err(RemoteError::Unsupported)
     }
 }

@@ -1,4 +1,5 @@
-//! What two processes say to each other before the first message: that both are of the job, and which ranks.
+//! Greeting of two processes before the first message: proves to each process that the other belongs to the job, and
+//! which rank it is.
 //!
 //! ```text
 //! dialer                                  other side
@@ -7,44 +8,37 @@
 //!    CONFIRM  tag of both                  -->
 //! ```
 //!
-//! Each tag is a keyed hash (BLAKE3) under the job's secret over the job's number and what was said so far. Both nonces
-//! are fresh, so that nothing recorded earlier passes. It proves who is there; it hides nothing that follows.
+//! Each tag is a keyed hash (BLAKE3) under the job's secret, over the job id and the greeting so far. Both nonces are
+//! fresh, so that a replay fails. The greeting authenticates the ranks; later messages are not encrypted.
 
-use fastpath_bootstrap::network::random::draw_random;
+use fastpath_base::entropy::draw_random;
 
-/// Bytes of a HELLO, and most that is read of anybody before it.
 pub(super) const HELLO: usize = 64;
-/// Bytes of a WELCOME.
 pub(super) const WELCOME: usize = 64;
-/// Bytes of a CONFIRM.
 pub(super) const CONFIRM: usize = 32;
 
 const NONCE: usize = 16;
 const SAID: usize = 16 + NONCE;
 const MAGIC: [u8; 4] = *b"FPt1";
 
-/// What proves that somebody is of the job.
 #[derive(Clone)]
 pub(super) struct Pass {
     pub job_id: u64,
     pub secret: [u8; 32],
 }
 
-/// A HELLO or WELCOME whose tag is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct VerifiedGreeting {
     pub from: u32,
     pub to: u32,
 }
 
-/// Bytes that nobody has used before; `None` where the system gives none.
 pub(super) fn draw_nonce() -> Option<[u8; NONCE]> {
     draw_random().ok()
 }
 
 impl Pass {
-    /// Makes a tag for nobody. The first one of a process asks the processor what it can, which takes a virtual machine
-    /// some 40 us: a peer would wait for that.
+    /// Computes an unused tag: a process's first tag also queries the processor (some 40 us in a virtual machine).
     pub fn warm(&self) {
         std::hint::black_box(self.tag(b"nothing", &[]));
     }
@@ -58,7 +52,9 @@ impl Pass {
         hasher.finalize()
     }
 
-    fn say(&self, step: &[u8], said: Said, nonce: [u8; NONCE], before: &[u8]) -> [u8; HELLO] {
+    fn say(
+        &self, step: &[u8], said: VerifiedGreeting, nonce: [u8; NONCE], before: &[u8],
+    ) -> [u8; HELLO] {
         let mut bytes = [0; HELLO];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&said.from.to_le_bytes());
@@ -69,43 +65,39 @@ impl Pass {
         bytes
     }
 
-    fn read(&self, step: &[u8], bytes: &[u8; HELLO], before: &[u8]) -> Option<Said> {
+    fn read(&self, step: &[u8], bytes: &[u8; HELLO], before: &[u8]) -> Option<VerifiedGreeting> {
         let (said, tag) = bytes.split_first_chunk::<SAID>()?;
-        // Compared in a time that does not depend on where they differ.
+        // Hashes are compared in constant time, so that the time tells a stranger nothing.
         if self.tag(step, &[before, said]) != *<&[u8; 32]>::try_from(tag).ok()? {
             return None;
         }
         let word = |at: usize| Some(u32::from_le_bytes(said[at..at + 4].try_into().ok()?));
-        (said[..4] == MAGIC).then_some(Said { from: word(4)?, to: word(8)? })
+        (said[..4] == MAGIC).then_some(VerifiedGreeting { from: word(4)?, to: word(8)? })
     }
 
-    /// The dialer's first word.
     pub fn hello(&self, from: u32, to: u32, nonce: [u8; NONCE]) -> [u8; HELLO] {
-        self.say(b"hello", Said { from, to }, nonce, &[])
+        self.say(b"hello", VerifiedGreeting { from, to }, nonce, &[])
     }
 
-    /// Who says it; `None` for a stranger.
-    pub fn read_hello(&self, hello: &[u8; HELLO]) -> Option<Said> {
+    pub fn read_hello(&self, hello: &[u8; HELLO]) -> Option<VerifiedGreeting> {
         self.read(b"hello", hello, &[])
     }
 
-    /// The answer to it.
     pub fn welcome(&self, hello: &[u8; HELLO], by: u32, nonce: [u8; NONCE]) -> [u8; WELCOME] {
         let to = u32::from_le_bytes([hello[4], hello[5], hello[6], hello[7]]);
-        self.say(b"welcome", Said { from: by, to }, nonce, hello)
+        self.say(b"welcome", VerifiedGreeting { from: by, to }, nonce, hello)
     }
 
-    /// Who answers; `None` for a stranger.
-    pub fn read_welcome(&self, hello: &[u8; HELLO], welcome: &[u8; WELCOME]) -> Option<Said> {
+    pub fn read_welcome(
+        &self, hello: &[u8; HELLO], welcome: &[u8; WELCOME],
+    ) -> Option<VerifiedGreeting> {
         self.read(b"welcome", welcome, hello)
     }
 
-    /// The dialer's last word before its messages.
     pub fn confirm(&self, hello: &[u8; HELLO], welcome: &[u8; WELCOME]) -> [u8; CONFIRM] {
         *self.tag(b"confirm", &[hello, welcome]).as_bytes()
     }
 
-    /// Whether that is it.
     pub fn is_confirm(
         &self, hello: &[u8; HELLO], welcome: &[u8; WELCOME], confirm: &[u8; CONFIRM],
     ) -> bool {
@@ -126,9 +118,9 @@ mod tests {
     fn greeting__passes_between_two_of_one_job() {
         let pass = pass();
         let hello = pass.hello(3, 5, draw_nonce().unwrap());
-        assert_eq!(pass.read_hello(&hello), Some(Said { from: 3, to: 5 }));
+        assert_eq!(pass.read_hello(&hello), Some(VerifiedGreeting { from: 3, to: 5 }));
         let welcome = pass.welcome(&hello, 5, draw_nonce().unwrap());
-        let answer = Said { from: 5, to: 3 };
+        let answer = VerifiedGreeting { from: 5, to: 3 };
         assert_eq!(pass.read_welcome(&hello, &welcome), Some(answer));
         let confirm = pass.confirm(&hello, &welcome);
         assert!(pass.is_confirm(&hello, &welcome, &confirm));

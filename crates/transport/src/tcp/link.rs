@@ -1,92 +1,77 @@
-//! One peer: its connection, what has come and what is to go, and what is known of it.
+//! State of one peer: connection, buffers, and phase.
 
-use super::buffers::{Head, Inbox, Outbox};
-use super::socket::{Epoll, Moved, Socket};
-use super::wire::{Frame, WireupHead};
-use super::wireup::Received;
+use super::buffers::{FrameHead, Inbox, Outbox};
+use super::socket::{Epoll, IoOutcome, Socket};
+use super::wire::{ReceivedWireup, TcpFrame, WireupHead};
 use crate::contract::{Address, Header};
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
+use fastpath_job::Job;
+use fastpath_segment::{RankPage, RankPhase, has_left};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
-/// Peers that there is something to do for, so that nobody need look at all of them.
+/// Peers with pending work, so that no loop visits all peers.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// Those whose connection has come about, or of which something has been read, since they were taken from here.
     pub fresh: Vec<u32>,
-    /// Those that something may be under way to.
     pub owing: Vec<u32>,
-    /// Messages of the wire-up that have come and were not taken.
-    pub wireups: VecDeque<Received>,
+    pub wireups: VecDeque<ReceivedWireup>,
 }
 
-/// Where a connection stands.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// It is still to be made.
     Waiting,
     Up(Socket),
-    /// It has ended, or will never be.
     Down,
 }
 
-/// One peer.
-pub(super) struct Link {
+pub(super) struct TcpLink {
     pub stage: Stage,
     pub inbox: Inbox,
     pub outbox: Outbox,
-    /// Bytes that may wait in the outbox, and whether messages wait there for progress.
+    /// Most bytes of the outbox. Next: whether messages wait there for progress.
     pub limit: usize,
     pub gather: bool,
-    /// Why nothing goes to this peer any more, for people.
     pub failure: Option<String>,
-    /// How far the peer says that it has come.
-    pub phase: Option<Phase>,
-    /// Whether something may be under way that the peer's kernel does not have yet.
+    pub phase: Option<RankPhase>,
+    /// Whether bytes may be in flight that the peer's kernel has not received.
     unsettled: bool,
-    /// Whether the peer is in [`Lists::owing`]; so it is where `unsettled` is set.
+    /// Whether the peer is in [`Lists::owing`]. Always true if `unsettled` is.
     owing: bool,
-    /// Whether whoever takes from [`Lists::fresh`] looks at this peer, or will find it there.
+    /// Whether the peer is polled, or is in [`Lists::fresh`].
     listed: bool,
-    /// The next message waits for the bulk frame behind it, so that both go by one call.
+    /// Whether the next message waits for the bulk frame after it, so that one call sends the message and the frame.
     pub(super) held: bool,
-    /// The bulk frame of which the kernel has a part, and how many bytes of it are to go.
+    /// Bulk frame that has been written to the socket in part. Next value: its bytes still to be written.
     pub(super) open: Option<(Header, usize)>,
-    /// What is left of a bulk frame that is taken as it comes.
+    /// Bulk frame that is being streamed. Next value: its bytes still to come.
     pub(super) bulk: Option<(Header, usize)>,
-    /// The last read found less than there was room for: the next look need not read again.
+    /// Whether the last read emptied the socket, so the next `look` need not read.
     pub rested: bool,
-    /// Nothing more comes from the peer, by the connection or by its page.
+    /// Whether nothing more will arrive from the peer, by the connection or the peer's page.
     over: bool,
-    /// The kernel takes nothing for the peer any more.
+    /// Whether the kernel accepts nothing more for the peer.
     pub(super) broken: bool,
-    /// Error of the write that `broken` comes from.
     write_error: Option<io::Error>,
     pub(super) watches_room: bool,
-    /// Messages of the wire-up that wait for the connection; of each step the last one.
+    /// Wire-up messages that wait for the connection: the last message of each step.
     pub(super) unsent: Vec<(WireupHead, Address)>,
-    /// Says whether the peer has left, where somebody wants to know that without this.
     pub(super) word: Option<&'static AtomicU32>,
     peer: u32,
-    /// The number under which its socket is watched, and where.
     token: u64,
     epoll: Rc<Epoll>,
     pub(super) lists: Rc<RefCell<Lists>>,
     job: &'static Job,
-    /// Whether the peer is on this node: its page is its own.
+    /// Whether the peer is on this node and has its own page.
     is_node_peer: bool,
-    /// Who it is, for people.
     pub name: String,
 }
 
-/// How a connection has ended, for people.
 fn describe_end(error: Option<&io::Error>) -> String {
-    const PEER: &str = "its process has ended without MPI_Finalize, or its program closed the \
-         descriptor of the connection";
+    const PEER: &str = "the rank's process has ended without MPI_Finalize, or its program closed \
+                        the connection's descriptor";
     match error {
         Some(error)
             if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) =>
@@ -98,12 +83,12 @@ fn describe_end(error: Option<&io::Error>) -> String {
     }
 }
 
-impl Link {
+impl TcpLink {
     pub fn new(
         (peer, token): (u32, u64), job: &'static Job,
         (epoll, lists): (Rc<Epoll>, Rc<RefCell<Lists>>), (limit, gather): (usize, bool),
     ) -> Self {
-        Link {
+        TcpLink {
             stage: Stage::Waiting,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
@@ -134,19 +119,18 @@ impl Link {
         }
     }
 
-    /// Uses a connection that both sides have agreed on, after the bytes that are still to be said.
     pub fn use_socket(&mut self, socket: Socket, before: &[u8]) {
         self.announce();
-        // It is watched already, under the number by which it came about.
+        // The token of a dial or caller watches this socket already.
         if let Err(error) = self.epoll.change(socket.fd(), self.token, false) {
-            return self.fail(format!("its connection cannot be watched: {error}"));
+            return self
+                .fail(format!("the connection to the rank cannot be added to epoll: {error}"));
         }
         self.stage = Stage::Up(socket);
         self.outbox.push_bytes(before);
         self.flush();
     }
 
-    /// There is something to look at, or to be learnt.
     pub fn announce(&mut self) {
         if !std::mem::replace(&mut self.listed, true) {
             self.lists.borrow_mut().fresh.push(self.peer);
@@ -157,17 +141,14 @@ impl Link {
         self.peer
     }
 
-    /// Whether nothing more comes from the peer.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Nobody looks at it any more until [`Link::announce`].
     pub fn retire(&mut self) {
         self.listed = false;
     }
 
-    /// Something is under way.
     #[inline]
     pub(super) fn note_sent(&mut self) {
         self.unsettled = true;
@@ -176,13 +157,12 @@ impl Link {
         }
     }
 
-    /// Whether the connection is there.
     #[inline]
     pub fn is_up(&self) -> bool {
         matches!(self.stage, Stage::Up(_))
     }
 
-    /// Nothing goes to or comes from this peer any more, beyond what has come.
+    /// Ends the connection with an error; received messages can still be taken.
     #[cold]
     pub fn fail(&mut self, why: String) {
         if self.failure.is_none() {
@@ -191,21 +171,19 @@ impl Link {
         self.close();
     }
 
-    /// The same, without anything having failed: the peer has left.
+    /// Ends the connection without an error, because the peer has left.
     pub fn close(&mut self) {
         (self.stage, self.over, self.open) = (Stage::Down, true, None);
         self.outbox.clear();
         self.tell_state();
     }
 
-    /// The page that stands for the peer now. It is looked up each time: no ring holds the place of a spawned peer,
-    /// whose page is another rank's some time after the peer has ended.
+    /// Page of the peer, looked up each time: after a spawned peer ends, another rank may get its page.
     #[inline]
     fn page(&self) -> Option<&'static RankPage> {
         self.job.rank_page(self.peer as usize)
     }
 
-    /// Whether the peer's page reports that the peer has left.
     #[inline]
     fn is_told_gone(&self) -> bool {
         // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
@@ -213,11 +191,10 @@ impl Link {
         self.page().is_none_or(|page| has_left(page.state.load(Ordering::Acquire)))
     }
 
-    /// The peer has closed the connection.
     #[cold]
     pub(super) fn end(&mut self, error: Option<io::Error>) {
-        let said = self.phase == Some(Phase::Finalized);
-        // The place may be taken from the peer between the look-up and the load.
+        let said = self.phase == Some(RankPhase::Finalized);
+        // Another rank may take the peer's place between the look-up and the load.
         let has_lost_place = || self.job.segment().has_lost_place(self.peer as usize);
         if said || self.is_told_gone() || has_lost_place() {
             return self.close();
@@ -226,78 +203,76 @@ impl Link {
         self.fail(format!("{}: {why}", self.name));
     }
 
-    /// Reads once, where no whole frame lies here; says whether anything has come. What is taken as it comes is left to
-    /// the kernel.
+    /// Reads once, unless a whole frame has arrived or the next bytes are to be streamed; returns whether any bytes
+    /// have arrived.
     pub fn read(&mut self) -> bool {
         let Stage::Up(socket) = &self.stage else {
             return false;
         };
-        if self.awaits_bulk() || !matches!(self.inbox.head(), Head::Partial) {
+        if self.awaits_bulk() || !matches!(self.inbox.head(), FrameHead::Partial) {
             return false;
         }
         let room = self.inbox.room();
         let most = room.len();
         match socket.read(room) {
-            Moved::Bytes(bytes) => {
+            IoOutcome::Bytes(bytes) => {
                 self.inbox.fill(bytes);
                 self.rested = bytes < most;
                 self.announce();
                 true
             }
-            Moved::Later => {
+            IoOutcome::Later => {
                 self.rested = true;
                 false
             }
-            Moved::Ended(error) => {
+            IoOutcome::Ended(error) => {
                 self.end(error);
                 true
             }
         }
     }
 
-    /// Takes what the peer says of itself, up to the next message; that, if it is whole.
     #[inline]
-    pub fn advance(&mut self) -> Head {
+    pub fn advance(&mut self) -> FrameHead {
         if self.bulk.is_some() {
-            return Head::Partial;
+            return FrameHead::Partial;
         }
         loop {
             let head = self.inbox.head();
             match head {
-                Head::Whole(frame @ Frame::Phase(phase), _) => {
+                FrameHead::Whole(frame @ TcpFrame::Phase(phase), _) => {
                     self.inbox.take(&frame);
                     self.hear(phase);
                 }
-                Head::Whole(Frame::Wireup(head, len), _) => self.hear_wireup(head, len),
-                Head::Garbage if self.is_up() => {
-                    self.fail(format!("{}: it has sent what is no message", self.name));
-                    return Head::Partial;
+                FrameHead::Whole(TcpFrame::Wireup(head, len), _) => self.hear_wireup(head, len),
+                FrameHead::Garbage if self.is_up() => {
+                    self.fail(format!("{} has sent an invalid message", self.name));
+                    return FrameHead::Partial;
                 }
-                Head::Garbage => return Head::Partial,
+                FrameHead::Garbage => return FrameHead::Partial,
                 _ => return head,
             }
         }
     }
 
     #[cold]
-    fn hear(&mut self, phase: Phase) {
+    fn hear(&mut self, phase: RankPhase) {
         self.phase = self.phase.max(Some(phase));
-        self.over |= phase == Phase::Finalized;
+        self.over |= phase == RankPhase::Finalized;
         self.tell_state();
     }
 
-    /// Whether a message lies here.
     pub fn has_message(&mut self) -> bool {
-        matches!(self.advance(), Head::Whole(..))
+        matches!(self.advance(), FrameHead::Whole(..))
     }
 
-    /// Whether the peer takes nothing any more, and all that it has sent is taken.
+    /// Whether the peer receives nothing more, and all its messages have been taken.
     pub fn has_left(&mut self) -> bool {
         self.advance();
         if !self.over && self.is_told_gone() {
             self.over = true;
-            // All that it sent had reached this host's kernel before.
-            while matches!(self.advance(), Head::Partial) && self.read() {}
+            // Everything that the peer sent had reached this host's kernel before it left.
+            while matches!(self.advance(), FrameHead::Partial) && self.read() {}
             self.tell_state();
         }
         if self.is_up() && self.awaits_bulk() {
@@ -306,8 +281,7 @@ impl Link {
         self.over && !self.has_message() && !(self.is_up() && self.read() && self.has_message())
     }
 
-    /// How far the peer has come with leaving the job, where its page does not say.
-    pub fn heard_phase(&mut self) -> Option<Phase> {
+    pub fn heard_phase(&mut self) -> Option<RankPhase> {
         self.advance();
         match self.is_node_peer {
             true => self.page().map(RankPage::phase),
@@ -315,22 +289,19 @@ impl Link {
         }
     }
 
-    /// Whether the peer will take what is sent to it.
     #[inline]
     pub fn takes_messages(&self) -> bool {
         !self.over && !self.broken && !self.is_told_gone()
     }
 
-    /// Says how far this process has come, where the peer cannot see it.
-    pub fn tell_phase(&mut self, phase: Phase) {
-        // In the middle of a frame nothing can be said: the end of the connection will say that it is none.
+    pub fn tell_phase(&mut self, phase: RankPhase) {
+        // A frame written in part cannot be interrupted. The end of the connection then tells the peer of the exit.
         if self.is_up() && !self.is_node_peer && self.open.is_none() {
-            self.outbox.push(&Frame::Phase(phase), |_| ());
+            self.outbox.push(&TcpFrame::Phase(phase), |_| ());
             self.flush();
         }
     }
 
-    /// Gives the kernel what it takes.
     #[inline]
     pub fn flush(&mut self) {
         if self.outbox.is_empty() || !self.is_up() {
@@ -343,34 +314,32 @@ impl Link {
         let rest = self.outbox.rest();
         let whole = rest.len();
         match socket.write(rest) {
-            Moved::Bytes(bytes) => {
+            IoOutcome::Bytes(bytes) => {
                 self.outbox.sent(bytes);
                 if bytes == whole && !self.watches_room {
                     return;
                 }
             }
-            Moved::Later => {}
-            // What it has sent before may still be read: that tells of its end.
-            Moved::Ended(error) => self.break_off(error),
+            IoOutcome::Later => {}
+            // The peer's last messages may still be unread; a later read reports the end.
+            IoOutcome::Ended(error) => self.break_off(error),
         }
         self.watch_room();
     }
 
-    /// The kernel takes nothing more for the peer.
     #[cold]
     pub(super) fn break_off(&mut self, error: Option<io::Error>) {
         (self.broken, self.open, self.write_error) = (true, None, error);
         self.outbox.clear();
     }
 
-    /// Why the peer cannot be reached any more, for people; `None` if it can, or has finalized.
+    /// Why the peer is unreachable, for messages; `None` if it is reachable or has finalized.
     pub fn describe_failure(&self) -> Option<String> {
-        let broken = self.write_error.as_ref().filter(|_| self.phase != Some(Phase::Finalized));
+        let broken = self.write_error.as_ref().filter(|_| self.phase != Some(RankPhase::Finalized));
         let broken = broken.map(|error| format!("{}: {}", self.name, describe_end(Some(error))));
         self.failure.clone().or(broken)
     }
 
-    /// Has the kernel tell when it takes more, where there is more.
     #[cold]
     pub(super) fn watch_room(&mut self) {
         let wanted = !self.outbox.is_empty() || self.open.is_some();
@@ -382,8 +351,9 @@ impl Link {
         }
     }
 
-    /// Whether what was sent may be spoken of elsewhere: the peer finds it before that. Where it sees this process's
-    /// page its kernel must have it; else that comes by the same connection.
+    /// Whether the peer will find everything sent before it sees this process's next phase. A peer that reads the phase
+    /// on this process's page finds only what its kernel has. Other peers get the phase on the connection, after
+    /// everything else.
     pub fn has_arrived(&mut self) -> bool {
         match self.is_node_peer {
             true => self.is_settled(),
@@ -394,7 +364,7 @@ impl Link {
         }
     }
 
-    /// Whether the peer's kernel has all that was sent, or nobody will ever take it.
+    /// Whether the peer's kernel has received everything sent, or never will.
     pub fn is_settled(&mut self) -> bool {
         if !self.takes_messages() {
             return true;
@@ -414,8 +384,8 @@ impl Link {
         }
     }
 
-    /// Gives the peer up where its kernel owes an answer and has not been heard for so long; says whether it still
-    /// owes one. Else it is to be taken from [`Lists::owing`].
+    /// Fails a peer whose kernel owes an acknowledgement and has been silent for `most_ns`. Returns whether the peer
+    /// still owes an acknowledgement; if not, remove it from [`Lists::owing`].
     pub fn check_silence(&mut self, most_ns: u64) -> bool {
         self.owing = self.unsettled && self.owes_answer(most_ns);
         self.owing
@@ -431,7 +401,7 @@ impl Link {
         };
         if silent > most_ns {
             let seconds = most_ns / 1_000_000_000;
-            self.fail(format!("{}: nothing has been heard of its host for {seconds} s", self.name));
+            self.fail(format!("{}: the host has not answered for {seconds} s", self.name));
         }
         self.is_up()
     }

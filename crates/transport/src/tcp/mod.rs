@@ -1,28 +1,29 @@
-//! Connections of the kernel's network, between ranks that share no memory.
+//! Sockets, between ranks that share no memory.
 //!
-//! They carry the messages of ranks without an adapter. Of ranks with one they carry what the adapter needs to begin
-//! ([`wireup`]), and tell of the peer's end.
+//! Sockets carry the messages of ranks without an adapter. For ranks with an adapter, sockets carry the adapter's
+//! wire-up ([`wireup`]) and detect the end of the peer.
 //!
-//! A pair connects when the first message goes, from whichever side, and ends with one connection ([`connect`]); each
-//! side proves first that it is of the job ([`greeting`]). Messages travel as frames, a head and a payload. They leave
-//! at once while the kernel takes them; what it does not take waits in a bounded box of the connection and goes as it
-//! makes room. What comes is read into a box as well, and shown there. A rank asks the kernel for all of its
-//! connections by one call, and while it waits for one peer, reads from that one alone.
+//! A pair connects at the first message from either side, and ends with one connection ([`connect`]). Each side first
+//! proves that it is of the job ([`greeting`]). Messages are frames: a head and a payload. Frames are written at once
+//! while the kernel accepts them. The remaining bytes wait in the connection's bounded outbox. Received bytes go to an
+//! inbox, from which `look` returns messages. One system call polls all connections of a rank. A rank that waits for
+//! one peer reads only that peer's connection.
 //!
-//! A rank that leaves the job says so by a frame to those that share no memory with it; a connection that ends without
-//! one is a dead peer. A process may end as soon as the peers' kernels have all that it sent: nothing of it is lost
-//! then. A peer whose kernel is not heard is given up after twenty seconds, by the kernel's own questions where nothing
-//! is under way and by ours where something is. `TCP_USER_TIMEOUT` is not used: it ends connections to a peer that
-//! computes for long while its window is full.
+//! A rank that leaves the job sends a frame to peers that share no memory with it. A connection that ends without that
+//! frame means a dead peer. A process may end when the peers' kernels have received everything. A peer whose kernel is
+//! silent fails after twenty seconds: by keep-alive probes if nothing is in flight, else by checks of this library.
+//! `TCP_USER_TIMEOUT` is not used: it would end connections to a peer that computes for long with a full window.
 //!
-//! What strangers send costs them a connection: nobody reads more of them than 64 bytes, for 5 seconds, and 64 of them
-//! at once.
+//! A stranger costs little: at most 64 bytes are read, for at most 5 seconds, and at most 64 are accepted at a time.
 
+mod accepting;
 mod buffers;
 mod callers;
 mod connect;
+mod core;
 mod datapath;
 mod dialing;
+mod dials;
 pub mod domain;
 pub mod endpoint;
 mod greeting;
@@ -37,15 +38,17 @@ mod watcher;
 mod wire;
 mod wireup;
 
+pub use self::core::TcpCounters;
 pub use domain::Settings;
 pub use endpoint::TcpEndpoint;
-pub use iface::{Counters, TcpIface};
+pub use iface::TcpIface;
 pub(crate) use wire::WireupHead;
 
-/// Payload of one message up to which it does better than several, in bytes: each costs a call of the kernel.
+/// Largest payload of one message, in bytes. Several smaller messages would each cost a system call.
 pub const MAX_SINGLE: usize = wire::PAYLOAD_MOST;
 
-/// Polls that take about as long as so many of memory, at least one: each is a call of the kernel, of some 300 ns.
+/// Number of polls that take about as long as `at_memory` polls of memory; at least one. A poll is a system call of
+/// some 300 ns.
 pub(crate) fn polls(at_memory: u32) -> u32 {
     (at_memory / 32).max(1)
 }

@@ -1,16 +1,14 @@
-//! Two ends of a connection in one process, over loopback.
+//! Two ends of a connection in one process, over the loopback device.
 
 use super::domain::{Domain, Settings};
 use super::link::Stage;
 use super::{TcpEndpoint, TcpIface};
 use crate::contract::{Connection, Endpoint};
 use fastpath_base::config::Config;
-use fastpath_bootstrap::job::Job;
+use fastpath_job::Job;
 
-/// Rounds of progress after which something that was to happen is taken not to happen.
 const ATTEMPTS: u32 = 2_000_000;
 
-/// The ranks of a job in this process, which all listen.
 pub(crate) fn make_jobs(ranks: usize) -> Vec<&'static Job> {
     let jobs = Job::in_process(ranks).unwrap();
     let jobs: Vec<&'static Job> = jobs.into_iter().map(|job| &*Box::leak(Box::new(job))).collect();
@@ -20,12 +18,10 @@ pub(crate) fn make_jobs(ranks: usize) -> Vec<&'static Job> {
     jobs
 }
 
-/// The interface of a rank.
 pub(crate) fn make_iface(job: &'static Job, settings: Settings) -> TcpIface {
     TcpIface::new(Domain::new(job, settings).unwrap()).unwrap()
 }
 
-/// Two ends, connected.
 pub(crate) struct TcpPair {
     pub ends: [TcpEndpoint; 2],
     pub ifaces: [TcpIface; 2],
@@ -42,7 +38,6 @@ impl TcpPair {
         pair
     }
 
-    /// Has the kernel keep little of either direction.
     pub fn limit_buffers(&mut self, bytes: usize) {
         for end in &self.ends {
             if let Stage::Up(socket) = &end.link().stage {
@@ -67,19 +62,17 @@ impl TcpPair {
         panic!("waited in vain for {what}");
     }
 
-    /// Lets all that was posted reach the other end's kernel, and all that finds room there its box.
     pub fn settle(&mut self) {
         self.until("the network to come to rest", |pair| {
             pair.ends[1].look().is_some() || pair.ends[0].is_drained()
         });
-        // What the kernel has is seen by the next call, or the one after that.
+        // One of the next calls reads the bytes that the kernel holds.
         for _ in 0..4 {
             self.progress();
         }
         self.ends[1].look();
     }
 
-    /// Bytes that have been posted and not taken at the other end, beyond what the kernel has.
     pub fn observe(&mut self) -> Vec<u8> {
         let waiting = self.ends[0].link().outbox.rest().to_vec();
         let shown = self.ends[1].look().map(|arrival| (arrival.header.key, arrival.len()));

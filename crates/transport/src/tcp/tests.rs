@@ -9,8 +9,8 @@ use super::*;
 use crate::contract::{Connection, Endpoint, Header, Post};
 use fastpath_base::config::Config;
 use fastpath_base::sync::{AtomicBool, Ordering};
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Phase, STATE_DEAD, STATE_FINALIZED};
+use fastpath_job::Job;
+use fastpath_segment::{RankPhase, STATE_DEAD, STATE_FINALIZED};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn until(ifaces: &mut [&mut TcpIface], what: &str, mut is_so: impl FnMut() -> bo
 
 fn send(end: &mut TcpEndpoint, key: u64, bytes: &[u8]) -> Post {
     let header = Header::new(1, 0, key);
-    // SAFETY: the box has room for so many bytes.
+    // SAFETY: `to` has room for all bytes.
     end.am_bcopy(header, bytes.len(), |to| unsafe {
         to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
     })
@@ -41,7 +41,7 @@ fn send(end: &mut TcpEndpoint, key: u64, bytes: &[u8]) -> Post {
 fn receive(end: &mut TcpEndpoint) -> Option<(u64, Vec<u8>)> {
     let arrival = end.look()?;
     let key = arrival.header.key;
-    // SAFETY: shown, and not taken.
+    // SAFETY: an arrival is valid until it is taken.
     let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) }.to_vec();
     end.take();
     Some((key, data))
@@ -78,14 +78,14 @@ fn pair__carries_much_both_ways_with_room_that_comes_and_goes() {
     }
 }
 
-/// Byte `at` of the bulk message of that number.
+/// Byte `at` of bulk message `number`.
 fn byte_of(number: u64, at: usize) -> u8 {
     (at as u64).wrapping_mul(31).wrapping_add(number) as u8
 }
 
-/// The next bytes of a bulk message of a number that is its key; how many have gone.
+/// Sends the next bytes of bulk message `key`; returns how many were sent.
 fn send_bulk(end: &mut TcpEndpoint, key: u64, bytes: &[u8]) -> (Post, usize) {
-    // SAFETY: readable for its length.
+    // SAFETY: the slice is readable for its length.
     unsafe { end.am_bulk(Header::new(2, 0, key), bytes.as_ptr(), bytes.len()) }.unwrap()
 }
 
@@ -132,7 +132,7 @@ fn bulk__comes_as_it_comes_between_other_messages_which_wait_for_its_end() {
                 assert!(so_far.len() + left <= len);
                 assert!(end.look().is_none() && !end.is_resting());
                 let mut part = vec![0; left.min(room)];
-                // SAFETY: as long as that.
+                // SAFETY: `part` is as long as the given length.
                 let taken = unsafe { end.stream(part.as_mut_ptr(), part.len()) };
                 so_far.extend_from_slice(&part[..taken]);
                 streamed += usize::from(taken > 0);
@@ -181,7 +181,7 @@ fn bulk__of_a_peer_that_dies_in_the_middle_is_an_end() {
     let ([dead, mut end], [gone, mut iface]) = (ends, ifaces);
     drop((dead, gone));
     until(&mut [&mut iface], "the end", || {
-        // SAFETY: as long as that.
+        // SAFETY: `part` is as long as the given length.
         unsafe { end.stream(part.as_mut_ptr(), part.len()) };
         end.peer_has_left()
     });
@@ -241,7 +241,7 @@ fn peer__that_is_gone_before_it_was_called_has_left() {
     let jobs = make_jobs(2);
     let mut first = make_iface(jobs[0], Settings::default());
     let mut second = make_iface(jobs[1], Settings::default());
-    second.tell_phase(Phase::Finalized);
+    second.tell_phase(RankPhase::Finalized);
     let mut end = first.endpoint(1);
     end.connect();
     until(&mut [&mut first], "it to be given up", || end.peer_has_left());
@@ -257,7 +257,7 @@ fn peer__that_dies_has_left_once_all_it_sent_is_taken() {
     let TcpPair { ends, ifaces } = pair;
     let ([mut end, dead], [mut iface, gone]) = (ends, ifaces);
     drop((dead, gone));
-    // Its connection is closed, and its message lies here.
+    // The peer has closed its connection, and its message has arrived.
     until(&mut [&mut iface], "the message", || end.look().is_some());
     assert!(!end.peer_has_left());
     assert_eq!(receive(&mut end).unwrap().1, b"the last words");
@@ -274,7 +274,7 @@ fn peer__that_has_finalized_has_left_without_failure() {
         pair.until("it to arrive", |pair| pair.ends[1].is_drained());
         let job = pair.ifaces[1].core().borrow().domain.job;
         job.own_page().set_left(state);
-        // By its page alone: the connection is open.
+        // Only the peer's page can show its end: the connection is open.
         assert!(!pair.ends[0].peer_has_left());
         assert!(receive(&mut pair.ends[0]).is_some());
         assert!(pair.ends[0].peer_has_left());
@@ -299,7 +299,7 @@ fn spawned_peer__whose_place_is_another_ranks__has_left() {
         let segment = jobs[0].segment();
         match is_dead {
             true => segment.mark_dead(1),
-            false => jobs[1].set_phase(Phase::Finalized),
+            false => jobs[1].set_phase(RankPhase::Finalized),
         }
         let free = segment.reuse_places(1, |rank| rank == 1);
         let added = segment.add_ranks_at(1, &free, |_| None, |_, _| {});
@@ -309,7 +309,7 @@ fn spawned_peer__whose_place_is_another_ranks__has_left() {
         until(&mut [&mut first], "the end of the connection", || !end.link().is_up());
         assert!(end.peer_has_left() && end.failure().is_none());
         assert!(other.has_left(1) && unconnected.peer_has_left());
-        assert!(other.has_come(1, Phase::Finalized));
+        assert!(other.has_come(1, RankPhase::Finalized));
         assert!(!other.has_left(2));
     }
 }
@@ -322,19 +322,19 @@ fn phases__come_by_frames_where_memory_is_not_shared() {
         peer.elsewhere.store(1, Ordering::Relaxed);
     }
     let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
-    second.tell_phase(Phase::Silent);
-    // Nobody has connected before: asking does it.
-    assert!(!first.has_come(1, Phase::Silent));
+    second.tell_phase(RankPhase::Silent);
+    // There is no connection, so the query makes one.
+    assert!(!first.has_come(1, RankPhase::Silent));
     let mut came = false;
     for _ in 0..ATTEMPTS {
-        came = first.has_come(1, Phase::Silent);
+        came = first.has_come(1, RankPhase::Silent);
         if came {
             break;
         }
         first.progress();
         second.progress();
     }
-    assert!(came && !first.has_come(1, Phase::Settled));
+    assert!(came && !first.has_come(1, RankPhase::Settled));
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn finalized__is_no_failure_where_memory_is_not_shared() {
         ends.iter().all(|end| end.link().is_up())
     });
     assert_eq!(send(&mut ends[1], 1, b"bye"), Post::Done);
-    second.tell_phase(Phase::Finalized);
+    second.tell_phase(RankPhase::Finalized);
     until(&mut [&mut second], "it to be sent", || ends[1].is_drained());
     let [mut end, gone] = ends;
     drop((gone, second));
@@ -360,7 +360,7 @@ fn finalized__is_no_failure_where_memory_is_not_shared() {
     assert!(receive(&mut end).is_some());
     until(&mut [&mut first], "the end", || end.peer_has_left());
     assert_eq!(end.failure(), None);
-    assert!(first.has_come(1, Phase::Finalized));
+    assert!(first.has_come(1, RankPhase::Finalized));
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn drained__is_what_a_peer_that_has_left_will_never_take() {
     assert_eq!(send(&mut pair.ends[0], 1, b"never"), Post::PeerGone);
 }
 
-/// The peers that the interface tells of.
+/// Peers that the interface reports.
 fn accept(iface: &mut TcpIface) -> Vec<u32> {
     let mut found = Vec::new();
     iface.accept(|peer| found.push(peer));
@@ -422,7 +422,7 @@ fn accept__tells_of_a_peer_once_until_it_is_retired_and_then_of_what_comes() {
         assert_eq!(accept(&mut pair.ifaces[0]), wanted);
         assert!(receive(&mut pair.ends[0]).is_some());
     }
-    // A look reads too, and may leave something behind.
+    // `look` also reads from the socket, and may leave data behind.
     assert!(pair.ends[0].is_resting() && pair.ends[0].retire());
     for _ in 0..2 {
         assert_eq!(send(&mut pair.ends[1], 1, b"something"), Post::Done);
@@ -458,7 +458,7 @@ fn dial(job: &Job) -> TcpStream {
     TcpStream::connect((card.addresses[0], card.port)).unwrap()
 }
 
-/// Whether the other side has closed the connection; what it sends before is of no interest.
+/// Whether the other side has closed the connection; discards received bytes.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut bytes = [0; 256];
@@ -483,7 +483,7 @@ fn strangers__are_closed_and_others_connect_all_the_same() {
         b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example.org\r\n\r\n\r\n\r\n".to_vec(),
         wrong_secret.hello(0, 1, draw_nonce().unwrap()).to_vec(),
         wrong_job.hello(0, 1, draw_nonce().unwrap()).to_vec(),
-        // Of the job, and for another rank, or of none.
+        // Hellos of the job, but for another rank, or from an unknown rank.
         right.hello(1, 0, draw_nonce().unwrap()).to_vec(),
         right.hello(7, 1, draw_nonce().unwrap()).to_vec(),
     ];
@@ -493,7 +493,7 @@ fn strangers__are_closed_and_others_connect_all_the_same() {
         until(&mut [&mut second], "it to be closed", || is_closed(&mut stranger));
     }
     assert_eq!(second.counters().strangers, hellos.len() as u64);
-    // Many who say nothing, and a little garbage.
+    // Open many silent connections, and some that send garbage.
     let mut silent: Vec<TcpStream> = (0..200).map(|_| dial(jobs[1])).collect();
     silent[3].write_all(b"x").unwrap();
     let mut end = first.endpoint(1);
@@ -527,7 +527,7 @@ fn caller__that_replays_a_greeting_gets_no_further() {
         got += stranger.read(&mut welcome[got..]).unwrap_or(0);
         got == WELCOME
     });
-    // It has no secret, and so no last word.
+    // Without the secret, the stranger cannot send a valid confirmation.
     stranger.write_all(&[5; 100]).unwrap();
     until(&mut [&mut second], "it to be closed", || is_closed(&mut stranger));
     assert!(!second.endpoint(0).link().is_up());
@@ -544,13 +544,13 @@ fn garbage__after_the_greeting_is_a_failure_that_names_the_peer() {
     pair.ends[1].link().flush();
     pair.until("the failure", |pair| pair.ends[0].peer_has_left());
     let why = pair.ends[0].failure().unwrap();
-    assert!(why.contains("rank 1") && why.contains("no message"), "{why}");
+    assert!(why.contains("rank 1") && why.contains("invalid message"), "{why}");
 }
 
 #[test]
 fn address__of_somebody_else_is_passed_over() {
     let jobs = make_jobs(3);
-    // Rank 1 is said to be where rank 2 listens, and that one knows that it is not rank 1.
+    // Rank 1's published address is that of rank 2, which detects that the greeting is for rank 1.
     let card = jobs[0].network_card(2).unwrap();
     jobs[0].rank_page(1).unwrap().network.store(&card.encode());
     let mut first = make_iface(jobs[0], Settings::default());
@@ -559,7 +559,7 @@ fn address__of_somebody_else_is_passed_over() {
     end.connect();
     until(&mut [&mut first, &mut third], "it to be given up", || end.peer_has_left());
     let why = end.failure().unwrap();
-    assert!(why.contains("hangs up"), "{why}");
+    assert!(why.contains("closed the connection"), "{why}");
 }
 
 #[test]
@@ -569,7 +569,7 @@ fn pair__meets_by_the_sixth_version_too() {
     let asked = ("FASTPATH_INTERFACES".into(), "::1".into());
     let config = fastpath_base::config::Config::from_pairs([asked]).unwrap();
     if let Err(why) = jobs[0].open_network(&config) {
-        // A host without it.
+        // This host does not have the requested address.
         assert!(why.contains("FASTPATH_INTERFACES=::1"), "{why}");
         return;
     }

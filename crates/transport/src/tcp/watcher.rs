@@ -1,8 +1,8 @@
-//! A thread that wakes a sleeping rank when one of its sockets has something.
+//! Thread that wakes a sleeping rank when one of its sockets has an event.
 //!
-//! A rank sleeps on a word by which its peers wake it, and nobody can sleep on a word and on sockets at once. So a
-//! thread sleeps on the set of sockets in its stead, where it has been armed; it starts at the rank's first sleep, and
-//! runs for a moment at the first event after each [`Watcher::arm`].
+//! A rank sleeps on a futex word by which its peers wake it, so it cannot also sleep on sockets. This thread, once
+//! armed, sleeps on the epoll instance instead. It starts at the rank's first sleep, and runs briefly at the first
+//! event after each [`Watcher::arm`].
 #![allow(unsafe_code)]
 
 use fastpath_base::fd::{CheckedFd, open_stop_pipe};
@@ -14,11 +14,10 @@ use std::thread::{Builder, JoinHandle};
 
 const SOCKETS: u64 = 0;
 const STOP: u64 = 1;
-const PURPOSE: &str = "waking from a sleep when a connection has something";
+const PURPOSE: &str = "waking from a sleep when a connection has data";
 
-/// The thread; it ends when this is dropped.
 pub(super) struct Watcher {
-    /// Two descriptors: the set of sockets, of which it tells once, and one that ends the thread.
+    /// Epoll instance with two descriptors: the sockets' instance, reported once, and a pipe that ends the thread.
     gate: Arc<CheckedFd>,
     stop: CheckedFd,
     sockets: RawFd,
@@ -27,7 +26,7 @@ pub(super) struct Watcher {
 
 fn control(gate: RawFd, what: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
     let mut event = libc::epoll_event { events: events as u32, u64: token };
-    // SAFETY: an event, which is read.
+    // SAFETY: the call only reads the event.
     match unsafe { libc::epoll_ctl(gate, what, fd, &mut event) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -35,12 +34,10 @@ fn control(gate: RawFd, what: i32, fd: RawFd, token: u64, events: i32) -> io::Re
 }
 
 impl Watcher {
-    /// Calls `wake` after each event of the sockets that was waited for. The set outlives this.
-    ///
-    /// # Errors
-    /// The process has too many threads or open files.
+    /// Starts a thread. After each arm, the thread calls `wake` at the first event of `sockets`, which outlives the
+    /// thread.
     pub fn start(sockets: BorrowedFd<'_>, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        // SAFETY: plain call, which returns a new descriptor.
+        // SAFETY: the call takes a plain integer and returns a new descriptor or -1.
         let gate = unsafe { CheckedFd::of_call(libc::epoll_create1(libc::EPOLL_CLOEXEC), PURPOSE) };
         let gate = Arc::new(gate?);
         let (ends, stop) = open_stop_pipe(PURPOSE)?;
@@ -58,10 +55,10 @@ impl Watcher {
         Ok(Watcher { gate, stop, sockets, thread: Some(thread) })
     }
 
-    /// From now on the next event wakes, also one that is there already.
+    /// Makes the next event, or one that is already pending, call `wake`.
     pub fn arm(&self) -> io::Result<()> {
         let events = libc::EPOLLIN | libc::EPOLLONESHOT;
-        // In another set there is no such entry to change.
+        // If this number now names another epoll instance, the call fails, because that instance has no such entry.
         let gate = self.gate.number_unchecked();
         control(gate, libc::EPOLL_CTL_MOD, self.sockets, SOCKETS, events)
     }
@@ -69,7 +66,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // A thread that cannot be told sleeps until the process ends.
+        // If the write fails, the thread sleeps until the process ends.
         if let Some(thread) = self.thread.take()
             && self.gate.is_ours()
             && self.stop.write_byte()
@@ -82,7 +79,7 @@ impl Drop for Watcher {
 fn watch(gate: &CheckedFd, wake: impl Fn()) {
     loop {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: room for one event.
+        // SAFETY: `event` has room for one event.
         let count = unsafe { libc::epoll_wait(gate.number_unchecked(), &mut event, 1, -1) };
         match (count, event.u64) {
             (1, SOCKETS) => wake(),

@@ -1,13 +1,10 @@
-//! What travels on a connection after the greeting: frames, one after the other.
+//! Wire format after the greeting: a sequence of frames.
 
-use crate::contract::{ADDRESS_BYTES, Header};
-use fastpath_bootstrap::segment::Phase;
+use crate::contract::{ADDRESS_BYTES, Address, Header};
+use fastpath_segment::RankPhase;
 
-/// Bytes before each payload.
 pub(super) const HEAD: usize = 24;
-/// Longest payload, in bytes.
 pub(super) const PAYLOAD_MOST: usize = 64 * 1024;
-/// Longest payload of what is taken as it comes, in bytes: other messages to the same peer wait for the end of it.
 pub(super) const BULK_MOST: usize = 256 * 1024;
 
 const MESSAGE: u8 = 0;
@@ -15,62 +12,59 @@ const PHASE: u8 = 1;
 const BULK: u8 = 2;
 const WIREUP: u8 = 3;
 
-/// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Frame {
-    /// An active message, and the length of its payload in bytes.
+pub(super) enum TcpFrame {
     Message(Header, usize),
-    /// The same of a message whose receiver has a place for it: it may be taken as it comes.
+    /// Active message whose receiver has a buffer for it, so it may be streamed. Next value: its payload bytes.
     Bulk(Header, usize),
-    /// How far the sender has come with leaving the job; no payload.
-    Phase(Phase),
-    /// A message of the wire-up of an adapter's lane, and the length of its address in bytes.
+    /// Phase of the sender in leaving the job; no payload.
+    Phase(RankPhase),
     Wireup(WireupHead, usize),
 }
 
-/// What a message of the wire-up says beside its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WireupHead {
-    /// The step of the state machine.
     pub step: u8,
-    /// A number for the transport that the sender's lane is of; 0: it has none but this connection.
+    /// Number of the sender's adapter transport; 0 if it has only sockets.
     pub by: u8,
-    /// It has been sent by the adapter too.
+    /// Whether the sender has also sent this message as a datagram of its adapter.
     pub also: bool,
 }
 
+pub(crate) type ReceivedWireup = (u32, WireupHead, Address);
+
 impl WireupHead {
-    /// One that goes by the network alone.
     pub fn plain(step: u8, by: u8) -> Self {
         let also = false;
         WireupHead { step, by, also }
     }
 }
 
-impl Frame {
-    /// Bytes of head and payload.
+impl TcpFrame {
     pub fn total(&self) -> usize {
         match self {
-            Frame::Message(_, len) | Frame::Bulk(_, len) | Frame::Wireup(_, len) => HEAD + len,
-            Frame::Phase(_) => HEAD,
+            TcpFrame::Message(_, len) | TcpFrame::Bulk(_, len) | TcpFrame::Wireup(_, len) => {
+                HEAD + len
+            }
+            TcpFrame::Phase(_) => HEAD,
         }
     }
 
-    /// The head, in little endian: length, id, kind, aux, imm, zero, key.
+    /// Encodes the head, in little endian: length, id, kind, aux, imm, zero, key.
     pub fn encode(&self) -> [u8; HEAD] {
         let mut head = [0; HEAD];
         match *self {
-            Frame::Message(header, len) | Frame::Bulk(header, len) => {
+            TcpFrame::Message(header, len) | TcpFrame::Bulk(header, len) => {
                 let Header { id, imm, key, aux } = header;
                 head[..4].copy_from_slice(&(len as u32).to_le_bytes());
-                let is_bulk = matches!(self, Frame::Bulk(..));
+                let is_bulk = matches!(self, TcpFrame::Bulk(..));
                 (head[4], head[5]) = (id, if is_bulk { BULK } else { MESSAGE });
                 head[6..8].copy_from_slice(&aux.to_le_bytes());
                 head[8..12].copy_from_slice(&imm.to_le_bytes());
                 head[16..].copy_from_slice(&key.to_le_bytes());
             }
-            Frame::Phase(phase) => (head[4], head[5]) = (phase as u8, PHASE),
-            Frame::Wireup(WireupHead { step, by, also }, len) => {
+            TcpFrame::Phase(phase) => (head[4], head[5]) = (phase as u8, PHASE),
+            TcpFrame::Wireup(WireupHead { step, by, also }, len) => {
                 (head[0], head[4], head[5]) = (len as u8, step, WIREUP);
                 (head[6], head[7]) = (by, also.into());
             }
@@ -78,8 +72,7 @@ impl Frame {
         head
     }
 
-    /// What a head says; `None` for what no peer of this release writes.
-    pub fn decode(head: &[u8; HEAD]) -> Option<Frame> {
+    pub fn decode(head: &[u8; HEAD]) -> Option<TcpFrame> {
         let [l0, l1, l2, l3, id, kind, a0, a1, i0, i1, i2, i3, 0, 0, 0, 0, key @ ..] = *head else {
             return None;
         };
@@ -88,17 +81,17 @@ impl Frame {
         let key = u64::from_le_bytes(key);
         match kind {
             MESSAGE if len <= PAYLOAD_MOST => {
-                Some(Frame::Message(Header { id, imm, key, aux }, len))
+                Some(TcpFrame::Message(Header { id, imm, key, aux }, len))
             }
-            BULK if len <= BULK_MOST => Some(Frame::Bulk(Header { id, imm, key, aux }, len)),
+            BULK if len <= BULK_MOST => Some(TcpFrame::Bulk(Header { id, imm, key, aux }, len)),
             PHASE if (len, aux, imm, key) == (0, 0, 0, 0) => {
-                let phases = [Phase::Silent, Phase::Settled, Phase::Finalized];
+                let phases = [RankPhase::Silent, RankPhase::Settled, RankPhase::Finalized];
                 let phase = phases.into_iter().find(|&phase| phase as u8 == id)?;
-                Some(Frame::Phase(phase))
+                Some(TcpFrame::Phase(phase))
             }
             WIREUP if len <= ADDRESS_BYTES && (imm, key) == (0, 0) && a1 <= 1 => {
                 let (step, by, also) = (id, a0, a1 == 1);
-                Some(Frame::Wireup(WireupHead { step, by, also }, len))
+                Some(TcpFrame::Wireup(WireupHead { step, by, also }, len))
             }
             _ => None,
         }
@@ -118,32 +111,32 @@ mod tests {
     fn frames__round_trip() {
         let header = Header { aux: 0xbeef, ..Header::new(0xff, u32::MAX - 1, u64::MAX - 2) };
         for frame in [
-            Frame::Message(header, PAYLOAD_MOST),
-            Frame::Message(Header::default(), 0),
-            Frame::Bulk(header, BULK_MOST),
-            Frame::Phase(Phase::Silent),
-            Frame::Phase(Phase::Finalized),
-            Frame::Wireup(wireup(0x12, 3, true), ADDRESS_BYTES),
-            Frame::Wireup(wireup(1, 0, false), 0),
+            TcpFrame::Message(header, PAYLOAD_MOST),
+            TcpFrame::Message(Header::default(), 0),
+            TcpFrame::Bulk(header, BULK_MOST),
+            TcpFrame::Phase(RankPhase::Silent),
+            TcpFrame::Phase(RankPhase::Finalized),
+            TcpFrame::Wireup(wireup(0x12, 3, true), ADDRESS_BYTES),
+            TcpFrame::Wireup(wireup(1, 0, false), 0),
         ] {
-            assert_eq!(Frame::decode(&frame.encode()), Some(frame));
+            assert_eq!(TcpFrame::decode(&frame.encode()), Some(frame));
         }
     }
 
     #[test]
     fn decode__refuses_what_no_peer_writes() {
-        let good = Frame::Message(Header::default(), 1).encode();
+        let good = TcpFrame::Message(Header::default(), 1).encode();
         let changed = |at: usize, to: u8| {
             let mut head = good;
             head[at] = to;
-            Frame::decode(&head)
+            TcpFrame::decode(&head)
         };
         assert!(changed(0, 9).is_some());
         for (at, to) in [(3, 1), (5, 4), (5, PHASE), (12, 1), (15, 1)] {
             assert_eq!(changed(at, to), None, "byte {at}");
         }
-        let mut long = Frame::Wireup(wireup(1, 1, false), ADDRESS_BYTES).encode();
+        let mut long = TcpFrame::Wireup(wireup(1, 1, false), ADDRESS_BYTES).encode();
         long[0] += 1;
-        assert_eq!(Frame::decode(&long), None);
+        assert_eq!(TcpFrame::decode(&long), None);
     }
 }

@@ -1,20 +1,20 @@
-//! The verbs interface as C sees it: structures and constants of `<infiniband/verbs.h>` (rdma-core 1.1 ABI).
+//! C interface of verbs: structures and constants of `<infiniband/verbs.h>` (rdma-core 1.1 ABI).
 //!
-//! Names are those of the header without `ibv_`. Every structure and constant here is compared with
-//! the installed header by `layout_tests.rs`. Fields that nobody here reads are there for their size.
+//! Names are those of the header without `ibv_`. `layout_tests.rs` compares every structure and constant with the
+//! installed header. Unused fields only reserve their size.
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
 use std::ptr::null_mut;
 
-/// A function pointer that is never called from here.
-pub type Unused = *const c_void;
+/// Function pointer that is never called.
+pub type UnusedFn = *const c_void;
 
 /// A global identifier: an IPv6 address, or `::ffff:a.b.c.d`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Gid {
-    /// In network byte order.
+    /// Bytes in network order.
     pub raw: [u8; 16],
 }
 
@@ -25,7 +25,7 @@ pub struct GidEntry {
     pub gid: Gid,
     pub gid_index: u32,
     pub port_num: u32,
-    /// One of `GID_TYPE_*`.
+    /// Type: one of `GID_TYPE_*`.
     pub gid_type: u32,
     pub ndev_ifindex: u32,
 }
@@ -37,7 +37,7 @@ pub const GID_TYPE_ROCE_V2: u32 = 2;
 /// A device, owned by the library.
 #[repr(C)]
 pub struct Device {
-    pub ops: [Unused; 2],
+    pub ops: [UnusedFn; 2],
     pub node_type: c_int,
     pub transport_type: c_int,
     pub name: [c_char; 64],
@@ -96,9 +96,9 @@ pub const ATOMIC_NONE: c_int = 0;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PortAttr {
-    /// One of `PORT_*`.
+    /// State: one of `PORT_*`.
     pub state: c_int,
-    /// One of `MTU_*`.
+    /// Maximum MTU: one of `MTU_*`.
     pub max_mtu: c_int,
     pub active_mtu: c_int,
     pub gid_tbl_len: c_int,
@@ -117,7 +117,7 @@ pub struct PortAttr {
     pub active_width: u8,
     pub active_speed: u8,
     pub phys_state: u8,
-    /// One of `LINK_LAYER_*`.
+    /// Link layer: one of `LINK_LAYER_*`.
     pub link_layer: u8,
     pub flags: u8,
     pub port_cap_flags2: u16,
@@ -130,42 +130,42 @@ pub const MTU_256: c_int = 1;
 pub const MTU_1024: c_int = 3;
 pub const MTU_4096: c_int = 5;
 
-/// The provider's functions. The hot calls of the header are inline functions that call through here.
+/// Functions of the provider. The header's inline functions for the hot calls call them.
 #[repr(C)]
 pub struct ContextOps {
-    pub compat_query_device: Unused,
-    pub compat_query_port: Unused,
-    pub compat_alloc_pd: Unused,
-    pub compat_dealloc_pd: Unused,
-    pub compat_reg_mr: Unused,
-    pub compat_rereg_mr: Unused,
-    pub compat_dereg_mr: Unused,
+    pub compat_query_device: UnusedFn,
+    pub compat_query_port: UnusedFn,
+    pub compat_alloc_pd: UnusedFn,
+    pub compat_dealloc_pd: UnusedFn,
+    pub compat_reg_mr: UnusedFn,
+    pub compat_rereg_mr: UnusedFn,
+    pub compat_dereg_mr: UnusedFn,
     pub alloc_mw: Option<unsafe extern "C" fn(*mut Pd, c_int) -> *mut Mw>,
-    pub bind_mw: Unused,
+    pub bind_mw: UnusedFn,
     pub dealloc_mw: Option<unsafe extern "C" fn(*mut Mw) -> c_int>,
-    pub compat_create_cq: Unused,
+    pub compat_create_cq: UnusedFn,
     pub poll_cq: Option<unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int>,
     pub req_notify_cq: Option<unsafe extern "C" fn(*mut Cq, c_int) -> c_int>,
-    pub compat_cq_event: Unused,
-    pub compat_resize_cq: Unused,
-    pub compat_destroy_cq: Unused,
-    pub compat_create_srq: Unused,
-    pub compat_modify_srq: Unused,
-    pub compat_query_srq: Unused,
-    pub compat_destroy_srq: Unused,
+    pub compat_cq_event: UnusedFn,
+    pub compat_resize_cq: UnusedFn,
+    pub compat_destroy_cq: UnusedFn,
+    pub compat_create_srq: UnusedFn,
+    pub compat_modify_srq: UnusedFn,
+    pub compat_query_srq: UnusedFn,
+    pub compat_destroy_srq: UnusedFn,
     pub post_srq_recv:
         Option<unsafe extern "C" fn(*mut Srq, *mut RecvWr, *mut *mut RecvWr) -> c_int>,
-    pub compat_create_qp: Unused,
-    pub compat_query_qp: Unused,
-    pub compat_modify_qp: Unused,
-    pub compat_destroy_qp: Unused,
+    pub compat_create_qp: UnusedFn,
+    pub compat_query_qp: UnusedFn,
+    pub compat_modify_qp: UnusedFn,
+    pub compat_destroy_qp: UnusedFn,
     pub post_send: Option<unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int>,
     pub post_recv: Option<unsafe extern "C" fn(*mut Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int>,
-    pub compat_create_ah: Unused,
-    pub compat_destroy_ah: Unused,
-    pub compat_attach_mcast: Unused,
-    pub compat_detach_mcast: Unused,
-    pub compat_async_event: Unused,
+    pub compat_create_ah: UnusedFn,
+    pub compat_destroy_ah: UnusedFn,
+    pub compat_attach_mcast: UnusedFn,
+    pub compat_detach_mcast: UnusedFn,
+    pub compat_async_event: UnusedFn,
 }
 
 /// An open device.
@@ -177,16 +177,16 @@ pub struct Context {
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
     pub mutex: pthread_mutex_t,
-    /// All bits set where a [`ContextTail`] lies right before this structure.
+    /// All bits set if this structure is the end of a [`ContextTail`].
     pub abi_compat: *mut c_void,
 }
 
-/// The fields of `struct verbs_context` next to the [`Context`] that ends it. That structure grows at its
-/// begin; `size` says how far it reaches back.
+/// Last fields of `struct verbs_context`, before its [`Context`]. Releases add fields at the start of that structure;
+/// `size` is its total size.
 #[repr(C)]
 pub struct ContextTail {
     pub query_port: Option<unsafe extern "C" fn(*mut Context, u8, *mut PortAttr, size_t) -> c_int>,
-    pub between: [Unused; 37],
+    pub between: [UnusedFn; 37],
     pub placeholder: u64,
     pub size: size_t,
     pub context: Context,
@@ -222,7 +222,7 @@ pub struct Mw {
     pub pd: *mut Pd,
     pub rkey: u32,
     pub handle: u32,
-    /// One of `MW_TYPE_*`.
+    /// Type: one of `MW_TYPE_*`.
     pub mw_type: c_int,
 }
 
@@ -399,7 +399,7 @@ pub const QP_MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
 pub const QP_CAP: c_int = 1 << 19;
 pub const QP_DEST_QPN: c_int = 1 << 20;
 
-/// One segment of memory of a work request.
+/// Memory segment of a work request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
@@ -409,7 +409,7 @@ pub struct Sge {
 }
 
 impl Sge {
-    /// `len` bytes at `at`, in memory of the key `lkey`. Inline data needs no key.
+    /// Segment of `len` bytes at `at`, in memory with key `lkey`. Inline data needs no key.
     #[inline]
     pub fn over(at: *const u8, len: usize, lkey: u32) -> Self {
         Sge { addr: at.expose_provenance() as u64, length: len as u32, lkey }
@@ -432,9 +432,9 @@ pub struct SendWr {
     pub next: *mut SendWr,
     pub sg_list: *mut Sge,
     pub num_sge: c_int,
-    /// One of `WR_*`.
+    /// Operation: one of `WR_*`.
     pub opcode: c_int,
-    /// Of `SEND_*`.
+    /// Bits of `SEND_*`.
     pub send_flags: c_uint,
     /// Immediate data in network byte order, or the key to invalidate.
     pub imm_data: u32,
@@ -443,7 +443,7 @@ pub struct SendWr {
     pub bind: BindTo,
 }
 
-/// Where a send goes, by its kind.
+/// Target of a send. The operation selects the member.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union SendWrTo {
@@ -476,12 +476,12 @@ pub struct UdTo {
     pub remote_qkey: u32,
 }
 
-/// What a memory window is bound to.
+/// Binding of a memory window.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BindTo {
     pub mw: *mut Mw,
-    /// The window's key from then on.
+    /// New key of the window.
     pub rkey: u32,
     pub mr: *mut Mr,
     pub addr: u64,
@@ -490,7 +490,7 @@ pub struct BindTo {
 }
 
 impl BindTo {
-    /// For operations that bind nothing.
+    /// Value for operations other than a binding.
     pub const NOTHING: BindTo =
         BindTo { mw: null_mut(), rkey: 0, mr: null_mut(), addr: 0, length: 0, access: 0 };
 }
@@ -515,13 +515,13 @@ pub const SEND_INLINE: c_uint = 1 << 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wc {
     pub wr_id: u64,
-    /// One of `WC_*`, 0 for success.
+    /// Status: one of `WC_*`, 0 for success.
     pub status: c_int,
-    /// One of `WC_OP_*`; valid on success only.
+    /// Operation: one of `WC_OP_*`; valid on success only.
     pub opcode: c_int,
     pub vendor_err: u32,
     pub byte_len: u32,
-    /// In network byte order; valid with `WC_WITH_IMM`.
+    /// Immediate data in network byte order; valid with `WC_WITH_IMM`.
     pub imm_data: u32,
     pub qp_num: u32,
     pub src_qp: u32,
@@ -559,12 +559,12 @@ pub const WC_GRH: c_uint = 1;
 pub const WC_WITH_IMM: c_uint = 1 << 1;
 pub const WC_WITH_INV: c_uint = 1 << 3;
 
-/// Something that happened to a device, a port, or a queue. The first field is a union of pointers and the port.
+/// Event of a device, a port, or a queue. The first field is a union of pointers and the port.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncEvent {
     pub element: u64,
-    /// One of `EVENT_*`.
+    /// Type: one of `EVENT_*`.
     pub event_type: c_int,
 }
 

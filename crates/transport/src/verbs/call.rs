@@ -1,4 +1,4 @@
-//! The way into the library: what a call answers becomes a result, and tests can make any step fail.
+//! Calls into the library: converts results, and lets tests make each step fail.
 
 use super::error::{VerbsCall, VerbsError};
 use libc::c_int;
@@ -8,7 +8,6 @@ fn last_errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// A call that makes an object: null says that `errno` has the reason.
 pub(super) fn make<T>(
     step: VerbsCall, device: &str, call: impl FnOnce() -> *mut T,
 ) -> Result<NonNull<T>, VerbsError> {
@@ -24,7 +23,7 @@ pub(super) fn make<T>(
     }
 }
 
-/// A call that answers 0, an error number, or -1 with `errno`.
+/// Makes a call that returns 0, an error number, or -1 with `errno`.
 pub(super) fn check(
     step: VerbsCall, device: &str, call: impl FnOnce() -> c_int,
 ) -> Result<(), VerbsError> {
@@ -38,15 +37,13 @@ pub(super) fn check(
     }
 }
 
-/// A call that ends the life of what [`make`] made. There is nobody to tell of a failure: the kernel
-/// takes everything back when the process ends.
+/// Handles the result of a destroying call. A failure is ignored: the kernel frees all when the process ends.
 pub(super) fn unmake(answer: c_int) {
     if answer == 0 {
         fault::count(-1);
     }
 }
 
-/// Failures on demand, and the number of objects that are alive.
 #[cfg(test)]
 pub(crate) mod fault {
     use super::{VerbsCall, VerbsError};
@@ -59,34 +56,34 @@ pub(crate) mod fault {
         static SEEN: RefCell<Vec<VerbsCall>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// In this thread, the `after`-th call of that step from now (0: the next) fails with `errno`, once.
+    /// Makes one call of `step` in this thread fail with `errno`, after `after` successful ones.
     pub fn arm(step: VerbsCall, after: u32, errno: i32) {
         STRUCK.set(Some((step, after, errno)));
     }
 
-    /// In this thread, every call of that step fails from now on, until [`disarm`].
+    /// Makes every call of `step` in this thread fail, until [`disarm`].
     pub fn end(step: VerbsCall, errno: i32) {
         ENDED.set(Some((step, errno)));
     }
 
-    /// Takes back what has not struck; says whether there was anything.
+    /// Cancels pending failures; returns whether there was one.
     pub fn disarm() -> bool {
         ENDED.set(None);
         STRUCK.take().is_some()
     }
 
-    /// The steps since the last call of this, in order.
+    /// Takes the steps since the last call, in order.
     pub fn take_seen() -> Vec<VerbsCall> {
         SEEN.take()
     }
 
-    /// Objects made in this thread and not yet destroyed.
+    /// Live objects of this thread.
     pub fn alive() -> i64 {
         ALIVE.get()
     }
 
-    /// Makes something once as it should be, with the `wanted` steps among others, and then as often as there were
-    /// steps, each time with another one failing (`EBUSY`): `check` looks at the error, and nothing is left of it.
+    /// Calls `make` once without failures: the call must run the `wanted` steps. Then calls `make` once for each of the
+    /// steps and makes that step fail (`EBUSY`). `check` inspects each error. No object may be left.
     pub fn fail_each_step<T>(
         wanted: &[VerbsCall], mut make: impl FnMut() -> Result<T, VerbsError>,
         check: impl Fn(VerbsCall, VerbsError),
@@ -107,7 +104,7 @@ pub(crate) mod fault {
             arm(step, earlier, libc::EBUSY);
             match make() {
                 Err(error) => check(step, error),
-                // An empty row of the GID table is no error.
+                // An empty row of the GID table is not an error.
                 Ok(_) => assert_eq!(step, VerbsCall::QueryGid, "step {at} made no error"),
             }
             assert!(!disarm(), "step {at}, {step:?}, was not struck");

@@ -1,4 +1,4 @@
-//! Which adapter is used: the one that is wanted, or the first that works.
+//! Choice of the adapter: the requested adapter, or the first usable one.
 
 use super::device::{DeviceContext, list_devices};
 use super::error::VerbsError;
@@ -6,11 +6,11 @@ use super::library::Library;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens, by `make`, the device of a name, with a port after a colon if wanted (`mlx5_0:1`), or else the first that
-/// `make` can use.
+/// Opens the named device, with a port after a colon if given (`mlx5_0:1`), or else the first device that `make` can
+/// use.
 ///
 /// # Errors
-/// There is no such device, or no usable one: what is wrong with each that there is.
+/// No such device, or no usable one, with the error of each device.
 pub fn open_device<T>(
     wanted: Option<&str>, make: impl Fn(&Arc<DeviceContext>, Option<u8>) -> Result<T, VerbsError>,
 ) -> Result<T, VerbsError> {
@@ -38,11 +38,10 @@ pub fn open_device<T>(
     }
 }
 
-/// Where the kernel lists its classes of devices.
 const SYSFS: &str = "/sys/class";
 
-/// Why the verbs library lists nothing where the kernel has devices; `None` where that has none. `classes`: where it
-/// lists what it has.
+/// Why the library lists none of the kernel's devices; `None` if the kernel has no devices. `classes`: folder of device
+/// classes.
 fn explain_none(classes: &Path) -> Option<VerbsError> {
     let list = |class: &str| {
         let entries = std::fs::read_dir(classes.join(class));
@@ -60,10 +59,10 @@ fn explain_none(classes: &Path) -> Option<VerbsError> {
     })
 }
 
-/// A device's name, and the port behind the colon if there is one.
+/// Splits a device name from the port after a colon.
 ///
 /// # Errors
-/// What stands behind the colon is no number of a port.
+/// The text after the colon is no port number.
 pub fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
     let Some((name, port)) = wanted.split_once(':') else {
         return Ok((wanted, None));
@@ -71,7 +70,9 @@ pub fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
     match port.parse() {
         Ok(port) if !name.is_empty() => Ok((name, Some(port))),
         _ => {
-            let text = format!("'{wanted}' is no device: expected one as mlx5_0 or mlx5_0:1");
+            let text = format!(
+                "'{wanted}' is not the name of a device: expected a name such as mlx5_0 or mlx5_0:1"
+            );
             Err(VerbsError::Value(text))
         }
     }

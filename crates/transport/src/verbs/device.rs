@@ -1,4 +1,4 @@
-//! Devices: which there are, opening one, what it and its ports say.
+//! Devices: list, open, attributes and events.
 #![allow(unsafe_code)]
 
 use super::abi::{self, AsyncEvent, DeviceAttr, GidEntry, PortAttr};
@@ -17,47 +17,45 @@ pub struct DeviceContext {
     pub(super) library: &'static Library,
     name: String,
     attributes: DeviceAttr,
-    /// What [`DeviceContext::look`] has seen: the code of the event after which nothing works, if there was one, and
-    /// how many told of a change. All transports on a device share its events.
+    /// State from [`DeviceContext::look`], for all transports on the device: fatal event code, number of changes.
     lost: AtomicU32,
     changes: AtomicU32,
 }
 
-/// What has happened to a device since it was opened.
+/// Events of a device since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct News {
-    /// Why it works no more, if that is so.
+    /// Cause of the device's failure, if it has failed.
     pub lost: Option<&'static str>,
-    /// How often one of its ports has changed, or one of its queue pairs has failed.
+    /// Number of changes of the device's ports and failures of its queue pairs.
     pub changes: u32,
 }
 
-/// In place of an event's code: the device is closed to this process, and tells no more.
+/// Value of `lost` if the device is closed to this process. Such a device reports no more events.
 const CLOSED: u32 = u32::MAX;
-/// No such event has been.
+/// Value of `lost` without a fatal event.
 const NEVER: u32 = u32::MAX - 1;
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD: verbs calls may come from any thread.
 unsafe impl Send for DeviceContext {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD: verbs calls may come from any thread.
 unsafe impl Sync for DeviceContext {}
 
-/// The library's list, freed at the end.
-struct List {
+struct DeviceList {
     raw: NonNull<*mut abi::Device>,
     len: usize,
     library: &'static Library,
 }
 
-impl List {
-    fn read(library: &'static Library) -> Result<List, VerbsError> {
+impl DeviceList {
+    fn read(library: &'static Library) -> Result<DeviceList, VerbsError> {
         let mut len = 0;
-        // SAFETY: `len` is writable.
+        // SAFETY: `len` is writable for the call.
         let read =
             make(VerbsCall::ListDevices, "", || unsafe { (library.get_device_list)(&mut len) });
         match read {
-            Ok(raw) => Ok(List { raw, len: len.max(0) as usize, library }),
-            // The kernel has no part of it, or shows none to this container.
+            Ok(raw) => Ok(DeviceList { raw, len: len.max(0) as usize, library }),
+            // The kernel has no RDMA support, or shows no device to this container.
             Err(VerbsError::Call { errno, .. }) if errno == libc::ENOSYS => {
                 Err(VerbsError::NoDevice)
             }
@@ -69,35 +67,35 @@ impl List {
         (0..self.len).map(|index| {
             // SAFETY: the list has `len` entries, each a device that lives as long as the list.
             let device = unsafe { *self.raw.as_ptr().add(index) };
-            // SAFETY: the list is there; the name ends with a zero.
+            // SAFETY: the list is alive, and the name ends with a zero.
             let name = unsafe { CStr::from_ptr((*device).name.as_ptr()) };
             (name.to_string_lossy().into_owned(), device)
         })
     }
 }
 
-impl Drop for List {
+impl Drop for DeviceList {
     fn drop(&mut self) {
-        // SAFETY: made by `get_device_list`; open devices stay open.
+        // SAFETY: `get_device_list` made it, and open devices stay open.
         unsafe { (self.library.free_device_list)(self.raw.as_ptr()) };
         unmake(0);
     }
 }
 
-/// The names of all devices, in the library's order.
+/// Names of all devices, in the library's order; empty if there are none.
 ///
 /// # Errors
-/// The list cannot be read. No device is an empty list.
+/// The list cannot be read.
 pub fn list_devices(library: &'static Library) -> Result<Vec<String>, VerbsError> {
-    match List::read(library) {
+    match DeviceList::read(library) {
         Ok(list) => Ok(list.devices().map(|(name, _)| name).collect()),
         Err(VerbsError::NoDevice) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-/// Why a device cannot be opened: rdma-core tries other paths after the device's file, and leaves the error of the last
-/// of them, which is that there is no such file.
+/// Reason why a device cannot be opened. If rdma-core cannot open the device file, it tries other paths and returns
+/// their error, `ENOENT`. Opens the file to find the actual error.
 fn name_cause(error: VerbsError, name: &str) -> VerbsError {
     let VerbsError::Call { errno: libc::ENOENT, step, .. } = error else {
         return error;
@@ -119,34 +117,34 @@ impl DeviceContext {
     /// Opens the device of that name.
     ///
     /// # Errors
-    /// There is none of that name (with the names there are), or it cannot be opened.
+    /// No such device (with the existing names), or it cannot be opened.
     pub fn open(library: &'static Library, name: &str) -> Result<Arc<DeviceContext>, VerbsError> {
-        let list = List::read(library)?;
+        let list = DeviceList::read(library)?;
         let Some((_, device)) = list.devices().find(|(found, _)| found == name) else {
             return Err(VerbsError::UnknownDevice {
                 wanted: name.to_owned(),
                 present: list.devices().map(|(name, _)| name).collect(),
             });
         };
-        // SAFETY: a device of the list, which is freed after this.
+        // SAFETY: the device is of the list, which is freed after the call.
         let raw = make(VerbsCall::OpenDevice, name, || unsafe { (library.open_device)(device) })
             .map_err(|error| name_cause(error, name))?;
         let mut context = DeviceContext {
             raw,
             library,
             name: name.to_owned(),
-            // SAFETY: numbers alone: all zeros is valid.
+            // SAFETY: a structure of numbers, for which all zeros is valid.
             attributes: unsafe { std::mem::zeroed() },
             lost: AtomicU32::new(NEVER),
             changes: AtomicU32::new(0),
         };
         let attributes = &mut context.attributes;
         check(VerbsCall::QueryDevice, name, || {
-            // SAFETY: the context is open, the structure writable.
+            // SAFETY: the context is open, and the structure is writable.
             unsafe { (library.query_device)(raw.as_ptr(), attributes) }
         })?;
-        // What nobody asks for must not stop the process that asks for events.
-        // SAFETY: the context is open; flags of a file descriptor.
+        // A read of events must not block this process. SAFETY: the context is open; the calls read and set flags of
+        // its descriptor.
         unsafe {
             let fd = (*raw.as_ptr()).async_fd;
             let flags = libc::fcntl(fd, libc::F_GETFL);
@@ -157,17 +155,17 @@ impl DeviceContext {
         Ok(Arc::new(context))
     }
 
-    /// Its name, such as `mlx5_0`.
+    /// Device name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its limits.
+    /// Device limits.
     pub fn attributes(&self) -> &DeviceAttr {
         &self.attributes
     }
 
-    /// Its firmware's version, as it writes it.
+    /// Firmware version, as the device reports it.
     pub fn firmware(&self) -> String {
         let bytes = self.attributes.fw_ver.iter().map(|&c| c as u8);
         String::from_utf8_lossy(&bytes.take_while(|&c| c != 0).collect::<Vec<u8>>()).into_owned()
@@ -178,21 +176,21 @@ impl DeviceContext {
         self.attributes.phys_port_cnt
     }
 
-    /// What a port says of itself.
+    /// Attributes of a port.
     ///
     /// # Errors
     /// No such port, or the device is gone.
     pub fn query_port(&self, port: u8) -> Result<PortAttr, VerbsError> {
-        // SAFETY: numbers alone: all zeros is valid.
+        // SAFETY: a structure of numbers, for which all zeros is valid.
         let mut attributes: PortAttr = unsafe { std::mem::zeroed() };
         check(VerbsCall::QueryPort, &self.name, || {
-            // SAFETY: the context is open; the structure is writable and of the size that is said.
+            // SAFETY: the context is open; the structure is writable and of the given size.
             unsafe {
                 match extended_query_port(self.raw.as_ptr()) {
                     Some(query) => {
                         query(self.raw.as_ptr(), port, &mut attributes, size_of::<PortAttr>())
                     }
-                    // The old form writes a shorter structure.
+                    // The old call writes a shorter structure than the provider's extended call.
                     None => (self.library.query_port)(self.raw.as_ptr(), port, &mut attributes),
                 }
             }
@@ -200,7 +198,7 @@ impl DeviceContext {
         Ok(attributes)
     }
 
-    /// The rows of a port's GID table that are not empty, in order.
+    /// Nonempty rows of a port's GID table, in order.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -214,7 +212,7 @@ impl DeviceContext {
             match self.query_gid(port, index) {
                 Ok(entry) if entry.gid.raw != [0; 16] => table.push(entry),
                 Ok(_) => {}
-                // An empty row is an error for some releases.
+                // Some releases return an error for an empty row.
                 Err(error) if [libc::ENODATA, libc::EINVAL].contains(&error.errno()) => {}
                 Err(error) => return Err(error),
             }
@@ -222,7 +220,6 @@ impl DeviceContext {
         Ok(table)
     }
 
-    /// The same by one call; `None` where the library or the kernel has none.
     fn whole_gid_table(&self, port: u8, len: usize) -> Result<Option<Vec<GidEntry>>, VerbsError> {
         let Some(query) = self.library.query_gid_table else {
             return Ok(None);
@@ -251,7 +248,7 @@ impl DeviceContext {
         let mut entry = GidEntry { gid_index: index, port_num: port as u32, ..GidEntry::default() };
         check(VerbsCall::QueryGid, &self.name, || {
             match self.library.query_gid_ex {
-                // SAFETY: the context is open; the entry is writable and of the size that is said.
+                // SAFETY: the context is open; the entry is writable and of the given size.
                 Some(query) => unsafe {
                     query(
                         self.raw.as_ptr(),
@@ -264,7 +261,7 @@ impl DeviceContext {
                 },
                 None => {
                     entry.gid_type = self.gid_type(port, index);
-                    // SAFETY: the context is open, the GID writable.
+                    // SAFETY: the context is open, and the GID is writable.
                     unsafe {
                         (self.library.query_gid)(
                             self.raw.as_ptr(),
@@ -279,21 +276,20 @@ impl DeviceContext {
         Ok(entry)
     }
 
-    /// A row's type, where the library is too old to say it.
     fn gid_type(&self, port: u8, index: u32) -> u32 {
         let path =
             format!("/sys/class/infiniband/{}/ports/{port}/gid_attrs/types/{index}", self.name);
         match std::fs::read_to_string(path) {
             Ok(text) if text.starts_with("RoCE v2") => abi::GID_TYPE_ROCE_V2,
-            // The kernel's name for both.
+            // The kernel's name for RoCE v1 and InfiniBand.
             Ok(text) if text.starts_with("IB/RoCE v1") => abi::GID_TYPE_ROCE_V1,
             _ => abi::GID_TYPE_IB,
         }
     }
 
-    /// What has happened to the device, its ports and queues, by a system call that does not wait.
+    /// Reads the events of the device, its ports and queues. Makes a system call that does not block.
     pub fn look(&self) -> News {
-        // Relaxed throughout: what was seen is a number, and nothing is handed over by it.
+        // Relaxed suffices for all accesses: the numbers publish no other data.
         loop {
             match self.next_event() {
                 Ok(event) if ends_the_device(event.event_type) => {
@@ -321,11 +317,10 @@ impl DeviceContext {
         News { lost, changes }
     }
 
-    /// Whether a port or a queue pair has changed since `seen` was noted, and notes it anew; as
-    /// [`DeviceContext::look`].
+    /// Whether a port or a queue pair has changed since `seen` was set; updates `seen`. See [`DeviceContext::look`].
     ///
     /// # Errors
-    /// Nothing works any more: why, for people.
+    /// Message that the device has failed, with the cause.
     pub fn look_for_change(&self, seen: &mut u32) -> Result<bool, String> {
         let news = self.look();
         match news.lost {
@@ -334,17 +329,16 @@ impl DeviceContext {
         }
     }
 
-    /// The next of the things that happened; or why there is none.
     fn next_event(&self) -> Result<AsyncEvent, i32> {
         let mut event = AsyncEvent { element: 0, event_type: 0 };
-        // SAFETY: the context is open, its descriptor does not block, the event is writable.
+        // SAFETY: the context is open, its descriptor does not block, and the event is writable.
         let answer = unsafe { (self.library.get_async_event)(self.raw.as_ptr(), &mut event) };
         if answer != 0 {
             let error = std::io::Error::last_os_error();
             return Err(error.raw_os_error().unwrap_or(0));
         }
-        // At once, since a queue with events that are not acknowledged cannot be destroyed.
-        // SAFETY: the event was just got.
+        // Acknowledge at once, because a queue with unacknowledged events cannot be destroyed. SAFETY: the event was
+        // just returned by the library.
         unsafe { (self.library.ack_async_event)(&mut event) };
         Ok(event)
     }
@@ -355,14 +349,12 @@ impl DeviceContext {
     }
 }
 
-/// Whether nothing works after such an event.
 fn ends_the_device(event: i32) -> bool {
     [abi::EVENT_DEVICE_FATAL, abi::EVENT_CQ_ERR, abi::EVENT_SRQ_ERR].contains(&event)
 }
 
-/// Whether a port, its addresses or a queue pair may not be what they were. The others say that something goes as it
-/// should (a connection is made, a stopped queue is empty), or concern what is not used here (other paths, limits, the
-/// subnet's manager).
+/// Whether an event is a change of a port, its addresses or a queue pair. Other events are normal progress (connection
+/// established, stopped queue empty), or concern unused features (other paths, limits, subnet manager).
 fn tells_of_a_change(event: i32) -> bool {
     [
         abi::EVENT_QP_FATAL,
@@ -380,12 +372,12 @@ fn tells_of_a_change(event: i32) -> bool {
 
 impl Drop for DeviceContext {
     fn drop(&mut self) {
-        // SAFETY: everything made of the context holds a reference to `self`, so nothing is left.
+        // SAFETY: every object of the context holds a reference to `self`, so none is left.
         unmake(unsafe { (self.library.close_device)(self.raw.as_ptr()) });
     }
 }
 
-/// The provider's own `query_port`, where the context has one (`verbs_get_ctx_op` of the header).
+/// The provider's `query_port`, if the context has one (`verbs_get_ctx_op` of the header).
 ///
 /// # Safety
 /// `context` is open.
@@ -396,7 +388,7 @@ unsafe fn extended_query_port(
     if unsafe { (*context).abi_compat } as usize != usize::MAX {
         return None;
     }
-    // SAFETY: the mark says that the context ends a larger structure, whose size stands right before it.
+    // SAFETY: the mark says that the context ends a larger structure, whose size is stored right before it.
     unsafe {
         let tail =
             context.byte_sub(offset_of!(abi::ContextTail, context)).cast::<abi::ContextTail>();
@@ -454,7 +446,7 @@ mod tests {
         let context = fake::open();
         fake::QUIET_EVENTS.into_iter().for_each(fake::report);
         assert_eq!((context.look().changes, fake::unacknowledged()), (0, 0));
-        // Of a queue pair: all that failed; of a port: its state, and each of its addresses.
+        // The listed events are failures of a queue pair, or changes of a port's state and addresses.
         for (before, event) in [1, 2, 3, 9, 10, 11, 12, 18, 19].into_iter().enumerate() {
             fake::report(event);
             let seen = context.look();
@@ -475,7 +467,7 @@ mod tests {
         let error = DeviceContext::open(library, "no_such_device_9").err().unwrap();
         let wanted = "no_such_device_9".to_owned();
         match error {
-            // The kernel has no part of it.
+            // The kernel has no RDMA support.
             VerbsError::NoDevice => assert!(present.is_empty()),
             error => assert_eq!(error, VerbsError::UnknownDevice { wanted, present }),
         }

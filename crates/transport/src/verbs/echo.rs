@@ -1,86 +1,97 @@
-//! Two queue pairs of one device, connected to each other: one sends, the other answers with as many bytes. What a
-//! size takes can so be measured without a second host, with the payload inline and by DMA in turn.
+//! Ping-pong between two connected queue pairs of one device. It measures the cost of a message size, with inline
+//! payload and with DMA, and needs no second host.
 #![allow(unsafe_code)]
 
 use super::abi::{Sge, Wc};
 use super::device::DeviceContext;
 use super::error::VerbsError;
-use super::inline::{InlineChoice, InlineRefused};
+use super::inline::{InlineChoice, InlineError};
 use super::memory::{Access, Buffer, ProtectionDomain};
 use super::path::{LocalPort, PortAddress};
-use super::post::{Failure, Operation, PostError, SendFlags, failure};
-use super::qp::{PairSettings, Peer, QueuePair, RetryConfig, Service};
+use super::post::{Failure, PostError, SendFlags, SendOperation, failure};
+use super::qp::{PairSettings, QueuePair, RemoteQp, RetryConfig, Service};
 use super::queue::{CompletionQueue, RecvEntry};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Sends of an end under way at most, and every which one is reported.
+/// Most outstanding sends of an end.
 const DEPTH: u32 = 64;
 const REPORTED: u32 = 16;
-/// Looks between two at the clock.
 const POLLS: u32 = 256;
 
-/// How the bytes go.
+/// Operation that carries the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// As a message to a receive buffer, which a completion announces.
+    /// Send to a receive buffer; a completion reports the arrival.
     Send,
-    /// Into the other's memory, which looks at the last byte. At least one byte.
+    /// Write of at least one byte to the other end's memory. The other end polls the last byte.
     Write,
 }
 
-/// Why an echo did not come back.
+/// Cause of a failed exchange.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EchoError {
     /// A call failed.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
-    /// The payload was to go inline and cannot.
-    #[error("the payload cannot go inline: {0:?}")]
-    Inline(InlineRefused),
-    /// Longer than the buffers, or a write of nothing.
-    #[error("{0} bytes cannot be sent here")]
+    /// The payload must go inline and does not fit.
+    #[error("{}", describe_inline(*.0))]
+    Inline(InlineError),
+    /// Longer than the buffers, or a write of 0 bytes.
+    #[error(
+        "the device cannot send {0} bytes to itself: they exceed the buffer, or are a write of 0 \
+         bytes"
+    )]
     Size(u32),
     /// A send or a receive failed.
     #[error("{}", describe_failure(.0))]
     Failed(Failure),
-    /// Nothing came back for so long: the device does not carry its own packets back.
+    /// No answer within this time. The device does not carry packets to itself.
     #[error(
-        "nothing came back within {} s: the device does not carry packets to itself",
+        "no packet came back within {} s: the device does not carry packets between two of its own \
+         queue pairs",
         .0.as_secs_f64()
     )]
     NoAnswer(Duration),
-    /// What came is not what was sent.
-    #[error("what came back from the device is not what was sent to it")]
+    /// The received bytes differ from those sent.
+    #[error("the bytes that came back from the device differ from the bytes sent to it")]
     Garbled,
+}
+
+fn describe_inline(error: InlineError) -> String {
+    match error {
+        InlineError::TooLong { bytes, granted } => format!(
+            "{bytes} bytes cannot be sent inline: the queue pair has {granted} bytes of inline data"
+        ),
+        InlineError::NoPayload => "an operation without a payload cannot be sent inline".to_owned(),
+    }
 }
 
 fn describe_failure(failure: &Failure) -> String {
     match failure {
         Failure::NoAnswer => {
-            "the device does not answer itself: its port carries no packets back to it".to_owned()
+            "no answer: the device's port carries no packets between two queue pairs of the device"
+                .to_owned()
         }
-        why => format!("a send to the device itself failed: {why:?}"),
+        why => format!("a send to the device itself failed: {why}"),
     }
 }
 
-/// A port of a device, with what queue pairs on it need.
-pub struct Loop {
+/// Port of a device, and resources for queue pairs on it.
+pub struct EchoPort {
     pub(super) domain: Arc<ProtectionDomain>,
     pub(super) port: LocalPort,
-    /// Where pairs complete that are only made to be looked at.
     cq: Arc<CompletionQueue>,
-    /// Pieces of memory of one send at most.
     pub(super) segments: u32,
 }
 
-impl Loop {
-    /// The port `port`, or else the first active one.
+impl EchoPort {
+    /// Opens port `port`, or the first active one.
     ///
     /// # Errors
-    /// No port is active or has an address, or the device has no more of what is needed.
+    /// No port is active or has an address, or the device has not enough resources.
     pub fn new(context: &Arc<DeviceContext>, port: Option<u8>) -> Result<Self, VerbsError> {
-        Ok(Loop {
+        Ok(EchoPort {
             port: LocalPort::choose(context, port)?,
             domain: ProtectionDomain::new(context)?,
             cq: CompletionQueue::new(context, 16, None)?,
@@ -88,12 +99,12 @@ impl Loop {
         })
     }
 
-    /// The port's number, from 1.
+    /// Port number, from 1.
     pub fn port(&self) -> u8 {
         self.port.number()
     }
 
-    /// A reliable queue pair that nobody uses: for what it was granted, and what it costs while it lives.
+    /// Creates an unused reliable queue pair, to read its granted limits and measure the cost of its creation.
     ///
     /// # Errors
     /// The device refuses.
@@ -121,8 +132,7 @@ impl Loop {
         )
     }
 
-    /// Two connected queue pairs that ask for `inline` bytes of inline data and carry up to `most` bytes, and wait
-    /// `spin-budget` for an answer.
+    /// Creates two connected queue pairs for up to `most` bytes, which wait up to `timeout` for an answer.
     ///
     /// # Errors
     /// The device refuses; nothing is left behind.
@@ -130,15 +140,14 @@ impl Loop {
         self.connect_by(&self.port.address(), inline, most, timeout)
     }
 
-    /// The same by an address of the port that may not be right.
     pub(super) fn connect_by(
         &self, address: &PortAddress, inline: u32, most: u32, timeout: Duration,
     ) -> Result<Echo, VerbsError> {
         let ends = [self.end(inline, most)?, self.end(inline, most)?];
         let path = self.port.path_to(address)?;
         for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
-            let peer = Peer { path, qpn: other.pair.qpn(), psn: 1 };
-            // Packets do not get lost within a device.
+            let peer = RemoteQp { path, qpn: other.pair.qpn(), psn: 1 };
+            // No packets are lost within a device.
             let retry_config = RetryConfig { retries: 2, ..RetryConfig::default() };
             end.pair.connect(&peer, 1, &retry_config)?;
             end.post_receive()?;
@@ -167,11 +176,8 @@ pub(super) struct QueueEnd {
     pub(super) pair: QueuePair,
     pub(super) send_cq: Arc<CompletionQueue>,
     pub(super) recv_cq: Arc<CompletionQueue>,
-    /// What goes out, then room for what comes in.
     pub(super) buffer: Buffer,
-    /// Bytes of each half.
     pub(super) room: u32,
-    /// Sends since the last that is reported.
     silent: u32,
 }
 
@@ -184,22 +190,21 @@ impl QueueEnd {
         let lkey = self.buffer.region().lkey();
         let entry =
             RecvEntry { id: 0, segment: Sge::over(self.incoming(), self.room as usize, lkey) };
-        // SAFETY: the room is the buffer's second half, and `buffer` is dropped after `pair`.
+        // SAFETY: the room is the second half of `buffer`, which is dropped after `pair`.
         unsafe { self.pair.post_recv(&[entry]) }.map_err(|(_, error)| error)
     }
 
-    /// Forgets what came in before, so that it is not taken for what is to come.
+    /// Clears the last incoming byte, so that the poll cannot take an old byte for the next message.
     fn forget_last(&self, bytes: u32) {
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the room, as `exchange` checked; nothing is on its way there: the last that was sent has
-            // come.
+            // SAFETY: within the room, as `exchange` checked. No write to it is outstanding, because the last message
+            // has arrived.
             unsafe { self.incoming().add(last as usize).write_volatile(0) };
         }
     }
 
-    /// The last byte that has come in, of `bytes`.
     fn last(&self, bytes: u32) -> u8 {
-        // SAFETY: within the room, as `exchange` checked, and `bytes` is not 0. Volatile: the device writes it.
+        // SAFETY: within the room, as `exchange` checked, and `bytes` is not 0. Volatile, because the device writes it.
         unsafe { self.incoming().add(bytes as usize - 1).read_volatile() }
     }
 
@@ -208,17 +213,17 @@ impl QueueEnd {
     ) -> Result<(), EchoError> {
         let out = self.buffer.address();
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the first half, as `exchange` checked; what went out of it before has arrived.
+            // SAFETY: within the first half, as `exchange` checked; its last message has arrived.
             unsafe { out.add(last as usize).write_volatile(stamp) };
         }
         let operation = match verb {
-            Verb::Send => Operation::Send,
-            Verb::Write => Operation::Write { address: to.0, rkey: to.1 },
+            Verb::Send => SendOperation::Send,
+            Verb::Write => SendOperation::Write { address: to.0, rkey: to.1 },
         };
         let flags =
             SendFlags { signaled: self.silent + 1 == REPORTED, inline, ..SendFlags::default() };
         let segment = [Sge::over(out, bytes as usize, self.buffer.region().lkey())];
-        // SAFETY: `buffer` is dropped after `pair`, and is written again only once this message has arrived.
+        // SAFETY: `buffer` is dropped after `pair`, and is written again only after this message has arrived.
         let posted = unsafe { self.pair.post_send(0, &operation, &segment, flags) };
         match posted {
             Ok(_) => {
@@ -227,18 +232,16 @@ impl QueueEnd {
             }
             Err(PostError::Inline(why)) => Err(EchoError::Inline(why)),
             Err(PostError::Failed(error)) => Err(error.into()),
-            // Each 16th is reported and taken while waiting for its answer.
+            // A full queue is a failure: each 16th send is signaled, and completes during the wait for an answer.
             Err(PostError::Full) => Err(EchoError::Failed(Failure::Local)),
         }
     }
 
-    /// Takes what is done of the sends.
     #[inline]
     fn reap(&self) -> Result<(), EchoError> {
         take(&self.send_cq).map(|_| ())
     }
 
-    /// Whether the next of the other's bytes are here.
     #[inline]
     fn has_arrived(&self, verb: Verb, bytes: u32, stamp: u8) -> Result<bool, EchoError> {
         self.reap()?;
@@ -268,7 +271,7 @@ fn take(queue: &CompletionQueue) -> Result<Option<Wc>, EchoError> {
     }
 }
 
-/// Two queue pairs that answer each other. After an error it is of no more use.
+/// Two queue pairs that exchange messages. Unusable after an error.
 pub struct Echo {
     pub(super) ends: [QueueEnd; 2],
     stamp: u8,
@@ -276,13 +279,13 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Bytes that may go inline, as the device granted them to both.
+    /// Inline bytes that the device granted to both queue pairs.
     pub fn granted_inline(&self) -> u32 {
         let [a, b] = &self.ends;
         a.pair.granted_inline().min(b.pair.granted_inline())
     }
 
-    /// So many messages of `bytes` bytes there, each with its answer back. All go as `inline` says.
+    /// Exchanges `count` messages of `bytes` bytes and as many answers, with the inline choice `inline`.
     ///
     /// # Errors
     /// See [`EchoError`].
@@ -293,7 +296,7 @@ impl Echo {
             return Err(EchoError::Size(bytes));
         }
         for _ in 0..count {
-            // Zero is what the memory holds before.
+            // Memory is initialized to 0, so stamps are not 0.
             self.stamp = self.stamp % 255 + 1;
             self.pass(0, verb, bytes, inline)?;
             self.pass(1, verb, bytes, inline)?;
@@ -301,7 +304,6 @@ impl Echo {
         Ok(())
     }
 
-    /// One message from an end to the other.
     fn pass(
         &mut self, from: usize, verb: Verb, bytes: u32, inline: InlineChoice,
     ) -> Result<(), EchoError> {
@@ -315,7 +317,7 @@ impl Echo {
                 if self.ends[1 - from].has_arrived(verb, bytes, self.stamp)? {
                     return Ok(());
                 }
-                // Where the peer is silent, the sender's completion says why.
+                // If nothing arrives, the sender's completion has the cause.
                 self.ends[from].reap()?;
             }
             let began = *began.get_or_insert_with(Instant::now);
@@ -338,7 +340,7 @@ mod tests {
     #[test]
     fn exchange__carries_every_size_both_ways_and_as_wished() {
         let (context, _) = test_device();
-        let port = Loop::new(&context, None).unwrap();
+        let port = EchoPort::new(&context, None).unwrap();
         let mut echo = port.connect(200, 4096, TIMEOUT).unwrap();
         let granted = echo.granted_inline();
         assert!(granted >= 200, "{granted}");
@@ -364,7 +366,7 @@ mod tests {
     fn exchange__posts_what_was_wished_and_reports_each_16th() {
         let context = fake::open();
         fake::set_conditions(fake::Conditions::default());
-        let port = Loop::new(&context, None).unwrap();
+        let port = EchoPort::new(&context, None).unwrap();
         let mut echo = port.connect(64, 64, TIMEOUT).unwrap();
         for (verb, opcode) in [(Verb::Send, WR_SEND), (Verb::Write, WR_RDMA_WRITE)] {
             for (choice, flag) in [(InlineChoice::Force, SEND_INLINE), (InlineChoice::Forbid, 0)] {
@@ -385,7 +387,7 @@ mod tests {
     fn silence__is_an_error_after_the_timeout() {
         let context = fake::open();
         fake::set_conditions(fake::Conditions::default());
-        let port = Loop::new(&context, None).unwrap();
+        let port = EchoPort::new(&context, None).unwrap();
         let mut echo = port.connect(64, 64, Duration::ZERO).unwrap();
         fake::set_conditions(fake::Conditions { pace: 0, ..fake::Conditions::default() });
         let silent = echo.exchange(Verb::Send, 8, InlineChoice::Auto, 1);
@@ -397,7 +399,7 @@ mod tests {
     fn device__that_is_taken_out_is_an_error() {
         let context = fake::open();
         fake::set_conditions(fake::Conditions::default());
-        let port = Loop::new(&context, None).unwrap();
+        let port = EchoPort::new(&context, None).unwrap();
         let mut echo = port.connect(64, 64, TIMEOUT).unwrap();
         fake::remove_device();
         let gone = echo.exchange(Verb::Send, 8, InlineChoice::Auto, 1);
@@ -415,7 +417,7 @@ mod tests {
             });
         };
         with(64, 512);
-        let port = Loop::new(&context, None).unwrap();
+        let port = EchoPort::new(&context, None).unwrap();
         let granted = |inline| port.make_pair(inline, 128).unwrap().granted_inline();
         assert_eq!([0, 1, 64, 65, 512, 600].map(granted), [0, 64, 64, 128, 512, 320]);
         with(0, 512);
@@ -431,7 +433,7 @@ mod tests {
         let (context, _) = test_device();
         let wanted =
             [VerbsCall::CreateQp, VerbsCall::QueryQp, VerbsCall::ModifyInit, VerbsCall::ModifyRts];
-        let make = || Loop::new(&context, None)?.connect(64, 64, TIMEOUT).map(|_| ());
+        let make = || EchoPort::new(&context, None)?.connect(64, 64, TIMEOUT).map(|_| ());
         fault::fail_each_step(&wanted, make, |_, _| {});
     }
 }

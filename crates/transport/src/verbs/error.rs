@@ -1,10 +1,10 @@
-//! What can go wrong between the library's loading and a queue pair that is ready, and what to do about it.
+//! Errors of all steps from loading the library to connecting a queue pair, with remedies.
 
 use std::fmt;
 
-/// A call into the verbs library.
+/// Call of the verbs library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // named as the calls
+#[allow(missing_docs)] // named like the calls
 pub enum VerbsCall {
     ListDevices,
     OpenDevice,
@@ -32,29 +32,29 @@ pub enum VerbsCall {
 }
 
 impl VerbsCall {
-    /// What it was for, for people.
+    /// Purpose of the call, for messages.
     pub fn purpose(self) -> &'static str {
         match self {
             VerbsCall::ListDevices => "listing RDMA devices",
             VerbsCall::OpenDevice => "opening the device",
-            VerbsCall::QueryDevice => "asking for the device's limits",
-            VerbsCall::QueryPort => "asking for the port's state",
+            VerbsCall::QueryDevice => "reading the device's limits",
+            VerbsCall::QueryPort => "reading the port's state",
             VerbsCall::QueryGid => "reading the port's GID table",
-            VerbsCall::AllocPd => "making a protection domain",
+            VerbsCall::AllocPd => "creating a protection domain",
             VerbsCall::RegMr => "registering memory",
-            VerbsCall::AllocMw => "making a memory window",
-            VerbsCall::CreateChannel => "making a completion channel",
-            VerbsCall::CreateCq => "making a completion queue",
+            VerbsCall::AllocMw => "creating a memory window",
+            VerbsCall::CreateChannel => "creating a completion channel",
+            VerbsCall::CreateCq => "creating a completion queue",
             VerbsCall::ArmCq => "arming a completion queue",
-            VerbsCall::CreateSrq => "making a shared receive queue",
-            VerbsCall::CreateQp => "making a queue pair",
-            VerbsCall::QueryQp => "asking what the queue pair was granted",
+            VerbsCall::CreateSrq => "creating a shared receive queue",
+            VerbsCall::CreateQp => "creating a queue pair",
+            VerbsCall::QueryQp => "reading the granted limits of the queue pair",
             VerbsCall::ModifyInit => "initialising the queue pair",
             VerbsCall::ModifyRtr => "making the queue pair ready to receive",
             VerbsCall::ModifyRts => "making the queue pair ready to send",
             VerbsCall::ModifyError => "stopping the queue pair",
-            VerbsCall::ModifyReset => "starting the queue pair anew",
-            VerbsCall::CreateAh => "making an address handle",
+            VerbsCall::ModifyReset => "restarting the queue pair",
+            VerbsCall::CreateAh => "creating an address handle",
             VerbsCall::PostSend => "posting a send",
             VerbsCall::PostRecv => "posting a receive",
             VerbsCall::PollCq => "polling a completion queue",
@@ -62,58 +62,58 @@ impl VerbsCall {
     }
 }
 
-/// Why verbs cannot be used, or not so.
+/// Reason why verbs cannot be used, in general or with these settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerbsError {
-    /// The library is not there or lacks something.
+    /// The library is missing or lacks a function.
     NoLibrary(String),
-    /// There is no device at all.
+    /// There is no device.
     NoDevice,
-    /// The kernel has devices of these names, and the verbs library offers none of them.
+    /// The kernel has devices, but the verbs library offers none.
     NotOffered {
-        /// Their names.
+        /// Names of the devices.
         names: Vec<String>,
-        /// Whether programs have a way into them.
+        /// Whether the kernel has device files for programs.
         open: bool,
     },
-    /// No device of the wanted name; the names there are.
+    /// There is no device of this name.
     UnknownDevice {
-        /// What was asked for.
+        /// Requested name.
         wanted: String,
-        /// What there is.
+        /// Existing names.
         present: Vec<String>,
     },
     /// No port of the device is active.
     NoPort {
-        /// The device.
+        /// Device name.
         device: String,
-        /// What its ports say.
+        /// State of the ports.
         ports: String,
     },
-    /// The port has no address that peers could use.
+    /// The port has no address for peers.
     NoGid {
-        /// The device.
+        /// Device name.
         device: String,
-        /// The port, from 1.
+        /// Port number, from 1.
         port: u8,
     },
-    /// A value that cannot be used: what it is for, the value, what is accepted.
+    /// A value is invalid; the text has its purpose, the value, and what is accepted.
     Value(String),
     /// A call failed.
     Call {
-        /// Which.
+        /// Failed call.
         step: VerbsCall,
-        /// On which device; empty before one is open.
+        /// Device name; empty before one is open.
         device: String,
         /// The system's error number.
         errno: i32,
     },
-    /// None of several devices could be used, each for a reason of its own.
+    /// No device could be used. Holds the error of each device.
     Each(Vec<VerbsError>),
 }
 
 impl VerbsError {
-    /// That no device could be used, from what was wrong with each that there is.
+    /// Combines the errors of all devices.
     pub fn of_each(mut errors: Vec<VerbsError>) -> Self {
         match errors.len() {
             0 => VerbsError::NoDevice,
@@ -122,12 +122,12 @@ impl VerbsError {
         }
     }
 
-    /// A failed call on a device.
+    /// Creates the error of a failed call on a device.
     pub fn call(step: VerbsCall, device: &str, errno: i32) -> Self {
         VerbsError::Call { step, device: device.to_owned(), errno }
     }
 
-    /// The error number of a failed call; 0 for other errors.
+    /// Error number of a failed call; 0 for other errors.
     pub fn errno(&self) -> i32 {
         match self {
             VerbsError::Call { errno, .. } => *errno,
@@ -141,38 +141,38 @@ impl fmt::Display for VerbsError {
         match self {
             VerbsError::NoLibrary(why) => write!(f, "no verbs library: {why}"),
             VerbsError::NoDevice => f.write_str(
-                "no RDMA device: no adapter, or its driver is not loaded (`ls \
-                 /sys/class/infiniband` is empty)",
+                "no RDMA device: this host has no adapter, or the adapter's driver is not loaded \
+                 (`ls /sys/class/infiniband` is empty)",
             ),
             VerbsError::NotOffered { names, open: false } => write!(
                 f,
-                "no RDMA device: the kernel has {}, but programs have no way into it; `modprobe \
-                 ib_uverbs`",
+                "no RDMA device: the kernel has {}, but programs cannot open RDMA devices: run \
+                 `modprobe ib_uverbs`",
                 names.join(", ")
             ),
             VerbsError::NotOffered { names, open: true } => write!(
                 f,
-                "no RDMA device: the kernel has {}, but the verbs library offers none: it found \
-                 no provider; install it (Debian: ibverbs-providers)",
+                "no RDMA device: the kernel has {}, but the verbs library has no provider for that \
+                 device: install the provider (Debian: ibverbs-providers)",
                 names.join(", ")
             ),
             VerbsError::UnknownDevice { wanted, present } if present.is_empty() => {
                 write!(f, "no RDMA device {wanted}: this host has none")
             }
             VerbsError::UnknownDevice { wanted, present } => {
-                write!(f, "no RDMA device {wanted}; there is: {}", present.join(", "))
+                write!(f, "no RDMA device {wanted}: this host has {}", present.join(", "))
             }
             VerbsError::NoPort { device, ports } => {
                 write!(
                     f,
-                    "{device}: no active port ({ports}): check cable, switch, and that the \
-                    network interface is up"
+                    "{device} has no active port ({ports}): check the cable and the switch, and \
+                     that the network interface is up"
                 )
             }
             VerbsError::NoGid { device, port } => write!(
                 f,
-                "{device} port {port}: its GID table is empty: give the network interface an \
-                 address"
+                "{device} port {port} has no address (its GID table is empty): give the network \
+                 interface of this port an address"
             ),
             VerbsError::Value(why) => f.write_str(why),
             VerbsError::Each(errors) => {
@@ -186,7 +186,7 @@ impl fmt::Display for VerbsError {
                 }
                 write!(f, "{}: {cause}", step.purpose())?;
                 match (*errno, step) {
-                    // The kernel says EPERM where the limit is 0.
+                    // If the limit is 0, the kernel returns EPERM.
                     (
                         libc::ENOMEM,
                         VerbsCall::RegMr
@@ -194,11 +194,11 @@ impl fmt::Display for VerbsError {
                         | VerbsCall::CreateQp
                         | VerbsCall::CreateSrq,
                     )
-                    | (libc::EPERM, VerbsCall::RegMr) => {
-                        f.write_str("; the limit on locked memory may be too low (`ulimit -l`)")
-                    }
+                    | (libc::EPERM, VerbsCall::RegMr) => f.write_str(
+                        "; if the limit on locked memory is too low, raise it (`ulimit -l`)",
+                    ),
                     (libc::EACCES | libc::EPERM, _) => {
-                        f.write_str("; may this user open /dev/infiniband/uverbs*?")
+                        f.write_str("; check that this user may open /dev/infiniband/uverbs*")
                     }
                     _ => Ok(()),
                 }
@@ -228,7 +228,7 @@ mod tests {
         ])
         .to_string();
         let (first, second) = text.split_once("; b: ").unwrap();
-        assert!(first.starts_with("a: no active port"), "{text}");
+        assert!(first.starts_with("a has no active port"), "{text}");
         assert!(second.starts_with("opening the device: "), "{text}");
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let text = |step, errno| VerbsError::call(step, "a", errno).to_string();
         assert!(
             text(VerbsCall::OpenDevice, libc::EPERM)
-                .ends_with("may this user open /dev/infiniband/uverbs*?")
+                .ends_with("check that this user may open /dev/infiniband/uverbs*")
         );
         for errno in [libc::EPERM, libc::ENOMEM] {
             assert!(text(VerbsCall::RegMr, errno).contains("`ulimit -l`"));

@@ -1,49 +1,47 @@
-//! Who a device is, so that figures measured on it are not used for another.
+//! Identity of a device: measurements of one device must not be used for another.
 
 use super::device::DeviceContext;
 use std::fs;
 use std::path::Path;
 
-/// Makers' numbers of adapters that are software: Soft-RoCE (rxe) and Soft-iWARP (siw).
+/// Vendor ids of software adapters: Soft-RoCE (rxe) and Soft-iWARP (siw).
 const SOFTWARE: [u32; 2] = [0xff_ffff, 0x62_6d74];
-/// Most characters of a value.
 const LONGEST: usize = 60;
 
-/// A device with what its speed depends on, each in one line of text without control characters.
+/// Properties that determine a device's speed, each one line of text without control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Its name, such as `mlx5_0`.
+pub struct DeviceIdentity {
+    /// Device name, such as `mlx5_0`.
     pub name: String,
-    /// Maker and model by number, such as `0x2c9:4119`.
+    /// Vendor id and part id, such as `0x2c9:4119`.
     pub part: String,
-    /// Its firmware's version; `none` for software.
+    /// Firmware version; `none` for software.
     pub firmware: String,
-    /// The kernel's module and its version: its own, or else the kernel's. `software` where none drives a bus device.
+    /// Kernel module and its version, or else the kernel's version. `software` if no bus device has a driver.
     pub driver: String,
-    /// Whether there is no adapter behind it: what it does, the processor does.
+    /// Whether the adapter is software, run by the processor.
     pub software: bool,
 }
 
-impl Identity {
-    /// That of an open device.
+impl DeviceIdentity {
+    /// Identity of an open device.
     pub fn of(context: &DeviceContext) -> Self {
         let attributes = context.attributes();
         let numbers = (attributes.vendor_id, attributes.vendor_part_id);
         Self::read(Path::new("/"), context.name(), numbers, &context.firmware())
     }
 
-    /// As the files below `root` have it.
     fn read(root: &Path, name: &str, (vendor, part): (u32, u32), firmware: &str) -> Self {
         let device = root.join("sys/class/infiniband").join(name).join("device");
         let bus = fs::read_link(device.join("driver")).ok();
         let module = bus.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
         let software = module.is_none() || SOFTWARE.contains(&vendor);
-        // Software lies on the network interface below it, whose driver does not matter.
+        // The driver of a software adapter's network interface is irrelevant.
         let module = module.filter(|_| !software);
         let read = |path: &str| fs::read_to_string(root.join(path)).ok();
         let own = module.and_then(|name| read(&format!("sys/module/{name}/version")));
         let version = own.or_else(|| read("proc/sys/kernel/osrelease")).unwrap_or_default();
-        Identity {
+        DeviceIdentity {
             name: one_line(name),
             part: format!("{vendor:#x}:{part}"),
             firmware: one_line(firmware),
@@ -68,14 +66,14 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    struct Tree(PathBuf);
+    struct SysfsTree(PathBuf);
 
-    impl Tree {
-        fn new(name: &str) -> Tree {
+    impl SysfsTree {
+        fn new(name: &str) -> SysfsTree {
             let name = format!("fastpath-identity-{name}-{}", std::process::id());
             let root = std::env::temp_dir().join(name);
             let _ = fs::remove_dir_all(&root);
-            let tree = Tree(root);
+            let tree = SysfsTree(root);
             tree.write("proc/sys/kernel/osrelease", "6.1.0-x\n");
             tree
         }
@@ -94,7 +92,7 @@ mod tests {
         }
     }
 
-    impl Drop for Tree {
+    impl Drop for SysfsTree {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -102,10 +100,10 @@ mod tests {
 
     #[test]
     fn adapter__is_known_by_part_firmware_and_driver() {
-        let tree = Tree::new("adapter");
+        let tree = SysfsTree::new("adapter");
         tree.drive("mlx5_0", "mlx5_core");
-        let read = || Identity::read(&tree.0, "mlx5_0", (0x2c9, 4119), "16.35.3006");
-        let of_kernel = Identity {
+        let read = || DeviceIdentity::read(&tree.0, "mlx5_0", (0x2c9, 4119), "16.35.3006");
+        let of_kernel = DeviceIdentity {
             name: "mlx5_0".to_owned(),
             part: "0x2c9:4119".to_owned(),
             firmware: "16.35.3006".to_owned(),
@@ -119,23 +117,23 @@ mod tests {
 
     #[test]
     fn software__is_known_on_a_bus_and_off_it() {
-        let tree = Tree::new("software");
-        let read = || Identity::read(&tree.0, "rxe0", (0xff_ffff, 0), "");
+        let tree = SysfsTree::new("software");
+        let read = || DeviceIdentity::read(&tree.0, "rxe0", (0xff_ffff, 0), "");
         let alone = read();
         assert!(alone.software);
         assert_eq!((alone.firmware.as_str(), alone.driver.as_str()), ("none", "software 6.1.0-x"));
-        // On an Ethernet adapter, whose driver the kernel then shows.
+        // For an rxe device, the kernel shows the driver of the Ethernet adapter below it.
         tree.drive("rxe0", "e1000e");
         assert_eq!(read(), alone);
     }
 
     #[test]
     fn values__are_one_line_each() {
-        let tree = Tree::new("lines");
+        let tree = SysfsTree::new("lines");
         let long = format!("a\u{7}b\nc: d\n{}", "x".repeat(500));
-        let found = Identity::read(&tree.0, "x", (1, 2), &long);
+        let found = DeviceIdentity::read(&tree.0, "x", (1, 2), &long);
         assert_eq!(found.firmware, "ab");
-        let found = Identity::read(&tree.0, "x", (1, 2), &"y".repeat(500));
+        let found = DeviceIdentity::read(&tree.0, "x", (1, 2), &"y".repeat(500));
         assert_eq!(found.firmware.len(), LONGEST);
     }
 }

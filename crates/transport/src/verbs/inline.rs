@@ -1,26 +1,25 @@
-//! Inline data: a payload that the processor copies into the descriptor, so that the adapter need not
-//! fetch it over the bus, and the buffer may be reused as soon as the post returns.
+//! Inline data: a payload that the processor copies to the descriptor. The adapter need not read it over the bus, and
+//! the buffer may be reused as soon as the post returns.
 //!
-//! How much is asked for is decided here ([`requested`]); what the device *granted* is read back from
-//! the queue pair and is what counts. Each operation with an outbound payload goes inline when all of
-//! it fits ([`decide`]); reads and atomics have none.
+//! [`requested`] determines the requested size. The *granted* size, read from the queue pair, is the actual limit. An
+//! outbound payload goes inline if all of it fits ([`decide`]). Reads and atomics have no outbound payload.
 
 use super::device::DeviceContext;
-use super::identity::Identity;
+use super::identity::DeviceIdentity;
 use std::fmt;
 
-/// Asked for where nobody says anything, in bytes: the header of a message and the payload of a short one
-/// fit, while on the adapters known (mlx4, mlx5) the descriptor grows to no more than four times the least.
+/// Default of the requested inline size, in bytes: a message header and a short payload. On known adapters (mlx4,
+/// mlx5), a descriptor for this size is at most four times as long as the smallest descriptor.
 pub const DEFAULT_INLINE: u32 = 220;
 
-/// Who decided how much is asked for.
+/// Source of the requested size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The program, when it made the endpoint.
+    /// The program requested it when it created the endpoint.
     Request,
     /// `FASTPATH_MAX_INLINE`.
     Environment,
-    /// What was stored for this device by `fastpath tune inline`.
+    /// Size stored for this device by `fastpath tune inline`.
     Tuning,
     /// [`DEFAULT_INLINE`].
     Default,
@@ -37,7 +36,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// How much inline data to ask a device for, in bytes, and who said so: the first of these that is there.
+/// Inline size to request from a device, in bytes, and its source. The first argument with a size determines both.
 pub fn requested(
     request: Option<u32>, environment: Option<u32>, tuning: Option<u32>,
 ) -> (u32, Source) {
@@ -48,73 +47,73 @@ pub fn requested(
     first.unwrap_or((DEFAULT_INLINE, Source::Default))
 }
 
-/// Finds the size that was stored for a device.
-pub type Find<'a> = dyn Fn(&Identity) -> Option<u32> + 'a;
+/// Function that looks up the size stored for a device.
+pub type Find<'a> = dyn Fn(&DeviceIdentity) -> Option<u32> + 'a;
 
-/// What is known of how much to ask for before a device is chosen.
+/// Sources of the requested size, before a device is chosen.
 #[derive(Clone, Copy, Default)]
 pub struct Overrides<'a> {
     /// The program's request.
     pub request: Option<u32>,
     /// The user's variable.
     pub environment: Option<u32>,
-    /// What was stored for the device; asked only where nobody above says anything.
+    /// Stored size of the device; read only if neither `request` nor `environment` is set.
     pub stored: Option<&'a Find<'a>>,
 }
 
 impl Overrides<'_> {
-    /// How much to ask this device for, and who said so.
+    /// Inline size to request from this device, and its source.
     pub fn settle(&self, context: &DeviceContext) -> (u32, Source) {
         let decided = self.request.is_some() || self.environment.is_some();
         let tuning = match self.stored {
-            Some(find) if !decided => find(&Identity::of(context)),
+            Some(find) if !decided => find(&DeviceIdentity::of(context)),
             _ => None,
         };
         requested(self.request, self.environment, tuning)
     }
 }
 
-/// How one operation wants it.
+/// Inline choice of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InlineChoice {
-    /// Inline if it fits.
+    /// Inline if the payload fits.
     #[default]
     Auto,
-    /// Inline, or refused.
+    /// Inline; an error if the payload does not fit.
     Force,
     /// Never inline.
     Forbid,
 }
 
-/// Why an operation that must go inline cannot.
+/// Reason why an operation with [`InlineChoice::Force`] is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InlineRefused {
+pub enum InlineError {
     /// More bytes than were granted.
     TooLong {
-        /// The payload.
+        /// Bytes of the payload.
         bytes: u64,
-        /// What the queue pair was granted.
+        /// Bytes granted to the queue pair.
         granted: u32,
     },
-    /// A read or an atomic: nothing goes out.
+    /// A read or an atomic has no outbound payload.
     NoPayload,
 }
 
-/// Whether a payload of `bytes` in all goes inline.
+/// Whether a payload of `bytes` bytes goes inline.
 ///
 /// # Errors
-/// It was to be forced and cannot be.
+/// `choice` is `Force` and the payload cannot go inline.
 #[inline]
 pub fn decide(
     has_payload: bool, bytes: u64, granted: u32, choice: InlineChoice,
-) -> Result<bool, InlineRefused> {
+) -> Result<bool, InlineError> {
     let fits = has_payload && bytes <= granted as u64;
     match choice {
         InlineChoice::Auto => Ok(fits),
         InlineChoice::Forbid => Ok(false),
         InlineChoice::Force if fits => Ok(true),
-        InlineChoice::Force if has_payload => Err(InlineRefused::TooLong { bytes, granted }),
-        InlineChoice::Force => Err(InlineRefused::NoPayload),
+        InlineChoice::Force if has_payload => Err(InlineError::TooLong { bytes, granted }),
+        InlineChoice::Force => Err(InlineError::NoPayload),
     }
 }
 
@@ -137,10 +136,10 @@ mod tests {
     }
 
     #[test]
-    fn overrides__ask_for_what_is_stored_only_where_nobody_says_anything() {
+    fn overrides__use_stored_values_only_by_default() {
         let context = super::super::fake::open();
         let asked = std::cell::RefCell::new(Vec::new());
-        let find = |identity: &Identity| {
+        let find = |identity: &DeviceIdentity| {
             asked.borrow_mut().push(identity.name.clone());
             Some(96)
         };
@@ -169,7 +168,7 @@ mod tests {
                 (g, Forbid, Ok(false)),
                 (0, Forbid, Ok(false)),
                 (g, Force, Ok(true)),
-                (g + 1, Force, Err(InlineRefused::TooLong { bytes: g + 1, granted })),
+                (g + 1, Force, Err(InlineError::TooLong { bytes: g + 1, granted })),
             ];
             for (bytes, choice, expected) in cases {
                 assert_eq!(
@@ -180,7 +179,7 @@ mod tests {
             }
             for bytes in [0, 8, g] {
                 assert_eq!(decide(false, bytes, granted, Auto), Ok(false));
-                assert_eq!(decide(false, bytes, granted, Force), Err(InlineRefused::NoPayload));
+                assert_eq!(decide(false, bytes, granted, Force), Err(InlineError::NoPayload));
             }
         }
     }

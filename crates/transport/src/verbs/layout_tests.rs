@@ -1,5 +1,5 @@
-//! The structures of [`super::abi`] against the installed `<infiniband/verbs.h>`: a small C program
-//! prints sizes, offsets and constants, and Rust's must be the same.
+//! Compares the structures of [`super::abi`] with the installed `<infiniband/verbs.h>`. A small C program prints sizes,
+//! offsets and constants, which must be equal.
 #![allow(non_snake_case)]
 
 use super::abi::*;
@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::process::Command;
 
-/// What is compared: the expression in C and its value here.
-struct Table(Vec<(String, u64)>);
+/// Compared values: the C expression and its value in Rust.
+struct LayoutTable(Vec<(String, u64)>);
 
 macro_rules! structures {
     ($table:ident; $($c:literal => $rust:ident { $($field:ident $(. $inner:ident)* $(= $c_field:literal)?),* $(,)? })*) => {
@@ -29,7 +29,7 @@ macro_rules! constants {
     };
 }
 
-impl Table {
+impl LayoutTable {
     fn size(&mut self, c: &str, size: usize, align: usize) {
         self.0.push((format!("sizeof({c})"), size as u64));
         self.0.push((format!("_Alignof({c})"), align as u64));
@@ -40,8 +40,8 @@ impl Table {
     }
 }
 
-fn table() -> Table {
-    let mut table = Table(Vec::new());
+fn table() -> LayoutTable {
+    let mut table = LayoutTable(Vec::new());
     structures! { table;
         "union ibv_gid" => Gid { raw }
         "struct ibv_gid_entry" => GidEntry { gid, gid_index, port_num, gid_type, ndev_ifindex }
@@ -114,12 +114,12 @@ fn table() -> Table {
     table
 }
 
-fn program(table: &Table) -> String {
+fn program(table: &LayoutTable) -> String {
     let mut text = "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\nint \
         main(void) {\n"
         .to_owned();
     for (expression, _) in &table.0 {
-        // `verbs_context` grows at its begin: what counts is the distance to its end.
+        // `verbs_context` grows at its start, so compare distances to its end.
         let value = match expression.strip_prefix("offsetof(struct verbs_context") {
             Some(_) => format!("{expression} - offsetof(struct verbs_context, query_port)"),
             None if expression == "sizeof(struct verbs_context)" => {

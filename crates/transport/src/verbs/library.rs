@@ -1,4 +1,4 @@
-//! libibverbs, loaded at run time: a machine without it runs everything else.
+//! libibverbs, loaded at run time, so that everything else works on a machine without it.
 #![allow(unsafe_code)]
 
 use super::abi::*;
@@ -8,21 +8,18 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// The name under which rdma-core installs the library, on every distribution.
 const SONAME: &str = "libibverbs.so.1";
 
-/// Defines the table of functions and its loading together.
 macro_rules! functions {
     ($($name:ident $symbol:literal ($($arg:ty),*) -> $ret:ty;)*) => {
-        /// The library's functions. What posts and polls is not among them: the provider's own
-        /// functions are called, as the header's inline functions do.
+        /// Functions of the library, without posts and polls: those are the provider's functions, as in the header.
         pub struct Library {
             $(pub(super) $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
-            /// Not in every release: rows of the GID table with their types.
+            /// Rows of the GID table with their types; missing in old releases.
             pub(super) query_gid_ex: Option<QueryGidEx>,
-            /// Not in every release: all rows that are filled, by one call.
+            /// All filled rows of the GID table by one call; missing in old releases.
             pub(super) query_gid_table: Option<QueryGidTable>,
-            /// Where the library was loaded from.
+            /// Path of the loaded library.
             pub path: PathBuf,
         }
 
@@ -43,7 +40,7 @@ macro_rules! functions {
 pub(super) type QueryGidEx =
     unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, size_t) -> c_int;
 
-/// `_ibv_query_gid_table`: context, entries, how many, flags, size of an entry; answers how many are filled.
+/// `_ibv_query_gid_table`: context, entries, their number, flags, size of an entry; returns the filled ones.
 pub(super) type QueryGidTable =
     unsafe extern "C" fn(*mut Context, *mut GidEntry, size_t, u32, size_t) -> ssize_t;
 
@@ -80,26 +77,28 @@ functions! {
 }
 
 fn find<T: Copy>(loaded: &Loaded, symbol: &str) -> Result<T, VerbsError> {
-    // SAFETY: the types of the table are those of the header's declarations (`layout_tests` compares the
-    // structures), and the library is never unloaded.
+    // SAFETY: the types of the table are those of the header's declarations (`layout_tests` compares the structures),
+    // and the library is never unloaded.
     let found = unsafe { loaded.get::<T>(symbol.as_bytes()) };
-    found
-        .map(|symbol| *symbol)
-        .map_err(|_| VerbsError::NoLibrary(format!("{SONAME} has no {symbol}: update rdma-core")))
+    found.map(|symbol| *symbol).map_err(|_| {
+        VerbsError::NoLibrary(format!(
+            "{SONAME} has no function {symbol}: install a newer rdma-core"
+        ))
+    })
 }
 
 impl Library {
-    /// The library of this process, loaded at the first call.
+    /// Library of this process, loaded by the first call.
     ///
     /// # Errors
-    /// What the loader said, and what to install.
+    /// Error of the loader, and what to install.
     pub fn load() -> Result<&'static Library, VerbsError> {
         static LIBRARY: OnceLock<Result<Library, VerbsError>> = OnceLock::new();
         LIBRARY.get_or_init(|| Library::open(SONAME)).as_ref().map_err(Clone::clone)
     }
 
     fn open(name: &str) -> Result<Library, VerbsError> {
-        // SAFETY: rdma-core's initialisers only register providers.
+        // SAFETY: rdma-core's initializers only register providers.
         let loaded = unsafe { Loaded::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         let loaded = loaded.map_err(|error| {
             use std::error::Error;
@@ -110,23 +109,22 @@ impl Library {
         })?;
         let path = path_of(&loaded).unwrap_or_else(|| PathBuf::from(name));
         let library = Library::resolve(&loaded, path)?;
-        // Providers keep threads and tables of their own: it stays.
+        // Never unload: providers have their own threads and tables.
         std::mem::forget(loaded);
         Ok(library)
     }
 }
 
-/// The file that a loaded library came from.
 fn path_of(loaded: &Loaded) -> Option<PathBuf> {
     // SAFETY: only the symbol's address is used.
     let symbol = unsafe { loaded.get::<*const c_void>(b"ibv_open_device") }.ok()?;
     // SAFETY: all zeros is a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `info` is writable; any address may be asked about.
+    // SAFETY: `info` is writable; any address may be queried.
     if unsafe { libc::dladdr(*symbol, &mut info) } == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's string, which lives as long as the library.
+    // SAFETY: the string belongs to the loader and lives as long as the library.
     let name = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
     Some(PathBuf::from(name.to_str().ok()?))
 }
@@ -154,7 +152,7 @@ mod tests {
 
     #[test]
     fn open__finds_the_path_of_the_installed_library() {
-        // `tests/setup` installs it.
+        // `tests/setup` installs the library.
         let library = Library::load().map_err(|e| e.to_string()).unwrap();
         assert!(library.path.is_absolute(), "{}", library.path.display());
     }

@@ -1,55 +1,54 @@
-//! Several sends by one call: one doorbell for all of them.
+//! Several sends posted by one call, with one doorbell.
 #![allow(unsafe_code)]
 
 use super::abi::{SendWr, Sge};
-use super::inline::InlineRefused;
-use super::post::{Operation, PostError, SendFlags, build_request};
+use super::inline::InlineError;
+use super::post::{PostError, SendFlags, SendOperation, build_request};
 use super::qp::QueuePair;
 use std::ptr::null_mut;
 
-/// Sends that are posted together, in order.
+/// Sends to be posted together, in order.
 #[derive(Default)]
 pub struct SendList {
     requests: Vec<SendWr>,
 }
 
 impl SendList {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         SendList::default()
     }
 
-    /// How many there are.
+    /// Number of sends.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Forgets them; its memory stays.
+    /// Removes all sends; the list keeps its memory.
     pub fn clear(&mut self) {
         self.requests.clear();
     }
 
-    /// Adds a send for `pair`; says whether its payload goes inline. The segments are read when the list is posted.
+    /// Adds a send for `pair`; returns whether its payload goes inline. The segments are read when the list is posted.
     ///
     /// # Errors
-    /// It must go inline and cannot; nothing was added.
+    /// The payload must go inline and does not fit. Nothing was added.
     #[inline]
     pub fn push(
-        &mut self, pair: &QueuePair, id: u64, operation: &Operation<'_>, segments: &[Sge],
+        &mut self, pair: &QueuePair, id: u64, operation: &SendOperation<'_>, segments: &[Sge],
         flags: SendFlags,
-    ) -> Result<bool, InlineRefused> {
+    ) -> Result<bool, InlineError> {
         let built = build_request(id, operation, segments, flags, pair.granted_inline());
         let (request, inline) = built?;
         self.requests.push(request);
         Ok(inline)
     }
 
-    /// Each request names the next.
     fn link(&mut self) -> *mut SendWr {
         let (first, len) = (self.requests.as_mut_ptr(), self.requests.len());
         for (index, request) in self.requests.iter_mut().enumerate() {
@@ -63,14 +62,13 @@ impl SendList {
 }
 
 impl QueuePair {
-    /// Posts the sends of a list by one call; posts nothing where the list is empty.
+    /// Posts the sends of a list by one call.
     ///
     /// # Safety
-    /// As [`QueuePair::post_send`] for each of them; the segments and address handles that they were added with are
-    /// still where they were.
+    /// See [`QueuePair::post_send`], for each send. Segments and address handles of [`SendList::push`] still exist.
     ///
     /// # Errors
-    /// How many were posted, and why the next was not.
+    /// The number of posted sends, and the reason why the next send was not posted.
     #[inline]
     pub unsafe fn post_list(&self, list: &mut SendList) -> Result<(), (usize, PostError)> {
         if list.is_empty() {
@@ -78,14 +76,14 @@ impl QueuePair {
         }
         let first = list.link();
         let mut bad = null_mut();
-        // SAFETY: the pair is alive; `link` has just chained the requests, and the last names none; the segments are
-        // where they were, by this function's contract.
+        // SAFETY: the pair is alive. `link` has chained the requests, and the last has no successor. The segments are
+        // in place, by this function's contract.
         match unsafe { (self.post_send)(self.raw.as_ptr(), first, &mut bad) } {
             0 => Ok(()),
             errno => {
                 let accepted = match bad.is_null() {
                     true => 0,
-                    // SAFETY: where it fails, the library puts there which request of the list it was (ibv_post_send).
+                    // SAFETY: on failure, the library sets `bad` to a request of the list (ibv_post_send).
                     false => unsafe { bad.offset_from(first) },
                 };
                 let accepted = accepted.clamp(0, list.len() as isize) as usize;
@@ -100,8 +98,8 @@ impl QueuePair {
 mod tests {
     use super::*;
     use crate::verbs::{
-        Access, Buffer, CompletionQueue, LocalPort, PairSettings, Peer, ProtectionDomain,
-        RecvEntry, RetryConfig, Service, Wc, fake,
+        Access, Buffer, CompletionQueue, LocalPort, PairSettings, ProtectionDomain, RecvEntry,
+        RemoteQp, RetryConfig, Service, Wc, fake,
     };
     use std::sync::Arc;
 
@@ -143,7 +141,7 @@ mod tests {
         for (own, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
             let path = own.port.path_to(&other.port.address()).unwrap();
             let (number, psn) = (other.pair.qpn(), 7);
-            let peer = Peer { path, qpn: number, psn };
+            let peer = RemoteQp { path, qpn: number, psn };
             own.pair.connect(&peer, 7, &RetryConfig::default()).unwrap();
         }
         ends
@@ -172,10 +170,10 @@ mod tests {
         let mut list = SendList::new();
         for id in 1..=3 {
             let flags = SendFlags { signaled: id == 3, ..SendFlags::default() };
-            let added = list.push(&from.pair, id, &Operation::Send, &segments, flags);
+            let added = list.push(&from.pair, id, &SendOperation::Send, &segments, flags);
             assert_eq!(added, Ok(true));
         }
-        // SAFETY: all go inline: `bytes` is read before this returns; `segments` is still there.
+        // SAFETY: all go inline, so that `bytes` is read before the call returns; `segments` is in place.
         unsafe { from.pair.post_list(&mut list) }.unwrap();
         let sent: Vec<u64> = poll_all(&from.cq).iter().map(|c| c.wr_id).collect();
         let arrived: Vec<u64> = poll_all(&to.cq).iter().map(|c| c.wr_id).collect();
@@ -190,7 +188,7 @@ mod tests {
         let [from, _to] = make_pair();
         let mut list = SendList::new();
         for id in 0..6 {
-            let added = list.push(&from.pair, id, &Operation::Send, &[], SendFlags::default());
+            let added = list.push(&from.pair, id, &SendOperation::Send, &[], SendFlags::default());
             added.unwrap();
         }
         // SAFETY: the sends have no segments.

@@ -8,22 +8,22 @@ use super::error::{VerbsCall, VerbsError};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A protection domain: what memory and queue pairs must share to work together.
+/// Protection domain. Memory and queue pairs work together only within one domain.
 pub struct ProtectionDomain {
     pub(super) raw: NonNull<abi::Pd>,
     pub(super) context: Arc<DeviceContext>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for ProtectionDomain {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for ProtectionDomain {}
 
 impl ProtectionDomain {
-    /// A new domain of a device.
+    /// Creates a domain of a device.
     ///
     /// # Errors
-    /// The device has no more.
+    /// The device has no more protection domains.
     pub fn new(context: &Arc<DeviceContext>) -> Result<Arc<Self>, VerbsError> {
         // SAFETY: the context is open.
         let raw = make(VerbsCall::AllocPd, context.name(), || unsafe {
@@ -32,7 +32,7 @@ impl ProtectionDomain {
         Ok(Arc::new(ProtectionDomain { raw, context: context.clone() }))
     }
 
-    /// The device.
+    /// Device of the domain.
     pub fn context(&self) -> &Arc<DeviceContext> {
         &self.context
     }
@@ -40,25 +40,25 @@ impl ProtectionDomain {
 
 impl Drop for ProtectionDomain {
     fn drop(&mut self) {
-        // SAFETY: everything made of the domain holds a reference to `self`, so nothing is left.
+        // SAFETY: every object of the domain holds a reference to `self`, so none is left.
         unmake(unsafe { (self.context.library.dealloc_pd)(self.raw.as_ptr()) });
     }
 }
 
-/// What may be done to registered memory. The owner's reading is always allowed.
+/// Access of device and peers to registered memory. The process itself may always read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The device reads it for sends.
+    /// The device reads the memory, for sends.
     Read,
-    /// The device writes it: receives, answers of reads and atomics.
+    /// The device writes the memory, for receives and for answers of reads and atomics.
     Write,
-    /// Peers read it.
+    /// Peers read the memory.
     Shown,
-    /// The device writes it and peers read it: both of [`Access::Write`] and [`Access::Shown`].
+    /// The device writes the memory and peers read it: [`Access::Write`] and [`Access::Shown`] together.
     Kept,
-    /// Peers read, write and change it too.
+    /// Peers read and write the memory and use atomics; the device writes it.
     Remote,
-    /// Peers reach parts of it through memory windows ([`super::MemoryWindow`]) alone.
+    /// Peers access parts of the memory only through memory windows ([`super::MemoryWindow`]).
     Windowed,
 }
 
@@ -80,26 +80,26 @@ impl Access {
     }
 }
 
-/// Memory that the device may reach. Registering pins its pages.
+/// Memory registered with the device, which pins its pages.
 pub struct MemoryRegion {
     pub(super) raw: NonNull<abi::Mr>,
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for MemoryRegion {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for MemoryRegion {}
 
 impl MemoryRegion {
     /// Registers `len` bytes at `address`, at least 1.
     ///
     /// # Safety
-    /// The memory stays mapped as long as the region lives. With [`Access::Write`] or [`Access::Remote`] the device may
-    /// write to it at any time, and nothing relies on its bytes staying the same.
+    /// The memory stays mapped as long as the region lives. With [`Access::Write`] or [`Access::Remote`], the device
+    /// may change the memory's bytes at any time.
     ///
     /// # Errors
-    /// The memory is not there or not writable, or the limit on locked memory is too low.
+    /// The memory is not mapped or not writable, or the limit on locked memory is too low.
     pub unsafe fn register(
         domain: &Arc<ProtectionDomain>, address: *mut u8, len: usize, access: Access,
     ) -> Result<Self, VerbsError> {
@@ -111,35 +111,35 @@ impl MemoryRegion {
         Ok(MemoryRegion { raw, domain: domain.clone() })
     }
 
-    /// The key that names the memory in the process's own work requests.
+    /// Key of the memory in this process's work requests.
     #[inline]
     pub fn lkey(&self) -> u32 {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().lkey }
     }
 
-    /// The key by which peers name the memory.
+    /// Key of the memory for peers.
     #[inline]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().rkey }
     }
 
-    /// Where it begins.
+    /// First byte.
     #[inline]
     pub fn address(&self) -> *mut u8 {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().addr.cast() }
     }
 
-    /// Bytes.
+    /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().length }
     }
 
-    /// Whether it is empty, which no region is.
+    /// Whether the length is 0. Always false.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,16 +147,15 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: made by `reg_mr`, and not used again.
+        // SAFETY: `reg_mr` made it, and it is not used again.
         unmake(unsafe { (self.domain.context.library.dereg_mr)(self.raw.as_ptr()) });
     }
 }
 
-/// As many as there is memory for: `make` is asked for `count`, then for half as many, and so on down to one. False
-/// where none are wanted.
+/// Calls `make` with `count`, then half as many, down to one, until it succeeds. Returns false if `count` is 0.
 ///
 /// # Errors
-/// There is not even memory for one.
+/// There is no memory for one object.
 pub fn fewer(
     mut count: u32, mut make: impl FnMut(u32) -> Result<(), VerbsError>,
 ) -> Result<bool, VerbsError> {
@@ -170,9 +169,9 @@ pub fn fewer(
     Ok(false)
 }
 
-/// Whole pages of zeros that belong to the process alone, registered.
+/// Registered pages of zeros, private to the process.
 pub struct Buffer {
-    /// First, so that it goes before the pages.
+    /// First field, so that it is dropped before the pages.
     region: MemoryRegion,
     pages: Pages,
 }
@@ -181,13 +180,13 @@ struct Pages(*mut u8, usize);
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the reservation of `Buffer::new`, whose registration is gone.
+        // SAFETY: the pages are the reservation of `Buffer::new`, whose registration is gone.
         unsafe { fastpath_base::memory::release(self.0, self.1) };
     }
 }
 
 impl Buffer {
-    /// At least `len` bytes.
+    /// Allocates at least `len` bytes.
     ///
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
@@ -200,12 +199,12 @@ impl Buffer {
             VerbsError::call(VerbsCall::RegMr, domain.context.name(), errno)
         })?;
         let pages = Pages(at.cast(), len);
-        // SAFETY: the pages live until after the region, and nobody else knows them.
+        // SAFETY: the pages live longer than the region, and have no other user.
         let region = unsafe { MemoryRegion::register(domain, pages.0, len, access) }?;
         Ok(Buffer { region, pages })
     }
 
-    /// Where so many pieces of `stride` bytes lie in it one after the other, each with the key of its memory.
+    /// Addresses of `count` consecutive pieces of `stride` bytes, each with the key of the memory.
     pub fn places(
         &self, stride: usize, count: u32,
     ) -> impl Iterator<Item = (*mut u8, u32)> + use<> {
@@ -219,18 +218,18 @@ impl Buffer {
         self.pages.0
     }
 
-    /// Bytes.
+    /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.pages.1
     }
 
-    /// Whether it is empty, which none is.
+    /// Whether the length is 0. Always false.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its registration.
+    /// Registration of the pages.
     #[inline]
     pub fn region(&self) -> &MemoryRegion {
         &self.region

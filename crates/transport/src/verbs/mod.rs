@@ -1,26 +1,25 @@
-//! RDMA adapters by the standard verbs interface of rdma-core: what the transports `rc` and `ud` share.
+//! RDMA adapters by the verbs interface of rdma-core: common code of the transports `rc` and `ud`.
 //!
-//! The library is loaded at run time ([`Library::load`]); without it, and without a device, everything
-//! else runs. Here are devices and ports, memory, queues, and posting; nothing here knows of messages
-//! or peers' ranks. Whatever is made gives itself back when dropped, and holds what it was made of.
+//! The library is loaded at run time ([`Library::load`]); without the library, or without a device, everything else
+//! works. This module has devices and ports, memory, queues, and posting, and does not know messages or ranks. Each
+//! object is destroyed when it is dropped, and holds references to the objects it depends on.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `abi` | structures and constants of the C header, compared with it by a test |
-//! | `library`, `call`, `error` | loading; calls as results; what went wrong and what to do |
-//! | `device`, `choice`, `path` | devices, which of them is used, ports, GIDs, the way between two ports |
+//! | `library`, `call`, `error` | loading; calls as results; errors and remedies |
+//! | `device`, `choice`, `path` | devices, the choice of one, ports, GIDs, paths between two ports |
 //! | `memory`, `window`, `queue`, `qp` | domains, registrations and windows; completion and receive queues; queue pairs |
-//! | `post`, `list`, `inline` | posting sends, one or several by a call, completions; what goes inline |
-//! | `port_counter` | what the kernel counts of receive buffers that ran out |
-//! | `identity`, `echo` | who a device is; two queue pairs of one device that answer each other, for measuring |
+//! | `post`, `list`, `inline` | sends, one or several by a call; completions; inline data |
+//! | `port_counter` | the kernel's count of exhausted receive buffers |
+//! | `identity`, `echo` | identity of a device; ping-pong of two queue pairs of one device, for measurements |
 //!
-//! **ANY THREAD.** The library may be called from any thread, and guards its objects itself (ibv_open_device(3) and its
-//! fellows). What a value keeps beside the library's object is not changed once it is made, or is atomic.
+//! **ANY THREAD.** The library may be called from any thread and locks its objects itself (ibv_open_device(3) and
+//! related pages). Other fields of a value do not change after its creation, or are atomic.
 //!
-//! **ALIVE.** The library's object is destroyed only when the value that owns it is dropped, and until then the fields
-//! read here stay as its making left them.
+//! **ALIVE.** The library's object lives as long as the value that owns it. The fields read here do not change.
 
-#[allow(missing_docs)] // the header's names
+#[allow(missing_docs)] // named like the header
 pub mod abi;
 mod call;
 mod choice;
@@ -51,29 +50,29 @@ pub use abi::{Sge, Wc};
 pub(crate) use call::fault;
 pub use choice::{open_device, split_port};
 pub use device::{DeviceContext, list_devices};
-pub use echo::{Echo, EchoError, Loop};
+pub use echo::{Echo, EchoError, EchoPort};
 pub use error::{VerbsCall, VerbsError};
-pub use identity::Identity;
+pub use identity::DeviceIdentity;
 pub use inline::InlineChoice;
 pub use library::Library;
 pub use list::SendList;
 pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain, fewer};
 pub use path::{LocalPort, Path, PortAddress};
 pub use port_counter::PortCounter;
-pub use post::{Failure, Operation, PostError, Posted, SendFlags, SendRequest};
-pub use qp::{AddressHandle, PairSettings, Peer, QueuePair, RetryConfig, Service};
+pub use post::{Failure, PostError, PostedSend, SendFlags, SendOperation, SendRequest};
+pub use qp::{AddressHandle, PairSettings, QueuePair, RemoteQp, RetryConfig, Service};
 pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};
 pub use watcher::Watcher;
 pub use window::MemoryWindow;
 
-/// Whether the tests on a real adapter do as much as they can: it is the kernel's work, and in a virtual machine that
-/// of an emulated processor.
+/// Whether tests run at full length. A real adapter is slower: the kernel does the work, in a virtual machine on an
+/// emulated processor.
 #[cfg(test)]
 pub(crate) fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()
 }
 
-/// The device of a test: the one that `FASTPATH_TEST_DEVICE` names, or else the fake one. Says whether it is real.
+/// Device of `FASTPATH_TEST_DEVICE`, or else the fake one. Next value: whether it is real.
 #[cfg(test)]
 pub(crate) fn test_device() -> (std::sync::Arc<DeviceContext>, bool) {
     match std::env::var("FASTPATH_TEST_DEVICE") {

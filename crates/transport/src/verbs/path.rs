@@ -1,25 +1,24 @@
-//! Ports, their addresses, and the way from one port to another.
+//! Ports, their addresses, and the path between two ports.
 //!
-//! A process says where its port is ([`PortAddress`]); each of a pair finds, from its own port and the
-//! other's address, the same kind of address and the smaller MTU. The user is asked for nothing.
+//! A process publishes the address of its port ([`PortAddress`]). Each end of a pair takes the same kind of address and
+//! the smaller MTU, from its own port and the address of the other end's port. No setting is needed.
 
 use super::abi::{self, AhAttr, Gid, GidEntry, GlobalRoute};
 use super::device::DeviceContext;
 use super::error::VerbsError;
 use std::net::Ipv6Addr;
 
-/// Kinds of address by which a port can be reached, best first. Both ends of a pair use the first
-/// that both have.
+/// Kinds of port addresses, best first. A pair uses the first kind that both ends have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Family {
     /// RoCE version 2 with an IPv4 address.
     RoceV4 = 1,
-    /// RoCE version 2 with an IPv6 address that is not of the link alone.
+    /// RoCE version 2 with an IPv6 address that is not link-local.
     RoceV6 = 2,
     /// RoCE version 2 with a link-local address.
     RoceLink = 3,
-    /// RoCE version 1: Ethernet frames of its own type, not routed.
+    /// RoCE version 1: Ethernet frames with their own type, not routed.
     RoceV1 = 4,
     /// InfiniBand.
     Infiniband = 5,
@@ -33,7 +32,7 @@ impl Family {
             .find(|family| *family as u8 == byte)
     }
 
-    /// The kind of a row of the GID table.
+    /// Kind of a row of the GID table.
     pub fn of(entry: &GidEntry, ethernet: bool) -> Self {
         let address = Ipv6Addr::from(entry.gid.raw);
         match entry.gid_type {
@@ -46,40 +45,37 @@ impl Family {
     }
 }
 
-/// A GID as people write it.
 impl std::fmt::Debug for Gid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", Ipv6Addr::from(self.raw))
     }
 }
 
-/// Kinds of address that a process tells its peers at most.
 const KINDS: usize = 2;
 /// Bytes of a [`PortAddress`] on the wire.
 pub const PORT_ADDRESS_BYTES: usize = 3 + KINDS * 17;
 
-/// An address of a port, with its row in the port's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownGid {
     family: Family,
     gid: Gid,
     index: u8,
 }
 
-/// A port of this process's device.
+/// Port of this process's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalPort {
     number: u8,
     lid: u16,
     mtu: u8,
-    known: Vec<Known>,
+    known: Vec<KnownGid>,
 }
 
 impl LocalPort {
-    /// The port `wanted` of a device, or else its first active one.
+    /// Chooses the port `wanted` of a device, or else its first active one.
     ///
     /// # Errors
-    /// There is no such port, none is active, or the port has no address.
+    /// No such port, no active port, or the port has no address.
     pub fn choose(context: &DeviceContext, wanted: Option<u8>) -> Result<Self, VerbsError> {
         let mut seen = Vec::new();
         let candidates = match wanted {
@@ -113,12 +109,12 @@ impl LocalPort {
         Err(VerbsError::NoPort { device: context.name().to_owned(), ports: seen.join(", ") })
     }
 
-    /// Its number on the device, from 1.
+    /// Port number on the device, from 1.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Whether the port can be used now, as far as the device says.
+    /// Whether the device reports the port as active.
     pub fn is_active(&self, context: &DeviceContext) -> bool {
         let asked = context.query_port(self.number());
         asked.is_ok_and(|port| port.state == abi::PORT_ACTIVE)
@@ -129,19 +125,19 @@ impl LocalPort {
         mtu_bytes(self.mtu)
     }
 
-    /// Its local identifier within an InfiniBand subnet; 0 on Ethernet.
+    /// Local identifier within an InfiniBand subnet; 0 on Ethernet.
     pub fn lid(&self) -> u16 {
         self.lid
     }
 
-    /// Row and address by which a peer is reached, where it has the same kind of address.
+    /// GID of this port for a path, with its row in the GID table. `None` if the port has no GID in that row.
     pub fn gid_to(&self, path: &Path) -> Option<(u8, Gid)> {
         let index = path.route.grh.sgid_index;
         let known = self.known.iter().find(|known| known.index == index);
         known.map(|known| (index, known.gid))
     }
 
-    /// What peers must know of it.
+    /// Address for peers.
     pub fn address(&self) -> PortAddress {
         let mut gids = [None; KINDS];
         for (slot, known) in gids.iter_mut().zip(&self.known) {
@@ -150,10 +146,10 @@ impl LocalPort {
         PortAddress { lid: self.lid, mtu: self.mtu, gids }
     }
 
-    /// The way to a peer's port.
+    /// Path to a peer's port.
     ///
     /// # Errors
-    /// There is no kind of address that both have; both sides' are named.
+    /// The ports have no common kind of address; the text lists the addresses of both ports.
     pub fn path_to(&self, peer: &PortAddress) -> Result<Path, VerbsError> {
         let theirs =
             |family| peer.gids.iter().flatten().find(|(f, _)| *f == family).map(|(_, gid)| *gid);
@@ -167,7 +163,7 @@ impl LocalPort {
                     hop_limit: 64,
                     ..GlobalRoute::default()
                 };
-                // Within an InfiniBand subnet the LID is enough, and packets stay shorter.
+                // Within an InfiniBand subnet the LID suffices; packets without a global route are shorter.
                 let local = own.family == Family::Infiniband && own.gid.raw[..8] == gid.raw[..8];
                 (route, !local as u8)
             }
@@ -176,8 +172,8 @@ impl LocalPort {
                 let own: Vec<_> = self.known.iter().map(|known| known.gid).collect();
                 let other: Vec<_> = peer.gids.iter().flatten().map(|(_, gid)| *gid).collect();
                 return Err(VerbsError::Value(format!(
-                    "no way to the peer's port: its addresses are {other:?}, this one's {own:?}, \
-                     and no two are of one kind"
+                    "the peer's port cannot be reached: the peer's addresses {other:?} and this \
+                     port's addresses {own:?} are of different kinds"
                 )));
             }
         };
@@ -194,7 +190,7 @@ impl LocalPort {
     }
 }
 
-/// Where a peer's port is.
+/// Address of a peer's port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortAddress {
     lid: u16,
@@ -203,7 +199,7 @@ pub struct PortAddress {
 }
 
 impl PortAddress {
-    /// As it travels.
+    /// Encodes the address.
     pub fn encode(&self) -> [u8; PORT_ADDRESS_BYTES] {
         let mut bytes = [0; PORT_ADDRESS_BYTES];
         bytes[..2].copy_from_slice(&self.lid.to_le_bytes());
@@ -217,7 +213,7 @@ impl PortAddress {
         bytes
     }
 
-    /// What a peer wrote; `None` where that is no address.
+    /// Decodes a peer's address; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; PORT_ADDRESS_BYTES] = bytes.try_into().ok()?;
         let mut gids = [None; KINDS];
@@ -233,28 +229,26 @@ impl PortAddress {
     }
 }
 
-/// The way from a local port to a peer's.
+/// Path from a local port to a peer's.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
-    /// As the device wants it.
+    /// Route in the device's format.
     pub route: AhAttr,
     mtu: u8,
 }
 
 impl Path {
-    /// Largest payload of one packet on the way, in bytes.
+    /// Largest payload of a packet on the path, in bytes.
     pub fn mtu_bytes(&self) -> usize {
         mtu_bytes(self.mtu)
     }
 
-    /// The same way with packets of at most `bytes` of payload, 256 or more; what is not a power of two counts as the
-    /// one below it.
+    /// Limits packets to `bytes` bytes of payload, 256 or more, rounded down to a power of two.
     pub fn with_mtu(self, bytes: usize) -> Path {
         let code = (bytes.max(256).ilog2() - 7).min(self.mtu.into());
         Path { mtu: code as u8, ..self }
     }
 
-    /// The same as one of the header's constants.
     pub(super) fn mtu_code(&self) -> i32 {
         self.mtu as i32
     }
@@ -264,22 +258,21 @@ fn mtu_bytes(code: u8) -> usize {
     128 << code
 }
 
-/// The best row of each kind, best kind first.
-fn rank_gids(table: &[GidEntry], ethernet: bool) -> Vec<Known> {
-    let mut known: Vec<Known> = Vec::new();
+fn rank_gids(table: &[GidEntry], ethernet: bool) -> Vec<KnownGid> {
+    let mut known: Vec<KnownGid> = Vec::new();
     for entry in table {
         let family = Family::of(entry, ethernet);
         if let (Ok(index), false) =
             (u8::try_from(entry.gid_index), known.iter().any(|k| k.family == family))
         {
-            known.push(Known { family, gid: entry.gid, index });
+            known.push(KnownGid { family, gid: entry.gid, index });
         }
     }
     known.sort_by_key(|known| known.family);
     known
 }
 
-/// A port state's name.
+/// Name of a port state.
 pub fn state_name(state: i32) -> &'static str {
     match state {
         1 => "down",

@@ -1,22 +1,22 @@
-//! What the kernel counts at an adapter's port of arrivals that found no receive buffer.
+//! The kernel's counter of arrivals at an adapter's port that found no receive buffer.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// Names of the counter: of mlx5, and of the software adapter, which counts its refusals instead.
+/// File names of the counter. Soft-RoCE's counter counts refusals instead of arrivals.
 const NAMES: [&str; 2] = ["out_of_buffer", "send_rnr_err"];
 
-/// A port's counter, read from sysfs. It counts for all processes that use the port.
+/// Counter of a port, read from sysfs. It counts for all processes that use the port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortCounter {
-    /// Its file's name.
+    /// Name of the counter's file.
     pub name: &'static str,
     path: PathBuf,
     before: u64,
 }
 
 impl PortCounter {
-    /// The counter of a device's port, from now on; `None` where the driver has none.
+    /// Finds the counter of a device's port and starts to count; `None` if the driver has no such counter.
     pub fn find(device: &str, port: u8) -> Option<Self> {
         Self::find_below(Path::new("/sys/class/infiniband"), device, port)
     }
@@ -30,7 +30,7 @@ impl PortCounter {
         })
     }
 
-    /// How much it has grown since it was found.
+    /// Count since [`PortCounter::find`].
     pub fn since(&self) -> u64 {
         read(&self.path).map_or(0, |now| now.saturating_sub(self.before))
     }

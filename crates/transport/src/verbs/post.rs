@@ -1,120 +1,133 @@
-//! Posting sends and reading completions.
+//! Sends and completions.
 #![allow(unsafe_code)]
 
 use super::abi::{self, BindTo, SendWr, SendWrTo, Sge, Wc};
 use super::error::{VerbsCall, VerbsError};
-use super::inline::{InlineChoice, InlineRefused, decide};
+use super::inline::{InlineChoice, InlineError, decide};
 use super::qp::{AddressHandle, QueuePair};
-use super::window::Binding;
 use std::ffi::CStr;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr::null_mut;
 
-/// What a send does. Immediate data is what the receiver's [`immediate`] gives.
+/// Operation of a send. At the receiver, [`immediate`] returns the immediate data.
 #[derive(Clone, Copy)]
-pub enum Operation<'a> {
-    /// A message to the peer's next receive buffer.
+pub enum SendOperation<'a> {
+    /// Sends to the peer's next receive buffer.
     Send,
-    /// As `Send`, with immediate data.
+    /// Sends with immediate data.
     SendImmediate(u32),
-    /// As `Send`; the peer's key is invalid afterwards.
+    /// Sends and invalidates this key of the peer.
     SendInvalidate(u32),
-    /// A message to a queue pair somewhere, with immediate data if there is any.
+    /// Sends a datagram to a queue pair, with optional immediate data.
     Datagram {
-        /// The address handle of the way there.
+        /// Address handle of the path.
         ah: &'a AddressHandle,
-        /// The queue pair's number.
+        /// Queue pair number.
         qpn: u32,
-        /// Its key.
+        /// Q_Key of the queue pair.
         qkey: u32,
         /// Immediate data.
         immediate: Option<u32>,
     },
     /// Writes to the peer's memory.
     Write {
-        /// Where.
+        /// Remote address.
         address: u64,
-        /// What proves the right to it.
+        /// Remote key.
         rkey: u32,
     },
-    /// Reads from the peer's memory into the segments.
+    /// Reads the peer's memory into the segments.
     Read {
-        /// Where.
+        /// Remote address.
         address: u64,
-        /// What proves the right to it.
+        /// Remote key.
         rkey: u32,
     },
-    /// Adds to 8 bytes of the peer's memory; what was there comes to the segment.
+    /// Adds to 8 bytes of the peer's memory; the segment gets the old value.
     FetchAdd {
-        /// Where, a multiple of 8.
+        /// Remote address, a multiple of 8.
         address: u64,
-        /// What proves the right to it.
+        /// Remote key.
         rkey: u32,
-        /// What is added.
+        /// Addend.
         add: u64,
     },
-    /// Replaces 8 bytes of the peer's memory if they are as expected; what was there comes to the segment.
+    /// Replaces 8 bytes of the peer's memory if they are equal to `compare`; the segment gets the old value.
     CompareSwap {
-        /// Where, a multiple of 8.
+        /// Remote address, a multiple of 8.
         address: u64,
-        /// What proves the right to it.
+        /// Remote key.
         rkey: u32,
-        /// What must be there.
+        /// Expected value.
         compare: u64,
-        /// What replaces it.
+        /// New value.
         swap: u64,
     },
-    /// Binds a memory window: [`super::MemoryWindow::bind`] makes it.
+    /// Binds a memory window; created by [`super::MemoryWindow::bind`].
     Bind(Binding<'a>),
 }
 
-impl Operation<'_> {
-    /// Whether the segments go out to the peer.
+/// Binding of a memory window to memory. Window and region outlive the binding.
+#[derive(Debug, Clone, Copy)]
+pub struct Binding<'a> {
+    to: BindTo,
+    _of: PhantomData<&'a ()>,
+}
+
+impl Binding<'_> {
+    pub(super) fn new(to: BindTo) -> Self {
+        Binding { to, _of: PhantomData }
+    }
+}
+
+impl SendOperation<'_> {
+    /// Whether the segments are sent to the peer.
     #[inline]
     pub fn has_payload(&self) -> bool {
         !matches!(
             self,
-            Operation::Read { .. }
-                | Operation::FetchAdd { .. }
-                | Operation::CompareSwap { .. }
-                | Operation::Bind(_)
+            SendOperation::Read { .. }
+                | SendOperation::FetchAdd { .. }
+                | SendOperation::CompareSwap { .. }
+                | SendOperation::Bind(_)
         )
     }
 }
 
-/// How a send is posted.
+/// Flags of a send.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SendFlags {
-    /// Whether success is reported; failure always is.
+    /// Whether success is reported by a completion. A failure is always reported.
     pub signaled: bool,
-    /// Whether it waits for the reads and atomics before it.
+    /// Whether the send waits for earlier reads and atomics.
     pub fenced: bool,
-    /// Whether the peer's solicited event is raised.
+    /// Whether the send raises a solicited event at the peer.
     pub solicited: bool,
-    /// Whether the payload goes inline.
+    /// Inline choice of the payload.
     pub inline: InlineChoice,
 }
 
-/// A send that was posted.
+/// Result of a successful post.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Posted {
-    /// Whether the payload went inline: its memory may be reused at once.
+pub struct PostedSend {
+    /// Whether the payload went inline, so that its memory may be reused at once.
     pub inline: bool,
 }
 
-/// Why a send was not posted.
+/// Reason why a send was not posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostError {
-    /// The send queue is full: poll for completions first.
+    /// Send queue full: poll for completions first.
     Full,
-    /// It was to go inline and cannot.
-    Inline(InlineRefused),
-    /// The queue pair or the device does not work any more.
+    /// The payload must go inline and does not fit.
+    Inline(InlineError),
+    /// The queue pair or the device has failed.
     Failed(VerbsError),
 }
 
-/// A work request that is built once and patched for each send.
+/// Work request that is built once, and patched for each send.
 pub struct SendRequest(SendWr);
 
 impl Default for SendRequest {
@@ -135,20 +148,19 @@ impl Default for SendRequest {
 }
 
 impl SendRequest {
-    /// Writes what one send needs, and leaves alone what it does not; says whether the payload goes inline. Pure, so
-    /// that it can be tested without a device.
+    /// Sets the fields of one send; returns whether the payload goes inline. No call, so tests need no device.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     fn patch(
-        &mut self, id: u64, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags,
+        &mut self, id: u64, operation: &SendOperation<'_>, segments: &[Sge], flags: SendFlags,
         granted_inline: u32,
-    ) -> Result<bool, InlineRefused> {
+    ) -> Result<bool, InlineError> {
         let bytes = segments.iter().map(|segment| segment.length as u64).sum();
         let inline = decide(operation.has_payload(), bytes, granted_inline, flags.inline)?;
         let request = &mut self.0;
         request.wr_id = id;
         request.sg_list = segments.as_ptr().cast_mut();
         request.num_sge = segments.len() as i32;
-        // Each by itself, so that one never takes another's place.
+        // Flags are computed independently, so that none replaces another.
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         request.send_flags = flag(flags.signaled, abi::SEND_SIGNALED)
             | flag(flags.fenced, abi::SEND_FENCE)
@@ -156,16 +168,16 @@ impl SendRequest {
             | flag(inline, abi::SEND_INLINE);
         let rdma = |remote_addr, rkey| SendWrTo { rdma: abi::RdmaTo { remote_addr, rkey } };
         match *operation {
-            Operation::Send => request.opcode = abi::WR_SEND,
-            Operation::SendImmediate(value) => {
+            SendOperation::Send => request.opcode = abi::WR_SEND,
+            SendOperation::SendImmediate(value) => {
                 request.opcode = abi::WR_SEND_WITH_IMM;
                 request.imm_data = value.to_be();
             }
-            Operation::SendInvalidate(rkey) => {
+            SendOperation::SendInvalidate(rkey) => {
                 request.opcode = abi::WR_SEND_WITH_INV;
                 request.imm_data = rkey;
             }
-            Operation::Datagram { ah, qpn, qkey, immediate } => {
+            SendOperation::Datagram { ah, qpn, qkey, immediate } => {
                 request.opcode = match immediate {
                     Some(_) => abi::WR_SEND_WITH_IMM,
                     None => abi::WR_SEND,
@@ -173,80 +185,79 @@ impl SendRequest {
                 request.imm_data = immediate.unwrap_or(0).to_be();
                 request.wr.ud = abi::UdTo { ah: ah.raw(), remote_qpn: qpn, remote_qkey: qkey };
             }
-            Operation::Write { address, rkey } => {
+            SendOperation::Write { address, rkey } => {
                 request.opcode = abi::WR_RDMA_WRITE;
                 request.wr = rdma(address, rkey);
             }
-            Operation::Read { address, rkey } => {
+            SendOperation::Read { address, rkey } => {
                 request.opcode = abi::WR_RDMA_READ;
                 request.wr = rdma(address, rkey);
             }
-            Operation::FetchAdd { address, rkey, add } => {
+            SendOperation::FetchAdd { address, rkey, add } => {
                 request.opcode = abi::WR_ATOMIC_FETCH_AND_ADD;
                 request.wr.atomic =
                     abi::AtomicTo { remote_addr: address, compare_add: add, swap: 0, rkey };
             }
-            Operation::CompareSwap { address, rkey, compare, swap } => {
+            SendOperation::CompareSwap { address, rkey, compare, swap } => {
                 request.opcode = abi::WR_ATOMIC_CMP_AND_SWP;
                 request.wr.atomic =
                     abi::AtomicTo { remote_addr: address, compare_add: compare, swap, rkey };
             }
-            Operation::Bind(ref binding) => {
+            SendOperation::Bind(ref binding) => {
                 request.opcode = abi::WR_BIND_MW;
-                request.bind = binding.to();
+                request.bind = binding.to;
             }
         }
         Ok(inline)
     }
 }
 
-/// A request of its own for one send, and whether its payload goes inline.
 #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
 pub(super) fn build_request(
-    id: u64, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags, granted_inline: u32,
-) -> Result<(SendWr, bool), InlineRefused> {
+    id: u64, operation: &SendOperation<'_>, segments: &[Sge], flags: SendFlags, granted_inline: u32,
+) -> Result<(SendWr, bool), InlineError> {
     let mut request = SendRequest::default();
     let inline = request.patch(id, operation, segments, flags, granted_inline)?;
     Ok((request.0, inline))
 }
 
 impl QueuePair {
-    /// Posts one send whose completion, if there is one, carries `id`.
+    /// Posts one send. Its completion, if any, has `wr_id` equal to `id`.
     ///
     /// # Safety
-    /// As [`QueuePair::post_patched`].
+    /// See [`QueuePair::post_patched`].
     ///
     /// # Errors
     /// Nothing was posted.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     pub unsafe fn post_send(
-        &self, id: u64, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags,
-    ) -> Result<Posted, PostError> {
+        &self, id: u64, operation: &SendOperation<'_>, segments: &[Sge], flags: SendFlags,
+    ) -> Result<PostedSend, PostError> {
         let mut request = SendRequest::default();
-        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
+        // SAFETY: this function's contract is that of `post_patched`.
         unsafe { self.post_patched(&mut request, id, operation, segments, flags) }
     }
 
-    /// As [`QueuePair::post_send`], by a request that is kept for the next.
+    /// Posts one send, by a request that the next send reuses.
     ///
     /// # Safety
-    /// The segments are readable, and for a read or an atomic writable, until the completion of this send or
-    /// of a later one; those of one that went inline, until this returns.
+    /// The segments are readable, and for a read or an atomic writable, until this send or a later one completes.
+    /// Segments of an inline send need to be readable only until the call returns.
     ///
     /// # Errors
     /// Nothing was posted.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     pub unsafe fn post_patched(
-        &self, request: &mut SendRequest, id: u64, operation: &Operation<'_>, segments: &[Sge],
+        &self, request: &mut SendRequest, id: u64, operation: &SendOperation<'_>, segments: &[Sge],
         flags: SendFlags,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<PostedSend, PostError> {
         let patched = request.patch(id, operation, segments, flags, self.granted_inline());
         let inline = patched.map_err(PostError::Inline)?;
         let mut bad = null_mut();
-        // SAFETY: the pair is alive. The request is a list of one: `next` is null from its making and never written.
-        // The segments were just put in; that they stay as the library needs them is asked of this function's caller.
+        // SAFETY: the pair is alive. The request is a list of one: `next` is initialized to null and never written. The
+        // segments were set by `patch`, and stay valid by this function's contract.
         match unsafe { (self.post_send)(self.raw.as_ptr(), &mut request.0, &mut bad) } {
-            0 => Ok(Posted { inline }),
+            0 => Ok(PostedSend { inline }),
             errno => Err(self.post_error_slow(errno)),
         }
     }
@@ -261,7 +272,7 @@ impl QueuePair {
     }
 }
 
-/// The immediate data of a completed receive, if it came with some.
+/// Immediate data of a completed receive, if there is any.
 #[inline]
 pub fn immediate(completion: &Wc) -> Option<u32> {
     match completion.wc_flags & abi::WC_WITH_IMM {
@@ -270,27 +281,27 @@ pub fn immediate(completion: &Wc) -> Option<u32> {
     }
 }
 
-/// Why an operation failed.
+/// Cause of a failed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// It was taken back because its queue pair had stopped, for the reason of an earlier completion.
+    /// Flushed: the queue pair had stopped. An earlier completion has the cause.
     Flushed,
-    /// The peer does not answer: dead, or unreachable.
+    /// The peer does not answer: it is dead or unreachable.
     NoAnswer,
     /// The peer had no receive buffer for too long.
     NoBuffer,
-    /// The peer's memory may not be reached so: wrong key or address, or no permission.
+    /// Access to the peer's memory was refused: wrong key or address, or no permission.
     RemoteAccess,
     /// The peer's receive buffer is too short, or it refuses the operation.
     RemoteRefused,
-    /// This process's own memory may not be reached so.
+    /// Access to this process's memory failed.
     Local,
     /// Any other status.
     Other(i32),
 }
 
 impl Failure {
-    /// What people are told of a connection to the peer of that rank which has failed so.
+    /// Message about a failed connection to rank `peer`.
     pub fn describe(self, peer: u32) -> String {
         format!("the adapter has lost rank {peer} of MPI_COMM_WORLD ({self})")
     }
@@ -299,20 +310,24 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::Flushed => "its queue pair has stopped",
-            Failure::NoAnswer => {
-                "no answer: it is dead, or the network does not carry packets to it"
+            Failure::Flushed => "the queue pair of the connection has stopped",
+            Failure::NoAnswer => "no answer: the peer has ended, or packets do not reach the peer",
+            Failure::NoBuffer => "the peer had no free receive buffer for too long",
+            Failure::RemoteAccess => {
+                "the peer's memory could not be accessed: wrong key or address"
             }
-            Failure::NoBuffer => "it had no receive buffer for too long",
-            Failure::RemoteAccess => "its memory was not to be reached so: a wrong key or address",
-            Failure::RemoteRefused => "it refused an operation, or a receive buffer was too short",
-            Failure::Local => "this process's own adapter has gone, or could not carry it out",
+            Failure::RemoteRefused => {
+                "the peer refused an operation, or a receive buffer was too short"
+            }
+            Failure::Local => {
+                "this process's own adapter is gone, or could not perform the operation"
+            }
             Failure::Other(status) => return write!(f, "the adapter reported status {status}"),
         })
     }
 }
 
-/// Why an operation failed; `None` for one that succeeded.
+/// Cause of a failed operation; `None` if it succeeded.
 #[inline]
 pub fn failure(completion: &Wc) -> Option<Failure> {
     match completion.status {
@@ -337,14 +352,14 @@ fn failure_slow(status: i32) -> Failure {
     }
 }
 
-/// What the library says of a completion's status.
+/// The library's text for a completion's status.
 pub fn status_text(library: &super::Library, status: i32) -> String {
-    // SAFETY: any number may be asked about; the text is constant.
+    // SAFETY: any number may be passed; the text is constant.
     let text = unsafe { (library.wc_status_str)(status) };
     if text.is_null() {
         return format!("status {status}");
     }
-    // SAFETY: not null, and ends with a zero.
+    // SAFETY: the text is not null and ends with a zero.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -353,18 +368,20 @@ pub fn status_text(library: &super::Library, status: i32) -> String {
 mod tests {
     use super::*;
 
-    const WRITE: Operation<'_> = Operation::Write { address: 0x1000, rkey: 7 };
-    const READ: Operation<'_> = Operation::Read { address: 0x1000, rkey: 7 };
-    const ADD: Operation<'_> = Operation::FetchAdd { address: 0x1000, rkey: 7, add: 1 };
-    const SWAP: Operation<'_> =
-        Operation::CompareSwap { address: 0x1000, rkey: 7, compare: 1, swap: 2 };
+    const WRITE: SendOperation<'_> = SendOperation::Write { address: 0x1000, rkey: 7 };
+    const READ: SendOperation<'_> = SendOperation::Read { address: 0x1000, rkey: 7 };
+    const ADD: SendOperation<'_> = SendOperation::FetchAdd { address: 0x1000, rkey: 7, add: 1 };
+    const SWAP: SendOperation<'_> =
+        SendOperation::CompareSwap { address: 0x1000, rkey: 7, compare: 1, swap: 2 };
 
     fn segments(lengths: &[u32]) -> Vec<Sge> {
         let segment = |&length| Sge { length, ..Sge::default() };
         lengths.iter().map(segment).collect()
     }
 
-    fn flags_of(operation: &Operation<'_>, lengths: &[u32], granted: u32, flags: SendFlags) -> u32 {
+    fn flags_of(
+        operation: &SendOperation<'_>, lengths: &[u32], granted: u32, flags: SendFlags,
+    ) -> u32 {
         let segments = segments(lengths);
         let (request, inline) = build_request(9, operation, &segments, flags, granted).unwrap();
         assert_eq!(inline, request.send_flags & abi::SEND_INLINE != 0);
@@ -374,9 +391,12 @@ mod tests {
     #[test]
     fn inline__each_operation_with_a_payload_goes_inline_when_all_fits() {
         let flags = SendFlags::default();
-        for operation in
-            [Operation::Send, Operation::SendImmediate(1), Operation::SendInvalidate(7), WRITE]
-        {
+        for operation in [
+            SendOperation::Send,
+            SendOperation::SendImmediate(1),
+            SendOperation::SendInvalidate(7),
+            WRITE,
+        ] {
             for (lengths, granted, inline) in [
                 (&[][..], 0, true),
                 (&[0], 0, true),
@@ -386,7 +406,7 @@ mod tests {
                 (&[16, 84], 100, true),
                 (&[16, 85], 100, false),
                 (&[50, 0, 50], 100, true),
-                // The sum is not computed in 32 bits.
+                // The sum of the lengths exceeds 32 bits.
                 (&[u32::MAX, 1], 100, false),
             ] {
                 let expected = if inline { abi::SEND_INLINE } else { 0 };
@@ -408,7 +428,7 @@ mod tests {
             }
             let forced = SendFlags { inline: InlineChoice::Force, ..SendFlags::default() };
             let refused = build_request(9, &operation, &segments(&[8]), forced, 400).err();
-            assert_eq!(refused, Some(InlineRefused::NoPayload));
+            assert_eq!(refused, Some(InlineError::NoPayload));
         }
     }
 
@@ -420,7 +440,7 @@ mod tests {
         let refused =
             build_request(9, &WRITE, &segments(&[400, 1]), with(InlineChoice::Force), 400);
         let (bytes, granted) = (401, 400);
-        assert_eq!(refused.err(), Some(InlineRefused::TooLong { bytes, granted }));
+        assert_eq!(refused.err(), Some(InlineError::TooLong { bytes, granted }));
     }
 
     #[test]
@@ -436,8 +456,10 @@ mod tests {
             expected |= if flags.signaled { abi::SEND_SIGNALED } else { 0 };
             expected |= if flags.fenced { abi::SEND_FENCE } else { 0 };
             expected |= if flags.solicited { abi::SEND_SOLICITED } else { 0 };
-            // Immediate data and invalidation keep the others, inline among them.
-            for operation in [Operation::SendImmediate(3), Operation::SendInvalidate(3), WRITE] {
+            // Immediate data and invalidation must keep the other flags, including inline.
+            for operation in
+                [SendOperation::SendImmediate(3), SendOperation::SendInvalidate(3), WRITE]
+            {
                 assert_eq!(flags_of(&operation, &[8], 64, flags), expected);
             }
         }
@@ -446,22 +468,22 @@ mod tests {
     #[test]
     fn request__carries_the_operation() {
         let list = segments(&[8]);
-        let build = |operation: &Operation<'_>| {
+        let build = |operation: &SendOperation<'_>| {
             build_request(9, operation, &list, SendFlags::default(), 0).unwrap().0
         };
-        let request = build(&Operation::SendImmediate(0x0102_0304));
+        let request = build(&SendOperation::SendImmediate(0x0102_0304));
         assert_eq!(request.opcode, abi::WR_SEND_WITH_IMM);
         assert_eq!(request.imm_data.to_ne_bytes(), [1, 2, 3, 4]);
-        let request = build(&Operation::SendInvalidate(0x55));
+        let request = build(&SendOperation::SendInvalidate(0x55));
         assert_eq!((request.opcode, request.imm_data), (abi::WR_SEND_WITH_INV, 0x55));
         for (operation, opcode) in [(WRITE, abi::WR_RDMA_WRITE), (READ, abi::WR_RDMA_READ)] {
             let request = build(&operation);
-            // SAFETY: this operation's part of the union.
+            // SAFETY: the union member of this operation.
             let to = unsafe { request.wr.rdma };
             assert_eq!((request.opcode, to.remote_addr, to.rkey), (opcode, 0x1000, 7));
         }
         let request = build(&SWAP);
-        // SAFETY: this operation's part of the union.
+        // SAFETY: the union member of this operation.
         let to = unsafe { request.wr.atomic };
         assert_eq!(request.opcode, abi::WR_ATOMIC_CMP_AND_SWP);
         assert_eq!((to.remote_addr, to.rkey, to.compare_add, to.swap), (0x1000, 7, 1, 2));

@@ -1,5 +1,4 @@
-//! Queue pairs: made, asked for what they were granted, connected. What a failure leaves behind is
-//! taken back by dropping.
+//! Queue pairs: creation, granted limits, connection. After a failure, drop the queue pair, which frees everything.
 #![allow(unsafe_code)]
 
 use super::abi::{self, QpAttr, QpCap, RecvWr, SendWr};
@@ -15,68 +14,69 @@ use std::sync::Arc;
 /// The service of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// One peer, in order and once.
+    /// One peer, in order and exactly once.
     Reliable,
-    /// Datagrams from and to everyone.
+    /// Datagrams from and to any queue pair.
     Datagram,
 }
 
-/// What a queue pair is made with.
+/// Settings of a queue pair.
 #[derive(Clone)]
 pub struct PairSettings<'a> {
-    /// Its service.
+    /// Service of the queue pair.
     pub service: Service,
-    /// Where its sends complete.
+    /// Completion queue of sends.
     pub send_cq: &'a Arc<CompletionQueue>,
-    /// Where its receives complete.
+    /// Completion queue of receives.
     pub recv_cq: &'a Arc<CompletionQueue>,
-    /// Where its receive buffers come from; its own queue without one.
+    /// Shared receive queue; `None` for a receive queue of its own.
     pub shared: Option<&'a Arc<SharedReceiveQueue>>,
-    /// Sends that may be under way.
+    /// Most outstanding sends.
     pub send_depth: u32,
-    /// Receives that may be posted to its own queue.
+    /// Most posted receives in its own queue.
     pub recv_depth: u32,
-    /// Segments of a send at most.
+    /// Most segments of a send.
     pub send_segments: u32,
-    /// Bytes of inline data asked for.
+    /// Requested inline bytes.
     pub inline: u32,
-    /// The port.
+    /// Port number.
     pub port: u8,
-    /// The key that datagrams must carry.
+    /// Q_Key that datagrams must carry.
     pub qkey: u32,
 }
 
-/// How long a reliable connection tries.
+/// Retry settings of a reliable connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryConfig {
-    /// Time until a packet is sent again: 4.096 us * 2^timeout, 0 to 31; 0 waits for ever.
+    /// Time until a packet is resent: 4.096 us * 2^timeout, for values 1 to 31; 0 waits forever.
     pub timeout: u8,
-    /// How often it is sent again before the peer counts as gone, 0 to 7; Soft-RoCE takes 7 for without end.
+    /// Number of resends before the peer has failed, 0 to 7; Soft-RoCE takes 7 as unlimited.
     pub retries: u8,
-    /// How often a peer without a receive buffer is asked again, 0 to 6; 7: without end.
+    /// Number of retries to a peer without a receive buffer, 0 to 6; 7 is unlimited.
     pub rnr_retries: u8,
-    /// How long to wait before that, in the code of the verbs interface (12: 0.64 ms).
+    /// Time before a retry to a peer without a receive buffer, by verbs code (12: 0.64 ms).
     pub rnr_timer: u8,
-    /// Reads and atomics under way at most.
+    /// Most outstanding reads and atomics.
     pub reads: u8,
 }
 
 impl Default for RetryConfig {
     fn default() -> Self {
-        // 0.27 s each, 7 times: long enough for a loaded network, and a dead peer is found within seconds.
-        // A peer without buffers computes, perhaps for hours.
+        // A packet is sent up to 7 times, with 0.27 s each for its acknowledgement. A loaded network has enough time,
+        // and a dead peer is detected within seconds. Retries to a peer without a buffer are unlimited, because the
+        // peer may compute for hours.
         RetryConfig { timeout: 16, retries: 6, rnr_retries: 7, rnr_timer: 12, reads: 4 }
     }
 }
 
-/// The other end of a reliable connection.
+/// Other end of a reliable connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer {
-    /// The way to its port.
+pub struct RemoteQp {
+    /// Path to the peer's port.
     pub path: Path,
-    /// Its queue pair's number.
+    /// Number of the peer's queue pair.
     pub qpn: u32,
-    /// The sequence number with which it begins, 24 bits.
+    /// Sequence number of the peer's first packet, 24 bits.
     pub psn: u32,
 }
 
@@ -92,23 +92,23 @@ pub struct QueuePair {
     service: Service,
     port: u8,
     qkey: u32,
-    /// What it needs lives as long as it does.
+    /// Held because the pair needs it as long as it lives.
     domain: Arc<ProtectionDomain>,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for QueuePair {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// Makes a queue pair, reads back what it was granted, and initialises it, so that receives can be posted.
-    /// A device that refuses the inline size is asked for half of it, down to none.
+    /// Creates a queue pair, reads its granted limits, and initializes it, so that receives can be posted. If the
+    /// device refuses the inline size, requests half of it, down to 0.
     ///
     /// # Errors
-    /// The device refuses, at whichever step; nothing is left behind.
+    /// The device refuses a step; nothing is left behind.
     pub fn new(
         domain: &Arc<ProtectionDomain>, settings: &PairSettings<'_>,
     ) -> Result<Self, VerbsError> {
@@ -138,11 +138,11 @@ impl QueuePair {
 
     fn query_granted(&self) -> Result<QpCap, VerbsError> {
         let mut attributes = QpAttr::default();
-        // SAFETY: numbers and null pointers: all zeros is valid.
+        // SAFETY: a structure of numbers and pointers, for which all zeros is valid.
         let mut first: abi::QpInitAttr = unsafe { std::mem::zeroed() };
         let context = self.domain.context();
         check(VerbsCall::QueryQp, context.name(), || {
-            // SAFETY: the pair is alive, both structures are writable.
+            // SAFETY: the pair is alive, and both structures are writable.
             unsafe {
                 (context.library.query_qp)(
                     self.raw.as_ptr(),
@@ -152,7 +152,7 @@ impl QueuePair {
                 )
             }
         })?;
-        // Providers write it to either.
+        // Providers write the limits to one of the two structures.
         Ok(match first.cap.max_send_wr {
             0 => attributes.cap,
             _ => first.cap,
@@ -178,13 +178,12 @@ impl QueuePair {
         self.modify(VerbsCall::ModifyInit, &mut attributes, mask)
     }
 
-    /// Connects a reliable pair: it receives and sends from now on. `psn` is the number with which
-    /// its own packets begin.
+    /// Connects a reliable pair; then it can receive and send. `psn` is the sequence number of its first packet.
     ///
     /// # Errors
-    /// The peer's address leads nowhere, or the device refuses.
+    /// The peer's address is unreachable, or the device refuses.
     pub fn connect(
-        &self, peer: &Peer, psn: u32, retry_config: &RetryConfig,
+        &self, peer: &RemoteQp, psn: u32, retry_config: &RetryConfig,
     ) -> Result<(), VerbsError> {
         let limits = self.domain.context().attributes();
         let within = |limit: c_int| retry_config.reads.min(limit.clamp(0, 255) as u8);
@@ -224,7 +223,7 @@ impl QueuePair {
         self.modify(VerbsCall::ModifyRts, &mut attributes, mask)
     }
 
-    /// Makes a pair for datagrams ready to receive and to send.
+    /// Makes a datagram pair ready to receive and send.
     ///
     /// # Errors
     /// The device refuses.
@@ -237,29 +236,29 @@ impl QueuePair {
         self.modify(VerbsCall::ModifyRts, &mut attributes, mask)
     }
 
-    /// Lets a pair forget what was posted; its number stays. Nothing may be posted until
-    /// [`QueuePair::restart_datagrams`] has gone well.
+    /// Discards all posted requests; the pair keeps its number. Nothing may be posted until
+    /// [`QueuePair::restart_datagrams`] has succeeded.
     ///
     /// # Errors
-    /// The device refuses, or is gone: the pair is what it was.
+    /// The device refuses or is gone; the pair is unchanged.
     pub fn reset(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr { qp_state: abi::QPS_RESET, ..QpAttr::default() };
         self.modify(VerbsCall::ModifyReset, &mut attributes, abi::QP_STATE)
     }
 
-    /// Makes a pair for datagrams that was reset ready to receive and to send.
+    /// Makes a reset datagram pair ready to receive and send.
     ///
     /// # Errors
-    /// The device refuses, or is gone: it must be reset again.
+    /// The device refuses or is gone; reset the pair again.
     pub fn restart_datagrams(&self, psn: u32) -> Result<(), VerbsError> {
         self.initialise()?;
         self.start_datagrams(psn)
     }
 
-    /// Stops it: everything posted completes, with an error where it had not been done.
+    /// Stops the pair: all outstanding requests complete, with an error if they were not done.
     ///
     /// # Errors
-    /// It was reset and not started, or the device is gone.
+    /// The pair was reset and not restarted, or the device is gone.
     pub fn stop(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr { qp_state: abi::QPS_ERR, ..QpAttr::default() };
         self.modify(VerbsCall::ModifyError, &mut attributes, abi::QP_STATE)
@@ -269,52 +268,51 @@ impl QueuePair {
         &self, step: VerbsCall, attributes: &mut QpAttr, mask: c_int,
     ) -> Result<(), VerbsError> {
         let context = self.domain.context();
-        // SAFETY: the pair is alive, the structure readable.
+        // SAFETY: the pair is alive, and the structure is readable.
         check(step, context.name(), || unsafe {
             (context.library.modify_qp)(self.raw.as_ptr(), attributes, mask)
         })
     }
 
-    /// Its number on the device, 24 bits: what peers need to know.
+    /// Queue pair number on the device, 24 bits; part of its address.
     #[inline]
     pub fn qpn(&self) -> u32 {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().qp_num }
     }
 
-    /// Bytes that may go inline, as granted.
+    /// Granted inline bytes.
     #[inline]
     pub fn granted_inline(&self) -> u32 {
         self.granted.max_inline_data
     }
 
-    /// Sends that may be under way, as granted.
+    /// Granted number of outstanding sends.
     pub fn send_depth(&self) -> u32 {
         self.granted.max_send_wr
     }
 
-    /// Segments of one send, as granted.
+    /// Granted number of segments of a send.
     pub fn send_segments(&self) -> u32 {
         self.granted.max_send_sge
     }
 
-    /// Its service.
+    /// Service of the pair.
     pub fn service(&self) -> Service {
         self.service
     }
 
-    /// The device's name.
     pub(super) fn device(&self) -> &str {
         self.domain.context().name()
     }
 
-    /// Posts receive buffers to its own queue; those that a failed call accepted are posted.
+    /// Posts receive buffers to the pair's own queue. On an error, the accepted buffers stay posted.
     ///
     /// # Safety
-    /// The buffers are writable until they complete or the pair is gone.
+    /// The buffers are writable until they complete or the pair is dropped.
     ///
     /// # Errors
-    /// The queue is full, or the device is gone: how many were accepted, and the reason.
+    /// The queue is full, or the device is gone: the number of accepted buffers, and the cause.
     pub unsafe fn post_recv(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
         // SAFETY: the pair is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {
@@ -332,7 +330,7 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: made by `create_qp`, and not used again.
+        // SAFETY: `create_qp` made it, and it is not used again.
         unmake(unsafe { (self.domain.context().library.destroy_qp)(self.raw.as_ptr()) });
     }
 }
@@ -361,7 +359,7 @@ fn create_pair(
             sq_sig_all: 0,
         };
         let context = domain.context();
-        // SAFETY: domain and queues are alive, the structure writable.
+        // SAFETY: domain and queues are alive, and the structure is writable.
         let made = make(VerbsCall::CreateQp, context.name(), || unsafe {
             (context.library.create_qp)(domain.raw.as_ptr(), &mut wanted)
         });
@@ -374,26 +372,26 @@ fn create_pair(
     }
 }
 
-/// The way to a peer's port, as datagrams need it.
+/// Path to a peer's port as a device object, for datagrams.
 pub struct AddressHandle {
     raw: NonNull<abi::Ah>,
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for AddressHandle {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for AddressHandle {}
 
 impl AddressHandle {
-    /// A handle of a way.
+    /// Creates a handle of a path.
     ///
     /// # Errors
-    /// The way leads nowhere, or the device has no more.
+    /// The path is invalid, or the device has no more address handles.
     pub fn new(domain: &Arc<ProtectionDomain>, path: &Path) -> Result<Self, VerbsError> {
         let mut route = path.route;
         let context = domain.context();
-        // SAFETY: the domain is alive, the route readable.
+        // SAFETY: the domain is alive, and the route is readable.
         let raw = make(VerbsCall::CreateAh, context.name(), || unsafe {
             (context.library.create_ah)(domain.raw.as_ptr(), &mut route)
         })?;
@@ -407,7 +405,7 @@ impl AddressHandle {
 
 impl Drop for AddressHandle {
     fn drop(&mut self) {
-        // SAFETY: made by `create_ah`, and not used again.
+        // SAFETY: `create_ah` made it, and it is not used again.
         unmake(unsafe { (self.domain.context().library.destroy_ah)(self.raw.as_ptr()) });
     }
 }

@@ -10,22 +10,22 @@ use libc::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Work requests posted by one call at most.
+/// Most work requests posted by one call.
 pub const BATCH: usize = 16;
 
-/// A file descriptor that becomes readable when an armed completion queue gets a completion.
+/// File descriptor that becomes readable when an armed completion queue gets a completion.
 pub struct CompletionChannel {
     raw: NonNull<abi::CompChannel>,
     context: Arc<DeviceContext>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for CompletionChannel {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
-    /// A new channel, whose descriptor does not block.
+    /// Creates a channel with a nonblocking descriptor.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -35,7 +35,7 @@ impl CompletionChannel {
             (context.library.create_comp_channel)(context.raw.as_ptr())
         })?;
         let channel = CompletionChannel { raw, context: context.clone() };
-        // SAFETY: flags of a file descriptor that is the channel's.
+        // SAFETY: the calls read and set flags of the channel's own descriptor.
         unsafe {
             let flags = libc::fcntl(channel.fd(), libc::F_GETFL);
             libc::fcntl(channel.fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
@@ -43,22 +43,22 @@ impl CompletionChannel {
         Ok(Arc::new(channel))
     }
 
-    /// The descriptor.
+    /// File descriptor.
     pub fn fd(&self) -> i32 {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().fd }
     }
 
-    /// Takes all events that are there; their queues must be armed again. Says how many there were.
+    /// Takes all pending events; returns their number. Arm their queues again afterwards.
     pub fn drain(&self) -> u32 {
         let mut taken = 0;
         let (mut queue, mut cookie) = (null_mut(), null_mut());
-        // SAFETY: the channel is alive, the descriptor does not block, both places are writable.
+        // SAFETY: the channel is alive, its descriptor does not block, and both pointers are writable.
         while unsafe {
             (self.context.library.get_cq_event)(self.raw.as_ptr(), &mut queue, &mut cookie)
         } == 0
         {
-            // SAFETY: the queue is alive: it cannot be destroyed before its events are acknowledged.
+            // SAFETY: a queue cannot be destroyed before its events are acknowledged, so it is alive.
             unsafe { (self.context.library.ack_cq_events)(queue, 1) };
             taken += 1;
         }
@@ -78,20 +78,19 @@ pub struct CompletionQueue {
     pub(super) raw: NonNull<abi::Cq>,
     poll: unsafe extern "C" fn(*mut abi::Cq, c_int, *mut Wc) -> c_int,
     pub(super) context: Arc<DeviceContext>,
-    /// Kept as long as the queue.
     channel: Option<Arc<CompletionChannel>>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for CompletionQueue {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    /// A queue with room for at least `depth` completions.
+    /// Creates a queue with room for at least `depth` completions.
     ///
     /// # Errors
-    /// The device has no more, or not so deep ones.
+    /// The device has no more completion queues, or none of that depth.
     pub fn new(
         context: &Arc<DeviceContext>, depth: u32, channel: Option<&Arc<CompletionChannel>>,
     ) -> Result<Arc<Self>, VerbsError> {
@@ -99,7 +98,7 @@ impl CompletionQueue {
             return Err(VerbsError::call(VerbsCall::PollCq, context.name(), libc::ENOSYS));
         };
         let through = channel.map_or(null_mut(), |channel| channel.raw.as_ptr());
-        // SAFETY: the context is open; the channel, where there is one, is kept.
+        // SAFETY: the context is open, and the result holds the channel, if there is one.
         let raw = make(VerbsCall::CreateCq, context.name(), || unsafe {
             (context.library.create_cq)(
                 context.raw.as_ptr(),
@@ -117,7 +116,7 @@ impl CompletionQueue {
         }))
     }
 
-    /// Takes completions, as many as there are and `batch` holds; says how many.
+    /// Takes completions into `batch`; returns their number.
     ///
     /// # Errors
     /// The device is gone.
@@ -138,8 +137,7 @@ impl CompletionQueue {
         VerbsError::call(VerbsCall::PollCq, self.context.name(), libc::ENODEV)
     }
 
-    /// Asks for one event on the channel at the next completion. Completions that are there already
-    /// cause none: poll again after this, before sleeping.
+    /// Requests one event at the next completion. Existing completions cause no event, so poll after the call.
     ///
     /// # Errors
     /// There is no channel, or the device is gone.
@@ -154,9 +152,9 @@ impl CompletionQueue {
         }
     }
 
-    /// Room for completions, as granted.
+    /// Granted number of completions.
     pub fn depth(&self) -> u32 {
-        // SAFETY: ALIVE.
+        // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().cqe as u32 }
     }
 }
@@ -168,16 +166,16 @@ impl Drop for CompletionQueue {
     }
 }
 
-/// A receive buffer to be posted: the number its completion will carry, and where it lies.
+/// Receive buffer to be posted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecvEntry {
-    /// Comes back as `wr_id`.
+    /// Identifier that its completion carries in `wr_id`.
     pub id: u64,
-    /// The buffer.
+    /// Memory of the buffer.
     pub segment: Sge,
 }
 
-/// Posts receives in batches, each a list for one call; says how many were accepted.
+/// Posts receives in batches of one call each. Returns the number of accepted receives, and an error number or 0.
 ///
 /// # Safety
 /// `post` takes lists of receives; the segments stay writable until they complete.
@@ -192,7 +190,7 @@ pub(super) unsafe fn post_receives(
         let first = requests.as_mut_ptr();
         for (index, entry) in batch.iter().enumerate() {
             segments[index] = entry.segment;
-            // SAFETY: `index` is below the batch's length; the pointer past a request is to the next one.
+            // SAFETY: `index` is below the batch's length, and the pointer past a request is that of the next one.
             unsafe {
                 let request = &mut *first.add(index);
                 request.wr_id = entry.id;
@@ -205,10 +203,10 @@ pub(super) unsafe fn post_receives(
         let mut bad = null_mut();
         let answer = post(first, &mut bad);
         if answer != 0 {
-            // Those before the one that was refused are posted.
+            // Requests before the refused one have been posted.
             let accepted = match bad.is_null() {
                 true => 0,
-                // SAFETY: the library names a request of the list.
+                // SAFETY: the library sets `bad` to a request of the list.
                 false => unsafe { bad.offset_from(first) },
             };
             let accepted = accepted.clamp(0, batch.len() as isize);
@@ -219,7 +217,7 @@ pub(super) unsafe fn post_receives(
     (done, 0)
 }
 
-/// Receive buffers that many queue pairs share.
+/// Receive buffers shared by many queue pairs.
 pub struct SharedReceiveQueue {
     pub(super) raw: NonNull<abi::Srq>,
     post: unsafe extern "C" fn(*mut abi::Srq, *mut RecvWr, *mut *mut RecvWr) -> c_int,
@@ -227,16 +225,16 @@ pub struct SharedReceiveQueue {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Send for SharedReceiveQueue {}
-// SAFETY: ANY THREAD.
+// SAFETY: ANY THREAD, in `super`.
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
-    /// A queue of at least `depth` buffers of one segment each.
+    /// Creates a queue of at least `depth` buffers of one segment each.
     ///
     /// # Errors
-    /// The device has none, or not so deep ones.
+    /// The device has no shared receive queues, or none of that depth.
     pub fn new(domain: &Arc<ProtectionDomain>, depth: u32) -> Result<Arc<Self>, VerbsError> {
         let context = &domain.context;
         let Some(post) = context.ops().post_srq_recv else {
@@ -246,7 +244,7 @@ impl SharedReceiveQueue {
             srq_context: null_mut(),
             attr: abi::SrqAttr { max_wr: depth, max_sge: 1, srq_limit: 0 },
         };
-        // SAFETY: the domain is alive, the structure writable.
+        // SAFETY: the domain is alive, and the structure is writable.
         let raw = make(VerbsCall::CreateSrq, context.name(), || unsafe {
             (context.library.create_srq)(domain.raw.as_ptr(), &mut wanted)
         })?;
@@ -258,18 +256,18 @@ impl SharedReceiveQueue {
         }))
     }
 
-    /// Buffers that may be posted at once.
+    /// Most posted buffers.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Posts buffers; those that a failed call accepted are posted.
+    /// Posts buffers. On an error, the accepted buffers stay posted.
     ///
     /// # Safety
-    /// The buffers are writable until they complete or the queue is gone.
+    /// The buffers are writable until they complete or the queue is dropped.
     ///
     /// # Errors
-    /// The queue is full, or the device is gone: how many were accepted, and the reason.
+    /// The queue is full, or the device is gone: the number of accepted buffers, and the cause.
     pub unsafe fn post(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
         // SAFETY: the queue is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {

@@ -1,5 +1,5 @@
-//! What the operations of a queue pair promise each other, on the fake adapter or on the one that
-//! `FASTPATH_TEST_DEVICE` names: keys that end, reads that a fence waits for, a pair whose grant cannot be read back.
+//! Semantics of a queue pair's operations, on the fake adapter or the device of `FASTPATH_TEST_DEVICE`: invalidated
+//! keys, fenced reads, granted limits that cannot be read.
 #![allow(unsafe_code, non_snake_case)]
 
 use super::echo::QueueEnd;
@@ -7,20 +7,22 @@ use super::post::{SendFlags, failure};
 use super::*;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes so long; a test that does has hung.
+/// Longest duration of a wait; a longer one has hung.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 const REPORTED: SendFlags =
     SendFlags { signaled: true, fenced: false, solicited: false, inline: InlineChoice::Auto };
 
-fn connect(context: &std::sync::Arc<DeviceContext>) -> (Loop, Echo) {
-    let port = Loop::new(context, None).unwrap();
+fn connect(context: &std::sync::Arc<DeviceContext>) -> (EchoPort, Echo) {
+    let port = EchoPort::new(context, None).unwrap();
     let echo = port.connect(64, 256, WATCHDOG).unwrap();
     (port, echo)
 }
 
-fn post(end: &QueueEnd, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags) -> Posted {
-    // SAFETY: what the segments name outlives the operation, which is waited for.
+fn post(
+    end: &QueueEnd, operation: &SendOperation<'_>, segments: &[Sge], flags: SendFlags,
+) -> PostedSend {
+    // SAFETY: the segments' memory outlives the operation, which is awaited.
     unsafe { end.pair.post_send(7, operation, segments, flags) }.unwrap()
 }
 
@@ -36,15 +38,15 @@ fn wait(queue: &CompletionQueue) -> Result<Wc, Failure> {
     }
 }
 
-/// The second end's memory, of which a window shows a part to the first.
-struct Shown {
+/// Memory of the second end, and a window for the first end to a part of it.
+struct WindowedMemory {
     memory: Buffer,
     window: MemoryWindow,
 }
 
-impl Shown {
-    fn new(port: &Loop) -> Shown {
-        Shown {
+impl WindowedMemory {
+    fn new(port: &EchoPort) -> WindowedMemory {
+        WindowedMemory {
             memory: Buffer::new(&port.domain, 4096, Access::Windowed).unwrap(),
             window: MemoryWindow::new(&port.domain).unwrap(),
         }
@@ -63,7 +65,7 @@ impl Shown {
 
     fn write(&self, end: &QueueEnd, offset: usize, value: u64, rkey: u32) -> Result<Wc, Failure> {
         let operation =
-            Operation::Write { address: self.memory.address() as u64 + offset as u64, rkey };
+            SendOperation::Write { address: self.memory.address() as u64 + offset as u64, rkey };
         let segment = [Sge::over((&raw const value).cast(), 8, 0)];
         assert!(post(end, &operation, &segment, REPORTED).inline);
         wait(&end.send_cq)
@@ -71,15 +73,15 @@ impl Shown {
 
     fn word(&self, offset: usize) -> u64 {
         let at = self.memory.address().wrapping_add(offset).cast::<u64>();
-        // SAFETY: within the memory and aligned; the device writes it.
+        // SAFETY: within the memory and aligned. Volatile, because the device writes it.
         unsafe { at.read_volatile() }
     }
 }
 
-/// A message of 8 bytes that ends a key of the far end, inline.
+/// Sends an inline message of 8 bytes that invalidates a key of the far end.
 fn end_key([near, far]: &[QueueEnd; 2], key: u32, value: u64) -> Wc {
     let segment = [Sge::over((&raw const value).cast(), 8, 0)];
-    let posted = post(near, &Operation::SendInvalidate(key), &segment, REPORTED);
+    let posted = post(near, &SendOperation::SendInvalidate(key), &segment, REPORTED);
     assert!(posted.inline);
     wait(&near.send_cq).unwrap();
     wait(&far.recv_cq).unwrap()
@@ -90,16 +92,16 @@ fn send_with_invalidate__arrives_inline_and_ends_the_key() {
     let (context, real) = test_device();
     let (port, echo) = connect(&context);
     let [near, far] = &echo.ends;
-    let shown = Shown::new(&port);
+    let shown = WindowedMemory::new(&port);
     shown.bind(far, 1024, true);
     let key = shown.window.rkey();
     shown.write(near, 1024, 41, key).unwrap();
     assert_eq!(shown.word(1024), 41);
     let arrived = end_key(&echo.ends, key, 42);
     assert_eq!(arrived.byte_len, 8);
-    // SAFETY: what has arrived lies there, aligned.
+    // SAFETY: the arrived bytes are there, aligned.
     assert_eq!(unsafe { far.incoming().cast::<u64>().read_volatile() }, 42);
-    // Soft-RoCE does not tell programs which key was ended.
+    // Soft-RoCE does not report which key was invalidated.
     if !real {
         let with = arrived.wc_flags & abi::WC_WITH_INV;
         assert_eq!((with, arrived.imm_data), (abi::WC_WITH_INV, key));
@@ -114,7 +116,7 @@ fn window__whose_key_has_ended_is_bound_anew_by_another() {
     let (context, _) = test_device();
     let (port, echo) = connect(&context);
     let [near, far] = &echo.ends;
-    let shown = Shown::new(&port);
+    let shown = WindowedMemory::new(&port);
     shown.bind(far, 0, true);
     let old = shown.window.rkey();
     end_key(&echo.ends, old, 1);
@@ -131,7 +133,7 @@ fn window__whose_key_has_ended_is_bound_anew_by_another() {
 fn window__that_is_bound_cannot_be_bound_again() {
     let (context, _) = test_device();
     let (port, echo) = connect(&context);
-    let shown = Shown::new(&port);
+    let shown = WindowedMemory::new(&port);
     shown.bind(&echo.ends[1], 0, true);
     let refused = shown.try_bind(&echo.ends[1], 64, true).unwrap_err();
     assert_eq!(refused, Failure::Other(abi::WC_MW_BIND_ERR));
@@ -142,19 +144,19 @@ fn window__that_may_be_read_alone_is_not_written() {
     let (context, _) = test_device();
     let (port, echo) = connect(&context);
     let [near, far] = &echo.ends;
-    let shown = Shown::new(&port);
+    let shown = WindowedMemory::new(&port);
     shown.bind(far, 0, false);
     let refused = shown.write(near, 0, 1, shown.window.rkey()).unwrap_err();
     assert_eq!((refused, shown.word(0)), (Failure::RemoteAccess, 0));
 }
 
-/// On the fake adapter alone: Soft-RoCE (Linux 6.1) holds an access against the bounds of the region behind the window.
+/// Only on the fake adapter: Soft-RoCE (Linux 6.1) checks accesses against the bounds of the region, not the window.
 #[test]
 fn window__leads_within_its_bounds() {
     fake::set_conditions(fake::Conditions::default());
     let (port, echo) = connect(&fake::open());
     let [near, far] = &echo.ends;
-    let shown = Shown::new(&port);
+    let shown = WindowedMemory::new(&port);
     shown.bind(far, 0, true);
     shown.write(near, 56, 7, shown.window.rkey()).unwrap();
     let refused = shown.write(near, 60, 1, shown.window.rkey()).unwrap_err();
@@ -174,26 +176,27 @@ fn window__of_a_device_without_is_an_error_and_nothing_is_left() {
     assert_eq!(fault::alive(), base);
 }
 
-/// Reads 8 bytes of the far end and writes them on to another place there, from the same buffer; what comes there.
+/// Reads 8 bytes of the far end into a buffer, and writes them to another place of the far end. Returns the arrived
+/// bytes.
 fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u64 {
     let (_port, echo) = connect(context);
     let [near, far] = &echo.ends;
     let (source, target) = (far.incoming(), far.incoming().wrapping_add(64));
-    // SAFETY: within the far end's memory, aligned; nothing is under way.
+    // SAFETY: within the far end's memory and aligned; nothing is outstanding.
     unsafe {
         source.cast::<u64>().write_volatile(77);
         target.cast::<u64>().write_volatile(0);
     }
     let rkey = far.buffer.region().rkey();
     let segment = [Sge::over(near.buffer.address(), 8, near.buffer.region().lkey())];
-    let read = Operation::Read { address: source as u64, rkey };
-    let write = Operation::Write { address: target as u64, rkey };
+    let read = SendOperation::Read { address: source as u64, rkey };
+    let write = SendOperation::Write { address: target as u64, rkey };
     let _ = post(near, &read, &segment, SendFlags::default());
-    // By DMA: the buffer is read when the write is carried out, not when it is posted.
+    // Use DMA, which reads the buffer when the write is executed, not when it is posted.
     let flags = SendFlags { fenced, inline: InlineChoice::Forbid, ..REPORTED };
     let _ = post(near, &write, &segment, flags);
     wait(&near.send_cq).unwrap();
-    // SAFETY: as above; the write is done.
+    // SAFETY: within the far end's memory and aligned; the write has completed.
     unsafe { target.cast::<u64>().read_volatile() }
 }
 
@@ -204,7 +207,7 @@ fn fence__waits_for_a_read_whose_answer_is_late() {
     assert_eq!(read_and_pass_on(&context, false), 0, "it went past the read");
     assert_eq!(read_and_pass_on(&context, true), 77);
     fake::set_conditions(fake::Conditions::default());
-    // On a real device no answer is late on purpose; what is fenced comes after the read in any case.
+    // A real device does not delay answers on purpose, so only the fenced send has a certain result there.
     let (context, _) = test_device();
     for _ in 0..20 {
         assert_eq!(read_and_pass_on(&context, true), 77);
@@ -214,7 +217,7 @@ fn fence__waits_for_a_read_whose_answer_is_late() {
 #[test]
 fn grant__that_cannot_be_read_back_ends_the_pair_and_fails() {
     let (context, _) = test_device();
-    let port = Loop::new(&context, None).unwrap();
+    let port = EchoPort::new(&context, None).unwrap();
     let base = fault::alive();
     fault::arm(VerbsCall::QueryQp, 0, libc::EIO);
     let error = port.make_pair(64, 16).err().unwrap();
@@ -225,7 +228,7 @@ fn grant__that_cannot_be_read_back_ends_the_pair_and_fails() {
     assert_eq!(fault::alive(), base + 1);
 }
 
-/// Three pieces of the near end's memory, an empty one among them, of `bytes` bytes in all.
+/// Three pieces of the near end's memory, one of them empty, with `bytes` bytes in all.
 fn pieces(near: &QueueEnd, bytes: usize) -> [Sge; 3] {
     let first = bytes / 3;
     let piece = |at: usize, len| {
@@ -235,10 +238,10 @@ fn pieces(near: &QueueEnd, bytes: usize) -> [Sge; 3] {
     [piece(0, first), piece(first, 0), piece(first, bytes - first)]
 }
 
-/// Sends `bytes` bytes in three pieces, and overwrites them as soon as that may be; whether they went inline.
-fn send_pieces([near, far]: &[QueueEnd; 2], operation: &Operation<'_>, bytes: usize) -> bool {
+/// Sends `bytes` bytes in three pieces, and overwrites them when permitted. Returns whether the pieces went inline.
+fn send_pieces([near, far]: &[QueueEnd; 2], operation: &SendOperation<'_>, bytes: usize) -> bool {
     let fill = |at: *mut u8, value: u8| {
-        // SAFETY: a half of the buffer has so much room, and nothing is on its way there.
+        // SAFETY: half of the buffer has room for `bytes + 1` bytes, and nothing is outstanding there.
         unsafe { std::ptr::write_bytes(at, value, bytes + 1) }
     };
     fill(near.buffer.address(), 0x5a);
@@ -248,11 +251,11 @@ fn send_pieces([near, far]: &[QueueEnd; 2], operation: &Operation<'_>, bytes: us
         fill(near.buffer.address(), 0xee);
     }
     wait(&near.send_cq).unwrap();
-    if !matches!(operation, Operation::Write { .. }) {
+    if !matches!(operation, SendOperation::Write { .. }) {
         assert_eq!(wait(&far.recv_cq).unwrap().byte_len, bytes as u32);
         far.post_receive().unwrap();
     }
-    // SAFETY: as above; the send is complete.
+    // SAFETY: within the buffer; the send has completed.
     let came = (0..=bytes).map(|at| unsafe { far.incoming().add(at).read_volatile() });
     let expected = (0..=bytes).map(|at| if at < bytes { 0x5a } else { 0 });
     assert!(came.eq(expected), "{bytes} bytes, inline: {}", posted.inline);
@@ -262,15 +265,15 @@ fn send_pieces([near, far]: &[QueueEnd; 2], operation: &Operation<'_>, bytes: us
 #[test]
 fn inline__in_several_pieces_up_to_what_was_granted_may_be_overwritten_once_posted() {
     let (context, _) = test_device();
-    let mut port = Loop::new(&context, None).unwrap();
+    let mut port = EchoPort::new(&context, None).unwrap();
     port.segments = 3;
     let echo = port.connect(64, 1024, WATCHDOG).unwrap();
     let [near, far] = &echo.ends;
     let granted = near.pair.granted_inline() as usize;
     assert!((64..1000).contains(&granted), "{granted}");
     let write =
-        Operation::Write { address: far.incoming() as u64, rkey: far.buffer.region().rkey() };
-    for operation in [Operation::Send, Operation::SendImmediate(3), write] {
+        SendOperation::Write { address: far.incoming() as u64, rkey: far.buffer.region().rkey() };
+    for operation in [SendOperation::Send, SendOperation::SendImmediate(3), write] {
         for bytes in [0, 1, 64, granted, granted + 1, 1000] {
             let inline = send_pieces(&echo.ends, &operation, bytes);
             assert_eq!(inline, bytes <= granted, "{bytes} of {granted}");
@@ -286,23 +289,23 @@ fn message__longer_than_the_peers_buffer_is_refused_and_both_sides_know() {
     let most = near.room as usize;
     let region = near.buffer.region();
     let segment = [Sge::over(near.buffer.address(), most + 8, region.lkey())];
-    let _ = post(near, &Operation::Send, &segment, REPORTED);
+    let _ = post(near, &SendOperation::Send, &segment, REPORTED);
     let refused = wait(&near.send_cq).unwrap_err();
     assert_eq!(refused, Failure::RemoteRefused);
-    // As the standard has it, or as Soft-RoCE reports it.
+    // Expected is the error of the standard, or the error that Soft-RoCE reports instead.
     let told = wait(&far.recv_cq).unwrap_err();
     assert!(matches!(told, Failure::Local | Failure::RemoteRefused), "{told:?}");
-    // SAFETY: within the memory; what would be first of what did not fit.
+    // SAFETY: within the memory, right behind the receive buffer.
     let beyond = unsafe { far.incoming().add(most).read_volatile() };
     assert_eq!(beyond, 0, "written beyond the buffer");
 }
 
 #[test]
-fn address__of_nobody_is_an_error_when_connecting_or_sending() {
+fn address__without_owner__fails_to_connect_or_send() {
     let (context, _) = test_device();
-    let port = Loop::new(&context, None).unwrap();
+    let port = EchoPort::new(&context, None).unwrap();
     let mut bytes = port.port.address().encode();
-    // Another host of the same network, in each of the addresses.
+    // Change each address to another host of the same network.
     bytes[3..].chunks_mut(17).for_each(|gid| gid[16] ^= 0x55);
     let address = PortAddress::decode(&bytes).unwrap();
     match port.connect_by(&address, 64, 64, WATCHDOG) {
@@ -311,7 +314,7 @@ fn address__of_nobody_is_an_error_when_connecting_or_sending() {
             let silent = echo.exchange(echo::Verb::Send, 8, InlineChoice::Auto, 1);
             let error = silent.unwrap_err();
             assert_eq!(error, EchoError::Failed(Failure::NoAnswer));
-            assert!(error.to_string().contains("does not answer"), "{error}");
+            assert!(error.to_string().contains("no answer"), "{error}");
         }
     }
 }

@@ -1,10 +1,9 @@
 use super::*;
 
-/// Bytes before and after the target that nobody may touch.
 const GUARD: usize = 64;
 const MARK: u8 = 0xee;
 
-/// Memory that begins a page, so that offsets are alignments.
+/// Memory that begins a page, so that an offset determines the alignment.
 struct Area {
     memory: Vec<u8>,
     start: usize,
@@ -24,14 +23,14 @@ impl Area {
     }
 }
 
-/// One copy between these offsets in their pages: the bytes come over, and nothing else changes.
+/// Checks one copy: the bytes arrive, and nothing else changes.
 fn check(which: Loop, from: &Area, from_at: usize, to: &mut Area, to_at: usize, len: usize) {
     let (source, target) = (from.start + from_at, to.start + to_at);
     let source = &from.memory[source..source + len];
     let around = &mut to.memory[target - GUARD..target + len + GUARD];
     around.fill(MARK);
     let begin = around[GUARD..].as_mut_ptr();
-    // SAFETY: both hold `len` bytes, and the loop is one of those that are available.
+    // SAFETY: both sides hold `len` bytes, and the loop is one of those available.
     unsafe { which.run(begin, source.as_ptr(), len) };
     let what = || format!("{}: {len} bytes from {from_at} to {to_at}", which.name());
     assert!(around[GUARD..GUARD + len] == *source, "{}", what());
@@ -52,7 +51,7 @@ fn check_all(lengths: &[usize], offsets: &[(usize, usize)]) {
     }
 }
 
-/// Each alignment of either side, against three of the other.
+/// Each alignment of one side, combined with three of the other.
 fn some_offsets() -> Vec<(usize, usize)> {
     let pairs = (0..64).flat_map(|a| [0, 16, 37].map(|b| [(a, b), (b, a)]));
     pairs.flatten().collect()

@@ -1,31 +1,29 @@
-//! Atomics on one word of the other rank's memory, each complete before the next. A processor carries them out,
-//! whatever the lane: this one where the memory is mapped, at the level of a transport too; elsewhere the owner's,
-//! which the protocol asks by messages.
+//! Atomics on one word of the other rank's memory, each complete before the next. The local processor executes them on
+//! mapped memory; otherwise the protocol sends a message to the owner, whose processor executes them.
 
 use fastpath_report::record::Case;
 
 use super::super::{LevelTest, engine, protocol};
 use super::{Memory, RemoteLink, reach};
 
-/// What is done to the word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Atomic {
     FetchAdd,
     CompareSwap,
 }
 
-/// With its name in variants, as the test of the MPI functions has it, and in words.
+/// Operations, their names in variants as in the test of the MPI functions, and descriptions.
 const ATOMICS: [(Atomic, &str, &str); 2] = [
     (Atomic::FetchAdd, "fetch_and_op", "fetch and add, then flush"),
     (Atomic::CompareSwap, "compare_and_swap", "compare and swap, then flush"),
 ];
 
-/// Why a transport has none.
-const BY_OWNER: &str = "a transport changes no words of memory that is not mapped: their owner \
-                        does, asked by messages (--level protocol)";
+/// Reason for which a transport has no atomics.
+const BY_OWNER: &str = "at level transport, atomics exist only on mapped memory; measure the \
+    others with --level protocol, where the target rank executes atomics on memory that is not \
+    mapped";
 
-/// Measures each in every kind of memory.
-pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest) {
+pub fn run(rank: &mut engine::LevelRank, link: &mut impl RemoteLink, test: &LevelTest) {
     for &memory in link.memories() {
         match link.has_atomics(memory) {
             true => run_memory(rank, link, test, memory),
@@ -35,7 +33,7 @@ pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest
 }
 
 fn run_memory(
-    rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, memory: Memory,
+    rank: &mut engine::LevelRank, link: &mut impl RemoteLink, test: &LevelTest, memory: Memory,
 ) {
     let mut target = match reach(rank, link, memory, 8, has_right_answers) {
         Ok(target) => target,
@@ -64,10 +62,10 @@ fn run_memory(
     target.end(link);
 }
 
-/// What the word holds after [`has_right_answers`].
+/// Value of the word after [`has_right_answers`].
 const LAST: u64 = 7;
 
-/// Whether a word that was 0 answers as one does.
+/// Whether atomics on a word that was 0 return the correct values.
 fn has_right_answers(link: &mut impl RemoteLink) -> bool {
     let mut change = |atomic, operand, compare| link.change(atomic, operand, compare);
     change(Atomic::FetchAdd, 5, 0) == Some(0)

@@ -1,4 +1,7 @@
-//! The other rank's memory at the level of the protocol: by a key that is unpacked once.
+//! Remote memory at the level of the protocol, by a key that is unpacked once.
+//!
+//! **WORKER.** The worker lives as long as the process and is used by one thread. No reference to it is held during a
+//! call through the pointer.
 #![allow(unsafe_code)]
 
 use fastpath_protocol::Worker;
@@ -23,7 +26,7 @@ impl RemoteLink for ProtocolLink {
     }
 
     fn expose(&mut self, at: *mut u8, bytes: usize, _: Memory) -> (Words, HeldResource) {
-        // SAFETY: the memory is there until the target ends, and used by this rank between orders alone.
+        // SAFETY: the memory lives until the target ends, and this rank uses it only between orders.
         let exposed = unsafe { self.worker_mut().expose_memory(at, bytes) };
         let mut words = [1; 9];
         for (word, bytes) in words[1..].iter_mut().zip(exposed.key.chunks_exact(8)) {
@@ -72,8 +75,7 @@ impl RemoteLink for ProtocolLink {
         let Some(key) = &mut self.key else {
             return false;
         };
-        // SAFETY: the worker lives as long as the process; the slice is there until the flush that every caller has
-        // follow.
+        // SAFETY: WORKER; the slice lives until the flush that follows in every caller.
         unsafe { (*worker).put_nbi(key, 0, from, len).is_ok() }
     }
 
@@ -83,7 +85,7 @@ impl RemoteLink for ProtocolLink {
         let Some(key) = &mut self.key else {
             return false;
         };
-        // SAFETY: as in `put`.
+        // SAFETY: WORKER; the slice lives until the flush that follows in every caller.
         unsafe { (*worker).get_nbi(key, 0, to, len).is_ok() }
     }
 
@@ -93,13 +95,13 @@ impl RemoteLink for ProtocolLink {
         let Some(key) = &mut self.key else {
             return false;
         };
-        // SAFETY: the worker lives as long as the process; no reference to it is held here.
+        // SAFETY: WORKER; the slice is writable for `len` bytes.
         unsafe { Worker::get(worker, key, 0, to, len).is_ok() }
     }
 
     #[inline]
     fn flush(&mut self) -> bool {
-        // SAFETY: as in `get_blocking`.
+        // SAFETY: WORKER.
         unsafe { Worker::flush(self.worker, self.peer()).is_ok() }
     }
 
@@ -119,7 +121,7 @@ impl RemoteLink for ProtocolLink {
         let (worker, key) = (self.worker, self.key.as_mut()?);
         let mut word = 0;
         let found = &raw mut word;
-        // SAFETY: the worker lives as long as the process; the word is there until the flush below has ended.
+        // SAFETY: WORKER; the word lives until the flush below has ended.
         let posted = unsafe {
             match atomic {
                 Atomic::FetchAdd => (*worker).fetch_add_nbi(key, 0, operand, found),
@@ -127,7 +129,7 @@ impl RemoteLink for ProtocolLink {
             }
         };
         let complete = posted.is_ok() && self.flush();
-        // SAFETY: the word of this call, which nobody writes any more.
+        // SAFETY: a local word, which is written no more after the flush.
         complete.then(|| unsafe { found.read() })
     }
 

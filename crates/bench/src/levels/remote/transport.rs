@@ -1,19 +1,19 @@
-//! The other rank's memory at the level of the transport: what a key leads to is looked up once, by hand.
+//! Remote memory at the level of the transport. The key's target is resolved once, in this file.
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{AtomicU64, Ordering};
-use fastpath_transport::remote::Posted;
+use fastpath_transport::PostOutcome;
 use fastpath_transport::shm::mapped::copy_mapped;
 use fastpath_transport::{Connection, Post, Remote};
 
-use super::super::transport::{Reached, TransportLink};
+use super::super::transport::{PeerMemory, TransportLink};
 use super::atomics::Atomic;
 use super::{HeldResource, Memory, RemoteLink, Words};
 
-/// A slice over memory of a target.
+/// Slice over memory of a target.
 pub fn make_slice<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
-    // SAFETY: allocated with so many bytes; the peer writes them only between two orders, and this is called between
-    // two others.
+    // SAFETY: the memory has `bytes` bytes. The peer writes it only between two orders, during which the slice is not
+    // used.
     unsafe { std::slice::from_raw_parts_mut(at, bytes) }
 }
 
@@ -22,17 +22,19 @@ const BY_KERNEL: u64 = 2;
 const BY_ADAPTER: u64 = 3;
 
 impl TransportLink {
-    /// Posts until all bytes are under way.
+    /// Posts until all bytes are in flight.
     #[inline]
-    fn post_all(&mut self, len: usize, mut post: impl FnMut(&mut Self, usize) -> Posted) -> bool {
+    fn post_all(
+        &mut self, len: usize, mut post: impl FnMut(&mut Self, usize) -> PostOutcome,
+    ) -> bool {
         let mut done = 0;
         while done < len {
             match post(self, done) {
-                Posted::Done(bytes) | Posted::InProgress(bytes) => done += bytes,
-                Posted::NoResource => {
+                PostOutcome::Done(bytes) | PostOutcome::InProgress(bytes) => done += bytes,
+                PostOutcome::NoResource => {
                     self.interfaces.progress();
                 }
-                Posted::PeerGone => return false,
+                PostOutcome::PeerGone => return false,
             }
         }
         true
@@ -56,7 +58,7 @@ impl RemoteLink for TransportLink {
         let mut words = [0; 9];
         let addr = at.expose_provenance() as u64;
         let (arena, lane) = (&self.interfaces.arena, &self.lane);
-        // SAFETY: the memory is there until the target ends.
+        // SAFETY: the memory lives until the target ends.
         let registration = unsafe { self.interfaces.register_memory(at, bytes) };
         let shared = lane.share_memory(arena, at.addr(), bytes as u64);
         let (by, remote) = match (&registration, shared) {
@@ -90,21 +92,24 @@ impl RemoteLink for TransportLink {
         self.reached = match by {
             BY_LOAD => {
                 let mapped = self.interfaces.map_memory(self.peer, remote.addr, bytes);
-                Reached::Mapped(mapped.map_err(|e| format!("mapping it: {e:?}"))?)
+                PeerMemory::Mapped(
+                    mapped
+                        .map_err(|e| format!("cannot map the memory of the other rank: {e:?}"))?,
+                )
             }
-            BY_KERNEL => Reached::ByKernel(remote),
-            BY_ADAPTER => Reached::ByAdapter(remote),
-            _ => return Err("this transport does not reach such memory".to_owned()),
+            BY_KERNEL => PeerMemory::ByKernel(remote),
+            BY_ADAPTER => PeerMemory::ByAdapter(remote),
+            _ => return Err("the transport cannot access such memory of the other rank".to_owned()),
         };
         Ok(())
     }
 
     fn variant(&self) -> &'static str {
         match self.reached {
-            Reached::Nothing => "",
-            Reached::Mapped(_) => "load-store",
-            Reached::ByKernel(_) => "kernel",
-            Reached::ByAdapter(_) => "adapter",
+            PeerMemory::Nothing => "",
+            PeerMemory::Mapped(_) => "load-store",
+            PeerMemory::ByKernel(_) => "kernel",
+            PeerMemory::ByAdapter(_) => "adapter",
         }
     }
 
@@ -120,19 +125,19 @@ impl RemoteLink for TransportLink {
     fn put(&mut self, data: &[u8]) -> bool {
         let (from, len) = (data.as_ptr(), data.len());
         match &self.reached {
-            // SAFETY: the other rank's memory has as many bytes.
-            Reached::Mapped(mapped) => unsafe {
+            // SAFETY: the mapped memory has at least `len` bytes, and so has the slice.
+            PeerMemory::Mapped(mapped) => unsafe {
                 copy_mapped(mapped.base(), from, len);
                 true
             },
             // SAFETY: the slice is readable.
-            &Reached::ByKernel(to) => unsafe { self.lane.put(from, len, to).is_ok() },
-            &Reached::ByAdapter(to) => self.post_all(len, |this, done| {
+            &PeerMemory::ByKernel(to) => unsafe { self.lane.put(from, len, to).is_ok() },
+            &PeerMemory::ByAdapter(to) => self.post_all(len, |this, done| {
                 let to = Remote { addr: to.addr + done as u64, ..to };
-                // SAFETY: the slice is readable until the flush, which every caller has follow.
+                // SAFETY: the slice is readable until the flush that follows in every caller.
                 unsafe { this.lane.post_put(from.wrapping_add(done), len - done, to) }
             }),
-            Reached::Nothing => false,
+            PeerMemory::Nothing => false,
         }
     }
 
@@ -140,19 +145,19 @@ impl RemoteLink for TransportLink {
     fn get(&mut self, into: &mut [u8]) -> bool {
         let (to, len) = (into.as_mut_ptr(), into.len());
         match &self.reached {
-            // SAFETY: as in `put`.
-            Reached::Mapped(mapped) => unsafe {
+            // SAFETY: the mapped memory has at least `len` bytes, and so has the slice.
+            PeerMemory::Mapped(mapped) => unsafe {
                 copy_mapped(to, mapped.base(), len);
                 true
             },
             // SAFETY: the slice is writable.
-            &Reached::ByKernel(from) => unsafe { self.lane.get(to, len, from).is_ok() },
-            &Reached::ByAdapter(from) => self.post_all(len, |this, done| {
+            &PeerMemory::ByKernel(from) => unsafe { self.lane.get(to, len, from).is_ok() },
+            &PeerMemory::ByAdapter(from) => self.post_all(len, |this, done| {
                 let from = Remote { addr: from.addr + done as u64, ..from };
-                // SAFETY: as in `put`.
+                // SAFETY: the slice is writable until the flush that follows in every caller.
                 unsafe { this.lane.post_get(to.wrapping_add(done), len - done, from) }
             }),
-            Reached::Nothing => false,
+            PeerMemory::Nothing => false,
         }
     }
 
@@ -160,7 +165,7 @@ impl RemoteLink for TransportLink {
     fn get_blocking(&mut self, into: &mut [u8]) -> bool {
         let posted = self.get(into);
         match self.reached {
-            Reached::ByAdapter(_) => posted && self.flush(),
+            PeerMemory::ByAdapter(_) => posted && self.flush(),
             _ => posted,
         }
     }
@@ -183,16 +188,16 @@ impl RemoteLink for TransportLink {
 
     #[inline]
     fn change(&mut self, atomic: Atomic, operand: u64, compare: u64) -> Option<u64> {
-        let Reached::Mapped(mapped) = &self.reached else {
+        let PeerMemory::Mapped(mapped) = &self.reached else {
             return None;
         };
         let at = mapped.base().cast::<AtomicU64>();
         if !at.is_aligned() {
             return None;
         }
-        // SAFETY: the other rank's memory has at least 8 bytes, which both use by atomics alone meanwhile.
+        // SAFETY: the other rank's memory has at least 8 bytes, which both ranks access only by atomics meanwhile.
         let word = unsafe { &*at };
-        // ORDERING: as the protocol's atomics; the partners are those of the other rank.
+        // ORDERING: acquire and release, as in the protocol's atomics; the partners are the other rank's atomics.
         let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
         let found = match atomic {
             Atomic::FetchAdd => word.fetch_add(operand, done),

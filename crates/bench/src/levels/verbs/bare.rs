@@ -5,30 +5,26 @@ mod queues;
 
 use std::collections::BTreeMap;
 
-use fastpath_bootstrap::Job;
+use fastpath_job::Job;
 use fastpath_transport::verbs::{RecvEntry, SendList, Wc};
 
-use super::wire::Wire;
-use crate::bench::verbs::{Polls, VerbsOptions};
+use super::wire::ConnectedPair;
+use crate::options::verbs::{Polls, VerbsOptions};
 
-/// Completions taken by one poll, where nothing else is asked for.
 pub const POLL_BATCH: u32 = 16;
 
-/// How sends are posted and their completions taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Sends under way at most.
     pub depth: u32,
     /// Sends posted by one call.
     pub list: u32,
-    /// Every N-th send reports its success.
+    /// Every N-th send is signaled.
     pub moderation: u32,
-    /// Completions are polled for after each call.
     pub eager: bool,
 }
 
 impl Pace {
-    /// That of ping-pongs: one message is under way.
+    /// Pace of ping-pongs, with one message in flight.
     pub fn of_rounds(options: &VerbsOptions, depth: u32) -> Pace {
         let eager = options.poll != Some(Polls::Lazy);
         let quarter = (depth / 4).max(1);
@@ -40,7 +36,6 @@ impl Pace {
         }
     }
 
-    /// That of windows.
     pub fn of_windows(options: &VerbsOptions, depth: u32) -> Pace {
         Pace {
             depth,
@@ -51,9 +46,8 @@ impl Pace {
     }
 }
 
-/// What was done, since the begin of a case.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct PostCounts {
     sends: u64,
     inline: u64,
     calls: u64,
@@ -65,9 +59,8 @@ struct Counts {
     found: u64,
 }
 
-/// One of the two ranks, at its queue pair.
-pub struct Bare<'a> {
-    wire: &'a Wire,
+pub struct BareLoop<'a> {
+    wire: &'a ConnectedPair,
     job: &'static Job,
     pace: Pace,
     batch: Vec<Wc>,
@@ -75,24 +68,24 @@ pub struct Bare<'a> {
     list: SendList,
     posted: u64,
     done: u64,
-    /// Sends since the last that reports its success.
+    /// Sends since the last signaled send.
     silent: u32,
-    /// Messages that came and were not asked for yet.
+    /// Messages that have arrived and are not received yet.
     arrived: u32,
-    /// Receive buffers that are to be posted again.
+    /// Receive buffers to post again.
     empty: u32,
-    /// What the last write in either direction carried.
+    /// Mark of the last write in each direction.
     written: u8,
     seen: u8,
-    counts: Counts,
+    counts: PostCounts,
 }
 
-impl<'a> Bare<'a> {
+impl<'a> BareLoop<'a> {
     /// Posts all receive buffers.
-    pub fn new(wire: &'a Wire, job: &'static Job, options: &VerbsOptions) -> Bare<'a> {
+    pub fn new(wire: &'a ConnectedPair, job: &'static Job, options: &VerbsOptions) -> BareLoop<'a> {
         let segment = wire.receive_segment();
         let batch = options.poll_batch.unwrap_or(POLL_BATCH);
-        let mut bare = Bare {
+        let mut bare = BareLoop {
             wire,
             job,
             pace: Pace::of_rounds(options, wire.pair.send_depth().max(1)),
@@ -106,20 +99,18 @@ impl<'a> Bare<'a> {
             empty: wire.rx_depth,
             written: 0,
             seen: 0,
-            counts: Counts::default(),
+            counts: PostCounts::default(),
         };
         bare.refill();
         bare
     }
 
-    /// A case begins: how it posts, and all is counted from here.
     pub fn begin(&mut self, pace: Pace) {
         self.flush();
         self.pace = pace;
-        self.counts = Counts::default();
+        self.counts = PostCounts::default();
     }
 
-    /// What was done by this rank in the case.
     pub fn describe_counts(&self) -> BTreeMap<String, f64> {
         let c = &self.counts;
         let each = |n: u64, of: u64| n as f64 / of.max(1) as f64;

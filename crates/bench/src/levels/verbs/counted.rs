@@ -1,21 +1,21 @@
-//! The operations of the bare loops, made for callgrind: rank 0 runs under it, rank 1 answers.
+//! Operations of the bare loops, counted by callgrind: rank 0 runs under it, rank 1 answers.
 
 use super::super::LevelPlan;
 use super::super::board::SharedBoard;
-use super::super::counted::{RECEIVE, SEND, ask, count, count_messages};
-use super::super::sides::{self, Side};
-use super::bare::{Bare, Pace};
+use super::super::counted::{RECEIVE, SEND, count, count_messages};
+use super::super::sides::{self, WindowSide};
+use super::bare::{BareLoop, Pace};
 use super::wire::DEPTHS;
-use crate::bench::verbs::Connection;
+use crate::options::verbs::Connection;
 
-/// What rank 1 is asked to do, besides messages.
+/// Orders for rank 1, in addition to [`SEND`] and [`RECEIVE`].
 const NOTHING: u64 = 3;
 const END: u64 = 4;
 
-/// Messages of a window in which each side's cost is counted: only the last reports its success.
+/// Messages of a window in which each side's cost is counted. Only the last is signaled.
 const SIDE_WINDOW: u32 = DEPTHS[1] / 4;
 
-impl Side for Bare<'_> {
+impl WindowSide for BareLoop<'_> {
     fn window(&self) -> u32 {
         SIDE_WINDOW
     }
@@ -37,17 +37,16 @@ impl Side for Bare<'_> {
     }
 }
 
-/// Makes the operations, or answers.
 pub fn run(
-    plan: &LevelPlan, board: &SharedBoard, leads: bool, bare: &mut Bare, connection: Connection,
+    plan: &LevelPlan, board: &SharedBoard, leads: bool, bare: &mut BareLoop, connection: Connection,
 ) {
     if !leads {
         return answer(board, bare);
     }
     for &bytes in &plan.settings.case.sizes {
-        // Posting alone: when its completion is there depends on the adapter, and is taken outside of what is counted.
-        let post = |b: &mut Bare| b.post_message(bytes as usize);
-        let take = |b: &mut Bare| _ = b.receive();
+        // Posting alone. The time of the completion depends on the adapter, so it is taken outside the count.
+        let post = |b: &mut BareLoop| b.post_message(bytes as usize);
+        let take = |b: &mut BareLoop| _ = b.receive();
         count_messages(board, bytes, bare, |b| b.flush(), post, take);
         bare.begin(Pace::of_windows(&plan.verbs, DEPTHS[1]));
         sides::count(board, bare, bytes);
@@ -56,10 +55,10 @@ pub fn run(
             count_remote(board, bare, bytes);
         }
     }
-    ask(board, END, 0, 0);
+    board.ask(END, 0, 0);
 }
 
-fn answer(board: &SharedBoard, bare: &mut Bare) {
+fn answer(board: &SharedBoard, bare: &mut BareLoop) {
     loop {
         let order = board.take_order();
         let [what, bytes, ..] = order;
@@ -77,18 +76,18 @@ fn answer(board: &SharedBoard, bare: &mut Bare) {
     board.answer([0; 4]);
 }
 
-fn count_remote(board: &SharedBoard, bare: &mut Bare, bytes: u64) {
+fn count_remote(board: &SharedBoard, bare: &mut BareLoop, bytes: u64) {
     let bytes_of = bytes as usize;
-    let nothing = |_: &mut Bare| ();
-    let flush = |b: &mut Bare| b.flush_remote();
-    let put = |b: &mut Bare| b.post_remote(true, bytes_of);
+    let nothing = |_: &mut BareLoop| ();
+    let flush = |b: &mut BareLoop| b.flush_remote();
+    let put = |b: &mut BareLoop| b.post_remote(true, bytes_of);
     count("put", bytes, bare, nothing, put, flush);
-    let get = |b: &mut Bare| b.post_remote(false, bytes_of);
+    let get = |b: &mut BareLoop| b.post_remote(false, bytes_of);
     count("get", bytes, bare, nothing, get, flush);
-    // The completion is there when the flush polls: the other rank has been asked something meanwhile.
-    let put = |b: &mut Bare| {
+    // The completion is available when the flush polls, because an order to the other rank precedes the flush.
+    let put = |b: &mut BareLoop| {
         b.post_remote(true, bytes_of);
-        ask(board, NOTHING, 0, 0);
+        board.ask(NOTHING, 0, 0);
     };
     count("flush", bytes, bare, put, flush, nothing);
 }

@@ -1,4 +1,4 @@
-//! What a run on an adapter says of it.
+//! Lines about the adapter of a run.
 
 use std::fs;
 use std::path::Path;
@@ -7,41 +7,46 @@ use fastpath_transport::verbs::DeviceContext;
 use fastpath_transport::verbs::abi::LINK_LAYER_ETHERNET;
 
 use super::bare::POLL_BATCH;
-use super::wire::Wire;
-use crate::bench::verbs::{Connection, VerbsOptions};
+use super::wire::ConnectedPair;
+use crate::options::verbs::{Connection, VerbsOptions};
 
-/// What Soft-RoCE calls itself in sysfs.
+/// Name of Soft-RoCE in sysfs.
 const SOFT_ROCE: &str = "rxe";
 
-/// Whether an adapter is software, and what its times are then.
+/// Line about a software adapter, whose times are those of the processor; None for hardware.
 pub fn describe_software(device: &str, sysfs: &Path) -> Option<String> {
     let at = sysfs.join("class/infiniband").join(device);
     let says = fs::read_to_string(at.join("node_desc")).unwrap_or_default();
     if says.trim() == SOFT_ROCE {
         return Some(format!(
-            "{device} is Soft-RoCE: a software adapter; its times are those of this processor"
+            "{device} is Soft-RoCE, a software adapter: its times depend on this processor, not on \
+             adapter hardware"
         ));
     }
-    // What lies on no bus is software too.
     (at.exists() && !at.join("device").exists()).then(|| {
-        format!("{device} is on no bus: a software adapter; its times are those of this processor")
+        format!(
+            "{device} has no bus, so it is a software adapter: its times depend on this processor, \
+             not on adapter hardware"
+        )
     })
 }
 
-/// The lines above the tables of a run: device and port, queues, both ends.
-pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> Vec<String> {
+/// Lines above the tables of a run: device and port, queues, both ends.
+pub fn describe_wire(
+    wire: &ConnectedPair, options: &VerbsOptions, depths: [u32; 2],
+) -> Vec<String> {
     let mut lines = vec![describe_device(&wire.context, wire)];
     lines.extend(describe_software(wire.context.name(), Path::new("/sys")));
     let inline = wire.pair.granted_inline();
     let (asked, by) = &wire.asked;
     let depths = match depths {
         [messages, remote] if messages == remote => format!("{messages}"),
-        [messages, remote] => format!("{messages}, of put and get {remote}"),
+        [messages, remote] => format!("{messages}, for put and get {remote}"),
     };
     lines.push(format!(
-        "queue pair: {}; send depth {depths} (granted {}), receive depth {}, of its own; post \
-         list {}, {}, polls of up to {}; inline {inline} B granted, {asked} asked for ({by}); MTU \
-         {}",
+        "queue pair: {}; send depth {depths} (granted {}); separate receive queue, depth {}; post \
+         list {}; {}; up to {} completions per poll; inline {inline} B granted, {asked} requested \
+         ({by}); MTU {}",
         match wire.connection {
             Connection::Rc => "reliable connection (RC)",
             Connection::Ud => "datagrams (UD)",
@@ -50,8 +55,8 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         wire.rx_depth,
         options.post_list.unwrap_or(1),
         options.cq_moderation.map_or_else(
-            || "completions as often as suits each test".to_owned(),
-            |n| format!("a completion for 1 in {n} sends"),
+            || "signalled sends chosen by each test".to_owned(),
+            |n| format!("1 in {n} sends signalled"),
         ),
         options.poll_batch.unwrap_or(POLL_BATCH),
         wire.path.mtu_bytes(),
@@ -80,15 +85,15 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
     lines
 }
 
-fn describe_device(context: &DeviceContext, wire: &Wire) -> String {
+fn describe_device(context: &DeviceContext, wire: &ConnectedPair) -> String {
     let number = wire.port.number();
     let link = match context.query_port(number) {
         Ok(port) if port.link_layer == LINK_LAYER_ETHERNET => "Ethernet",
         Ok(_) => "InfiniBand",
-        Err(_) => "not known",
+        Err(_) => "unknown",
     };
     let firmware = match context.firmware() {
-        none if none.is_empty() => "not said".to_owned(),
+        none if none.is_empty() => "unknown".to_owned(),
         firmware => firmware,
     };
     format!(

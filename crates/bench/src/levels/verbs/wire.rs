@@ -1,4 +1,4 @@
-//! What the bare loops run on: an adapter's port, queues, memory, and the same of the other rank.
+//! Resources of the bare loops: an adapter's port, queues, memory, and the other rank's resources.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -8,74 +8,60 @@ use fastpath_base::config::{Config, Key};
 use fastpath_transport::verbs::inline::{Source, requested};
 use fastpath_transport::verbs::path::PORT_ADDRESS_BYTES;
 use fastpath_transport::verbs::{
-    Access, AddressHandle, Buffer, CompletionQueue, DeviceContext, LocalPort, Operation,
-    PairSettings, Path, Peer, PortAddress, ProtectionDomain, QueuePair, RetryConfig, Service, Sge,
+    Access, AddressHandle, Buffer, CompletionQueue, DeviceContext, LocalPort, PairSettings, Path,
+    PortAddress, ProtectionDomain, QueuePair, RemoteQp, RetryConfig, SendOperation, Service, Sge,
     VerbsError, open_device,
 };
 
 use super::super::board::SharedBoard;
-use crate::bench::verbs::{Connection, VerbsOptions};
+use crate::options::verbs::{Connection, VerbsOptions};
 
-/// Sends under way where nothing else is asked for: of messages, of puts and gets.
+/// Default send depths: of messages, of puts and gets.
 pub const DEPTHS: [u32; 2] = [128, 256];
-/// Receive buffers that are posted where nothing else is asked for.
 const RX_DEPTH: u32 = 512;
-/// Reads under way at most; a device may allow fewer.
+/// Largest number of reads in flight; a device may allow fewer.
 const READS: u8 = 16;
-/// Before the payload of a datagram.
+/// Size of the header before a datagram's payload, in bytes.
 const GRH: usize = 40;
-/// The key of our datagrams. It is no secret: it travels as openly as the queue pair's number.
+/// Q_Key of this program's datagrams. It is not secret: packets carry it openly, like the queue pair number.
 const QKEY: u32 = 0x1fa5_7a7b;
 
-/// The other end.
 #[derive(Clone, Copy, Debug)]
-pub struct There {
-    /// Its queue pair.
+pub struct RemoteEnd {
     pub qpn: u32,
-    /// The number with which its packets begin.
+    /// First packet sequence number.
     pub psn: u32,
-    /// The key of its memory.
     pub rkey: u32,
-    /// Where what is sent or written to it lands.
+    /// Address at which messages and writes land.
     pub address: u64,
-    /// Its port.
     pub port: PortAddress,
 }
 
-/// Two connected queue pairs, one of them here. The fields are dropped in their order.
-pub struct Wire {
-    /// The queue pair.
+/// Two connected queue pairs, one of them local. Fields are dropped in this order.
+pub struct ConnectedPair {
     pub pair: QueuePair,
     handle: Option<AddressHandle>,
-    /// Where sends complete.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where receives complete.
     pub recv_cq: Arc<CompletionQueue>,
     buffer: Buffer,
-    /// Bytes of a message at most.
     pub room: usize,
-    /// Receive buffers that may be posted.
+    /// Number of receive buffers that may be posted.
     pub rx_depth: u32,
-    /// The other end.
-    pub there: There,
-    /// Its kind.
+    pub there: RemoteEnd,
     pub connection: Connection,
-    /// The way to it.
     pub path: Path,
-    /// The number with which our packets begin.
+    /// First packet sequence number of this end.
     pub psn: u32,
-    /// The port.
     pub port: LocalPort,
-    /// The device.
     pub context: Arc<DeviceContext>,
-    /// Inline data that was asked for, and who said so.
+    /// Requested inline data in bytes, and the source of the request.
     pub asked: (u32, Source),
 }
 
-/// The bytes that two ranks tell each other.
+/// Size of the exchanged card, in bytes.
 const CARD: usize = 64;
 
-impl There {
+impl RemoteEnd {
     fn encode(&self) -> [u8; CARD] {
         let mut card = [0; CARD];
         let port = self.port.encode();
@@ -85,13 +71,13 @@ impl There {
         card
     }
 
-    fn decode(card: &[u8; CARD]) -> Option<There> {
+    fn decode(card: &[u8; CARD]) -> Option<RemoteEnd> {
         let (port, rest) = card.split_at(PORT_ADDRESS_BYTES);
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_le_bytes(rest.get(at..at + 4)?.try_into().ok()?))
         };
         let address = rest.get(12..20)?.try_into().ok()?;
-        Some(There {
+        Some(RemoteEnd {
             qpn: word(0)?,
             psn: word(4)?,
             rkey: word(8)?,
@@ -101,14 +87,12 @@ impl There {
     }
 }
 
-impl Wire {
-    /// Opens the adapter that the configuration names, and connects it with the other rank's. Called by both.
-    ///
-    /// # Errors
-    /// There is no adapter, or it refuses something.
+impl ConnectedPair {
+    /// Opens the adapter that the configuration names, and connects to the adapter of the other rank. Both ranks call
+    /// it.
     pub fn open(
         config: &Config, options: &VerbsOptions, room: usize, board: &SharedBoard, leads: bool,
-    ) -> Result<Wire, VerbsError> {
+    ) -> Result<ConnectedPair, VerbsError> {
         let (context, port) = open_device(config.device(), |context, port| {
             let port = LocalPort::choose(context, port)?;
             Ok((context.clone(), port))
@@ -140,7 +124,7 @@ impl Wire {
         let room = room.max(64).next_multiple_of(4096);
         let buffer = Buffer::new(&domain, 2 * room + 4096, Access::Remote)?;
         let psn = (clock::now_ns() as u32 ^ pair.qpn().wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
-        let own = There {
+        let own = RemoteEnd {
             qpn: pair.qpn(),
             psn,
             rkey: buffer.region().rkey(),
@@ -148,14 +132,14 @@ impl Wire {
             port: port.address(),
         };
         let card = board.exchange_bytes(leads, &own.encode());
-        let refused = || VerbsError::Value("the other rank sent no address".to_owned());
-        let there = There::decode(&card).ok_or_else(refused)?;
+        let refused = || VerbsError::Value("the other rank sent no valid address".to_owned());
+        let there = RemoteEnd::decode(&card).ok_or_else(refused)?;
         let mut path = port.path_to(&there.port)?;
         if let Some(mtu) = options.mtu {
             path = path.with_mtu(mtu as usize);
         }
         let handle = connect(&domain, &pair, connection, &there, path, psn)?;
-        Ok(Wire {
+        Ok(ConnectedPair {
             pair,
             handle,
             send_cq,
@@ -173,7 +157,7 @@ impl Wire {
         })
     }
 
-    /// Bytes of the largest message that one send carries.
+    /// Largest message that one send carries, in bytes.
     pub fn largest(&self) -> usize {
         match self.connection {
             Connection::Rc => self.room,
@@ -181,54 +165,52 @@ impl Wire {
         }
     }
 
-    /// How a message goes to the other end.
     #[inline]
-    pub fn message(&self) -> Operation<'_> {
+    pub fn message(&self) -> SendOperation<'_> {
         match &self.handle {
-            None => Operation::Send,
+            None => SendOperation::Send,
             Some(to) => {
-                Operation::Datagram { ah: to, qpn: self.there.qpn, qkey: QKEY, immediate: None }
+                SendOperation::Datagram { ah: to, qpn: self.there.qpn, qkey: QKEY, immediate: None }
             }
         }
     }
 
-    /// Writes to where messages land at the other end.
+    /// Operation that writes to the landing area of the other end.
     #[inline]
-    pub fn write(&self) -> Operation<'static> {
-        Operation::Write { address: self.there.address, rkey: self.there.rkey }
+    pub fn write(&self) -> SendOperation<'static> {
+        SendOperation::Write { address: self.there.address, rkey: self.there.rkey }
     }
 
-    /// Reads from there.
+    /// Operation that reads from the landing area of the other end.
     #[inline]
-    pub fn read(&self) -> Operation<'static> {
-        Operation::Read { address: self.there.address, rkey: self.there.rkey }
+    pub fn read(&self) -> SendOperation<'static> {
+        SendOperation::Read { address: self.there.address, rkey: self.there.rkey }
     }
 
-    /// What is sent.
     #[inline]
     pub fn outgoing(&self) -> *mut u8 {
         self.buffer.address()
     }
 
-    /// Where what comes begins, without what the adapter puts before a datagram.
+    /// Address of the landing area, after the header of a datagram.
     #[inline]
     pub fn landing(&self) -> *mut u8 {
         self.buffer.address().wrapping_add(landing_of(self.room))
     }
 
-    /// So many bytes of what is sent.
+    /// Segment of `bytes` bytes of the outgoing area.
     #[inline]
     pub fn outgoing_segment(&self, bytes: usize) -> Sge {
         Sge::over(self.outgoing(), bytes, self.buffer.region().lkey())
     }
 
-    /// So many bytes of what comes.
+    /// Segment of `bytes` bytes of the landing area.
     #[inline]
     pub fn landing_segment(&self, bytes: usize) -> Sge {
         Sge::over(self.landing(), bytes, self.buffer.region().lkey())
     }
 
-    /// The receive buffer, which all receives share: its contents are not read.
+    /// Receive buffer shared by all receives: its contents are not read.
     pub fn receive_segment(&self) -> Sge {
         let before = match self.connection {
             Connection::Rc => 0,
@@ -238,25 +220,24 @@ impl Wire {
         Sge::over(at, before + self.room, self.buffer.region().lkey())
     }
 
-    /// Where peers reach our memory, and by which key.
     pub fn shown(&self) -> (u64, u32) {
         let address = self.landing().expose_provenance() as u64;
         (address, self.buffer.region().rkey())
     }
 }
 
-/// Where the second half of the memory begins, with room before it for what precedes a datagram.
+/// Offset of the second half of the memory, with room before it for a datagram's header.
 fn landing_of(room: usize) -> usize {
     room + 64
 }
 
 fn connect(
-    domain: &Arc<ProtectionDomain>, pair: &QueuePair, connection: Connection, there: &There,
+    domain: &Arc<ProtectionDomain>, pair: &QueuePair, connection: Connection, there: &RemoteEnd,
     path: Path, psn: u32,
 ) -> Result<Option<AddressHandle>, VerbsError> {
     match connection {
         Connection::Rc => {
-            let peer = Peer { path, qpn: there.qpn, psn: there.psn };
+            let peer = RemoteQp { path, qpn: there.qpn, psn: there.psn };
             let retry_config = RetryConfig { reads: READS, ..RetryConfig::default() };
             pair.connect(&peer, psn, &retry_config)?;
             Ok(None)

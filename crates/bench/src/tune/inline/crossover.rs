@@ -1,40 +1,37 @@
-//! Up to which size inline pays, and how sure that is. Pure: times in, an answer out.
+//! Crossover of inline and DMA with its confidence. Pure functions of times.
 //!
-//! The answer is the limit with which sending the sizes looked at, each as often as the others, takes least: inline up
-//! to it and by DMA above. Where inline is as fast as DMA over several sizes, any of them could be it, and the interval
-//! says so.
+//! The limit is the size for which inline up to the limit and DMA above it take the least total time over the measured
+//! sizes, with equal weights. If inline equals DMA over several sizes, any of them may be the limit, and the interval
+//! shows that.
 
 use fastpath_base::random::Random;
 use serde::Serialize;
 
-use fastpath_report::compare::interval::{Ratio, of_pairs};
+use fastpath_report::record::interval::{Ratio, of_pairs};
 
-/// Times the rounds are drawn again for the interval.
+/// Number of bootstrap resamples for the interval.
 const RESAMPLES: usize = 2000;
 
-/// What a size took, round by round: nanoseconds inline and by DMA.
+/// Times of a size in each round, in nanoseconds: inline and by DMA.
 pub(super) type Times = Vec<(f64, f64)>;
 
-/// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Finding {
-    /// Whether it is significant: sending by this limit is faster, with 95 %, than sending nothing inline or
-    /// everything.
+    /// Whether the limit is significant: with 95 % confidence, it is faster than sending nothing inline or everything.
     pub known: bool,
-    /// The largest size to send inline; None: inline never pays, or where that lies is not known.
+    /// Largest size to send inline; None: inline is never faster, or the limit is unknown.
     pub limit: Option<u32>,
-    /// Whether that is the largest size looked at.
     pub all: bool,
-    /// Where the limit lies with 95 %; None: never.
+    /// Interval of the limit with 95 % confidence; None: never.
     pub interval: [Option<u32>; 2],
-    /// How many of the repeated draws of rounds gave the same limit.
+    /// Share of the resamples that gave the same limit.
     pub confidence: f64,
 }
 
-/// The crossover from the sizes, in order, and the times of each; as many rounds of every size.
+/// Finds the crossover from the sizes, in order, and the times of each. All sizes must have equally many rounds.
 pub(super) fn find(sizes: &[u32], times: &[Times]) -> Finding {
     let rounds = times.first().map_or(0, Vec::len);
-    // logs[round][size]: below 0 where inline is faster.
+    // logs[round][size]: below 0 if inline is faster.
     let log = |round: usize| {
         let of = |t: &Times| (t[round].0 / t[round].1).ln();
         times.iter().map(of).collect::<Vec<f64>>()
@@ -63,7 +60,7 @@ pub(super) fn find(sizes: &[u32], times: &[Times]) -> Finding {
     }
 }
 
-/// How many sizes, from the first, to send inline so that these rounds take least.
+/// Returns the number of sizes, from the first, to send inline for the least time in these rounds.
 fn find_limit(logs: &[Vec<f64>], rounds: &[usize]) -> usize {
     let mut sums = vec![0.0; logs.first().map_or(0, Vec::len)];
     for &round in rounds {
@@ -72,7 +69,7 @@ fn find_limit(logs: &[Vec<f64>], rounds: &[usize]) -> usize {
     let (mut sum, mut least, mut best) = (0.0, 0.0, 0);
     for (size, log) in sums.iter().enumerate() {
         sum += log;
-        // Not slower is enough.
+        // Equal times count as an advantage of inline.
         if sum <= least {
             (least, best) = (sum, size + 1);
         }
@@ -80,8 +77,8 @@ fn find_limit(logs: &[Vec<f64>], rounds: &[usize]) -> usize {
     best
 }
 
-/// Whether a limit found in one half of the rounds shows in the other half that it is better than none or than no
-/// limit: rounds that chose it would always speak for it.
+/// Whether a limit found in one half of the rounds is faster, in the other half, than sending nothing inline or
+/// everything. The rounds that chose the limit would always confirm it.
 fn is_known(logs: &[Vec<f64>]) -> bool {
     let half = |odd: usize| (0..logs.len()).filter(move |round| round % 2 == odd);
     let limits = [0, 1].map(|odd| find_limit(logs, &half(1 - odd).collect::<Vec<usize>>()));
@@ -105,7 +102,7 @@ mod tests {
 
     const SIZES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-    /// Inline takes `ratios` of what DMA takes, each time up to `noise` more or less, and the machine drifts.
+    /// Times in which inline takes `ratios` of DMA, each with up to `noise` more or less, on a drifting machine.
     fn times(ratios: [f64; 8], noise: f64, rounds: usize, seed: u64) -> Vec<Times> {
         let mut random = Random::new(seed);
         let mut vary = || 1.0 + noise * (random.below(2_000_001) as f64 / 1e6 - 1.0);
@@ -156,7 +153,7 @@ mod tests {
         let vain: Vec<Finding> = (0..100).map(find_in_noise).filter(unknown).collect();
         let told = 100 - vain.len();
         assert!(vain.iter().all(|f| f.limit.is_none() && !f.all));
-        // Two one-sided chances of 2.5 %.
+        // A limit found in noise has two one-sided chances of 2.5 %, so about 5 of 100 are expected.
         assert!(told <= 12, "{told} of 100");
         let much = find(&SIZES, &times([0.9; 8], 0.02, 2, 5));
         assert!(find(&[], &[]).limit.is_none() && much.limit == Some(128));

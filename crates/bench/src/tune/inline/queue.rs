@@ -1,40 +1,36 @@
-//! What inline data costs in queue memory: of a real queue pair where its provider maps it from the kernel, as
-//! Soft-RoCE's does; by the formula of the descriptors where it is ordinary memory of the process (mlx4, mlx5).
+//! Queue memory of inline data. The memory is measured on a real queue pair whose provider maps the queue from the
+//! kernel, such as Soft-RoCE's. For a queue in ordinary process memory (mlx4, mlx5), it follows from the formula.
 
 use fastpath_pcie::descriptor::{self, Family};
 use fastpath_pcie::wire::Transport;
-use fastpath_transport::verbs::{Identity, Loop, VerbsError};
+use fastpath_transport::verbs::{DeviceIdentity, EchoPort, VerbsError};
 use serde::Serialize;
 
-/// What a request costs.
+/// Cost of a request for inline data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Cost {
-    /// Bytes of inline data asked for.
+pub(super) struct InlineCost {
     pub asked: u32,
-    /// Bytes granted.
     pub granted: u32,
-    /// Sends that the queue holds.
     pub depth: u32,
-    /// Bytes of the send queue, and how they are known; None: neither way.
-    pub queue: Option<Queue>,
+    /// Size of the send queue, in bytes; None if unknown.
+    pub queue: Option<QueueSize>,
 }
 
-/// The memory of a send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Queue {
+pub(super) struct QueueSize {
     pub bytes: u64,
     pub known_by: KnownBy,
 }
 
-/// How it is known.
+/// Source of a queue's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum KnownBy {
-    /// The queue's own mapping, in /proc/self/maps.
+    /// Mapping of the queue, in /proc/self/maps.
     Mapping,
-    /// What descriptors of this generation take.
+    /// Descriptor formula of this generation.
     Formula,
-    /// As `Formula`, which gives no more than the least.
+    /// Descriptor formula that gives a lower bound.
     FormulaAtLeast,
 }
 
@@ -48,15 +44,15 @@ impl KnownBy {
     }
 }
 
-impl Cost {
-    /// Bytes of the queue for each send: of a descriptor, and its part of what else the queue holds.
+impl InlineCost {
+    /// Bytes of the queue per send: a descriptor, and its share of the rest.
     pub fn descriptor(&self) -> Option<u64> {
         Some(self.queue?.bytes / u64::from(self.depth.max(1)))
     }
 }
 
-/// The generation of descriptors that a driver writes.
-pub(super) fn family(identity: &Identity) -> Option<Family> {
+/// Generation of the descriptors that a driver writes.
+pub(super) fn family(identity: &DeviceIdentity) -> Option<Family> {
     match identity.driver.split(' ').next() {
         Some("mlx4_core") => Some(Family::Mlx4),
         Some("mlx5_core") => Some(Family::Mlx5),
@@ -64,19 +60,16 @@ pub(super) fn family(identity: &Identity) -> Option<Family> {
     }
 }
 
-/// What a request costs on a device.
-///
-/// # Errors
-/// The device refuses.
+/// Measures the cost of a request on a device.
 pub(super) fn measure(
-    port: &Loop, identity: &Identity, asked: u32, depth: u32,
-) -> Result<Cost, VerbsError> {
+    port: &EchoPort, identity: &DeviceIdentity, asked: u32, depth: u32,
+) -> Result<InlineCost, VerbsError> {
     let before = read_maps();
     let pair = port.make_pair(asked, depth)?;
     // The receive queue of one entry is the smaller mapping.
     let mapped = find_new(&before, &read_maps()).into_iter().max();
-    let queue = mapped.map(|bytes| Queue { bytes, known_by: KnownBy::Mapping });
-    Ok(Cost {
+    let queue = mapped.map(|bytes| QueueSize { bytes, known_by: KnownBy::Mapping });
+    Ok(InlineCost {
         asked,
         granted: pair.granted_inline(),
         depth: pair.send_depth(),
@@ -84,9 +77,9 @@ pub(super) fn measure(
     })
 }
 
-fn by_formula(identity: &Identity, asked: u32, depth: u32) -> Option<Queue> {
+fn by_formula(identity: &DeviceIdentity, asked: u32, depth: u32) -> Option<QueueSize> {
     let grant = descriptor::grant(family(identity)?, Transport::Rc, asked, 1).ok()?;
-    Some(Queue {
+    Some(QueueSize {
         bytes: grant.queue_bytes(depth),
         known_by: match grant.is_exact {
             true => KnownBy::Formula,
@@ -135,7 +128,7 @@ mod tests {
     #[test]
     fn formula__is_of_the_driver_and_says_whether_it_is_exact() {
         let of = |driver: &str, asked| {
-            let identity = Identity {
+            let identity = DeviceIdentity {
                 name: "x".to_owned(),
                 part: "0x2c9:1".to_owned(),
                 firmware: "1".to_owned(),
@@ -144,7 +137,7 @@ mod tests {
             };
             by_formula(&identity, asked, 100)
         };
-        let queue = |bytes, known_by| Some(Queue { bytes, known_by });
+        let queue = |bytes, known_by| Some(QueueSize { bytes, known_by });
         assert_eq!(of("mlx4_core 1", 400), queue(128 * 512, KnownBy::Formula));
         assert_eq!(of("mlx5_core 1", 0), queue(128 * 64, KnownBy::FormulaAtLeast));
         assert_eq!(of("mlx4_core 1", 5000), None);

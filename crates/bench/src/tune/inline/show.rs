@@ -1,45 +1,45 @@
 //! The report as text.
 
-use fastpath_report::compare::interval::{Ratio, Verdict};
 use fastpath_report::document::{Document, Table};
+use fastpath_report::record::interval::{Ratio, Verdict};
 
 use super::crossover::Finding;
-use super::{Model, Report, VerbName};
+use super::{InlineModel, InlineReport, VerbName};
 
-pub(super) fn describe(report: &Report) -> Document {
+pub(super) fn describe(report: &InlineReport) -> Document {
     let mut said = Document::default();
-    let Report { device, port, part, firmware, driver, .. } = report;
+    let InlineReport { device, port, part, firmware, driver, .. } = report;
     said.text(format!(
         "device {device} port {port}: part {part}, firmware {firmware}, driver {driver}"
     ));
     if report.software {
         said.text(
-            "a software adapter: its times are this processor's, and say nothing of an adapter on \
-             a bus",
+            "a software adapter: its times depend on this processor, and are not typical of an \
+             adapter on a bus",
         );
     }
     list_cases(report, &mut said);
     said.heading(match &report.crossover {
         Some(found) => say_crossover(found, report),
-        None => "nothing to measure: no inline data is granted".to_owned(),
+        None => "nothing to measure: the adapter grants no inline data".to_owned(),
     });
-    said.heading("what it costs in memory, for each connection:");
+    said.heading("memory of each connection by inline size:");
     said.table(list_queues(report));
-    said.heading("by the model, not measured:");
+    said.heading("predicted by the model, not measured:");
     report.models.iter().for_each(|model| said.text(predict(model)));
     match (&report.stored_in, &report.not_stored) {
         (Some(path), _) => said.heading(format!(
-            "stored in {}: jobs ask {device} for {} bytes of inline data",
+            "stored in {}: jobs will request {} bytes of inline data from {device}",
             path.display(),
             report.stored_bytes.unwrap_or(0)
         )),
-        (None, Some(why)) => said.heading(format!("nothing is stored: {why}")),
+        (None, Some(why)) => said.heading(format!("no value is stored: {why}")),
         (None, None) => {}
     }
     said
 }
 
-fn list_cases(report: &Report, said: &mut Document) {
+fn list_cases(report: &InlineReport, said: &mut Document) {
     if report.cases.is_empty() {
         return;
     }
@@ -75,55 +75,54 @@ fn judge(ratio: &Ratio) -> [String; 3] {
     [format!("{:.4}", ratio.ratio), interval, verdict.to_owned()]
 }
 
-/// The crossover in a sentence.
-pub(super) fn say_crossover(found: &Finding, report: &Report) -> String {
+pub(super) fn say_crossover(found: &Finding, report: &InlineReport) -> String {
     if !found.known {
         return format!(
-            "crossover: cannot tell: by these {} rounds no limit is better than sending nothing \
-             inline or everything",
+            "crossover unknown: over these {} rounds no inline limit is faster than sending \
+             nothing or everything inline",
             report.rounds
         );
     }
     let size = |limit: Option<u32>| limit.map_or("never".to_owned(), |n| format!("{n} bytes"));
     let [low, high] = found.interval.map(size);
     let beyond = match found.limit.is_some() && found.all {
-        true => ", the largest size looked at",
+        true => ", the largest measured size",
         false => "",
     };
     let what = say_limit(found.limit);
     format!(
-        "crossover: {what}{beyond}; 95 % interval {low} to {high}; {:.0} % of repeated draws of \
-         the rounds say the same",
+        "crossover: {what}{beyond}; 95 % interval {low} to {high}; the same result in {:.0} % of \
+         resamples of the rounds",
         100.0 * found.confidence
     )
 }
 
 fn say_limit(limit: Option<u32>) -> String {
     match limit {
-        None => "inline never pays".to_owned(),
-        Some(n) => format!("inline pays up to {n} bytes"),
+        None => "inline data is never faster".to_owned(),
+        Some(n) => format!("inline data is faster up to {n} bytes"),
     }
 }
 
-fn list_queues(report: &Report) -> Table {
-    let columns = "asked>7|granted>9|sends>7|B for each send>15|queue (B)>12| known by";
+fn list_queues(report: &InlineReport) -> Table {
+    let columns = "requested>9|granted>9|sends>7|B for each send>15|queue (B)>12| source";
     let mut table = Table::of(columns);
     for cost in &report.queues {
         let known = cost.queue.zip(cost.descriptor()).map(|(queue, each)| {
             [each.to_string(), queue.bytes.to_string(), format!(" {}", queue.known_by.name())]
         });
-        let known = known.unwrap_or_else(|| ["-", "-", " not known"].map(str::to_owned));
+        let known = known.unwrap_or_else(|| ["-", "-", " unknown"].map(str::to_owned));
         let first = [cost.asked, cost.granted, cost.depth].map(|n| n.to_string());
         table.row(first.into_iter().chain(known));
     }
     table
 }
 
-fn predict(model: &Model) -> String {
-    let Model { adapter, host, asked, .. } = model;
+fn predict(model: &InlineModel) -> String {
+    let InlineModel { adapter, host, asked, .. } = model;
     let what = match (model.limit, model.all) {
-        (Some(n), true) => format!("inline pays up to all of {n} bytes granted"),
+        (Some(n), true) => format!("inline data is faster up to all {n} granted bytes"),
         (limit, _) => say_limit(limit),
     };
-    format!("{adapter} in {host}, {asked} bytes asked for: {what}")
+    format!("{adapter} in {host}, {asked} bytes requested: {what}")
 }

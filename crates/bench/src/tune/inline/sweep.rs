@@ -1,36 +1,34 @@
-//! The measurement: every size inline and by DMA in turn, round after round.
+//! Measurement of every size inline and by DMA, round after round.
 
 use std::time::Duration;
 
 use fastpath_base::clock;
 use fastpath_base::random::Random;
 use fastpath_machine::measure::find_batch;
-use fastpath_report::compare::interval::{Ratio, of_pairs};
+use fastpath_report::record::interval::{Ratio, of_pairs};
 use fastpath_report::statistics::find_median;
 use fastpath_transport::verbs::echo::Verb;
-use fastpath_transport::verbs::{Echo, EchoError, InlineChoice, Loop, VerbsError};
+use fastpath_transport::verbs::{Echo, EchoError, EchoPort, InlineChoice, VerbsError};
 use serde::Serialize;
 
 use super::crossover::Times;
 
-/// Least time of a batch.
+/// Minimum duration of a batch, in nanoseconds.
 const BATCH_NS: u64 = 1_000_000;
-/// Exchanges of a batch at least.
+/// Minimum number of exchanges in a batch.
 const LEAST: u64 = 4;
-/// Without an answer for so long the device does not carry packets to itself.
+/// Time without an answer after which the device counts as unable to send packets to itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is measured.
-pub(super) struct Plan {
-    /// Bytes, in order.
+pub(super) struct SweepPlan {
     pub sizes: Vec<u32>,
     pub verb: Verb,
     pub rounds: u32,
 }
 
-/// A size: half round trips in nanoseconds (median over rounds of the mean of a batch), and their ratio.
+/// Result of a size: half round trips in nanoseconds (median over rounds of the mean of a batch), and their ratio.
 #[derive(Debug, Serialize)]
-pub(super) struct Case {
+pub(super) struct SweepPoint {
     pub bytes: u32,
     pub inline_ns: f64,
     pub dma_ns: f64,
@@ -38,7 +36,7 @@ pub(super) struct Case {
     pub ratio: Option<Ratio>,
 }
 
-/// The powers of two up to `largest`, with 0 and `largest` itself.
+/// Lists the powers of two up to `largest`, with 0 and `largest` itself.
 pub(super) fn list_powers(largest: u32) -> Vec<u32> {
     let powers = (0..32).map(|n| 1 << n).take_while(|&size| size < largest);
     let mut sizes: Vec<u32> = [0].into_iter().chain(powers).collect();
@@ -48,11 +46,11 @@ pub(super) fn list_powers(largest: u32) -> Vec<u32> {
     sizes
 }
 
-/// Most bytes of inline data, up to `most`, that a queue pair is granted which asks for them.
+/// Finds the largest request for inline data, up to `most` bytes, that the device grants.
 ///
 /// # Errors
-/// The device refuses to make queue pairs at all.
-pub(super) fn find_largest(port: &Loop, most: u32) -> Result<u32, VerbsError> {
+/// The device refuses to create queue pairs at all.
+pub(super) fn find_largest(port: &EchoPort, most: u32) -> Result<u32, VerbsError> {
     let grants = |asked: u32| port.make_pair(asked, 64).map(|pair| pair.granted_inline());
     if grants(most)? >= most {
         return Ok(most);
@@ -69,11 +67,8 @@ pub(super) fn find_largest(port: &Loop, most: u32) -> Result<u32, VerbsError> {
     Ok(low)
 }
 
-/// What each size took, round by round, one way.
-///
-/// # Errors
-/// The device refuses, or does not answer itself.
-pub(super) fn run(port: &Loop, inline: u32, plan: &Plan) -> Result<Vec<Times>, EchoError> {
+/// Measures the one-way times of each size, round by round.
+pub(super) fn run(port: &EchoPort, inline: u32, plan: &SweepPlan) -> Result<Vec<Times>, EchoError> {
     let most = plan.sizes.last().copied().unwrap_or(0);
     let mut echo = port.connect(inline, most, TIMEOUT)?;
     let counts = plan
@@ -103,13 +98,13 @@ pub(super) fn run(port: &Loop, inline: u32, plan: &Plan) -> Result<Vec<Times>, E
     Ok(times)
 }
 
-/// In which order the sizes of a round come, and which way of each begins. By lot: whatever a machine does every second
-/// or fourth batch then falls on both ways of all sizes, and on both halves of the rounds that are held against each
-/// other.
+/// Order of the sizes in a round, and the first method of each. Both are random: periodic disturbances of the machine
+/// then affect both methods of all sizes equally, and also both halves of the rounds that are compared.
 pub(super) struct Orders {
     random: Random,
     sizes: Vec<usize>,
-    /// Which sizes began inline in the round before, where this is the second of two: the other way begins then.
+    /// Set for the second of two rounds: which sizes began inline in the first round. In the second round the other
+    /// method begins.
     before: Option<Vec<bool>>,
 }
 
@@ -136,7 +131,7 @@ impl Orders {
     }
 }
 
-/// How many exchanges fill a batch. Those made to find out are the warm-up.
+/// Finds the number of exchanges that fill a batch. The exchanges of the search are the warm-up.
 fn calibrate(echo: &mut Echo, verb: Verb, bytes: u32) -> Result<u64, EchoError> {
     let mut trouble = None;
     let (count, _) = find_batch(BATCH_NS, |count| {
@@ -146,7 +141,7 @@ fn calibrate(echo: &mut Echo, verb: Verb, bytes: u32) -> Result<u64, EchoError> 
         };
         timed.unwrap_or_else(|error| {
             trouble = Some(error);
-            BATCH_NS as f64 // enough: it goes no further
+            BATCH_NS as f64 // ends the search
         }) * (2 * count) as f64
     });
     match trouble {
@@ -155,7 +150,7 @@ fn calibrate(echo: &mut Echo, verb: Verb, bytes: u32) -> Result<u64, EchoError> 
     }
 }
 
-/// The mean time of a message one way, in nanoseconds.
+/// Mean one-way time of a message, in nanoseconds.
 fn time_batch(
     echo: &mut Echo, verb: Verb, bytes: u32, choice: InlineChoice, count: u64,
 ) -> Result<f64, EchoError> {
@@ -164,9 +159,8 @@ fn time_batch(
     Ok((clock::now_ns() - start) as f64 / (2 * count) as f64)
 }
 
-/// Each size in a line.
-pub(super) fn summarize(sizes: &[u32], times: &[Times]) -> Vec<Case> {
-    let case = |(&bytes, times): (&u32, &Times)| Case {
+pub(super) fn summarize(sizes: &[u32], times: &[Times]) -> Vec<SweepPoint> {
+    let case = |(&bytes, times): (&u32, &Times)| SweepPoint {
         bytes,
         inline_ns: find_median(times.iter().map(|t| t.0)).unwrap_or(f64::NAN),
         dma_ns: find_median(times.iter().map(|t| t.1)).unwrap_or(f64::NAN),

@@ -1,11 +1,11 @@
-use fastpath_report::compare::interval::Ratio;
+use fastpath_report::record::interval::Ratio;
 use fastpath_report::testing::parse_options;
 
 use super::*;
-use queue::{KnownBy, Queue};
+use queue::{KnownBy, QueueSize};
 
-fn identity(driver: &str, part: &str) -> Identity {
-    Identity {
+fn identity(driver: &str, part: &str) -> DeviceIdentity {
+    DeviceIdentity {
         name: "mlx5_0".to_owned(),
         part: part.to_owned(),
         firmware: "16.35.3006".to_owned(),
@@ -27,12 +27,12 @@ fn sizes__have_the_units_of_every_other_command() {
     }
 }
 
-fn cost(asked: u32, granted: u32) -> Cost {
-    Cost {
+fn cost(asked: u32, granted: u32) -> InlineCost {
+    InlineCost {
         asked,
         granted,
         depth: 128,
-        queue: Some(Queue { bytes: 128 * 256, known_by: KnownBy::Mapping }),
+        queue: Some(QueueSize { bytes: 128 * 256, known_by: KnownBy::Mapping }),
     }
 }
 
@@ -58,8 +58,8 @@ fn sizes__of_the_user_are_taken_or_refused_with_the_reason() {
     assert_eq!(choose(&["--sizes", "64,0,8,64"]), Ok(vec![0, 8, 64]));
     for (words, why) in [
         (&["--sizes", "101"][..], "no more than 100 bytes"),
-        (&["--sizes", "0,8", "--verb", "write"], "a byte at least"),
-        (&["--rounds", "4"], "--rounds 4 is too few to tell anything: give 5 or more"),
+        (&["--sizes", "0,8", "--verb", "write"], "at least 1 byte"),
+        (&["--rounds", "4"], "--rounds 4 is too small for an interval; use 5 or more"),
     ] {
         let error = choose(words).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -105,8 +105,8 @@ fn model__of_a_known_adapter_differs_by_host() {
     assert!(software.iter().all(|m| m.asked == 220));
 }
 
-fn report(found: Finding) -> Report {
-    Report {
+fn report(found: Finding) -> InlineReport {
+    InlineReport {
         device: "rxe0".to_owned(),
         port: 1,
         part: "0xffffff:0".to_owned(),
@@ -116,7 +116,7 @@ fn report(found: Finding) -> Report {
         verb: VerbName::Send,
         rounds: 31,
         largest_granted: 512,
-        cases: vec![Case {
+        cases: vec![SweepPoint {
             bytes: 8,
             inline_ns: 900.0,
             dma_ns: 1000.0,
@@ -137,10 +137,11 @@ fn report__says_crossover_confidence_memory_and_place() {
     for part in [
         "a software adapter",
         "0.9000 0.8800 to 0.9200 faster",
-        "inline pays up to 64 bytes; 95 % interval 64 bytes to 256 bytes; 88 %",
+        "inline data is faster up to 64 bytes; 95 % interval 64 bytes to 256 bytes; the same \
+         result in 88 %",
         "256        32768  mapping",
         "ConnectX-4 to ConnectX-6 in a server of 2016",
-        "stored in /c/inline-rxe0: jobs ask rxe0 for 64 bytes",
+        "stored in /c/inline-rxe0: jobs will request 64 bytes",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
@@ -149,7 +150,7 @@ fn report__says_crossover_confidence_memory_and_place() {
     assert_eq!(json["queues"][0]["queue"]["known_by"], "mapping");
     let unsure = report(finding(Some(64), false));
     let said = show::say_crossover(unsure.crossover.as_ref().unwrap(), &unsure);
-    assert!(said.contains("cannot tell"), "{said}");
+    assert!(said.contains("crossover unknown"), "{said}");
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn keep__stores_what_is_known_alone() {
         |words: &[&str], found: Option<&Finding>| keep(&options(words), &config, &identity, found);
     for (words, found, why) in [
         (&[][..], None, "grants no inline data"),
-        (&[], Some(finding(Some(64), false)), "do not tell"),
+        (&[], Some(finding(Some(64), false)), "do not show the size"),
         (&["--dry-run"], Some(finding(Some(64), true)), "--dry-run"),
     ] {
         let error = keep(words, found.as_ref()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The connections between two hosts: calls, the side that answers, and what is measured.
+//! Connections between two hosts: calls, the answering side, and measurements.
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -7,43 +7,41 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fastpath_bootstrap::network::Listener;
-use fastpath_bootstrap::network::ports::dial;
-use fastpath_bootstrap::network::proof::{Pass, TAG};
-use fastpath_bootstrap::network::random::draw_random;
+use fastpath_base::entropy::draw_random;
+use fastpath_job::network::Listener;
+use fastpath_job::network::ports::dial;
+use fastpath_job::network::proof::{Pass, TAG};
 use fastpath_report::statistics::{Summary, summarize};
 
 use super::CallResult;
 
-/// For what the proofs of this file are.
+/// Purpose string of this file's proofs.
 const PURPOSE: &[u8] = b"doctor";
 const NONCE: usize = 16;
-/// How long a call may take until it counts as silent.
+/// Time after which a call counts as silent.
 const SILENT: Duration = Duration::from_secs(1);
-/// How long one step of what follows may take.
+/// Time limit of each later step.
 const STEP: Duration = Duration::from_secs(5);
-/// Connections that are answered at once.
+/// Largest number of connections served at the same time.
 const ANSWERED_MOST: usize = 256;
-/// Round trips that are measured, and those before them.
+/// Number of measured round trips, and of warm-up round trips.
 const TRIPS: [usize; 2] = [2000, 200];
-/// Bytes of one write of a stream.
+/// Size of one write of a stream, in bytes.
 const PIECE: usize = 1 << 20;
-/// Bytes of the stream by which it is found how many fill [`STREAM`], and at most.
+/// Size of the trial stream, from which the size for [`STREAM`] is calculated, and the largest size, in bytes.
 const STREAM_BYTES: [u64; 2] = [4 << 20, 1 << 30];
 const STREAM: Duration = Duration::from_millis(200);
 
-/// What is asked of the side that answers.
 #[derive(Clone, Copy)]
-enum Request {
-    /// To send eight bytes back, as often as asked.
+enum ProbeRequest {
+    /// Send each of the given number of eight-byte messages back.
     Echo = b'E' as isize,
-    /// To take the given number of bytes, and then say so.
+    /// Receive the given number of bytes, then acknowledge.
     Take = b'T' as isize,
-    /// To send the given number of bytes.
+    /// Send the given number of bytes.
     Give = b'G' as isize,
 }
 
-/// Answers all who prove that they are of this examination, for as long as this process lives.
 pub fn serve(pass: Pass, own: u32, listener: Listener) {
     let sockets: Vec<OwnedFd> = listener.into();
     let slots = Arc::new(());
@@ -63,7 +61,7 @@ pub fn serve(pass: Pass, own: u32, listener: Listener) {
                         });
                     }
                     Ok(_) => {}
-                    // No descriptor is left, say.
+                    // Accepting failed, for instance because no descriptor is left: pause, and try again.
                     Err(_) => std::thread::park_timeout(Duration::from_millis(20)),
                 }
             }
@@ -91,7 +89,7 @@ fn answer(pass: Pass, own: u32, mut stream: TcpStream) -> io::Result<()> {
         return Err(ErrorKind::InvalidData.into());
     }
     stream.write_all(&pass.tag(PURPOSE, &nonce, own, from))?;
-    // It may be idle until all have tried all addresses.
+    // The connection may be idle until all hosts have tried all addresses.
     stream.set_read_timeout(None)?;
     let mut request = [0; 9];
     while stream.read_exact(&mut request).is_ok() {
@@ -117,7 +115,7 @@ fn echo(stream: &mut TcpStream, count: u64) -> io::Result<()> {
     stream.set_nonblocking(false)
 }
 
-/// Reads without a sleep: of a socket that does not block.
+/// Reads from a nonblocking socket without sleeping.
 fn spin_read(stream: &mut TcpStream, to: &mut [u8]) -> io::Result<()> {
     let (mut got, since) = (0, Instant::now());
     for spins in 1_u32.. {
@@ -164,17 +162,14 @@ fn give(stream: &mut TcpStream, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A connection that the peer has answered.
-pub struct Call {
+pub struct IncomingConnection {
     stream: TcpStream,
-    /// Where it begins.
     pub source: IpAddr,
 }
 
-/// Calls a peer; what came of it, and the connection.
 pub fn call(
     pass: &Pass, (own, peer): (u32, u32), from: Option<IpAddr>, to: SocketAddr,
-) -> (CallResult, Option<Call>) {
+) -> (CallResult, Option<IncomingConnection>) {
     let since = Instant::now();
     let stream = match dial(to, from).and_then(|socket| await_connected(socket.into())) {
         Ok(stream) => stream,
@@ -186,7 +181,7 @@ pub fn call(
         Ok(stream) => {
             let source = source.unwrap_or(to.ip());
             let outcome = CallResult::Reached { connect_us };
-            (outcome, Some(Call { stream, source }))
+            (outcome, Some(IncomingConnection { stream, source }))
         }
         Err(_) => (CallResult::Stranger, None),
     }
@@ -196,7 +191,7 @@ fn await_connected(stream: TcpStream) -> io::Result<TcpStream> {
     let mut entry = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let since = Instant::now();
     while let Some(left) = SILENT.checked_sub(since.elapsed()) {
-        // SAFETY: an array of one entry.
+        // SAFETY: the array has the one entry that is passed.
         let count = unsafe { libc::poll(&raw mut entry, 1, left.as_millis() as i32 + 1) };
         if count == 1 {
             return match stream.take_error()? {
@@ -230,17 +225,17 @@ fn prove(pass: &Pass, (own, peer): (u32, u32), mut stream: TcpStream) -> io::Res
     }
 }
 
-impl Call {
-    fn ask(&mut self, request: Request, count: u64) -> io::Result<()> {
+impl IncomingConnection {
+    fn ask(&mut self, request: ProbeRequest, count: u64) -> io::Result<()> {
         let mut word = vec![request as u8];
         word.extend_from_slice(&count.to_le_bytes());
         self.stream.write_all(&word)
     }
 
-    /// Half a round trip of eight bytes, in us, both sides spinning.
+    /// Measures half a round trip of eight bytes, in microseconds, with both sides spinning.
     pub fn time_trips(&mut self) -> io::Result<Summary> {
         let [trips, before] = TRIPS;
-        self.ask(Request::Echo, (trips + before) as u64)?;
+        self.ask(ProbeRequest::Echo, (trips + before) as u64)?;
         self.stream.set_nonblocking(true)?;
         let mut samples = Vec::with_capacity(trips);
         let mut word = [7; 8];
@@ -256,7 +251,6 @@ impl Call {
         summarize(&samples).ok_or_else(|| ErrorKind::InvalidData.into())
     }
 
-    /// MB/s of a stream from here, and to here.
     pub fn measure_streams(&mut self) -> io::Result<[f64; 2]> {
         let mut rates = [0.0; 2];
         for (rate, from_here) in rates.iter_mut().zip([true, false]) {
@@ -273,17 +267,17 @@ impl Call {
     fn time_stream(&mut self, from_here: bool, bytes: u64) -> io::Result<Duration> {
         let since = Instant::now();
         if from_here {
-            self.ask(Request::Take, bytes)?;
+            self.ask(ProbeRequest::Take, bytes)?;
             give(&mut self.stream, bytes)?;
             self.stream.read_exact(&mut [0])?;
         } else {
-            self.ask(Request::Give, bytes)?;
+            self.ask(ProbeRequest::Give, bytes)?;
             take(&mut self.stream, bytes)?;
         }
         Ok(since.elapsed())
     }
 
-    /// Bytes of a packet on the way, as far as the kernel knows.
+    /// Path MTU in bytes, as far as the kernel knows.
     pub fn path_mtu(&self) -> Option<u32> {
         let (level, option) = match self.source {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
@@ -291,7 +285,7 @@ impl Call {
         };
         let (mut value, mut length) = (0_i32, size_of::<libc::c_int>() as libc::socklen_t);
         let fd = self.stream.as_raw_fd();
-        // SAFETY: room for an integer, as the length says.
+        // SAFETY: the buffer holds an integer, whose size is `length`.
         let answer = unsafe {
             let at = (&raw mut value).cast();
             libc::getsockopt(fd, level, option, at, &raw mut length)
@@ -300,9 +294,8 @@ impl Call {
     }
 }
 
-/// Bytes of a packet of an interface.
 pub fn read_mtu(interface: &str) -> Option<u32> {
-    // SAFETY: all bits zero is such a structure.
+    // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if interface.len() >= request.ifr_name.len() {
         return None;
@@ -311,9 +304,9 @@ pub fn read_mtu(interface: &str) -> Option<u32> {
         *to = from as libc::c_char;
     }
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").ok()?;
-    // SAFETY: a structure as this request wants it, with a name that ends in a zero.
+    // SAFETY: the request takes an ifreq, whose name ends with a zero byte.
     let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
-    // SAFETY: the kernel has filled in that field.
+    // SAFETY: zeroed and possibly filled by the kernel, the field is an integer.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     u32::try_from(mtu).ok().filter(|_| answer == 0)
 }
@@ -339,11 +332,11 @@ mod tests {
         let (outcome, made) = call(&PASS, (1, 2), from, to);
         assert!(matches!(outcome, CallResult::Reached { .. }));
         assert_eq!(made.map(|call| call.source), from);
-        // Another rank's address, another secret.
+        // A call that expects another rank, and a call with another secret.
         assert_eq!(call(&PASS, (1, 3), None, to).0, CallResult::Stranger);
         assert_eq!(call(&other, (1, 2), None, to).0, CallResult::Stranger);
-        let nobody = SocketAddr::new([127, 0, 0, 2].into(), to.port());
-        assert_eq!(call(&PASS, (1, 2), None, nobody).0, CallResult::Refused);
+        let closed = SocketAddr::new([127, 0, 0, 2].into(), to.port());
+        assert_eq!(call(&PASS, (1, 2), None, closed).0, CallResult::Refused);
         let not_ours = Some([192, 0, 2, 1].into());
         let outcome = call(&PASS, (1, 2), not_ours, to).0;
         assert!(matches!(outcome, CallResult::Impossible { .. }), "{outcome:?}");

@@ -1,45 +1,41 @@
-//! The part of one host. The processes talk by the engine that has started them: what one puts before a fence, the
-//! others get after it.
+//! Process of one host. The processes communicate through their engine: a value put before a fence is visible to all
+//! processes after the fence.
 
 use std::net::SocketAddr;
 
 use fastpath_base::config::{Config, Key};
+use fastpath_base::entropy::draw_random;
 use fastpath_base::topology;
-use fastpath_bootstrap::network::interfaces::list_addresses;
-use fastpath_bootstrap::network::proof::Pass;
-use fastpath_bootstrap::network::random::draw_random;
-use fastpath_bootstrap::network::{self, Listener, Reach};
+use fastpath_job::network::interfaces::list_addresses;
+use fastpath_job::network::proof::Pass;
+use fastpath_job::network::{self, Listener, Reach};
 use fastpath_report::files;
 use fastpath_report::surroundings::name_tool;
 use serde::{Deserialize, Serialize};
 
 use super::connection::{self, call};
-use super::{Attempt, Host, Interface, Report, Speed, Used, verdict};
-use crate::on_hosts::Group;
+use super::{Attempt, HostConnection, HostFacts, HostsReport, Interface, Speed, verdict};
+use crate::on_hosts::HostGroup;
 
-/// Calls at once.
 const CALLS_MOST: usize = 128;
 
-/// What each process says first.
+/// First message of each process.
 #[derive(Serialize, Deserialize)]
 struct Card {
-    host: Host,
-    /// That of the first process counts.
+    host: HostFacts,
+    /// All processes use the secret of the first process.
     secret: [u8; 32],
 }
 
 type Speeds = Vec<Result<Speed, (usize, usize, String)>>;
 
-/// Examines how this host and the others reach each other; the first process prints the report.
-///
-/// # Errors
-/// No engine has started this process, or it cannot be talked to.
+/// Examines the connections between this host and the others; the first process prints the report.
 pub fn run() -> Result<(), String> {
-    Probe { group: Group::join()? }.examine()
+    Probe { group: HostGroup::join()? }.examine()
 }
 
 struct Probe {
-    group: Group,
+    group: HostGroup,
 }
 
 impl Probe {
@@ -48,21 +44,20 @@ impl Probe {
         let secret = draw_random().map_err(|e| e.to_string())?;
         let cards: Vec<Card> = self.group.exchange("card", &Card { host, secret })?;
         let pass = Pass { job_id: 0, secret: cards[0].secret };
-        let hosts: Vec<Host> = cards.into_iter().map(|card| card.host).collect();
+        let hosts: Vec<HostFacts> = cards.into_iter().map(|card| card.host).collect();
         if let Some(listener) = listener {
             connection::serve(pass, self.group.own as u32, listener);
         }
         let tried = self.group.exchange("tried", &self.try_all(&pass, &hosts))?;
-        let mut report = Report { hosts, tried, speeds: Vec::new() };
+        let mut report = HostsReport { hosts, tried, speeds: Vec::new() };
         let own = self.measure(&pass, &report)?;
         let all: Vec<Speeds> = self.group.exchange("speed", &own)?;
         report.speeds = all.into_iter().flatten().collect();
         self.group.end(&report)
     }
 
-    /// Calls every address of every other host, from every address of this one and from the one that the kernel
-    /// chooses.
-    fn try_all(&self, pass: &Pass, hosts: &[Host]) -> Vec<Attempt> {
+    /// Calls every address of every other host, from each address of this host and from the kernel's choice.
+    fn try_all(&self, pass: &Pass, hosts: &[HostFacts]) -> Vec<Attempt> {
         let own = &hosts[self.group.own];
         let mut calls = Vec::new();
         for (peer, host) in hosts.iter().enumerate().filter(|(peer, _)| *peer != self.group.own) {
@@ -87,13 +82,14 @@ impl Probe {
         tried
     }
 
-    /// Measures the connections that this host makes, while no other pair of it or of the peer is measured.
-    fn measure(&mut self, pass: &Pass, report: &Report) -> Result<Speeds, String> {
+    /// Measures the connections that this host makes, while no other pair with this host or the peer is measured.
+    fn measure(&mut self, pass: &Pass, report: &HostsReport) -> Result<Speeds, String> {
         let used = verdict::list_used(report);
         let mut speeds = Vec::new();
         for round in 0..count_rounds(self.group.count) {
             let partner = find_partner(self.group.count, round, self.group.own);
-            let is_own = |one: &&Used| one.dialer == self.group.own && Some(one.peer) == partner;
+            let is_own =
+                |one: &&HostConnection| one.dialer == self.group.own && Some(one.peer) == partner;
             for one in used.iter().filter(is_own) {
                 let port = report.hosts[one.peer].port;
                 let speed = measure(pass, one, port);
@@ -105,12 +101,12 @@ impl Probe {
     }
 }
 
-/// Rounds in which each of `count` meets each other once.
+/// Number of rounds in which each of `count` hosts meets each other once.
 fn count_rounds(count: usize) -> usize {
     (count + count % 2).saturating_sub(1)
 }
 
-/// Whom one of `count` meets in a round, as in a tournament: the last stays, the others go around.
+/// Partner of host `own` in a round, as in a tournament: the last host stays, the other hosts rotate.
 fn find_partner(count: usize, round: usize, own: usize) -> Option<usize> {
     let last = count + count % 2 - 1;
     let partner = match own {
@@ -121,15 +117,13 @@ fn find_partner(count: usize, round: usize, own: usize) -> Option<usize> {
     partner.filter(|&partner| partner < count && partner != own)
 }
 
-fn measure(pass: &Pass, used: &Used, port: u16) -> Result<Speed, String> {
+fn measure(pass: &Pass, used: &HostConnection, port: u16) -> Result<Speed, String> {
     let ends = (used.dialer as u32, used.peer as u32);
     let (outcome, made) = call(pass, ends, None, SocketAddr::new(used.to, port));
-    let mut made = made.ok_or_else(|| format!("it is reached no more: {outcome:?}"))?;
-    let trips =
-        made.time_trips().map_err(|e| format!("messages of 8 bytes do not come back: {e}"))?;
-    let bandwidth_mb_s = made
-        .measure_streams()
-        .map_err(|e| format!("a stream of 4 MiB does not get through: {e}"))?;
+    let mut made = made.ok_or_else(|| format!("a second connection failed: {outcome:?}"))?;
+    let trips = made.time_trips().map_err(|e| format!("messages of 8 bytes get no reply: {e}"))?;
+    let bandwidth_mb_s =
+        made.measure_streams().map_err(|e| format!("a transfer of 4 MiB does not finish: {e}"))?;
     Ok(Speed {
         dialer: used.dialer,
         peer: used.peer,
@@ -139,12 +133,11 @@ fn measure(pass: &Pass, used: &Used, port: u16) -> Result<Speed, String> {
     })
 }
 
-/// What this host is, and what it listens on.
-fn look() -> (Option<Listener>, Host) {
+fn look() -> (Option<Listener>, HostFacts) {
     let found = list_addresses().unwrap_or_default();
     let found = found.into_iter().filter(|one| !one.address.is_loopback());
     let limits = super::super::limits::read(std::path::Path::new("/"));
-    let mut host = Host {
+    let mut host = HostFacts {
         name: topology::host_name(),
         version: name_tool(),
         kernel: files::read_text("/proc/sys/kernel/osrelease").unwrap_or_default(),
@@ -158,7 +151,7 @@ fn look() -> (Option<Listener>, Host) {
                 address: one.address,
             })
             .collect(),
-        ..Host::default()
+        ..HostFacts::default()
     };
     let opened = Config::from_env().map_err(|e| e.to_string());
     let opened = opened.and_then(|config| {

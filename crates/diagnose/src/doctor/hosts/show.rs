@@ -1,4 +1,4 @@
-//! The findings on several hosts, as text.
+//! Results of several hosts as text.
 
 use std::net::IpAddr;
 
@@ -6,9 +6,8 @@ use fastpath_report::document::{Document, Table};
 
 use super::super::show::describe_diagnostics;
 use super::verdict::describe_outcome;
-use super::{Examination, Host, Report, Speed, Used};
+use super::{Examination, HostConnection, HostFacts, HostsReport, Speed};
 
-/// The whole examination; what is wrong stands last, where one looks.
 pub(super) fn describe(examination: &Examination) -> Document {
     let report = &examination.report;
     let mut said = Document::default();
@@ -23,13 +22,13 @@ pub(super) fn describe(examination: &Examination) -> Document {
     said
 }
 
-fn describe_host(host: &Host, said: &mut Document) {
+fn describe_host(host: &HostFacts, said: &mut Document) {
     said.heading(format!("host {}", host.name));
     said.pair("version", &host.version);
     let system = format!("Linux {}, {} processors", host.kernel, host.processors);
     said.pair("system", system);
     let locked = host.locked_memory;
-    let locked = locked.map_or("any amount of".to_owned(), |bytes| format!("{bytes} bytes of"));
+    let locked = locked.map_or("unlimited".to_owned(), |bytes| format!("{bytes} bytes of"));
     let limits = format!("{} open files, {locked} locked memory", host.open_files);
     said.pair("limits", limits);
     for one in &host.interfaces {
@@ -42,13 +41,13 @@ fn describe_host(host: &Host, said: &mut Document) {
     }
 }
 
-fn describe_used(report: &Report, used: &Used, said: &mut Document) {
+fn describe_used(report: &HostsReport, used: &HostConnection, said: &mut Document) {
     let name = |at: usize| report.hosts[at].name.as_str();
     let (dialer, peer) = (name(used.dialer), name(used.peer));
     said.heading(format!("{dialer} to {peer}"));
     let after = match used.after_s {
         0.0 => String::new(),
-        seconds => format!(", after {seconds} s for addresses that do not answer"),
+        seconds => format!(", after {seconds} s of waiting for addresses that do not answer"),
     };
     said.pair("a job would use", format!("{} to {}{after}", used.from, used.to));
     let is_it = |speed: &&Speed| speed.dialer == used.dialer && speed.peer == used.peer;
@@ -66,12 +65,12 @@ fn describe_used(report: &Report, used: &Used, said: &mut Document) {
     }
 }
 
-fn describe_calls(report: &Report, said: &mut Document) {
+fn describe_calls(report: &HostsReport, said: &mut Document) {
     let mut table = Table::of("from<12|address<18|to<12|address<18|outcome<20");
     for (dialer, calls) in report.tried.iter().enumerate() {
         let name = |at: usize| report.hosts.get(at).map_or("?", |host| &host.name);
         for call in calls {
-            let from = call.from.map_or("the kernel's choice".to_owned(), show_address);
+            let from = call.from.map_or("chosen by kernel".to_owned(), show_address);
             table.row([
                 name(dialer).to_owned(),
                 from,
@@ -81,7 +80,7 @@ fn describe_calls(report: &Report, said: &mut Document) {
             ]);
         }
     }
-    said.heading("every pair of addresses");
+    said.heading("connections by pair of addresses");
     said.table(table);
 }
 

@@ -1,19 +1,19 @@
-//! What the calls of all hosts mean: which connection a job would use, and what is wrong. Pure.
+//! Conclusions from the calls of all hosts: the connection that a job would use, and diagnostics. Pure functions.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use fastpath_report::data::values;
 
-use super::super::diagnostics::{Diagnostics, Trouble};
-use super::{Attempt, CallResult, Host, Report, Used};
+use super::super::diagnostics::{Diagnostic, Diagnostics};
+use super::{Attempt, CallResult, HostConnection, HostFacts, HostsReport};
 
-/// Seconds after which a rank calls the next address, where one does not answer.
+/// Delay, in seconds, after which a rank calls the next address if one does not answer.
 const APART_S: f64 = 0.25;
 
-/// The calls of a host to a peer that jobs make too, in the order in which they make them: addresses that the host has
-/// itself (a bridge of containers) come last.
-fn list_calls(report: &Report, dialer: usize, peer: usize) -> Vec<&Attempt> {
+/// Lists those of a host's calls to a peer that a job would make too, in the job's order. Addresses that the host has
+/// itself (a bridge) come last.
+fn list_calls(report: &HostsReport, dialer: usize, peer: usize) -> Vec<&Attempt> {
     let is_own = |address: &IpAddr| {
         let own = &report.hosts[dialer].interfaces;
         own.iter().any(|one| one.address == *address)
@@ -25,13 +25,13 @@ fn list_calls(report: &Report, dialer: usize, peer: usize) -> Vec<&Attempt> {
     calls
 }
 
-/// The connection that a host's calls to a peer lead to.
-fn find_way(report: &Report, dialer: usize, peer: usize) -> Option<Used> {
+/// Finds the connection that results from a host's calls to a peer.
+fn find_way(report: &HostsReport, dialer: usize, peer: usize) -> Option<HostConnection> {
     let mut after_s = 0.0;
     for call in list_calls(report, dialer, peer) {
         match (&call.outcome, call.source) {
             (CallResult::Reached { .. }, Some(from)) => {
-                return Some(Used { dialer, peer, from, to: call.to, after_s });
+                return Some(HostConnection { dialer, peer, from, to: call.to, after_s });
             }
             (CallResult::Silent, _) => after_s += APART_S,
             _ => {}
@@ -44,29 +44,30 @@ fn list_pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |low| (low + 1..count).map(move |high| (low, high)))
 }
 
-/// The connection of each pair that can have one. Where both sides call, that of the lower rank stays.
-pub fn list_used(report: &Report) -> Vec<Used> {
+/// Lists the connection of each pair that can have one. If both sides call, the call of the lower rank stays.
+pub fn list_used(report: &HostsReport) -> Vec<HostConnection> {
     let pairs = list_pairs(report.hosts.len());
     let used = pairs
         .map(|(low, high)| find_way(report, low, high).or_else(|| find_way(report, high, low)));
     used.flatten().collect()
 }
 
-/// In words, without the host.
 pub fn describe_outcome(outcome: &CallResult) -> String {
     match outcome {
         CallResult::Reached { connect_us } => format!("reached in {connect_us:.0} us"),
         CallResult::Refused => {
-            "refused: no process listens there, or a firewall rejects it".to_owned()
+            "refused: no process listens at the port, or a firewall rejects the connection"
+                .to_owned()
         }
-        CallResult::Silent => "silent: a firewall drops packets, or there is no route".to_owned(),
-        CallResult::Impossible { why } => format!("cannot be called: {why}"),
-        CallResult::Stranger => "somebody else answers".to_owned(),
+        CallResult::Silent => {
+            "does not answer: a firewall drops packets, or there is no route".to_owned()
+        }
+        CallResult::Impossible { why } => format!("cannot be reached: {why}"),
+        CallResult::Stranger => "another program answers".to_owned(),
     }
 }
 
-/// Everything that is wrong, the worst first.
-pub fn diagnose(report: &Report, used: &[Used]) -> Vec<Trouble> {
+pub fn diagnose(report: &HostsReport, used: &[HostConnection]) -> Vec<Diagnostic> {
     let mut found = Diagnostics::default();
     let hosts = &report.hosts;
     for host in hosts {
@@ -88,18 +89,19 @@ pub fn diagnose(report: &Report, used: &[Used]) -> Vec<Trouble> {
 }
 
 fn look_at_pair(
-    report: &Report, (low, high): (usize, usize), used: &[Used], found: &mut Diagnostics,
+    report: &HostsReport, (low, high): (usize, usize), used: &[HostConnection],
+    found: &mut Diagnostics,
 ) {
     let hosts = &report.hosts;
     let (a, b) = (&hosts[low].name, &hosts[high].name);
     let subject = format!("{a} and {b}");
     let ways = [find_way(report, low, high), find_way(report, high, low)];
     let ports = match hosts[high].ports.as_str() {
-        "" => "any port (FASTPATH_PORTS names some)".to_owned(),
+        "" => "all ports (FASTPATH_PORTS limits them)".to_owned(),
         ports => format!("the ports {ports}"),
     };
     match &ways {
-        // Neither listens: that is said of each.
+        // Neither host reaches the other, because one of them has a problem that is reported for that host.
         [None, None] if [low, high].iter().any(|&at| hosts[at].problem.is_some()) => {}
         [None, None] => {
             let calls = list_calls(report, low, high);
@@ -114,7 +116,7 @@ fn look_at_pair(
         [None, Some(_)] => found.add("hosts-one-way", &subject, values!(a = b, b = a, ports)),
         [Some(_), Some(_)] => {}
     }
-    let is_of_pair = |one: &&Used| {
+    let is_of_pair = |one: &&HostConnection| {
         let ends = [one.dialer, one.peer];
         ends.contains(&low) && ends.contains(&high)
     };
@@ -143,9 +145,9 @@ fn look_at_pair(
     }
 }
 
-/// What should be alike on all hosts, and is not.
-fn look_at_differences(hosts: &[Host], found: &mut Diagnostics) {
-    let mut compare = |name: &str, value: &dyn Fn(&Host) -> String| {
+/// Reports properties that should be equal on all hosts and are not.
+fn look_at_differences(hosts: &[HostFacts], found: &mut Diagnostics) {
+    let mut compare = |name: &str, value: &dyn Fn(&HostFacts) -> String| {
         let values: BTreeSet<String> = hosts.iter().map(value).collect();
         if values.len() > 1 {
             let each = hosts.iter().map(|host| format!("{} on {}", value(host), host.name));
@@ -156,7 +158,7 @@ fn look_at_differences(hosts: &[Host], found: &mut Diagnostics) {
     compare("hosts-version", &|host| host.version.clone());
     compare("hosts-files", &|host| host.open_files.to_string());
     compare("hosts-locked", &|host| {
-        host.locked_memory.map_or("no limit".to_owned(), |bytes| format!("{bytes} bytes"))
+        host.locked_memory.map_or("unlimited".to_owned(), |bytes| format!("{bytes} bytes"))
     });
 }
 
@@ -171,18 +173,18 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn host(name: &str, addresses: &[&str]) -> Host {
+    fn host(name: &str, addresses: &[&str]) -> HostFacts {
         let interface = |text: &&str| Interface {
             name: "eth".to_owned(),
             address: address(text),
             mtu: Some(1500),
         };
-        Host {
+        HostFacts {
             name: name.to_owned(),
             interfaces: addresses.iter().map(interface).collect(),
             told: addresses.iter().map(|text| address(text)).collect(),
             port: 7,
-            ..Host::default()
+            ..HostFacts::default()
         }
     }
 
@@ -199,8 +201,8 @@ mod tests {
 
     const REACHED: CallResult = CallResult::Reached { connect_us: 50.0 };
 
-    fn report(there: Vec<Attempt>, back: Vec<Attempt>) -> Report {
-        Report {
+    fn report(there: Vec<Attempt>, back: Vec<Attempt>) -> HostsReport {
+        HostsReport {
             hosts: vec![
                 host("a", &["172.17.0.1", "10.0.0.1"]),
                 host("b", &["172.17.0.1", "192.0.2.2", "10.0.0.2"]),
@@ -210,7 +212,7 @@ mod tests {
         }
     }
 
-    fn names(report: &Report) -> Vec<(Severity, String)> {
+    fn names(report: &HostsReport) -> Vec<(Severity, String)> {
         let said = diagnose(report, &list_used(report));
         said.into_iter().map(|t| (t.severity, t.what)).collect()
     }
@@ -249,7 +251,10 @@ mod tests {
         assert!(list_used(&apart).is_empty());
         let said = names(&apart);
         assert_eq!(said[0].0, Severity::Trouble);
-        assert!(said[0].1.contains("10.0.0.2 refused") && said[0].1.contains("192.0.2.2 silent"));
+        assert!(
+            said[0].1.contains("10.0.0.2 refused")
+                && said[0].1.contains("192.0.2.2 does not answer")
+        );
     }
 
     #[test]
@@ -283,6 +288,6 @@ mod tests {
             path_mtu: None,
         }));
         let text = serde_json::to_string(&report).unwrap();
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        assert_eq!(serde_json::from_str::<HostsReport>(&text).unwrap(), report);
     }
 }

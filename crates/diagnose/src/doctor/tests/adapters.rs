@@ -1,10 +1,10 @@
-//! Adapters on their bus, and the way into them.
+//! Adapters on their bus, and user-space access.
 
 use super::*;
 
 #[test]
 fn uverbs__that_are_missing_or_closed_are_trouble() {
-    let tree = Tree::new("uverbs");
+    let tree = TestTree::new("uverbs");
     tree.with_adapter();
     fs::remove_file(tree.root.join("dev/infiniband/uverbs0")).unwrap();
     let words = ["/dev/infiniband/uverbs0 cannot be opened", "--device"];
@@ -15,21 +15,22 @@ fn uverbs__that_are_missing_or_closed_are_trouble() {
 
 #[test]
 fn bus__slower_than_the_port_is_trouble_and_otherwise_a_note() {
-    let tree = Tree::new("bus");
+    let tree = TestTree::new("bus");
     tree.with_adapter().write("sys/bus/pci/devices/0000:3b:00.0/current_link_width", "8");
-    // 8 lanes of 8 GT/s are 7.9 GB/s, 100 Gb/s are 12.5.
+    // 8 lanes of 8 GT/s carry 7.9 GB/s; the port of 100 Gb/s needs 12.5 GB/s.
     let words = ["x8 (7.9 GB/s)", "x16 (15.8 GB/s)", "12.5 GB/s"];
     assert_one(tree.facts(), Severity::Trouble, &words);
     tree.write("sys/class/infiniband/mlx5_0/ports/1/rate", "56 Gb/sec (4X FDR)");
     assert_one(tree.facts(), Severity::Note, &["7.0 GB/s"]);
 }
 
-/// A configuration space in which there is nothing but the PCI Express capability of an endpoint: its payloads and
-/// read requests by their codes (128 B times a power of two).
+/// A configuration space with only the PCI Express capability of an endpoint. Payloads and read requests are given by
+/// their codes (128 B times a power of two).
 fn express(payload_can: u8, payload_is: u16, read_request: u16) -> Vec<u8> {
     let mut space = vec![0; 256];
     (space[0x06], space[0x34]) = (0x10, 0x40);
-    // PCI Express, the last one; version 2, endpoint; DevCap; DevCtl; LnkCap and LnkSta: 8 GT/s x16.
+    // The PCI Express capability, the last one of the chain; version 2, endpoint; DevCap; DevCtl; LnkCap and LnkSta: 8
+    // GT/s x16.
     space[0x40..0x44].copy_from_slice(&[0x10, 0, 0x02, 0]);
     space[0x44] = payload_can;
     space[0x48..0x4a].copy_from_slice(&(payload_is << 5 | read_request << 12).to_le_bytes());
@@ -40,32 +41,32 @@ fn express(payload_can: u8, payload_is: u16, read_request: u16) -> Vec<u8> {
 
 #[test]
 fn bus__of_small_packets_and_small_reads_costs_speed() {
-    let tree = Tree::new("requests");
+    let tree = TestTree::new("requests");
     tree.with_adapter();
     let bus = tree.root.join("sys/bus/pci/devices/0000:3b:00.0");
     let with = |can, is, request| {
         fs::write(bus.join("config"), express(can, is, request)).unwrap();
         tree.facts()
     };
-    let words = ["carry 128 bytes, of 512", "MaxPayload", "pcie_bus_perf"];
+    let words = ["writes 128 bytes per packet, and supports 512", "MaxPayload", "pcie_bus_perf"];
     assert_one(with(2, 0, 2), Severity::Note, &words);
-    let words = ["asks for 128 bytes", "MaxReadReq", "setpci -s 0000:3b:00.0"];
+    let words = ["at most 128 bytes of memory per request", "MaxReadReq", "setpci -s 0000:3b:00.0"];
     assert_one(with(2, 1, 0), Severity::Note, &words);
     let examination = Examination::of(with(2, 1, 2));
     assert_eq!(examination.diagnostics, []);
     let text = text_of(&examination);
-    let said = "on the bus       packets of 256 B (it could: 512 B), reads of 512 B";
+    let said = "on the bus       packets of 256 B (supports 512 B), reads of 512 B";
     assert!(text.contains(said), "{text}");
 }
 
 #[test]
 fn bus__slower_than_the_adapter_says_what_the_slot_could() {
     for (name, slot_lanes, remedy) in
-        [("narrow", "8", "this one can do no more"), ("wide", "16", "seat the card anew")]
+        [("narrow", "8", "a slot with more lanes"), ("wide", "16", "reseat the card")]
     {
-        let tree = Tree::new(name);
+        let tree = TestTree::new(name);
         tree.with_adapter();
-        // The adapter below a port, as it lies in the kernel's tree.
+        // The adapter below a port, as in the kernel's tree.
         let bus = tree.root.join("sys/bus/pci/devices/0000:3b:00.0");
         let port = tree.root.join("sys/devices/pci0000:3a/0000:3a:00.0");
         fs::create_dir_all(&port).unwrap();
@@ -81,14 +82,14 @@ fn bus__slower_than_the_adapter_says_what_the_slot_could() {
             tree.write(&format!("sys/devices/pci0000:3a/0000:3a:00.0/{file}"), text);
         }
         tree.write("sys/bus/pci/devices/0000:3b:00.0/current_link_width", "8");
-        let could = format!("the slot 0000:3a:00.0 could PCIe 3.0 x{slot_lanes}");
+        let could = format!("its slot 0000:3a:00.0 supports PCIe 3.0 x{slot_lanes}");
         assert_one(tree.facts(), Severity::Trouble, &[&could, remedy]);
     }
 }
 
 #[test]
 fn adapter__without_a_device_lacks_its_driver() {
-    let tree = Tree::new("undriven");
+    let tree = TestTree::new("undriven");
     tree.with_adapter();
     fs::remove_dir_all(tree.root.join("sys/bus/pci/devices/0000:3b:00.0/infiniband")).unwrap();
     fs::remove_dir_all(tree.root.join("sys/class/infiniband")).unwrap();
@@ -100,17 +101,17 @@ fn adapter__without_a_device_lacks_its_driver() {
 
 #[test]
 fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
-    let tree = Tree::new("wanted");
+    let tree = TestTree::new("wanted");
     tree.with_adapter();
     let with = |name: &str| Facts { wanted: Some(name.to_owned()), ..tree.facts() };
     for right in ["mlx5_0", "mlx5_0:1"] {
         assert_eq!(Examination::of(with(right)).diagnostics, []);
     }
     for (wrong, what) in [
-        ("mlx5_1", "there is no RDMA device mlx5_1"),
+        ("mlx5_1", "the host has no RDMA device mlx5_1"),
         ("mlx5_0:2", "mlx5_0 has no port 2"),
-        ("mlx5_0:x", "'mlx5_0:x' is no device: expected one as"),
-        ("mlx5_0:", "'mlx5_0:' is no device: expected one as"),
+        ("mlx5_0:x", "'mlx5_0:x' is not the name of a device"),
+        ("mlx5_0:", "'mlx5_0:' is not the name of a device"),
     ] {
         let subject = format!("FASTPATH_DEVICE={wrong}");
         let words = [subject.as_str(), what, "mlx5_0:1"];
@@ -125,12 +126,12 @@ fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
         facts.network.problem = Some(why.to_owned());
         facts
     };
-    let words = ["connected jobs", "no range of ports", "unset it"];
-    let wrong = without_network("FASTPATH_PORTS=\"abc\" is no range of ports");
+    let words = ["connected jobs", "not a range of ports", "unset it"];
+    let wrong = without_network("FASTPATH_PORTS=\"abc\" is not a range of ports");
     assert_one(wrong, Severity::Trouble, &words);
     let meant = Examination::of(without_network("this host has no interface"));
     assert!(meant.healthy && meant.diagnostics.is_empty());
     let nowhere =
-        Facts { wanted: Some("mlx5_0".to_owned()), ..Tree::new("nothing_wanted").facts() };
-    assert_one(nowhere, Severity::Trouble, &["unset it: there is none"]);
+        Facts { wanted: Some("mlx5_0".to_owned()), ..TestTree::new("nothing_wanted").facts() };
+    assert_one(nowhere, Severity::Trouble, &["unset FASTPATH_DEVICE; the host has no RDMA device"]);
 }

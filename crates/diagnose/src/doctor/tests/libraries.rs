@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn device__that_the_library_does_not_offer_lacks_its_provider() {
-    let tree = Tree::new("provider");
+    let tree = TestTree::new("provider");
     let mut facts = tree.with_adapter().facts();
     facts.devices[0].opened = None;
     assert_one(facts, Severity::Trouble, &["no provider", "ibverbs-providers"]);
@@ -19,11 +19,11 @@ fn library__that_is_missing_is_trouble_where_a_device_is() {
         problem: Some("no verbs library: not found; install libibverbs1".to_owned()),
         ..Libraries::default()
     };
-    let tree = Tree::new("library");
+    let tree = TestTree::new("library");
     let mut facts = tree.facts();
     facts.libraries = missing();
     assert_one(facts, Severity::Note, &["remedy: install libibverbs1"]);
-    // Of a library that is not there nobody knows its providers, nor what it would offer.
+    // Without the library, its providers and devices are unknown.
     tree.write("etc/libibverbs.d/mlx5.driver", "driver mlx5");
     let mut facts = tree.with_adapter().facts();
     facts.devices[0].opened = None;
@@ -31,7 +31,7 @@ fn library__that_is_missing_is_trouble_where_a_device_is() {
     assert_one(facts, Severity::Trouble, &["remedy: install libibverbs1"]);
 }
 
-/// Lines as of /proc/self/maps.
+/// Lines of /proc/self/maps.
 fn maps(paths: &[&str]) -> String {
     let line = |path: &&str| format!("7f00-7f10 r-xp 00002000 fd:00 1234   {path}\n");
     paths.iter().map(line).collect()
@@ -56,7 +56,7 @@ fn providers__are_found_in_memory_under_both_their_names() {
 
 #[test]
 fn two_copies__in_memory_are_trouble_with_both_paths() {
-    let tree = Tree::new("copies");
+    let tree = TestTree::new("copies");
     let mut facts = tree.with_adapter().facts();
     let text = maps(&["/usr/lib/libmlx5.so.1.24.44.0", "/home/me/rdma-core/libmlx5-rdmav34.so"]);
     facts.libraries.loaded = library::find_providers(&text, &["mlx5"]);
@@ -69,7 +69,7 @@ fn two_copies__in_memory_are_trouble_with_both_paths() {
 
 #[test]
 fn two_copies__configured_are_trouble_before_they_are_loaded() {
-    let tree = Tree::new("configured");
+    let tree = TestTree::new("configured");
     tree.write("etc/libibverbs.d/mlx5.driver", "driver mlx5")
         .write("etc/libibverbs.d/README", "driver nonsense")
         .write("lib/libibverbs/libmlx5-rdmav34.so", "")
@@ -80,7 +80,6 @@ fn two_copies__configured_are_trouble_before_they_are_loaded() {
     let mut facts = tree.with_adapter().facts();
     facts.libraries.drivers = library::list_drivers(&tree.root, Some(&library));
     assert_one(facts, Severity::Trouble, &["mlx5: two copies", "/opt/libmlx5-rdmav34.so"]);
-    // The same file by another name is one copy.
     fs::remove_file(tree.root.join("opt/libmlx5-rdmav34.so")).unwrap();
     tree.link("opt/libmlx5-rdmav34.so", "lib/libibverbs/libmlx5-rdmav34.so");
     let mut facts = tree.facts();
@@ -90,7 +89,7 @@ fn two_copies__configured_are_trouble_before_they_are_loaded() {
 
 #[test]
 fn driver__whose_file_is_missing_is_trouble_if_it_is_a_path() {
-    let tree = Tree::new("drivers");
+    let tree = TestTree::new("drivers");
     tree.write("etc/libibverbs.d/a.driver", "driver /opt/nowhere/libmlx5");
     let drivers = library::list_drivers(&tree.root, None);
     assert_eq!(

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn port__that_is_down_is_trouble() {
-    let tree = Tree::new("down");
+    let tree = TestTree::new("down");
     tree.with_adapter()
         .write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN")
         .write("sys/class/infiniband/mlx5_0/ports/1/phys_state", "2: Polling");
@@ -13,22 +13,22 @@ fn port__that_is_down_is_trouble() {
 }
 
 #[test]
-fn port__that_nobody_activates_lacks_a_subnet_manager() {
-    let tree = Tree::new("init");
+fn port__that_stays_inactive__lacks_a_subnet_manager() {
+    let tree = TestTree::new("init");
     tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT");
     assert_one(tree.facts(), Severity::Trouble, &["INIT", "opensm"]);
 }
 
 #[test]
 fn port__that_is_idle_beside_an_active_one_is_no_trouble() {
-    let tree = Tree::new("second");
+    let tree = TestTree::new("second");
     tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN");
     assert_eq!(Examination::of(tree.facts()).diagnostics, []);
 }
 
 #[test]
 fn port__without_an_address_cannot_be_reached() {
-    let tree = Tree::new("gid");
+    let tree = TestTree::new("gid");
     tree.with_adapter().write(
         "sys/class/infiniband/mlx5_0/ports/1/gids/0",
         "fe80:0000:0000:0000:0000:0000:0000:0000",
@@ -36,8 +36,8 @@ fn port__without_an_address_cannot_be_reached() {
     assert_one(tree.facts(), Severity::Trouble, &["GID table is empty"]);
 }
 
-/// The adapter as one of Ethernet, whose interface has this MTU and its driver's files as given.
-fn on_ethernet<'a>(tree: &'a Tree, mtu: &str, files: &[(&str, &str)]) -> &'a Tree {
+/// Makes the adapter an Ethernet one, with this MTU of its interface and these files of its driver.
+fn on_ethernet<'a>(tree: &'a TestTree, mtu: &str, files: &[(&str, &str)]) -> &'a TestTree {
     let port = "sys/class/infiniband/mlx5_0/ports/1";
     tree.with_adapter()
         .write(&format!("{port}/link_layer"), "Ethernet")
@@ -52,33 +52,36 @@ fn on_ethernet<'a>(tree: &'a Tree, mtu: &str, files: &[(&str, &str)]) -> &'a Tre
 
 #[test]
 fn interface__of_small_packets_costs_speed() {
-    let tree = Tree::new("mtu");
+    let tree = TestTree::new("mtu");
     let mut facts = on_ethernet(&tree, "1500", &[]).facts();
     facts.devices[0].ports[0].mtu = Some([1024, 4096]);
-    let words =
-        ["1024 bytes, where 4096 would do", "MTU of ens1: 1500", "ip link set ens1 mtu 4176"];
+    let words = [
+        "1024 bytes, although the port can send 4096",
+        "MTU of ens1: 1500",
+        "ip link set ens1 mtu 4176",
+    ];
     assert_one(facts, Severity::Note, &words);
 }
 
 #[test]
 fn interface__that_grew_since_has_to_be_taken_down_and_up() {
-    let tree = Tree::new("grown");
+    let tree = TestTree::new("grown");
     let mut facts = on_ethernet(&tree, "9000", &[]).facts();
     facts.devices[0].ports[0].mtu = Some([1024, 4096]);
-    let words = ["where 4096 would fit (MTU of ens1: 9000)", "ens1 down"];
+    let words = ["although 4096 would fit (MTU of ens1: 9000)", "ens1 down"];
     assert_one(facts, Severity::Note, &words);
 }
 
 #[test]
 fn packets__that_do_not_fit_through_their_interface_are_trouble() {
-    let tree = Tree::new("mismatch");
+    let tree = TestTree::new("mismatch");
     on_ethernet(&tree, "1500", &[]);
     let with = |active| {
         let mut facts = tree.facts();
         facts.devices[0].ports[0].mtu = Some([active, 4096]);
         facts
     };
-    let words = ["4096 bytes, which do not fit", "MTU of ens1: 1500", "mtu 4176"];
+    let words = ["4096 bytes, more than the interface passes", "MTU of ens1: 1500", "mtu 4176"];
     assert_one(with(4096), Severity::Trouble, &words);
     assert_one(with(2048), Severity::Trouble, &["are lost"]);
     assert_one(with(1024), Severity::Note, &["1024 bytes"]);
@@ -90,7 +93,7 @@ fn ethernet__without_flow_control_and_marks_loses_packets() {
         (0..8).map(|p| (format!("ecn/{side}/enable/{p}"), on.to_owned())).collect()
     };
     let with = |name: &str, pfc: &str, marks: [&str; 2]| {
-        let tree = Tree::new(name);
+        let tree = TestTree::new(name);
         let mut files = vec![("qos/pfc".to_owned(), pfc.to_owned())];
         files.extend(ecn("roce_np", marks[0]));
         files.extend(ecn("roce_rp", marks[1]));
@@ -102,7 +105,7 @@ fn ethernet__without_flow_control_and_marks_loses_packets() {
     };
     let words = ["PFC", "ECN", "ens1", "mlnx_qos"];
     assert_one(with("lossy", "0,0,0,0,0,0,0,0", ["0", "0"]), Severity::Note, &words);
-    // Marks that nobody heeds are none.
+    // Congestion notifications without reactions to them have no effect.
     assert_one(with("half", "0,0,0,0,0,0,0,0", ["1", "0"]), Severity::Note, &words);
     for (name, pfc, marks, said) in [
         ("pfc", "0,0,0,1,0,0,0,0", ["0", "0"], "paused (PFC)   priorities: 3\n"),
@@ -113,15 +116,15 @@ fn ethernet__without_flow_control_and_marks_loses_packets() {
         let text = text_of(&examination);
         assert!(text.contains(said), "{text}");
     }
-    // What the driver does not show is not known, and no trouble.
-    let tree = Tree::new("unknown");
+    // Settings that the driver does not report are unknown, and no problem.
+    let tree = TestTree::new("unknown");
     let facts = on_ethernet(&tree, "9000", &[("qos/pfc", "0,0,0,0,0,0,0,0")]).facts();
     assert_eq!(Examination::of(facts).diagnostics, []);
 }
 
 #[test]
 fn gids__say_version_and_interface() {
-    let tree = Tree::new("gids");
+    let tree = TestTree::new("gids");
     let port = "sys/class/infiniband/mlx5_0/ports/1";
     on_ethernet(&tree, "9000", &[])
         .write(&format!("{port}/gids/2"), "0000:0000:0000:0000:0000:ffff:0a00:0001")
@@ -140,7 +143,7 @@ fn gids__say_version_and_interface() {
 
 #[test]
 fn ethernet__of_the_first_version_alone_does_not_route() {
-    let tree = Tree::new("roce");
+    let tree = TestTree::new("roce");
     tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet");
     assert_one(tree.facts(), Severity::Note, &["no GID of RoCE v2"]);
 }

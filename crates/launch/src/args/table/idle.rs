@@ -1,44 +1,42 @@
-//! Options that do nothing on one node.
+//! Options that have no effect on one node.
 
-use super::Takes::{self, Nothing, One, Two};
-use super::{Does, Opt, row};
+use super::OptionArguments::{self, Nothing, One, Two};
+use super::place::BY_HAND;
+use super::{Opt, OptionEffect, row};
 
-const fn always(names: &'static str, takes: Takes, help: &'static str) -> Opt {
-    row(names, takes, Does::Always, help)
+const fn always(names: &'static str, takes: OptionArguments, help: &'static str) -> Opt {
+    row(names, takes, OptionEffect::Always, help)
 }
 
-const fn idle(names: &'static str, takes: Takes, why: &'static str) -> Opt {
-    row(names, takes, Does::Idle, why)
+const fn idle(names: &'static str, takes: OptionArguments, why: &'static str) -> Opt {
+    row(names, takes, OptionEffect::Idle, why)
 }
 
-/// Options that ask for what is always done.
+/// Options that request what is always done.
 pub const ALWAYS: &[Opt] = &[
-    always("--allow-run-as-root", Nothing, "every user, root included, may start a job"),
-    always("--byslot --bycore --bynode -rr", Nothing, "the ranks of one node are in order"),
+    always("--allow-run-as-root", Nothing, "every user, including root, can start a job"),
+    always("--byslot --bycore --bynode -rr", Nothing, "ranks on one host are numbered in order"),
     always(
         "-enable-auto-cleanup --disable-recovery -cleanup",
         Nothing,
-        "the end of a rank that fails ends the job",
+        "a failed rank ends the job",
     ),
     always(
         "--report-state-on-timeout --leave-session-attached -ordered-output -noconf",
         Nothing,
-        "this is always done",
+        "mpiexec always does what these options request",
     ),
 ];
 
-/// Why options that say how other nodes are reached have no effect.
-pub const NODES: &str = "all ranks are started on this node";
-const NETWORK: &str = "ranks of one node talk through memory";
-const PARAMETERS: &str = "Fastpath has settings of its own, see `fastpath info`";
-const RECOVERY: &str = "a rank that fails ends the job";
+/// Reason for options about reaching other nodes.
+pub const NODES: &str = "all ranks start on this host";
+const NETWORK: &str = "ranks on one host communicate through shared memory";
+const PARAMETERS: &str = "Fastpath has its own settings; `fastpath info` lists them";
+const RECOVERY: &str = "a failed rank ends the job";
 const DEBUGGER: &str =
-    "tools are started as the program, as in mpiexec -n 2 xterm -e gdb --args PROGRAM";
+    "start a tool as the program, such as mpiexec -n 2 xterm -e gdb --args PROGRAM";
 const ENGINE: &str = "Fastpath has no such setting";
-/// Why files that place single ranks have no effect.
-pub const BY_HAND: &str = "--bind-to user:LIST places ranks by hand";
-
-/// They have no effect, and one line says why.
+/// Options without effect, each with the reason that the notice prints.
 pub const IDLE: &[Opt] = &[
     idle(
         "--mca --gmca --omca --gomca --prtemca --pmixmca --gpmixmca",

@@ -1,4 +1,4 @@
-//! Words and files changed at random: each is understood or refused.
+//! Fuzz tests: random words and files are accepted or rejected.
 
 use super::*;
 
@@ -20,8 +20,8 @@ fn fuzz__command_lines_are_understood_or_refused() {
     crate::mutate::run(corpus, |input| {
         let words = input.split(|&b| b == b' ');
         let words = words.map(|word| OsString::from_vec(word.to_vec()));
-        match parse_args(words, &Here(&[])) {
-            Ok(Request::Run(spec)) => {
+        match parse_args(words, &TestNode(&[])) {
+            Ok(CommandRequest::Run(spec)) => {
                 assert!(!spec.apps.is_empty() && spec.apps.iter().all(|a| !a.argv.is_empty()));
                 let ranks: usize = spec.apps.iter().map(|a| a.ranks).sum();
                 assert!((1..=MAX_JOB_RANKS).contains(&ranks));
@@ -32,7 +32,7 @@ fn fuzz__command_lines_are_understood_or_refused() {
     });
 }
 
-/// A node where every file has this text and every name is its own.
+/// A node where every file has this text and every name is a name of the node.
 struct Text<'a>(&'a [u8]);
 
 impl Surroundings for Text<'_> {
@@ -66,7 +66,7 @@ fn fuzz__files_of_hosts_and_programs_are_understood_or_refused() {
             let words = [option, "x", "a"].map(OsString::from);
             let words = &words[..if option == "-f" { 3 } else { 2 }];
             match parse_args(words.to_vec(), &Text(input)) {
-                Ok(Request::Run(spec)) => assert!(spec.apps.iter().all(|a| a.ranks >= 1)),
+                Ok(CommandRequest::Run(spec)) => assert!(spec.apps.iter().all(|a| a.ranks >= 1)),
                 Ok(_) => {}
                 Err(error) => assert!(!error.to_string().is_empty()),
             }

@@ -7,21 +7,19 @@ fn hosts__of_this_node_need_no_engine() {
     assert_eq!(spec("--host localhost:3 a").apps[0].ranks, 3);
     assert_eq!(spec("-host localhost,node7:2 a").apps[0].ranks, 3);
     assert_eq!(spec("-n 5 --host localhost:2 a").apps[0].ranks, 5);
-    assert_eq!(spec("-host localhost,node7:2 a").nodes, Nodes::Here);
+    assert_eq!(spec("-host localhost,node7:2 a").nodes, JobNodes::Here);
     assert!(error("--host localhost:x a").contains("number of ranks"));
     assert!(error("--host localhost:0 a").contains("number of ranks"));
 }
 
-/// The nodes of a job on several.
 fn nodes(line: &str) -> Vec<(String, usize)> {
     nodes_within(line, &[])
 }
 
-/// The same with these variables.
 fn nodes_within(line: &str, variables: &[(&str, &str)]) -> Vec<(String, usize)> {
     match parse_within(line, variables) {
-        Ok(Request::Run(spec)) => match spec.nodes {
-            Nodes::Several(nodes) => nodes.into_iter().map(|n| (n.name, n.ranks)).collect(),
+        Ok(CommandRequest::Run(spec)) => match spec.nodes {
+            JobNodes::Several(nodes) => nodes.into_iter().map(|n| (n.name, n.ranks)).collect(),
             other => panic!("{line}: {other:?}"),
         },
         other => panic!("{line}: {other:?}"),
@@ -47,24 +45,24 @@ fn hosts__share_the_ranks() {
     ] {
         assert_eq!(nodes(line), expected(list), "{line}");
     }
-    assert!(error("-N 1 -n 3 --host x,y a").contains("-N 1 allows 1 on each of 2 nodes"));
+    assert!(error("-N 1 -n 3 --host x,y a").contains("-N 1 allows 1 on each of 2 hosts"));
 }
 
 #[test]
 fn agent__is_of_all_ranks() {
     let line = "--agent 2,1 -n 3 --host x:2,y a";
-    assert_eq!(spec(line).nodes, Nodes::Agent(vec![2, 1]));
-    assert!(error("--agent 2,2 -n 3 a").contains("not the 3 ranks"));
-    // Told of each program, the numbers count whatever the agent sees of the allocation.
+    assert_eq!(spec(line).nodes, JobNodes::Agent(vec![2, 1]));
+    assert!(error("--agent 2,2 -n 3 a").contains("are 4, but the job has 3 ranks"));
+    // Numbers of ranks of each program take precedence over the allocation that the agent sees.
     let told = spec("--agent 2,2/1,3 -ppn 2 a :: b");
-    assert_eq!(told.nodes, Nodes::Agent(vec![2, 2]));
+    assert_eq!(told.nodes, JobNodes::Agent(vec![2, 2]));
     assert_eq!(told.apps.iter().map(|app| app.ranks).collect::<Vec<_>>(), [1, 3]);
     assert!(error("--hostfile none a").contains("none"));
     let elsewhere = spec("--agent 2,2/4 --hostfile none a");
-    assert_eq!(elsewhere.nodes, Nodes::Agent(vec![2, 2]));
-    assert!(error("--agent 2,2/1,2 a :: b").contains("not the 3 ranks"));
-    assert!(error("--agent 2,2/x a").contains("no numbers of ranks"));
-    assert!(error("--agent 2,x -n 3 a").contains("no numbers of ranks"));
+    assert_eq!(elsewhere.nodes, JobNodes::Agent(vec![2, 2]));
+    assert!(error("--agent 2,2/1,2 a :: b").contains("are 4, but the job has 3 ranks"));
+    assert!(error("--agent 2,2/x a").contains("must be numbers of ranks"));
+    assert!(error("--agent 2,x -n 3 a").contains("must be numbers of ranks"));
 }
 
 #[test]
@@ -102,7 +100,7 @@ fn hostfile__gives_ranks_and_limits() {
     assert_eq!(spec("-f hosts a").apps[0].ranks, 1);
     assert_eq!(spec("-f hosts4 -n 8 a").apps[0].ranks, 8);
     assert_eq!(spec("-f hosts4 -H localhost:2 a").apps[0].ranks, 2);
-    assert!(error("-f hosts4 -n 9 a").contains("9 ranks: hosts4 allows 8"));
-    assert!(error("-f empty a").contains("-f empty: it names no host"));
+    assert!(error("-f hosts4 -n 9 a").contains("9 ranks are too many: hosts4 allows 8"));
+    assert!(error("-f empty a").contains("-f empty: the file contains no host"));
     assert!(error("-f none a").contains("-f none: "));
 }

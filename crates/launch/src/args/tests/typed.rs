@@ -1,10 +1,10 @@
-//! Lines as people type them.
+//! Command lines from practice.
 
 use super::spec;
 
-/// Lines as the manuals of Open MPI, MPICH and Intel MPI have them, and job scripts of LAMMPS, OSU's and Intel's
-/// benchmarks, HPL, HPCC, GROMACS, OpenFOAM, Quantum ESPRESSO, NAMD and others; with the ranks of each program, the
-/// first program's words, and the number of lines that say that something has no effect.
+/// Lines from the manuals of Open MPI, MPICH and Intel MPI, and from job scripts of LAMMPS, OSU's and Intel's
+/// benchmarks, HPL, HPCC, GROMACS, OpenFOAM, Quantum ESPRESSO, NAMD and others. With each: ranks of each program, the
+/// first program's words, and the number of notices about options without effect.
 const TYPED: &[(&str, &[usize], &str, usize)] = &[
     // Open MPI.
     ("-np 4 ./a.out", &[4], "./a.out", 0),

@@ -1,80 +1,79 @@
 //! The bare pipeline beside the runs of a benchmark: the floor of a ping-pong of large messages.
 //!
-//! The best plan for each size is searched for once; then the pipeline is measured with it before
-//! a run and after it, as a run keeps both processors busy. What two processors share can change on
-//! a virtual machine within seconds, so that the time of a cache line stands beside each.
+//! The best plan for each size is searched once. Then the pipeline is measured with this plan before and after a run,
+//! because a run occupies both processors. On a virtual machine the shared cache of two processors can change within
+//! seconds, so the cache-line time is recorded with each measurement.
 
 use std::io;
 
-use fastpath_report::record::{Case, Histogram, Of};
+use fastpath_report::record::{Case, Histogram, Quantity};
 use fastpath_report::statistics::summarize;
 
 use super::search::{BestPlan, find_best};
-use super::{Pipeline, Taken};
+use super::{Pipeline, PipelineTimes};
 
-/// Sizes from which the pipeline is the floor, up to which there is memory for it.
+/// Message sizes in bytes for which the pipeline is the floor; the largest is limited by memory.
 pub const SIZES: std::ops::RangeInclusive<u64> = 4096..=16 << 20;
 
-/// How results call it.
+/// Name in results.
 pub const NAME: &str = "bare pipeline and a cache line one way";
 
-/// Time for the search of each size.
 const SEARCH_NS: u64 = 200_000_000;
 
-/// Samples before a run, and as many after it; each is the mean over a batch.
+/// Number of samples before a run, and after it; each is the mean over a batch.
 const SAMPLES: usize = 4;
 const BATCH_NS: u64 = 200_000;
 
-/// The pipeline at its best for one size, and what it took beside the run that is under way.
-pub struct Best {
+/// The best pipeline for one size, and its times beside the current run.
+pub struct BestPipeline {
     pipeline: Pipeline,
-    /// The plan, and what it took in the search.
+    /// The plan, and its time in the search.
     pub found: BestPlan,
-    /// What it took beside the run.
-    pub taken: Vec<(When, Taken)>,
+    /// Times beside the run.
+    pub taken: Vec<(SampleTime, PipelineTimes)>,
 }
 
-/// When something was measured.
+/// Time of a measurement relative to the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum SampleTime {
     /// Before the run.
     Before,
-    /// After it.
+    /// After the run.
     After,
 }
 
 /// The pipeline between two processors, for some sizes.
-pub struct Beside {
+pub struct PipelineRun {
     /// The two processors.
     pub processors: [usize; 2],
-    /// One way of a cache line between them while the plans were searched for.
+    /// One-way time of a cache line between the two processors during the search.
     pub line: f64,
-    /// By size, ascending.
-    pub sizes: Vec<Best>,
+    /// The best pipeline of each size, in ascending order of size.
+    pub sizes: Vec<BestPipeline>,
 }
 
-impl Best {
-    /// Bytes of a message.
+impl BestPipeline {
+    /// Size of a message, in bytes.
     pub fn bytes(&self) -> usize {
         self.pipeline.bytes()
     }
 }
 
-/// Whether the pipeline is the floor of a case: half a round trip of one large message between two
-/// ranks that share memory, as the ranks found when they measured a floor themselves: no socket.
+/// Whether the pipeline is the floor of a case: half a round trip of one large message between two ranks that share
+/// memory. The ranks share memory if the floor that they measured themselves is not a socket.
 pub fn is_floor_of(case: &Case) -> bool {
     let over_adapter = case.transport.as_deref().is_some_and(|t| t == "rc" || t == "ud");
     let by_socket = case.floor_of.as_deref().is_some_and(|f| f.contains("socket"));
-    let large = case.of == Of::HalfRoundTrip && SIZES.contains(&case.bytes);
+    let large = case.of == Quantity::HalfRoundTrip && SIZES.contains(&case.bytes);
     large && case.ranks == 2 && case.floor.is_some() && !over_adapter && !by_socket
 }
 
-impl Beside {
-    /// Searches for the best plans, a fifth of a second for each size. None where no size is large.
+impl PipelineRun {
+    /// Searches for the best plans, a fifth of a second for each size. None if no size is large.
     ///
     /// # Errors
-    /// Processors that this process may not use; no memory.
-    pub fn search(processors: [usize; 2], sizes: &[u64]) -> io::Result<Option<Beside>> {
+    /// This process may not use a processor; no memory.
+    pub fn search(processors: [usize; 2], sizes: &[u64]) -> io::Result<Option<PipelineRun>> {
         let large = sizes.iter().filter(|b| SIZES.contains(b));
         let large: Vec<usize> = large.map(|&b| b as usize).collect();
         if large.is_empty() {
@@ -82,20 +81,20 @@ impl Beside {
         }
         let limit_ns = SEARCH_NS * large.len() as u64;
         let found = find_best(processors, &large, limit_ns)?;
-        Ok(Some(Beside::new(processors, found)))
+        Ok(Some(PipelineRun::new(processors, found)))
     }
 
-    fn new(processors: [usize; 2], found: Vec<(Pipeline, BestPlan)>) -> Beside {
+    fn new(processors: [usize; 2], found: Vec<(Pipeline, BestPlan)>) -> PipelineRun {
         let lines: Vec<f64> = found.iter().map(|(_, found)| found.line).collect();
-        let make = |(pipeline, found)| Best { pipeline, found, taken: Vec::new() };
-        Beside {
+        let make = |(pipeline, found)| BestPipeline { pipeline, found, taken: Vec::new() };
+        PipelineRun {
             processors,
             line: summarize(&lines).map_or(0.0, |l| l.median),
             sizes: found.into_iter().map(make).collect(),
         }
     }
 
-    /// Whether it is of these processors, in either order.
+    /// Whether `pair` is the pipeline's processors, in either order.
     pub fn is_between(&self, pair: [usize; 2]) -> bool {
         self.processors == pair || self.processors == [pair[1], pair[0]]
     }
@@ -105,20 +104,20 @@ impl Beside {
         self.sizes.iter().any(|best| best.bytes() as u64 == bytes)
     }
 
-    /// Forgets what was measured beside an earlier run.
+    /// Clears the measurements beside an earlier run.
     pub fn begin_run(&mut self) {
         self.sizes.iter_mut().for_each(|best| best.taken.clear());
     }
 
-    /// Measures these sizes.
+    /// Measures the pipelines of these sizes.
     ///
     /// # Errors
     /// The processors cannot be used any more.
-    pub fn measure(&mut self, sizes: &[u64], when: When) -> io::Result<()> {
+    pub fn measure(&mut self, sizes: &[u64], when: SampleTime) -> io::Result<()> {
         for best in &mut self.sizes {
             if sizes.contains(&(best.bytes() as u64)) {
                 let plan = best.found.plan;
-                // Whatever ran last has left the caches in another state.
+                // Warm-up, because earlier code has left other data in the caches.
                 best.pipeline.sample(plan, 1, BATCH_NS)?;
                 let taken = best.pipeline.sample(plan, SAMPLES, BATCH_NS)?;
                 best.taken.push((when, taken));
@@ -127,11 +126,11 @@ impl Beside {
         Ok(())
     }
 
-    /// Puts the pipeline in the place of a case's floor, if it is that and was measured between the
-    /// same processors: what it took while a line took as long as beside the case, or, unless
-    /// `alike`, at all. Whether it did so.
+    /// Replaces a case's floor by the pipeline, if the pipeline is the case's floor and was measured between the case's
+    /// processors. With `alike`, only times measured at the case's cache-line time are used. Returns whether the floor
+    /// was replaced.
     pub fn attach(&self, case: &mut Case, alike: bool) -> bool {
-        let size = |best: &&Best| best.bytes() as u64 == case.bytes;
+        let size = |best: &&BestPipeline| best.bytes() as u64 == case.bytes;
         let best = self.sizes.iter().find(size).filter(|_| is_floor_of(case));
         let seen = case.processors.iter().map(|&p| usize::try_from(p));
         let seen: Vec<usize> = seen.flatten().collect();
@@ -142,8 +141,8 @@ impl Beside {
             return false;
         };
         let line = case.line();
-        let fits = |taken: &&Taken| !alike || line.is_some_and(|line| taken.is_at(line));
-        let taken: Vec<&Taken> = best.taken.iter().map(|(_, t)| t).filter(fits).collect();
+        let fits = |taken: &&PipelineTimes| !alike || line.is_some_and(|line| taken.is_at(line));
+        let taken: Vec<&PipelineTimes> = best.taken.iter().map(|(_, t)| t).filter(fits).collect();
         if taken.is_empty() {
             return false;
         }
@@ -170,12 +169,12 @@ mod tests {
         let [first, .., last] = allowed_processors()[..] else {
             return;
         };
-        assert!(Beside::search([first, last], &[0, 8]).unwrap().is_none());
+        assert!(PipelineRun::search([first, last], &[0, 8]).unwrap().is_none());
         let found = find_best([first, last], &[4096], 1).unwrap();
-        let mut beside = Beside::new([first, last], found);
-        beside.measure(&[8], When::Before).unwrap();
+        let mut beside = PipelineRun::new([first, last], found);
+        beside.measure(&[8], SampleTime::Before).unwrap();
         assert!(beside.sizes[0].taken.is_empty());
-        for when in [When::Before, When::After] {
+        for when in [SampleTime::Before, SampleTime::After] {
             beside.measure(&[4096], when).unwrap();
         }
         let mut case = make_case(4096, &[5000.0]);
@@ -193,7 +192,7 @@ mod tests {
         assert!(is_floor_of(&make_case(4096, &[1.0])));
         assert!(!is_floor_of(&make_case(4095, &[1.0])));
         let others = [
-            Case { of: Of::Message, ..make_case(4096, &[1.0]) },
+            Case { of: Quantity::Message, ..make_case(4096, &[1.0]) },
             Case { ranks: 4, ..make_case(4096, &[1.0]) },
             Case { transport: Some("rc".into()), ..make_case(4096, &[1.0]) },
             Case { floor: None, ..make_case(4096, &[1.0]) },

@@ -1,4 +1,4 @@
-//! Which loops, chunk and ring make the bare pipeline fastest for a message of one size.
+//! Search for the loops, chunk and ring that make the bare pipeline fastest for one message size.
 
 use std::cmp::Ordering;
 use std::io;
@@ -8,40 +8,40 @@ use fastpath_base::copy::engine::Loop;
 use fastpath_report::lists::unique;
 use fastpath_report::statistics::{Summary, summarize};
 
-use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken};
+use super::{CHUNK_MIN, Pipeline, PipelinePlan, PipelineTimes, RING_MAX};
 
-/// A plan and what it took: half a round trip in nanoseconds.
+/// A plan and its time: half a round trip in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct BestPlan {
-    /// How the message was carried.
-    pub plan: Plan,
-    /// The time of one way, over the batches beside which a line took about as long as `line`.
+    /// Parameters of the pipeline.
+    pub plan: PipelinePlan,
+    /// One-way time, over the batches with a cache-line time of about `line`.
     pub time: Summary,
-    /// One way of a cache line: the median beside all that it was compared with.
+    /// One-way time of a cache line: the median over all compared plans.
     pub line: f64,
-    /// Batches beside which a line took longer or shorter than that.
+    /// Number of batches with another cache-line time.
     pub elsewhere: usize,
 }
 
-/// How long each plan is measured.
+/// Duration of the measurement of each plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Samples of each plan.
+    /// Number of samples of each plan.
     pub samples: usize,
-    /// A sample is the mean over a batch that lasts at least so long.
+    /// Minimum duration of a batch; a sample is the mean over a batch.
     pub batch_ns: u64,
-    /// Every loop of one side with every loop of the other, each with every chunk and ring.
+    /// Whether to combine every loop of one side with every loop of the other, each with every chunk and ring.
     pub all: bool,
-    /// When the clock says so much, no further plan is measured: some have fewer samples, or none.
+    /// Clock value after which no further plan is measured: some plans then have fewer samples, or none.
     pub until_ns: u64,
 }
 
 impl Effort {
-    /// Enough to tell loops apart that differ by some percent.
+    /// Enough to distinguish loops that differ by some percent.
     pub const DEFAULT: Effort =
         Effort { samples: 12, batch_ns: 100_000, all: false, until_ns: u64::MAX };
 
-    /// How many times [`search`] measures a plan.
+    /// Number of times that [`search`] measures a plan.
     pub fn count_plans(self, bytes: usize) -> usize {
         let (loops, shapes) = (Loop::all_available().len(), list_shapes(bytes).len());
         let plans = match self.all {
@@ -52,42 +52,41 @@ impl Effort {
     }
 }
 
-/// Turns in which plans that are compared alternate: what two processors share can change within
-/// a second on a virtual machine.
+/// Number of rounds in which compared plans alternate: a virtual machine's shared cache can change within a second.
 const ROUNDS: usize = 4;
 
-/// How much longer those are measured that are shown: the fastest of many is partly the luckiest.
+/// Factor by which reported plans are measured longer: a plan may be the fastest of many by luck.
 const FINAL_FACTOR: usize = 4;
 
 const CHUNKS: [usize; 4] = [CHUNK_MIN, 2 << 10, 4 << 10, 16 << 10];
 const RINGS: [usize; 3] = [16 << 10, 64 << 10, RING_MAX];
 
-/// Chunk and ring, for messages of `bytes` bytes.
 fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
     let useful = |chunk: &usize| *chunk <= bytes.next_power_of_two().max(CHUNK_MIN);
     let chunks = CHUNKS.into_iter().filter(useful);
     chunks
         .flat_map(|chunk| RINGS.map(|ring| (chunk, ring)))
-        // The two sides copy at once.
+        // The two sides must be able to copy at the same time.
         .filter(|(chunk, ring)| chunk < ring)
         .collect()
 }
 
-/// How [`find_best`] measures: enough to tell which plans are among the best.
+/// Effort of [`find_best`]: enough to find which plans are among the best.
 const QUICK: Effort = Effort { samples: ROUNDS, batch_ns: 30_000, ..Effort::DEFAULT };
 
-/// Plans that are measured until the end, and with which the next size begins.
+/// Number of plans that are measured until the end, and with which the next size begins.
 const BEST: usize = 4;
 
-/// Parts of the time of a size, in percent: pairs of loops end there, then chunk and ring.
+/// Percentages of the time for one size: the search of loop pairs ends at the first, and the search of chunk and ring
+/// at the second.
 const PARTS: [u64; 2] = [40, 70];
 
-/// The best plan for messages of each size, the floor of a large message between these processors;
-/// `limit_ns` is for all of them together. Small sizes come first, and their best plans are the
-/// first that the next size tries: of large ones few can be measured in the time.
+/// Finds the best plan for messages of each size, which is the floor of a large message between these processors.
+/// `limit_ns` is for all sizes together. Small sizes come first, and their best plans are the first that the next size
+/// tries: the time allows few measurements of large messages.
 ///
 /// # Errors
-/// A processor that this process may not use; no memory.
+/// This process may not use a processor; no memory.
 pub fn find_best(
     processors: [usize; 2], sizes: &[usize], limit_ns: u64,
 ) -> io::Result<Vec<(Pipeline, BestPlan)>> {
@@ -108,7 +107,7 @@ pub fn find_best(
     Ok(best)
 }
 
-/// The best few plans, the fastest first, in `share` nanoseconds from `begin` on.
+/// Returns the best few plans, the fastest first, within `share` nanoseconds from `begin` on.
 fn search_within(
     pipeline: &mut Pipeline, known: &[BestPlan], (begin, share): (u64, u64),
 ) -> io::Result<Vec<BestPlan>> {
@@ -120,10 +119,10 @@ fn search_within(
     let mut pairs: Vec<[Loop; 2]> = own.collect();
     pairs.push([Loop::usual(); 2]);
     pairs.extend(pair_all(&Loop::all_available()));
-    let mut plans: Vec<Plan> = known.iter().map(|f| f.plan).collect();
+    let mut plans: Vec<PipelinePlan> = known.iter().map(|f| f.plan).collect();
     plans.extend(pairs.iter().map(|&[one, two]| make_plan(one, two, shape)));
     let mut found = measure_best(pipeline, plans, until(PARTS[0]))?;
-    let pairs: Vec<Plan> = found.iter().map(|f| f.plan).collect();
+    let pairs: Vec<PipelinePlan> = found.iter().map(|f| f.plan).collect();
     let others = shapes.iter().flat_map(|&shape| {
         let pairs = pairs.iter();
         pairs.map(move |p| make_plan(p.into_ring, p.out_of_ring, shape))
@@ -134,9 +133,9 @@ fn search_within(
     measure_best(pipeline, plans, until(100))
 }
 
-/// Measures each plan once, and of what is left of the time gives the best few, the fastest first.
+/// Measures each plan once, and then the best few in the remaining time. Returns them with the fastest first.
 fn measure_best(
-    pipeline: &mut Pipeline, plans: Vec<Plan>, effort: Effort,
+    pipeline: &mut Pipeline, plans: Vec<PipelinePlan>, effort: Effort,
 ) -> io::Result<Vec<BestPlan>> {
     let mut found = measure_plans(pipeline, unique(plans), effort, &mut || ())?;
     found.sort_by(compare);
@@ -144,15 +143,14 @@ fn measure_best(
     Ok(found)
 }
 
-/// By the median.
+/// Compares two plans by their median times.
 pub fn compare(one: &BestPlan, two: &BestPlan) -> Ordering {
     one.time.median.total_cmp(&two.time.median)
 }
 
-/// For each loop of the sender the best loop of the receiver with the best chunk and ring (with
-/// `all`: for each pair of loops the best chunk and ring), in no order. Chunk and ring are chosen
-/// by one pair of loops, then all pairs are measured with those, then chunk and ring once more.
-/// `tick` is called after each measurement.
+/// Finds, for each loop of the sender, the best loop of the receiver with the best chunk and ring, unsorted. With `all`
+/// it does so for each pair of loops. Chunk and ring are chosen by one pair of loops. Then all pairs are measured with
+/// the chosen chunk and ring. At last, chunk and ring are chosen once more. `tick` is called after each measurement.
 ///
 /// # Errors
 /// See [`Pipeline::sample`].
@@ -191,8 +189,8 @@ fn pair_all(loops: &[Loop]) -> Vec<[Loop; 2]> {
     pairs.flatten().collect()
 }
 
-/// The best of those that have the same key, in the order in which the keys appear.
-fn keep_best<K: PartialEq>(found: Vec<BestPlan>, key: impl Fn(Plan) -> K) -> Vec<BestPlan> {
+/// Keeps the best plan for each key, in the order in which the keys appear.
+fn keep_best<K: PartialEq>(found: Vec<BestPlan>, key: impl Fn(PipelinePlan) -> K) -> Vec<BestPlan> {
     let mut best: Vec<BestPlan> = Vec::new();
     for one in found {
         match best.iter_mut().find(|b| key(b.plan) == key(one.plan)) {
@@ -204,14 +202,14 @@ fn keep_best<K: PartialEq>(found: Vec<BestPlan>, key: impl Fn(Plan) -> K) -> Vec
     best
 }
 
-fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) -> Plan {
-    Plan { into_ring, out_of_ring, chunk, ring }
+fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) -> PipelinePlan {
+    PipelinePlan { into_ring, out_of_ring, chunk, ring }
 }
 
-/// Measures the plans in turn, and compares what was measured in the same state of the machine:
-/// the one in which most was.
+/// Measures the plans in turn, and compares measurements in one state of the machine: the state with the most
+/// measurements.
 fn measure_plans(
-    pipeline: &mut Pipeline, plans: Vec<Plan>, effort: Effort, tick: &mut impl FnMut(),
+    pipeline: &mut Pipeline, plans: Vec<PipelinePlan>, effort: Effort, tick: &mut impl FnMut(),
 ) -> io::Result<Vec<BestPlan>> {
     let mut taken = vec![Vec::new(); plans.len()];
     'rounds: for round in 0..ROUNDS {
@@ -230,8 +228,8 @@ fn measure_plans(
     Ok(found.filter_map(|(plan, taken)| summarize_at(plan, taken, line)).collect())
 }
 
-/// What a plan took while a line took about `line`; if that never was, what it took at all.
-fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<BestPlan> {
+/// Summarizes a plan's times with a cache-line time of about `line`; if there are none, all its times.
+fn summarize_at(plan: PipelinePlan, taken: &[PipelineTimes], line: f64) -> Option<BestPlan> {
     let there = taken.iter().filter(|t| t.is_at(line));
     let mut times: Vec<f64> = there.flat_map(|t| &t.times).copied().collect();
     let all = taken.iter().flat_map(|t| &t.times);
@@ -256,7 +254,8 @@ mod tests {
         let [first, .., last] = allowed_processors()[..] else {
             return;
         };
-        // One length of chunk: few shapes, as each pair of loops is measured with all of them.
+        // Messages this short have one chunk size. So there are few shapes, with each of which every pair of loops may
+        // be measured.
         const BYTES: usize = 700;
         let pair = [first, last];
         let loops = Loop::all_available().len();
@@ -284,7 +283,7 @@ mod tests {
     #[test]
     fn times__count_where_the_line_took_as_long_before_and_after() {
         let plan = make_plan(Loop::usual(), Loop::usual(), (1024, 16 << 10));
-        let taken = |time, lines| Taken { times: vec![time; 2], lines };
+        let taken = |time, lines| PipelineTimes { times: vec![time; 2], lines };
         let all =
             [taken(100.0, [60.0, 65.0]), taken(400.0, [250.0, 260.0]), taken(200.0, [60.0, 250.0])];
         let found = summarize_at(plan, &all, 62.0).unwrap();

@@ -1,5 +1,5 @@
-//! Texts as `lspci` prints them. Those beside a `.hex` were printed by version 3.9.0 of these bytes (`lspci -F`);
-//! `connectx2-2012.txt` has the form of older versions.
+//! Texts printed by `lspci`. Texts beside a `.hex` file were printed by version 3.9.0 from the bytes of that file
+//! (`lspci -F`). `connectx2-2012.txt` has the form of older versions.
 
 use super::*;
 
@@ -11,7 +11,7 @@ macro_rules! sample {
 
 const OLD: &str = sample!("connectx2-2012.txt");
 
-fn parse_one(text: &str) -> Function {
+fn parse_one(text: &str) -> PciFunction {
     let mut all = parse(text).unwrap();
     assert_eq!(all.len(), 1);
     all.remove(0)
@@ -25,7 +25,7 @@ fn shape(generation: u8, lanes: u32) -> LinkShape {
 fn connectx2__is_read_from_old_and_new_versions() {
     for text in [sample!("connectx2.txt"), OLD] {
         let f = parse_one(text);
-        assert_eq!((f.address.as_str(), f.shown), ("41:00.0", Shown::Registers));
+        assert_eq!((f.address.as_str(), f.shown), ("41:00.0", CapabilityState::Registers));
         assert_eq!((f.link_can, f.link_is), (shape(2, 8), shape(2, 8)));
         assert_eq!(
             (f.payload_can, f.payload_is, f.read_request, f.rcb),
@@ -38,7 +38,7 @@ fn connectx2__is_read_from_old_and_new_versions() {
         assert_eq!((f.tags_can, f.tags_is), (Some(32), Some(32)));
         assert_eq!(f.aspm_is, Some(Aspm::default()));
         assert_eq!(f.link_target, Some(2));
-        assert_eq!((f.ecrc, f.port), (None, Some(Port::Endpoint)));
+        assert_eq!((f.ecrc, f.port), (None, Some(PortType::Endpoint)));
         assert_eq!(f.errors.corrected, Some(false));
         assert_eq!(f.unread, Vec::<String>::new());
         assert!(f.name.contains("PCIe 2.0"), "{}", f.name);
@@ -64,7 +64,7 @@ fn nvme__uses_checksums_from_end_to_end_and_all_tags() {
     assert_eq!(f.ecrc, Some(true));
     assert_eq!(f.tags_is, Some(768));
     assert_eq!(f.errors.corrected, Some(false));
-    // Older versions wrote the flags shorter.
+    // Older versions abbreviated the flags.
     let older = sample!("nvme.txt")
         .replace("ECRCGenCap", "GenCap")
         .replace("ECRCGenEn+", "CGenEn-")
@@ -93,11 +93,11 @@ fn host__has_every_kind_of_device_in_its_form_with_numbers() {
         panic!("{}", all.len());
     };
     assert_eq!(down.link_is.lanes, Some(0));
-    assert_eq!(integrated.port, Some(Port::Integrated));
+    assert_eq!(integrated.port, Some(PortType::Integrated));
     assert_eq!(integrated.link_is, LinkShape::default());
-    assert_eq!((legacy.shown, legacy.port), (Shown::Absent, None));
+    assert_eq!((legacy.shown, legacy.port), (CapabilityState::Absent, None));
     assert_eq!(legacy.latency_timer, Some(64));
-    assert_eq!(root.port, Some(Port::Root));
+    assert_eq!(root.port, Some(PortType::Root));
     assert_eq!((root.secondary, root.retrained), (Some(0x17), Some(true)));
     assert_eq!(gpu.bus(), Some(0x17));
     assert!(gpu.name.contains("[10de:2204]"), "{}", gpu.name);
@@ -121,10 +121,10 @@ fn text__cut_anywhere_loses_what_stands_behind_and_nothing_else() {
     }
     assert_eq!(known, 1);
     let before = parse_one(&OLD[..OLD.find("\tCapabilities: [60]").unwrap()]);
-    assert_eq!((before.shown, before.port), (Shown::CutOff, None));
+    assert_eq!((before.shown, before.port), (CapabilityState::CutOff, None));
     assert_eq!(before.link_by_name().generation, Some(2));
     let cut = parse_one(&OLD[..OLD.find("\t\tDevCtl:").unwrap()]);
-    assert_eq!((cut.shown, cut.payload_is), (Shown::Registers, None));
+    assert_eq!((cut.shown, cut.payload_is), (CapabilityState::Registers, None));
     assert_eq!(cut.payload_can, Some(256));
 }
 
@@ -144,13 +144,13 @@ fn text__in_other_clothes_is_the_same() {
 fn capabilities__that_are_not_shown_are_told_apart() {
     let denied = "01:00.0 Ethernet controller: A card\n\tFlags: bus master\n\tCapabilities: \
         <access denied>\n";
-    assert_eq!(parse_one(denied).shown, Shown::Denied);
+    assert_eq!(parse_one(denied).shown, CapabilityState::Denied);
     let brief = "01:00.0 Ethernet controller: A card\n\tFlags: bus master\n\tCapabilities: [60] \
         Express Endpoint, MSI 00\n";
     let f = parse_one(brief);
-    assert_eq!((f.shown, f.port), (Shown::NameOnly, Some(Port::Endpoint)));
+    assert_eq!((f.shown, f.port), (CapabilityState::NameOnly, Some(PortType::Endpoint)));
     let none = "00:1f.0 ISA bridge: A bridge\n\tControl: I/O+\n\tStatus: Cap- 66MHz-\n";
-    assert_eq!(parse_one(none).shown, Shown::Absent);
+    assert_eq!(parse_one(none).shown, CapabilityState::Absent);
 }
 
 #[test]
@@ -175,10 +175,10 @@ fn values__that_no_link_has_are_not_taken() {
     assert_eq!((f.payload_can, f.payload_is, f.rcb), (None, None, None));
     let said = f.unread.join("\n");
     for part in [
-        "LnkSta says `Width x3`",
+        "LnkSta has `Width x3`",
         "1, 2, 4, 8, 12, 16 or 32",
-        "LnkCap says `Speed 7GT/s`",
-        "`MaxPayload 300`: expected is a power of two from 128 to 4096",
+        "LnkCap has `Speed 7GT/s`",
+        "`MaxPayload 300`, which is not a power of two from 128 to 4096",
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
@@ -189,22 +189,19 @@ fn text__of_something_else_is_refused_with_what_was_expected() {
     let cases = [
         ("", "is empty"),
         ("\n \n", "is empty"),
-        ("hello\nworld\n", "not the text of lspci: `hello`"),
+        ("hello\nworld\n", "not output of lspci: `hello`"),
         ("41:00.0 InfiniBand: A card\n42:00.0 InfiniBand: Another\n", "without their registers"),
-        (
-            "00:00.0 \"Host bridge\" \"A maker\" \"Device 0d57\" -p00 \"\" \"\"\n",
-            "for programs (-mm)",
-        ),
-        ("Slot:\t00:00.0\nClass:\tHost bridge\n", "for programs (-mm)"),
+        ("00:00.0 \"Host bridge\" \"A maker\" \"Device 0d57\" -p00 \"\" \"\"\n", "lspci (-mm)"),
+        ("Slot:\t00:00.0\nClass:\tHost bridge\n", "lspci (-mm)"),
         ("-[0000:00]-+-00.0\n           +-01.0\n", "tree of buses"),
     ];
     for (text, wanted) in cases {
         let said = parse(text).unwrap_err().to_string();
         assert!(said.contains(wanted), "{said}");
-        assert!(said.contains("expected is what `lspci -vv` prints"), "{said}");
+        assert!(said.contains("pass the output of `lspci -vv`"), "{said}");
     }
     let usb = "Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub\n";
-    assert!(matches!(parse(usb), Err(e) if e.to_string().contains("not the text of lspci")));
+    assert!(matches!(parse(usb), Err(e) if e.to_string().contains("not output of lspci")));
 }
 
 #[test]
@@ -217,8 +214,8 @@ fn names__lose_what_a_terminal_would_obey() {
 fn line__of_any_length_is_cut() {
     for part in ["a", "\u{0}", "\u{e4}\u{20ac}"] {
         let long = part.repeat(3 << 20);
-        assert!(matches!(parse(&long), Err(e) if e.to_string().contains("not the text of lspci")));
-        // A device with such a line below it is read all the same.
+        assert!(matches!(parse(&long), Err(e) if e.to_string().contains("not output of lspci")));
+        // A device with such a long line below it is still parsed.
         let text = format!("41:00.0 A card\n\tLnkSta: Speed 5GT/s, Width x8\n\t{long}\n");
         let functions = parse(&text).unwrap();
         assert_eq!(functions[0].link_is.lanes, Some(8));

@@ -1,4 +1,4 @@
-//! Devices in trees that are made like the kernel's.
+//! Devices in trees like the kernel's.
 
 use std::os::unix::fs::symlink;
 
@@ -6,19 +6,18 @@ use fastpath_report::testing::parse_dump;
 
 use super::*;
 
-/// A tree under the folder for temporary files; gone with the value.
-struct Tree(PathBuf);
+struct SysfsTree(PathBuf);
 
-impl Tree {
-    fn new(name: &str) -> Tree {
+impl SysfsTree {
+    fn new(name: &str) -> SysfsTree {
         let name = format!("fastpath-sysfs-{name}-{}", std::process::id());
         let root = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("bus/pci/devices")).unwrap();
-        Tree(root)
+        SysfsTree(root)
     }
 
-    /// A function below others: `path` is as `pci0000:16/0000:16:00.0/0000:17:00.0`.
+    /// Adds a function below others; `path` is like `pci0000:16/0000:16:00.0/0000:17:00.0`.
     fn add(&self, path: &str, config: &[u8], files: &[(&str, &str)]) -> PathBuf {
         let folder = self.0.join("devices").join(path);
         fs::create_dir_all(&folder).unwrap();
@@ -41,7 +40,7 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
+impl Drop for SysfsTree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -64,7 +63,7 @@ const LINK: [(&str, &str); 4] = [
 
 #[test]
 fn device__is_read_with_the_ports_above_it() {
-    let tree = Tree::new("root");
+    let tree = SysfsTree::new("root");
     tree.add("pci0000:16/0000:16:00.0", &sample("root"), &[]);
     let files = [
         ("vendor", "0x10de"),
@@ -92,27 +91,27 @@ fn device__is_read_with_the_ports_above_it() {
         assert_eq!(device.unread, Vec::<String>::new());
         let above: Vec<&str> = subject.above.iter().map(|f| f.address.as_str()).collect();
         assert_eq!(above, ["0000:16:00.0"]);
-        assert_eq!(subject.above[0].port, Some(Port::Root));
+        assert_eq!(subject.above[0].port, Some(PortType::Root));
     }
 }
 
 #[test]
 fn device__without_privileges_has_its_link_and_says_what_is_missing() {
-    let tree = Tree::new("user");
+    let tree = SysfsTree::new("user");
     let header = &sample("gpu")[..64];
     tree.add("pci0000:16/0000:16:00.0", &sample("root")[..64], &LINK);
     tree.add("pci0000:16/0000:16:00.0/0000:17:00.0", header, &LINK);
     let subject = read_device(&tree.0, "0000:17:00.0").unwrap();
     let device = &subject.device;
     assert_eq!((device.link_is.generation, device.link_is.lanes), (Some(4), Some(8)));
-    assert_eq!((device.payload_is, device.shown), (None, Shown::Registers));
+    assert_eq!((device.payload_is, device.shown), (None, CapabilityState::Registers));
     assert!(device.unread[0].contains("run as root"), "{:?}", device.unread);
     assert_eq!(subject.above[0].link_can.lanes, Some(16));
 }
 
 #[test]
 fn adapter__is_known_by_its_own_name_and_its_network() {
-    let tree = Tree::new("adapter");
+    let tree = SysfsTree::new("adapter");
     let folder = tree.add("pci0000:40/0000:41:00.0", &sample("connectx2"), &[]);
     let entry = tree.name("infiniband", "mlx4_0", &folder);
     fs::create_dir_all(entry.join("ports/1")).unwrap();
@@ -123,7 +122,6 @@ fn adapter__is_known_by_its_own_name_and_its_network() {
     assert!((rate - 32.0).abs() < 1e-9, "{rate}");
     assert!(name.contains("mlx4_0") && name.contains("QDR"), "{name}");
     assert!(subject.siblings.is_empty());
-    // An Ethernet card of two functions.
     for function in ["0000:42:00.0", "0000:42:00.1"] {
         let folder = tree.add(&format!("pci0000:40/{function}"), &sample("connectx2"), &[]);
         let entry = tree.name("net", &format!("eth{}", &function[11..]), &folder);
@@ -138,7 +136,7 @@ fn adapter__is_known_by_its_own_name_and_its_network() {
 
 #[test]
 fn adapter__of_a_virtual_machine_lies_below_its_function() {
-    let tree = Tree::new("virtio");
+    let tree = SysfsTree::new("virtio");
     let folder = tree.add("pci0000:00/0000:00:03.0", &sample("connectx2")[..64], &[]);
     let virtio = folder.join("virtio2");
     fs::create_dir_all(&virtio).unwrap();
@@ -149,20 +147,19 @@ fn adapter__of_a_virtual_machine_lies_below_its_function() {
     }
     let subject = read_device(&tree.0, "eth0").unwrap();
     assert_eq!(subject.device.address, "0000:00:03.0");
-    // Its registers are not to be read, but the kernel has no link of it.
-    assert_eq!(subject.device.shown, Shown::Absent);
+    // The device's registers are not readable, but the kernel has no file of a link, so the capability is absent.
+    assert_eq!(subject.device.shown, CapabilityState::Absent);
     assert!(subject.device.name.contains("virtio network device"), "{}", subject.device.name);
     assert!(subject.device.is_virtio());
     let error = read_device(&tree.0, "eth1").unwrap_err().to_string();
-    assert!(error.contains("(eth0)"), "{error}");
+    assert!(error.contains("names: eth0"), "{error}");
 }
 
 #[test]
 fn virtual_function__shows_the_link_of_the_physical_one() {
-    let tree = Tree::new("virtual");
+    let tree = SysfsTree::new("virtual");
     let physical = tree.add("pci0000:40/0000:41:00.0", &sample("connectx2"), &[]);
     let mut empty = sample("connectx2");
-    // A virtual function reads zeros where its link would be.
     empty[0x6c..0x70].fill(0);
     empty[0x70..0x74].fill(0);
     let folder = tree.add("pci0000:40/0000:41:00.1", &empty, &[]);
@@ -174,7 +171,7 @@ fn virtual_function__shows_the_link_of_the_physical_one() {
 
 #[test]
 fn names__that_are_none_or_unknown_are_refused() {
-    let tree = Tree::new("names");
+    let tree = SysfsTree::new("names");
     let folder = tree.add("pci0000:40/0000:41:00.0", &sample("connectx2"), &[]);
     tree.name("infiniband", "mlx4_0", &folder);
     let other = tree.0.join("devices/virtual/net");
@@ -182,7 +179,7 @@ fn names__that_are_none_or_unknown_are_refused() {
     tree.name("net", "veth0", &other);
     for name in ["", "../../etc/passwd", ".", "..", "a b", "mlx4_0/ports"] {
         let error = read_device(&tree.0, name).unwrap_err().to_string();
-        assert!(error.contains("is no name"), "{name}: {error}");
+        assert!(error.contains("is not a device name"), "{name}: {error}");
     }
     let error = read_device(&tree.0, "mlx5_7").unwrap_err().to_string();
     assert!(error.contains("mlx5_7") && error.contains("mlx4_0"), "{error}");
@@ -190,12 +187,12 @@ fn names__that_are_none_or_unknown_are_refused() {
     let error = read_device(&tree.0, "veth0").unwrap_err().to_string();
     assert!(error.contains("has no PCI address"), "{error}");
     let error = read_device(Path::new("/proc/none"), "mlx5_0").unwrap_err();
-    assert!(error.to_string().contains("(none)"), "{error}");
+    assert!(error.to_string().contains("names: none"), "{error}");
 }
 
 #[test]
 fn files__with_nonsense_are_not_believed() {
-    let tree = Tree::new("nonsense");
+    let tree = SysfsTree::new("nonsense");
     let files = [
         ("current_link_speed", "Unknown"),
         ("current_link_width", "4294967295"),

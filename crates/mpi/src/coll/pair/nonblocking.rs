@@ -1,14 +1,15 @@
-//! The same pairs in calls that do not block, and in persistent ones: the message goes by the hot tables. If the other
-//! rank's is there, or comes in the time that a request would take, the call is over. If not, a request waits.
+//! Immediate path of nonblocking and persistent barrier and short allreduce between two ranks. The message is sent
+//! through the hot tables. The call polls for the peer's message about as long as a request takes to make. If the
+//! message does not arrive, a request waits for it.
 #![allow(unsafe_code)]
 
 use super::{
-    Missing, OperandSpace, PairCall, PairComm, ShortReduction, exchange, exchange_as, find_pair,
-    find_two,
+    MissingMessage, OperandSpace, PairCall, PairComm, ShortReduction, exchange, exchange_as,
+    find_pair, find_two,
 };
 use crate::coll::Form;
-use crate::coll::fabric::{Call, Fabric};
-use crate::coll::nonblocking::{Outstanding, go_on, prepare_checked};
+use crate::coll::fabric::{CallFabric, Fabric};
+use crate::coll::nonblocking::{NonblockingFabric, go_on, prepare_checked};
 use crate::common::error::Result;
 use crate::common::lock;
 use crate::objects::hot::{INSIDE, OPEN};
@@ -19,25 +20,25 @@ use fastpath_protocol::buffer::Buffer;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
-/// Polls for the other rank's message before a request is made: they take about as long as that.
+/// Number of polls for the peer's message before a request is made. The polls take about as long as making the request.
 const POLLS: u32 = 256;
 
-/// `MPI_Ibarrier` and `MPI_Barrier_init` of two ranks. `None` where that does not fit, and nothing has happened.
+/// `MPI_Ibarrier` and `MPI_Barrier_init` of two ranks. `None`, without effect, if this path does not apply.
 ///
 /// # Safety
-/// The request in the form is null or a variable.
+/// The request in the form must be null or a variable.
 pub unsafe fn make_barrier(p: &Process, form: Form, handle: usize) -> Option<Result> {
     if form.is_blocking() {
         return None;
     }
-    // SAFETY: messages without bytes touch no memory; the caller vouches for the request.
+    // SAFETY: messages without bytes touch no memory, and the caller promises a valid request.
     unsafe { make(p, form, handle, find_for(form, handle)?, None) }
 }
 
-/// The same of `MPI_Iallreduce` and `MPI_Allreduce_init`, as [`super::allreduce`].
+/// `MPI_Iallreduce` and `MPI_Allreduce_init` of two ranks; see [`super::allreduce`].
 ///
 /// # Safety
-/// As [`make_barrier`]; the buffers are as count and datatype say until the call is complete.
+/// See [`make_barrier`]. The buffers must be valid for count and datatype until the call is complete.
 pub unsafe fn make_allreduce(
     p: &Process, form: Form, buffers: (*const u8, *mut u8), data: (i64, usize, usize),
     handle: usize,
@@ -46,7 +47,7 @@ pub unsafe fn make_allreduce(
         return None;
     }
     if let Form::Persistent(_) = form {
-        // Nothing may have been combined so yet.
+        // Cache the kernel: `find` searches only the cache, and this may be the first call that uses this kernel.
         let basic = p.datatype(data.1).ok().and_then(|datatype| datatype.basic());
         basic.and_then(|basic| op::find_predefined(data.2, basic));
     }
@@ -55,7 +56,7 @@ pub unsafe fn make_allreduce(
     unsafe { make(p, form, handle, pair, Some(sum)) }
 }
 
-/// The pair of a communicator: of a persistent call whatever is under way, which each start looks at.
+/// Returns the pair of a communicator. A persistent call checks for earlier messages at each start, not here.
 fn find_for(form: Form, handle: usize) -> Option<PairComm> {
     match (form, lock::is_enabled()) {
         (Form::Persistent(_), false) => find_two::<OPEN>(handle),
@@ -72,7 +73,7 @@ fn find_now(handle: usize) -> Option<PairComm> {
 }
 
 /// # Safety
-/// As [`make_allreduce`].
+/// See [`make_allreduce`].
 unsafe fn make(
     p: &Process, form: Form, handle: usize, pair: PairComm, sum: Option<ShortReduction>,
 ) -> Option<Result> {
@@ -107,11 +108,11 @@ unsafe fn make(
         }
         _ => return None,
     };
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the request is not null, and so a variable, by this function's contract.
     Some(made.map(|made| unsafe { request.write(made) }))
 }
 
-/// What a rank sends, where the other's goes, and how many bytes each.
+/// Returns the address of this rank's operand, the buffer for the peer's operand, and the bytes of each.
 fn sides(sum: &Option<ShortReduction>, space: &mut OperandSpace) -> (*const u8, *mut u8, usize) {
     match sum {
         Some(sum) => (sum.operand(), sum.destination(space), sum.bytes),
@@ -120,7 +121,7 @@ fn sides(sum: &Option<ShortReduction>, space: &mut OperandSpace) -> (*const u8, 
 }
 
 /// # Safety
-/// As [`ShortReduction::combine`].
+/// See [`ShortReduction::combine`].
 unsafe fn combine(sum: &Option<ShortReduction>, space: &mut OperandSpace) {
     if let Some(sum) = sum {
         // SAFETY: BYTES.
@@ -128,10 +129,10 @@ unsafe fn combine(sum: &Option<ShortReduction>, space: &mut OperandSpace) {
     }
 }
 
-/// After an exchange: tells the peer's progress thread of the message, and polls for the peer's for a moment more.
+/// Notifies the peer's progress thread after an exchange, then polls [`POLLS`] times for the peer's message.
 ///
 /// # Safety
-/// As [`exchange_as`]; the handle is that of the pair's communicator.
+/// See [`exchange_as`]. The handle is that of the pair's communicator.
 unsafe fn poll_on(
     p: &Process, handle: usize, pair: &PairComm, outcome: PairCall, (into, bytes): (*mut u8, usize),
 ) -> PairCall {
@@ -142,18 +143,18 @@ unsafe fn poll_on(
         unsafe { (*worker).call_peer(*pair.comm.world.add(pair.other)) };
     }
     // SAFETY: BYTES.
-    let comes = |missing: &Missing| unsafe { missing.spin(handle, into, bytes, POLLS) };
+    let comes = |missing: &MissingMessage| unsafe { missing.spin(handle, into, bytes, POLLS) };
     match outcome {
         PairCall::Waiting(missing) if !lock::is_enabled() && comes(&missing) => PairCall::Done,
         other => other,
     }
 }
 
-/// The rest of a call whose message was sent.
+/// Completes a call whose own message has been sent.
 ///
 /// # Safety
-/// As [`make_allreduce`], until the future is ready.
-async unsafe fn receive(f: Outstanding, sum: Option<ShortReduction>) -> Result {
+/// See [`make_allreduce`], until the future is ready.
+async unsafe fn receive(f: NonblockingFabric, sum: Option<ShortReduction>) -> Result {
     let mut space = OperandSpace::uninit();
     let (_, into, bytes) = sides(&sum, &mut space);
     // SAFETY: BYTES.
@@ -164,11 +165,13 @@ async unsafe fn receive(f: Outstanding, sum: Option<ShortReduction>) -> Result {
     Ok(())
 }
 
-/// A start of a persistent call.
+/// Executes one start of a persistent call.
 ///
 /// # Safety
-/// As [`make_allreduce`], until the future is ready.
-async unsafe fn run(f: Rc<Outstanding>, handle: usize, sum: Option<ShortReduction>) -> Result {
+/// See [`make_allreduce`], until the future is ready.
+async unsafe fn run(
+    f: Rc<NonblockingFabric>, handle: usize, sum: Option<ShortReduction>,
+) -> Result {
     let mut space = OperandSpace::uninit();
     let (out, into, bytes) = sides(&sum, &mut space);
     let (p, tag) = (f.channel().process, f.channel().tag);
@@ -207,9 +210,9 @@ mod tests {
 
     #[test]
     fn request__of_a_pair_takes_at_most_2_kib() {
-        // SAFETY: never run.
+        // SAFETY: the future is never polled.
         let once = size_of_future(|f| unsafe { receive(f, None) });
-        // SAFETY: never run.
+        // SAFETY: the future is never polled.
         let again = size_of_future(|f| unsafe { run(f, 0, None) });
         assert!(once.max(again) <= 2048, "{once} and {again} bytes");
     }

@@ -1,15 +1,14 @@
-//! A virtual clock for hundreds of thousands of ranks on a network of hosts: what an algorithm takes, not what it
-//! moves.
+//! Virtual clock for hundreds of thousands of ranks on a network of hosts. It moves no data.
 //!
-//! Each rank is a state machine of the algorithm itself, and the rank whose clock is furthest behind goes on next. A
-//! message keeps the adapters of both hosts busy, one message after the other. All ranks use the same memory, whose
-//! contents are never looked at.
+//! Each rank is a state machine of the real algorithm. The rank with the earliest clock runs next. A message occupies
+//! the adapters of both hosts, and each adapter serves one message at a time. All ranks share one memory, whose
+//! contents do not matter.
 #![allow(unsafe_code)]
 
-use super::super::choose::{Network, Room};
+use super::super::choose::{JobProcessors, NetworkCosts};
 use super::super::fabric::Fabric;
 use super::super::scratch::OnStack;
-use crate::coll_choice::Nodes;
+use crate::coll_choice::NodeMap;
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;
@@ -22,70 +21,67 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
-/// Bytes above which a sender waits until its message has left.
+/// Maximum bytes of a message whose sender does not wait until the message has left the host.
 const EAGER_BYTES: u64 = 64 << 10;
 
-/// Memory that a rank asks for one after the other and that does not overlap.
+/// Number of consecutive allocations of a rank that do not overlap. The next allocation reuses the memory of the first.
 const APART: usize = 4;
 
-/// Times in nanoseconds, in whole ones so that they can be ordered.
+/// Time in nanoseconds, an integer, because floating-point numbers are not totally ordered.
 type Time = u64;
 
 #[derive(Default)]
-struct State {
+struct ClockState {
     clocks: Vec<Time>,
-    /// How often each rank has asked for memory.
     allocated: Vec<u8>,
-    /// When the adapter of each host is free to send, and to receive.
+    /// Times from which the adapter of each host is free to send, and to receive.
     out_free: Vec<Time>,
     in_free: Vec<Time>,
-    /// Unmatched messages and receives, by sender and receiver.
+    /// Messages and receives without a match, by sender and receiver.
     arrived: HashMap<(u32, u32), VecDeque<Time>>,
     wanted: HashMap<(u32, u32), VecDeque<u64>>,
     next_id: u64,
-    /// When receives ended that have, and which rank waits for which.
+    /// End times of completed receives, and the rank that waits for each outstanding one.
     ended: HashMap<u64, Time>,
     waiting: HashMap<u64, u32>,
     ready: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
-/// The hosts, and what is under way.
 pub(in super::super) struct Hosts<'n> {
-    network: &'n Network,
+    network: &'n NetworkCosts,
     of: Vec<u32>,
-    nodes: Option<Nodes>,
-    /// Memory that every rank has its buffers in, and what algorithms ask for.
+    nodes: Option<NodeMap>,
+    /// Memory of every rank's buffers, and of allocations.
     memory: RefCell<Vec<u64>>,
     scratch: RefCell<Vec<u64>>,
-    state: RefCell<State>,
+    state: RefCell<ClockState>,
 }
 
 thread_local! {
-    /// Arithmetic of the rank that is going on, since its clock was last set.
+    /// Bytes of arithmetic of the running rank since its clock was last set.
     static FOLDED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// An operation that takes its time and computes nothing, on bytes that are not read.
+/// Operation for the simulated reductions: it counts bytes of arithmetic, and reads no operand.
 pub(in super::super) unsafe extern "C" fn fold(
     _: *mut c_void, _: *mut c_void, len: *mut i32, _: *mut usize,
 ) {
-    // SAFETY: called by a reducer.
+    // SAFETY: a reducer passes a valid count.
     let bytes = unsafe { *len } as u64;
     FOLDED.set(FOLDED.get() + bytes);
 }
 
-/// One rank's way to the others.
 pub(in super::super) struct Rank<'w> {
     hosts: &'w Hosts<'w>,
     rank: u32,
 }
 
 impl<'n> Hosts<'n> {
-    /// The host of each rank; `bytes`: of the buffers, and of what any algorithm asks for at once.
-    pub(in super::super) fn new(of: Vec<u32>, network: &'n Network, bytes: u64) -> Hosts<'n> {
+    /// Makes a simulation; `of` is the host of each rank. `bytes`: size of the buffers, and of the largest allocation.
+    pub(in super::super) fn new(of: Vec<u32>, network: &'n NetworkCosts, bytes: u64) -> Hosts<'n> {
         Hosts {
             network,
-            nodes: Nodes::new(&of, Room::Own),
+            nodes: NodeMap::new(&of, JobProcessors::Own),
             memory: RefCell::new(vec![0; bytes as usize / 8 + 64]),
             scratch: RefCell::new(vec![0; (bytes as usize / 8 + 64) * APART]),
             of,
@@ -93,30 +89,28 @@ impl<'n> Hosts<'n> {
         }
     }
 
-    pub(in super::super) fn nodes(&self) -> Option<&Nodes> {
+    pub(in super::super) fn nodes(&self) -> Option<&NodeMap> {
         self.nodes.as_ref()
     }
 
-    /// Memory for the ranks' buffers.
     pub(in super::super) fn memory(&self) -> *mut u8 {
         self.memory.borrow_mut().as_mut_ptr().cast()
     }
 
-    /// Runs the algorithm on every rank, from the same moment; says after how many nanoseconds the
-    /// last has ended.
+    /// Runs the algorithm on every rank from time 0; returns the time in nanoseconds at which the last rank ended.
     pub(in super::super) fn run<'s, A>(&'s self, algorithm: impl Fn(Rank<'s>) -> A) -> f64
     where
         A: Future<Output = Result> + 's,
     {
         let hosts = self.of.iter().max().map_or(0, |&last| last as usize + 1);
         let ranks = self.of.len();
-        *self.state.borrow_mut() = State {
+        *self.state.borrow_mut() = ClockState {
             clocks: vec![0; ranks],
             allocated: vec![0; ranks],
             out_free: vec![0; hosts],
             in_free: vec![0; hosts],
             ready: (0..ranks as u32).map(|rank| Reverse((0, rank))).collect(),
-            ..State::default()
+            ..ClockState::default()
         };
         let mut running: Vec<Option<Pin<Box<A>>>> = (0..ranks as u32)
             .map(|rank| Some(Box::pin(algorithm(Rank { hosts: self, rank }))))
@@ -141,21 +135,20 @@ impl<'n> Hosts<'n> {
         state.clocks.iter().copied().max().unwrap_or(0) as f64
     }
 
-    /// Sets the rank's clock by what it has computed.
     fn add_arithmetic(&self, rank: u32) {
         let taken = FOLDED.take() as f64 * self.network.fold_byte;
         self.state.borrow_mut().clocks[rank as usize] += taken as Time;
     }
 }
 
-/// A started operation: a send and when it ends, or a receive.
+/// Started operation: a send with its end time, or a receive.
 pub(in super::super) enum Ticket {
     Sent(Time),
     Wanted(u64),
 }
 
 impl Rank<'_> {
-    /// Lets ranks go first whose clocks are behind.
+    /// Lets ranks with earlier clocks run first.
     async fn take_turns(&self) {
         let mut has_waited = false;
         poll_fn(|_| {
@@ -254,14 +247,14 @@ impl Fabric for Rank<'_> {
         self.hosts.of.len() as u32
     }
 
-    fn room(&self) -> Room<'_> {
+    fn room(&self) -> JobProcessors<'_> {
         match self.hosts.nodes() {
-            Some(nodes) => Room::Hosts(&nodes.placement),
-            None => Room::Own,
+            Some(nodes) => JobProcessors::Hosts(&nodes.placement),
+            None => JobProcessors::Own,
         }
     }
 
-    fn nodes(&self) -> Option<&Nodes> {
+    fn nodes(&self) -> Option<&NodeMap> {
         self.hosts.nodes()
     }
 
@@ -298,7 +291,7 @@ impl Fabric for Rank<'_> {
 
     async fn wait(&self, ticket: Ticket) -> Result {
         self.finish(ticket).await;
-        // What is started next is started by a later clock.
+        // Later operations start at the new clock.
         self.take_turns().await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The algorithms on simulated ranks, against what one would write down without thinking about messages.
+//! Tests of the algorithms on simulated ranks, against results computed without messages.
 #![allow(non_snake_case)]
 
 mod movement;
@@ -12,15 +12,13 @@ use crate::objects::datatype::{Basic, Datatype, Form};
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// Data words in an element of either shape.
+/// Data words in an element, in either shape.
 const WORDS: usize = 4;
-/// What memory holds that nobody wrote.
+/// Value of memory that was never written.
 const EMPTY: u32 = 0xeeee_eeee;
 
-/// How an element of four words lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// One after the other.
     Tight,
     /// Words 1 and 3 to 5 of seven.
     Gappy,
@@ -50,7 +48,7 @@ impl Shape {
     }
 }
 
-/// Memory for elements of a shape, in a rank's own thread.
+/// Memory for elements of a shape, with a guard element behind them.
 struct Area {
     shape: Shape,
     datatype: Datatype,
@@ -59,7 +57,6 @@ struct Area {
 
 impl Area {
     fn new(shape: Shape, elements: usize) -> Area {
-        // A guard of one element behind the last.
         let words = vec![EMPTY; (elements + 1) * shape.extent()];
         Area { shape, datatype: shape.datatype(), words }
     }
@@ -78,7 +75,7 @@ impl Area {
         }
     }
 
-    /// The data words of all elements; fails if anything else was written.
+    /// Returns the data words of all elements. Panics if gaps or guard were written.
     fn data(&self) -> Vec<u32> {
         let extent = self.shape.extent();
         let (elements, guard) = self.words.split_at(self.words.len() - extent);
@@ -97,7 +94,7 @@ impl Area {
     }
 }
 
-/// The data of block `block` of rank `rank`: words that are all different.
+/// Returns the data of block `block` of rank `rank`. All words are different.
 fn words(rank: u32, block: u32, elements: u64) -> Vec<u32> {
     (0..elements as u32 * WORDS as u32).map(|i| rank << 24 | block << 16 | i).collect()
 }
@@ -114,12 +111,12 @@ fn any_mode() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Eager), Just(Mode::Rendezvous)]
 }
 
-/// Mostly few elements, sometimes enough for blocks above the short limits.
+/// Generates mostly a few elements, sometimes enough for blocks above the limits of short messages.
 fn any_count() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..6, 1 => 60u64..100]
 }
 
-/// The host of each rank: up to five hosts, in blocks or mixed.
+/// Generates the host of each rank: up to five hosts, in blocks or mixed.
 fn any_hosts() -> impl Strategy<Value = Vec<u32>> {
     let hosts = proptest::collection::vec(0u32..5, 1..18);
     (hosts, any::<bool>()).prop_map(|(mut hosts, in_blocks)| {

@@ -1,4 +1,4 @@
-//! Barrier, and what moves data without computing.
+//! Tests of barrier and of calls that only move data.
 
 use super::*;
 use crate::coll::choose::*;
@@ -9,7 +9,7 @@ use crate::coll_choice::{ALLGATHER, ALLGATHERV, BCAST, GATHER, SCATTER};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
-fn barrier__lets_nobody_out_before_all_are_in() {
+fn barrier__releases_no_rank_before_all_have_entered() {
     for mode in [Mode::Eager, Mode::Rendezvous] {
         for (ranks, how) in (3..=17).flat_map(|n| [(n, Barrier::Flat), (n, Barrier::Dissemination)])
         {
@@ -41,12 +41,13 @@ fn barrier__lets_nobody_out_before_all_are_in() {
     run(1, Mode::Rendezvous, |f| drive(barrier::run(f)).unwrap());
 }
 
-/// Counts of the blocks of a call with one for each rank: some are 0.
+/// Returns the count of a rank in a call with different counts, some of them 0.
 fn uneven(rank: u32, count: u64) -> u64 {
     if rank % 3 == 1 { 0 } else { count + rank as u64 % 4 }
 }
 
-/// Blocks of different lengths with an unused element between them, in reverse order of ranks: (first, count).
+/// Returns start and count of a rank's block. Blocks are in reverse rank order, with one unused element between
+/// neighbours.
 fn scattered(rank: u32, ranks: u32, count: u64) -> (u64, u64) {
     let first = (rank + 1..ranks).map(|r| uneven(r, count) + 1).sum();
     (first, uneven(rank, count))
@@ -67,7 +68,7 @@ proptest! {
             let results = run_on(&hosts, mode, |f| {
                 let shape = if f.rank() % 2 == 0 { shapes.0 } else { shapes.1 };
                 let area = Area::filled(shape, &words(f.rank(), 0, count));
-                // SAFETY: the area lives in this thread.
+                // SAFETY: the area outlives the call.
                 unsafe { drive(bcast::run_by(f, how, area.vector(0, count), root)).unwrap() };
                 area.data()
             });
@@ -92,7 +93,7 @@ proptest! {
                 }
                 let block = is_root.then(|| vector::even_blocks(recv.vector(0, count)));
                 let own = (!in_place || !is_root).then(|| send.vector(0, count));
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(gather::run(f, how, own, block, root)).unwrap() };
                 recv.data()
             });
@@ -114,7 +115,7 @@ proptest! {
                 let recv = Area::new(shapes.1, count as usize);
                 let block = is_root.then(|| vector::even_blocks(send.vector(0, count)));
                 let own = (!in_place || !is_root).then(|| recv.vector(0, count));
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(scatter::run(f, how, block, own, root)).unwrap() };
                 recv.data()
             });
@@ -139,7 +140,7 @@ proptest! {
             let middle = Area::new(Shape::Gappy, length);
             let recv = Area::new(shape, mine as usize);
             let block = || (rank == root).then_some(|r: u32| middle.vector(room(r).0, room(r).1));
-            // SAFETY: the areas live in this thread.
+            // SAFETY: the areas outlive the call.
             unsafe {
                 drive(gather::run(f, Gather::Linear, Some(send.vector(0, mine)), block(), root)).unwrap();
                 drive(scatter::run(f, Gather::Linear, block(), Some(recv.vector(0, mine)), root)).unwrap();
@@ -177,7 +178,7 @@ proptest! {
                 let own = (!in_place).then(|| send.vector(0, count));
                 let block = vector::even_blocks(recv.vector(0, count));
                 let whole = recv.vector(0, ranks as u64 * count);
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(allgather::run(f, how, own, &block, Some(whole))).unwrap() };
                 recv.data()
             });
@@ -204,7 +205,7 @@ proptest! {
                 let send = Area::filled(Shape::Tight, &words(f.rank(), 0, mine));
                 let recv = Area::new(shape, length);
                 let block = |r: u32| recv.vector(room(r).0, room(r).1);
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(allgather::run(f, how, Some(send.vector(0, mine)), &block, None)).unwrap() };
                 recv.data()
             });
@@ -222,22 +223,22 @@ proptest! {
                 let send = Area::filled(shapes.0, &all);
                 let recv = Area::new(shapes.1, (ranks as u64 * count) as usize);
                 let (out, into) = (send.vector(0, count), recv.vector(0, count));
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(alltoall::run(f, how, &vector::even_blocks(out), &vector::even_blocks(into))).unwrap() };
                 if how != Alltoall::Together && ranks > 1 {
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
-                    // SAFETY: the block is valid as its counts say, and is the only buffer.
+                    // SAFETY: the block is valid for its counts, and is the only buffer.
                     unsafe { drive(alltoall::run_in_place(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
-                // The same again, in place; ranks may choose differently.
+                // In place again. Ranks may choose different algorithms here.
                 for choice in 0..3 {
                     let pairs = if choice == 2 { f.rank() % 2 } else { choice };
                     let how = [Alltoall::Copied, Alltoall::Pairs][pairs as usize];
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
-                    // SAFETY: the block is valid as its counts say, and is the only buffer.
+                    // SAFETY: the block is valid for its counts, and is the only buffer.
                     unsafe { drive(alltoall::run_in_place(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
@@ -254,7 +255,7 @@ proptest! {
     fn alltoallv__uses_counts_and_displacements(
         ranks in 1u32..18, count in any_count(), mode in any_mode(), shapes in (any_shape(), any_shape()),
     ) {
-        // Rank i sends to rank j as many elements as to anyone of i + j: both know.
+        // The count from rank i to rank j depends on i + j, so that both ranks know the count.
         let room = |me: u32| move |r: u32| {
             let before: u64 = (0..r).map(|q| uneven(q + me, count) + 1).sum();
             (before, uneven(r + me, count))
@@ -269,11 +270,11 @@ proptest! {
             let recv = Area::new(shapes.1, length);
             let out = |r: u32| send.vector(room(r).0, room(r).1);
             let into = |r: u32| recv.vector(room(r).0, room(r).1);
-            // SAFETY: the areas live in this thread.
+            // SAFETY: the areas outlive the call.
             unsafe { drive(alltoall::run(f, Alltoall::Together, &out, &into)).unwrap() };
             let received = recv.data();
             let how = if count % 2 == 0 { Alltoall::Copied } else { Alltoall::Pairs };
-            // SAFETY: the blocks of `out` are valid as their counts say.
+            // SAFETY: the blocks of `out` are valid for their counts.
             unsafe { drive(alltoall::run_in_place(f, how, &out)).unwrap() };
             assert_eq!(send.data(), received);
             received

@@ -1,17 +1,16 @@
-//! What computes: an operation that does not commute shows every operand that is out of order.
+//! Tests of reductions. A noncommutative operation makes every operand out of order visible in the result.
 
 use super::*;
 use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::local::Reduction;
 use crate::coll::scan::Prefix;
-use crate::coll::simulator::{Rank, run, run_on};
+use crate::coll::simulator::{SimRank, run, run_on};
 use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
-use crate::coll_choice::{ALLREDUCE, Nodes, REDUCE, REDUCE_SCATTER};
-use crate::objects::op::{Function, Op};
+use crate::coll_choice::{ALLREDUCE, NodeMap, REDUCE, REDUCE_SCATTER};
+use crate::objects::op::{Op, OpFunction};
 use std::ffi::c_void;
 
-/// An element: a matrix of two rows.
 type Matrix = [u32; WORDS];
 
 fn multiply(a: Matrix, b: Matrix) -> Matrix {
@@ -26,7 +25,7 @@ fn add(a: Matrix, b: Matrix) -> Matrix {
 }
 
 /// # Safety
-/// As an MPI_User_function; the handle is the shape's extent in words.
+/// The contract of an MPI_User_function. The handle is the shape's extent in words.
 unsafe fn apply(
     f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut c_void, len: i32, extent: usize,
 ) {
@@ -48,37 +47,36 @@ unsafe fn apply(
 unsafe extern "C" fn product(
     left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize,
 ) {
-    // SAFETY: called by a reducer.
+    // SAFETY: a reducer passes valid arguments.
     unsafe { apply(multiply, left, inout, *len, *handle) }
 }
 
 unsafe extern "C" fn sum(left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize) {
-    // SAFETY: called by a reducer.
+    // SAFETY: a reducer passes valid arguments.
     unsafe { apply(add, left, inout, *len, *handle) }
 }
 
-/// An operation with its naive form.
 #[derive(Clone, Copy)]
-struct Operation {
+struct ReductionCase {
     naive: fn(Matrix, Matrix) -> Matrix,
     function: crate::objects::op::UserFunction,
     commutes: bool,
 }
 
-impl Operation {
-    const PRODUCT: Operation = Operation { naive: multiply, function: product, commutes: false };
-    const SUM: Operation = Operation { naive: add, function: sum, commutes: true };
+impl ReductionCase {
+    const PRODUCT: ReductionCase =
+        ReductionCase { naive: multiply, function: product, commutes: false };
+    const SUM: ReductionCase = ReductionCase { naive: add, function: sum, commutes: true };
 
-    fn of(commutes: bool) -> Operation {
-        if commutes { Operation::SUM } else { Operation::PRODUCT }
+    fn of(commutes: bool) -> ReductionCase {
+        if commutes { ReductionCase::SUM } else { ReductionCase::PRODUCT }
     }
 
     fn reduction(self, area: &Area) -> Reduction<'_> {
-        let op = Op::user(Function::User(self.function), self.commutes);
+        let op = Op::user(OpFunction::User(self.function), self.commutes);
         Reduction::new(&op, &area.datatype, area.shape.extent()).unwrap()
     }
 
-    /// The reduction of the operands of `ranks`, in order.
     fn expect(self, ranks: std::ops::Range<u32>, count: u64) -> Vec<u32> {
         let operands = ranks.map(|rank| operand(rank, count));
         operands.reduce(|a, b| combine(self.naive, &a, &b)).unwrap()
@@ -90,7 +88,7 @@ fn combine(f: fn(Matrix, Matrix) -> Matrix, a: &[u32], b: &[u32]) -> Vec<u32> {
     a.chunks(WORDS).zip(b.chunks(WORDS)).flat_map(|(a, b)| f(matrix(a), matrix(b))).collect()
 }
 
-/// A rank's operand: odd numbers, so that products of many do not vanish.
+/// Returns a rank's operand: odd numbers, so that products of many do not vanish.
 fn operand(rank: u32, count: u64) -> Vec<u32> {
     (0..count as u32 * 4).map(|i| (i * 7 + rank * 13 + (i ^ rank) * 5) * 2 + 1).collect()
 }
@@ -104,7 +102,7 @@ proptest! {
         in_place in any::<bool>(), commutes in any::<bool>(),
     ) {
         let ranks = hosts.len() as u32;
-        let (root, operation) = (root % ranks, Operation::of(commutes));
+        let (root, operation) = (root % ranks, ReductionCase::of(commutes));
         let expected = operation.expect(0..ranks, count);
         for &(how, _) in REDUCE.all {
             let keeps_order = how != Reduce::Nodes || hosts.is_sorted();
@@ -121,7 +119,7 @@ proptest! {
                 let result = recv.vector(0, count);
                 let operand = if in_place && is_root { result } else { send.vector(0, count) };
                 let red = &operation.reduction(&recv);
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(reduce::run(f, how, red, operand, is_root.then_some(result), root)).unwrap() };
                 assert_eq!(send.data(), own, "the send buffer changed");
                 recv.data()
@@ -139,7 +137,7 @@ proptest! {
         in_place in any::<bool>(), commutes in any::<bool>(), pieces in any::<bool>(),
     ) {
         let ranks = hosts.len() as u32;
-        let operation = Operation::of(commutes);
+        let operation = ReductionCase::of(commutes);
         let expected = operation.expect(0..ranks, count);
         for &(how, _) in ALLREDUCE.all {
             let keeps_order = how != Allreduce::Nodes || hosts.is_sorted();
@@ -158,7 +156,7 @@ proptest! {
                 let result = recv.vector(0, count);
                 let operand = if in_place { result } else { send.vector(0, count) };
                 let red = &operation.reduction(&recv);
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe {
                     if how == Allreduce::Doubling && pieces {
                         drive(allreduce::in_pieces(f, red, operand, result, 3)).unwrap();
@@ -178,7 +176,7 @@ proptest! {
         ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
         in_place in any::<bool>(), commutes in any::<bool>(), even in any::<bool>(),
     ) {
-        let operation = Operation::of(commutes);
+        let operation = ReductionCase::of(commutes);
         let length = |rank: u32| if even || rank % 3 != 1 { count + (!even as u32 * (rank % 4)) as u64 } else { 0 };
         let deal = |rank: u32| ((0..rank).map(length).sum::<u64>(), length(rank));
         let total = deal(ranks).0;
@@ -192,7 +190,7 @@ proptest! {
                 let recv = Area::new(shape, length(f.rank()) as usize);
                 let whole = send.vector(0, total);
                 let mine = if in_place { send.vector(0, length(f.rank())) } else { recv.vector(0, length(f.rank())) };
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(reduce_scatter::run(f, how, &operation.reduction(&recv), whole, &deal, mine)).unwrap() };
                 let data = if in_place { send.data() } else { recv.data() };
                 data[..length(f.rank()) as usize * WORDS].to_vec()
@@ -210,7 +208,7 @@ proptest! {
         ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
         in_place in any::<bool>(), commutes in any::<bool>(),
     ) {
-        let operation = Operation::of(commutes);
+        let operation = ReductionCase::of(commutes);
         for (how, prefix) in [
             (Scan::Chain, Prefix::Inclusive),
             (Scan::Doubling, Prefix::Inclusive),
@@ -227,7 +225,7 @@ proptest! {
                 let result = recv.vector(0, count);
                 let operand = if in_place { result } else { send.vector(0, count) };
                 let red = &operation.reduction(&recv);
-                // SAFETY: the areas live in this thread.
+                // SAFETY: the areas outlive the call.
                 unsafe { drive(scan::run(f, how, prefix, red, operand, result)).unwrap() };
                 recv.data()
             });
@@ -258,7 +256,7 @@ proptest! {
             }
             let sums = sum_floats(&hosts, mode, &values, in_place, |f, red, operand, result| {
                 let at_root = (f.rank() == root).then_some(result);
-                // SAFETY: the vectors live in this thread.
+                // SAFETY: the vectors outlive the call.
                 unsafe { drive(reduce::run(f, how, red, operand, at_root, root)) }
             });
             prop_assert_eq!(bits(&sums[root as usize]), &expected[..], "{:?}", how);
@@ -268,7 +266,7 @@ proptest! {
                 continue;
             }
             let sums = sum_floats(&hosts, mode, &values, in_place, |f, red, operand, result| {
-                // SAFETY: the vectors live in this thread.
+                // SAFETY: the vectors outlive the call.
                 unsafe { drive(allreduce::run(f, how, red, operand, result)) }
             });
             for sum in &sums {
@@ -283,7 +281,7 @@ proptest! {
     ) {
         for how in [Allreduce::Ring, Allreduce::Nodes] {
             let once = || sum_floats(&hosts, mode, &values, false, |f, red, operand, result| {
-                // SAFETY: the vectors live in this thread.
+                // SAFETY: the vectors outlive the call.
                 unsafe { drive(allreduce::run(f, how, red, operand, result)) }
             });
             let (first, second) = (once(), once());
@@ -297,12 +295,11 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// A rank's operand.
 fn floats(values: &[f64], rank: u32) -> Vec<f64> {
     values.iter().map(|v| v / (f64::from(rank) + 0.3)).collect()
 }
 
-/// What `MPI_SUM` gives on all ranks: neighbours first, where the first few pairs count as one rank each.
+/// Returns the sum of all ranks along the tree: neighbours first. The first few pairs of ranks count as one rank each.
 fn tree_sum(values: &[f64], ranks: u32) -> Vec<f64> {
     let add = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
     let mut operands: Vec<Vec<f64>> = (0..ranks).map(|rank| floats(values, rank)).collect();
@@ -316,11 +313,10 @@ fn tree_sum(values: &[f64], ranks: u32) -> Vec<f64> {
     level.remove(0)
 }
 
-/// The result of each rank.
 fn sum_floats(
     hosts: &[u32], mode: Mode, values: &[f64], in_place: bool,
     sum: impl for<'a> Fn(
-        &Rank<'_>,
+        &SimRank<'_>,
         &'a Reduction<'a>,
         Vector<'a>,
         Vector<'a>,
@@ -366,10 +362,10 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 count,
                 commutes,
                 is_contiguous: true,
-                order: Order::Fixed,
+                order: ReductionOrder::Fixed,
             };
             let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
-            for room in [Room::Own, Room::Shared, Room::Tight] {
+            for room in [JobProcessors::Own, JobProcessors::Shared, JobProcessors::Tight] {
                 assert!(!shared.contains(&choose::allreduce(
                     size(false, bytes),
                     ranks,
@@ -393,10 +389,10 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
         count: bytes / 8,
         commutes: false,
         is_contiguous,
-        order: Order::Fixed,
+        order: ReductionOrder::Fixed,
     };
     let long = size(128 << 10, true);
-    for room in [Room::Shared, Room::Tight] {
+    for room in [JobProcessors::Shared, JobProcessors::Tight] {
         for ranks in 3..=64 {
             let reduce = |size, may| choose::allreduce(size, ranks, (room, may));
             let gather = |total, may| choose::allgather(total, true, ranks, (room, may));
@@ -409,13 +405,13 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
             assert_ne!(gather(4 << 10, true), Allgather::Shared);
         }
     }
-    assert_ne!(choose::allreduce(long, 8, (Room::Own, true)), Allreduce::Shared);
-    // Its bits are those of the ring.
+    assert_ne!(choose::allreduce(long, 8, (JobProcessors::Own, true)), Allreduce::Shared);
+    // The ring combines operands in a different order from the other algorithms.
     let round = Size { commutes: true, ..size(1 << 20, true) };
-    assert_eq!(choose::allreduce(round, 6, (Room::Tight, true)), Allreduce::Ring);
+    assert_eq!(choose::allreduce(round, 6, (JobProcessors::Tight, true)), Allreduce::Ring);
 }
 
-/// Which algorithms combine as others do, and which in a way of their own.
+/// Checks which algorithms combine in the common order of the tree.
 #[test]
 fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
     let placings: [fn(u32) -> u32; 5] = [|r| r / 8, |r| r % 3, |r| r / 7, |r| r, |r| r * r % 5];
@@ -426,20 +422,22 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             |order| Size { bytes, count: bytes / 8, commutes: true, is_contiguous: true, order };
         let hosts = |of: fn(u32) -> u32| {
             let hosts: Vec<u32> = (0..ranks).map(of).collect();
-            Nodes::new(&hosts, Room::Own)
+            NodeMap::new(&hosts, JobProcessors::Own)
         };
-        let nodes: Vec<Nodes> = placings.into_iter().filter_map(hosts).collect();
-        let rooms = nodes.iter().map(|nodes| Room::Hosts(&nodes.placement));
-        let rooms: Vec<Room<'_>> = rooms.chain([Room::Own, Room::Shared, Room::Tight]).collect();
+        let nodes: Vec<NodeMap> = placings.into_iter().filter_map(hosts).collect();
+        let rooms = nodes.iter().map(|nodes| JobProcessors::Hosts(&nodes.placement));
+        let rooms: Vec<JobProcessors<'_>> = rooms
+            .chain([JobProcessors::Own, JobProcessors::Shared, JobProcessors::Tight])
+            .collect();
         let mut goes_round = Vec::new();
         for &room in &rooms {
-            let how = choose::allreduce(size(Order::Fixed), ranks, (room, true));
+            let how = choose::allreduce(size(ReductionOrder::Fixed), ranks, (room, true));
             goes_round.push(how == Allreduce::Ring);
-            let mixed = matches!(room, Room::Hosts(on) if !on.spread.in_blocks);
+            let mixed = matches!(room, JobProcessors::Hosts(on) if !on.spread.in_blocks);
             assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
-            let how = choose::reduce(size(Order::Fixed), ranks, room);
+            let how = choose::reduce(size(ReductionOrder::Fixed), ranks, room);
             assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");
-            let part = choose::allreduce(size(Order::Tree), ranks, (room, true));
+            let part = choose::allreduce(size(ReductionOrder::Tree), ranks, (room, true));
             assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");
         }
         let first = goes_round[0];

@@ -1,4 +1,4 @@
-//! Error classes and codes: those of the standard, those that the user adds, and the last error.
+//! Error classes and codes of the standard and of the user, and the last error.
 
 use super::classes;
 use crate::common::consts::*;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 struct UserCode {
-    /// Its class; `None` where the number is a class itself.
+    /// Class of the code; `None` if the number is itself a class.
     class: Option<i32>,
     text: Option<String>,
 }
@@ -15,7 +15,7 @@ struct UserCode {
 /// Error classes, codes and texts that the user added, and the last error that a call returned.
 pub struct Codes {
     user: RefCell<BTreeMap<i32, UserCode>>,
-    /// The value of `MPI_LASTUSEDCODE`. Numbers are never used again, so that it only grows.
+    /// Value of `MPI_LASTUSEDCODE`. Numbers are not reused, so it only grows.
     last_used: Cell<i32>,
     last_error: RefCell<Option<(i32, String)>>,
 }
@@ -27,7 +27,7 @@ impl Default for Codes {
 }
 
 impl Codes {
-    /// Only the classes of the standard.
+    /// Makes an empty set of user codes.
     pub const fn new() -> Self {
         Codes {
             user: RefCell::new(BTreeMap::new()),
@@ -36,51 +36,49 @@ impl Codes {
         }
     }
 
-    /// The address of the value of `MPI_LASTUSEDCODE`.
+    /// Returns the address of the value of `MPI_LASTUSEDCODE`.
     pub fn last_used_address(&self) -> *mut i32 {
         self.last_used.as_ptr()
     }
 
-    /// `MPI_Add_error_class`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_OTHER` when no number is left.
+    /// `MPI_Add_error_class`. Errors: `MPI_ERR_OTHER` when no number is left.
     pub fn add_class(&self) -> Result<i32> {
         self.add(None)
     }
 
-    /// `MPI_Add_error_code`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` where `class` is no error class.
+    /// `MPI_Add_error_code`. Errors: `MPI_ERR_ARG` if `class` is no error class.
     pub fn add_code(&self, class: i32) -> Result<i32> {
         let known = match self.user.borrow().get(&class) {
             Some(code) => code.class.is_none(),
             None => classes::find(class).is_some(),
         };
         if !known {
-            return Err(Error::new(MPI_ERR_ARG, format!("{class} is no error class")));
+            return Err(Error::new(
+                MPI_ERR_ARG,
+                format!("{class} is not an error class: pass a class from MPI_Add_error_class"),
+            ));
         }
         self.add(Some(class))
     }
 
     fn add(&self, class: Option<i32>) -> Result<i32> {
         let Some(number) = self.last_used.get().checked_add(1) else {
-            return Err(Error::new(MPI_ERR_OTHER, "no number is left for another error code"));
+            return Err(Error::new(
+                MPI_ERR_OTHER,
+                "no number is left for another error code: remove error codes by \
+                 MPI_Remove_error_code",
+            ));
         };
         self.last_used.set(number);
         self.user.borrow_mut().insert(number, UserCode { class, text: None });
         Ok(number)
     }
 
-    /// `MPI_Add_error_string`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` where the user did not add `code`, or the text is too long.
+    /// `MPI_Add_error_string`. Errors: `MPI_ERR_ARG` if the user did not add `code`, or if the text is too long.
     pub fn set_text(&self, code: i32, text: &str) -> Result {
         if text.len() >= MPI_MAX_ERROR_STRING as usize {
             let message = format!(
-                "the text has {} bytes, at most {} are allowed",
+                "the error string has {} bytes, but at most {} are allowed",
                 text.len(),
                 MPI_MAX_ERROR_STRING - 1
             );
@@ -91,23 +89,23 @@ impl Codes {
         Ok(())
     }
 
-    /// `MPI_Remove_error_string`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` where the user did not add `code`, or it has no text.
+    /// `MPI_Remove_error_string`. Errors: `MPI_ERR_ARG` if the user did not add `code`, or if it has no text.
     pub fn remove_text(&self, code: i32) -> Result {
         let mut user = self.user.borrow_mut();
         let found = user.get_mut(&code).ok_or_else(|| not_added(code))?;
         match found.text.take() {
             Some(_) => Ok(()),
-            None => Err(Error::new(MPI_ERR_ARG, format!("error code {code} has no string"))),
+            None => Err(Error::new(
+                MPI_ERR_ARG,
+                format!(
+                    "error code {code} has no string: none was added, or the string was \
+                     removed already"
+                ),
+            )),
         }
     }
 
-    /// `MPI_Remove_error_code`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` where the user did not add `code` as a code, or its string is still there.
+    /// `MPI_Remove_error_code`. Errors: `MPI_ERR_ARG` if the user did not add `code` as a code, or if it has a string.
     pub fn remove_code(&self, code: i32) -> Result {
         let mut user = self.user.borrow_mut();
         check_removable(user.get(&code), code, ["code", "class"])?;
@@ -115,11 +113,8 @@ impl Codes {
         Ok(())
     }
 
-    /// `MPI_Remove_error_class`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` where the user did not add `class` as a class, or codes of it or its string are
-    /// still there.
+    /// `MPI_Remove_error_class`. Errors: `MPI_ERR_ARG` if the user did not add `class` as a class, or if it has codes
+    /// or a string.
     pub fn remove_class(&self, class: i32) -> Result {
         let mut user = self.user.borrow_mut();
         check_removable(user.get(&class), class, ["class", "code"])?;
@@ -132,7 +127,7 @@ impl Codes {
         Ok(())
     }
 
-    /// The class of a code; `MPI_ERR_UNKNOWN` for a number that is no code.
+    /// Returns the class of a code, or `MPI_ERR_UNKNOWN` for an unknown number.
     pub fn class(&self, code: i32) -> i32 {
         match self.user.borrow().get(&code) {
             Some(user) => user.class.unwrap_or(code),
@@ -141,14 +136,14 @@ impl Codes {
         }
     }
 
-    /// The text of a code: the user's own, or the class of the standard with its name, followed by
-    /// the cause where it is the code of the last error.
+    /// Returns the text of `code`: the user's text, or name and meaning of the class. The text of the last error
+    /// includes its cause.
     pub fn text(&self, code: i32) -> String {
         if let Some(user) = self.user.borrow().get(&code) {
             return user.text.clone().unwrap_or_default();
         }
         let Some(class) = classes::find(code) else {
-            return format!("{code} is no error code of this MPI library");
+            return format!("{code} is not an error code of this MPI library");
         };
         let mut text = format!("{}: {}", class.name, class.meaning);
         match &*self.last_error.borrow() {
@@ -162,26 +157,34 @@ impl Codes {
         text
     }
 
-    /// Remembers an error for [`Codes::text`].
+    /// Stores the last error for [`Codes::text`].
     pub fn remember(&self, code: i32, cause: String) {
         *self.last_error.borrow_mut() = Some((code, cause));
     }
 }
 
-/// Whether a number may be removed as what is `wanted`, a code or a class, and not as the `other` of both.
+/// Checks that `number` is of the `wanted` kind ("code" or "class") and not of the `other` kind, and has no string.
 fn check_removable(found: Option<&UserCode>, number: i32, [wanted, other]: [&str; 2]) -> Result {
     let found = found.ok_or_else(|| not_added(number))?;
     let is = if found.class.is_some() { "code" } else { "class" };
     let text = match &found.text {
         _ if is == other => format!("{number} is an error {other}, not an error {wanted}"),
-        Some(_) => format!("{number} still has its string: remove that first"),
+        Some(_) => {
+            format!("error {is} {number} still has a string: call MPI_Remove_error_string first")
+        }
         None => return Ok(()),
     };
     Err(Error::new(MPI_ERR_ARG, text))
 }
 
 fn not_added(code: i32) -> Error {
-    Error::new(MPI_ERR_ARG, format!("{code} is no error class or code that was added at run time"))
+    Error::new(
+        MPI_ERR_ARG,
+        format!(
+            "{code} was not added at run time: pass a class from MPI_Add_error_class or a code \
+             from MPI_Add_error_code"
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Error handlers as the process keeps them.
+//! Error handlers.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::ffi::c_int;
 
-/// The kind of object whose errors a user's error handler takes.
+/// Kind of object that a user's error handler is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandlerKind {
     /// Communicators.
@@ -17,35 +17,30 @@ pub enum HandlerKind {
     Session,
 }
 
-/// A user's error handler: the object's handle, the error code, and arguments that the standard leaves to
-/// implementations; this one passes none.
+/// User's error handler. Arguments: the object's handle and the error code. The standard allows further arguments; this
+/// library passes none.
 pub(crate) type Function = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
-/// What an error handler does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Action {
-    /// `MPI_ERRORS_ARE_FATAL`, `MPI_ERRORS_ABORT`: the job ends.
+pub(crate) enum ErrorAction {
+    /// `MPI_ERRORS_ARE_FATAL` and `MPI_ERRORS_ABORT`: ends the job.
     End,
-    /// `MPI_ERRORS_RETURN`
     Return,
-    /// The user's function.
     Call(HandlerKind, Function),
 }
 
 /// An error handler.
 #[derive(Debug)]
 pub struct Errhandler {
-    /// What it does.
-    pub(crate) action: Action,
-    /// Handles that the user holds: one from creation, one from each query.
+    pub(crate) action: ErrorAction,
+    /// Number of handles that the user holds: one from creation, and one from each query.
     pub(crate) held: Cell<usize>,
-    /// Objects that have it.
+    /// Number of objects that use the handler.
     pub(crate) attached: Cell<usize>,
 }
 
 impl Errhandler {
-    /// One that the user holds once.
-    pub(crate) fn new(action: Action) -> Self {
+    pub(crate) fn new(action: ErrorAction) -> Self {
         Errhandler { action, held: Cell::new(1), attached: Cell::new(0) }
     }
 }

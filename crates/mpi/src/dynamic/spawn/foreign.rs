@@ -1,7 +1,7 @@
-//! Processes that are spawned where no launcher of ours runs: a job of its own, started by the engine or by an
-//! `mpiexec` that this process calls, and connected with through a port of the root (docs/decisions/0071).
+//! Spawn without a launcher of this project. The spawned processes are a separate job, which the engine starts, or an
+//! `mpiexec` that this process runs. They connect through a port of the root (docs/decisions/0071).
 
-use super::{Asked, Hints, codes_of, list_codes, read_programs};
+use super::{Hints, SpawnRequest, codes_of, list_codes, read_programs};
 use crate::coll::words;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
@@ -10,64 +10,58 @@ use crate::objects::comm::Comm;
 use crate::p2p::channel::Channel;
 use crate::process::{self, Process, ProcessPart};
 use fastpath_base::{clock, topology};
-use fastpath_bootstrap::control::Program;
-use fastpath_bootstrap::engine::Engine;
-use fastpath_bootstrap::job::{Job, PARENT_VARIABLE, describe_start, find_mpiexec, parent};
-use fastpath_bootstrap::program::{self, ProgramError};
+use fastpath_job::control::Program;
+use fastpath_job::engine::Engine;
+use fastpath_job::program::{self, ProgramError};
+use fastpath_job::{Job, PARENT_VARIABLE, describe_start, find_mpiexec, parent};
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Nanoseconds between two looks whether an `mpiexec` still runs, and whether the engine runs a job.
+/// Nanoseconds between two checks: whether an `mpiexec` still runs, and whether the engine still runs a job.
 const LOOK_NS: u64 = 10_000_000;
 const ASK_NS: u64 = 500_000_000;
-/// How often in a row the engine must say that it runs no such job: the daemon of one host may hear of the job later
-/// than this process.
+/// Number of consecutive answers of the engine that no such job runs, after which the job counts as ended. One answer
+/// is not enough, because a host's daemon may learn of a job later than this process.
 const MISSES: u32 = 2;
-/// Seconds that processes which the engine has started have to call `MPI_Init`: Hydra does not say that they have
-/// ended. The info key `timeout` names another number.
+/// Time limit for processes started by the engine to call `MPI_Init`, in seconds. Hydra does not report their end. The
+/// info key `timeout` overrides the limit.
 const LIMIT_S: u32 = 300;
-/// Each `mpiexec` that this process has called, until its end was seen.
+/// Every `mpiexec` that this process has started and that has not been seen to end.
 static CHILDREN: ProcessPart<RefCell<Vec<Child>>> = ProcessPart::new(RefCell::new(Vec::new()));
 
-/// What the root has begun.
-struct Begun {
-    /// Where the new processes come to.
+struct PendingSpawn {
     port: String,
-    starter: Starter,
-    /// How long they are waited for.
+    starter: SpawnStarter,
     timeout: Timeout,
-    /// When they are looked for again.
     look_ns: u64,
 }
 
-/// Who starts the new processes.
-enum Starter {
-    /// An `mpiexec` that this process has called.
+enum SpawnStarter {
     Mpiexec(Child),
-    /// The engine; what it calls their job, if it says so, and how often in a row it did not know that.
+    /// The engine: its name for the job, if known, and the number of its consecutive answers that no such job runs.
     Engine(Option<String>, u32),
 }
 
-impl Begun {
-    /// Why no process will connect to the port any more.
+impl PendingSpawn {
+    /// Returns an error if no process can connect to the port any longer.
     fn find_end(&mut self, job: &Job) -> Option<Error> {
         let now_ns = clock::now_ns();
         if now_ns < self.look_ns {
             return None;
         }
         let text = match &mut self.starter {
-            Starter::Mpiexec(child) => {
+            SpawnStarter::Mpiexec(child) => {
                 self.look_ns = now_ns + LOOK_NS;
                 let status = child.try_wait().ok()??;
                 format!(
-                    "the mpiexec that was to start them has ended ({status}) before they called \
-                     MPI_Init"
+                    "the mpiexec for the new processes ended ({status}) before these processes \
+                     called MPI_Init"
                 )
             }
-            Starter::Engine(name, misses) => {
+            SpawnStarter::Engine(name, misses) => {
                 self.look_ns = now_ns + ASK_NS;
                 let ask = |name: &String| job.ask_any_engine(|engine| Ok(engine.runs(name)));
                 let runs = name.as_ref().and_then(ask);
@@ -77,10 +71,10 @@ impl Begun {
                 };
                 let seconds = self.timeout.seconds();
                 match *misses >= MISSES {
-                    true => "they have ended before they called MPI_Init".to_owned(),
+                    true => "the new processes ended before they called MPI_Init".to_owned(),
                     false if self.timeout.is_over() => format!(
-                        "they have not called MPI_Init within {seconds} s: most likely they have \
-                         ended before (the info key timeout sets the limit)"
+                        "the new processes have not called MPI_Init within {seconds} s, the limit \
+                         of the info key timeout: most likely these processes have ended"
                     ),
                     false => return None,
                 }
@@ -90,9 +84,9 @@ impl Begun {
     }
 }
 
-/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`: all members call it.
+/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. All members call it.
 pub fn spawn(
-    p: &Process, comm: &Comm, root: u32, asked: impl FnOnce() -> Result<Vec<Asked>>,
+    p: &Process, comm: &Comm, root: u32, asked: impl FnOnce() -> Result<Vec<SpawnRequest>>,
     codes: &mut Vec<i32>,
 ) -> Result<usize> {
     let begun = (comm.rank == root).then(|| begin(p, asked, codes));
@@ -103,7 +97,7 @@ pub fn spawn(
     let has_ended = || begun.as_mut()?.find_end(job);
     let met = port::accept_while(p, at, root as i32, comm, has_ended);
     if let Some(begun) = begun {
-        if let Starter::Mpiexec(mpiexec) = begun.starter {
+        if let SpawnStarter::Mpiexec(mpiexec) = begun.starter {
             let mut children = CHILDREN.of(p).borrow_mut();
             children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
             children.push(mpiexec);
@@ -117,8 +111,8 @@ pub fn spawn(
 }
 
 fn begin(
-    p: &Process, asked: impl FnOnce() -> Result<Vec<Asked>>, codes: &mut Vec<i32>,
-) -> Result<Begun> {
+    p: &Process, asked: impl FnOnce() -> Result<Vec<SpawnRequest>>, codes: &mut Vec<i32>,
+) -> Result<PendingSpawn> {
     let asked = asked()?;
     list_codes(&asked, codes);
     let mut programs = read_programs(p, &asked)?;
@@ -131,13 +125,13 @@ fn begin(
     let port = port::open_to_others(p)?;
     let started = match has_engine {
         true => start_by_engine(job, &programs, &port),
-        false => start_by_mpiexec(&programs, &port).map(Starter::Mpiexec),
+        false => start_by_mpiexec(&programs, &port).map(SpawnStarter::Mpiexec),
     };
     match started {
         Ok(starter) => {
             let counts = programs.iter().map(|program| program.counts[0]);
             *codes = codes_of(&asked, &counts.collect::<Vec<u32>>());
-            Ok(Begun {
+            Ok(PendingSpawn {
                 port,
                 starter,
                 timeout: timeout.unwrap_or_else(|| Timeout::of_seconds(LIMIT_S)),
@@ -151,8 +145,7 @@ fn begin(
     }
 }
 
-/// What the info key `timeout` of a program says.
-fn read_timeout(p: &Process, asked: &[Asked]) -> Result<Option<Timeout>> {
+fn read_timeout(p: &Process, asked: &[SpawnRequest]) -> Result<Option<Timeout>> {
     for asked in asked {
         if let Some(text) = Hints::read(p, asked.info)?.get("timeout") {
             return Timeout::parse(&String::from_utf8_lossy(&text)).map(Some);
@@ -161,8 +154,8 @@ fn read_timeout(p: &Process, asked: &[Asked]) -> Result<Option<Timeout>> {
     Ok(None)
 }
 
-/// Looks for a program as our own launcher does: an engine would end the job, or start it in another folder, where
-/// something is not there. What a named host has is not known here.
+/// Finds a program by the rules of this project's launcher. If a file were missing, an engine might end the job or
+/// start the program in another folder. Programs for a named host are not checked.
 fn find_program(program: &mut Program) -> Result {
     if program.host.is_some() {
         return Ok(());
@@ -186,27 +179,33 @@ fn find_program(program: &mut Program) -> Result {
     Ok(())
 }
 
-fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<Starter> {
+fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<SpawnStarter> {
     let spawn = |engine: &mut Engine| engine.spawn(programs, port);
     let asked = process::run_outside(|| job.ask_any_engine(spawn));
     let Some(asked) = asked else {
-        return Err(Error::new(MPI_ERR_INTERN, "there is no engine"));
+        return Err(Error::new(
+            MPI_ERR_INTERN,
+            "this job has no launcher that can start processes",
+        ));
     };
-    let started = asked.map(|name| Starter::Engine(name, 0));
+    let started = asked.map(|name| SpawnStarter::Engine(name, 0));
     started.map_err(|error| {
-        let advice = format!("start the program with mpiexec: {}", describe_start(1));
-        let text = format!("{error}; under mpiexec they could be started");
+        let advice = format!(
+            "start this program with Fastpath's mpiexec, which can spawn processes: {}",
+            describe_start(1)
+        );
+        let text =
+            format!("{error}; only a program started by Fastpath's mpiexec can rely on spawning");
         Error::new(MPI_ERR_SPAWN, text).with_advice(Some(advice))
     })
 }
 
-/// This process has no launcher: an `mpiexec` starts the others, on this host.
 fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
     let refuse = |text: String| Error::new(MPI_ERR_SPAWN, text);
     let Some(mpiexec) = find_mpiexec() else {
         return Err(refuse(
-            "no mpiexec of Fastpath is beside the library or in PATH, and only mpiexec can start \
-             other processes"
+            "only Fastpath's mpiexec can start other processes, and mpiexec is neither beside the \
+             library nor in PATH: add the folder of Fastpath's mpiexec to PATH"
                 .to_owned(),
         ));
     };
@@ -217,8 +216,8 @@ fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
             let host = String::from_utf8_lossy(host);
             if ![&own, "localhost", "127.0.0.1", "::1"].contains(&&*host) {
                 return Err(refuse(format!(
-                    "host {host:?}: a process without mpiexec starts others only on its own \
-                     host, {own}"
+                    "host {host:?} cannot be used: a process that was started without mpiexec \
+                     starts other processes only on its own host, {own}"
                 )));
             }
         }
@@ -239,32 +238,20 @@ fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
     started.map_err(|cause| refuse(format!("mpiexec cannot be started: {cause}")))
 }
 
-/// All members learn what became of the root's request; the root gets it back.
+/// Broadcasts the outcome of the root's request. Only the root gets the spawn.
 fn pass_codes(
-    p: &Process, comm: &Comm, root: u32, begun: Option<Result<Begun>>, codes: &mut Vec<i32>,
-) -> Result<Option<Begun>> {
+    p: &Process, comm: &Comm, root: u32, begun: Option<Result<PendingSpawn>>, codes: &mut Vec<i32>,
+) -> Result<Option<PendingSpawn>> {
     let members = Channel::next(p, comm);
-    let class = match &begun {
-        Some(Err(error)) => error.code() as u64,
-        _ => 0,
-    };
-    let mut news = [class, codes.len() as u64];
-    words::broadcast_from(&members, root, &mut news)?;
     let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
-    words.resize(news[1] as usize, 0);
-    words::broadcast_from(&members, root, &mut words)?;
+    let failure = begun.as_ref().and_then(|begun| begun.as_ref().err());
+    let told = words::broadcast_outcome(&members, root, failure, &mut words);
     *codes = words.iter().map(|&word| word as i32).collect();
     let begun = begun.transpose()?;
-    match news[0] {
-        0 => Ok(begun),
-        class => {
-            let text = format!("rank {root}, the root, could not start them: see its error");
-            Err(Error::new(class as i32, text))
-        }
-    }
+    told.map(|()| begun)
 }
 
-/// In `MPI_Init` of a process that another job has spawned: makes the communicator of `MPI_Comm_get_parent`.
+/// Makes the communicator of `MPI_Comm_get_parent`, in `MPI_Init` of a process spawned by another job.
 pub fn meet_parent(p: &Process) -> Result {
     let job = p.running()?.job;
     let world = p.comm(MPI_COMM_WORLD)?;
@@ -276,7 +263,7 @@ pub fn meet_parent(p: &Process) -> Result {
     let is_there = !matches!(found, Ok(None));
     let mut words = [u64::from(is_there)];
     words::broadcast_from(&members, 0, &mut words)?;
-    // A program of another MPI has spawned this one.
+    // The parent is a program of another MPI implementation.
     if words[0] == 0 {
         return Ok(());
     }

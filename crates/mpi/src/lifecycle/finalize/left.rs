@@ -1,17 +1,16 @@
-//! What is left when the program calls `MPI_Finalize`: requests that were never completed, messages that were never
-//! received.
+//! Reports at `MPI_Finalize`: requests never completed, and messages never received.
 #![allow(unsafe_code)]
 
 use crate::check::{Checks, RECORD_BYTES, Record, name_call};
 use crate::common::consts::MPI_ANY_TAG;
 use crate::process::Process;
 use fastpath_protocol::Worker;
-use fastpath_protocol::request::{Request, RequestKind, State};
+use fastpath_protocol::request::{Request, RequestKind, RequestState};
 use fastpath_protocol::tag::{collective_key, key_context, key_source};
-use fastpath_protocol::unexpected::Entry;
+use fastpath_protocol::unexpected::UnexpectedEntry;
 
 impl Checks {
-    /// Tells of requests that the program has neither completed nor freed (MPI-5.0 section 11.2.2).
+    /// Reports requests that the program has neither completed nor freed (MPI 5.0, section 11.2.2).
     pub(crate) fn tell_pending(&self, p: &Process, worker: &Worker) {
         let watched = self.watched.borrow();
         let requests = worker.requests.in_use().filter(|r| !r.detached);
@@ -28,16 +27,16 @@ impl Checks {
         }
     }
 
-    /// Reports messages that have arrived and were not received; many from one call once.
+    /// Reports messages that arrived but were not received, once for each call that sent them.
     pub(crate) fn tell_unreceived(&self, p: &Process, worker: &Worker) {
-        let mut groups: Vec<(String, Vec<&Entry>)> = Vec::new();
+        let mut groups: Vec<(String, Vec<&UnexpectedEntry>)> = Vec::new();
         for message in worker.unexpected_messages() {
             let Some(comm) = title_of(p, message.key).filter(|_| message.tag >= 0) else {
-                continue; // of a collective call that failed
+                continue; // a message of a collective call that failed
             };
             let sender = match Record::parse(message.data()) {
                 Some(record) => format!("sent by {}", record.title()),
-                None => "whose sender still waits for a receive".to_string(),
+                None => "and the sender still waits for a receive".to_string(),
             };
             let source = key_source(message.key);
             let origin = format!("from rank {source} in {comm}, {sender}");
@@ -76,14 +75,16 @@ fn describe_request(p: &Process, request: &Request) -> String {
     };
     match (request.kind, request.state) {
         (RequestKind::Send, _) => format!("{bytes} bytes to {peer} with {tag}{title}"),
-        (_, State::Complete) => {
-            format!("its message has come, but no call has waited for it or tested it{title}")
+        (_, RequestState::Complete) => {
+            format!(
+                "the message has arrived, but the program has not waited for or tested the \
+                 request{title}"
+            )
         }
-        _ => format!("it waits for up to {bytes} bytes from {peer} with {tag}{title}"),
+        _ => format!("the receive waits for up to {bytes} bytes from {peer} with {tag}{title}"),
     }
 }
 
-/// The title of the communicator that a match key belongs to; none of a collective call's.
 fn title_of(p: &Process, key: u64) -> Option<String> {
     if key_context(key) != collective_key(key_context(key)) {
         let handles = p.comms.handles().into_iter();

@@ -1,41 +1,40 @@
-//! Where the contexts of new communicators come from.
+//! Allocation of contexts for new communicators.
 //!
-//! Rank 0 of a communicator leads it: the context carries the leader's world rank and a number that
-//! the leader takes from its [`Pool`], so that two leaders never make the same. Numbers are handed
-//! out in blocks: the first for the communicator itself, the others as spares that all its members
-//! know, so that a later duplicate needs no message.
+//! Rank 0 of a communicator leads it. The context holds the leader's world rank and a number from the leader's
+//! [`Pool`], so that two leaders never make the same context. Numbers are allocated in blocks: the first is for the
+//! communicator, the others are spares. All members know the spares, so that a later duplicate needs no message.
 
-use fastpath_bootstrap::job::random_job_id;
+use fastpath_job::random_job_id;
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, RefCell};
 
-/// Numbers that a leader has in all.
+/// Number of context numbers of one leader.
 const COUNTERS: u32 = 1 << 19;
-/// Numbers below are those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
+/// Smallest context number of a communicator other than `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
 const FIRST: u32 = 4;
-/// Leaders that a context can name.
+/// Number of leaders that a context can name.
 const LEADERS: u32 = 1 << 20;
-/// Contexts that members of several jobs share name a leader from here on, by chance: no rank has such a number but in
-/// a job of more than half a million.
+/// Smallest leader number of contexts between several jobs. Their leader numbers are drawn at random, from this number
+/// on. A rank has such a number only in a job of more than half a million ranks.
 const FIRST_SHARED: u32 = LEADERS / 2;
-/// Numbers in a block while there are plenty.
+/// Context numbers in a block, while enough are free.
 const BLOCK: u32 = 8;
 
-/// Some consecutive contexts of one leader.
+/// Consecutive contexts of one leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
+pub struct ContextBlock {
     leader: u32,
     first: u32,
     count: u32,
 }
 
-impl Block {
+impl ContextBlock {
     /// No contexts.
-    pub const EMPTY: Block = Block { leader: 0, first: 0, count: 0 };
-    /// The spares of `MPI_COMM_WORLD`, known to all without a message.
-    pub const WORLD_SPARES: Block = Block { leader: 0, first: FIRST, count: BLOCK };
+    pub const EMPTY: ContextBlock = ContextBlock { leader: 0, first: 0, count: 0 };
+    /// The spares of `MPI_COMM_WORLD`, known to all ranks without a message.
+    pub const WORLD_SPARES: ContextBlock = ContextBlock { leader: 0, first: FIRST, count: BLOCK };
 
-    /// The block as a number that the leader sends to the others; 0 if it is empty.
+    /// Encodes the block as a number for a message; 0 if it is empty.
     pub fn to_wire(self) -> u64 {
         match self.count {
             0 => 0,
@@ -43,19 +42,19 @@ impl Block {
         }
     }
 
-    /// A block that another process wrote; empty if the number makes no sense.
-    pub fn from_wire(wire: u64) -> Block {
+    /// Decodes a block from another process; empty if the number is invalid.
+    pub fn from_wire(wire: u64) -> ContextBlock {
         let (leader, first, count) = (wire >> 32, wire as u32 >> 8, wire as u32 & 0xff);
         if first < FIRST || count == 0 || count > BLOCK || first + count > COUNTERS {
-            return Block::EMPTY;
+            return ContextBlock::EMPTY;
         }
         let Some(leader) = u32::try_from(leader).ok().filter(|&leader| leader < LEADERS) else {
-            return Block::EMPTY;
+            return ContextBlock::EMPTY;
         };
-        Block { leader, first, count }
+        ContextBlock { leader, first, count }
     }
 
-    /// Takes the first context out.
+    /// Takes the first context.
     pub fn take(&mut self) -> Option<Context> {
         self.count = self.count.checked_sub(1)?;
         let counter = self.first;
@@ -63,41 +62,40 @@ impl Block {
         Some(Context::from_leader(self.leader, counter))
     }
 
-    /// Takes the second half out, rounded down.
+    /// Takes the second half of the block, rounded down.
     #[must_use]
-    pub fn split_off(&mut self) -> Block {
+    pub fn split_off(&mut self) -> ContextBlock {
         let count = self.count / 2;
         self.count -= count;
-        Block { leader: self.leader, first: self.first + self.count, count }
+        ContextBlock { leader: self.leader, first: self.first + self.count, count }
     }
 
-    /// World rank of the process that handed it out.
+    /// World rank of the process that allocated the block.
     pub fn leader(&self) -> u32 {
         self.leader
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no context is left.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// The numbers of one leader: one bit each, so that the memory does not depend on how many communicators were made and
-/// freed. They are handed out in a circle, so that late messages of a communicator have ended when its number returns.
+/// Numbers of one leader: one bit each, so that memory does not grow with the number of communicators made and freed.
+/// Numbers are reused in a circle. When a number returns, no late message of its former communicator is left.
 pub struct Pool {
-    /// A bit for each number that is in use, in blocks; empty until the first is taken.
+    /// One bit for each number, set while it is in use; a byte for each block. Empty until a number is taken.
     used: RefCell<Vec<u8>>,
-    /// Where the next search for a number begins.
+    /// Start of the next search for a number.
     next: Cell<u32>,
-    /// How many numbers are in use.
     taken: Cell<u32>,
-    /// Whether this process is connected with ranks of other jobs: then its blocks are drawn by chance, of 2^35, since
-    /// no leader's number means the same in two jobs.
+    /// Whether this process is connected with ranks of other jobs. Blocks are then drawn at random, out of 2^35,
+    /// because leaders of two jobs may have the same number and must not take the same block.
     shared: Cell<bool>,
 }
 
 const _: () = assert!(BLOCK == u8::BITS && COUNTERS.is_multiple_of(BLOCK));
-/// The first number that no predefined communicator and no spare of `MPI_COMM_WORLD` has, rounded up to a block.
+/// First number after those of the predefined communicators and the spares of `MPI_COMM_WORLD`, rounded up to a block.
 const FIRST_FREE: u32 = (FIRST + BLOCK).next_multiple_of(BLOCK);
 
 impl Default for Pool {
@@ -107,7 +105,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool with all numbers but those of the predefined communicators.
+    /// Makes a pool with all numbers but those of the predefined communicators.
     pub const fn new() -> Self {
         Pool {
             used: RefCell::new(Vec::new()),
@@ -117,41 +115,40 @@ impl Pool {
         }
     }
 
-    /// This process is connected with ranks of other jobs.
+    /// Records that this process is connected with ranks of other jobs.
     pub fn share(&self) {
         self.shared.set(true);
     }
 
-    fn draw(&self) -> Block {
+    fn draw(&self) -> ContextBlock {
         let random = random_job_id();
         let (leader, block) = (random as u32, (random >> 32) as u32);
         let free = COUNTERS / BLOCK - FIRST_FREE / BLOCK;
-        Block {
+        ContextBlock {
             leader: FIRST_SHARED + leader % (LEADERS - FIRST_SHARED),
             first: FIRST_FREE + block % free * BLOCK,
             count: BLOCK,
         }
     }
 
-    /// Takes a block for a communicator that the process of world rank `leader`, the caller, leads
-    /// or may turn out to lead; empty when the process leads as many communicators as it can.
-    pub fn reserve(&self, leader: u32) -> Block {
+    /// Takes a block for a communicator that the caller, of world rank `leader`, leads or may lead. Empty if the
+    /// process leads as many communicators as it can.
+    pub fn reserve(&self, leader: u32) -> ContextBlock {
         if self.shared.get() {
             return self.draw();
         }
-        // Spares are for a process that leads few communicators.
+        // A process that leads many communicators takes single numbers, without spares.
         let whole = self.taken.get() < COUNTERS / 2;
         let found = whole.then(|| self.find_block()).flatten();
         let found = found.or_else(|| self.find_one());
         let Some((first, count)) = found else {
-            return Block::EMPTY;
+            return ContextBlock::EMPTY;
         };
         self.mark(first, count, true);
         self.next.set(first + count);
-        Block { leader, first, count }
+        ContextBlock { leader, first, count }
     }
 
-    /// A block with no number in use.
     fn find_block(&self) -> Option<(u32, u32)> {
         let is_free = |block: &u32| self.byte(*block) == 0;
         let start = self.next.get().div_ceil(BLOCK);
@@ -160,7 +157,6 @@ impl Pool {
         Some((found * BLOCK, BLOCK))
     }
 
-    /// A number that is not in use.
     fn find_one(&self) -> Option<(u32, u32)> {
         let is_free = |number: &u32| self.byte(number / BLOCK) & bit(*number) == 0;
         let start = self.next.get();
@@ -172,7 +168,7 @@ impl Pool {
         self.used.borrow().get(block as usize).copied().unwrap_or(0)
     }
 
-    /// Numbers that are marked so already are not counted again.
+    /// Marks numbers as `used`. Numbers that are marked already are not counted again.
     fn mark(&self, first: u32, count: u32, used: bool) {
         let mut bytes = self.used.borrow_mut();
         bytes.resize((COUNTERS / BLOCK) as usize, 0);
@@ -186,20 +182,19 @@ impl Pool {
         }
     }
 
-    /// Takes back what is left of a block of the calling process, `me`. Blocks of other leaders are
-    /// theirs to take back.
-    pub fn give_back(&self, me: u32, block: Block) {
+    /// Takes back the rest of a block if the calling process, `me`, is its leader.
+    pub fn give_back(&self, me: u32, block: ContextBlock) {
         if block.count == 0 || block.leader != me || block.first < FIRST_FREE {
             return;
         }
         self.mark(block.first, block.count, false);
         if block.first + block.count == self.next.get() {
-            // Never used: the next communicator may have them.
+            // The numbers were not used, so the next communicator may have them.
             self.next.set(block.first);
         }
     }
 
-    /// Takes back the context of a communicator that was freed, if the calling process led it.
+    /// Takes back the context of a freed communicator, if the calling process led it.
     pub fn release(&self, me: u32, context: Context) {
         let (leader, counter) = context.origin();
         if leader == me && counter >= FIRST_FREE {
@@ -208,7 +203,6 @@ impl Pool {
     }
 }
 
-/// The bit of a number in its block's byte.
 fn bit(number: u32) -> u8 {
     1 << (number % BLOCK)
 }
@@ -223,10 +217,10 @@ mod tests {
     fn block__travels_as_a_number() {
         let pool = Pool::new();
         let block = pool.reserve(3);
-        assert_eq!(Block::from_wire(block.to_wire()), block);
-        assert!(Block::from_wire(0).is_empty());
+        assert_eq!(ContextBlock::from_wire(block.to_wire()), block);
+        assert!(ContextBlock::from_wire(0).is_empty());
         for garbage in [1, 1 << 8 | 1, u64::MAX, 20 << 8 | 9, 1 << 52 | 20 << 8 | 1] {
-            assert!(Block::from_wire(garbage).is_empty(), "{garbage:#x}");
+            assert!(ContextBlock::from_wire(garbage).is_empty(), "{garbage:#x}");
         }
     }
 
@@ -237,8 +231,8 @@ mod tests {
         for _ in 0..1000 {
             let block = pool.reserve(3);
             assert!(block.leader() >= FIRST_SHARED && block.count == BLOCK);
-            assert_eq!(Block::from_wire(block.to_wire()), block);
-            // Nobody takes them back.
+            assert_eq!(ContextBlock::from_wire(block.to_wire()), block);
+            // Random blocks are not taken back.
             pool.give_back(3, block);
         }
         assert_eq!(pool.taken.get(), 0);
@@ -253,7 +247,7 @@ mod tests {
             assert!(seen.insert(context));
         }
         assert_eq!(seen.len() as u32, BLOCK);
-        let mut none = Block::EMPTY;
+        let mut none = ContextBlock::EMPTY;
         assert!(none.split_off().is_empty() && none.take().is_none());
     }
 
@@ -261,7 +255,7 @@ mod tests {
     fn pool__hands_each_context_out_once_and_a_freed_one_after_all_others() {
         let pool = Pool::new();
         let mut seen = HashSet::new();
-        let mut world = Block::WORLD_SPARES;
+        let mut world = ContextBlock::WORLD_SPARES;
         while let Some(context) = world.take() {
             assert!(seen.insert(context));
         }
@@ -275,7 +269,7 @@ mod tests {
                 assert!(seen.insert(context), "{context:?}");
                 order.push(context);
             }
-            // Freed early, it comes after those that nobody has had.
+            // A number that is freed early is reused only after those never used.
             if order.len() == 40 {
                 pool.release(0, order[30]);
                 assert!(seen.remove(&order[30]));
@@ -318,7 +312,7 @@ mod tests {
         assert_eq!(pool.reserve(0), b);
         let mut partly = b;
         partly.take();
-        pool.give_back(1, partly); // another leader's
+        pool.give_back(1, partly); // no effect: another process leads the block
         assert_ne!(pool.reserve(0).first, partly.first);
         pool.give_back(0, a);
         assert_eq!(pool.taken.get(), 2 * BLOCK);

@@ -2,7 +2,7 @@
 
 use crate::objects::info::{Info, MEMORY_KINDS};
 
-/// Assertions of the program about its use of a communicator, all false unless it says otherwise.
+/// Assertions of the program about its use of a communicator, false by default.
 const ASSERTIONS: [&str; 4] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -10,7 +10,7 @@ const ASSERTIONS: [&str; 4] = [
     "mpi_assert_allow_overtaking",
 ];
 
-/// Those of the given hints that this library knows, with a value it understands.
+/// Selects the hints that this library knows and whose value is valid.
 pub fn select(hints: Vec<(String, String)>) -> Vec<(String, String)> {
     let known = |(key, value): &(String, String)| {
         ASSERTIONS.contains(&key.as_str()) && matches!(value.as_str(), "true" | "false")
@@ -18,7 +18,7 @@ pub fn select(hints: Vec<(String, String)>) -> Vec<(String, String)> {
     hints.into_iter().filter(known).collect()
 }
 
-/// Replaces the values of those hints in `old` that `new` has too, and adds the others.
+/// Merges `new` into `old`: replaces values and adds missing hints.
 pub fn merge(old: &mut Vec<(String, String)>, new: Vec<(String, String)>) {
     for (key, value) in new {
         match old.iter_mut().find(|(k, _)| *k == key) {
@@ -28,13 +28,13 @@ pub fn merge(old: &mut Vec<(String, String)>, new: Vec<(String, String)>) {
     }
 }
 
-/// The value of a hint that is in use.
+/// Returns the value of a hint that is in use: the given one or the default.
 pub fn value<'a>(hints: &'a [(String, String)], key: &str) -> &'a str {
     let found = hints.iter().find(|(k, _)| k == key);
     found.map_or("false", |(_, value)| value)
 }
 
-/// What `MPI_Comm_get_info` returns: all hints that are in use, with their values.
+/// Returns all hints in use with their values, for `MPI_Comm_get_info`.
 pub fn describe(hints: &[(String, String)]) -> Info {
     let assertions = ASSERTIONS.iter().map(|&key| (key, value(hints, key)));
     Info::from_pairs(assertions.chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]))

@@ -1,4 +1,4 @@
-//! Whom a communicator's topology makes the neighbours of a process.
+//! Neighbours of a process in a communicator's topology.
 
 use super::Comm;
 use crate::common::consts::MPI_PROC_NULL;
@@ -6,20 +6,17 @@ use crate::common::error::Result;
 use crate::objects::topology::Topology;
 use std::rc::Rc;
 
-/// Whom the calling process receives from and sends to.
+/// Sources and destinations of the calling process.
 #[derive(Debug)]
 pub struct Neighborhood {
-    /// Ranks, `MPI_PROC_NULL` beyond the edge of a grid.
+    /// Ranks; `MPI_PROC_NULL` beyond the edge of a grid.
     sources: Vec<i32>,
     destinations: Vec<i32>,
     is_grid: bool,
 }
 
 impl Neighborhood {
-    /// Of a communicator's topology, which it has from its beginning.
-    ///
-    /// # Errors
-    /// `MPI_ERR_TOPOLOGY` where it has none.
+    /// Returns the neighbours in `comm`'s topology, which never changes. Errors: `MPI_ERR_TOPOLOGY` without a topology.
     pub fn of(comm: &Comm) -> Result<Rc<Neighborhood>> {
         if let Some(known) = comm.neighbors.get() {
             return Ok(known.clone());
@@ -33,24 +30,25 @@ impl Neighborhood {
         Ok(comm.neighbors.get_or_init(|| found).clone())
     }
 
-    /// Number of neighbours that it receives from.
+    /// Number of sources.
     pub fn indegree(&self) -> u32 {
         self.sources.len() as u32
     }
 
-    /// Number of neighbours that it sends to.
+    /// Number of destinations.
     pub fn outdegree(&self) -> u32 {
         self.destinations.len() as u32
     }
 
-    /// The sources with their places, in the order in which a pair's messages come.
+    /// Returns each source with its position in the list of sources, in the order in which the messages of one peer
+    /// arrive.
     pub(crate) fn receives(&self) -> impl Iterator<Item = (u32, u32)> {
         let turn = usize::from(self.is_grid);
         let places = (0..self.sources.len()).map(move |place| place ^ turn);
         places.filter_map(|place| Some((u32::try_from(self.sources[place]).ok()?, place as u32)))
     }
 
-    /// The destinations with their places.
+    /// Returns each destination with its position in the list of destinations.
     pub(crate) fn sends(&self) -> impl Iterator<Item = (u32, u32)> {
         let all = (0..).zip(&self.destinations);
         all.filter_map(|(place, &rank)| Some((u32::try_from(rank).ok()?, place)))

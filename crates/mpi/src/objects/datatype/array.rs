@@ -3,10 +3,9 @@
 use super::contents::{Combiner, Contents, Form};
 use super::{Datatype, Result, TypeError};
 use crate::common::consts::*;
-use fastpath_protocol::layout::{Layout, Part};
+use fastpath_protocol::layout::{Layout, StructPart};
 use std::rc::Rc;
 
-/// How an array's dimensions follow each other in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArrayOrder {
     /// The last index runs fastest.
@@ -15,14 +14,12 @@ enum ArrayOrder {
     Fortran,
 }
 
-/// How a dimension of a distributed array is dealt out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distribution {
-    /// One block for each process; of this length, or as even as can be.
+    /// One block for each process; of the given length, or as even as possible.
     Block(Option<i64>),
-    /// Blocks of this length (1 by default) in turn.
+    /// Blocks of the given length (1 by default), dealt to the processes in turn.
     Cyclic(Option<i64>),
-    /// Not distributed.
     None,
 }
 
@@ -45,26 +42,26 @@ impl Distribution {
             Ok(MPI_DISTRIBUTE_NONE) => Ok(Distribution::None),
             _ => argument(
                 "array_of_distribs",
-                format!("has {distribution}, which is no distribution"),
+                format!("has {distribution}, which is not an MPI_DISTRIBUTE_ constant"),
             ),
         }
     }
 }
 
-/// The arguments of MPI_Type_create_darray, as the ABI codes them. The slices have one entry for each dimension.
+/// Arguments of MPI_Type_create_darray, as the ABI codes them. The slices have one entry for each dimension.
 #[derive(Debug, Clone, Copy)]
 pub struct DistributedArray<'a> {
     /// Number of processes.
     pub size: i64,
-    /// Whose part it is. Processes are numbered in C order over the grid, whatever `order` is.
+    /// Rank of the process that owns the part. Processes are numbered in C order over the grid, whatever `order` is.
     pub rank: i64,
-    /// The array's sizes.
+    /// Sizes of the array.
     pub gsizes: &'a [i64],
     /// MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE.
     pub distribs: &'a [i64],
     /// Length of a block, or MPI_DISTRIBUTE_DFLT_DARG.
     pub dargs: &'a [i64],
-    /// The grid of processes.
+    /// Sizes of the grid of processes.
     pub psizes: &'a [i64],
     /// MPI_ORDER_C or MPI_ORDER_FORTRAN.
     pub order: i32,
@@ -74,7 +71,7 @@ fn argument<T>(name: &'static str, what: impl Into<String>) -> Result<T> {
     Err(TypeError::Argument(name, what.into()))
 }
 
-/// The dimensions from the fastest to the slowest.
+/// Dimensions from the fastest to the slowest.
 fn fastest_first(order: ArrayOrder, ndims: usize) -> Box<dyn Iterator<Item = usize>> {
     match order {
         ArrayOrder::C => Box::new((0..ndims).rev()),
@@ -123,7 +120,7 @@ impl Datatype {
         Ok(Datatype::repeat_of(old, elements as u64, layout, contents))
     }
 
-    /// MPI_Type_create_darray: what the process owns.
+    /// MPI_Type_create_darray: the part of one process.
     pub fn darray(
         array: &DistributedArray<'_>, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
@@ -135,7 +132,7 @@ impl Datatype {
         let mut elements = 1i64;
         for d in fastest_first(order, gsizes.len()) {
             let distribution = Distribution::from_codes(distribs[d], dargs[d])?;
-            let share = Share::new(gsizes[d], distribution, psizes[d], coordinates[d], d)?;
+            let share = DimensionShare::new(gsizes[d], distribution, psizes[d], coordinates[d], d)?;
             layout = share.place(&layout, stride)?;
             stride = multiply(stride, gsizes[d])?;
             elements = multiply(elements, share.owned())?;
@@ -151,22 +148,33 @@ impl Datatype {
     }
 }
 
-/// Checks the grid and returns the process's place in it.
+/// Checks the grid and returns the process's coordinates.
 fn check_grid(size: i64, rank: i64, gsizes: &[i64], psizes: &[i64]) -> Result<Vec<i64>> {
     if gsizes.is_empty() {
         return argument("ndims", "must be at least 1");
     }
     if size < 1 || rank < 0 || rank >= size {
-        return argument("rank", format!("{rank} is not in a group of {size}"));
+        return argument("rank", format!("{rank} is not in a group of {size} processes"));
     }
     if let Some(bad) = gsizes.iter().position(|g| *g < 1) {
-        return argument("array_of_gsizes", format!("has {} in dimension {bad}", gsizes[bad]));
+        return argument(
+            "array_of_gsizes",
+            format!("has {} in dimension {bad}: pass 1 or more", gsizes[bad]),
+        );
     }
     if let Some(bad) = psizes.iter().position(|p| *p < 1) {
-        return argument("array_of_psizes", format!("has {} in dimension {bad}", psizes[bad]));
+        return argument(
+            "array_of_psizes",
+            format!("has {} in dimension {bad}: pass 1 or more", psizes[bad]),
+        );
     }
     if psizes.iter().try_fold(1i64, |product, p| product.checked_mul(*p)) != Some(size) {
-        return argument("array_of_psizes", format!("does not make a grid of {size} processes"));
+        return argument(
+            "array_of_psizes",
+            format!(
+                "does not make a grid of {size} processes: pass numbers whose product is {size}"
+            ),
+        );
     }
     let mut rest = rank;
     let mut coordinates = vec![0; psizes.len()];
@@ -177,9 +185,9 @@ fn check_grid(size: i64, rank: i64, gsizes: &[i64], psizes: &[i64]) -> Result<Ve
     Ok(coordinates)
 }
 
-/// What one process owns of a dimension: `full` blocks of `length`, `step` apart from `first` on, then `rest` more.
+/// One process's part of a dimension: `full` blocks of `length`, `step` apart from `first` on, then `rest` elements.
 #[derive(Debug, PartialEq, Eq)]
-struct Share {
+struct DimensionShare {
     first: i64,
     length: i64,
     step: i64,
@@ -187,10 +195,10 @@ struct Share {
     rest: i64,
 }
 
-impl Share {
+impl DimensionShare {
     fn new(
         gsize: i64, distribution: Distribution, processes: i64, coordinate: i64, dim: usize,
-    ) -> Result<Share> {
+    ) -> Result<DimensionShare> {
         let even = (gsize - 1) / processes + 1;
         let length = match distribution {
             Distribution::None if processes != 1 => {
@@ -203,29 +211,33 @@ impl Share {
             Distribution::Block(None) => even,
             Distribution::Cyclic(None) => 1,
             Distribution::Block(Some(n)) | Distribution::Cyclic(Some(n)) if n < 1 => {
-                return argument("array_of_dargs", format!("has {n} in dimension {dim}"));
+                return argument(
+                    "array_of_dargs",
+                    format!("has {n} in dimension {dim}: pass 1 or more"),
+                );
             }
             Distribution::Block(Some(n)) if n < even => {
                 let what = format!(
-                    "has a block of {n} in dimension {dim}, too short for {gsize} of {processes}"
+                    "has {n} in dimension {dim}: blocks of {n} on {processes} processes do not \
+                     cover {gsize} elements"
                 );
                 return argument("array_of_dargs", what);
             }
             Distribution::Block(Some(n)) | Distribution::Cyclic(Some(n)) => n,
         };
-        // Nothing is beyond gsize, so clamping what does not fit 64 bits changes nothing.
+        // Clamping values beyond 64 bits changes nothing, because no element is beyond `gsize`.
         let (first, step) = (length.saturating_mul(coordinate), length.saturating_mul(processes));
         let after = (gsize - first).max(0);
         let (rounds, tail) = (after / step, after % step);
         let (full, rest) = if tail >= length { (rounds + 1, 0) } else { (rounds, tail) };
-        Ok(Share { first, length, step, full, rest })
+        Ok(DimensionShare { first, length, step, full, rest })
     }
 
     fn owned(&self) -> i64 {
         self.full * self.length + self.rest
     }
 
-    /// The layout of what is owned, when `unit` is that of one index, and indices are `stride` bytes apart.
+    /// Returns the layout of the part. One index has the layout `unit`, and indices are `stride` bytes apart.
     fn place(&self, unit: &Layout, stride: i64) -> Result<Layout> {
         let unit = unit.resized(0, stride)?;
         let at = |index: i64| multiply(index, stride);
@@ -233,11 +245,15 @@ impl Share {
         let blocks = unit.vector(self.full as u64, self.length as u64, step)?;
         let mut parts = Vec::with_capacity(2);
         if self.full > 0 {
-            parts.push(Part { layout: &blocks, count: 1, displacement: at(self.first)? });
+            parts.push(StructPart { layout: &blocks, count: 1, displacement: at(self.first)? });
         }
         if self.rest > 0 {
             let last = self.first + self.full * self.step;
-            parts.push(Part { layout: &unit, count: self.rest as u64, displacement: at(last)? });
+            parts.push(StructPart {
+                layout: &unit,
+                count: self.rest as u64,
+                displacement: at(last)?,
+            });
         }
         Ok(Layout::structure(parts)?)
     }

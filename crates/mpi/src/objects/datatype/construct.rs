@@ -1,8 +1,8 @@
-//! The constructors (MPI 5.0, section 5.1.2). Counts are checked here; handles were checked where they were looked up.
+//! Constructors (MPI 5.0, section 5.1.2). They check counts; callers have checked handles.
 
 use super::contents::{Combiner, Contents, Form};
 use super::{Datatype, Result, Signature, TypeError};
-use fastpath_protocol::layout::{Layout, Part};
+use fastpath_protocol::layout::{Layout, StructPart};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ fn check_lengths(lengths: &[i64]) -> Result<u64> {
 }
 
 impl Datatype {
-    /// Whether it may be part of another datatype.
+    /// Checks that the type may be part of another datatype.
     pub(super) fn check_usable(&self) -> Result<()> {
         match self.basic {
             Some(basic) if !basic.is_supported() => Err(TypeError::NotSupported(basic.name)),
@@ -31,7 +31,7 @@ impl Datatype {
         }
     }
 
-    /// A new type whose signature is `count` times that of `old`.
+    /// Makes a type whose signature is `count` times that of `old`.
     pub(super) fn repeat_of(
         old: &Datatype, count: u64, layout: Layout, contents: Contents,
     ) -> Datatype {
@@ -163,7 +163,7 @@ impl Datatype {
             signature.append(&datatype.signature, *length as u64);
         }
         let parts = types.iter().zip(lengths.iter().zip(displacements));
-        let layout = Layout::structure(parts.map(|(datatype, (length, at))| Part {
+        let layout = Layout::structure(parts.map(|(datatype, (length, at))| StructPart {
             layout: &datatype.layout,
             count: *length as u64,
             displacement: *at,
@@ -182,7 +182,7 @@ impl Datatype {
         Ok(Datatype::repeat_of(old, 1, old.layout.resized(lb, extent)?, contents))
     }
 
-    /// MPI_Type_dup: an equal type, committed if `old` is. It has no name.
+    /// MPI_Type_dup: an equal type without a name, committed if `old` is.
     pub fn duplicate(old: &Rc<Datatype>) -> Datatype {
         Datatype {
             contents: Rc::new(Contents::of(Combiner::Dup, old)),
@@ -194,7 +194,7 @@ impl Datatype {
     }
 }
 
-/// Displacements in extents of `old` as bytes.
+/// Converts displacements from extents of `old` to bytes.
 fn scale(displacements: &[i64], old: &Datatype) -> Result<Vec<i64>> {
     let extent = old.layout.extent();
     displacements.iter().map(|d| d.checked_mul(extent).ok_or(TypeError::Overflow)).collect()

@@ -1,9 +1,9 @@
-//! What a datatype was made from (MPI 5.0, section 5.1.14).
+//! Constructor and arguments of a datatype (MPI 5.0, section 5.1.14).
 
 use super::Datatype;
 use std::rc::Rc;
 
-/// The constructor that made a datatype; the numbers are the ABI's.
+/// Constructor of a datatype; the numbers are the ABI's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -27,7 +27,7 @@ pub enum Combiner {
     ValueIndex = 117,
 }
 
-/// Which binding made a type: its counts come back in the same form.
+/// Binding that made a type. MPI_Type_get_contents returns the type's counts in the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `int` counts.
@@ -36,14 +36,14 @@ pub enum Form {
     Large,
 }
 
-/// The arguments of a datatype's constructor, in the order of the standard's table.
+/// Arguments of a datatype's constructor, in the order of the standard's table.
 #[derive(Debug)]
 pub struct Contents {
     /// The constructor.
     pub combiner: Combiner,
     /// Integer arguments.
     pub integers: Vec<i64>,
-    /// Byte addresses.
+    /// Byte displacements.
     pub addresses: Vec<i64>,
     /// Counts and displacements of the large form.
     pub large_counts: Vec<i64>,
@@ -52,7 +52,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Of a type made from nothing.
+    /// Returns the contents of a type made without arguments.
     pub fn without_arguments(combiner: Combiner) -> Contents {
         Contents {
             combiner,
@@ -73,7 +73,7 @@ impl Contents {
         Contents { combiner, integers, addresses: vec![], large_counts, types: vec![old.clone()] }
     }
 
-    /// Counts and addresses as the form stores them: the large form has both in one list.
+    /// Stores counts and addresses as `form` requires: the large form has both in one list.
     pub(super) fn record(
         combiner: Combiner, form: Form, mut counts: Vec<i64>, addresses: Vec<i64>,
         types: Vec<Rc<Datatype>>,
@@ -97,7 +97,7 @@ impl Contents {
 }
 
 impl Drop for Contents {
-    /// A type made of a type made of a type, and so on for a million times, must not exhaust the stack when it goes.
+    /// Drops nested types in a loop: a recursion over a million levels of nesting would exhaust the stack.
     fn drop(&mut self) {
         let mut pending = std::mem::take(&mut self.types);
         while let Some(datatype) = pending.pop() {

@@ -1,27 +1,27 @@
 #![allow(unsafe_code)]
-//! The portable form "external32" (MPI 5.0, section 14.5.2): big-endian, with sizes of its own, without gaps.
+//! The portable form "external32" (MPI 5.0, section 14.5.2): big-endian, with fixed sizes and no gaps.
 
 use super::packing::open_packed;
 use super::predefined::{Basic, BasicKind};
 use super::{Datatype, Result, TypeError};
 
-/// Bytes converted at a time; a multiple of the largest basic type, and small enough for the stack.
+/// Number of bytes converted at a time: a multiple of the largest basic type's size, and small enough for the stack.
 const CHUNK: usize = 4096;
 
-/// How one number changes between memory and the portable form.
+/// Conversion of one number between memory and the portable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Conversion {
-    /// Bytes stay as they are, or turn round.
+    /// Reverses the byte order.
     Turn,
-    /// A signed integer of another size.
+    /// Changes the size of a signed integer.
     Signed,
-    /// An unsigned integer or wide character of another size.
+    /// Changes the size of an unsigned integer or wide character.
     Unsigned,
-    /// The 80-bit float of x86 to binary128.
+    /// Converts the 80-bit float of x86 to binary128.
     Extended,
 }
 
-/// A number within a basic type: its size in memory and in the portable form.
+/// Number within a basic type: its size in memory and in the portable form.
 #[derive(Debug, Clone, Copy)]
 struct Number {
     native: usize,
@@ -53,8 +53,7 @@ impl Number {
         }
     }
 
-    /// # Errors
-    /// The value does not fit the portable form.
+    /// Fails if the value does not fit the portable form.
     fn export(self, from: &[u8], to: &mut [u8]) -> Result<()> {
         match self.change {
             Conversion::Turn => turn(from, to),
@@ -98,7 +97,7 @@ impl Number {
     }
 }
 
-/// Between this machine's order (little-endian on all that are supported) and big-endian.
+/// Converts between this machine's order (little-endian on all supported machines) and big-endian.
 fn turn(from: &[u8], to: &mut [u8]) {
     for (to, from) in to.iter_mut().zip(from.iter().rev()) {
         *to = *from;
@@ -114,17 +113,17 @@ fn sign_extend(from: &[u8]) -> i64 {
     (widen(from) as i64) << unused >> unused
 }
 
-/// Sign and exponent have the same width and bias in both; binary128 leaves out the leading bit of the significand.
+/// Converts to binary128, which has an equal exponent but omits the leading bit of the significand.
 fn binary128_from_extended(from: &[u8]) -> [u8; 16] {
     let significand = widen(&from[..8]);
     let head = widen(&from[8..10]);
     let fraction = u128::from(significand & (u64::MAX >> 1)) << 49;
-    // A "pseudo-denormal" has exponent 0 and the leading bit set: the value of exponent 1.
+    // A "pseudo-denormal" has exponent 0 and the leading bit set. The value is that of exponent 1.
     let head = if head & 0x7FFF == 0 && significand >> 63 == 1 { head | 1 } else { head };
     (u128::from(head) << 112 | fraction).to_le_bytes()
 }
 
-/// Rounds to nearest, ties to even.
+/// Converts from binary128. Rounds to nearest, ties to even.
 fn extended_from_binary128(wide: [u8; 16]) -> [u8; 16] {
     let value = u128::from_le_bytes(wide);
     let mut head = (value >> 112) as u64;
@@ -134,7 +133,7 @@ fn extended_from_binary128(wide: [u8; 16]) -> [u8; 16] {
     let half = 1 << 48;
     let special = head & 0x7FFF == 0x7FFF;
     if special {
-        // Infinity, or a NaN that must stay one.
+        // Infinity, or a NaN that must stay a NaN.
         short |= u64::from(fraction != 0) << 62;
     } else if rest > half || rest == half && short & 1 == 1 {
         short += 1;
@@ -163,7 +162,7 @@ fn portable_size(basic: Basic) -> u64 {
     numbers(basic).map(|n| n.portable as u64).sum()
 }
 
-/// Bytes of the portable form of a chunk, which is no longer than the chunk.
+/// Bytes of a chunk's portable form, which is no longer than the chunk.
 fn portable_bytes(basic: Basic, length: usize) -> usize {
     length / basic.size as usize * portable_size(basic) as usize
 }
@@ -177,10 +176,7 @@ impl Datatype {
         i64::try_from(total).map_err(|_| TypeError::Overflow)
     }
 
-    /// Checks what both directions are given; returns the packed buffer from the position on, and the bytes there
-    /// will be.
-    ///
-    /// # Safety
+    /// Checks the arguments. Returns the packed buffer from `position` on, and the bytes of the portable form. Safety:
     /// `packed` is null or has `size` bytes.
     unsafe fn open_external(
         &self, buffer: *const u8, count: i64, packed: *const u8, size: i64, position: i64,
@@ -195,13 +191,11 @@ impl Datatype {
         Ok((start, bytes as usize))
     }
 
-    /// MPI_Pack_external with "external32"; returns the new position.
-    ///
-    /// # Errors
-    /// Besides wrong arguments: an integer that does not fit the portable form.
+    /// MPI_Pack_external with "external32"; returns the new position. Errors: wrong arguments, and an integer that does
+    /// not fit the portable form.
     ///
     /// # Safety
-    /// As for [`Datatype::pack`].
+    /// See [`Datatype::pack`].
     pub unsafe fn pack_external(
         &self, input: *const u8, count: i64, output: *mut u8, size: i64, position: i64,
     ) -> Result<i64> {
@@ -209,7 +203,7 @@ impl Datatype {
         let (start, bytes) = unsafe { self.open_external(input, count, output, size, position) }?;
         let mut out: &mut [u8] = match bytes {
             0 => &mut [],
-            // SAFETY: `open_external` found `bytes` bytes there, which the caller lets us write.
+            // SAFETY: `open_external` found `bytes` bytes at `start`, and the caller promises that they are writable.
             _ => unsafe { std::slice::from_raw_parts_mut(start, bytes) },
         };
         // SAFETY: the elements at `input` are readable and apart from `output`, as the caller promises.
@@ -224,13 +218,8 @@ impl Datatype {
         Ok(position + bytes as i64)
     }
 
-    /// Gives the portable form of `count` elements to `put`, in order and in small pieces.
-    ///
-    /// # Errors
-    /// An integer that does not fit the portable form; those of `put`.
-    ///
-    /// # Safety
-    /// The elements are readable.
+    /// Passes the portable form of `count` elements to `put`, in order and in small pieces. Errors: an integer that
+    /// does not fit the portable form; errors of `put`. Safety: the elements at `input` must be readable.
     pub(crate) unsafe fn export<E: From<TypeError>>(
         &self, input: *const u8, count: u64,
         put: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
@@ -258,7 +247,7 @@ impl Datatype {
     /// MPI_Unpack_external with "external32"; returns the new position.
     ///
     /// # Safety
-    /// As for [`Datatype::unpack`].
+    /// See [`Datatype::unpack`].
     pub unsafe fn unpack_external(
         &self, input: *const u8, size: i64, position: i64, output: *mut u8, count: i64,
     ) -> Result<i64> {
@@ -266,7 +255,7 @@ impl Datatype {
         let (start, bytes) = unsafe { self.open_external(output, count, input, size, position) }?;
         let mut data: &[u8] = match bytes {
             0 => &[],
-            // SAFETY: `open_external` found `bytes` bytes there, which the caller lets us read.
+            // SAFETY: `open_external` found `bytes` bytes at `start`, and the caller promises that they are readable.
             _ => unsafe { std::slice::from_raw_parts(start, bytes) },
         };
         // SAFETY: the elements at `output` are writable and apart from `input`, as the caller promises.
@@ -281,14 +270,9 @@ impl Datatype {
         Ok(position + bytes as i64)
     }
 
-    /// Makes elements of their portable form, which `take` gives in order and in small pieces. It says how many bytes
-    /// it has given; with fewer than there is room for, that is the end, and numbers that are not whole are left out.
-    ///
-    /// # Errors
-    /// Those of `take`.
-    ///
-    /// # Safety
-    /// The elements are writable.
+    /// Makes elements from their portable form, which `take` supplies in order and in small pieces. `take` returns the
+    /// number of bytes supplied. If `take` supplies fewer bytes than requested, the data ends there; an incomplete
+    /// number is ignored. Errors: those of `take`. Safety: the elements at `output` must be writable.
     pub(crate) unsafe fn import<E>(
         &self, output: *mut u8, count: u64,
         take: &mut dyn FnMut(&mut [u8]) -> std::result::Result<usize, E>,
@@ -319,8 +303,8 @@ impl Datatype {
         })
     }
 
-    /// Calls `visit` with pieces of the packed form that hold one basic type: the type, where the piece starts, and
-    /// its bytes, at most `CHUNK`.
+    /// Calls `visit` for pieces of the packed form that hold one basic type. The arguments are the type, the start and
+    /// the bytes of the piece, at most `CHUNK`.
     fn for_each_chunk<E>(
         &self, count: u64, visit: &mut dyn FnMut(Basic, u64, usize) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
@@ -371,7 +355,6 @@ mod tests {
         assert_eq!(wide, [0x20, 0xAC]);
     }
 
-    /// An 80-bit value from sign and exponent, and significand.
     fn extended(head: u16, significand: u64) -> [u8; 16] {
         (u128::from(head) << 64 | u128::from(significand)).to_le_bytes()
     }

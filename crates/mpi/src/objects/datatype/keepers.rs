@@ -1,14 +1,14 @@
-//! Handles that stay while the program's functions may still be called with them.
+//! Handles that outlive their release by the program, because the program's functions may still be called with them.
 //!
-//! A collective call that does not block gives a user's operation the handle of its datatype, and the program may free
-//! that datatype as soon as the call has returned (MPI-5.0 section 5.1.9).
+//! A nonblocking collective call passes the handle of its datatype to the user's operation. The program may free that
+//! datatype as soon as the call has returned (MPI-5.0 section 5.1.9).
 
 use super::Datatype;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many calls keep the handle, and what takes it out of the table when the last of them ends, after the program has
-/// freed it.
+/// Number of calls that keep the handle. If the program has freed the handle, also the function that removes it after
+/// the last of these calls.
 #[derive(Debug, Default)]
 pub(super) struct Keepers {
     count: Cell<u32>,
@@ -16,33 +16,33 @@ pub(super) struct Keepers {
 }
 
 impl Clone for Keepers {
-    /// A copy of a datatype has a handle of its own, without keepers.
+    /// Returns an empty count, because the copy of a datatype has its own handle.
     fn clone(&self) -> Self {
         Keepers::default()
     }
 }
 
-/// A datatype with its handle, which names it as long as this object lives.
-pub struct Kept {
+/// Datatype whose handle stays valid during the life of this object.
+pub struct DatatypeKeeper {
     datatype: Rc<Datatype>,
     handle: usize,
 }
 
-impl Kept {
-    /// Keeps the handle.
+impl DatatypeKeeper {
+    /// Keeps `datatype` in use; `handle` is the caller's.
     pub fn new(datatype: Rc<Datatype>, handle: usize) -> Self {
         let count = &datatype.keepers.count;
         count.set(count.get() + 1);
-        Kept { datatype, handle }
+        DatatypeKeeper { datatype, handle }
     }
 
-    /// The datatype and its handle.
+    /// Returns the datatype and its handle.
     pub fn typed(&self) -> (&Datatype, usize) {
         (&self.datatype, self.handle)
     }
 }
 
-impl Drop for Kept {
+impl Drop for DatatypeKeeper {
     fn drop(&mut self) {
         let Keepers { count, remove } = &self.datatype.keepers;
         count.set(count.get() - 1);
@@ -53,7 +53,7 @@ impl Drop for Kept {
 }
 
 impl Datatype {
-    /// Takes the handle from the table by `remove`, now or when the last call that needs it has ended.
+    /// Removes the handle from the table by `remove`, now or when the last call that needs it has ended.
     pub fn free_handle(&self, handle: usize, remove: fn(usize)) {
         match self.keepers.count.get() {
             0 => remove(handle),
@@ -61,7 +61,7 @@ impl Datatype {
         }
     }
 
-    /// Whether the program has freed the handle.
+    /// Returns whether the program has freed the handle.
     pub fn is_freed(&self) -> bool {
         self.keepers.remove.get().is_some()
     }

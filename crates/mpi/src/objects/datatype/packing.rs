@@ -1,16 +1,10 @@
 #![allow(unsafe_code)]
-//! MPI_Pack and MPI_Unpack (MPI 5.0, section 5.2): the packed form is the data bytes in type-map order, as they lie
-//! in memory.
+//! MPI_Pack and MPI_Unpack (MPI 5.0, section 5.2). The packed form is the data bytes in type-map order, as in memory.
 
 use super::{Datatype, Result, TypeError, is_memory, name_special};
 
-/// The part of a caller's packed buffer from `position` on.
-///
-/// # Errors
-/// Refuses a null buffer, a negative size, and a position outside.
-///
-/// # Safety
-/// `buffer` is null or has `size` bytes.
+/// Returns the part of a packed buffer from `position` on, and its bytes. Errors: a null buffer, a negative size, or a
+/// position outside of the buffer. Safety: `buffer` must be null or have `size` bytes.
 pub(super) unsafe fn open_packed(
     buffer: *const u8, size: i64, position: i64,
 ) -> Result<(*mut u8, usize)> {
@@ -28,7 +22,7 @@ pub(super) unsafe fn open_packed(
 }
 
 impl Datatype {
-    /// Refuses what may not be in communication or packing.
+    /// Checks that the type may be used in communication and packing.
     pub fn check_ready(&self) -> Result<()> {
         self.check_usable()?;
         if self.is_committed() { Ok(()) } else { Err(TypeError::NotCommitted) }
@@ -46,7 +40,7 @@ impl Datatype {
         Ok(self.packed_bytes(count)? as i64)
     }
 
-    /// Checks what MPI_Pack and its like are given; returns the packed bytes. `buffer` is the user's.
+    /// Checks the arguments of MPI_Pack and similar calls; returns the packed bytes. `buffer` is the user's.
     pub(super) fn check_packing(&self, buffer: *const u8, count: i64) -> Result<u64> {
         let bytes = self.packed_bytes(count)?;
         self.check_ready()?;
@@ -54,8 +48,7 @@ impl Datatype {
         Ok(bytes)
     }
 
-    /// MPI_Pack: appends `count` elements at `input` to a buffer of `size` bytes at `position`; returns the position
-    /// behind them.
+    /// MPI_Pack: packs `count` elements at `input` to `position` of a buffer of `size` bytes. Returns the new position.
     ///
     /// # Safety
     /// The elements at `input` are readable, and `output` is null or has `size` writable bytes, apart from them.
@@ -69,8 +62,7 @@ impl Datatype {
             return Err(TypeError::Truncated(bytes, room as u64));
         }
         if bytes > 0 {
-            // SAFETY: `to` has room for `bytes` bytes, which was checked; the elements are readable and apart from it
-            // by the contract of this function.
+            // SAFETY: `to` has room for `bytes` bytes, and the caller promises readable elements apart from it.
             unsafe {
                 let out = std::slice::from_raw_parts_mut(to, bytes as usize);
                 self.layout.pack(input, count as u64, 0, out);
@@ -79,8 +71,7 @@ impl Datatype {
         Ok(position + bytes as i64)
     }
 
-    /// MPI_Unpack: takes `count` elements for `output` from a buffer of `size` bytes at `position`; returns the
-    /// position behind them.
+    /// MPI_Unpack: unpacks `count` elements from `position` of a buffer of `size` bytes. Returns the new position.
     ///
     /// # Safety
     /// The elements at `output` are writable, and `input` is null or has `size` readable bytes, apart from them.
@@ -94,8 +85,7 @@ impl Datatype {
             return Err(TypeError::Truncated(bytes, room as u64));
         }
         if bytes > 0 {
-            // SAFETY: `from` has `bytes` bytes, which was checked; the elements are writable and apart from it by the
-            // contract of this function.
+            // SAFETY: `from` has `bytes` bytes, and the caller promises writable elements apart from them.
             unsafe {
                 let data = std::slice::from_raw_parts(from, bytes as usize);
                 self.layout.unpack(output, count as u64, 0, data);

@@ -1,15 +1,15 @@
-//! The named datatypes of the MPI 5.0 ABI (Appendix A) with their sizes on 64-bit Linux (x86-64 and AArch64).
+//! Named datatypes of the MPI 5.0 ABI (Appendix A) with their sizes on 64-bit Linux (x86-64 and AArch64).
 
-use fastpath_protocol::layout::{Layout, LayoutError, Part};
+use fastpath_protocol::layout::{Layout, LayoutError, StructPart};
 
-/// What a basic type holds; reductions choose by it (MPI 5.0, section 6.9.2).
+/// Content of a basic type, by which reductions are chosen (MPI 5.0, section 6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BasicKind {
     /// Signed integer, C or Fortran.
     Signed,
     /// Unsigned integer.
     Unsigned,
-    /// IEEE binary floating point; 16 bytes of `LongDouble` are their own kind.
+    /// IEEE binary floating point, except `long double`.
     Float,
     /// The C compiler's `long double`: 80 bits in 16 bytes on x86-64, IEEE binary128 on AArch64.
     LongDouble,
@@ -19,7 +19,7 @@ pub enum BasicKind {
     LongComplex,
     /// C or C++ bool, or Fortran LOGICAL.
     Logical,
-    /// A printable character: no arithmetic.
+    /// A printable character, without arithmetic.
     Character,
     /// MPI_AINT, MPI_COUNT, MPI_OFFSET: integers of both languages.
     Address,
@@ -27,39 +27,39 @@ pub enum BasicKind {
     Byte,
     /// MPI_PACKED.
     Packed,
-    /// A value and an index behind it, for MINLOC and MAXLOC.
+    /// A value followed by an index, for MINLOC and MAXLOC.
     Pair,
 }
 
-/// One row of the table.
+/// Row of the table of named datatypes.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedDatatype {
     /// The ABI's handle value.
     pub handle: u16,
-    /// The default name.
+    /// Default name.
     pub name: &'static str,
-    /// Data bytes; 0 where this library does not support the type.
+    /// Data bytes; 0 if this library does not support the type.
     pub size: u32,
-    /// Alignment of its address in C.
+    /// Alignment in C.
     pub align: u32,
-    /// What it holds.
+    /// Content of the type.
     pub kind: BasicKind,
-    /// For a pair, the handles of value and index.
+    /// Handles of value and index of a pair.
     pub pair: Option<(u16, u16)>,
 }
 
-/// A named datatype by its handle: a copy of it costs nothing.
+/// Named datatype, a reference to its row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Basic(&'static Named);
+pub struct Basic(&'static NamedDatatype);
 
-// One handle has one row, so that rows compare by handle.
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
+// Rows compare by handle, because each handle has one row.
+impl PartialEq for NamedDatatype {
+    fn eq(&self, other: &NamedDatatype) -> bool {
         self.handle == other.handle
     }
 }
-impl Eq for Named {}
-impl std::hash::Hash for Named {
+impl Eq for NamedDatatype {}
+impl std::hash::Hash for NamedDatatype {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.handle.hash(state);
     }
@@ -72,14 +72,14 @@ impl std::fmt::Debug for Basic {
 }
 
 impl std::ops::Deref for Basic {
-    type Target = Named;
-    fn deref(&self) -> &Named {
+    type Target = NamedDatatype;
+    fn deref(&self) -> &NamedDatatype {
         self.0
     }
 }
 
 impl Basic {
-    /// The row of a handle.
+    /// Finds the row of a handle.
     pub fn from_handle(handle: usize) -> Option<Basic> {
         let handle = u16::try_from(handle).ok()?;
         TABLE
@@ -89,28 +89,28 @@ impl Basic {
             .map(Basic)
     }
 
-    /// All rows, in the order of their handles.
+    /// Returns all rows in the order of their handles.
     pub fn all() -> impl Iterator<Item = Basic> {
         TABLE.iter().map(Basic)
     }
 
-    /// Whether data of this type can be moved. A type that is not supported has size MPI_UNDEFINED.
+    /// Returns whether data of this type can be moved. An unsupported type has size MPI_UNDEFINED.
     pub fn is_supported(self) -> bool {
         self.size > 0
     }
 
-    /// Value and index of a pair.
+    /// Returns value and index of a pair.
     pub fn pair_parts(self) -> Option<(Basic, Basic)> {
         let (value, index) = self.pair?;
         Some((Basic::from_handle(value.into())?, Basic::from_handle(index.into())?))
     }
 
-    /// Number of basic elements that MPI_Get_elements counts in one: a pair is a structure of two.
+    /// Number of basic elements that MPI_Get_elements counts: 2 for a pair, which is a structure of two.
     pub fn elements(self) -> u64 {
         if self.pair.is_some() { 2 } else { 1 }
     }
 
-    /// Where its bytes lie. A pair is laid out as the C structure of its parts.
+    /// Returns the layout. A pair is laid out as the C structure of its parts.
     pub fn layout(self) -> Result<Layout, LayoutError> {
         let Some((value, index)) = self.pair_parts() else {
             return Ok(Layout::basic(self.size, self.align));
@@ -119,29 +119,43 @@ impl Basic {
             (Layout::basic(value.size, value.align), Layout::basic(index.size, index.align));
         let at = i64::from(value.size.next_multiple_of(index.align));
         Layout::structure([
-            Part { layout: &first, count: 1, displacement: 0 },
-            Part { layout: &second, count: 1, displacement: at },
+            StructPart { layout: &first, count: 1, displacement: 0 },
+            StructPart { layout: &second, count: 1, displacement: at },
         ])
     }
 }
 
-const fn row(handle: u16, name: &'static str, size: u32, kind: BasicKind) -> Named {
+const fn row(handle: u16, name: &'static str, size: u32, kind: BasicKind) -> NamedDatatype {
     let align = match kind {
         BasicKind::Complex | BasicKind::LongComplex => size / 2,
         _ => size,
     };
-    Named { handle, name, size, align: if align == 0 { 1 } else { align }, kind, pair: None }
+    NamedDatatype {
+        handle,
+        name,
+        size,
+        align: if align == 0 { 1 } else { align },
+        kind,
+        pair: None,
+    }
 }
 
-const fn pair(handle: u16, name: &'static str, size: u32, value: u16, index: u16) -> Named {
-    Named { handle, name, size, align: 1, kind: BasicKind::Pair, pair: Some((value, index)) }
+const fn pair(handle: u16, name: &'static str, size: u32, value: u16, index: u16) -> NamedDatatype {
+    NamedDatatype {
+        handle,
+        name,
+        size,
+        align: 1,
+        kind: BasicKind::Pair,
+        pair: Some((value, index)),
+    }
 }
 
 use BasicKind::*;
 
-/// Sorted by handle. Fortran's default kinds are those of the usual compilers without options that change them:
-/// INTEGER, REAL and LOGICAL of 4 bytes, DOUBLE PRECISION of 8. No usual compiler has REAL*2.
-static TABLE: [Named; 70] = [
+/// Named datatypes, sorted by handle. Sizes of Fortran's default kinds are those of the usual compilers without options
+/// that change them: INTEGER, REAL and LOGICAL of 4 bytes, DOUBLE PRECISION of 8. No usual compiler has REAL*2.
+static TABLE: [NamedDatatype; 70] = [
     row(513, "MPI_AINT", 8, Address),
     row(514, "MPI_COUNT", 8, Address),
     row(515, "MPI_OFFSET", 8, Address),
@@ -232,7 +246,7 @@ mod tests {
 
     #[test]
     fn size__agrees_with_handle_encoding() {
-        // Where bit 6 of the handle is set, bits 3 to 5 are the logarithm of the size.
+        // If bit 6 of the handle is set, bits 3 to 5 are the logarithm of the size.
         let mut seen = 0;
         for row in Basic::all().filter(|row| row.handle & 0x40 != 0 && row.is_supported()) {
             assert_eq!(row.size, 1 << (row.handle >> 3 & 7), "{}", row.name);

@@ -1,21 +1,19 @@
-//! The same sequence of constructors over other named types: how a datatype lies in a file whose numbers have other
-//! sizes than in memory (MPI 5.0, section 14.5.1).
+//! Repetition of the constructors of a type over other named types. The result has the layout of a file whose numbers
+//! have other sizes than in memory (MPI 5.0, section 14.5.1).
 
 use super::contents::{Combiner, Form};
 use super::{Basic, Datatype, DistributedArray, TypeError};
 use std::rc::Rc;
 
-/// What stands for a named type.
-pub type Named<'a, E> = &'a mut dyn FnMut(&Rc<Datatype>, Basic) -> Result<Rc<Datatype>, E>;
+/// Function that replaces a named type.
+pub type ReplaceNamed<'a, E> = &'a mut dyn FnMut(&Rc<Datatype>, Basic) -> Result<Rc<Datatype>, E>;
 
 impl Datatype {
-    /// Makes the type again, from what `named` gives for each named type in it. Counts and displacements in elements
-    /// follow the new extents; those in bytes stay as they are.
-    ///
-    /// # Errors
-    /// Those of `named` and of the constructors: `TypeError::Overflow`, say.
+    /// Makes the type again, with each named type replaced by the type that `named` returns. Counts and displacements
+    /// in elements follow the new extents. Displacements in bytes do not change. Errors: the errors of `named` and of
+    /// the constructors.
     pub fn rebuild<E: From<TypeError>>(
-        self: &Rc<Datatype>, named: Named<'_, E>,
+        self: &Rc<Datatype>, named: ReplaceNamed<'_, E>,
     ) -> Result<Rc<Datatype>, E> {
         if let Some(basic) = self.basic() {
             return named(self, basic);
@@ -27,7 +25,7 @@ impl Datatype {
         Ok(Rc::new(made))
     }
 
-    /// Calls the constructor of the type with its arguments, over other parts.
+    /// Calls the constructor of the type with its arguments over `old`.
     fn construct_with(&self, old: Vec<Rc<Datatype>>) -> Result<Datatype, TypeError> {
         let c = self.contents();
         let (i, a, l) = (&*c.integers, &*c.addresses, &*c.large_counts);
@@ -38,10 +36,10 @@ impl Datatype {
         let Some(first) = old.first() else {
             return match c.combiner {
                 Combiner::Struct => Datatype::structure(&[], &[], old, form),
-                _ => Err(TypeError::NotSupported("a datatype made from nothing")),
+                _ => Err(TypeError::NotConvertible("a datatype without constituents")),
             };
         };
-        // Counts, and addresses behind them in the large form.
+        // The large form has counts and then addresses in one list.
         let counts = if form == Form::Small { i } else { l };
         let n = counts.first().copied().unwrap_or(0) as usize;
         let behind = |at: usize| if form == Form::Small { a } else { &l[at..] };
@@ -58,7 +56,7 @@ impl Datatype {
             Combiner::Resized => Datatype::resized(first, behind(0)[0], behind(0)[1], form),
             Combiner::Subarray => self.construct_subarray(first, form),
             Combiner::Darray => self.construct_darray(first, form),
-            _ => Err(TypeError::NotSupported("a datatype of this constructor in a file")),
+            _ => Err(TypeError::NotConvertible("a datatype of this constructor")),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Tests with random types: what MPI_Type_get_contents tells of a type makes the same type again, and element counts
-//! agree with a list of the basic elements.
+//! Tests with random types: the result of MPI_Type_get_contents makes an equal type, and element counts agree with a
+//! list of the basic elements.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -83,7 +83,7 @@ fn order_code(c: bool) -> i32 {
     if c { MPI_ORDER_C } else { MPI_ORDER_FORTRAN }
 }
 
-/// A grid of (size, distribution, argument, processes).
+/// Makes a darray over a grid of (size, distribution, argument, processes).
 fn make_darray(
     grid: &[(i64, usize, i64, i64)], rank: i64, order: i32, old: &Rc<Datatype>, form: Form,
 ) -> Result<Datatype> {
@@ -108,14 +108,12 @@ fn make_darray(
     Datatype::darray(&array, old, form)
 }
 
-/// The type that the contents describe, with its parts made again too.
 fn make_again(datatype: &Rc<Datatype>) -> Rc<Datatype> {
     let mut same = |named: &Rc<Datatype>, _| Ok::<_, TypeError>(named.clone());
     let again = datatype.rebuild(&mut same);
     again.expect("the arguments made a type before")
 }
 
-/// All data bytes in order.
 fn bytes_of(datatype: &Datatype) -> Vec<i64> {
     let mut all = Vec::new();
     datatype.layout.for_each_run(1, 0, u64::MAX, |run| {
@@ -126,7 +124,7 @@ fn bytes_of(datatype: &Datatype) -> Vec<i64> {
     all
 }
 
-/// Sizes of the basic elements in order, by walking the constructors' arguments.
+/// Returns sizes of the basic elements in order, from the constructors' arguments.
 fn element_sizes(datatype: &Rc<Datatype>) -> Vec<u64> {
     let c = datatype.contents();
     if let Some(basic) = datatype.basic() {

@@ -1,7 +1,7 @@
-//! The type signature: which basic types a datatype holds, in their order, without displacements.
+//! Type signature: the basic types of a datatype in order, without displacements.
 //!
-//! Stored as runs of one basic type and as repetitions of shared signatures, so that its size follows the arguments
-//! a type was made from and not its number of elements.
+//! A signature consists of runs of one basic type and repetitions of shared signatures. The size therefore depends on
+//! the arguments of the type's constructors, and not on its number of elements.
 
 mod digest;
 
@@ -9,7 +9,7 @@ use super::predefined::Basic;
 pub use digest::Digest;
 use std::sync::Arc;
 
-/// Items up to which a part's signature is copied; above it is shared.
+/// Maximum number of items of a part that is copied; a longer part is shared.
 const INLINE_ITEMS: usize = 256;
 
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ impl Item {
     }
 }
 
-/// Basic types in their order.
+/// Basic types in order.
 #[derive(Debug, Clone, Default)]
 pub struct Signature {
     items: Vec<Item>,
@@ -43,7 +43,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// A single basic type; nothing where it is not supported.
+    /// Returns the signature of one basic type; empty if it is not supported.
     pub fn basic(basic: Basic) -> Signature {
         let mut signature = Signature::default();
         if basic.is_supported() {
@@ -62,7 +62,7 @@ impl Signature {
         self.elements
     }
 
-    /// The basic type that all of it is made of, if there is only one.
+    /// Returns the basic type if there is only one.
     pub fn uniform(&self) -> Option<Basic> {
         match &*self.items {
             [Item::Run(basic, _)] => Some(*basic),
@@ -71,7 +71,7 @@ impl Signature {
         }
     }
 
-    /// Puts `count` copies of `part` behind what there is.
+    /// Appends `count` copies of `part`.
     pub fn append(&mut self, part: &Arc<Signature>, count: u64) {
         if count == 0 {
             return;
@@ -103,7 +103,7 @@ impl Signature {
         }
     }
 
-    /// Basic elements in the first `bytes` bytes of any number of copies. None if they end within an element.
+    /// Basic elements in the first `bytes` bytes of repeated copies. `None` if they end within an element.
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         if self.bytes == 0 {
             return (bytes == 0).then_some(0);
@@ -126,7 +126,7 @@ impl Signature {
         Some(elements)
     }
 
-    /// Bytes that the first `elements` basic elements of any number of copies take. None if they do not fit 64 bits.
+    /// Bytes of the first `elements` basic elements of repeated copies. `None` if they do not fit 64 bits.
     pub fn bytes_of(&self, elements: u64) -> Option<u64> {
         if self.elements == 0 {
             return (elements == 0).then_some(0);
@@ -153,7 +153,7 @@ impl Signature {
         Some(bytes)
     }
 
-    /// Sum of `measure` over all basic types. None if it does not fit 64 bits.
+    /// Sum of `measure` over all basic types, each counted as often as it occurs. `None` if it does not fit 64 bits.
     pub fn measure(&self, measure: &dyn Fn(Basic) -> u64) -> Option<u64> {
         self.items.iter().try_fold(0u64, |sum, item| {
             let part = match item {
@@ -164,7 +164,7 @@ impl Signature {
         })
     }
 
-    /// The basic types in it, each once.
+    /// Returns the basic types without duplicates.
     pub fn basics(&self) -> Vec<Basic> {
         let mut found = Vec::new();
         self.find_basics(&mut found);
@@ -181,8 +181,7 @@ impl Signature {
         }
     }
 
-    /// Calls `visit` for each run of one basic type, in order. The number of calls can be as large as the number of
-    /// elements of one copy.
+    /// Calls `visit` for each run of one basic type, in order. There may be one call for each element.
     pub fn for_each_run(&self, visit: &mut dyn FnMut(Basic, u64)) {
         for item in &self.items {
             match item {
@@ -224,7 +223,6 @@ mod tests {
         let s = joined(&[(&short, 3), (&double, 2), (&pair, 1)]);
         let many = joined(&[(&s, 1000), (&short, 1)]);
         let mut bytes = 0;
-        // Sizes of the basic elements in order, by hand.
         let sizes: Vec<u64> = (0..2300)
             .flat_map(|i| if i % 1001 == 1000 { vec![2] } else { vec![2, 2, 2, 8, 8, 8, 4] })
             .collect();

@@ -1,5 +1,5 @@
 #![allow(unsafe_code, non_snake_case)]
-//! Datatypes by what a caller sees of them.
+//! Datatypes as callers see them.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn rc(datatype: Result<Datatype>) -> Rc<Datatype> {
     Rc::new(datatype.unwrap())
 }
 
-/// (offset, length) of each run of one element.
+/// Returns (offset, length) of each run of one element.
 fn runs(datatype: &Datatype) -> Vec<(i64, u64)> {
     let mut all = Vec::new();
     datatype.layout.for_each_run(1, 0, u64::MAX, |b| {
@@ -135,7 +135,7 @@ fn subarray__selects_the_region_in_both_orders() {
     for order in [MPI_ORDER_C, MPI_ORDER_FORTRAN] {
         let t = rc(Datatype::subarray(&sizes, &subsizes, &starts, order, &int, SMALL));
         let mut naive = Vec::new();
-        // The slowest dimension outermost.
+        // The outermost loop runs over the slowest dimension.
         let dims = if order == MPI_ORDER_C { [0, 1, 2] } else { [2, 1, 0] };
         for i in 0..subsizes[dims[0]] {
             for j in 0..subsizes[dims[1]] {
@@ -199,7 +199,7 @@ fn darray__parts_of_all_processes_make_the_array() {
                 }
             }
             for (index, rank) in owner.iter().enumerate() {
-                // The definition, element by element.
+                // The expected elements are listed one by one, as the standard defines them.
                 let (mut rest, mut place) = (index as i64, [0i64; 3]);
                 let dims = if order == MPI_ORDER_C { [2, 1, 0] } else { [0, 1, 2] };
                 for d in dims {
@@ -326,7 +326,7 @@ fn value_index__finds_pairs() {
     assert_eq!(pair(MPI_INT, MPI_DOUBLE), None);
 }
 
-/// Packs and unpacks through `size` bytes at `position`.
+/// Packs into all of `out` from `position` on.
 fn pack(t: &Datatype, input: &[u8], count: i64, out: &mut [u8], position: i64) -> Result<i64> {
     // SAFETY: callers pass inputs as long as the elements' extents.
     unsafe { t.pack(input.as_ptr(), count, out.as_mut_ptr(), out.len() as i64, position) }

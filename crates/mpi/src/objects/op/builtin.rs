@@ -1,4 +1,4 @@
-//! The operations that the standard predefines.
+//! Predefined operations.
 
 use crate::common::consts::*;
 
@@ -25,11 +25,11 @@ pub enum Builtin {
 use Builtin::*;
 
 impl Builtin {
-    /// All of them.
+    /// Every predefined operation.
     pub const ALL: [Builtin; 14] =
         [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, MinLoc, MaxLoc, Replace, NoOp];
 
-    /// The ABI's handle.
+    /// Returns the ABI's handle.
     pub fn handle(self) -> usize {
         match self {
             Max => MPI_MAX,
@@ -49,7 +49,7 @@ impl Builtin {
         }
     }
 
-    /// The standard's name.
+    /// Returns the standard's name.
     pub fn name(self) -> &'static str {
         match self {
             Max => "MPI_MAX",
@@ -69,20 +69,20 @@ impl Builtin {
         }
     }
 
-    /// Whether the operands may be exchanged.
+    /// Returns whether the operation commutes.
     pub fn commutes(self) -> bool {
         !matches!(self, Replace | NoOp)
     }
 
-    /// The types it is defined for, in words (MPI 5.0, section 6.9.2).
+    /// Describes the types that the operation is defined for (MPI 5.0, section 6.9.2).
     pub fn types(self) -> &'static str {
         match self {
-            Max | Min => "it takes integers and floating point",
-            Sum | Prod => "it takes integers, floating point and complex numbers",
-            Land | Lor | Lxor => "it takes integers and logicals",
-            Band | Bor | Bxor => "it takes integers and MPI_BYTE",
-            MinLoc | MaxLoc => "it takes pairs such as MPI_DOUBLE_INT",
-            Replace | NoOp => "it takes any predefined datatype",
+            Max | Min => "takes integers and floating point",
+            Sum | Prod => "takes integers, floating point and complex numbers",
+            Land | Lor | Lxor => "takes integers and logicals",
+            Band | Bor | Bxor => "takes integers and MPI_BYTE",
+            MinLoc | MaxLoc => "takes pairs such as MPI_DOUBLE_INT",
+            Replace | NoOp => "takes any predefined datatype",
         }
     }
 }

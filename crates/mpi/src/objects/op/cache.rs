@@ -1,4 +1,4 @@
-//! Kernels by the handles of operation and datatype, remembered from the first use on: one load instead of a search.
+//! Cache of kernels by the handles of operation and datatype: one load instead of a search.
 #![allow(unsafe_code)]
 
 use super::builtin::Builtin;
@@ -6,7 +6,7 @@ pub(crate) use super::kernel::Kernel;
 use crate::common::consts::*;
 use fastpath_base::sync::{AtomicUsize, Ordering};
 
-/// Predefined operations have the handles 32 to 63, predefined datatypes 512 to 767.
+/// First handle of predefined operations (handles 32 to 63). Predefined datatypes have the handles 512 to 767.
 const FIRST_OP: usize = 32;
 const OP_HANDLES: usize = 32;
 const FIRST_TYPE: usize = 512;
@@ -21,21 +21,21 @@ fn place(op: usize, datatype: usize) -> Option<&'static AtomicUsize> {
     of_op.get(datatype.wrapping_sub(FIRST_TYPE))
 }
 
-/// The kernel of a reduction, if one was remembered.
+/// Returns the cached kernel of a reduction.
 #[inline]
 pub(crate) fn find(op: usize, datatype: usize) -> Option<Kernel> {
     if op >= MPI_REPLACE { None } else { find_any(op, datatype) }
 }
 
-/// The same of any predefined operation, those of one-sided communication among them.
+/// Returns the cached kernel of any predefined operation, including those of one-sided communication.
 #[inline]
 pub(crate) fn find_any(op: usize, datatype: usize) -> Option<Kernel> {
     let word = place(op, datatype)?.load(Ordering::Relaxed);
-    // SAFETY: the word is 0, which is no function, or what `remember` stored. Code does not change: no order is asked.
+    // SAFETY: the word is 0, which is `None`, or a function from `remember`. The load needs no ordering, because the
+    // code that the word points to never changes.
     unsafe { std::mem::transmute::<usize, Option<Kernel>>(word) }
 }
 
-/// Remembers a kernel.
 pub(super) fn remember(op: Builtin, datatype: usize, kernel: Kernel) {
     if let Some(place) = place(op.handle(), datatype) {
         place.store(kernel as usize, Ordering::Relaxed);
@@ -59,7 +59,7 @@ mod tests {
                 && find(MPI_BXOR, MPI_LOGICAL16 + TYPE_HANDLES).is_none()
         );
         assert!(find(usize::MAX, usize::MAX).is_none() && find(0, 0).is_none());
-        // A handle that no datatype has: other tests use what is remembered of theirs.
+        // The test uses a handle without a datatype, because other tests fill the cache entries of datatypes.
         let datatype = FIRST_TYPE + TYPE_HANDLES - 1;
         for builtin in [Builtin::Replace, Builtin::NoOp] {
             remember(builtin, datatype, nothing);

@@ -1,6 +1,6 @@
-//! Which loop runs a predefined operation on a predefined datatype (MPI 5.0, section 6.9.2).
+//! Kernels of predefined operations on predefined datatypes (MPI 5.0, section 6.9.2).
 //!
-//! Beyond the standard, as other libraries do: logical operations on Fortran integers and on address types, and
+//! Two extensions, which other libraries have too: logical operations apply to Fortran integers and address types, and
 //! `MPI_CHAR` counts as the C type `char`.
 
 use super::builtin::Builtin;
@@ -9,7 +9,7 @@ use super::pair::{self, ValueIndex};
 use crate::common::consts::MPI_CHAR;
 use crate::objects::datatype::{Basic, BasicKind};
 
-/// Whether the standard (or the extensions above) defines the operation for the type.
+/// Returns whether the standard or an extension defines the operation for the type.
 pub(super) fn is_defined(op: Builtin, basic: Basic) -> bool {
     use Builtin::{MaxLoc, MinLoc};
     let (logical, bitwise) = (is_logical(op), is_bitwise(op));
@@ -41,7 +41,6 @@ fn is_bitwise(op: Builtin) -> bool {
     matches!(op, Builtin::Band | Builtin::Bor | Builtin::Bxor)
 }
 
-/// The loop, if the operation is defined for the type and there is one for this processor.
 pub(super) fn find_kernel(op: Builtin, basic: Basic) -> Option<Kernel> {
     if matches!(op, Builtin::Replace | Builtin::NoOp) {
         return find_mover(op, basic);
@@ -166,13 +165,13 @@ fn find_pair(op: Builtin, basic: Basic) -> Option<Kernel> {
     }
 }
 
-/// Kernels that move elements, the gaps inside them too, instead of combining them.
+/// Returns a kernel that copies elements, including gaps inside them, or leaves them unchanged.
 fn find_mover(op: Builtin, basic: Basic) -> Option<Kernel> {
     if op == Builtin::NoOp {
         return Some(leave);
     }
     Some(match (basic.kind, basic.size) {
-        // Of pairs the extent of the C structure counts.
+        // For pairs, the size is the extent of the C structure.
         (BasicKind::Pair, 6) | (_, 8) => kernel::<[u8; 8], Replace>(),
         (BasicKind::Pair, 12) | (_, 16) => kernel::<[u8; 16], Replace>(),
         (BasicKind::Pair, 20) | (_, 32) => kernel::<[u8; 32], Replace>(),
@@ -183,31 +182,35 @@ fn find_mover(op: Builtin, basic: Basic) -> Option<Kernel> {
     })
 }
 
-/// Types that Rust has no equivalent of.
+/// Returns the kernel for a type without an equivalent in Rust.
 #[cfg(target_arch = "x86_64")]
 fn find_extended(op: Builtin, basic: Basic) -> Option<Kernel> {
     use super::{quad, x87};
     use pair::LocAt;
     Some(match (basic.kind, basic.size, op) {
-        (BasicKind::LongDouble, _, Builtin::Sum) => Each::<x87::Sum>::combine,
-        (BasicKind::LongDouble, _, Builtin::Prod) => Each::<x87::Prod>::combine,
-        (BasicKind::LongDouble, _, Builtin::Max) => Each::<x87::Extreme<false>>::combine,
-        (BasicKind::LongDouble, _, Builtin::Min) => Each::<x87::Extreme<true>>::combine,
-        (BasicKind::LongComplex, _, Builtin::Sum) => Each::<x87::ComplexSum>::combine,
-        (BasicKind::LongComplex, _, Builtin::Prod) => Each::<x87::ComplexProd>::combine,
-        (BasicKind::Pair, 20, Builtin::MaxLoc) => Each::<LocAt<x87::LongDouble, false>>::combine,
-        (BasicKind::Pair, 20, Builtin::MinLoc) => Each::<LocAt<x87::LongDouble, true>>::combine,
-        (BasicKind::Float, 16, Builtin::Sum) => Each::<quad::Sum>::combine,
-        (BasicKind::Float, 16, Builtin::Prod) => Each::<quad::Prod>::combine,
-        (BasicKind::Float, 16, Builtin::Max) => Each::<quad::Max>::combine,
-        (BasicKind::Float, 16, Builtin::Min) => Each::<quad::Min>::combine,
-        (BasicKind::Complex, 32, Builtin::Sum) => Each::<quad::ComplexSum>::combine,
-        (BasicKind::Complex, 32, Builtin::Prod) => Each::<quad::ComplexProd>::combine,
+        (BasicKind::LongDouble, _, Builtin::Sum) => ElementKernel::<x87::Sum>::combine,
+        (BasicKind::LongDouble, _, Builtin::Prod) => ElementKernel::<x87::Prod>::combine,
+        (BasicKind::LongDouble, _, Builtin::Max) => ElementKernel::<x87::Extreme<false>>::combine,
+        (BasicKind::LongDouble, _, Builtin::Min) => ElementKernel::<x87::Extreme<true>>::combine,
+        (BasicKind::LongComplex, _, Builtin::Sum) => ElementKernel::<x87::ComplexSum>::combine,
+        (BasicKind::LongComplex, _, Builtin::Prod) => ElementKernel::<x87::ComplexProd>::combine,
+        (BasicKind::Pair, 20, Builtin::MaxLoc) => {
+            ElementKernel::<LocAt<x87::LongDouble, false>>::combine
+        }
+        (BasicKind::Pair, 20, Builtin::MinLoc) => {
+            ElementKernel::<LocAt<x87::LongDouble, true>>::combine
+        }
+        (BasicKind::Float, 16, Builtin::Sum) => ElementKernel::<quad::Sum>::combine,
+        (BasicKind::Float, 16, Builtin::Prod) => ElementKernel::<quad::Prod>::combine,
+        (BasicKind::Float, 16, Builtin::Max) => ElementKernel::<quad::Max>::combine,
+        (BasicKind::Float, 16, Builtin::Min) => ElementKernel::<quad::Min>::combine,
+        (BasicKind::Complex, 32, Builtin::Sum) => ElementKernel::<quad::ComplexSum>::combine,
+        (BasicKind::Complex, 32, Builtin::Prod) => ElementKernel::<quad::ComplexProd>::combine,
         _ => return None,
     })
 }
 
-/// Types that Rust has no equivalent of: refused here.
+/// Returns `None`: types without an equivalent in Rust have no kernel on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 fn find_extended(_: Builtin, _: Basic) -> Option<Kernel> {
     None

@@ -1,15 +1,14 @@
-//! IEEE binary128 (Fortran's `REAL(16)`) on x86-64, by the arithmetic of the compiler's run-time library: Rust has
-//! no stable type of 128 bits. The C interface passes such a number in a vector register.
+//! IEEE binary128 (Fortran's `REAL(16)`) on x86-64, by the compiler's run-time library, since Rust has no stable
+//! 128-bit type. The C interface passes such a number in a vector register.
 #![allow(unsafe_code)]
 
 use super::kernel::OperateAt;
 use std::arch::asm;
 use std::arch::x86_64::__m128i;
 
-/// Bytes of a number.
 const SIZE: usize = 16;
 
-/// The functions of the run-time library, only by name: stable Rust cannot declare their types.
+/// Functions of the run-time library, only by name: stable Rust cannot declare their types.
 mod runtime {
     unsafe extern "C" {
         pub(super) fn __addtf3();
@@ -22,8 +21,8 @@ mod runtime {
 macro_rules! call {
     ($function:ident($a:expr, $b:expr)) => {{
         let result: __m128i;
-        // SAFETY: the function takes its operands in the first two vector registers, returns the number in the
-        // first, and keeps to the C interface otherwise; it reads no memory of ours.
+        // SAFETY: the function takes its operands in the first two vector registers and returns the number in the
+        // first. Otherwise it follows the C interface. It reads no memory of the caller.
         unsafe {
             asm!(
                 "call {}",
@@ -49,10 +48,11 @@ fn multiply(a: __m128i, b: __m128i) -> __m128i {
     call!(__multf3(a, b))
 }
 
-/// Whether `a > b`; not where one of them is not a number.
+/// Returns whether `a > b`; false if one is NaN.
 fn is_greater(a: __m128i, b: __m128i) -> bool {
     let order: i32;
-    // SAFETY: as in `call`; the result is in the integer register: above 0 where greater.
+    // SAFETY: the function takes its operands in the first two vector registers and returns an integer in `eax`, above
+    // 0 for greater. Otherwise it follows the C interface. It reads no memory of the caller.
     unsafe {
         asm!(
             "call {}",
@@ -66,15 +66,13 @@ fn is_greater(a: __m128i, b: __m128i) -> bool {
     order > 0
 }
 
-/// # Safety
-/// The element at `at` is readable.
+/// Safety: the element at `at` is readable.
 unsafe fn load(at: *const u8) -> __m128i {
     // SAFETY: the caller's element is readable; no alignment is needed.
     unsafe { at.cast::<__m128i>().read_unaligned() }
 }
 
-/// # Safety
-/// The element at `at` is writable.
+/// Safety: the element at `at` is writable.
 unsafe fn store(at: *mut u8, value: __m128i) {
     // SAFETY: the caller's element is writable; no alignment is needed.
     unsafe { at.cast::<__m128i>().write_unaligned(value) }
@@ -100,24 +98,19 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Sum.
     Sum: |a, b| add(a, b);
-    /// Product.
     Prod: |a, b| multiply(a, b);
-    /// The larger.
     Max: |a, b| if is_greater(a, b) { a } else { b };
-    /// The smaller.
     Min: |a, b| if is_greater(b, a) { a } else { b };
 }
 
-/// Sum of complex numbers.
 pub(super) struct ComplexSum;
 
 impl OperateAt for ComplexSum {
     const STRIDE: usize = 2 * SIZE;
 
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
-        // SAFETY: both are the caller's elements, of two numbers each.
+        // SAFETY: by contract both are elements of two numbers, `left` readable and `right` writable.
         unsafe {
             Sum::operate_at(left, right);
             Sum::operate_at(left.add(SIZE), right.add(SIZE));
@@ -125,14 +118,13 @@ impl OperateAt for ComplexSum {
     }
 }
 
-/// Product of complex numbers.
 pub(super) struct ComplexProd;
 
 impl OperateAt for ComplexProd {
     const STRIDE: usize = 2 * SIZE;
 
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
-        // SAFETY: both are the caller's elements, of two numbers each.
+        // SAFETY: by contract both are elements of two numbers, `left` readable and `right` writable.
         unsafe {
             let (ar, ai, br, bi) =
                 (load(left), load(left.add(SIZE)), load(right), load(right.add(SIZE)));

@@ -9,7 +9,7 @@ fn basic(handle: usize) -> Basic {
     Basic::from_handle(handle).unwrap()
 }
 
-/// Runs `builtin` on two byte arrays that lie `shift` bytes off alignment; returns the result.
+/// Runs `builtin` on two byte arrays, `shift` bytes off alignment, and returns the result.
 fn run(builtin: Builtin, handle: usize, left: &[u8], right: &[u8], shift: usize) -> Vec<u8> {
     let datatype = Datatype::named(basic(handle));
     let reducer = Op::builtin(builtin).reducer(&datatype, handle).unwrap();
@@ -18,9 +18,9 @@ fn run(builtin: Builtin, handle: usize, left: &[u8], right: &[u8], shift: usize)
     let (mut a, mut b) = (vec![0xee; shift], vec![0xee; shift]);
     a.extend_from_slice(left);
     b.extend_from_slice(right);
-    // A guard behind the data shows writes beyond it.
+    // The guard after the data detects writes beyond it.
     b.extend_from_slice(&[0x5a; 64]);
-    // SAFETY: both hold the elements at `shift`.
+    // SAFETY: both arrays hold the elements at `shift`.
     unsafe {
         reducer.apply(
             a.as_ptr().add(shift),
@@ -84,7 +84,7 @@ fn combination__outside_the_standard_is_refused() {
     );
 }
 
-/// An integer operation done the long way, in 128 bits.
+/// Computes an integer operation in 128 bits.
 fn naive_integer(builtin: Builtin, a: i128, b: i128) -> i128 {
     let truth = |x: bool| x as i128;
     match builtin {
@@ -102,7 +102,6 @@ fn naive_integer(builtin: Builtin, a: i128, b: i128) -> i128 {
     }
 }
 
-/// The element as a number.
 fn widen(kind: BasicKind, bytes: &[u8]) -> i128 {
     let negative = kind != BasicKind::Unsigned && bytes[bytes.len() - 1] >= 0x80;
     let mut wide = if negative { [0xff; 16] } else { [0; 16] };
@@ -169,7 +168,7 @@ proptest! {
             let expected: Vec<f64> = left.iter().zip(&right).map(|(a, b)| naive(*a, *b)).collect();
             prop_assert_eq!(run(builtin, MPI_DOUBLE, &bytes(&left), &bytes(&right), shift), bytes(&expected));
             let bytes = |v: &[f64]| v.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect::<Vec<u8>>();
-            // Products of two f32 are exact in f64, sums are rounded once more: compare in f32.
+            // Products of two f32 are exact in f64, but sums are rounded once more, so compare in f32.
             let single = |a: &f64, b: &f64| match builtin {
                 Builtin::Sum => *a as f32 + *b as f32,
                 Builtin::Prod => *a as f32 * *b as f32,
@@ -182,11 +181,11 @@ proptest! {
 
     #[test]
     fn complex__agrees_with_a_naive_loop(halves in proptest::collection::vec((-99i32..99, -99i32..99), 0..40)) {
-        // Odd numbers: a zero could have either sign.
+        // The numbers are odd, because a zero could have either sign.
         let left: Vec<(i32, i32)> = halves.iter().map(|&(r, i)| (2 * r + 1, 2 * i + 1)).collect();
         let right: Vec<(i32, i32)> = left.iter().rev().map(|&(r, i)| (i - 8, r + 4)).collect();
         for builtin in [Builtin::Sum, Builtin::Prod] {
-            // Small integers: every format has the exact result.
+            // The numbers are small integers, so that every format has the exact result.
             let expected: Vec<(i32, i32)> = left.iter().zip(&right).map(|(&(ar, ai), &(br, bi))| {
                 if builtin == Builtin::Sum { (ar + br, ai + bi) } else { (ar * br - ai * bi, ar * bi + ai * br) }
             }).collect();
@@ -238,14 +237,14 @@ proptest! {
     }
 }
 
-/// Of two pairs the one with the larger value, of equal values that with the lower index.
+/// Returns the pair with the larger value, or with the lower index if values are equal.
 fn pick_max(a: &(i32, i32), b: &(i32, i32)) -> (i32, i32) {
     if (a.0, -a.1) > (b.0, -b.1) { *a } else { *b }
 }
 
 type Encode = fn(i32) -> Vec<u8>;
 
-/// Floating-point types and how an integer is written in them.
+/// Floating-point types with their encoding of an integer.
 fn formats() -> Vec<(usize, Encode)> {
     let mut formats: Vec<(usize, Encode)> = vec![
         (MPI_FLOAT, |x| (x as f32).to_le_bytes().to_vec()),
@@ -258,7 +257,7 @@ fn formats() -> Vec<(usize, Encode)> {
     formats
 }
 
-/// An integer as an 80-bit number: sign and exponent (bias 16383), then 64 bits with the leading one.
+/// Encodes an integer as an 80-bit number: sign and exponent (bias 16383), then 64 bits with the leading one.
 fn x87_bytes(x: i32) -> Vec<u8> {
     let magnitude = x.unsigned_abs() as u64;
     let mut bytes = vec![0; 16];
@@ -271,7 +270,7 @@ fn x87_bytes(x: i32) -> Vec<u8> {
     bytes
 }
 
-/// An integer as a 128-bit number: sign, 15 bits of exponent, 112 bits behind the leading one.
+/// Encodes an integer as a 128-bit number: sign, 15 bits of exponent, 112 bits after the leading one.
 fn quad_bytes(x: i32) -> Vec<u8> {
     let magnitude = x.unsigned_abs() as u128;
     if magnitude == 0 {
@@ -285,7 +284,7 @@ fn quad_bytes(x: i32) -> Vec<u8> {
 
 type EncodePair = fn(i32, i32) -> Vec<u8>;
 
-/// Pair types and how two integers are written in them, gaps as 0.
+/// Pair types with their encoding of two integers; gaps are 0.
 fn pair_formats() -> Vec<(usize, EncodePair)> {
     fn join(value: &[u8], index: i32, extent: usize) -> Vec<u8> {
         let mut bytes = vec![0; extent];
@@ -330,7 +329,7 @@ fn mover__replaces_or_leaves_every_type() {
         let right = vec![0xaa; 3 * extent];
         assert_eq!(run(Builtin::NoOp, basic.handle.into(), &left, &right, 0), right);
         let result = run(Builtin::Replace, basic.handle.into(), &left, &right, 0);
-        // Gaps may have either value: compare what the layout says is data.
+        // Gaps may have the bytes of either operand, so compare only the data.
         Datatype::named(basic).layout().for_each_run(3, 0, u64::MAX, |block| {
             for piece in 0..block.count as i64 {
                 let at = (block.offset + piece * block.stride) as usize;
@@ -368,7 +367,7 @@ unsafe extern "C" fn subtract(
 unsafe extern "C" fn subtract_large(
     left: *mut c_void, inout: *mut c_void, len: *mut i64, handle: *mut usize,
 ) {
-    // SAFETY: `left` and `inout` have as many elements as the count says, which is small.
+    // SAFETY: `left` and `inout` have `len` elements, a small number.
     unsafe { subtract(left, inout, &mut (*len as i32), handle) }
 }
 
@@ -378,12 +377,12 @@ fn user_function__is_called_with_order_count_and_handle() {
         let int = std::rc::Rc::new(Datatype::named(basic(MPI_INT)));
         Datatype::contiguous(3, &int, crate::objects::datatype::Form::Small).unwrap()
     };
-    for function in [Function::User(subtract), Function::UserLarge(subtract_large)] {
+    for function in [OpFunction::User(subtract), OpFunction::UserLarge(subtract_large)] {
         let op = Op::user(function, false);
         assert!(!op.commutes() && !op.is_predefined());
         let reducer = op.collective_reducer(&layout_12, 4242).unwrap();
         let (left, mut right) = ([10, 0, 0, 20, 0, 0], [1, 7, 7, 2, 7, 7]);
-        // SAFETY: two elements of three ints each.
+        // SAFETY: both arrays have two elements of three ints.
         unsafe { reducer.apply(left.as_ptr().cast(), right.as_mut_ptr().cast(), 2) };
         assert_eq!(right, [9, 7, 7, 18, 7, 7]);
     }
@@ -401,9 +400,9 @@ fn user_function__is_called_in_pieces_that_fit_an_int() {
         CALLS.fetch_add(1, Ordering::Relaxed);
     }
     let byte = Datatype::named(basic(MPI_BYTE));
-    let reducer = Op::user(Function::User(count), true).reducer(&byte, MPI_BYTE).unwrap();
+    let reducer = Op::user(OpFunction::User(count), true).reducer(&byte, MPI_BYTE).unwrap();
     let total = 5 * (1u64 << 30);
-    // SAFETY: the function looks at addresses alone.
+    // SAFETY: the function uses only the addresses.
     unsafe { reducer.apply(4096 as *const u8, 4096 as *mut u8, total) };
     assert_eq!((SEEN.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)), (total, 3));
 }

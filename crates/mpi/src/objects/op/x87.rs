@@ -1,15 +1,14 @@
-//! `long double` of x86-64: the 80-bit format of the x87 unit in 16 bytes, of which 6 are padding and stay as they
-//! are. Rust has no such type; the unit is reached by its instructions.
+//! `long double` of x86-64: the 80-bit format of the x87 unit in 16 bytes. The 6 bytes of padding are not changed. Rust
+//! has no such type, so the code uses x87 instructions.
 #![allow(unsafe_code)]
 
 use super::kernel::OperateAt;
 use super::pair::CompareAt;
 use std::arch::asm;
 
-/// Bytes of a `long double`.
 const SIZE: usize = 16;
 
-/// Runs x87 instructions on the operands at `{a}` and `{b}`; the register stack is empty before and after.
+/// Runs x87 instructions on the operands at `{a}` and `{b}`. The register stack is empty before and after.
 macro_rules! x87 {
     ($a:expr, $b:expr, $($line:literal),*) => {
         asm!(
@@ -32,8 +31,8 @@ macro_rules! operations {
             const STRIDE: usize = $stride;
 
             unsafe fn operate_at(left: *const u8, right: *mut u8) {
-                // SAFETY: by contract `left` is a readable and `right` a writable element; the instructions load
-                // from both, store to `right`, and leave the register stack empty.
+                // SAFETY: by contract `left` is a readable and `right` a writable element. The instructions load from
+                // both, store to `right`, and leave the register stack empty.
                 unsafe { x87!(left, right, $($line),*) }
             }
         }
@@ -41,20 +40,16 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Sum.
     Sum, SIZE, ["fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "faddp st(1), st", "fstp tbyte ptr \
         [{b}]"];
-    /// Product.
     Prod, SIZE, ["fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "fmulp st(1), st", "fstp tbyte ptr \
         [{b}]"];
-    /// Sum of complex numbers.
     ComplexSum, 2 * SIZE, [
         "fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "faddp st(1), st", "fstp tbyte ptr [{b}]",
         "fld tbyte ptr [{a} + 16]", "fld tbyte ptr [{b} + 16]", "faddp st(1), st",
             "fstp tbyte ptr [{b} + 16]"
     ];
-    // Both parts are computed before either is stored: ar*br and ai*bi, then ar*bi and ai*br.
-    /// Product of complex numbers.
+    // Both parts of the product are computed before either part is stored: ar*br and ai*bi, then ar*bi and ai*br.
     ComplexProd, 2 * SIZE, [
         "fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "fmulp st(1), st",
         "fld tbyte ptr [{a} + 16]", "fld tbyte ptr [{b} + 16]", "fmulp st(1), st",
@@ -66,7 +61,6 @@ operations! {
     ];
 }
 
-/// The type, for comparisons.
 pub(super) struct LongDouble;
 
 impl CompareAt for LongDouble {
@@ -74,7 +68,7 @@ impl CompareAt for LongDouble {
 
     unsafe fn compare_at(a: *const u8, b: *const u8) -> (bool, bool) {
         let (above, equal, unordered): (u8, u8, u8);
-        // SAFETY: by contract both are readable; the register stack is left empty.
+        // SAFETY: by contract both values are readable, and the instructions leave the register stack empty.
         unsafe {
             asm!(
                 "fld tbyte ptr [{b}]",
@@ -98,7 +92,7 @@ impl CompareAt for LongDouble {
     }
 }
 
-/// The larger, or the smaller where `LESS`.
+/// Maximum, or minimum if `LESS`.
 pub(super) struct Extreme<const LESS: bool>;
 
 impl<const LESS: bool> OperateAt for Extreme<LESS> {

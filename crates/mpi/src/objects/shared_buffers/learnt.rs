@@ -1,44 +1,43 @@
-//! By which loop members copy into their shared buffers. Where their processors share a cache a plain store is fastest;
-//! where they do not, it fetches the line from its last reader first, and a store past the caches is.
+//! Choice of the loop by which members copy into their shared buffers. A plain store is fastest if the members'
+//! processors share a cache. Otherwise a plain store first fetches the cache line from its last reader, and a store
+//! past the caches is faster.
 //!
-//! The time from call to call depends on the scheduler. So each member measures its own copies and arithmetic; rank 0
-//! adds them up, learns, and says by which loop all copy the next time.
+//! The time between calls depends on the scheduler. Each member therefore measures only its own copies and arithmetic.
+//! Rank 0 adds up these times, learns, and sends the loop for the next call.
 
 use fastpath_base::copy::CopyLoop;
 use fastpath_protocol::learning::{Arm, LEARN_MIN, Learner, OCTAVES, octave};
 use std::array::from_fn;
 use std::cell::{Cell, RefCell};
 
-/// Calls that are learnt about.
 const CALLS: usize = 2;
 const NAMES: [&str; CALLS] = ["allreduce", "allgather"];
 
-/// A call, and the octave of each member's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Which {
+pub(crate) struct CallSize {
     call: u8,
     octave: u8,
     bytes: u64,
 }
 
-impl Which {
-    pub(crate) fn allreduce(bytes: u64) -> Which {
-        Which::new(0, bytes)
+impl CallSize {
+    pub(crate) fn allreduce(bytes: u64) -> CallSize {
+        CallSize::new(0, bytes)
     }
 
-    pub(crate) fn allgather(bytes: u64) -> Which {
-        Which::new(1, bytes)
+    pub(crate) fn allgather(bytes: u64) -> CallSize {
+        CallSize::new(1, bytes)
     }
 
-    fn new(call: u8, bytes: u64) -> Which {
-        Which { call, octave: octave(bytes) as u8, bytes }
+    fn new(call: u8, bytes: u64) -> CallSize {
+        CallSize { call, octave: octave(bytes) as u8, bytes }
     }
 }
 
-/// What is known; at rank 0 also what it is known from.
-pub(crate) struct Learnt {
+/// Chosen loops; at rank 0 also the measurements.
+pub(crate) struct LearnedLoops {
     loops: [[Cell<Arm>; OCTAVES]; CALLS],
-    /// Time of this member's work since it last reported it to the others.
+    /// Time of this member's work since its last report to the others, in nanoseconds.
     rest_ns: Cell<u64>,
     log: RefCell<Log>,
 }
@@ -46,16 +45,17 @@ pub(crate) struct Learnt {
 #[derive(Default)]
 struct Log {
     learners: Option<Box<[[Learner; OCTAVES]; CALLS]>>,
-    /// The last call, the loop that it copied by, and what the work of all members took so far.
-    last: Option<(Which, Arm, u64)>,
+    /// Last call, its loop, and the time of all members' work so far, in nanoseconds.
+    last: Option<(CallSize, Arm, u64)>,
 }
 
-/// The loops that are compared. The string instruction was never better than both.
+/// Returns whether a loop is compared. The string instruction is not, because it was never faster than both other
+/// loops.
 fn is_available(arm: Arm) -> bool {
     matches!(arm, Arm::Vector | Arm::Streaming) && arm.copy_loop().is_available()
 }
 
-/// Before anything is known: what is good enough everywhere.
+/// Returns the loop used before measurements: stores past the caches, if available, which are acceptable everywhere.
 fn first() -> Arm {
     match is_available(Arm::Streaming) {
         true => Arm::Streaming,
@@ -63,9 +63,9 @@ fn first() -> Arm {
     }
 }
 
-impl Default for Learnt {
+impl Default for LearnedLoops {
     fn default() -> Self {
-        Learnt {
+        LearnedLoops {
             loops: from_fn(|_| from_fn(|_| Cell::new(first()))),
             rest_ns: Cell::new(0),
             log: RefCell::default(),
@@ -73,12 +73,12 @@ impl Default for Learnt {
     }
 }
 
-impl Learnt {
-    fn arm(&self, which: Which) -> &Cell<Arm> {
+impl LearnedLoops {
+    fn arm(&self, which: CallSize) -> &Cell<Arm> {
         &self.loops[which.call as usize][which.octave as usize]
     }
 
-    pub(crate) fn copy_loop(&self, which: Which) -> CopyLoop {
+    pub(crate) fn copy_loop(&self, which: CallSize) -> CopyLoop {
         self.arm(which).get().copy_loop()
     }
 
@@ -90,9 +90,10 @@ impl Learnt {
         self.rest_ns.take()
     }
 
-    /// All members have met in a call. What their work took since they last met, and before that in the call before
-    /// this one. The answer is for [`Learnt::follow`].
-    pub(crate) fn note(&self, which: Which, ns: u64, before_ns: u64) -> u64 {
+    /// Records a synchronization of all members. `ns` is the time that all members together worked in call `which`
+    /// since the last synchronization. `before_ns` is the time that they worked in the previous call after its last
+    /// synchronization. Rank 0 sends the returned word to the members, for [`LearnedLoops::follow`].
+    pub(crate) fn note(&self, which: CallSize, ns: u64, before_ns: u64) -> u64 {
         let log = &mut *self.log.borrow_mut();
         match &mut log.last {
             Some((_, _, sum_ns)) if before_ns == 0 => {
@@ -108,7 +109,7 @@ impl Learnt {
         }
     }
 
-    /// What rank 0 says: 0, or a call, an octave and a loop. What is not understood is not followed.
+    /// Applies the word that rank 0 has sent: 0, or a call, an octave and a loop. Invalid messages are ignored.
     pub(crate) fn follow(&self, said: u64) {
         let [call, octave, arm, known, ..] = said.to_le_bytes();
         let octaves = self.loops.get(usize::from(call));
@@ -119,7 +120,6 @@ impl Learnt {
         }
     }
 
-    /// A line for each call and octave with known times.
     pub(crate) fn report(&self) -> Vec<String> {
         let log = self.log.borrow();
         let calls = log.learners.iter().flat_map(|learners| learners.iter());
@@ -128,13 +128,14 @@ impl Learnt {
             for (index, learner) in octaves.iter().enumerate() {
                 let (arm, _, calls) = learner.learnt();
                 let how = match arm {
-                    Arm::Streaming => "past the caches",
-                    _ => "by vectors",
+                    Arm::Streaming => "with streaming stores",
+                    _ => "with vector stores",
                 };
                 if calls > 0 {
                     let from = LEARN_MIN << index;
                     lines.push(format!(
-                        "{name} by shared from {from} B: copies {how} ({calls} calls timed)"
+                        "{name} by the algorithm shared, from {from} B: copies {how} ({calls} \
+                         calls timed)"
                     ));
                 }
             }
@@ -144,7 +145,7 @@ impl Learnt {
 }
 
 impl Log {
-    fn learn(&mut self, which: Which, arm: Arm, ns: u64) -> u64 {
+    fn learn(&mut self, which: CallSize, arm: Arm, ns: u64) -> u64 {
         let learners = self.learners.get_or_insert_with(|| {
             let learner = || Learner::new(first(), 1, is_available);
             Box::new(from_fn(|_| from_fn(|_| learner())))
@@ -165,9 +166,9 @@ impl Log {
 mod tests {
     use super::*;
 
-    /// Calls of 64 KiB whose members' work takes so long by vectors and past the caches; how many went by vectors.
-    fn calls(learnt: &Learnt, count: u32, vector_ns: u64, streaming_ns: u64) -> u32 {
-        let which = Which::allreduce(64 << 10);
+    /// Makes calls of 64 KiB with the given times by vectors and past the caches, and returns how many used vectors.
+    fn calls(learnt: &LearnedLoops, count: u32, vector_ns: u64, streaming_ns: u64) -> u32 {
+        let which = CallSize::allreduce(64 << 10);
         let mut vectors = 0;
         for _ in 0..count {
             let ns = match learnt.copy_loop(which) {
@@ -186,19 +187,19 @@ mod tests {
 
     #[test]
     fn learnt__is_the_faster_loop_and_follows_a_change() {
-        let learnt = Learnt::default();
+        let learnt = LearnedLoops::default();
         assert!(calls(&learnt, 1000, 40_000, 80_000) > 900);
         calls(&learnt, 500, 160_000, 80_000);
         assert!(calls(&learnt, 1000, 160_000, 80_000) < 50);
         let report = learnt.report();
         assert_eq!(report.len(), 1, "{report:?}");
-        assert!(report[0].contains("past the caches"), "{report:?}");
+        assert!(report[0].contains("with streaming stores"), "{report:?}");
     }
 
     #[test]
     fn follow__takes_no_nonsense() {
-        let learnt = Learnt::default();
-        let which = Which::allgather(1 << 20);
+        let learnt = LearnedLoops::default();
+        let which = CallSize::allgather(1 << 20);
         let before = learnt.copy_loop(which);
         for said in [0, u64::MAX, 0x0100_0501, 0x0103_0801, 0x01ff_0801] {
             learnt.follow(said);

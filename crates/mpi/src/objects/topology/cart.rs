@@ -3,7 +3,7 @@
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 
-/// A grid. Without dimensions it has one process.
+/// Cartesian grid. Without dimensions it has one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cart {
     dims: Vec<i32>,
@@ -11,17 +11,15 @@ pub struct Cart {
 }
 
 impl Cart {
-    /// A grid of `dims` that at most `available` processes fill; dimensions are periodic where
-    /// `periods` says so.
-    ///
-    /// # Errors
-    /// `MPI_ERR_DIMS` for a dimension below 1 or too many processes.
+    /// Makes a grid of `dims`, with at most `available` processes. `periods`: whether each dimension is periodic.
+    /// Errors: `MPI_ERR_DIMS` for a dimension below 1 or too many processes.
     pub fn new(dims: &[i32], periods: &[bool], available: u32) -> Result<Cart> {
         let mut size = 1_u64;
         for &dim in dims {
             if dim <= 0 {
                 let message = format!(
-                    "a dimension is {dim}: all must be 1 or more; MPI_Dims_create finds them"
+                    "a dimension is {dim}: pass 1 or more, or let MPI_Dims_create choose the \
+                     dimensions"
                 );
                 return Err(Error::new(MPI_ERR_DIMS, message));
             }
@@ -29,7 +27,7 @@ impl Cart {
         }
         if size > u64::from(available) {
             let message =
-                format!("the grid has {size} processes, the communicator only {available}");
+                format!("the grid has {size} processes, but the communicator has only {available}");
             return Err(Error::new(MPI_ERR_DIMS, message));
         }
         Ok(Cart { dims: dims.to_vec(), periods: periods.to_vec() })
@@ -40,7 +38,7 @@ impl Cart {
         &self.dims
     }
 
-    /// Which dimensions are periodic.
+    /// Returns whether each dimension is periodic.
     pub fn periods(&self) -> &[bool] {
         &self.periods
     }
@@ -50,7 +48,7 @@ impl Cart {
         self.dims.iter().map(|&dim| dim as u32).product()
     }
 
-    /// The coordinates of a rank of the grid.
+    /// Returns the coordinates of a rank of the grid.
     pub fn coords(&self, rank: u32) -> Vec<i32> {
         let mut rest = rank;
         let mut coords = vec![0; self.dims.len()];
@@ -61,19 +59,16 @@ impl Cart {
         coords
     }
 
-    /// The rank at coordinates, one for each dimension. Coordinates beyond the extent are taken around in periodic
-    /// dimensions.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` for coordinates beyond the extent of a dimension that is not periodic.
+    /// Returns the rank at coordinates, one for each dimension. In a periodic dimension, coordinates wrap around.
+    /// Errors: `MPI_ERR_ARG` for coordinates beyond the extent of a dimension that is not periodic.
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         let mut rank = 0;
         for ((&coord, &dim), &periodic) in coords.iter().zip(&self.dims).zip(&self.periods) {
             let inside = if periodic { coord.rem_euclid(dim) } else { coord };
             if !(0..dim).contains(&inside) {
                 let message = format!(
-                    "coordinate {coord} is not on the grid: the dimension has 0 to {} and is not \
-                     periodic",
+                    "coordinate {coord} is not on the grid: the dimension has coordinates 0 to {} \
+                     and is not periodic",
                     dim - 1
                 );
                 return Err(Error::new(MPI_ERR_ARG, message));
@@ -83,19 +78,17 @@ impl Cart {
         Ok(rank)
     }
 
-    /// Where `rank` receives from and sends to when all data move by `steps` along a dimension;
-    /// `MPI_PROC_NULL` beyond the edge.
-    ///
-    /// # Errors
-    /// `MPI_ERR_DIMS` for a dimension that the grid does not have.
+    /// Returns source and destination of `rank` for a shift by `steps`; `MPI_PROC_NULL` beyond the edge. Errors:
+    /// `MPI_ERR_DIMS` if the grid has no dimension `direction`.
     pub fn shift(&self, rank: u32, direction: i32, steps: i32) -> Result<(i32, i32)> {
         let count = self.dims.len();
         let axis =
             usize::try_from(direction).ok().filter(|&axis| axis < count).ok_or_else(|| {
                 Error::new(
                     MPI_ERR_DIMS,
-                    format!("there is no dimension {direction}: the grid has {count}"),
+                    format!("there is no dimension {direction}: the grid has {count} dimensions"),
                 )
+                .with_advice(Some("pass a direction from 0 to the number of dimensions less 1"))
             })?;
         Ok((self.step(rank, axis, -i64::from(steps)), self.step(rank, axis, i64::from(steps))))
     }
@@ -112,15 +105,16 @@ impl Cart {
         self.rank(&coords).map_or(MPI_PROC_NULL, |rank| rank as i32)
     }
 
-    /// For each dimension the neighbour one below and the one above.
+    /// Returns the lower and the upper neighbour in each dimension.
     pub fn neighbors(&self, rank: u32) -> Vec<i32> {
         (0..self.dims.len())
             .flat_map(|axis| [-1, 1].map(|step| self.step(rank, axis, step)))
             .collect()
     }
 
-    /// The grid of the dimensions that `remain`, and the ranks here of those that share all other
-    /// coordinates with `rank`, in the order of that grid.
+    /// Returns the smaller grid of the dimensions that `remain` selects, and the ranks that its processes have in
+    /// `self`, in the order of the smaller grid. In all other dimensions these processes have the coordinates of
+    /// `rank`.
     pub(crate) fn slice(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<i32>) {
         let kept: Vec<usize> = (0..self.dims.len()).filter(|&axis| remain[axis]).collect();
         let part = Cart {

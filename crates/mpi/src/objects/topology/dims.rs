@@ -4,22 +4,19 @@ use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use std::collections::HashMap;
 
-/// `MPI_Dims_create`: sets the dimensions that are 0 so that the product of all is `nodes`, in
-/// descending order and as close to each other as possible (MPI 5.0, section 8.5.2).
+/// `MPI_Dims_create`: sets the dimensions that are 0 so that the product of all is `nodes`, in descending order and as
+/// close to each other as possible (MPI 5.0, section 8.5.2).
 ///
-/// "Close" is the reading of J. L. Träff and F. D. Lübbe, "Specification Guideline Violations by
-/// MPI_Dims_create", EuroMPI 2015: the difference between the largest and the smallest dimension is
-/// as small as it can be. Of several ways with that difference, it takes the one with the largest
-/// smallest dimension, then with the largest second smallest, and so on. MPICH gives the same.
-///
-/// # Errors
-/// `MPI_ERR_DIMS` for a negative dimension, and where the given dimensions do not divide `nodes`.
-/// `MPI_ERR_ARG` for a number of nodes below 1.
+/// "Close" follows J. L. Träff and F. D. Lübbe, "Specification Guideline Violations by MPI_Dims_create", EuroMPI 2015:
+/// the difference between the largest and the smallest dimension is minimal. Among solutions with that difference, the
+/// solution with the largest smallest dimension is taken. If several remain, the second smallest dimensions decide, and
+/// so on. MPICH does so too. Errors: `MPI_ERR_DIMS` for a negative dimension, or if they do not divide `nodes`;
+/// `MPI_ERR_ARG` for `nodes` below 1.
 pub fn create_dims(nodes: i32, dims: &mut [i32]) -> Result {
     if nodes < 1 {
         return Err(Error::new(
             MPI_ERR_ARG,
-            format!("the number of nodes is {nodes}: it must be 1 or more"),
+            format!("the number of nodes is {nodes}: pass 1 or more"),
         ));
     }
     let mut given = 1_i64;
@@ -27,7 +24,10 @@ pub fn create_dims(nodes: i32, dims: &mut [i32]) -> Result {
         if dim < 0 {
             return Err(Error::new(
                 MPI_ERR_DIMS,
-                format!("a dimension is {dim}: give 0 to have it found"),
+                format!(
+                    "a dimension is {dim}: pass 0 to let the call choose the dimension, or pass 1 \
+                     or more"
+                ),
             ));
         }
         given = given.saturating_mul(i64::from(dim.max(1)));
@@ -48,10 +48,10 @@ pub fn create_dims(nodes: i32, dims: &mut [i32]) -> Result {
     Ok(())
 }
 
-/// Most prime factors of a number below 2^31: further dimensions are 1.
+/// Maximum number of prime factors of a number below 2^31. Further dimensions are 1.
 const MOST_FACTORS: usize = 30;
 
-/// `number` as a product of `count` factors in descending order, the most balanced one.
+/// Returns `number` as the most balanced product of `count` factors in descending order.
 fn factor(number: i32, count: usize) -> Vec<i32> {
     let free = count.min(MOST_FACTORS);
     let mut search = Search {
@@ -68,23 +68,23 @@ fn factor(number: i32, count: usize) -> Vec<i32> {
     factors
 }
 
-/// Branch and bound over the factors in ascending order. It tries large factors first, so that the
-/// first way found with a certain spread is the wanted one among those with that spread.
+/// Branch and bound over the factors in ascending order. Large factors are tried first, so that the first solution
+/// found with a given spread is the best solution with that spread.
 struct Search {
     /// Divisors of the whole number, ascending.
     divisors: Vec<i32>,
-    /// The best way so far, ascending.
+    /// Best solution so far, ascending.
     best: Vec<i32>,
-    /// The difference between its largest and its smallest factor: a better way has a smaller one.
+    /// Difference between the largest and the smallest factor of `best`. A better solution has a smaller difference.
     spread: i64,
     /// Factors chosen so far, ascending.
     path: Vec<i32>,
-    /// For (rest, factors left, smallest one allowed): the limit up to which no way was found.
+    /// Limits up to which no solution was found, by (rest, factors left, smallest allowed factor).
     failed: HashMap<(i32, u32, i32), i64>,
 }
 
 impl Search {
-    /// Searches for better ways to split `rest` into `left` factors of at least `low`.
+    /// Searches for better solutions that split `rest` into `left` factors of at least `low`.
     fn split(&mut self, rest: i32, left: u32, low: i32) {
         if left == 1 {
             if i64::from(rest) <= self.limit(rest) {
@@ -100,12 +100,12 @@ impl Search {
         if self.failed.get(&state).is_some_and(|failed| *failed >= limit) {
             return;
         }
-        // The smallest factor is at most the root of `rest`.
+        // The smallest of the `left` factors is at most the `left`-th root of `rest`.
         let end =
             self.divisors.partition_point(|&divisor| power(divisor.into(), left) <= rest.into());
         for index in (0..end).rev() {
             let factor = self.divisors[index];
-            // With a smaller one the others would have to be above the limit.
+            // With this factor or a smaller one, the other factors would have to exceed the limit of a better solution.
             if factor < low || power(self.limit(factor), left - 1) < i64::from(rest / factor) {
                 break;
             }
@@ -121,14 +121,13 @@ impl Search {
         }
     }
 
-    /// What the largest factor may be in a better way. Where no factor is chosen yet, `next` is.
+    /// Returns the largest factor of a better solution. If no factor is chosen yet, `next` is the smallest factor.
     fn limit(&self, next: i32) -> i64 {
         let smallest = self.path.first().copied().unwrap_or(next);
         i64::from(smallest) + self.spread - 1
     }
 }
 
-/// `base` to the power of `exponent`, or the largest number where that is larger.
 fn power(base: i64, exponent: u32) -> i64 {
     base.saturating_pow(exponent)
 }
@@ -161,7 +160,6 @@ mod tests {
         create_dims(nodes, &mut dims).map(|()| dims)
     }
 
-    /// All ways to write `number` as `count` factors in descending order, the naive way.
     fn all_ways(number: i32, count: usize, limit: i32) -> Vec<Vec<i32>> {
         if count == 0 {
             return if number == 1 { vec![vec![]] } else { vec![] };
@@ -186,7 +184,8 @@ mod tests {
 
     #[test]
     fn dims__are_as_close_to_each_other_as_possible() {
-        // A smaller largest dimension, 45 and 20, goes with a larger difference or a smaller smallest one.
+        // Other solutions have a smaller largest dimension, but are worse. In the first case the largest would be 45,
+        // with a larger difference. In the second case the largest would be 20, with a smaller smallest dimension.
         assert_eq!(create(34_425, &[0; 3]).unwrap(), [51, 27, 25]);
         assert_eq!(create(5040, &[0; 3]).unwrap(), [21, 16, 15]);
         assert_eq!(create(5040 * 7, &[0, 7, 0, 0]).unwrap(), [21, 7, 16, 15]);
@@ -214,7 +213,7 @@ mod tests {
         assert_eq!(create(1 << 30, &[0; 40]).unwrap()[28..32], [2, 2, 1, 1]);
         let many = create(i32::MAX, &vec![0; 1_000_000]).unwrap();
         assert_eq!(many[..2], [i32::MAX, 1]);
-        // The numbers below 2^31 with most divisors, and one with few of very different size.
+        // The numbers below 2^31 with most divisors, and one with few divisors of very different size.
         for nodes in [2_095_133_040, 1_396_755_360, 735_134_400, 2_147_483_646] {
             for count in 2..=32 {
                 let dims = create(nodes, &vec![0; count]).unwrap();

@@ -1,9 +1,9 @@
-//! Graphs: one that every member knows as a whole, and one in which every member knows its own edges.
+//! Graphs, known to every member as a whole or only by a member's own edges.
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 
-/// A graph as `MPI_Graph_create` takes it: where the edges of each node end, and the edges.
+/// Graph of `MPI_Graph_create`: the end of each node's edges, and the edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
     index: Vec<i32>,
@@ -11,17 +11,15 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph with as many nodes as `index` has entries; `edges` may have more than are used.
-    ///
-    /// # Errors
-    /// `MPI_ERR_ARG` for an index that descends or goes beyond the edges, `MPI_ERR_RANK` for an edge
-    /// to a node that is not there.
+    /// Makes a graph with a node for each entry of `index`. Further `edges` are ignored. Errors: `MPI_ERR_ARG` for an
+    /// index that descends or exceeds the edges, `MPI_ERR_RANK` for an unknown node.
     pub fn new(index: &[i32], edges: &[i32]) -> Result<Graph> {
         let mut last = 0;
         for &end in index {
             if end < last || end as usize > edges.len() {
                 let message = format!(
-                    "the index has {end} after {last}: it must ascend from 0 to the number of edges"
+                    "the array index has {end} after {last}: pass values that ascend from 0 to the \
+                     number of edges"
                 );
                 return Err(Error::new(MPI_ERR_ARG, message));
             }
@@ -31,18 +29,20 @@ impl Graph {
         if let Some(&edge) =
             edges.iter().find(|&&edge| !usize::try_from(edge).is_ok_and(|e| e < index.len()))
         {
-            let message = format!("an edge leads to node {edge}: there are {} nodes", index.len());
-            return Err(Error::new(MPI_ERR_RANK, message));
+            let message =
+                format!("an edge leads to node {edge}, but the graph has {} nodes", index.len());
+            let advice = "pass nodes from 0 to the number of nodes less 1";
+            return Err(Error::new(MPI_ERR_RANK, message).with_advice(Some(advice)));
         }
         Ok(Graph { index: index.to_vec(), edges: edges.to_vec() })
     }
 
-    /// For each node, where its edges end.
+    /// Returns the end of each node's edges.
     pub fn index(&self) -> &[i32] {
         &self.index
     }
 
-    /// All edges, node by node.
+    /// Returns all edges, node by node.
     pub fn edges(&self) -> &[i32] {
         &self.edges
     }
@@ -52,7 +52,7 @@ impl Graph {
         self.index.len() as u32
     }
 
-    /// The neighbours of a node of the graph.
+    /// Returns the neighbours of a node.
     pub fn neighbors(&self, node: u32) -> &[i32] {
         let node = node as usize;
         let start = if node == 0 { 0 } else { self.index[node - 1] };
@@ -60,21 +60,21 @@ impl Graph {
     }
 }
 
-/// An edge of a distributed graph as one of its ends sees it.
+/// Edge of a distributed graph, as seen by one of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
     /// Rank of the other end.
     pub peer: i32,
-    /// Its weight; 1 where the graph has none.
+    /// Weight of the edge; 1 if the graph has none.
     pub weight: i32,
 }
 
-/// The edges of one member of a distributed graph.
+/// Edges of one member of a distributed graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DistGraph {
-    /// Edges that end here.
+    /// Edges that end at this member.
     pub sources: Vec<Edge>,
-    /// Edges that start here.
+    /// Edges that start at this member.
     pub destinations: Vec<Edge>,
     /// Whether the user gave weights.
     pub weighted: bool,

@@ -1,75 +1,74 @@
-//! The receiver's side.
+//! Receiver's side of partitioned communication.
 #![allow(unsafe_code)]
 
 use super::{
-    Letter, Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel, refuse_free,
-    whole,
+    Offer, PartitionedOffer, check_partition, keep_first, offer_route, own_error, refuse_cancel,
+    refuse_free, whole,
 };
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
 use crate::objects::arguments::Args;
-use crate::objects::arguments::Checked;
+use crate::objects::arguments::CheckedArguments;
 use crate::p2p::channel::{Channel, Ticket};
-use crate::p2p::request::{self, Notice, Operation, Watch};
+use crate::p2p::request::{self, Notice, Operation, PollCondition};
 use crate::p2p::slow;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 use std::borrow::Cow;
 
-/// A partition of the sender's that is under way.
-struct Part {
+const GIVE_ENOUGH: &str = "pass at least as many bytes to MPI_Precv_init as to MPI_Psend_init";
+
+struct ReceivePart {
     ticket: Ticket,
-    /// Where it goes first, if it begins or ends inside an element that lies in pieces.
+    /// Temporary buffer, if the partition begins or ends inside a noncontiguous element.
     aside: Option<Box<[u8]>>,
 }
 
-/// A partitioned receive.
 struct Recv {
-    checked: Option<Checked>,
-    /// Of one partition.
+    checked: Option<CheckedArguments>,
+    /// Arguments of one partition.
     args: Args,
     partitions: u32,
-    /// The sender's offer, while it has not come: where it goes.
-    awaited: Option<(Ticket, Box<Letter>)>,
-    /// The call that made it with its place, where mistakes are looked for.
+    /// Receive of the sender's offer, until it has arrived, with its buffer.
+    awaited: Option<(Ticket, Box<PartitionedOffer>)>,
+    /// MPI call that made the request, with its call site, if checks are on.
     made: String,
     offer: Option<Offer>,
     is_active: bool,
-    /// The sender's partitions of this start; None for one that has arrived.
-    parts: Vec<Option<Part>>,
-    /// Those before have come.
+    /// Partitions of the sender in this start; `None` for one that has arrived.
+    parts: Vec<Option<ReceivePart>>,
+    /// Index of the first partition that is not known to have arrived.
     next: usize,
     failed: Option<Error>,
 }
 
-/// `MPI_Precv_init`: `args` are those of one partition.
-///
-/// # Errors
-/// Those of a receive; `MPI_ERR_ARG` for a negative number of partitions, `MPI_ERR_RANK` and `MPI_ERR_TAG` for
-/// wildcards.
+/// `MPI_Precv_init`: `args` are those of one partition. Errors: those of a receive; `MPI_ERR_ARG` for negative
+/// `partitions`, `MPI_ERR_RANK` and `MPI_ERR_TAG` for wildcards.
 ///
 /// # Safety
-/// The buffer is that of all partitions, and writable from each start to its completion.
+/// The buffer must have all partitions, and be writable from each start to its completion.
 pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usize> {
     let all = whole(args, partitions)?;
     if args.peer == MPI_ANY_SOURCE {
-        let text =
-            "a partitioned receive has no wildcards: name the source instead of MPI_ANY_SOURCE";
-        return Err(Error::new(MPI_ERR_RANK, text));
+        let text = "the source is MPI_ANY_SOURCE, which a partitioned receive does not allow";
+        let advice = "pass the rank of the source";
+        return Err(Error::new(MPI_ERR_RANK, text).with_advice(Some(advice)));
     }
     if args.tag == MPI_ANY_TAG {
-        let text = "a partitioned receive has no wildcards: give a tag instead of MPI_ANY_TAG";
-        return Err(Error::new(MPI_ERR_TAG, text));
+        let text = "the tag is MPI_ANY_TAG, which a partitioned receive does not allow";
+        let advice = "pass a tag of 0 or more";
+        return Err(Error::new(MPI_ERR_TAG, text).with_advice(Some(advice)));
     }
     let checked = slow::check_recv(p, &all)?;
     let mut awaited = None;
     if let Some(checked) = &checked {
         let (context, tag) = offer_route(&checked.comm, args.tag);
-        let mut letter = Box::new(Letter::NONE);
-        let buffer = Buffer::contiguous((&raw mut *letter).cast(), Letter::bytes(p) as u64);
+        let mut letter = Box::new(PartitionedOffer::NONE);
+        let buffer =
+            Buffer::contiguous((&raw mut *letter).cast(), PartitionedOffer::bytes(p) as u64);
         let channel = Channel::in_context(p, &checked.comm, context, tag);
-        // SAFETY: the letter lives until the receive has ended: with the operation, or leaked (`free`).
+        // SAFETY: the letter lives until the receive has ended: it is dropped with the operation, or leaked by `free`.
         let posted = unsafe { channel.post_recv(args.peer as u32, buffer) };
         awaited = Some((posted.map_err(|error| own_error(&args, error))?, letter));
     }
@@ -89,13 +88,13 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
 }
 
 impl Recv {
-    /// Bytes of one partition of the receiver's.
+    /// Bytes of one of the receiver's partitions.
     fn bytes(&self) -> u64 {
         let all = self.checked.as_ref().map_or(0, |checked| checked.buffer.bytes);
         all / u64::from(self.partitions.max(1))
     }
 
-    /// Takes the offer if it is there; says whether it is known.
+    /// Reads the offer if it has arrived; returns whether it is known.
     fn take_offer(&mut self, p: &Process) -> Result<bool> {
         let Some(checked) = &self.checked else {
             return Ok(true);
@@ -115,27 +114,31 @@ impl Recv {
         if let (Some(checks), Some(datatype)) = (p.checks(), &checked.datatype) {
             checks.compare((&self.made, datatype), &letter.record, (self.args.peer, self.args.tag));
         }
-        let garbage = || Error::new(MPI_ERR_OTHER, "the sender's partitions make no sense");
+        let garbage =
+            || Error::new(MPI_ERR_OTHER, "the sender's description of its partitions is invalid");
         let offer = Offer::from_wire(letter.words);
         self.offer = Some(offer.unwrap_or(Offer::NONE));
         let offer = offer.ok_or_else(garbage)?;
         let (sent, room) = (offer.total().unwrap_or(0), checked.buffer.bytes);
-        // As of any message, the buffer may be longer.
+        // The receive buffer may be longer, as for any message.
         match sent <= room {
             true => Ok(true),
             false => Err(Error::new(
                 MPI_ERR_TRUNCATE,
                 format!(
-                    "the sender's {} partitions have {sent} bytes in all, the receiver's {} have \
-                     {room}: give the receiver at least as many",
+                    "the sender's {} partitions have {sent} bytes in all, but the receiver's {} \
+                     partitions have {room}",
                     offer.partitions, self.partitions
                 ),
-            )),
+            )
+            .with_advice(Some(GIVE_ENOUGH))),
         }
     }
 
-    /// Where a partition of the sender's goes: to its place, or aside.
-    fn buffer(checked: &Checked, offer: Offer, partition: u32) -> (Buffer, Option<Box<[u8]>>) {
+    /// Returns the buffer for a partition of the sender: its place in the user's buffer, or a temporary one.
+    fn buffer(
+        checked: &CheckedArguments, offer: Offer, partition: u32,
+    ) -> (Buffer, Option<Box<[u8]>>) {
         let from = u64::from(partition) * offer.bytes;
         let all = &checked.buffer;
         let Some(layout) = &all.layout else {
@@ -170,9 +173,9 @@ impl Recv {
         for partition in 0..offer.partitions {
             channel.tag = offer.tag(partition);
             let (buffer, aside) = Recv::buffer(checked, offer, partition);
-            // SAFETY: promised when the request was made; memory aside lives with its part.
+            // SAFETY: the contract of `make_recv` gives a writable buffer, and the temporary one lives with its part.
             match unsafe { channel.post_recv(self.args.peer as u32, buffer) } {
-                Ok(ticket) => self.parts.push(Some(Part { ticket, aside })),
+                Ok(ticket) => self.parts.push(Some(ReceivePart { ticket, aside })),
                 Err(error) => {
                     self.parts.push(None);
                     failed = failed.or(Some(error));
@@ -184,7 +187,7 @@ impl Recv {
         }
     }
 
-    /// Whether a partition of the sender's has arrived; takes it then.
+    /// Returns whether a partition of the sender has arrived, and completes it.
     #[inline]
     fn take_part(&mut self, p: &Process, partition: usize) -> bool {
         let Some(Some(part)) = self.parts.get_mut(partition) else {
@@ -197,7 +200,7 @@ impl Recv {
         self.take_part_slow(p, partition)
     }
 
-    /// The same of one that is still to come, has failed, or does not go to its place by itself.
+    /// Completes a partition that may be outstanding, failed, or in a temporary buffer; returns whether it has arrived.
     #[inline(never)]
     fn take_part_slow(&mut self, p: &Process, partition: usize) -> bool {
         let (Some(checked), Some(offer)) = (&self.checked, self.offer) else {
@@ -222,7 +225,7 @@ impl Recv {
             && let (Some(aside), Some(layout)) = (&part.aside, &checked.buffer.layout)
         {
             let from = partition as u64 * offer.bytes;
-            // SAFETY: promised when the request was made; the range lies within the data of all partitions.
+            // SAFETY: the contract of `make_recv` gives a writable buffer, and the range is within its data.
             unsafe { layout.unpack(checked.buffer.ptr, checked.buffer.count, from, aside) };
         }
         if let Err(error) = result {
@@ -249,7 +252,6 @@ impl Recv {
         Ok(parts.into_iter().all(|part| self.take_part(p, part)))
     }
 
-    /// Takes what has arrived.
     fn go_on(&mut self, p: &Process) {
         if self.offer.is_none() && self.failed.is_none() {
             match self.take_offer(p) {
@@ -285,23 +287,23 @@ impl Operation<Process> for Recv {
         })
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> PollCondition {
         let of_part = || self.parts.get(self.next)?.as_ref().map(|part| &part.ticket);
         let ticket = match &self.awaited {
             Some((ticket, _)) => Some(ticket),
             None => of_part(),
         };
         match ticket.map_or(0, Ticket::id) {
-            0 => Watch::Named,
-            id => Watch::Request(id),
+            0 => PollCondition::Named,
+            id => PollCondition::Request(id),
         }
     }
 
     fn state(&self) -> Cow<'static, str> {
         let Args { peer, tag, .. } = self.args;
         let what = match self.offer {
-            None => "no MPI_Psend_init has matched it,",
-            Some(_) => "it waits for partitions",
+            None => "the receive has not matched an MPI_Psend_init",
+            Some(_) => "the receive waits for partitions",
         };
         format!("{what} from rank {peer} with tag {tag}").into()
     }
@@ -356,26 +358,24 @@ impl Operation<Process> for Recv {
 }
 
 impl Recv {
-    /// The error of a sender whose partitions have more bytes in all; again at each start.
+    /// Returns the error of a sender whose partitions exceed the receive buffer. Every start fails with this error.
     fn disagreement(&self) -> Option<Error> {
         let (offer, checked) = (self.offer?, self.checked.as_ref()?);
         (offer.total()? > checked.buffer.bytes).then(|| {
             let text = "the sender's partitions have more bytes in all than the receiver's";
-            Error::new(MPI_ERR_TRUNCATE, text).on_comm(self.args.comm)
+            let error = Error::new(MPI_ERR_TRUNCATE, text).with_advice(Some(GIVE_ENOUGH));
+            error.on_comm(self.args.comm)
         })
     }
 }
 
-/// `MPI_Parrived`: whether a partition has arrived; true for `MPI_REQUEST_NULL` and inactive requests (MPI-5.0 section
-/// 4.2.2).
-///
-/// # Errors
-/// `MPI_ERR_REQUEST` for a request that is no partitioned receive, `MPI_ERR_ARG` for an invalid partition.
+/// `MPI_Parrived`; true for `MPI_REQUEST_NULL` and inactive requests (MPI-5.0 section 4.2.2). Errors: `MPI_ERR_REQUEST`
+/// for a request that is not a partitioned receive, `MPI_ERR_ARG` for an invalid partition.
 pub fn has_arrived(p: &Process, request: usize, partition: i32) -> Result<bool> {
     if request == MPI_REQUEST_NULL || request::notify(p, request, Notice::Arrived(partition))? {
         return Ok(true);
     }
-    request::make_progress(p)?;
+    request::progress(p)?;
     let arrived = request::notify(p, request, Notice::Arrived(partition))?;
     if !arrived {
         request::note_miss(p)?;

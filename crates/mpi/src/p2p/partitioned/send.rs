@@ -1,9 +1,9 @@
-//! The sender's side.
+//! Sender's side of partitioned communication.
 #![allow(unsafe_code)]
 
 use super::{
-    Letter, Offer, check_range, keep_first, offer_route, own_error, refuse_cancel, refuse_free,
-    whole,
+    Offer, PartitionedOffer, check_range, keep_first, offer_route, own_error, refuse_cancel,
+    refuse_free, whole,
 };
 use crate::check::Record;
 use crate::common::consts::*;
@@ -11,64 +11,61 @@ use crate::common::error::{Error, Result};
 use crate::common::lock;
 use crate::common::status::Status;
 use crate::objects::arguments::Args;
-use crate::objects::arguments::Checked;
+use crate::objects::arguments::CheckedArguments;
 use crate::objects::datatype::Datatype;
 use crate::p2p::channel::{Channel, Ticket};
-use crate::p2p::request::{self, Marked, Notice, Operation, Watch, empty_status};
+use crate::p2p::request::{self, MarkedRequest, Notice, Operation, PollCondition, empty_status};
 use crate::p2p::slow;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::wire::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, Worker};
 use fastpath_transport::Post;
 use std::borrow::Cow;
 use std::ptr::NonNull;
 
-/// A partitioned send.
 struct Send {
-    checked: Option<Checked>,
-    /// Of one partition.
+    checked: Option<CheckedArguments>,
+    /// Arguments of one partition.
     args: Args,
     offer: Offer,
-    marks: OwnMarks,
+    marks: SendMarks,
     under_way: Vec<Ticket>,
     failed: Option<Error>,
 }
 
-/// Which partitions of a send were marked since it was started, and what is known of their way.
+/// Marks of a started send's partitions, and the data for their messages.
 ///
-/// **MARKS.** They live as long as their send, and code that reads them holds the lock of this layer. No reference to
-/// them outlives a call of the functions here, none of which runs another one of them or of the program.
+/// **MARKS.** They live as long as their send, and code that accesses them holds the lock of this layer. No reference
+/// to them outlives a call of the functions here. None of these functions calls another of them, or the program.
 struct Marks {
     /// Whether the send was started and is not complete.
     is_active: bool,
     ready: Box<[bool]>,
-    /// How many were not.
+    /// Number of unmarked partitions.
     missing: u32,
     way: Option<PartitionPath>,
     offer: Offer,
 }
 
-/// The way of partitions that are contiguous and have some bytes.
+/// Endpoint, peer, key and addresses that the messages of all partitions share. It exists only if the data of each
+/// partition is contiguous and not empty.
 struct PartitionPath {
     endpoint: *mut Endpoint,
-    /// World rank of the receiver.
     peer: u32,
     key: u64,
-    /// Of the first partition.
     at: *mut u8,
     /// Bytes from one partition to the next.
     stride: isize,
-    /// Of each.
     bytes: u64,
 }
 
-/// The memory of a send's marks, which [`Marked`] points to as well.
-struct OwnMarks(NonNull<Marks>);
+/// Memory of a send's marks, to which [`MarkedRequest`] points too.
+struct SendMarks(NonNull<Marks>);
 
-impl OwnMarks {
+impl SendMarks {
     fn new(marks: Marks) -> Self {
-        OwnMarks(NonNull::from(Box::leak(Box::new(marks))))
+        SendMarks(NonNull::from(Box::leak(Box::new(marks))))
     }
 
     fn get(&mut self) -> &mut Marks {
@@ -77,20 +74,18 @@ impl OwnMarks {
     }
 }
 
-impl Drop for OwnMarks {
+impl Drop for SendMarks {
     fn drop(&mut self) {
-        // SAFETY: it came from a box, and what pointed to it has been forgotten when the request was freed.
+        // SAFETY: memory of a box; the pointer in `MarkedRequest` was cleared when the request was freed.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// `MPI_Psend_init`: `args` are those of one partition.
-///
-/// # Errors
-/// Those of a send; `MPI_ERR_ARG` for a negative number of partitions.
+/// `MPI_Psend_init`: `args` are those of one partition. Errors: those of a send; `MPI_ERR_ARG` for negative
+/// `partitions`.
 ///
 /// # Safety
-/// The buffer is that of all partitions, and readable from each start to its completion.
+/// The buffer must have all partitions, and be readable from each start to its completion.
 pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usize> {
     let all = whole(args, partitions)?;
     let checked = slow::check_send(p, &all)?;
@@ -108,16 +103,16 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
         checked,
         args,
         offer,
-        marks: OwnMarks::new(Marks { is_active: false, ready, missing: 0, way, offer }),
+        marks: SendMarks::new(Marks { is_active: false, ready, missing: 0, way, offer }),
         under_way: Vec::new(),
         failed: None,
     };
     request::make_persistent_operation(p, Box::new(send))
 }
 
-/// Tells the receiver what is going to come; `args` are those of all partitions. The copy belongs to the library until
-/// it has left.
-fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Result {
+/// Sends the offer to the receiver; `args` are those of all partitions. The library owns the sent copy until it has
+/// left.
+fn send_offer(p: &Process, checked: &CheckedArguments, args: &Args, offer: Offer) -> Result {
     let (context, tag) = offer_route(&checked.comm, args.tag);
     let words = offer.to_wire();
     let mut copy: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -125,27 +120,27 @@ fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Resu
         let record = Record::of_call(p.call.get(), &checks.place());
         copy.extend_from_slice(record.with_data(datatype, args.count as u64).as_bytes());
     }
-    copy.resize(Letter::bytes(p), 0);
+    copy.resize(PartitionedOffer::bytes(p), 0);
     let bytes = copy.len() as u64;
     let copy = Box::into_raw(copy.into_boxed_slice());
     let buffer = Buffer::contiguous(copy.cast(), bytes);
     let channel = Channel::in_context(p, &checked.comm, context, tag);
-    // SAFETY: the copy lives until its send has ended.
+    // SAFETY: `leave_copy` keeps the copy until its send has ended.
     unsafe {
         let sent = channel.post_send(args.peer as u32, buffer);
         slow::leave_copy(p, sent.map(|ticket| ticket.id()), args, copy)
     }
 }
 
-/// The memory of a partition; `args` are those of one.
-fn buffer(checked: &Checked, args: &Args, partition: u32) -> Buffer {
+/// Returns the buffer of a partition; `args` are those of one partition.
+fn buffer(checked: &CheckedArguments, args: &Args, partition: u32) -> Buffer {
     let none = Buffer::empty();
     let Some(datatype) = &checked.datatype else {
         return none;
     };
     let offset = i64::from(partition).wrapping_mul(stride(datatype, args));
     let at = args.buf.wrapping_offset(offset as isize);
-    // The buffer of all partitions was checked.
+    // `None` cannot occur, because the buffer of all partitions together was checked.
     datatype.buffer(at, args.count as u64).unwrap_or(none)
 }
 
@@ -153,8 +148,8 @@ fn stride(datatype: &Datatype, args: &Args) -> i64 {
     args.count.wrapping_mul(datatype.layout().extent())
 }
 
-/// What is the same for all partitions; none where they need more than an address each.
-fn find_way(checked: &Checked, args: &Args) -> Option<PartitionPath> {
+/// Returns the data that all partitions' messages share; `None` if a message needs other data besides its address.
+fn find_way(checked: &CheckedArguments, args: &Args) -> Option<PartitionPath> {
     let (comm, first) = (&checked.comm, buffer(checked, args, 0));
     let datatype = checked.datatype.as_ref()?;
     let is_plain = first.layout.is_none() && first.bytes > 0;
@@ -169,22 +164,21 @@ fn find_way(checked: &Checked, args: &Args) -> Option<PartitionPath> {
 }
 
 impl Marks {
-    /// Marks a partition whose message can leave at once; does nothing where it cannot, or something is wrong.
-    ///
-    /// # Safety
-    /// The send's request is not freed, and the caller is inside MPI.
+    /// Marks a partition and sends its message, if the message can leave immediately. Otherwise does nothing. Returns
+    /// whether the partition was marked. Safety: the send's request is not freed, and the caller is inside MPI.
     #[inline]
     unsafe fn try_mark(&mut self, worker: *mut Worker, partition: i32) -> bool {
         let (Some(way), Some(ready)) = (&self.way, self.ready.get_mut(partition as usize)) else {
             return false;
         };
-        if *ready || !self.is_active || lock::first().records() {
+        if *ready || !self.is_active || lock::get().records() {
             return false;
         }
         let at = way.at.wrapping_offset(way.stride.wrapping_mul(partition as isize));
         let tag = self.offer.tag(partition as u32);
-        // SAFETY: the buffer is readable, as promised when the request was made. Endpoint and worker live as long as
-        // the communicator, which the request needs. An adapter may bring another message while a longer one is sent.
+        // SAFETY: the contract of `make_send` gives a readable buffer. Endpoint and worker live as long as the
+        // communicator, which the request needs. Longer messages are sent only within a host, because an adapter may
+        // deliver another message during the send.
         let is_sent = unsafe {
             match way.bytes <= SHORT_LIMIT as u64 {
                 true => {
@@ -217,7 +211,7 @@ impl Send {
         };
         let channel = Channel::tagged(p, &checked.comm, self.offer.tag(partition));
         let buffer = buffer(checked, &self.args, partition);
-        // SAFETY: promised when the request was made.
+        // SAFETY: the contract of `make_send` gives a readable buffer.
         match unsafe { channel.post_send(self.args.peer as u32, buffer) } {
             Ok(ticket) if ticket.is_done() => {}
             Ok(ticket) => self.under_way.push(ticket),
@@ -228,13 +222,15 @@ impl Send {
     fn mark(&mut self, p: &Process, low: i32, high: i32) -> Result {
         let (low, high) = check_range(low, high, self.offer.partitions)?;
         if !self.marks.get().is_active {
-            let text = "the request of MPI_Psend_init is not active: start it first";
+            let text = "the request of MPI_Psend_init is not active: call MPI_Start first";
             return Err(Error::new(MPI_ERR_REQUEST, text));
         }
         for partition in low..=high {
             let marks = self.marks.get();
             if std::mem::replace(&mut marks.ready[partition as usize], true) {
-                let text = format!("partition {partition} was marked before");
+                let text = format!(
+                    "partition {partition} is marked as ready already: mark each partition once"
+                );
                 return Err(Error::new(MPI_ERR_ARG, text));
             }
             marks.missing -= 1;
@@ -273,10 +269,10 @@ impl Operation<Process> for Send {
         })
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> PollCondition {
         match self.under_way.last() {
-            Some(ticket) => Watch::Request(ticket.id()),
-            None => Watch::Named,
+            Some(ticket) => PollCondition::Request(ticket.id()),
+            None => PollCondition::Named,
         }
     }
 
@@ -289,7 +285,10 @@ impl Operation<Process> for Send {
         // SAFETY: MARKS.
         let (missing, all) = (unsafe { self.marks.0.as_ref().missing }, self.offer.partitions);
         let ready = all - missing;
-        format!("{ready} of its {all} partitions are ready, to rank {peer} with tag {tag}").into()
+        format!(
+            "{ready} of the {all} partitions are ready to be sent to rank {peer} with tag {tag}"
+        )
+        .into()
     }
 
     fn comm(&self) -> Option<usize> {
@@ -302,7 +301,7 @@ impl Operation<Process> for Send {
         marks.missing = self.offer.partitions;
         marks.is_active = true;
         if self.checked.is_none() {
-            // To MPI_PROC_NULL: complete whether marked or not.
+            // A send to MPI_PROC_NULL is complete without marks.
             marks.missing = 0;
             return Ok(Some(Ok(empty_status())));
         }
@@ -314,7 +313,7 @@ impl Operation<Process> for Send {
     }
 
     fn free(&mut self, p: &Process) -> Result {
-        p.extras.marked.set(Marked::NONE);
+        p.extras.marked.set(MarkedRequest::NONE);
         Ok(())
     }
 
@@ -336,7 +335,7 @@ impl Operation<Process> for Send {
                 let marked = self.mark(p, low, high);
                 if marked.is_ok() {
                     let marks = Some(self.marks.0.cast());
-                    p.extras.marked.set(Marked { request: MPI_REQUEST_NULL, marks });
+                    p.extras.marked.set(MarkedRequest { request: MPI_REQUEST_NULL, marks });
                 }
                 marked.map(|()| true).map_err(|error| own_error(&self.args, error))
             }
@@ -345,11 +344,8 @@ impl Operation<Process> for Send {
     }
 }
 
-/// `MPI_Pready` and its like: partitions from the first to the last may leave.
-///
-/// # Errors
-/// `MPI_ERR_REQUEST` for a request that is no active partitioned send, `MPI_ERR_ARG` for a partition that is invalid or
-/// was marked before.
+/// `MPI_Pready` and similar calls: marks the partitions from `low` to `high` as ready. Errors: `MPI_ERR_REQUEST` for a
+/// request that is not an active partitioned send, `MPI_ERR_ARG` for an invalid or marked partition.
 #[inline]
 pub fn mark_ready(p: &Process, request: usize, low: i32, high: i32) -> Result {
     let worker = p.worker()?;
@@ -357,7 +353,7 @@ pub fn mark_ready(p: &Process, request: usize, low: i32, high: i32) -> Result {
     if let Some(marks) = marked.marks
         && marked.request == request
         && low == high
-        // SAFETY: MARKS: they are those of a partitioned send, whose request was not freed.
+        // SAFETY: MARKS; the marks are those of a partitioned send whose request was not freed.
         && unsafe { marks.cast::<Marks>().as_mut().try_mark(worker, low) }
     {
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
@@ -370,10 +366,10 @@ pub fn mark_ready(p: &Process, request: usize, low: i32, high: i32) -> Result {
 #[cold]
 #[inline(never)]
 fn mark_ready_slow(p: &Process, request: usize, low: i32, high: i32) -> Result {
-    p.extras.marked.set(Marked::NONE);
+    p.extras.marked.set(MarkedRequest::NONE);
     request::notify(p, request, Notice::Ready(low, high))?;
     let marked = p.extras.marked.get();
-    p.extras.marked.set(Marked { request, ..marked });
+    p.extras.marked.set(MarkedRequest { request, ..marked });
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     unsafe { (*p.worker()?).wake_sleepers() };
     Ok(())

@@ -1,19 +1,18 @@
-//! The communicators that requests need, and the requests that communicators need.
+//! Communicators that requests need, and requests that communicators need.
 #![allow(unsafe_code)]
 
-use super::{Extra, poll_operation};
+use super::{Extra, NamedRequest, awaited_by, poll_operation};
 use crate::common::error::Result;
-use crate::common::places;
 use crate::objects::comm::Comm;
 use crate::p2p::slow;
 use crate::process::Process;
 use crate::process::errhandler;
-use fastpath_protocol::Request;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::RequestKind;
+use fastpath_segment::AwaitedRanks;
 use std::collections::HashSet;
 
-/// Gives back what no request needs any more. Walks all requests, but where there is nothing to give back.
+/// Frees the communicators that no request needs any more. Walks all requests, unless there is nothing to free.
 pub fn release_unused(p: &Process) {
     if p.freed_comms.is_empty() {
         return;
@@ -25,16 +24,13 @@ pub fn release_unused(p: &Process) {
             p.spare_buffers.put(&comm.buffer);
             errhandler::detach(p, comm.errhandler.get());
             p.contexts.release(comm.my_world_rank(), comm.context);
-            if comm.place != 0 {
-                places::keep_title(comm.handle.get(), None);
-            }
             p.comms.reuse(comm.handle.get());
         }
         keep
     });
 }
 
-/// Handles of the communicators that requests were made on, and perhaps some that none was.
+/// Returns handles of the communicators that requests were made on, perhaps with handles of a few other communicators.
 fn comms_in_use(p: &Process) -> HashSet<usize> {
     let of_extra = |extra: &Extra<Process>| match extra {
         Extra::Persistent(persistent) => Some(persistent.args.comm),
@@ -42,8 +38,7 @@ fn comms_in_use(p: &Process) -> HashSet<usize> {
     };
     let slots = p.extras.slots();
     let mut comms: HashSet<usize> = slots.iter().flatten().filter_map(of_extra).collect();
-    for (place, worker) in p.workers() {
-        let _within = places::within(place);
+    if let Ok(worker) = p.worker() {
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
         let pool = unsafe { &(*worker).requests };
         let plain = pool.in_use().filter(|r| r.kind != RequestKind::Foreign);
@@ -53,45 +48,52 @@ fn comms_in_use(p: &Process) -> HashSet<usize> {
 }
 
 /// Waits until all communication of this process on a communicator is complete (`MPI_Comm_disconnect`, MPI-5.0 section
-/// 11.10.4). Communication that only a rank which has left could complete is not waited for.
-///
-/// # Errors
-/// MPI is not initialized.
+/// 11.10.4). Does not wait for communication that only a departed rank could complete. Fails if MPI is not initialized.
 pub(crate) fn complete_communication(p: &Process, comm: &Comm) -> Result {
-    if !is_pending(p, comm) {
-        return Ok(());
+    let mut pending = find_awaited(p, comm);
+    // A new wait begins whenever the awaited ranks change, because the rank's page must name the current ones.
+    while let Some(awaited) = pending {
+        slow::wait_until(p, (comm.handle.get(), 0), awaited, false, |_| {
+            for index in pending_operations(p, comm) {
+                poll_operation(p, index);
+            }
+            pending = find_awaited(p, comm);
+            pending != Some(awaited)
+        })?;
     }
-    slow::wait_on_workers(p, (comm.handle.get(), 0), || {
-        for index in pending_operations(p, comm) {
-            poll_operation(p, index);
-        }
-        !is_pending(p, comm)
-    })
+    Ok(())
 }
 
-/// Whether a communication on a communicator is under way that can still complete.
-fn is_pending(p: &Process, comm: &Comm) -> bool {
+/// Returns the ranks that could complete communication under way on a communicator; `None` if none of it can complete.
+fn find_awaited(p: &Process, comm: &Comm) -> Option<AwaitedRanks> {
     let handle = comm.handle.get();
-    let members = comm.remote_group.as_ref().unwrap_or(&comm.group).world_ranks();
-    p.workers().any(|(place, worker)| {
-        let _within = places::within(place);
+    let members = comm.peer_group().world_ranks();
+    let mut pending: Option<AwaitedRanks> = None;
+    let mut add = |awaited| pending = Some(pending.map_or(awaited, |other| other.or(awaited)));
+    if let Ok(worker) = p.worker() {
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
         let worker = unsafe { &*worker };
-        let can_end = |request: &Request| match request.peer {
-            // `MPI_Comm_disconnect` fails where a member has left.
-            ANY_PEER => !members.iter().any(|&rank| worker.peer_has_left(rank)),
-            _ => !worker.is_hopeless(request),
-        };
-        let mut own = worker.requests.active().filter(|request| {
+        let own = worker.requests.active().filter(|request| {
             request.user == handle && request.kind != RequestKind::Foreign
-            // A dropped receive: no byte of it reaches the program.
+            // Dropped receives do not count, because no byte of them reaches the program.
             && !(request.detached && request.bytes == 0)
         });
-        own.any(can_end)
-    }) || !pending_operations(p, comm).is_empty()
+        for request in own {
+            match request.peer {
+                // `MPI_Comm_disconnect` fails if a member has left, so it does not wait for a receive from any source.
+                ANY_PEER if members.iter().any(|&rank| worker.peer_has_left(rank)) => {}
+                ANY_PEER => add(AwaitedRanks::of(members)),
+                _ if worker.is_hopeless(request) => {}
+                peer => add(AwaitedRanks::of(&[peer])),
+            }
+        }
+    }
+    for index in pending_operations(p, comm) {
+        add(awaited_by(p, &NamedRequest::Operation(index)).unwrap_or(AwaitedRanks::UNKNOWN));
+    }
+    pending
 }
 
-/// The indices of the operations on a communicator that are under way.
 fn pending_operations(p: &Process, comm: &Comm) -> Vec<usize> {
     let handle = comm.handle.get();
     let is_pending = |extra: &Option<Extra<Process>>| match extra {

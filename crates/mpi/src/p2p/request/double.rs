@@ -1,9 +1,7 @@
-//! A send and a receive under one request (MPI-5.0 section 3.11).
+//! Send and receive under one request (MPI-5.0 section 3.11).
 #![allow(unsafe_code)]
 
-use super::{
-    Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, places_of, resolve,
-};
+use super::{Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, resolve};
 use crate::common::consts::MPI_PACKED;
 use crate::common::error::Result;
 use crate::common::status::Status;
@@ -15,7 +13,7 @@ use crate::process::Process;
 struct SendrecvRequest {
     send: usize,
     recv: usize,
-    /// The copy that `MPI_Isendrecv_replace` sends from.
+    /// Send buffer of `MPI_Isendrecv_replace`.
     _copy: Option<Box<[u8]>>,
 }
 
@@ -31,7 +29,7 @@ impl Operation<Process> for SendrecvRequest {
             Ok(_) => return None,
             Err(error) => return Some(Err(error)),
         }
-        // SAFETY: local variables that hold the requests.
+        // SAFETY: both requests are fields of `self`, which are variables that hold them.
         let (sent, received) = unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
         Some(match (sent, received) {
             (Ok((_, None)), Ok((status, None))) => Ok(status),
@@ -40,10 +38,6 @@ impl Operation<Process> for SendrecvRequest {
             | (Err(error), _)
             | (_, Err(error)) => Err(error),
         })
-    }
-
-    fn places(&self, p: &Process) -> u32 {
-        places_of(p, self.send) | places_of(p, self.recv)
     }
 
     fn is_composed(&self) -> bool {
@@ -55,10 +49,10 @@ impl Operation<Process> for SendrecvRequest {
     }
 }
 
-/// `MPI_Isendrecv`, and with a copy to send from `MPI_Isendrecv_replace`; returns the request's handle.
+/// `MPI_Isendrecv`, or `MPI_Isendrecv_replace` with a `copy` to send from. Returns the request's handle.
 ///
 /// # Safety
-/// The buffers are valid until the request completes.
+/// The buffers must be valid until the request completes.
 pub unsafe fn isendrecv(
     p: &Process, out: Args, into: Args, copy: Option<Box<[u8]>>,
 ) -> Result<usize> {
@@ -74,12 +68,12 @@ pub unsafe fn isendrecv(
     }
 }
 
-/// `MPI_Isendrecv_replace`: as [`slow::sendrecv_replace`]; returns the request's handle.
+/// `MPI_Isendrecv_replace`: see [`slow::sendrecv_replace`]. Returns the request's handle.
 ///
 /// # Safety
-/// As [`slow::sendrecv_replace`], until the request completes.
+/// See [`slow::sendrecv_replace`]. The buffer is in use until the request completes.
 pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
-    // SAFETY: by this function's contract; the copy moves into the request, its bytes stay where they are.
+    // SAFETY: by this function's contract. The copy moves into the request, but its bytes do not move.
     unsafe {
         let (mut copy, bytes) = slow::pack_copy(p, &out)?;
         let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };

@@ -1,34 +1,29 @@
-//! Requests that are given up: `MPI_Request_free`, `MPI_Cancel`.
+//! Requests that the program frees or cancels: `MPI_Request_free`, `MPI_Cancel`.
 //!
-//! **VARIABLES.** As in `request`: `request` is a variable.
+//! **VARIABLES.** `request` is a variable. Each function here requires this of its caller.
 #![allow(unsafe_code)]
 
-use super::{
-    Extra, Named, find, free_operation, free_plain, places_of, pool_of, release_unused, resolve,
-    worker_of,
-};
+use super::{Extra, NamedRequest, find, free_operation, free_plain, pool, release_unused, resolve};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::places::within_all;
 use crate::p2p::slow;
 use crate::process::Process;
-use fastpath_protocol::State;
+use fastpath_protocol::RequestState;
 use fastpath_protocol::request::RequestKind;
 
-/// `MPI_Request_free`: an active request goes on and frees itself.
+/// `MPI_Request_free`: an active request continues and frees itself.
 ///
 /// # Safety
-/// `request` is a variable.
+/// See VARIABLES.
 pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     // SAFETY: VARIABLES.
     let handle = unsafe { *request };
     if handle == MPI_REQUEST_NULL {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
     }
-    let _within = within_all(places_of(p, handle));
     let id = find(p, handle)?;
-    // SAFETY: INSIDE (`workers`).
-    let found = unsafe { (*pool_of(p, id)?).get_mut(id) };
+    // SAFETY: INSIDE.
+    let found = unsafe { (*pool(p)?).get_mut(id) };
     if found.kind == RequestKind::Foreign {
         let index = found.user;
         let active = match p.extras.slots_mut().get_mut(index) {
@@ -36,7 +31,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
             _ => None,
         };
         if let Some(mut inner) = active {
-            // SAFETY: a local variable.
+            // SAFETY: `inner` is a local variable.
             unsafe { free(p, &mut inner)? };
         }
         if let Some(Some(Extra::Operation { poll: Some(operation), freed, .. })) =
@@ -52,7 +47,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
         }
         free_operation(p, id, index)?;
         release_unused(p);
-    } else if found.state == State::Complete {
+    } else if found.state == RequestState::Complete {
         slow::settle(p, id);
         free_plain(p, id)?;
     } else {
@@ -63,24 +58,25 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     Ok(())
 }
 
-/// `MPI_Cancel`: what nothing has matched is taken back. A send that left without a request goes on.
+/// `MPI_Cancel`: cancels an unmatched operation. A send that left without a request continues.
 pub fn cancel(p: &Process, handle: usize) -> Result {
     if handle == MPI_REQUEST_NULL {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
     }
-    let _within = within_all(places_of(p, handle));
     match resolve(p, handle)? {
-        Named::Inactive => Err(Error::new(MPI_ERR_REQUEST, "the persistent request is not active")),
-        Named::Plain(id) => {
+        NamedRequest::Inactive => {
+            Err(Error::new(MPI_ERR_REQUEST, "the persistent request is not active"))
+        }
+        NamedRequest::Plain(id) => {
             // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *worker_of(p, id)? };
+            let worker = unsafe { &mut *p.worker()? };
             if !worker.cancel_recv(id) {
                 slow::take_over(worker, id);
                 worker.cancel_send(id);
             }
             Ok(())
         }
-        Named::Operation(index) => {
+        NamedRequest::Operation(index) => {
             let function = match p.extras.slots().get(index) {
                 Some(Some(Extra::Operation { poll: Some(operation), .. })) => {
                     operation.cancel_function()

@@ -13,7 +13,6 @@ type Query = unsafe extern "C" fn(*mut c_void, *mut Status) -> c_int;
 type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
-/// The functions of a generalized request, and what they are called with.
 struct Generalized {
     query: Option<Query>,
     free: Option<Free>,
@@ -22,21 +21,18 @@ struct Generalized {
     is_complete: bool,
 }
 
-/// `MPI_Grequest_start`.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for a function that is null.
+/// `MPI_Grequest_start`. Errors: `MPI_ERR_ARG` for a null function.
 ///
 /// # Safety
-/// The functions are null or of the types that the standard gives, and stay so until the request is freed.
+/// The functions must be null or of the types that the standard gives, until the request is freed.
 pub unsafe fn start_generalized(
     p: &Process, (query, free, cancel): (usize, usize, usize), extra: usize,
 ) -> Result<usize> {
     if query == 0 || free == 0 || cancel == 0 {
-        let text = "a function of the generalized request is a null pointer: pass all three";
+        let text = "query_fn, free_fn or cancel_fn is NULL: pass all three functions";
         return Err(Error::new(MPI_ERR_ARG, text));
     }
-    // SAFETY: functions of these types by the contract of this function.
+    // SAFETY: the addresses are functions of these types, by the contract of this function.
     let request = unsafe {
         Generalized {
             query: Some(std::mem::transmute::<usize, Query>(query)),
@@ -49,10 +45,8 @@ pub unsafe fn start_generalized(
     make_operation(p, Box::new(request))
 }
 
-/// `MPI_Grequest_complete`: threads that wait for it continue.
-///
-/// # Errors
-/// `MPI_ERR_REQUEST` for a request of another kind, or one that is complete.
+/// `MPI_Grequest_complete`: wakes threads that wait for the request. Errors: `MPI_ERR_REQUEST` for a request of another
+/// kind, or one that is complete.
 pub fn complete_generalized(p: &Process, handle: usize) -> Result {
     notify(p, handle, Notice::Complete)?;
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
@@ -65,7 +59,10 @@ fn result_of(function: &str, code: c_int) -> Result {
         MPI_SUCCESS => Ok(()),
         code => Err(Error::new(
             code,
-            format!("the {function} function of a generalized request has returned this error"),
+            format!(
+                "the {function} function of a generalized request returned error code {code}: \
+                 correct that function"
+            ),
         )),
     }
 }
@@ -77,7 +74,7 @@ impl Operation<Process> for Generalized {
         }
         let mut status = empty_status();
         let code = match self.query {
-            // SAFETY: a function of this type, promised at the start; the status lives.
+            // SAFETY: the contract of `start_generalized` gives the function this type, and the status lives.
             Some(query) => unsafe { query(self.extra, &mut status) },
             None => MPI_SUCCESS,
         };
@@ -104,7 +101,8 @@ impl Operation<Process> for Generalized {
         let (cancel, extra, is_complete) = (self.cancel?, self.extra, self.is_complete);
         Some(Box::new(move || {
             // SAFETY: the user gave this function for such calls with this extra state, which is valid until the
-            // request is freed; it is called at once, by `MPI_Cancel` of that request.
+            // request is freed. `MPI_Cancel` of that request calls this function at once, so the request is not freed
+            // before this call.
             result_of("cancel", unsafe { cancel(extra, is_complete.into()) })
         }))
     }
@@ -112,7 +110,9 @@ impl Operation<Process> for Generalized {
     fn notify(&mut self, _: &Process, notice: Notice) -> Result<bool> {
         match notice {
             Notice::Complete if self.is_complete => {
-                Err(Error::new(MPI_ERR_REQUEST, "the generalized request is complete already"))
+                let text = "the generalized request is complete already";
+                let advice = "call MPI_Grequest_complete once for each request";
+                Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(advice)))
             }
             Notice::Complete => {
                 self.is_complete = true;

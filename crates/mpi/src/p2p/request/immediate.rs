@@ -1,22 +1,23 @@
-//! The immediate path of completion.
+//! Immediate path of completion.
 //!
-//! **VARIABLES.** As in `request`: `request` is a variable, `status` is null or a status. A given worker lives, and
-//! only the calling thread is inside it.
+//! **VARIABLES.** `request` is a variable, and `status` is null or a status. Each function here requires this of its
+//! caller. [`try_collect`] alone also accepts a null `request`.
 #![allow(unsafe_code)]
 
 use super::{DONE_HANDLE, empty_status, status_of};
 use crate::common::consts::*;
 use crate::common::status::Status;
+use crate::objects::hot;
 use crate::p2p::fill_status;
+use fastpath_protocol::Request;
 use fastpath_protocol::request::RequestPool;
-use fastpath_protocol::{Request, Worker};
 
-/// Completes a send or receive that has ended without fault, with nothing but the hot worker, or does nothing and
-/// returns false. With `ENTRY` the status is one of several and gets its error. `WAY` says which worker's it is
-/// (`hot::OPEN`).
+/// Completes a send or receive that has ended without fault, using only the worker of the hot tables. Otherwise does
+/// nothing and returns false. With `ENTRY`, the status is an array's entry, and its error is set too. `WAY`: see
+/// `hot::OPEN`.
 ///
 /// # Safety
-/// `request` is null or a variable; `status` is null or a status.
+/// `request` must be null or a variable, and `status` null or a status.
 #[inline]
 pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
     request: *mut usize, status: *mut Status,
@@ -26,21 +27,10 @@ pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
     }
     // SAFETY: VARIABLES.
     unsafe {
-        let worker = crate::objects::hot::worker_of_request::<WAY>(*request);
-        !worker.is_null() && collect_of::<ENTRY>(worker, request, status)
-    }
-}
-
-/// As [`try_collect`], of a known worker, which the calling thread is inside.
-///
-/// # Safety
-/// As [`try_collect`]; `request` is a variable, and the worker lives.
-#[inline]
-pub unsafe fn collect_of<const ENTRY: bool>(
-    worker: *mut Worker, request: *mut usize, status: *mut Status,
-) -> bool {
-    // SAFETY: VARIABLES; this is the only thread inside the worker, as in `p2p::try_send`.
-    unsafe {
+        let worker = hot::worker_of::<WAY>();
+        if worker.is_null() {
+            return false;
+        }
         if collect_done::<ENTRY>(request, status) {
             return true;
         }
@@ -58,36 +48,10 @@ pub unsafe fn collect_of<const ENTRY: bool>(
     true
 }
 
-/// As [`collect_of`], and looks so often, at most, for the message of a receive from a named source.
+/// Completes a send that was done immediately and has no request of the worker. Returns false for any other request.
 ///
 /// # Safety
-/// As [`collect_of`].
-#[inline]
-pub unsafe fn await_of<const ENTRY: bool>(
-    worker: *mut Worker, request: *mut usize, status: *mut Status, polls: u32,
-) -> bool {
-    // SAFETY: VARIABLES; the worker lives, and the calling thread is inside.
-    unsafe {
-        for _ in 0..polls {
-            let Some(found) = (*worker).requests.find_posted_recv(*request as u64) else {
-                break;
-            };
-            if (*worker).drain_until(found) {
-                collect::<ENTRY>(&mut (*worker).requests, found, request, status);
-                return true;
-            }
-            if (*worker).wait.is_wanted() || (*worker).is_crowded() {
-                return false;
-            }
-        }
-        collect_of::<ENTRY>(worker, request, status)
-    }
-}
-
-/// Completes a send that was done at once, which is no worker's; false for any other request.
-///
-/// # Safety
-/// `request` is a variable; `status` is null or a status.
+/// See VARIABLES.
 #[inline]
 pub unsafe fn collect_done<const ENTRY: bool>(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: VARIABLES.
@@ -105,10 +69,7 @@ pub unsafe fn collect_done<const ENTRY: bool>(request: *mut usize, status: *mut 
     true
 }
 
-/// Reads and frees what has ended without fault.
-///
-/// # Safety
-/// As [`try_collect`]; `request` names the request.
+/// Reads and frees a request that ended without fault. Safety: VARIABLES; `request` holds the handle of `found`.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Wait_isend
 unsafe fn collect<const ENTRY: bool>(
     pool: &mut RequestPool, found: *mut Request, request: *mut usize, status: *mut Status,
@@ -125,29 +86,28 @@ unsafe fn collect<const ENTRY: bool>(
     }
 }
 
-/// As [`try_collect`], for a receive from a named source that was posted and whose message has arrived since, in a
-/// slot: what stands before it is taken too. Anything else is left to the ordinary way.
+/// Takes the messages that have arrived from the named source of a posted receive, up to the message of that receive.
+/// Completes the receive if its message was found in a slot; returns false in any other case.
 ///
 /// # Safety
-/// As [`try_collect`].
+/// See [`try_collect`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
 pub unsafe fn try_arrival<const WAY: u8>(request: *mut usize, status: *mut Status) -> bool {
     if request.is_null() {
         return false;
     }
-    // SAFETY: VARIABLES.
-    let worker = crate::objects::hot::worker_of_request::<WAY>(unsafe { *request });
+    let worker = hot::worker_of::<WAY>();
     if worker.is_null() {
         return false;
     }
-    // SAFETY: as in `try_collect`.
+    // SAFETY: VARIABLES; the worker is not null, so MPI runs and only the calling thread is inside it.
     unsafe {
         let Some(found) = (*worker).requests.find_posted_recv(*request as u64) else {
             return false;
         };
         let over = (*worker).drain_until(found);
         if over {
-            // What goes the short way ends without fault.
+            // A message in a slot ends without fault.
             let bytes = (*found).received as i64;
             fill_status(status, (*found).source, (*found).received_tag, bytes);
             (*worker).requests.free_at(found);

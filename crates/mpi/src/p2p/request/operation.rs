@@ -1,9 +1,13 @@
-//! Operations of this layer behind a request, and what calls say to them.
+//! Operations of this layer behind a request, and the calls that notify or query them.
 #![allow(unsafe_code)]
 
+mod active;
+
+pub(crate) use active::moved_by;
+
 use super::{
-    DONE_HANDLE, Extra, Notice, Operation, Watch, active, empty_status, find, make_foreign,
-    not_of_kind, pool_of,
+    DONE_HANDLE, Extra, Notice, Operation, PollCondition, empty_status, find, make_foreign,
+    not_of_kind, pool,
 };
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
@@ -12,28 +16,27 @@ use crate::process::Process;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::request::RequestKind;
 
-/// Passes a notice on to the operation behind a request, whether active or not.
-///
-/// # Errors
-/// `MPI_ERR_REQUEST` for a request that is invalid, or not of such an operation; the operation's own errors.
+/// Passes a notice to the operation of a request, active or not. Errors: `MPI_ERR_REQUEST` for a request that is
+/// invalid, or has no such operation; the operation's own errors.
 pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     if handle == MPI_REQUEST_NULL {
         let text = "the request is MPI_REQUEST_NULL";
         return Err(Error::new(MPI_ERR_REQUEST, text));
     }
     let id = find(p, handle)?;
-    // SAFETY: INSIDE (`workers`).
-    let request = unsafe { (*pool_of(p, id)?).get(id) };
+    // SAFETY: INSIDE.
+    let request = unsafe { (*pool(p)?).get(id) };
     let index = request.user;
     let taken = match p.extras.slots_mut().get_mut(index) {
         Some(Some(Extra::Operation { poll, .. })) if request.kind == RequestKind::Foreign => {
             poll.take()
         }
-        _ => return Err(not_of_kind("of an operation that takes such a call")),
+        _ => return Err(not_of_kind("of a generalized or partitioned operation")),
     };
     let Some(mut operation) = taken else {
-        let text = "a function of the program that the request runs has called this";
-        return Err(Error::new(MPI_ERR_REQUEST, text));
+        let text = "a callback function of the request made this call";
+        let advice = "make the call outside of the callback functions of the request";
+        return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(advice)));
     };
     let answer = operation.notify(p, notice);
     let mut ends = false;
@@ -41,7 +44,7 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
         p.extras.slots_mut().get_mut(index)
     {
         let now = match result {
-            Some(_) => Watch::Named,
+            Some(_) => PollCondition::Named,
             None => operation.watch(),
         };
         let before = std::mem::replace(watch, now);
@@ -55,13 +58,13 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     answer
 }
 
-/// Polls an operation of this layer; says whether it has ended.
+/// Polls an operation of this layer; returns whether it has ended.
 pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
     let taken = match p.extras.slots_mut().get_mut(index) {
         Some(Some(Extra::Operation { poll, .. })) => poll.take(),
         _ => return true,
     };
-    // None while it runs a function of the program, which asks.
+    // The slot is empty while the operation runs a function of the program. That function has made this call.
     let Some(mut operation) = taken else {
         return false;
     };
@@ -69,15 +72,15 @@ pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
     keep_polled(p, index, operation, ended)
 }
 
-/// Puts an operation back that was polled; says whether it has ended. It is kept for `free`, but not polled again: the
-/// result says so.
+/// Returns a polled operation to its slot, and returns whether it has ended. An ended operation stays in its slot for
+/// `free`, and its stored result prevents further polls.
 pub(super) fn keep_polled(
     p: &Process, index: usize, operation: Box<dyn Operation<Process>>,
     ended: Option<Result<Status>>,
 ) -> bool {
     let complete = ended.is_some();
     let now = match complete {
-        true => Watch::Named,
+        true => PollCondition::Named,
         false => operation.watch(),
     };
     if let Some(Some(Extra::Operation { poll, result, watch, polls, .. })) =
@@ -98,18 +101,18 @@ pub(super) fn operation_has_result(p: &Process, index: usize) -> bool {
 
 pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
     let extra = p.extras.remove(index);
-    // SAFETY: INSIDE (`workers`).
-    unsafe { (*pool_of(p, id)?).free(id) };
+    // SAFETY: INSIDE.
+    unsafe { (*pool(p)?).free(id) };
     match extra {
         Some(Extra::Operation { poll: Some(mut operation), watch, .. }) => {
-            active::note(p, index, watch, Watch::Named);
+            active::note(p, index, watch, PollCondition::Named);
             operation.free(p)
         }
         _ => Ok(()),
     }
 }
 
-/// Makes a request out of an operation of this layer and returns its handle.
+/// Makes a request for an operation of this layer, and returns its handle.
 pub fn make_operation(p: &Process, operation: Box<dyn Operation<Process>>) -> Result<usize> {
     let watch = operation.watch();
     let index = p.extras.insert(Extra::Operation {
@@ -121,17 +124,16 @@ pub fn make_operation(p: &Process, operation: Box<dyn Operation<Process>>) -> Re
         freed: false,
         made: name_maker(p),
     });
-    active::note(p, index, Watch::Named, watch);
+    active::note(p, index, PollCondition::Named, watch);
     make_foreign(p, index)
 }
 
-/// The call that makes an operation, with its place, where mistakes are looked for.
+/// Returns the call that makes an operation, with its call site, if checks are on.
 pub(super) fn name_maker(p: &Process) -> String {
     p.checks().map(|checks| checks.name(p.call.get())).unwrap_or_default()
 }
 
-/// The operations that the program has neither completed nor freed, where mistakes are looked for: the call that made
-/// each, and what is known of it.
+/// With checks, returns the operations that the program has neither completed nor freed: maker and state of each.
 pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
     let describe = |extra: &Extra<Process>| match extra {
         Extra::Operation { poll: Some(operation), result, started, freed, made, .. }
@@ -143,7 +145,9 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
             let comm = operation.comm().and_then(|comm| p.comm_of_request(comm));
             let title = comm.map_or_else(String::new, |comm| format!(" in {}", comm.title()));
             let state = match result.is_some() || operation.is_over() {
-                true => "it is over, but no call has waited for it or tested it".into(),
+                true => "the operation is complete, but the program has not waited for or tested \
+                         the request"
+                    .into(),
                 false => operation.state(),
             };
             Some((made.clone(), format!("{state}{title}")))
@@ -153,22 +157,19 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
     p.extras.slots().iter().flatten().filter_map(describe).collect()
 }
 
-/// A request that has completed with an empty status; one of its own where mistakes are looked for, so that it is known
-/// whether the program completes it.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` where there are no more requests.
+/// Returns a completed request with an empty status; with checks a separate request for each call, so that a request
+/// which the program never completes is reported. Errors: `MPI_ERR_OTHER` if there are no more requests.
 pub fn completed_request(p: &Process) -> Result<usize> {
     match p.checks() {
         None => Ok(DONE_HANDLE),
-        Some(_) => make_operation(p, Box::new(Over)),
+        Some(_) => make_operation(p, Box::new(CompletedOperation)),
     }
 }
 
-/// What was over when its call returned.
-struct Over;
+/// Operation that had ended when its call returned.
+struct CompletedOperation;
 
-impl Operation<Process> for Over {
+impl Operation<Process> for CompletedOperation {
     fn is_over(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
 //! Persistent sends and receives (MPI-5.0 section 3.9).
 #![allow(unsafe_code)]
 
-use super::{Extra, Operation, Watch, find, keep_polled, make_foreign, pool_of};
+use super::{Extra, Operation, PollCondition, find, keep_polled, make_foreign, pool};
 use crate::common::consts::*;
 use crate::common::error::{COMPLETE_FIRST, Error, Result};
 use crate::objects::arguments::{Args, Mode};
@@ -11,7 +11,7 @@ use crate::process::Process;
 use fastpath_protocol::request::RequestKind;
 use std::rc::Rc;
 
-/// `MPI_Send_init` and its like; `mode` is `None` for a receive.
+/// `MPI_Send_init` and similar calls; `mode` is `None` for a receive.
 pub fn make_persistent(
     p: &Process, call: &'static str, args: Args, mode: Option<Mode>,
 ) -> Result<usize> {
@@ -29,15 +29,14 @@ pub fn make_persistent(
     make_foreign(p, index)
 }
 
-/// Makes a persistent request out of an operation of this layer, which is started by [`Operation::start`], and returns
-/// its handle.
+/// Makes a persistent request for an operation of this layer, which [`Operation::start`] starts. Returns its handle.
 pub fn make_persistent_operation(
     p: &Process, operation: Box<dyn Operation<Process>>,
 ) -> Result<usize> {
     let index = p.extras.insert(Extra::Operation {
         poll: Some(operation),
         result: None,
-        watch: Watch::Named,
+        watch: PollCondition::Named,
         polls: 0,
         started: Some(false),
         freed: false,
@@ -46,7 +45,6 @@ pub fn make_persistent_operation(
     make_foreign(p, index)
 }
 
-/// Starts an operation of this layer that is not active.
 fn start_operation(p: &Process, index: usize) -> Result {
     let taken = match p.extras.slots_mut().get_mut(index) {
         Some(Some(Extra::Operation { poll, started: Some(false), .. })) => poll.take(),
@@ -84,8 +82,8 @@ fn start_operation(p: &Process, index: usize) -> Result {
 /// `MPI_Start`.
 pub fn start(p: &Process, handle: usize) -> Result {
     let id = find(p, handle)?;
-    // SAFETY: INSIDE (`workers`).
-    let request = unsafe { (*pool_of(p, id)?).get(id) };
+    // SAFETY: INSIDE.
+    let request = unsafe { (*pool(p)?).get(id) };
     let index = request.user;
     let foreign = request.kind == RequestKind::Foreign;
     let is_operation = matches!(
@@ -104,10 +102,15 @@ pub fn start(p: &Process, handle: usize) -> Result {
                 let text = format!("the request of {call} is active already");
                 return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)));
             }
-            _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
+            _ => {
+                let advice = "start only requests of calls such as MPI_Send_init: the request of a \
+                              nonblocking call is active already";
+                let error = Error::new(MPI_ERR_REQUEST, "the request is not persistent");
+                return Err(error.with_advice(Some(advice)));
+            }
         };
     let checked = checked.as_deref();
-    // SAFETY: the program promises the buffer between start and completion.
+    // SAFETY: the program promises that the buffer is valid between start and completion.
     let inner = unsafe {
         match mode {
             Some(mode) => slow::start_isend(p, checked, &args, mode),

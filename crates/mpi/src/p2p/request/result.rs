@@ -1,20 +1,20 @@
-//! What a request that has ended says: its status, or its error.
+//! Result of a request that has ended: its status, or its error.
 #![allow(unsafe_code)]
 
-use super::{Extra, Named, pool_of};
+use super::{Extra, NamedRequest, pool};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
 use crate::objects::arguments::Args;
-use crate::p2p::slow;
 use crate::p2p::source_of;
+use crate::p2p::{fault, slow};
 use crate::process::Process;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::key_source;
 use fastpath_protocol::{Fault, Request};
 
-/// The status that means "nothing was received".
+/// Returns the status of a receive without a message.
 pub fn empty_status() -> Status {
     Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0)
 }
@@ -40,11 +40,11 @@ fn error_of(p: &Process, request: &Request) -> Option<Error> {
             _ => (peer_of(p, request), request.tag),
         };
         let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
-        slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
+        fault::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
     })
 }
 
-/// The other side of a request that is under way, as a rank of its communicator; `MPI_ANY_SOURCE` for any.
+/// Returns the peer of an outstanding request, as a rank of its communicator; `MPI_ANY_SOURCE` if no peer is named.
 pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     match request.kind {
         _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
@@ -57,9 +57,9 @@ pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     }
 }
 
-/// The status of a completed operation, whose error stays for the call that completes the request.
-pub(super) fn read_status(p: &Process, named: &Named) -> Result<Status> {
-    let Named::Operation(index) = *named else {
+/// Returns the status of a completed operation, whose error stays for the call that completes the request.
+pub(super) fn read_status(p: &Process, named: &NamedRequest) -> Result<Status> {
+    let NamedRequest::Operation(index) = *named else {
         return read_result(p, named).map(|(status, _)| status);
     };
     Ok(match p.extras.slots().get(index) {
@@ -69,16 +69,16 @@ pub(super) fn read_status(p: &Process, named: &Named) -> Result<Status> {
 }
 
 /// Takes the result of a completed operation, without freeing its request.
-pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
+pub(super) fn read_result(p: &Process, named: &NamedRequest) -> Result<(Status, Option<Error>)> {
     match *named {
-        Named::Inactive => Ok((empty_status(), None)),
-        Named::Plain(id) => {
+        NamedRequest::Inactive => Ok((empty_status(), None)),
+        NamedRequest::Plain(id) => {
             slow::settle(p, id);
-            // SAFETY: INSIDE (`workers`): what looks up the source's rank and the error's text reads the same.
-            let request = unsafe { (*pool_of(p, id)?).get(id) };
+            // SAFETY: INSIDE: the look-ups of the source's rank and of the error's text also only read.
+            let request = unsafe { (*pool(p)?).get(id) };
             Ok((status_of(request), error_of(p, request)))
         }
-        Named::Operation(index) => {
+        NamedRequest::Operation(index) => {
             if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots_mut().get_mut(index)
             {
                 return match result.take() {

@@ -1,28 +1,26 @@
 //! Calls that wait for or test several requests (MPI-5.0 section 3.7.5).
 //!
-//! **VARIABLES.** As in `request`: `requests` and the arrays beside it hold `count` entries; a status is null or there
-//! for each.
+//! **VARIABLES.** `requests` and its parallel arrays have `count` entries. A status is null or valid for each request.
 #![allow(unsafe_code)]
 
 use super::{
-    Named, awaited_by, check_complete, collect, note_miss, places_of, places_of_all, progress,
-    resolve, wait_any_of, wait_named, worker_of, write_empty_status, write_status,
+    NamedRequest, awaited_by, check_complete, collect, note_miss, progress, resolve, wait_any_of,
+    wait_named, write_empty_status, write_status,
 };
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::places::within_all;
 use crate::common::status::Status;
 use crate::p2p::slow::Senders;
 use crate::process::Process;
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::matching::ANY_PEER;
+use fastpath_segment::AwaitedRanks;
 
-/// What a call hands out, and the error of the operations that have ended. The first is stored even where there is the
-/// second: the requests are complete, and the program must learn which.
+/// Result of a call, and the error of the operations that have ended. The program gets the result even if there is an
+/// error, because the requests are complete.
 pub type CompletedCall<T> = Result<(T, Result)>;
 
-/// Completes request `index` of an array and notes its error, for calls that complete several.
+/// Completes one request of an array and writes its error to the status.
 unsafe fn collect_into(
     p: &Process, request: *mut usize, status: *mut Status,
 ) -> Result<Option<Error>> {
@@ -38,10 +36,10 @@ unsafe fn collect_into(
     }
 }
 
-/// Where the status of entry `index` goes.
+/// Returns the address of status `index`, or null.
 ///
 /// # Safety
-/// `statuses` is null or an array with that entry.
+/// `statuses` must be null or an array with that entry.
 pub unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
     if statuses.is_null() {
         statuses
@@ -51,7 +49,8 @@ pub unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
     }
 }
 
-/// The error of a call that completes several: the first one's text, in a class that points to the statuses.
+/// Returns the error of a call that completes several requests: the text of the first error, with the class
+/// `MPI_ERR_IN_STATUS` if the program gets statuses.
 pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
     match first {
         None => Ok(()),
@@ -63,33 +62,30 @@ pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
     }
 }
 
-/// Waits for one request of several; its status gets its error.
+/// Waits for one request of several, and writes its error to the status.
 ///
 /// # Safety
-/// `request` is a variable; `status` is null or a status.
+/// See VARIABLES.
 pub unsafe fn wait_into(
     p: &Process, call: &'static str, request: *mut usize, status: *mut Status,
 ) -> Result<Option<Error>> {
     // SAFETY: VARIABLES.
     unsafe {
-        let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
         wait_named(p, call, &named)?;
         collect_into(p, request, status)
     }
 }
 
-/// `MPI_Testall`: all or none.
+/// `MPI_Testall`: completes all requests or none.
 ///
 /// # Safety
-/// As [`wait_into`], for each request.
+/// See VARIABLES.
 pub unsafe fn test_all(
     p: &Process, count: usize, requests: *mut usize, statuses: *mut Status,
 ) -> CompletedCall<bool> {
     // SAFETY: VARIABLES.
     unsafe {
-        let places = places_of_all(p, count, requests);
-        let _within = within_all(places);
         for round in 0..2 {
             let mut all = true;
             for index in 0..count {
@@ -104,7 +100,7 @@ pub unsafe fn test_all(
                 return Ok((true, join_errors(first, !statuses.is_null())));
             }
             if round == 0 {
-                progress(p, places)?;
+                progress(p)?;
             }
         }
     }
@@ -112,7 +108,7 @@ pub unsafe fn test_all(
     Ok((false, Ok(())))
 }
 
-/// One look over an array: the first completed active entry, and whether any is active.
+/// Returns the first completed active entry of an array, and whether any entry is active.
 unsafe fn find_complete(
     p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
@@ -120,7 +116,7 @@ unsafe fn find_complete(
     for index in 0..count {
         // SAFETY: VARIABLES.
         let named = resolve(p, unsafe { *requests.add(index) })?;
-        if matches!(named, Named::Inactive) {
+        if matches!(named, NamedRequest::Inactive) {
             continue;
         }
         any_active = true;
@@ -131,8 +127,8 @@ unsafe fn find_complete(
     Ok((None, any_active))
 }
 
-/// As [`find_complete`], of a call that waits: receives end if no possible sender is left, and nothing else that is
-/// active could proceed.
+/// Looks for a completed entry like [`find_complete`], for a call that waits. If every active request is a receive
+/// without a possible sender, ends the last of these receives.
 unsafe fn find_complete_or_gone(
     p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
@@ -145,22 +141,22 @@ unsafe fn find_complete_or_gone(
         let mut last = None;
         for index in 0..count {
             match resolve(p, *requests.add(index))? {
-                Named::Inactive => {}
-                Named::Plain(id) if has_no_sender(p, id)? => last = Some(id),
+                NamedRequest::Inactive => {}
+                NamedRequest::Plain(id) if has_no_sender(p, id)? => last = Some(id),
                 _ => return Ok(found),
             }
         }
         if let Some(id) = last {
-            (*worker_of(p, id)?).give_up_slow(id);
+            (*p.worker()?).give_up_slow(id);
         }
         find_complete(p, count, requests)
     }
 }
 
-/// Whether no process is left that could send what a receive waits for.
+/// Returns whether no process is left that could send the message of a receive.
 fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     // SAFETY: the worker lives while MPI runs.
-    let worker = unsafe { &*worker_of(p, id)? };
+    let worker = unsafe { &*p.worker()? };
     let request = worker.requests.get(id);
     Ok(match request.peer {
         ANY_PEER => Senders::of_any(p, request.user).have_left(worker),
@@ -168,42 +164,37 @@ fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     })
 }
 
-/// Who could complete any of these requests.
-///
-/// # Safety
-/// `requests` holds `count` requests.
-unsafe fn awaited_by_any(p: &Process, count: usize, requests: *mut usize) -> Awaited {
-    let mut awaited = Awaited::UNKNOWN;
+/// Returns the ranks that could complete any of these requests. Safety: see VARIABLES.
+unsafe fn awaited_by_any(p: &Process, count: usize, requests: *mut usize) -> AwaitedRanks {
+    let mut awaited = AwaitedRanks::UNKNOWN;
     for index in 0..count {
         // SAFETY: VARIABLES.
         let Ok(named) = resolve(p, unsafe { *requests.add(index) }) else {
-            return Awaited::UNKNOWN;
+            return AwaitedRanks::UNKNOWN;
         };
-        if matches!(named, Named::Inactive) {
+        if matches!(named, NamedRequest::Inactive) {
             continue;
         }
         match awaited_by(p, &named) {
             Ok(one) if one.is_known() => awaited.add(one),
-            _ => return Awaited::UNKNOWN,
+            _ => return AwaitedRanks::UNKNOWN,
         }
     }
     awaited
 }
 
-/// `MPI_Waitany`; `None` where no request is active.
+/// `MPI_Waitany`; `None` if no request is active.
 ///
 /// # Safety
-/// `requests` holds `count` requests; `status` is null or a status.
+/// See VARIABLES.
 pub unsafe fn wait_any(
     p: &Process, count: usize, requests: *mut usize, status: *mut Status,
 ) -> CompletedCall<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
         let mut found = (None, true);
-        let places = places_of_all(p, count, requests);
-        let _within = within_all(places);
         let awaited = || awaited_by_any(p, count, requests);
-        wait_any_of(p, places, ("MPI_Waitany", 0), awaited, || {
+        wait_any_of(p, ("MPI_Waitany", 0), awaited, || {
             found = find_complete_or_gone(p, count, requests)?;
             Ok(found.0.is_some() || !found.1)
         })?;
@@ -226,20 +217,18 @@ unsafe fn finish_any(
     }
 }
 
-/// `MPI_Testany`: `(completed or nothing active, index)`.
+/// `MPI_Testany`: returns whether a request has completed or none is active, and the index.
 ///
 /// # Safety
-/// As [`wait_any`].
+/// See VARIABLES.
 pub unsafe fn test_any(
     p: &Process, count: usize, requests: *mut usize, status: *mut Status,
 ) -> CompletedCall<(bool, Option<usize>)> {
     // SAFETY: VARIABLES.
     unsafe {
-        let places = places_of_all(p, count, requests);
-        let _within = within_all(places);
         let mut found = find_complete(p, count, requests)?;
         if found == (None, true) {
-            progress(p, places)?;
+            progress(p)?;
             found = find_complete(p, count, requests)?;
         }
         if found == (None, true) {
@@ -251,25 +240,22 @@ pub unsafe fn test_any(
     }
 }
 
-/// `MPI_Waitsome` and `MPI_Testsome`: indices of all that have completed, at least one if `wait`;
-/// `None` where no request is active.
+/// `MPI_Waitsome` (`wait`: at least one) and `MPI_Testsome`: stores completed indices; `None` if no request is active.
 ///
 /// # Safety
-/// `requests`, `indices` hold `count` entries; `statuses` is null or as long.
+/// See VARIABLES. `indices` must have `count` entries.
 pub unsafe fn complete_some(
     p: &Process, wait: bool, count: usize, requests: *mut usize, indices: *mut i32,
     statuses: *mut Status,
 ) -> CompletedCall<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
-        let places = places_of_all(p, count, requests);
-        let _within = within_all(places);
         let mut found = find_complete(p, count, requests)?;
         if found == (None, true) && !wait {
-            progress(p, places)?;
+            progress(p)?;
         } else if found == (None, true) {
             let awaited = || awaited_by_any(p, count, requests);
-            wait_any_of(p, places, ("MPI_Waitsome", 0), awaited, || {
+            wait_any_of(p, ("MPI_Waitsome", 0), awaited, || {
                 found = find_complete_or_gone(p, count, requests)?;
                 Ok(found.0.is_some() || !found.1)
             })?;
@@ -281,7 +267,7 @@ pub unsafe fn complete_some(
         let mut first = None;
         for index in 0..count {
             let named = resolve(p, *requests.add(index))?;
-            if matches!(named, Named::Inactive) || !check_complete(p, &named)? {
+            if matches!(named, NamedRequest::Inactive) || !check_complete(p, &named)? {
                 continue;
             }
             first = first.or(collect_into(p, requests.add(index), status_at(statuses, done))?);

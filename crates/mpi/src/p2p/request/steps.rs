@@ -1,24 +1,27 @@
-//! Waits for an operation of this layer, step by step: each for the request that it waits for.
+//! Waits for an operation of this layer, one step for each request that it waits for.
 #![allow(unsafe_code)]
 
-use super::{Extra, Watch, pool_of};
+use super::{Extra, PollCondition, pool};
 use crate::common::error::Result;
-use crate::process::{self, Engine, Process};
-use fastpath_bootstrap::segment::Awaited;
+use crate::objects::comm::Comm;
+use crate::p2p::channel::deadlock;
+use crate::process::{self, Process, Runtime};
+use fastpath_base::tell::FixedString;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::waiting::{Note, Title};
-use fastpath_protocol::{RequestId, State, Worker};
+use fastpath_protocol::{RequestId, RequestState};
+use fastpath_segment::AwaitedRanks;
 
-/// In [`Note::comm`]: the index of an operation rather than the handle of a communicator.
+/// Flag of [`Note::comm`]: the value is the index of an operation, not the handle of a communicator.
 pub(super) const OPERATION: usize = 1 << 63;
 
-/// See [`Worker::name_wait`].
+/// See [`Hooks::name_wait`](fastpath_protocol::worker::hooks::Hooks::name_wait).
 pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
-    // SAFETY: called by a thread that holds the lock, from a wait.
+    // SAFETY: a thread that holds the lock calls this from a wait.
     let p = unsafe { process::get_unlocked() };
-    let added = p.engine().map_or(0, Engine::record_bytes);
+    let added = p.engine().map_or(0, Runtime::record_bytes);
     if handle & OPERATION == 0 {
-        let comm = p.comm_of_request(handle).map(|comm| comm.title());
+        let comm = p.comm_of_request(handle).map(|comm| fixed_title(&comm));
         return Title { comm: comm.unwrap_or_default(), added, ..Title::default() };
     }
     let slots = p.extras.slots();
@@ -27,28 +30,34 @@ pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
         return Title { added, ..Title::default() };
     };
     let comm = operation.comm().and_then(|comm| p.comm_of_request(comm));
-    // Of two groups the peer may be in one's own.
+    // In an intercommunicator, the peer may be in the local group, and then has no rank among the peers.
     let found = peer.zip(comm).and_then(|(peer, comm)| {
         let ranks = comm.peer_group().world_ranks();
         let rank = ranks.iter().position(|&rank| rank == peer)?;
-        Some((rank as i32, comm.title()))
+        Some((rank as i32, fixed_title(&comm)))
     });
     let (peer, comm) = found.unzip();
     Title { comm: comm.unwrap_or_default(), began: operation.began(), peer, added }
 }
 
-/// The request with a known peer that an operation waits for, if it waits for one.
+fn fixed_title<const N: usize>(comm: &Comm) -> FixedString<N> {
+    let mut title = FixedString::default();
+    let _ = comm.write_title(&mut title);
+    title
+}
+
+/// Returns the request with a known peer that an operation waits for, if there is one.
 pub(super) fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
     let id = match p.extras.slots().get(index) {
-        Some(Some(Extra::Operation { watch: Watch::Request(id), .. })) => *id,
+        Some(Some(Extra::Operation { watch: PollCondition::Request(id), .. })) => *id,
         _ => return Ok(None),
     };
-    // SAFETY: INSIDE (`workers`).
-    let peer = unsafe { (*pool_of(p, id)?).get(id).peer };
+    // SAFETY: INSIDE.
+    let peer = unsafe { (*pool(p)?).get(id).peer };
     Ok((peer != ANY_PEER).then_some(id))
 }
 
-/// Waits until an operation, which waits for that request, has gone on or can; its peer is looked at first.
+/// Waits until an operation that waits for request `id` has advanced, or can advance. Polls the request's peer first.
 pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: RequestId) -> Result {
     let worker = p.worker()?;
     let polls = || match p.extras.slots().get(index) {
@@ -57,7 +66,7 @@ pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: Requ
     };
     // SAFETY: the worker lives while MPI runs.
     let request = unsafe { (*worker).requests.get(id) };
-    // Where mistakes are looked for, the step may be the comparison of the ranks' calls.
+    // With checks, the step may be the comparison of the ranks' calls, which moves no bytes of the program.
     let bytes = if p.checks().is_some() { 0 } else { request.bytes };
     let (peer, before) = (request.peer, polls());
     let note = Note {
@@ -66,13 +75,15 @@ pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: Requ
         tag: -1,
         comm: OPERATION | index,
         bytes,
-        awaited: Awaited::of(&[peer]),
+        awaited: AwaitedRanks::of(&[peer]),
         naps: false,
     };
     // SAFETY: the worker lives while MPI runs; no reference to it is held across the wait.
     unsafe {
-        Worker::wait_until(worker, Some(peer), &note, |w| {
-            polls() != before || w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+        deadlock::wait_until(p, worker, Some(peer), &note, |w| {
+            polls() != before
+                || w.requests.get(id).state == RequestState::Complete
+                || w.give_up(id, peer)
         });
     }
     Ok(())

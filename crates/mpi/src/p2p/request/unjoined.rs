@@ -1,13 +1,14 @@
-//! Collective calls under way in `MPI_Finalize` that the program has not completed.
+//! Outstanding collective calls in `MPI_Finalize` that the program has not completed.
 //!
-//! Other members may need them, so a rank waits for them. A call never ends once a member has left without joining it;
-//! nor do two calls of which two ranks in `MPI_Finalize` have each begun one. So a rank asks the peer of each step that
-//! it waits for whether the call is under way there, too. The peer reads that when it is in `MPI_Finalize` and begins
-//! no call any more: its "no" is true for ever, and comes behind all that it has sent. Nobody who is only late answers.
+//! Other members may need these calls, so a rank waits for them. A call never ends if a member has left without joining
+//! it. Two calls never end if two ranks in `MPI_Finalize` have each begun a different one of these calls. A rank
+//! therefore asks the peer of each step that it waits for whether the call is outstanding there. The peer answers in
+//! `MPI_Finalize`, when it begins no further call. The peer's denial is final, and follows all messages of the peer. A
+//! rank that enters `MPI_Finalize` late does not answer until then.
 #![allow(unsafe_code)]
 
 use super::steps::OPERATION;
-use super::{Extra, Watch, active, operation_has_result, poll_operation};
+use super::{Extra, PollCondition, moved_by, operation_has_result, poll_operation};
 use crate::common::consts::MPI_ERR_OTHER;
 use crate::common::error::{Error, Result};
 use crate::p2p::word_exchange::{Arrival, WordExchange};
@@ -15,22 +16,20 @@ use crate::process::Process;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::tag::{Context, key_context};
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Request, State, Worker};
+use fastpath_protocol::{Request, RequestState, Worker};
 
 /// Tag of a question.
 const ASKS: i32 = 0;
-/// Tag of an answer: the call is not under way.
+/// Tag of an answer: the call is not outstanding.
 const DENIES: i32 = 1;
 
-/// What is asked, and answered: of which message.
+/// Question or answer about a message.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Question {
-    /// Match key of the message.
     key: u64,
-    /// Its tag.
     tag: i32,
-    /// The request of the rank that asks.
+    /// Request of the rank that sent the question.
     handle: u32,
 }
 
@@ -40,10 +39,8 @@ impl Question {
     }
 }
 
-/// Waits in `MPI_Finalize` for the collective calls under way, which the program has not completed.
-///
-/// # Errors
-/// Why the first of them that has failed meanwhile never ends.
+/// Waits in `MPI_Finalize` for the outstanding collective calls that the program has not completed. Errors: the error
+/// of the first call that has failed; the reason why a call can never end.
 pub(crate) fn finish_collective(p: &Process) -> Result {
     let is_collective = |extra: &Option<Extra<Process>>| match extra {
         Some(Extra::Operation { poll: Some(operation), result, started, .. }) => {
@@ -65,7 +62,7 @@ pub(crate) fn finish_collective(p: &Process) -> Result {
     let mut result = Ok(false);
     while matches!(result, Ok(false)) {
         // SAFETY: the worker lives while MPI runs, and this call holds its lock.
-        let awaited = active::moved_by(unsafe { &*worker });
+        let awaited = moved_by(unsafe { &*worker });
         let first = inquiry.open().next().unwrap_or(0);
         let note = Note {
             call: p.call.get(),
@@ -76,29 +73,27 @@ pub(crate) fn finish_collective(p: &Process) -> Result {
             awaited,
             naps: false,
         };
-        // SAFETY: the worker lives while MPI runs; `look` makes its own short references.
+        // SAFETY: the worker lives while MPI runs, and `look` holds no reference to it after it returns.
         unsafe {
             Worker::wait_until(worker, None, &note, |_| {
                 result = inquiry.look();
-                // Whom it waits for is said anew when that has changed.
-                !matches!(result, Ok(false)) || active::moved_by(&*worker) != awaited
+                // The wait restarts with a new note if the awaited ranks have changed.
+                !matches!(result, Ok(false)) || moved_by(&*worker) != awaited
             });
         }
     }
     result.map(|_| ())
 }
 
-/// What this rank asks and is asked while it waits for its calls.
+/// Questions sent and received by this rank while it waits for its calls.
 struct Inquiry<'a> {
     p: &'a Process,
     worker: *mut Worker,
-    /// The indices of the calls.
     under_way: Vec<usize>,
-    /// Questions and answers.
     exchange: WordExchange<Question>,
-    /// What was asked.
     asked: Vec<Question>,
-    /// What ranks of the job have asked while the call was under way here: an earlier start of a persistent one may be.
+    /// Questions about calls that are outstanding here, with their senders. The outstanding call may also be an earlier
+    /// start of the persistent call that the question is about.
     kept: Vec<(u32, Question)>,
 }
 
@@ -108,20 +103,16 @@ impl<'a> Inquiry<'a> {
         Inquiry { p, worker, under_way, exchange, asked: Vec::new(), kept: Vec::new() }
     }
 
-    /// The calls that have not ended.
     fn open(&self) -> impl Iterator<Item = usize> {
         self.under_way.iter().copied().filter(|&index| !operation_has_result(self.p, index))
     }
 
-    /// Goes on with the calls; says whether all have ended.
-    ///
-    /// # Errors
-    /// One has failed, or is known never to end.
+    /// Advances the calls; returns whether all have ended. Errors: a call has failed, or can never end.
     fn look(&mut self) -> Result<bool> {
         for index in self.open().collect::<Vec<_>>() {
             poll_operation(self.p, index);
         }
-        // Progress, or an earlier call of the program, may have found that one has failed.
+        // A call may have failed without a poll above: in progress, or during an earlier call of the program.
         for &index in &self.under_way {
             if let Some(Some(Extra::Operation { poll: Some(operation), result, .. })) =
                 self.p.extras.slots().get(index)
@@ -146,13 +137,13 @@ impl<'a> Inquiry<'a> {
         Ok(false)
     }
 
-    /// Asks the peers of the steps that the calls wait for, each once.
+    /// Sends a question to the peer of each step that the calls wait for, once.
     fn ask(&mut self) {
         for index in self.open().collect::<Vec<_>>() {
             let Some((peer, question)) = self.awaited(index) else {
                 continue;
             };
-            // Without a receive no answer would come.
+            // A question is sent only while a receive is posted, because its answer could not arrive otherwise.
             if self.exchange.receive() != 0 && !self.asked.contains(&question) {
                 self.asked.push(question);
                 self.exchange.send(peer, ASKS, question);
@@ -160,35 +151,32 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// The message that a call waits for, and the rank of the job that has to send it or to take it, while it has not
-    /// found the other side.
+    /// Returns the unmatched message that a call waits for, and the rank of the job that must send or receive it.
     fn awaited(&self, index: usize) -> Option<(u32, Question)> {
         let id = match self.p.extras.slots().get(index) {
-            Some(Some(Extra::Operation { watch: Watch::Request(id), .. })) => *id,
+            Some(Some(Extra::Operation { watch: PollCondition::Request(id), .. })) => *id,
             _ => return None,
         };
         // SAFETY: the worker lives while MPI runs, and this process is inside.
         let worker = unsafe { &*self.worker };
         let request = worker.requests.get(id);
-        let is_alone = request.state == State::Active
+        let is_alone = request.state == RequestState::Active
             && (request.is_posted() || request.is_unmatched_send())
             && request.peer != ANY_PEER
-            // The ranks of another job call this one by another number.
+            // Another job has a different number for this rank.
             && !worker.job.is_foreign(request.peer as usize);
         is_alone.then(|| (request.peer, Question::of(request)))
     }
 
-    /// Takes the questions and answers that have come.
-    ///
-    /// # Errors
-    /// The answer to a question whose message is still waited for.
+    /// Processes questions and answers that have arrived. Errors: an answer whose message is still awaited.
     fn receive(&mut self) -> Result {
         while let Some(Arrival { sender, tag, word }) = self.exchange.take() {
             if tag == ASKS {
                 self.kept.push((sender, word));
                 continue;
             }
-            // What the peer has sent before its answer is taken first.
+            // Messages that the peer sent before its answer are processed first, because the awaited message may be
+            // among them.
             // SAFETY: the worker lives while MPI runs, and this process is inside.
             unsafe { (*self.worker).take_arrivals() };
             let waits = |index: &usize| self.awaited(*index) == Some((sender, word));
@@ -203,8 +191,8 @@ impl<'a> Inquiry<'a> {
     fn never_begun(&self, index: usize, peer: u32) -> Error {
         let text = |peer: i32| {
             format!(
-                "rank {peer} is in MPI_Finalize, too, and has not begun it: all ranks make the \
-                 same collective calls, in the same order"
+                "rank {peer} is in MPI_Finalize and has not made this call: all ranks must make \
+                 the same collective calls, in the same order"
             )
         };
         let slots = self.p.extras.slots();

@@ -1,56 +1,53 @@
-//! Sends from a copy: those of buffered mode, counted against the attached buffer, and those of the library.
+//! Sends from a copy: buffered sends, which use the attached buffer, and sends of the library.
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
-use crate::common::places;
-use crate::objects::arguments::{Args, Checked, Mode};
-use crate::objects::attached::{Attached, BufferCell};
+use crate::objects::arguments::{Args, CheckedArguments, Mode};
+use crate::objects::attached::{AttachedBuffer, BufferCell};
 use crate::objects::comm::Comm;
-use crate::process::{self, Engine, Process};
+use crate::p2p::fault;
+use crate::process::{self, Process, Runtime};
 use fastpath_base::heap::may_fail;
 use fastpath_base::sync::Ordering;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::request::RequestKind;
-use fastpath_protocol::{Fault, Request, RequestId, Started, State, Worker};
+use fastpath_protocol::{Fault, Request, RequestId, RequestState, StartOutcome, Worker};
 
-/// The buffer that a message on a communicator is counted against: the communicator's own, that of the session it
-/// comes from, the process's (MPI-5.0 section 3.6).
-fn buffer_of(p: &Process, comm: &Comm) -> &'static Attached {
+/// Returns the buffer that a message on a communicator uses: the one attached to the communicator, to its session, or
+/// to the process (MPI-5.0 section 3.6).
+fn buffer_of(p: &Process, comm: &Comm) -> &'static AttachedBuffer {
     let in_use = |place: &BufferCell| place.get().filter(|attached| attached.is_attached.get());
     let of_session = || in_use(&p.sessions.get(comm.session.get())?.buffer);
     in_use(&comm.buffer).or_else(of_session).unwrap_or_else(|| {
         let process = std::ptr::from_ref(&p.attached);
-        // SAFETY: a reference that is used within this call alone, or by copies of the process that MPI runs in.
+        // SAFETY: the reference is used only within this call, or by copies made by the static process.
         unsafe { &*process }
     })
 }
 
-/// Bytes behind a copy: the address of what it is counted against.
+/// Bytes after a copy, which hold the address of the attached buffer.
 const TRAILER: usize = size_of::<usize>();
 
-/// What a copy is counted against.
-///
-/// # Safety
-/// The request's buffer was made by [`send`].
-pub(crate) unsafe fn charged_to(request: &Request) -> &'static Attached {
-    // SAFETY: `send` has written the address there, of a buffer that is never given back.
+/// Returns the attached buffer of a copy. Safety: the request's buffer must have been made by [`send`].
+pub(crate) unsafe fn charged_to(request: &Request) -> &'static AttachedBuffer {
+    // SAFETY: `send` has written the address there, and an attached buffer is never freed.
     unsafe {
         let place = request.ptr.add(request.bytes as usize);
-        &*place.cast::<*const Attached>().read_unaligned()
+        &*place.cast::<*const AttachedBuffer>().read_unaligned()
     }
 }
 
-/// Has completed copies given back.
+/// Makes the worker free completed copies.
 pub(crate) fn install(p: &Process) {
     if let Ok(worker) = p.worker() {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*worker).on_detached = Some(release) };
+        unsafe { (*worker).hooks.on_detached = Some(release) };
     }
 }
 
 fn release(request: &Request) {
-    // SAFETY: called inside MPI, by the thread that makes progress.
+    // SAFETY: the thread that makes progress calls this inside MPI.
     let p = unsafe { process::get_unlocked() };
     if let Some(checks) = p.checks() {
         checks.forget(request.id());
@@ -58,7 +55,7 @@ fn release(request: &Request) {
     if request.owned {
         let mut length = request.bytes as usize;
         if request.charged {
-            // SAFETY: made by `send`.
+            // SAFETY: a charged request's buffer was made by `send`.
             let attached = unsafe { charged_to(request) };
             attached.used.fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
             length += TRAILER;
@@ -68,22 +65,20 @@ fn release(request: &Request) {
     }
 }
 
-/// What a message takes of the attached buffer, by its bytes on its way.
+/// Returns the bytes of the attached buffer that a message uses. `bytes` includes a record.
 fn cost(p: &Process, bytes: u64) -> i64 {
-    let record = p.engine().map_or(0, Engine::record_bytes);
+    let record = p.engine().map_or(0, Runtime::record_bytes);
     (bytes - record) as i64 + MPI_BSEND_OVERHEAD as i64
 }
 
-/// Sends by way of a copy.
-///
-/// # Safety
-/// The buffer is readable as its layout says.
-pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result<Started> {
+/// Sends a copy of the message. Safety: see USER'S BUFFER in the parent module.
+pub(crate) unsafe fn send(
+    p: &Process, checked: &CheckedArguments, args: &Args,
+) -> Result<StartOutcome> {
+    super::watched::refuse_settled(p, checked, args)?;
     let (_record, buffer) = super::watch(p, args, RequestKind::Send, checked)?;
     let bytes = buffer.bytes;
     let need = cost(p, bytes);
-    let place = checked.place;
-    let _within = places::within(place);
     let attached = buffer_of(p, &checked.comm);
     let room = || match attached.is_automatic() {
         true => i64::MAX,
@@ -91,18 +86,18 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     };
     if room() < need {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker_at(place)?).progress_all() };
+        unsafe { (*p.worker()?).progress_all() };
     }
     if room() < need {
         let (bytes, have) = (checked.buffer.bytes, room().max(0));
         return Err(Error::new(
             MPI_ERR_BUFFER,
             format!(
-                "buffered send of {bytes} bytes needs {need} bytes of attached buffer \
-                 (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with \
-                 MPI_Buffer_attach"
+                "a buffered send of {bytes} bytes needs {need} bytes of the attached buffer \
+                 (MPI_BSEND_OVERHEAD included), but {have} bytes are free"
             ),
-        ));
+        )
+        .with_advice(Some("attach a larger buffer with MPI_Buffer_attach")));
     }
     let length = bytes as usize + TRAILER;
     let mut copy: Vec<u8> = Vec::new();
@@ -110,7 +105,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         let text = format!("no memory for the copy of a message of {bytes} bytes");
         return Err(Error::new(MPI_ERR_NO_MEM, text));
     }
-    // SAFETY: the user's buffer as promised; the vector has the capacity.
+    // SAFETY: the user's buffer is readable, by this function's contract, and the vector has the capacity.
     unsafe {
         match &buffer.layout {
             None => fastpath_base::copy::copy(copy.as_mut_ptr(), buffer.ptr, bytes as usize),
@@ -120,26 +115,26 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             }
         }
         let behind = copy.as_mut_ptr().add(bytes as usize);
-        behind.cast::<*const Attached>().write_unaligned(std::ptr::from_ref(attached));
+        behind.cast::<*const AttachedBuffer>().write_unaligned(std::ptr::from_ref(attached));
         copy.set_len(length);
     }
     let copy = copy.into_boxed_slice();
     let copied = Buffer::contiguous(Box::into_raw(copy).cast(), bytes);
     let ptr = copied.ptr;
     let give_back = || {
-        // SAFETY: made above, and no request holds it.
+        // SAFETY: the copy was made above, and no request holds it.
         drop(unsafe { Vec::from_raw_parts(ptr, length, length) });
     };
-    // SAFETY: the copy lives until the request completes (`release`).
+    // SAFETY: the copy lives until the request completes, when `release` frees it.
     match unsafe { super::post_send(p, checked, copied, args, Mode::Standard) } {
-        Ok(Started::Done) => give_back(),
-        Ok(Started::Request(id)) => {
+        Ok(StartOutcome::Done) => give_back(),
+        Ok(StartOutcome::Request(id)) => {
             // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *p.worker_at(place)? };
+            let worker = unsafe { &mut *p.worker()? };
             attached.used.fetch_add(need, Ordering::Relaxed);
             match leave_to_request(worker, id, true) {
                 Fault::None => {}
-                fault => return Err(super::explain(fault, args, checked.buffer.bytes, 0)),
+                fault => return Err(fault::explain(fault, args, checked.buffer.bytes, 0)),
             }
         }
         Err(error) => {
@@ -147,15 +142,15 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             return Err(error);
         }
     }
-    Ok(Started::Done)
+    Ok(StartOutcome::Done)
 }
 
-/// Leaves a copy to the request that sends it, and forgets the request: now if it has ended already, else when it ends.
-/// Says what befell it so far.
+/// Passes a copy to the request that sends it. Detaches the request if it is outstanding; otherwise frees it. Returns
+/// the fault of a request that has completed.
 fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault {
     let request = worker.requests.get_mut(id);
     (request.owned, request.charged) = (true, charged);
-    if request.state != State::Complete {
+    if request.state != RequestState::Complete {
         request.detached = true;
         return Fault::None;
     }
@@ -165,19 +160,12 @@ fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault 
     fault
 }
 
-/// Leaves a copy of the library's own, which was given to a send, to that one (0: it has ended); `args` are those of
-/// the program's call.
-///
-/// # Errors
-/// Those of the send.
-///
-/// # Safety
-/// `copy` is a box that was leaked; its bytes are what was sent.
+/// Passes a copy that the library owns to its send `sent`, which is 0 if the send has ended. `args` are those of the
+/// program's call. Errors: those of the send. Safety: `copy` must be a leaked box with the bytes of the message.
 pub(crate) unsafe fn leave_copy(
     p: &Process, sent: Result<RequestId>, args: &Args, copy: *mut [u8],
 ) -> Result {
-    // SAFETY: `copy` is a box that was leaked, by this function's contract, and is given back once: by one of the ways
-    // below.
+    // SAFETY: `copy` is a leaked box, by this function's contract, and only one of the paths below frees it.
     let give_back = || drop(unsafe { Box::from_raw(copy) });
     let id = match sent {
         Ok(id) => id,
@@ -194,12 +182,12 @@ pub(crate) unsafe fn leave_copy(
     let worker = unsafe { &mut *p.worker()? };
     match leave_to_request(worker, id, false) {
         Fault::None => Ok(()),
-        fault => Err(super::explain(fault, args, copy.len() as u64, 0)),
+        fault => Err(fault::explain(fault, args, copy.len() as u64, 0)),
     }
 }
 
-/// Copies a message that is on its way, in part, so that its send completes whatever the receiver does. The copy is the
-/// library's own: the attached buffer has room for what the program sends through it.
+/// Copies a message that has been sent in part, so that its send completes independently of the receiver. The copy is
+/// not counted against the attached buffer, whose space is for the program's buffered sends.
 pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
     let copy = |request: &Request| {
         let mut copy = vec![0_u8; request.bytes as usize].into_boxed_slice();

@@ -1,20 +1,19 @@
-//! Sends beyond a slot that the hot tables are enough for: what leaves at once.
+//! Sends beyond a slot that use only the hot tables: those that leave immediately.
 #![allow(unsafe_code)]
 
 use crate::objects::arguments::Args;
 use crate::objects::datatype::is_memory;
 use crate::objects::hot;
-use fastpath_protocol::worker::EARLY_LIMIT;
+use fastpath_protocol::wire::EARLY_LIMIT;
 use fastpath_transport::Post;
 
-/// Sends a contiguous message of up to some transport buffers with nothing but the hot tables, or does
-/// nothing and returns false.
+/// Sends a contiguous message of up to a few transport buffers by the hot tables, or returns false without effect.
 ///
 /// # Safety
-/// The buffer is readable as count and datatype say.
+/// See USER'S BUFFER in the parent module.
 #[inline]
 pub unsafe fn try_send_eager<const WAY: u8>(args: Args) -> bool {
-    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+    let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
     let plain = comm.send_key == hot::key::<WAY>(args.comm)
@@ -26,11 +25,11 @@ pub unsafe fn try_send_eager<const WAY: u8>(args: Args) -> bool {
     if !plain {
         return false;
     }
-    // SAFETY: as in `p2p::try_send`.
+    // SAFETY: the key matches, so worker and world rank exist. The caller promises a readable buffer.
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
         let post =
-            (*hot::worker_of::<WAY>(comm)).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
+            (*hot::worker_of::<WAY>()).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
         post == Post::Done
     }
 }

@@ -1,14 +1,15 @@
 //! Send and receive in one call: `MPI_Sendrecv` and the forms that replace the buffer.
 //!
-//! **USER'S BUFFER.** As in `slow`; the two buffers of a call do not overlap, unless one is sent from a copy.
+//! **USER'S BUFFER.** The contract of the parent module holds for the send buffer and for the receive buffer. The two
+//! buffers do not overlap, unless a copy is sent.
 #![allow(unsafe_code)]
 
 use super::*;
 
-/// `MPI_Sendrecv` in full: the receive is posted, the send started, then both are waited for.
+/// `MPI_Sendrecv` in full: posts the receive, starts the send, and waits for both.
 ///
 /// # Safety
-/// As [`send`] and [`recv`]; the buffers do not overlap.
+/// See USER'S BUFFER.
 #[inline(never)]
 pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
     if out.buf == into.buf {
@@ -26,7 +27,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                 }
                 Immediate::Declined => {}
             }
-            // An adapter may bring the other message while this one is sent, before it is asked for.
+            // Only a send within the host may precede the receive: during a send by an adapter, the other message may
+            // arrive before its receive is posted.
             if is_near(&out) && try_send_eager::<{ hot::OPEN }>(out) {
                 return recv(name, into, status);
             }
@@ -42,9 +44,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     let p = process::enter(name, false)?;
     let receive = check_recv(&p, &into)?;
     let send = check_send(&p, &out)?;
-    let both = receive.iter().chain(&send);
-    let places = both.fold(0, |mask, checked| mask | 1 << checked.place);
-    let _within = places::within_all(places);
+    let worker = p.worker()?;
     // SAFETY: USER'S BUFFER.
     unsafe {
         let receiving = match &receive {
@@ -54,9 +54,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         let (mut result, mut hopeless) = (Ok(()), false);
         if let Some(checked) = &send {
             match start_send(&p, checked, &out, Mode::Standard) {
-                Ok(Started::Done) => {}
-                Ok(Started::Request(id)) => {
-                    let worker = p.worker_at(checked.place)?;
+                Ok(StartOutcome::Done) => {}
+                Ok(StartOutcome::Request(id)) => {
                     wait_complete(
                         worker,
                         id,
@@ -75,12 +74,11 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         }
         match (receive, receiving) {
             (Some(checked), Some(id)) => {
-                let worker = p.worker_at(checked.place)?;
                 if result.is_err() {
                     (*worker).cancel_recv(id);
                 }
                 if hopeless {
-                    // The other side may want for memory too, and send nothing any more.
+                    // The receive is dropped, because the other side may be out of memory too, and send nothing.
                     (*worker).drop_recv(id);
                     return result;
                 }
@@ -97,11 +95,11 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// An immediate send inside the lock of the first worker; none where it is declined. `eager`: also of what takes
+/// Sends immediately inside the lock; returns `None` if the send is declined. With `eager`, also sends messages of
 /// several parts.
 ///
 /// # Safety
-/// As [`try_send`].
+/// See [`try_send`].
 pub unsafe fn send_with_lock<const MORE: bool>(args: Args, eager: bool) -> Option<Result> {
     let mut result = Ok(());
     let sent = lock::with_lock(|| {
@@ -119,17 +117,18 @@ pub unsafe fn send_with_lock<const MORE: bool>(args: Args, eager: bool) -> Optio
     sent.then_some(result)
 }
 
-/// Whether the immediate path knows the peer, as one of this host.
+/// Returns whether the immediate path knows the peer, and the peer is on this host.
 fn is_near(args: &Args) -> bool {
     let comm = hot::comm(args.comm);
-    // SAFETY: a key that matches says that the entry is a communicator of so many endpoints, which live as long.
+    // SAFETY: a matching key means that the entry is a live communicator with an endpoint for each rank below `size`.
     (hot::sends_openly(args.comm) || hot::sends_inside(args.comm))
         && (args.peer as u32) < comm.size
         && unsafe { (**comm.endpoints.add(args.peer as usize)).is_same_host() }
 }
 
-/// Refuses, where mistakes are looked for, a send and a receive of one buffer, unless one of them moves nothing
-/// (MPI-5.0 section 3.10). Without that it is let pass: many a program has it, and it works for what leaves at once.
+/// With checks, refuses a send and a receive of one buffer, unless one of them moves nothing (MPI-5.0 section 3.10).
+/// Without checks, one buffer for both is allowed: many programs do so, and it works for messages that leave
+/// immediately.
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
@@ -148,10 +147,7 @@ pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
     Err(Error::new(MPI_ERR_BUFFER, text).with_advice(Some(advice)))
 }
 
-/// The packed contents of a send buffer, at least one byte long.
-///
-/// # Safety
-/// The buffer is readable as count and datatype say.
+/// Returns the packed contents of a send buffer, at least one byte long. Safety: see USER'S BUFFER.
 pub(crate) unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
     let checked = checked::check(p, args)?;
     let bytes = checked.buffer.bytes as usize;
@@ -174,7 +170,7 @@ pub(crate) unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i
 /// `MPI_Sendrecv_replace`: sends from a copy of the buffer.
 ///
 /// # Safety
-/// The buffer is readable and writable as count and datatype say.
+/// The buffer must be readable and writable for both counts and datatypes.
 pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {

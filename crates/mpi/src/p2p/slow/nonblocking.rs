@@ -1,25 +1,27 @@
-//! Sends and receives that return at once, with a request.
+//! Sends and receives that return immediately, with a request.
 //!
-//! **USER'S BUFFER.** As in `slow`: a buffer stays as it is needed until the request completes; `request` is null
-//! or a variable.
+//! **USER'S BUFFER.** The parent module's contract holds until the request completes. `request` is null or a variable.
 #![allow(unsafe_code)]
 
 use super::*;
 use crate::p2p::DONE_HANDLE;
 use fastpath_protocol::request::RequestKind;
 
-/// Any nonblocking send.
+/// Executes any nonblocking send.
 ///
 /// # Safety
-/// The buffer is readable until the request completes; `request` is null or a variable.
+/// See USER'S BUFFER.
 #[inline(never)]
 pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
     if request.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the address of the request is NULL: pass the address of a variable for the request",
+        ));
     }
     if mode != Mode::Buffered {
-        // Since the call was entered, its arguments were checked.
+        // The time since the entry of the call was spent on checks.
         trace::share_time_of(Point::Call);
     }
     // SAFETY: USER'S BUFFER.
@@ -30,25 +32,20 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
     Ok(())
 }
 
-/// As [`isend`], inside MPI; returns the request's handle.
+/// Executes a nonblocking send inside MPI, and returns the request's handle.
 pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Result<usize> {
     let checked = check_send(p, args)?;
     // SAFETY: USER'S BUFFER.
     unsafe { start_isend(p, checked.as_ref(), args, mode) }
 }
 
-/// Starts what [`check_send`] has returned; returns the request's handle.
-///
-/// # Safety
-/// As for [`isend`].
+/// Starts a send that [`check_send`] has checked, and returns the request's handle. Safety: see USER'S BUFFER.
 pub(crate) unsafe fn start_isend(
-    p: &Process, checked: Option<&Checked>, args: &Args, mode: Mode,
+    p: &Process, checked: Option<&CheckedArguments>, args: &Args, mode: Mode,
 ) -> Result<usize> {
     let Some(checked) = checked else {
         return Ok(DONE_HANDLE);
     };
-    let place = checked.place;
-    let _within = places::within(place);
     // SAFETY: USER'S BUFFER.
     unsafe {
         let started = match mode {
@@ -56,21 +53,24 @@ pub(crate) unsafe fn start_isend(
             _ => start_send(p, checked, args, mode)?,
         };
         match started {
-            Started::Done => Ok(DONE_HANDLE),
-            Started::Request(id) => Ok((*p.worker_at(place)?).requests.get(id).handle as usize),
+            StartOutcome::Done => Ok(DONE_HANDLE),
+            StartOutcome::Request(id) => Ok((*p.worker()?).requests.get(id).handle as usize),
         }
     }
 }
 
-/// Any nonblocking receive.
+/// Executes any nonblocking receive.
 ///
 /// # Safety
-/// The buffer is writable until the request completes; `request` is null or a variable.
+/// See USER'S BUFFER.
 #[inline(never)]
 pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
     if request.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the address of the request is NULL: pass the address of a variable for the request",
+        ));
     }
     // SAFETY: USER'S BUFFER.
     unsafe {
@@ -79,43 +79,37 @@ pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Resu
     Ok(())
 }
 
-/// As [`irecv`], inside MPI; returns the request's handle.
+/// Executes a nonblocking receive inside MPI, and returns the request's handle.
 pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
     let checked = check_recv(p, args)?;
     // SAFETY: USER'S BUFFER.
     unsafe { start_irecv(p, checked.as_ref(), args) }
 }
 
-/// Starts what [`check_recv`] has returned; returns the request's handle.
-///
-/// # Safety
-/// As for [`irecv`].
+/// Starts a receive that [`check_recv`] has checked, and returns the request's handle. Safety: see USER'S BUFFER.
 pub(crate) unsafe fn start_irecv(
-    p: &Process, checked: Option<&Checked>, args: &Args,
+    p: &Process, checked: Option<&CheckedArguments>, args: &Args,
 ) -> Result<usize> {
     let Some(checked) = checked else {
         return make_proc_null(p);
     };
-    let place = checked.place;
-    let _within = places::within(place);
     // SAFETY: USER'S BUFFER.
     unsafe {
         let id = match p.checks() {
             None => post_recv::<true>(p, checked, checked.buffer.clone(), args)?,
             Some(_) => start_recv(p, checked, args)?,
         };
-        Ok((*p.worker_at(place)?).requests.get(id).handle as usize)
+        Ok((*p.worker()?).requests.get(id).handle as usize)
     }
 }
 
-/// A completed receive from `MPI_PROC_NULL`.
 pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
     let worker = p.worker()?;
     // SAFETY: the worker lives while MPI runs.
     let pool = unsafe { &mut (*worker).requests };
     let id = pool.allocate(RequestKind::Recv).ok_or_else(out_of_requests)?;
     let request = pool.get_mut(id);
-    request.state = State::Complete;
+    request.state = RequestState::Complete;
     request.source = MPI_PROC_NULL;
     request.received_tag = MPI_ANY_TAG;
     request.received = 0;

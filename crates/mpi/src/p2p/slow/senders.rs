@@ -1,28 +1,28 @@
-//! Who could still send what a receive or a probe waits for: where all have left the job, it ends.
+//! Possible senders of the message that a receive or a probe waits for. The wait ends if all of them have left.
 
 use crate::common::consts::MPI_ANY_SOURCE;
 use crate::objects::comm::Comm;
 use crate::process::Process;
-use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::{RequestId, Worker};
+use fastpath_segment::AwaitedRanks;
 use std::rc::Rc;
 
-/// The senders of a call that does nothing else until a message comes.
+/// Senders of a call that only waits for a message.
 pub(crate) struct Senders {
     comm: Option<Rc<Comm>>,
-    /// The one, by its rank in the world.
+    /// World rank of a named sender.
     named: Option<[u32; 1]>,
-    /// Whether no other thread can send to this process while this one is blocked.
+    /// Whether no other thread can send to this process while this thread is blocked.
     alone: bool,
 }
 
 impl Senders {
-    /// Any member of the communicator of a handle.
+    /// Returns the senders of a receive from any source: all members of the communicator of a handle.
     pub fn of_any(p: &Process, comm: usize) -> Self {
         Senders { comm: p.comm_of_request(comm), named: None, alone: !p.has_threads() }
     }
 
-    /// The source of a probe, which is `peer` in the world where it is named.
+    /// Returns the possible senders for a probe. `peer` is the world rank of the source if that is named.
     pub fn of_source(p: &Process, comm: &Rc<Comm>, source: i32, peer: u32) -> Self {
         Senders {
             comm: Some(comm.clone()),
@@ -31,16 +31,16 @@ impl Senders {
         }
     }
 
-    /// The same for the note of a wait.
-    pub fn awaited(&self) -> Awaited {
+    /// Returns the senders for the note of a wait.
+    pub fn awaited(&self) -> AwaitedRanks {
         match (&self.named, &self.comm) {
-            (Some(peer), _) => Awaited::of(peer),
-            (None, Some(comm)) => Awaited::of(comm.peer_group().world_ranks()),
-            (None, None) => Awaited::UNKNOWN,
+            (Some(peer), _) => AwaitedRanks::of(peer),
+            (None, Some(comm)) => AwaitedRanks::of(comm.peer_group().world_ranks()),
+            (None, None) => AwaitedRanks::UNKNOWN,
         }
     }
 
-    /// Whether none of them will send anything more; what they have sent may still have to be taken.
+    /// Returns whether none of the senders will send again. Messages that they have sent may still be in flight.
     #[inline]
     pub fn have_left(&self, worker: &Worker) -> bool {
         match (&self.named, &self.comm) {
@@ -50,7 +50,7 @@ impl Senders {
         }
     }
 
-    /// Ends a receive from any of them with an error if they have left without having sent it a message.
+    /// Ends a receive with an error if all senders have left without a message for it.
     #[inline]
     pub fn give_up(&self, worker: &mut Worker, id: RequestId) -> bool {
         self.have_left(worker) && worker.give_up_slow(id)

@@ -1,4 +1,4 @@
-//! The end of a job: after a fatal error, and at `MPI_Abort`.
+//! End of a job after a fatal error, and by `MPI_Abort`.
 #![allow(unsafe_code)]
 
 use super::report;
@@ -8,18 +8,16 @@ use crate::common::consts::{
 use crate::objects::comm::Comm;
 use crate::process::{ForkedChild, Process};
 use fastpath_base::tell;
-use fastpath_bootstrap::engine;
-use fastpath_bootstrap::job::exit_code;
+use fastpath_job::engine;
+use fastpath_job::exit_code;
 use std::time::{Duration, Instant};
 
-/// How long a rank waits for the launcher to end it. The launcher needs a second for ranks that do not
-/// follow its first signal.
+/// Time for which a rank waits for the launcher to end it. That takes a second if the rank ignores the first signal.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the news of a death may take to the launcher.
+/// Time within which the launcher learns of a rank's death.
 const NEWS: Duration = Duration::from_millis(250);
 
-/// `MPI_Abort`: ends the job, whatever the communicator, as the standard allows. What there is to say is
-/// said once, by the launcher if there is one.
+/// `MPI_Abort`: ends the job for every communicator, as the standard allows. The launcher, if any, prints the report.
 pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
     let job = p.engine().map(|engine| engine.job);
     if let Some(job) = job {
@@ -31,10 +29,10 @@ pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
     end_process(code)
 }
 
-/// Ends the job after an error that is fatal: writes `report` to standard error in one piece. Of all
-/// ranks that do so at the same time the first writes its whole report, the others one line. An
-/// error after the failure of another rank is most likely its consequence: the launcher says what
-/// failed first, and ends this rank before it says more.
+/// Ends the job after a fatal error: writes `report` to standard error in one piece. If several ranks fail at the same
+/// time, the first writes its whole report, and the others write one line. An error after the failure of another rank
+/// is most likely a consequence of that failure. This rank then waits for the launcher, which reports the first failure
+/// and ends this rank before this rank prints more.
 pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     let job = p.engine().map(|engine| engine.job);
     if let Some(job) = job.filter(|job| job.is_watched()) {
@@ -55,8 +53,9 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     end_process(code)
 }
 
-/// Whether a peer's end can cause an error of this class: its memory can be found gone before the launcher knows of it.
-/// A wrong call needs no peer, and is reported at once; what a call of several requests reports may be either.
+/// Returns whether a peer's death can cause an error of this class: the peer's memory may disappear before the launcher
+/// detects the death. The error of a wrong call does not depend on peers, and is reported at once. The error of a call
+/// of several requests may have either cause.
 fn may_follow_a_death(class: i32) -> bool {
     matches!(
         class,
@@ -64,24 +63,22 @@ fn may_follow_a_death(class: i32) -> bool {
     )
 }
 
-/// Waits until `done`, at most for `limit`.
 fn wait_until(limit: Duration, done: impl Fn() -> bool) {
     let since = Instant::now();
     while !done() && since.elapsed() < limit {
-        // SAFETY: an empty set of descriptors; ten milliseconds, or less where a signal comes.
+        // SAFETY: the set of descriptors is empty. The call takes ten milliseconds, or less if a signal comes.
         unsafe { libc::poll(std::ptr::null_mut(), 0, 10) };
     }
 }
 
-/// Leaves what C's streams still hold, and ends the process.
 fn end_process(code: i32) -> ! {
-    // Not `exit`: handlers that the program registered could call MPI again and wait for ever.
+    // `exit` is avoided: handlers that the program registered could call MPI again and wait forever.
     // SAFETY: flushing all streams has no precondition.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    // The job goes on without a forked child.
+    // A forked child does not end the job.
     if ForkedChild::find().is_none() {
         engine::abort_job(exit_code(code));
     }
-    // SAFETY: ends the process.
+    // SAFETY: `_exit` has no precondition.
     unsafe { libc::_exit(exit_code(code)) }
 }

@@ -1,23 +1,23 @@
-//! What a fatal error says.
+//! Report of a fatal error.
 
 use crate::common::consts::*;
 use crate::common::error::{Error, classes};
 use crate::objects::comm::{self, Comm};
 use crate::process::{ForkedChild, Process};
 use fastpath_base::config::{Key, VARIABLES};
-use fastpath_base::tell::escape;
-use fastpath_bootstrap::job::detect::LaunchPlace;
-use fastpath_bootstrap::job::find_place;
+use fastpath_base::tell::{count, escape};
+use fastpath_job::detect::LaunchPlace;
+use fastpath_job::find_place;
 use std::fmt::Write;
 
-/// The report of a fatal error: rank, host, call, class, cause, the message and communicator it is
-/// about, and what to do. Ends in a newline.
+/// Describes a fatal error: rank, host, call, class, cause, message, communicator and remedy. Ends in a newline.
 pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> String {
     if error.is_told_elsewhere() {
         let advice = escape(error.advice().unwrap_or_default());
         let whereabouts = whereabouts(p);
         return format!(
-            "fastpath: {call} failed on {whereabouts}, as on rank 0; to do: {advice}\n"
+            "fastpath: {call} failed on {whereabouts} for the same reason as on rank 0; to do: \
+             {advice}\n"
         );
     }
     let class = p.codes.class(error.code());
@@ -44,7 +44,7 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     if let Some(comm) = comm {
         line("communicator:", &comm_name(comm));
     }
-    // What to do about a class is said for messages of the program's own.
+    // The remedy of an error class applies only to the program's own messages, not to messages of collective calls.
     let collective = matches!(error.about(), Some((_, ..=comm::FIRST_TAG, _)));
     let of_class = match known {
         Some(known) if !collective => known.advice,
@@ -57,7 +57,7 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     text
 }
 
-/// The report of `MPI_Abort` where no launcher makes one.
+/// Describes `MPI_Abort` for a job without a launcher.
 pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
     let comm = comm.map_or("an invalid communicator".into(), comm_name);
     format!(
@@ -66,21 +66,24 @@ pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
     )
 }
 
-/// What the launcher's report of `MPI_Abort` does not know by itself.
+/// Returns the part of `MPI_Abort`'s report that the launcher does not know.
 pub fn summarize_abort(p: &Process, comm: Option<&Comm>) -> String {
-    let comm = comm.map_or("an invalid communicator".into(), comm_name);
+    let comm = comm.map_or("an invalid communicator".into(), |comm| match comm.handle.get() {
+        MPI_COMM_WORLD => escape(&comm.title()).into_owned(),
+        _ => format!("{} ({})", escape(&comm.title()), count(comm.size(), "rank")),
+    });
     match p.comms.get(MPI_COMM_WORLD) {
         Some(world) => format!("MPI_Abort on {}, communicator {comm}", place(p, &world)),
         None => format!("MPI_Abort, communicator {comm}"),
     }
 }
 
-/// A process by its rank in its world; a spawned one also by the rank that the launcher knows it by.
+/// Describes a process by its rank in its world; for a spawned one also by its rank in the job.
 fn place(p: &Process, world: &Comm) -> String {
     let place = format!("rank {} of {}", world.rank, world.size());
     match p.engine().map(|engine| engine.job) {
         Some(job) if job.parent().is_some() => {
-            format!("{place} spawned, rank {} of the job", job.rank())
+            format!("{place} spawned processes, rank {} of the job", job.rank())
         }
         _ => place,
     }
@@ -95,7 +98,7 @@ fn whereabouts(p: &Process) -> String {
     format!("{who}, host {}, process {}", host_name(), std::process::id())
 }
 
-/// Before initialisation: what the launcher has said about the process.
+/// Describes the process before initialisation, by the launcher's environment.
 fn launched_as() -> String {
     match find_place() {
         LaunchPlace::Own => {}
@@ -114,12 +117,14 @@ fn comm_name(comm: &Comm) -> String {
     let name = escape(&title);
     match &comm.remote_group {
         Some(remote) => format!(
-            "{name}, {} and {} ranks, this process is rank {}",
+            "{name}, groups of {} and {}, this process is rank {}",
             comm.size(),
-            remote.size(),
+            count(remote.size(), "rank"),
             comm.rank
         ),
-        None => format!("{name}, {} ranks, this process is rank {}", comm.size(), comm.rank),
+        None => {
+            format!("{name}, {}, this process is rank {}", count(comm.size(), "rank"), comm.rank)
+        }
     }
 }
 
@@ -132,7 +137,7 @@ fn peer_name(peer: i32) -> String {
     }
 }
 
-/// Collective calls have tags that the program never sees.
+/// Describes a tag. Tags of collective calls are internal, and are omitted.
 fn tag_name(tag: i32) -> String {
     match tag {
         MPI_ANY_TAG => ", tag MPI_ANY_TAG".into(),
@@ -141,7 +146,7 @@ fn tag_name(tag: i32) -> String {
     }
 }
 
-/// The host's name as the kernel knows it; nothing is resolved.
+/// Returns the host's name from the kernel, without a look-up.
 pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {

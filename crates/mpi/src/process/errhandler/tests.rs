@@ -1,4 +1,4 @@
-//! Tests of error handlers. What they call notes its arguments in a variable of the thread.
+//! Tests of error handlers. The handlers store their arguments in a variable of the thread.
 
 use super::*;
 use crate::objects::comm;
@@ -9,10 +9,10 @@ use std::ffi::c_int;
 
 thread_local!(static SEEN: RefCell<Vec<(usize, i32)>> = const { RefCell::new(Vec::new()) });
 
-// A C compiler passes nothing but the fixed arguments and, on x86-64, the number of vector
-// registers in use; a function of fixed arguments takes that as well.
+// A C compiler passes only the fixed arguments and, on x86-64, the number of vector registers in use. A function with
+// only fixed arguments accepts such a call too.
 unsafe extern "C" fn note(object: *mut usize, code: *mut c_int) {
-    // SAFETY: the caller's variables.
+    // SAFETY: the caller passes pointers to valid variables.
     SEEN.with_borrow_mut(|seen| seen.push(unsafe { (*object, *code) }));
 }
 
@@ -23,11 +23,11 @@ fn seen() -> Vec<(usize, i32)> {
 const NOTE: unsafe extern "C" fn(*mut usize, *mut c_int) = note;
 
 fn handler(p: &Process, kind: HandlerKind) -> usize {
-    // SAFETY: a function that takes the fixed arguments.
+    // SAFETY: the function takes the fixed arguments of an error handler.
     unsafe { create_errhandler(p, kind, NOTE as usize) }.unwrap()
 }
 
-/// A process with `MPI_COMM_SELF`, which returns errors, and a communicator with the default.
+/// Makes a process with `MPI_COMM_SELF`, which returns errors, and a communicator with the default handler.
 fn process() -> (Process, Rc<Comm>) {
     let p = Process::new();
     register_predefined(&p);
@@ -129,7 +129,7 @@ fn handler__of_another_kind_is_refused() {
         let error = set_errhandler(&p, HandlerKind::Comm, &comm.errhandler, bad).unwrap_err();
         assert_eq!(error.code(), MPI_ERR_ERRHANDLER);
     }
-    // SAFETY: null is allowed.
+    // SAFETY: the contract allows null.
     let result = unsafe { create_errhandler(&p, HandlerKind::Comm, 0) };
     assert_eq!(result.unwrap_err().code(), MPI_ERR_ARG);
 }
@@ -161,7 +161,7 @@ fn report__says_all_that_is_known() {
         "peer rank 2",
         "MPI_ANY_TAG",
         "8 bytes",
-        "mine, 1 ranks",
+        "mine, 1 rank, this process",
         "to do:",
         &std::process::id().to_string(),
     ] {

@@ -1,4 +1,4 @@
-//! What stands beside the tables: where another MPI is ahead, and what only the others have.
+//! Lists beside the tables: cases in which another MPI is faster, and tests that only other MPIs have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use super::super::comparison::{Comparison, Row};
 use super::super::show::name_test;
 use super::{format_size, tabulate, without_size};
 use crate::document::Document;
-use crate::output::format::format_number;
-use crate::record::{Case, Key, Report};
+use crate::format::format_number;
+use crate::record::{Case, CaseKey, Report};
 
-/// Every case in which another is ahead.
+/// Adds the cases in which another MPI is better.
 pub fn list_behind(comparison: &Comparison, page: &mut Document) {
     let names = ["test", "ranks", "bytes", "this MPI", "the other", "", "ratio [95 %]"];
     let mut table = tabulate(names);
@@ -32,7 +32,7 @@ pub fn list_behind(comparison: &Comparison, page: &mut Document) {
     page.table(table);
 }
 
-/// Tests that this MPI lacks, with what the others take for them.
+/// Adds the tests that this MPI lacks, with the results of the other MPIs.
 pub fn list_others_alone(comparison: &Comparison, page: &mut Document) {
     let Some((ours, others)) = comparison.reports.split_first() else {
         return;
@@ -40,7 +40,7 @@ pub fn list_others_alone(comparison: &Comparison, page: &mut Document) {
     let mut is_headed = false;
     for missing in &ours.missing {
         let cases = others.iter().flat_map(|r| &r.cases).filter(|c| c.test == missing.test);
-        let tables: BTreeSet<Key> = cases.map(|c| without_size(&c.key())).collect();
+        let tables: BTreeSet<CaseKey> = cases.map(|c| without_size(&c.key())).collect();
         if tables.is_empty() {
             continue;
         }
@@ -55,7 +55,7 @@ pub fn list_others_alone(comparison: &Comparison, page: &mut Document) {
     }
 }
 
-fn add_others(others: &[Report], key: &Key, statistic: Statistic, page: &mut Document) {
+fn add_others(others: &[Report], key: &CaseKey, statistic: Statistic, page: &mut Document) {
     let cases_of = |report: &Report| -> BTreeMap<u64, String> {
         let alike = report.cases.iter().filter(|c| without_size(&c.key()) == *key);
         let figure = |c: &Case| Some((c.bytes, format_number(statistic.take(&c.samples)?)));

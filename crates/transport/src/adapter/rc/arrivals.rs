@@ -1,23 +1,22 @@
-//! What has arrived: packets become messages, messages are taken, buffers are posted again.
+//! Arrivals: assembles packets into messages, hands messages out, and reposts receive buffers.
 //!
-//! **ARRIVED.** The adapter has written as many bytes of a receive buffer as its completion says, never more than the
-//! buffer has, and does not touch it until it is posted again. So they are this process's alone, whatever the peer
-//! does; what they say is not trusted.
+//! **ARRIVED.** The completion's byte count says how many bytes the adapter has written to the receive buffer. The
+//! count never exceeds the buffer. The adapter does not touch the buffer until it is posted again, so only this process
+//! accesses the bytes. Their content is not trusted.
 #![allow(unsafe_code)]
 
+use super::POLL;
 use super::connection::{ASSEMBLED, Assembly, Inbound};
-use super::datapath::POLL;
-use super::iface::Core;
+use super::core::Core;
 use super::wire::*;
 use crate::contract::Header;
 use crate::verbs::Failure;
 use crate::verbs::post::{failure, immediate};
 
-/// Posted receive buffers below which none waits for others to be posted with it.
+/// Below this number of posted receive buffers, each emptied buffer is posted at once.
 const LOW: u32 = 16;
 
 impl Core {
-    /// Takes a batch of arrivals; says whether there were any.
     #[inline]
     pub fn poll_receives(&mut self) -> bool {
         self.counters.recv_polls += 1;
@@ -35,7 +34,6 @@ impl Core {
         true
     }
 
-    /// Posts the receive buffers that were emptied: a batch of them, or what there is where few are posted.
     #[inline]
     fn refill_if_worth(&mut self) {
         if self.receives.is_worth_posting(LOW) {
@@ -43,7 +41,7 @@ impl Core {
         }
     }
 
-    // Apart from those that ask whether it is worth it: they save no registers for it.
+    // Not inlined: otherwise the callers would save registers for this rare call on their usual path.
     #[inline(never)]
     fn refill(&mut self) {
         if let Err(error) = self.post_receives() {
@@ -61,28 +59,27 @@ impl Core {
         };
         let len = (completion.byte_len as usize).min(HEADER + PACKET);
         let Some(index) = self.find_connection(self.batch[place].qp_num) else {
-            return self.receives.give(number); // of a connection that has been ended
+            return self.receives.give(number); // the connection has ended
         };
         let index = index as usize;
         let (at, _) = self.receives.locate(number);
         let connection = self.connection(index);
-        // A peer cannot give back more than there is: the count stays what packets may carry.
+        // Limit the credits to the largest window, because the peer's count is not trusted.
         connection.credits = (connection.credits + tag.credits).min(WINDOW_MOST);
         let (header, data, len) = match (tag.kind, connection.heard) {
             (PacketKind::Whole, _) if len >= HEADER => {
-                // SAFETY: the packet has its header.
+                // SAFETY: ARRIVED: `len >= HEADER`, so the packet has its header.
                 let header = unsafe { read_header(at) };
                 connection.heard = Some(header);
                 (header, at.wrapping_add(HEADER), len - HEADER)
             }
             (PacketKind::HeaderElided, Some(header)) if len <= PACKET => (header, at, len),
-            // SAFETY: `len` bytes have arrived in this buffer.
+            // SAFETY: ARRIVED: `len` bytes have arrived in this buffer.
             _ => return unsafe { self.handle_part(index, tag, number, at, len) },
         };
         connection.inbox.push_back(Inbound { header, data, len: len as u32, number, packets: 1 });
     }
 
-    /// A receive that failed, or whose immediate data is no packet's.
     #[cold]
     #[inline(never)]
     fn refuse_receive(&mut self, place: usize) {
@@ -95,24 +92,24 @@ impl Core {
             None => self.counters.violations += 1,
             Some(Failure::Flushed) => {}
             Some(why) => {
-                let text = format!("a receive failed: {why:?}");
+                let text = format!("a receive of the adapter failed: {why}");
                 self.fail_connection(index as usize, why, text);
             }
         }
     }
 
-    /// A packet that is no whole message: part of one, or none.
+    /// Handles a packet that is part of a message, or carries only credits.
     ///
     /// # Safety
-    /// `len` bytes have arrived at `at`, in this receive buffer.
+    /// `len` bytes have arrived at `at`, in receive buffer `number`.
     #[inline(never)]
     unsafe fn handle_part(
         &mut self, index: usize, tag: Tag, number: u32, at: *const u8, len: usize,
     ) {
         let kept = match tag.kind {
-            // SAFETY: ARRIVED.
+            // SAFETY: ARRIVED: this function's contract gives `len` bytes at `at`.
             PacketKind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
-            // SAFETY: ARRIVED.
+            // SAFETY: ARRIVED: this function's contract gives `len` bytes at `at`.
             PacketKind::More => unsafe { self.add_to_assembly(index, at, len) },
             PacketKind::Credits => len == 0,
             PacketKind::Whole | PacketKind::HeaderElided => false,
@@ -121,8 +118,6 @@ impl Core {
         self.receives.give(number);
     }
 
-    /// # Safety
-    /// `len` bytes have arrived at `at`.
     unsafe fn begin_assembly(
         &mut self, index: usize, total: usize, at: *const u8, len: usize,
     ) -> bool {
@@ -137,11 +132,11 @@ impl Core {
         }
         data.clear();
         data.reserve(total);
-        // SAFETY: header and a packet's payload have arrived.
+        // SAFETY: ARRIVED: `len` is `HEADER + PACKET`, so the payload has `PACKET` bytes.
         let first = unsafe { std::slice::from_raw_parts(at.add(HEADER), PACKET) };
         data.extend_from_slice(first);
         connection.assembly = Some(Assembly {
-            // SAFETY: ARRIVED: the packet has its header.
+            // SAFETY: ARRIVED: `len` exceeds `HEADER`, so the packet has its header.
             header: unsafe { read_header(at) },
             data,
             total,
@@ -151,7 +146,7 @@ impl Core {
     }
 
     /// # Safety
-    /// As [`Core::begin_assembly`].
+    /// `len` bytes have arrived at `at`.
     unsafe fn add_to_assembly(&mut self, index: usize, at: *const u8, len: usize) -> bool {
         let connection = self.connection(index);
         let Some(assembly) = &mut connection.assembly else {
@@ -160,7 +155,7 @@ impl Core {
         if len != PACKET.min(assembly.total - assembly.data.len()) {
             return false;
         }
-        // SAFETY: `len` bytes have arrived there.
+        // SAFETY: ARRIVED: `len` bytes have arrived at `at`.
         let part = unsafe { std::slice::from_raw_parts(at, len) };
         assembly.data.extend_from_slice(part);
         assembly.packets += 1;
@@ -179,7 +174,6 @@ impl Core {
         true
     }
 
-    /// Takes the first arrival of a connection, and tells the peer now and then.
     #[inline]
     pub fn take(&mut self, index: usize) {
         let connection = self.connection(index);
@@ -207,9 +201,9 @@ impl Core {
 }
 
 /// # Safety
-/// A header is there.
+/// A header has arrived at `at`.
 #[inline]
 unsafe fn read_header(at: *const u8) -> Header {
-    // SAFETY: ARRIVED; any alignment is right for bytes.
+    // SAFETY: ARRIVED: `HEADER` bytes are there, by this function's contract; a byte array has no alignment.
     decode_header(unsafe { &*at.cast::<[u8; HEADER]>() })
 }

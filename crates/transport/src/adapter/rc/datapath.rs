@@ -1,19 +1,16 @@
-//! Posting, and what the completion of a send means.
+//! Posting of sends, and their completions.
 #![allow(unsafe_code)]
 
-use super::super::send_buffers::Slot;
-use super::connection::{Connection, Ticket};
-use super::iface::{Completion, Core, SMALL};
-use super::remote::NOBODY;
+use super::super::send_buffers::BufferSlot;
+use super::POLL;
+use super::connection::{Connection, Ticket, UNREPORTED};
+use super::core::{Completion, Core, SMALL};
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
-use crate::verbs::{Failure, InlineChoice, Operation, SendFlags, Sge, Wc};
+use crate::verbs::{Failure, InlineChoice, SendFlags, SendOperation, Sge, Wc};
 use fastpath_base::copy::copy;
 
-/// Completions taken by one poll.
-pub(super) const POLL: usize = 16;
-/// Payload that may be put together on the stack to go inline.
 pub(super) const INLINE_MOST: usize = 1024;
 
 impl Core {
@@ -22,13 +19,13 @@ impl Core {
         self.connections.of_endpoint(index)
     }
 
-    /// Posts one operation, silent unless `report` or it is time. It has room.
+    /// Posts one operation, unsignaled unless `report` is set or a signal is due. The send queue must have room.
     ///
     /// # Safety
-    /// As [`crate::verbs::QueuePair::post_patched`].
+    /// See [`crate::verbs::QueuePair::post_patched`].
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     pub unsafe fn post(
-        &mut self, index: usize, operation: &Operation<'_>, segments: &[Sge], report: bool,
+        &mut self, index: usize, operation: &SendOperation<'_>, segments: &[Sge], report: bool,
         inline: InlineChoice,
     ) -> bool {
         let connection = self.connections.of_endpoint(index);
@@ -39,7 +36,7 @@ impl Core {
         };
         let id = (index as u64) << 32 | connection.sends.posted as u64;
         let (pair, request) = (&connection.pair, &mut self.request);
-        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
+        // SAFETY: the segments meet the contract of `post_patched`, by this function's own contract.
         match unsafe { pair.post_patched(request, id, operation, segments, flags) } {
             Ok(posted) => {
                 connection.sends.add(flags.signaled);
@@ -54,7 +51,7 @@ impl Core {
         }
     }
 
-    /// Sends a message that lies in the caller's memory, header and payload, if both fit inline.
+    /// Sends header and payload inline from the caller's memory. They must fit the granted inline size together.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -72,17 +69,18 @@ impl Core {
         connection.last_header = Some(header);
         let head = encode_header(header);
         let segments = [Sge::over(head.as_ptr(), HEADER, 0), Sge::over(data, len, 0)];
-        // SAFETY: inline data is copied by the call; both segments are readable.
+        // SAFETY: the call copies inline data, and both segments are readable now.
         match unsafe { self.post(index, &tag, &segments, false, InlineChoice::Force) } {
             true => Post::Done,
             false => Post::PeerGone,
         }
     }
 
-    /// Where a message with so many bytes of payload is to be written before [`Core::send_packed`]; `None` where it
-    /// goes inline, by [`Core::send_inline`].
+    /// Reserves a slot for `len` bytes of payload. Returns `None` if [`Core::send_inline`] can send the message.
     #[inline]
-    pub fn reserve(&mut self, index: usize, len: usize) -> Result<Option<(Slot, *mut u8)>, Post> {
+    pub fn reserve(
+        &mut self, index: usize, len: usize,
+    ) -> Result<Option<(BufferSlot, *mut u8)>, Post> {
         let connection = self.connection(index);
         let post = connection.admit(packets(len));
         if post != Post::Done {
@@ -96,9 +94,10 @@ impl Core {
         Ok(Some((slot, at.wrapping_add(HEADER))))
     }
 
-    /// Sends a message whose payload has been written.
     #[inline]
-    pub fn send_packed(&mut self, index: usize, header: Header, len: usize, slot: Slot) -> Post {
+    pub fn send_packed(
+        &mut self, index: usize, header: Header, len: usize, slot: BufferSlot,
+    ) -> Post {
         let (at, lkey) = self.pool.locate(slot);
         if len > PACKET {
             return self.send_parts(index, header, len, slot);
@@ -110,7 +109,7 @@ impl Core {
             false => (PacketKind::Whole, at, HEADER + len),
         };
         if !again {
-            // SAFETY: a slot has room for header and payload, and is this message's alone.
+            // SAFETY: the slot has room for header and payload, and belongs to this message alone.
             unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
         }
         let connection = self.connection(index);
@@ -123,11 +122,10 @@ impl Core {
         }
     }
 
-    /// Sends a message of several packets from the slot that it has.
     #[inline(never)]
-    fn send_parts(&mut self, index: usize, header: Header, len: usize, slot: Slot) -> Post {
+    fn send_parts(&mut self, index: usize, header: Header, len: usize, slot: BufferSlot) -> Post {
         let (at, lkey) = self.pool.locate(slot);
-        // SAFETY: a slot has room for header and payload, and is this message's alone.
+        // SAFETY: the slot has room for header and payload, and belongs to this message alone.
         unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
         let mut done = 0;
         while done < len {
@@ -149,32 +147,31 @@ impl Core {
         Post::Done
     }
 
-    /// Posts a packet that lies in a slot, which is free again when the message's last one, this, is done.
+    /// Posts a packet from a slot. If the packet is the message's last, its completion frees slot `last`.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     fn post_packet(
-        &mut self, index: usize, tag: &Operation<'_>, segments: &[Sge], last: Option<Slot>,
+        &mut self, index: usize, tag: &SendOperation<'_>, segments: &[Sge],
+        last: Option<BufferSlot>,
     ) -> bool {
-        // Large buffers are few: some come back before all are in use.
+        // Large buffers are few: signal some of them early, so that they return before all are in use.
         let report = last.is_some_and(|slot| self.pool.is_mark(slot));
         let connection = self.connection(index);
         connection.credits -= 1;
         if let Some(slot) = last {
             connection.slots.push_back((connection.sends.posted, slot));
         }
-        // SAFETY: the slot stays this message's until the completion that frees it.
+        // SAFETY: the slot belongs to this message until the completion that frees it.
         unsafe { self.post(index, tag, segments, report, InlineChoice::Auto) }
     }
 
-    /// A send buffer for such a payload to a peer, if one is free or can be made.
     #[inline]
-    pub fn take_slot(&mut self, index: usize, len: usize) -> Option<Slot> {
+    pub fn take_slot(&mut self, index: usize, len: usize) -> Option<BufferSlot> {
         match self.pool.take(len > SMALL) {
             Some(slot) => Some(slot),
             None => self.take_slot_slow(index, len),
         }
     }
 
-    /// Whether so many messages of so many bytes would find send buffers: those are there then.
     #[inline]
     pub fn has_slots(&mut self, messages: u32, bytes: usize) -> bool {
         while self.pool.available(bytes > SMALL) < messages {
@@ -185,7 +182,6 @@ impl Core {
         true
     }
 
-    /// Gives receive buffers back by a packet of its own, if `least` of them are owed.
     pub fn return_credits(&mut self, index: usize, least: u32) {
         let connection = self.connection(index);
         let able = connection.stage.is_open() && connection.sends.room() > 0;
@@ -193,30 +189,30 @@ impl Core {
             return;
         }
         let tag = connection.tag(PacketKind::Credits, 0);
-        // SAFETY: no memory is named.
+        // SAFETY: there are no segments, so no memory is accessed.
         if unsafe { self.post(index, &tag, &[], false, InlineChoice::Auto) } {
             self.counters.credit_packets += 1;
         }
     }
 
-    /// Posts an operation on the peer's memory that somebody waits for.
+    /// Posts a one-sided operation. `ticket` handles the completion.
     ///
     /// # Safety
-    /// The segments stay as the operation needs them until it is reported.
+    /// The segments are readable, or writable for a read or an atomic, until the operation is reported.
     pub unsafe fn post_remote(
-        &mut self, index: usize, operation: &Operation<'_>, segments: &[Sge],
+        &mut self, index: usize, operation: &SendOperation<'_>, segments: &[Sge],
         ticket: Option<Ticket>,
     ) -> Post {
         let waited = ticket.is_some();
-        // A lone one is often flushed at once, and then needs nothing posted behind it.
+        // Signal an operation if no other is outstanding: a flush often follows at once, and then posts nothing.
         let lone = !self.connection(index).sends.is_busy();
-        let report = lone || ticket.as_ref().is_some_and(|t| t.cookie != NOBODY);
+        let report = lone || ticket.as_ref().is_some_and(|t| t.cookie != UNREPORTED);
         if let Some(ticket) = ticket {
             let connection = self.connection(index);
             let number = connection.sends.posted;
             connection.tickets.push_back((number, ticket));
         }
-        // SAFETY: the segments stay as the operation needs them until it is reported, by this function's contract.
+        // SAFETY: the segments stay valid until the operation is reported, by this function's contract.
         match unsafe { self.post(index, operation, segments, report, InlineChoice::Auto) } {
             true if waited => Post::InProgress,
             true => Post::Done,
@@ -224,13 +220,11 @@ impl Core {
         }
     }
 
-    /// Whether an operation on the peer's memory could be posted now.
     #[inline]
     pub fn admit_remote(&mut self, index: usize) -> Post {
         self.connection(index).admit(0)
     }
 
-    /// Handles what has arrived, and what is done where something was under way.
     pub fn progress(&mut self) -> bool {
         let arrived = self.poll_receives();
         let mut done = false;
@@ -244,7 +238,6 @@ impl Core {
         found || (is_quiet && self.look_for_failures())
     }
 
-    /// Takes a batch of completions of sends; says whether there were any.
     pub fn poll_sends(&mut self, queue: usize) -> bool {
         self.counters.send_polls += 1;
         let most = self.settings.batch.clamp(1, POLL);
@@ -262,7 +255,7 @@ impl Core {
 
     fn handle_sent(&mut self, completion: &Wc) {
         let (index, number) = ((completion.wr_id >> 32) as usize, completion.wr_id as u32);
-        // A connection that has been ended may have left some behind, and its place may be another's.
+        // The completion may belong to a removed connection whose index is in use again.
         if self.find_connection(completion.qp_num) != Some(index as u32) {
             return;
         }
@@ -280,7 +273,6 @@ impl Core {
         self.release(index, Ok(()));
     }
 
-    /// Gives back what operations that are done held, and reports those somebody waits for.
     pub(super) fn release(&mut self, index: usize, result: Result<(), Failure>) {
         loop {
             let connection = self.connection(index);
@@ -309,13 +301,13 @@ impl Core {
             let (at, _) = self.pool.locate(landing.slot);
             self.pool.give(landing.slot);
             if result.is_ok() {
-                // SAFETY: the slot holds as many bytes, which the adapter has written; the user's memory is there until
-                // now, as whoever posted the read has promised.
+                // SAFETY: the adapter has written `len` bytes to the slot. The user's memory is valid until this
+                // report, by the contract of the read.
                 unsafe { copy(landing.to, at, landing.len) };
             }
         }
         let cookie = ticket.cookie;
-        if cookie != NOBODY {
+        if cookie != UNREPORTED {
             self.completions.push_back(Completion { cookie, result });
         }
     }

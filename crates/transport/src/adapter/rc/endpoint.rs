@@ -1,32 +1,32 @@
-//! The endpoint: connecting, the contract, and operations on the peer's memory.
+//! Endpoint: connection setup, the transport contract, and one-sided operations.
 //!
-//! **BYTES.** What is sent or put is readable and what is got writable, and nobody else's, for its length: until the
-//! call returns, or until what it has posted is reported. Each function here asks this of its caller.
+//! **BYTES.** Memory of a send or put is readable. Memory of a get is writable and not accessed otherwise. Each caller
+//! guarantees this until the call returns, or until a posted operation is reported.
 #![allow(unsafe_code)]
 
-use super::super::shared::Shared;
+use super::super::shared::SharedCore;
 use super::super::stage::Stage;
 use super::super::wire::SHORT_LEAST;
 use super::connection::Ticket;
+use super::core::{Completion, Core};
 use super::datapath::INLINE_MOST;
-use super::iface::{Completion, Core};
 use super::wire::{HEADER, LARGEST, PairAddress};
 use crate::contract::*;
-use crate::verbs::{Access, Failure, Operation, Peer, Sge, VerbsCall, VerbsError};
+use crate::verbs::{Access, Failure, RemoteQp, SendOperation, Sge, VerbsCall, VerbsError};
 use fastpath_base::copy::copy;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
-/// Marks the key of exposed memory, so that none is 0.
+/// Bit set in the key of exposed memory, so that no key is 0.
 const EXPOSED: u64 = 1 << 32;
-/// Polls for a completion before the processor is given to others.
+/// Polls for a completion before the wait yields the processor.
 const POLLS: u32 = 256;
-/// Bytes of one read or write at most; the verbs interface has 2^31.
+/// Most bytes of one read or write; verbs allows at most 2^31 bytes.
 pub(super) const ZCOPY_MOST: usize = 1 << 30;
 
-/// A connection to one peer.
+/// Connection to one peer.
 pub struct RcEndpoint {
-    core: Shared<Core>,
+    core: SharedCore<Core>,
     index: usize,
 }
 
@@ -37,15 +37,14 @@ impl Drop for RcEndpoint {
 }
 
 impl RcEndpoint {
-    pub(super) fn new(core: Shared<Core>, index: usize) -> Self {
+    pub(super) fn new(core: SharedCore<Core>, index: usize) -> Self {
         RcEndpoint { core, index }
     }
 
-    /// The core, and this endpoint's connection.
     #[inline]
     pub(super) fn core(&mut self) -> (&mut Core, usize) {
-        // SAFETY: ONE CALL AT A TIME: each call of this and of `remote.rs` that asks for it does the transport's own
-        // work until it asks again, and calls `pack` between the two.
+        // SAFETY: ONE CALL AT A TIME: callers here and in `remote.rs` drop this reference before they call `pack`, and
+        // call `core` again afterwards.
         (unsafe { self.core.core() }, self.index)
     }
 
@@ -53,24 +52,24 @@ impl RcEndpoint {
         (&self.core, self.index)
     }
 
-    /// Bytes that may go inline, as the device granted them; the header of a message counts.
+    /// Inline bytes that the device granted, including the message header.
     pub fn granted_inline(&self) -> usize {
         self.core.borrow_mut().connection(self.index).inline
     }
 
-    /// Why the connection failed, if it has.
+    /// Cause of the connection's failure, if it has failed.
     pub fn failure(&self) -> Option<Failure> {
         let stage = self.core.borrow_mut().connection(self.index).stage;
         stage.failure()
     }
 
-    /// Tells the peer all that has been taken.
+    /// Returns all owed credits to the peer.
     pub fn return_all_credits(&mut self) {
         self.core.borrow_mut().return_credits(self.index, 1);
     }
 
-    /// Completes when everything posted before has: writes are in the peer's memory, reads and atomics answered.
-    /// `Done` where nothing is under way.
+    /// Posts an operation that completes after all earlier operations. At its completion, earlier writes are in the
+    /// peer's memory, and earlier reads and atomics have their results. Returns `Done` if nothing is outstanding.
     pub fn flush(&mut self, cookie: u64) -> Post {
         let (core, index) = self.core();
         if !core.connection(index).sends.is_busy() {
@@ -86,14 +85,13 @@ impl RcEndpoint {
         if core.connection(index).room() == 0 {
             return Post::NoResource;
         }
-        let nothing = Operation::Write { address: 0, rkey: 0 };
+        let nothing = SendOperation::Write { address: 0, rkey: 0 };
         let ticket = ticket(cookie);
-        // SAFETY: no memory is named.
+        // SAFETY: there are no segments, so no memory is accessed.
         unsafe { core.post_remote(index, &nothing, &[], Some(ticket)) }
     }
 
-    /// Writes `len` bytes, at most [`RcEndpoint::granted_inline`], into the peer's memory from the descriptor.
-    /// [`RcEndpoint::flush`] says when they are there.
+    /// Writes `len` bytes inline, at most [`RcEndpoint::granted_inline`]. [`RcEndpoint::flush`] reports their arrival.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes.
@@ -104,12 +102,11 @@ impl RcEndpoint {
         }
         debug_assert!(len <= core.connection(index).inline);
         let write = write_to(to);
-        // SAFETY: it goes inline, so that the bytes, readable now by this function's contract, are read by the call.
+        // SAFETY: the call copies inline data, and `from` is readable now by this function's contract.
         unsafe { core.post_remote(index, &write, &[Sge::over(from, len, 0)], None) }
     }
 
-    /// Writes `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's buffer, into
-    /// the peer's memory.
+    /// Writes `len` bytes, at most `capabilities().bcopy`, to the peer. `pack` writes them to a transport buffer.
     pub fn put_bcopy(&mut self, len: usize, pack: impl FnOnce(*mut u8), to: Remote) -> Post {
         let (core, index) = self.core();
         if let Some(refused) = refuse_remote(core, index) {
@@ -124,7 +121,7 @@ impl RcEndpoint {
         let connection = core.connection(index);
         let number = connection.sends.posted;
         connection.slots.push_back((number, slot));
-        // SAFETY: the slot is this operation's until it is done.
+        // SAFETY: the slot belongs to this operation until it completes.
         unsafe { core.post_remote(index, &write_to(to), &[Sge::over(at, len, lkey)], None) }
     }
 
@@ -135,54 +132,54 @@ impl RcEndpoint {
     pub unsafe fn put_zcopy(
         &mut self, from: *const u8, len: usize, to: Remote, cookie: u64,
     ) -> Post {
-        // SAFETY: BYTES; the memory is only read.
+        // SAFETY: BYTES; an RDMA write only reads the memory.
         unsafe { self.post_zcopy(from.cast_mut(), len, Access::Read, &write_to(to), cookie) }
     }
 
     /// Reads `len` bytes of the peer's memory into the caller's.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes, and nobody else's, until the operation is reported.
+    /// `to` is writable for `len` bytes, and not accessed otherwise, until the operation is reported.
     pub unsafe fn get_zcopy(&mut self, to: *mut u8, len: usize, from: Remote, cookie: u64) -> Post {
-        let read = Operation::Read { address: from.addr, rkey: from.rkey as u32 };
-        // SAFETY: BYTES.
+        let read = SendOperation::Read { address: from.addr, rkey: from.rkey as u32 };
+        // SAFETY: BYTES: this function's contract is that of the read.
         unsafe { self.post_zcopy(to, len, Access::Write, &read, cookie) }
     }
 
-    /// Posts an operation between the user's memory and the peer's, which is reported by `cookie`; `NoResource` also
-    /// where the user's memory cannot be registered.
+    /// Posts a one-sided operation on user memory, reported by `cookie`. `NoResource` also if registration fails.
     ///
     /// # Safety
-    /// As [`RcEndpoint::put_zcopy`] or [`RcEndpoint::get_zcopy`], whichever `operation` is.
+    /// See [`RcEndpoint::put_zcopy`] for a write, [`RcEndpoint::get_zcopy`] for a read.
     unsafe fn post_zcopy(
-        &mut self, at: *mut u8, len: usize, access: Access, operation: &Operation<'_>, cookie: u64,
+        &mut self, at: *mut u8, len: usize, access: Access, operation: &SendOperation<'_>,
+        cookie: u64,
     ) -> Post {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: the contracts of both functions are equal.
         let posted = unsafe { self.post_registered(at, len, access, operation, cookie) };
         posted.unwrap_or(Post::NoResource)
     }
 
-    /// As [`RcEndpoint::post_zcopy`]; `None` where the user's memory cannot be registered.
+    /// Posts a one-sided operation on user memory; `None` if the memory cannot be registered.
     ///
     /// # Safety
-    /// As there.
+    /// See [`RcEndpoint::put_zcopy`] for a write, [`RcEndpoint::get_zcopy`] for a read.
     pub(super) unsafe fn post_registered(
-        &mut self, at: *mut u8, len: usize, access: Access, operation: &Operation<'_>, cookie: u64,
+        &mut self, at: *mut u8, len: usize, access: Access, operation: &SendOperation<'_>,
+        cookie: u64,
     ) -> Option<Post> {
         let (core, index) = self.core();
         if let Some(refused) = refuse_remote(core, index) {
             return Some(refused);
         }
-        // SAFETY: the memory stays until the operation is reported, as is asked of the caller, and so does the region.
+        // SAFETY: the memory and its region stay until the operation is reported, by this function's contract.
         let region = unsafe { core.registrations.register(at, len, access) };
         let region = core.port.note(region)?;
         let list = [Sge::over(at, len, region.lkey())];
         let ticket = Ticket { _region: Some(region), ..ticket(cookie) };
-        // SAFETY: BYTES; the region lives as long as the ticket.
+        // SAFETY: BYTES; the ticket keeps the region until the completion.
         Some(unsafe { core.post_remote(index, operation, &list, Some(ticket)) })
     }
 
-    /// Waits for an operation of this endpoint; others' completions stay.
     fn wait_for(&mut self, cookie: u64) -> Completion {
         let mut polls = 0;
         loop {
@@ -200,7 +197,6 @@ impl RcEndpoint {
         }
     }
 
-    /// Posts a copy of up to [`ZCOPY_MOST`] bytes at a time, and waits for it.
     fn copy_directly(
         &mut self, len: usize, mut post: impl FnMut(&mut Self, usize, usize, u64) -> Post,
     ) -> Result<(), RemoteError> {
@@ -239,11 +235,10 @@ pub(super) fn ticket(cookie: u64) -> Ticket {
     Ticket { cookie, landing: None, _region: None }
 }
 
-pub(super) fn write_to(to: Remote) -> Operation<'static> {
-    Operation::Write { address: to.addr, rkey: to.rkey as u32 }
+pub(super) fn write_to(to: Remote) -> SendOperation<'static> {
+    SendOperation::Write { address: to.addr, rkey: to.rkey as u32 }
 }
 
-/// Why no operation on the peer's memory can be posted now.
 pub(super) fn refuse_remote(core: &mut Core, index: usize) -> Option<Post> {
     match core.admit_remote(index) {
         Post::Done if core.connection(index).room() > 0 => None,
@@ -253,13 +248,11 @@ pub(super) fn refuse_remote(core: &mut Core, index: usize) -> Option<Post> {
 }
 
 impl Connection for RcEndpoint {
-    /// Whether addresses must still be exchanged.
     fn wants_wireup(&self) -> bool {
         let stage = self.core.borrow_mut().connection(self.index).stage;
         stage.wants_wireup()
     }
 
-    /// Where the peer finds this end.
     fn local_address(&self) -> Address {
         let core = &mut *self.core.borrow_mut();
         let port = core.port.local.address();
@@ -273,8 +266,7 @@ impl Connection for RcEndpoint {
         address.encode()
     }
 
-    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
-    /// [`super::RcIface::last_error`] says why.
+    /// Connects to the peer at `address`; returns false if that fails ([`super::RcIface::last_error`]).
     fn open(&mut self, address: &Address) -> bool {
         let core = &mut *self.core.borrow_mut();
         let Some(peer) = PairAddress::decode(address) else {
@@ -288,7 +280,7 @@ impl Connection for RcEndpoint {
             if connection.stage != Stage::Made {
                 return Err(VerbsError::call(VerbsCall::ModifyRtr, "", libc::EISCONN));
             }
-            let to = Peer { path, qpn: peer.qpn, psn: peer.psn };
+            let to = RemoteQp { path, qpn: peer.qpn, psn: peer.psn };
             connection.pair.connect(&to, connection.psn, &retry_config)
         });
         if opened.is_ok() {
@@ -298,13 +290,11 @@ impl Connection for RcEndpoint {
         core.port.note(opened).is_some()
     }
 
-    /// From now on the peer takes what is sent.
     fn set_ready(&mut self) {
         let mut core = self.core.borrow_mut();
         core.connection(self.index).stage.set_ready();
     }
 
-    /// Whether so many messages of so many bytes would find room now.
     fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         let core = &mut *self.core.borrow_mut();
         let packets = super::wire::packets(bytes).saturating_mul(messages);
@@ -315,14 +305,12 @@ impl Connection for RcEndpoint {
             && core.has_slots(messages, bytes)
     }
 
-    /// Whether there is nothing to do for this peer, as far as the last progress of the interface has found.
     fn is_resting(&self) -> bool {
         let mut core = self.core.borrow_mut();
         let connection = core.connection(self.index);
         connection.inbox.is_empty() && connection.owed < connection.worth_telling()
     }
 
-    /// Tells the peer what has been taken, if that is worth a packet.
     fn return_credits(&mut self) {
         let mut core = self.core.borrow_mut();
         let connection = core.connection(self.index);
@@ -332,12 +320,11 @@ impl Connection for RcEndpoint {
         }
     }
 
-    /// Whether the peer has left, or cannot be reached any more.
     fn peer_has_left(&self) -> bool {
         if self.failure().is_some() {
             return true;
         }
-        // What it sent before stays to be taken.
+        // Messages that the peer sent before it left must still be taken.
         let core = &mut *self.core.borrow_mut();
         core.connection(self.index).is_said_to_have_left() && {
             core.poll_receives();
@@ -345,7 +332,6 @@ impl Connection for RcEndpoint {
         }
     }
 
-    /// Whether everything sent has reached the peer's memory; makes sure that it will be known.
     fn is_drained(&mut self) -> bool {
         let core = &mut *self.core.borrow_mut();
         let queue = core.connection(self.index).queue;
@@ -356,15 +342,9 @@ impl Connection for RcEndpoint {
         !core.connection(self.index).sends.is_busy()
     }
 
-    /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::deregister`]; `None`
-    /// where
-    /// they cannot be registered.
-    ///
-    /// # Safety
-    /// The memory stays mapped until then.
     unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         let core = &mut *self.core.borrow_mut();
-        // SAFETY: the memory stays mapped as long as the region, as is asked of the caller; peers only read it.
+        // SAFETY: the memory stays mapped as long as the region, by this function's contract; peers only read it.
         let region = unsafe { core.registrations.register(address, len, Access::Shown) };
         let region = core.port.note(region)?;
         let rkey = EXPOSED | region.rkey() as u64;
@@ -373,7 +353,6 @@ impl Connection for RcEndpoint {
         Some(Remote { addr, rkey })
     }
 
-    /// Ends what [`Connection::register`] has begun, once.
     fn deregister(&mut self, rkey: u64) {
         let core = &mut *self.core.borrow_mut();
         let exposed = &mut core.connection(self.index).exposed;
@@ -415,7 +394,7 @@ impl Endpoint for RcEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         let (core, index) = self.core();
         if HEADER + len <= core.connection(index).inline {
-            // SAFETY: `data` is readable for `len` bytes, as the contract has it.
+            // SAFETY: `data` is readable for `len` bytes, by the contract of `am_short`.
             return unsafe { core.send_inline(index, header, data, len) };
         }
         // SAFETY: BYTES; `to` has room for `len` bytes.
@@ -436,7 +415,7 @@ impl Endpoint for RcEndpoint {
                 let mut bytes = MaybeUninit::<[u8; INLINE_MOST]>::uninit();
                 pack(bytes.as_mut_ptr().cast());
                 let (core, index) = self.core();
-                // SAFETY: `pack` has written so many, and they are there until the call returns.
+                // SAFETY: `pack` has written `len` bytes, which live until the call returns.
                 unsafe { core.send_inline(index, header, bytes.as_ptr().cast(), len) }
             }
             Err(refused) => refused,
@@ -463,7 +442,7 @@ impl Endpoint for RcEndpoint {
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         self.copy_directly(len, |this, done, part, cookie| {
             let from = Remote { addr: from.addr + done as u64, ..from };
-            // SAFETY: BYTES: a part of them, until it has completed.
+            // SAFETY: BYTES: part of the caller's range, until the copy has completed.
             unsafe { this.get_zcopy(to.wrapping_add(done), part, from, cookie) }
         })
     }
@@ -471,7 +450,7 @@ impl Endpoint for RcEndpoint {
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
         self.copy_directly(len, |this, done, part, cookie| {
             let to = Remote { addr: to.addr + done as u64, ..to };
-            // SAFETY: BYTES: a part of them, until it has completed.
+            // SAFETY: BYTES: part of the caller's range, until the copy has completed.
             unsafe { this.put_zcopy(from.wrapping_add(done), part, to, cookie) }
         })
     }

@@ -1,15 +1,15 @@
-//! Reliable connections of RDMA adapters: one queue pair for each peer that is talked to.
+//! Reliable connections of RDMA adapters: one queue pair for each connected peer.
 //!
-//! Messages are sends into receive buffers that all connections share; what fits goes inline, the rest
-//! from buffers of the transport, in packets of 16 KiB. Each side counts how many packets it may have at the
-//! other (credits), so that a peer that does not take holds its sender back and no other. Memory of a peer is
-//! written, read and changed directly, given a key.
+//! A message is sent into receive buffers that all connections share. Small messages are sent inline, larger messages
+//! from transport buffers in packets of 16 KiB. Credits bound the packets at each peer, so a peer that does not receive
+//! delays only its own senders. One-sided operations access a peer's memory directly, by its rkey.
 //!
-//! Sends complete in silence but for a few ([`Settings::depth`] / 4 apart, and those somebody waits for); one
-//! completion returns the room of all before it. The send queue is polled only while something is outstanding.
+//! Most sends are unsignaled: one in [`Settings::depth`] / 4 is signaled, and each reported operation. A completion
+//! frees the entries of all sends before it. Send queues are polled only while completions are outstanding.
 
 mod arrivals;
 mod connection;
+mod core;
 mod datapath;
 pub mod endpoint;
 pub mod iface;
@@ -23,38 +23,40 @@ mod tests;
 mod watch;
 mod wire;
 
+pub use self::core::{Completion, RcCounters};
 pub use endpoint::RcEndpoint;
-pub use iface::{Completion, Counters, RcIface};
+pub use iface::RcIface;
 
-/// Bytes of payload up to which a message goes as one: more posts cost more than the copies of one.
+const POLL: usize = 16;
+/// Largest payload of one message, in bytes. A larger message would cost more to copy than it saves by fewer posts.
 pub const MAX_SINGLE: usize = 16 * 1024;
 const _: () = assert!(MAX_SINGLE < wire::PACKET);
 
 use crate::verbs::RetryConfig;
 use crate::verbs::inline::{DEFAULT_INLINE, Source};
 
-/// How an interface is made.
+/// Settings of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Packets of one peer that may lie here untaken, 8 to 255.
+    /// Most untaken packets from one peer, 8 to 255.
     pub window: u32,
-    /// Receive buffers for all connections at first, each of 16 KiB; at least twice the window.
+    /// Receive buffers at the start, shared by all connections, each of 16 KiB; at least twice the window.
     pub receives: u32,
-    /// Receive buffers up to which each connection adds a window, once the first ones are spoken for.
+    /// Number of receive buffers up to which each new connection adds a full window.
     pub receives_windows: u32,
-    /// Receive buffers that each further connection adds.
+    /// Receive buffers that each later connection adds.
     pub receives_each: u32,
-    /// Sends of one connection under way, 16 or more.
+    /// Outstanding sends of one connection, at least 16.
     pub depth: u32,
-    /// Small and large send buffers for all connections.
+    /// Small and large send buffers, shared by all connections.
     pub buffers: [u32; 2],
-    /// Bytes of inline data asked for.
+    /// Requested inline bytes.
     pub inline: u32,
-    /// Who said so.
+    /// Source of `inline`.
     pub inline_source: Source,
-    /// Completions taken by one poll, 1 to 16.
+    /// Completions of one poll, 1 to 16.
     pub batch: usize,
-    /// How long connections try.
+    /// Retries and timeouts of connections.
     pub retry_config: RetryConfig,
 }
 
@@ -69,7 +71,7 @@ impl Default for Settings {
             buffers: [128, 16],
             inline: DEFAULT_INLINE,
             inline_source: Source::Default,
-            batch: datapath::POLL,
+            batch: POLL,
             retry_config: RetryConfig::default(),
         }
     }

@@ -1,42 +1,40 @@
-//! Registrations of the program's memory, found again by address.
+//! Registrations of user memory, found by address.
 //!
-//! What is registered stays so for the messages under way. It is kept beyond them where somebody says that the memory
-//! is still there: its owner, of memory that the library gives out ([`Registrations::declare_lasting`]); the kernel, of
-//! what the program uses again ([`super::watch`]). Whatever is in doubt is registered anew.
+//! A registration stays while operations use it. It is kept longer only if its memory is known to stay mapped. For
+//! memory that the library allocates, the owner declares this ([`Registrations::declare_lasting`]). For other memory,
+//! the kernel reports changes ([`super::watch`]). In doubt, memory is registered anew.
 #![allow(unsafe_code)]
 
 mod candidates;
 mod kept;
 
-use super::watch::Look;
+use super::watch::WatchResult;
 use crate::verbs::{Access, MemoryRegion, ProtectionDomain, VerbsError};
-use kept::Keeping;
+use kept::KeepPolicy;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries before an address that are asked whether they reach so far.
 const NEAR: usize = 8;
 
-/// How long an entry may stay.
 #[derive(PartialEq, Eq)]
-enum Stay {
-    /// As long as it is in use.
+enum RegistrationLifetime {
+    /// Registered while an operation uses it.
     Passing,
-    /// Until its memory is given back.
+    /// Registered until its memory is freed.
     Lasting,
-    /// Until the kernel says that its memory has changed. When it was used last, and how often.
+    /// Registered until the kernel reports a change. `used` is the time of the last use, `uses` the number of uses.
     Kept { used: u64, uses: u32 },
 }
 
-struct Entry {
+struct RegistrationEntry {
     len: usize,
     access: Access,
     region: Arc<MemoryRegion>,
-    stay: Stay,
+    stay: RegistrationLifetime,
 }
 
-impl Entry {
+impl RegistrationEntry {
     fn range(&self) -> Range<usize> {
         let start = self.region.address().addr();
         start..start + self.len
@@ -47,42 +45,40 @@ impl Entry {
     }
 
     fn is_kept(&self) -> bool {
-        matches!(self.stay, Stay::Kept { .. })
+        matches!(self.stay, RegistrationLifetime::Kept { .. })
     }
 }
 
-/// What is known of a range.
 enum KnownRange {
     Here(Arc<MemoryRegion>),
-    /// It is kept, and just now nobody can say whether that holds.
+    /// A kept registration whose memory may be changing now.
     Doubtful,
     Nothing,
 }
 
-/// What has become of registrations.
+/// Event counts of registrations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RegistrationCounts {
     /// Registrations made.
     pub made: u64,
-    /// Uses of one that was there.
+    /// Uses of an existing registration.
     pub reused: u64,
-    /// Of the program's own memory, kept now.
+    /// User memory kept registered now.
     pub kept: u64,
-    /// Dropped since their memory was unmapped, moved or discarded, or may have been.
+    /// Registrations dropped because their memory was unmapped, moved or discarded, or may have been.
     pub unmapped: u64,
-    /// Dropped for others.
+    /// Registrations evicted to make room for other registrations.
     pub evicted: u64,
 }
 
 /// Registrations by address.
 pub struct Registrations {
     memory: Arc<ProtectionDomain>,
-    entries: BTreeMap<(usize, usize), Entry>,
+    entries: BTreeMap<(usize, usize), RegistrationEntry>,
     lasting: Vec<Range<usize>>,
     has_passing: bool,
-    keeping: Option<Keeping>,
-    counts: Counts,
-    /// Counts uses, for which was the last.
+    keeping: Option<KeepPolicy>,
+    counts: RegistrationCounts,
     clock: u64,
 }
 
@@ -100,7 +96,7 @@ fn allows(has: Access, wanted: Access) -> bool {
 }
 
 impl Registrations {
-    /// None yet, and of the program's own memory none kept.
+    /// Creates an empty table that keeps no user memory.
     pub fn new(memory: &Arc<ProtectionDomain>) -> Self {
         Registrations {
             memory: memory.clone(),
@@ -108,24 +104,23 @@ impl Registrations {
             lasting: Vec::new(),
             has_passing: false,
             keeping: None,
-            counts: Counts::default(),
+            counts: RegistrationCounts::default(),
             clock: 0,
         }
     }
 
-    /// Memory that will stay mapped, and what it holds in place, until [`Registrations::forget`]: its
-    /// registration is kept from use to use.
+    /// Declares that `range` keeps its pages until [`Registrations::forget`]. Its registration is kept between uses.
     pub fn declare_lasting(&mut self, range: Range<usize>) {
         self.lasting.push(range);
     }
 
-    /// Whether all of a range will stay mapped, as [`Registrations::declare_lasting`] was told, or is kept.
+    /// Whether all of `range` was declared by [`Registrations::declare_lasting`] or is in a kept registration.
     pub fn is_lasting(&self, range: &Range<usize>) -> bool {
         self.surroundings(range).is_some()
             || self.near(range).any(|(_, entry)| entry.is_kept() && covers(&entry.range(), range))
     }
 
-    /// The lasting memory at `address` is about to be unmapped: no registration of it remains.
+    /// Drops all registrations of the lasting memory at `address`, before it is unmapped.
     pub fn forget(&mut self, address: usize) {
         let known = &mut self.lasting;
         let Some(at) = known.iter().position(|range| range.start == address) else {
@@ -136,15 +131,16 @@ impl Registrations {
         self.entries.retain(|_, entry| !overlap(&entry.range(), &range));
     }
 
-    /// A registration of `len` bytes at `address`: one that is in use, one that was kept, or a new one.
-    /// Memory of which nobody knows how long it stays is registered for the operations under way and no longer: the
-    /// pages of a stale registration are not those of its addresses any more.
+    /// Registers `len` bytes at `address`, or returns an existing registration.
+    ///
+    /// Memory of unknown lifetime is registered only for the current operations: once it is unmapped and mapped again,
+    /// an old registration would still access the old pages.
     ///
     /// # Safety
-    /// As [`MemoryRegion::register`], as long as the answer is held.
+    /// See [`MemoryRegion::register`]; the conditions hold as long as the result is held.
     ///
     /// # Errors
-    /// The memory is not there, or the limit on locked memory is too low.
+    /// The memory is not mapped, or the limit on locked memory is too low.
     pub unsafe fn register(
         &mut self, address: *mut u8, len: usize, access: Access,
     ) -> Result<Arc<MemoryRegion>, VerbsError> {
@@ -157,46 +153,45 @@ impl Registrations {
             return Ok(region);
         }
         if let Some(whole) = self.surroundings(&wanted) {
-            // Once for every use, since it stays.
-            // SAFETY: lasting memory stays mapped by `declare_lasting`.
+            // Register the whole range once, for every use. SAFETY: the range was passed to `declare_lasting`, whose
+            // caller promises that the range keeps its pages until `forget`.
             let region = unsafe { self.make(&whole, Access::Remote) }?;
-            self.insert(whole, Access::Remote, &region, Stay::Lasting);
+            self.insert(whole, Access::Remote, &region, RegistrationLifetime::Lasting);
             return Ok(region);
         }
-        // SAFETY: the memory stays mapped as long as the region is used, by this function's contract.
+        // SAFETY: the memory stays mapped while the region is used, by this function's contract.
         let keep = |this: &mut Self| unsafe { this.register_to_keep(&wanted, access) };
         if matches!(found, KnownRange::Nothing)
             && let Some(region) = keep(self)
         {
             return Ok(region);
         }
-        // SAFETY: the memory stays mapped as long as the region is used, by this function's contract.
+        // SAFETY: the memory stays mapped while the region is used, by this function's contract.
         let region = unsafe { self.make(&wanted, access) }?;
         let same = self.entries.get(&(wanted.start, wanted.end));
-        if !same.is_some_and(Entry::is_kept) {
+        if !same.is_some_and(RegistrationEntry::is_kept) {
             self.has_passing = true;
-            self.insert(wanted, access, &region, Stay::Passing);
+            self.insert(wanted, access, &region, RegistrationLifetime::Passing);
         }
         Ok(region)
     }
 
-    /// Drops what no operation uses any more, but for what may stay.
     pub(crate) fn release_unused(&mut self) {
         if self.has_passing {
             self.release_slow();
         }
     }
 
-    /// What has become of registrations so far.
-    pub fn counts(&self) -> Counts {
+    /// Event counts.
+    pub fn counts(&self) -> RegistrationCounts {
         let kept = self.entries.values().filter(|entry| entry.is_kept());
-        Counts { kept: kept.count() as u64, ..self.counts }
+        RegistrationCounts { kept: kept.count() as u64, ..self.counts }
     }
 
-    /// Registers; where not so much may be locked, without what is kept and not in use.
+    /// Registers; if the limit on locked memory is reached, evicts kept unused registrations.
     ///
     /// # Safety
-    /// As [`MemoryRegion::register`].
+    /// See [`MemoryRegion::register`].
     unsafe fn make(
         &mut self, range: &Range<usize>, access: Access,
     ) -> Result<Arc<MemoryRegion>, VerbsError> {
@@ -215,59 +210,61 @@ impl Registrations {
     }
 
     fn insert(
-        &mut self, range: Range<usize>, access: Access, region: &Arc<MemoryRegion>, stay: Stay,
+        &mut self, range: Range<usize>, access: Access, region: &Arc<MemoryRegion>,
+        stay: RegistrationLifetime,
     ) {
-        let entry = Entry { len: range.len(), access, region: region.clone(), stay };
+        let entry = RegistrationEntry { len: range.len(), access, region: region.clone(), stay };
         self.entries.insert((range.start, range.end), entry);
     }
 
-    /// Entries that begin at or before a range.
-    fn near(&self, range: &Range<usize>) -> impl Iterator<Item = (&(usize, usize), &Entry)> {
+    fn near(
+        &self, range: &Range<usize>,
+    ) -> impl Iterator<Item = (&(usize, usize), &RegistrationEntry)> {
         let before = self.entries.range(..=(range.start, usize::MAX));
         before.rev().take(NEAR)
     }
 
     fn find(&mut self, wanted: &Range<usize>, access: Access) -> KnownRange {
-        // A passing one only while it is in use, so that its memory is there.
-        let fits = |entry: &Entry| {
+        // A passing entry is valid only while in use, because its memory may be unmapped afterwards.
+        let fits = |entry: &RegistrationEntry| {
             covers(&entry.range(), wanted)
                 && allows(entry.access, access)
-                && (entry.stay != Stay::Passing || entry.is_used())
+                && (entry.stay != RegistrationLifetime::Passing || entry.is_used())
         };
         let Some((&key, entry)) = self.near(wanted).find(|(_, entry)| fits(entry)) else {
             return KnownRange::Nothing;
         };
         let asked = entry.is_kept().then(|| self.watch());
-        match asked.map(|watch| watch.map_or(Look::Unsure, |watch| watch.look(wanted))) {
+        match asked.map(|watch| watch.map_or(WatchResult::Unsure, |watch| watch.look(wanted))) {
             None => {}
-            Some(Look::Held) => {}
-            Some(Look::Lost) => {
+            Some(WatchResult::Held) => {}
+            Some(WatchResult::Lost) => {
                 self.drop_kept(|range| *range == (key.0..key.1));
                 return KnownRange::Nothing;
             }
-            Some(Look::Unsure) => return KnownRange::Doubtful,
+            Some(WatchResult::Unsure) => return KnownRange::Doubtful,
         }
         self.clock += 1;
         let clock = self.clock;
         let Some(entry) = self.entries.get_mut(&key) else {
             return KnownRange::Nothing;
         };
-        if let Stay::Kept { used, uses } = &mut entry.stay {
+        if let RegistrationLifetime::Kept { used, uses } = &mut entry.stay {
             (*used, *uses) = (clock, uses.saturating_add(1));
         }
         KnownRange::Here(entry.region.clone())
     }
 
-    /// The lasting memory around a range.
     fn surroundings(&self, wanted: &Range<usize>) -> Option<Range<usize>> {
         let mut lasting = self.lasting.iter();
         lasting.find(|range| covers(range, wanted)).cloned()
     }
 
     fn release_slow(&mut self) {
-        self.entries.retain(|_, entry| entry.stay != Stay::Passing || entry.is_used());
+        self.entries
+            .retain(|_, entry| entry.stay != RegistrationLifetime::Passing || entry.is_used());
         let mut entries = self.entries.values();
-        self.has_passing = entries.any(|entry| entry.stay == Stay::Passing);
+        self.has_passing = entries.any(|entry| entry.stay == RegistrationLifetime::Passing);
     }
 }
 
@@ -303,7 +300,7 @@ mod tests {
         registrations.release_unused();
         assert!(registrations.entries.is_empty());
         drop(register(&mut registrations).unwrap());
-        // Not used, not yet released: it may not be reused all the same.
+        // No longer used but not yet released: this registration must not be reused.
         drop(register(&mut registrations).unwrap());
         assert_eq!(count(&registrations), (3, 1));
     }
@@ -316,7 +313,7 @@ mod tests {
         let range = at.addr()..at.addr() + memory.len();
         registrations.declare_lasting(range.clone());
         for piece in 0..10 {
-            // SAFETY: within the memory, which outlives the registrations.
+            // SAFETY: the part is within the memory, which outlives the registrations.
             let part = unsafe { registrations.register(at.add(piece * 100), 5000, Access::Remote) };
             drop(part.unwrap());
             registrations.release_unused();

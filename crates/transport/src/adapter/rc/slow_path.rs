@@ -1,23 +1,20 @@
-//! What the data path calls where it cannot go straight on: no send buffer, silent sends, what has happened to the
-//! device, a failure.
+//! Slow paths: missing send buffers, unsignaled sends, device events and failures.
 #![allow(unsafe_code)]
 
-use super::super::send_buffers::Slot;
+use super::super::send_buffers::BufferSlot;
 use super::super::stage::Stage;
-use super::iface::{Core, SMALL};
-use crate::verbs::{Access, Failure, InlineChoice, Operation, PostError, VerbsError};
+use super::core::{Core, SMALL};
+use crate::verbs::{Access, Failure, InlineChoice, PostError, SendOperation, VerbsError};
 
-/// Time between two questions whether a peer is still there, while this process waits.
 const PROBE_NS: u64 = 10_000_000_000;
 
 impl Core {
-    /// A refusal although there was room: the queue pair or the device has gone.
     #[cold]
     #[inline(never)]
     pub(super) fn post_error_slow(&mut self, index: usize, error: PostError) -> bool {
         let text = match error {
             PostError::Failed(error) => error.to_string(),
-            other => format!("{other:?}"),
+            other => format!("the adapter did not take a send: {other:?}"),
         };
         self.fail_connection(index, Failure::Local, text);
         false
@@ -25,11 +22,11 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn take_slot_slow(&mut self, index: usize, len: usize) -> Option<Slot> {
+    pub(super) fn take_slot_slow(&mut self, index: usize, len: usize) -> Option<BufferSlot> {
         if self.make_slots_slow(len) {
             return self.pool.take(len > SMALL);
         }
-        // All are under way, or done and nobody has looked.
+        // All buffers are in use, or their completions have not been polled.
         for queue in 0..self.send_queues.len() {
             if self.send_queues[queue].expected > 0 {
                 self.poll_sends(queue);
@@ -40,13 +37,12 @@ impl Core {
         }
         let slot = self.pool.take(len > SMALL);
         if slot.is_none() {
-            // Or done in silence: then ask.
+            // The sends of these buffers may be unsignaled: request completions.
             self.recall();
         }
         slot
     }
 
-    /// Makes more send buffers for such payloads; false where there are no more to come.
     #[cold]
     #[inline(never)]
     pub(super) fn make_slots_slow(&mut self, len: usize) -> bool {
@@ -55,7 +51,6 @@ impl Core {
         port.note(made).unwrap_or(false)
     }
 
-    /// Makes sure that the success of everything under way will be reported.
     #[cold]
     pub(super) fn recall(&mut self) {
         for index in self.connections.numbers() {
@@ -63,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Polls the send queues of connections whose sends are all silent: failure is reported all the same.
+    /// Polls completion queues with outstanding sends, because failed unsignaled sends have completions too.
     #[cold]
     #[inline(never)]
     pub fn look_for_failures(&mut self) -> bool {
@@ -80,7 +75,6 @@ impl Core {
         found
     }
 
-    /// The connection does not work any more: everything under way has failed.
     #[cold]
     #[inline(never)]
     pub fn fail_connection(&mut self, index: usize, why: Failure, text: String) {
@@ -89,7 +83,7 @@ impl Core {
             return;
         }
         connection.stage = Stage::Failed(why);
-        // What is still posted comes back by itself, and is not looked at.
+        // Posted receives and sends are flushed; their completions are ignored.
         let _ = connection.pair.stop();
         let (queue, expected) = (connection.queue, connection.sends.finish_all());
         self.send_queues[queue].expected -= expected;
@@ -99,14 +93,12 @@ impl Core {
         self.release(index, Err(why));
     }
 
-    /// The device does not answer any more, as a call of it has shown.
     #[cold]
     #[inline(never)]
     pub fn lose_device_by(&mut self, error: VerbsError) -> bool {
         self.lose_device(error.to_string())
     }
 
-    /// The device does not answer any more.
     #[cold]
     #[inline(never)]
     pub fn lose_device(&mut self, text: String) -> bool {
@@ -116,7 +108,6 @@ impl Core {
         false
     }
 
-    /// Makes sure that the success of what a connection has under way will be reported.
     pub fn report_last(&mut self, index: usize) {
         let connection = self.connection(index);
         if connection.sends.is_silent() && connection.stage.failure().is_none() {
@@ -124,19 +115,18 @@ impl Core {
         }
     }
 
-    /// Posts an operation that does nothing, whose success is reported, if there is room.
     fn ask(&mut self, index: usize) {
         if self.connection(index).sends.room() == 0 {
             return;
         }
-        // Nothing is written: it is only there to complete.
-        let nothing = Operation::Write { address: 0, rkey: 0 };
-        // SAFETY: no memory is named.
+        // A write of 0 bytes, only for its completion.
+        let nothing = SendOperation::Write { address: 0, rkey: 0 };
+        // SAFETY: there are no segments, so no memory is accessed.
         unsafe { self.post(index, &nothing, &[], true, InlineChoice::Auto) };
     }
 
-    /// Looks, by a system call, for what has happened to the device; and asks now and then, and after a change,
-    /// whether peers are still there: one that only waits for a message learns it by nothing else.
+    /// Checks for device events, by a system call. Probes peers at intervals and after a change. A rank that only waits
+    /// for a message detects a lost peer only by a probe.
     pub fn look_for_events(&mut self) {
         let changed = match self.port.look_for_change() {
             Ok(changed) => changed,
@@ -146,7 +136,7 @@ impl Core {
             }
         };
         let now = self.port.now();
-        // A port that is down may come back: an answer is asked for when it has, or at the usual time.
+        // A port that is down may come up again. Probe when the port is up, or after the interval.
         let down = changed && !self.port.is_active();
         if down || (self.next_probe_ns == 0 && !changed) {
             self.next_probe_ns = now + PROBE_NS;
@@ -158,17 +148,16 @@ impl Core {
         }
     }
 
-    /// Posts something that the peer's adapter answers by itself, unless an answer is awaited already.
+    /// Posts an operation that the peer's adapter acknowledges, unless an acknowledgement is already outstanding.
     fn probe(&mut self, index: usize) {
         let connection = self.connection(index);
-        // Of a peer whose end is not open yet no answer would come: it may compute before it opens that.
+        // A peer acknowledges only after it has opened its end, and it may compute before that.
         let ready = connection.stage == Stage::Ready;
         if ready && connection.sends.expected == 0 && !connection.is_said_to_have_left() {
             self.ask(index);
         }
     }
 
-    /// Whether sends that complete on this queue are under way.
     pub fn is_busy(&self, queue: usize) -> bool {
         let mut connections = self.connections.iter();
         connections.any(|connection| connection.queue == queue && connection.sends.is_busy())

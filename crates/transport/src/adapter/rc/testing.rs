@@ -1,20 +1,27 @@
-//! Two ends in one process, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names.
+//! Two ends in one process, on the fake adapter or on the device of `FASTPATH_TEST_DEVICE`.
 #![allow(unsafe_code)]
 
 use super::*;
-use crate::contract::*;
-use crate::verbs::{Failure, VerbsError, test_device};
-use std::time::{Duration, Instant};
+use crate::adapter::testing::{AdapterPair, PairIface, connect};
+use crate::verbs::{DeviceContext, Failure, VerbsError, test_device};
+use std::sync::Arc;
 
-/// Nothing here takes so long; a test that does has hung.
-pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
+pub(crate) type RcPair = AdapterPair<RcIface>;
 
-/// Two interfaces with one connection between them.
-pub(crate) struct RcPair {
-    pub ends: [RcEndpoint; 2],
-    pub ifaces: [RcIface; 2],
-    /// Polls after which what has reached the peer's memory has been announced there.
-    pub attempts: u32,
+impl PairIface for RcIface {
+    type End = RcEndpoint;
+
+    fn poll(&mut self) {
+        self.progress();
+    }
+
+    fn due_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?}", self.last_error())
+    }
 }
 
 impl RcPair {
@@ -23,48 +30,26 @@ impl RcPair {
         Self::on(&context, settings).expect("two ends on one device")
     }
 
-    pub fn on(
-        context: &std::sync::Arc<crate::verbs::DeviceContext>, settings: Settings,
-    ) -> Result<Self, VerbsError> {
+    pub fn on(context: &Arc<DeviceContext>, settings: Settings) -> Result<Self, VerbsError> {
         let ifaces =
             [RcIface::new(context, None, settings)?, RcIface::new(context, None, settings)?];
-        let mut ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
-        let addresses = [ends[0].local_address(), ends[1].local_address()];
-        for (end, address) in ends.iter_mut().zip([addresses[1], addresses[0]]) {
-            // Until both know each other nothing goes.
-            assert_eq!(end.am_bcopy(Header::default(), 0, |_| ()), Post::NoResource);
-            if !end.open(&address) {
-                return Err(VerbsError::Value("not opened".to_owned()));
-            }
-        }
-        ends.iter_mut().for_each(RcEndpoint::set_ready);
-        Ok(RcPair { ends, ifaces, attempts: 100 })
-    }
-
-    pub fn progress(&mut self) {
-        self.ifaces.iter_mut().for_each(|iface| {
-            iface.progress();
-        });
-    }
-
-    /// Makes progress until `done` says so.
-    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let start = Instant::now();
-        while !done(self) {
-            self.progress();
-            assert!(start.elapsed() < WATCHDOG, "{what}: {:?}", self.ifaces[0].last_error());
+        let ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
+        let mut pair = RcPair { ends, ifaces, real: true };
+        let [one, two] = &mut pair.ends;
+        match connect(one, two) {
+            true => Ok(pair),
+            false => Err(VerbsError::Value("not opened".to_owned())),
         }
     }
 
-    /// The counters of the first end start at `messages` sends.
+    /// Numbers the sends of both ends from `messages`.
     pub fn start_at(&mut self, messages: u32) {
         for end in &mut self.ends {
             end.start_at(messages);
         }
     }
 
-    /// Whether every packet of the first end has been seen by the second, and none of what that one gave back is
-    /// under way.
+    /// Whether the second end has every packet of the first, and no credits are on their way back.
     pub fn has_all_arrived(&mut self) -> bool {
         let (credits, window) = self.ends[0].with(|c| (c.credits, c.window));
         let there = self.ends[1].with(|c| {
@@ -104,7 +89,7 @@ impl RcEndpoint {
         act(core.borrow_mut().connection(index))
     }
 
-    /// All that the peer's sends have done here.
+    /// Everything on this end that the peer's sends change.
     pub(crate) fn fingerprint(&self) -> Vec<u8> {
         let (core, index) = self.parts();
         let core = &mut *core.borrow_mut();
@@ -112,7 +97,7 @@ impl RcEndpoint {
         let credits = core.connection(index).credits;
         for inbound in &core.connection(index).inbox {
             seen.extend(wire::encode_header(inbound.header));
-            // SAFETY: an arrival that has not been taken.
+            // SAFETY: an arrival stays valid until it is taken.
             seen.extend(unsafe { std::slice::from_raw_parts(inbound.data, inbound.len as usize) });
         }
         seen.extend(credits.to_le_bytes());

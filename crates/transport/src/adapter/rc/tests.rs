@@ -1,5 +1,5 @@
-//! The transport's own tests, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names. What only the fake
-//! one can do is tested on it alone.
+//! Tests of the transport, on the fake adapter or on the device of `FASTPATH_TEST_DEVICE`. Tests that need faults
+//! always use the fake adapter.
 #![allow(unsafe_code, non_snake_case)]
 
 mod exposed;
@@ -7,23 +7,24 @@ mod failures;
 mod remote;
 mod sleeper;
 
-use super::iface::SMALL;
-use super::testing::{RcPair, WATCHDOG};
+use super::core::SMALL;
+use super::testing::RcPair;
 use super::wire::{LARGEST, PACKET};
 use super::*;
+use crate::adapter::testing::{WATCHDOG, send, take};
 use crate::contract::*;
 use crate::verbs::{Access, Failure, Sge, VerbsCall, VerbsError, fake, fault, test_device};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
 use std::time::{Duration, Instant};
 
-/// Memory that peers may reach.
-struct Exposed {
+/// Memory registered for peers.
+struct ExposedMemory {
     memory: Box<[u64]>,
     region: std::sync::Arc<crate::verbs::MemoryRegion>,
 }
 
-impl Exposed {
+impl ExposedMemory {
     fn new(iface: &RcIface, words: usize) -> Self {
         let mut memory = vec![0_u64; words].into_boxed_slice();
         let at = memory.as_mut_ptr().cast();
@@ -31,7 +32,7 @@ impl Exposed {
         let region =
             iface.with_registrations(|all| unsafe { all.register(at, words * 8, Access::Remote) });
         let region = region.unwrap();
-        Exposed { memory, region }
+        ExposedMemory { memory, region }
     }
 
     fn remote(&self, offset: usize) -> Remote {
@@ -43,7 +44,7 @@ impl Exposed {
 
     fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let at = self.memory.as_ptr().cast::<u8>();
-        // SAFETY: within the memory; the adapter writes it, so it is read as if by another's hand.
+        // SAFETY: within the memory. Volatile, because the adapter writes it.
         (offset..offset + len).map(|i| unsafe { at.add(i).read_volatile() }).collect()
     }
 }
@@ -61,40 +62,9 @@ fn quick() -> Settings {
     }
 }
 
-fn send(end: &mut RcEndpoint, number: u32, len: usize) -> Post {
-    end.am_bcopy(Header::new(7, number, 0), len, |to| {
-        // SAFETY: room for `len` bytes.
-        unsafe { std::ptr::write_bytes(to, number as u8, len) }
-    })
-}
-
-/// Takes what arrives: number and length.
-fn take(end: &mut RcEndpoint) -> Option<(u32, usize)> {
-    let arrival = end.look()?;
-    let seen = (arrival.header.imm, arrival.len());
-    end.take();
-    Some(seen)
-}
-
-/// Sends `count` messages each way, and takes them.
+/// Exchanges `count` messages each way.
 fn exchange(pair: &mut RcPair, count: u32) {
-    let mut sent = [0_u32; 2];
-    let mut seen = [0_u32; 2];
-    let size = |number: u32| [0, 8, 100, 3000, PACKET, PACKET + 1, LARGEST][number as usize % 7];
-    pair.until("all messages", |pair| {
-        for me in 0..2 {
-            if sent[me] < count && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done
-            {
-                sent[me] += 1;
-            }
-            if let Some((number, len)) = take(&mut pair.ends[me]) {
-                assert_eq!((number, len), (seen[me], size(number)));
-                seen[me] += 1;
-            }
-            pair.ends[me].return_credits();
-        }
-        seen == [count; 2]
-    });
+    pair.exchange(count, |n| [0, 8, 100, 3000, PACKET, PACKET + 1, LARGEST][n as usize % 7]);
 }
 
 #[test]
@@ -116,7 +86,7 @@ fn header__of_a_message_that_has_the_last_ones_does_not_travel() {
         let mut seen = None;
         pair.until("a message", |pair| {
             seen = pair.ends[1].look().map(|arrival| {
-                // SAFETY: an arrival that has not been taken.
+                // SAFETY: an arrival is valid until it is taken.
                 let bytes = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
                 (arrival.header, bytes.to_vec())
             });
@@ -125,7 +95,8 @@ fn header__of_a_message_that_has_the_last_ones_does_not_travel() {
         pair.ends[1].take();
         assert_eq!(seen, Some((Header::new(7, number, 0), vec![number as u8; len])));
     };
-    // The first; the same again; another one; one that goes inline; one of several packets, which keep theirs.
+    // In order: the first message; an equal header; another header; an inline message; a message of several packets,
+    // which has its header.
     exchange(1, 4096, false);
     exchange(1, 4096, true);
     exchange(1, PACKET, true);
@@ -158,7 +129,7 @@ fn sends__are_silent_but_for_a_few_and_all_room_comes_back() {
     }
     let counters = pair.ifaces[0].counters();
     let messages = 40 * 32;
-    // Every 32nd by itself, and one for each drain.
+    // Expected are one completion for every 32nd send and one for each drain.
     assert!(counters.send_completions <= messages / 32 + 40 + 1, "{counters:?}");
 }
 
@@ -197,7 +168,7 @@ fn connection__rests_while_nothing_waits_and_nothing_is_to_be_told() {
     assert!(!pair.ends[1].is_resting());
     assert_eq!(take(&mut pair.ends[1]), Some((0, 8)));
     assert_eq!(take(&mut pair.ends[1]), Some((1, 8)));
-    // Nothing waits, but that they were taken is worth a packet.
+    // No message waits, but enough credits are owed for a packet.
     assert!(!pair.ends[1].is_resting());
     pair.ends[1].return_credits();
     assert!(pair.ends[1].is_resting());
@@ -207,11 +178,11 @@ fn connection__rests_while_nothing_waits_and_nothing_is_to_be_told() {
 #[test]
 fn memory__is_written_read_and_changed() {
     let mut pair = RcPair::new(Settings::default());
-    let far = Exposed::new(&pair.ifaces[1], 1 << 15);
+    let far = ExposedMemory::new(&pair.ifaces[1], 1 << 15);
     let data: Vec<u8> = (0..200_000).map(|i| (i * 7) as u8).collect();
     let inline = pair.ends[0].granted_inline();
     for len in [0, 1, 8, inline] {
-        // SAFETY: the data is there.
+        // SAFETY: `data` is readable for `len` bytes.
         let post = unsafe { pair.ends[0].put_short(data.as_ptr(), len, far.remote(64)) };
         assert_eq!(post, Post::Done);
         flush(&mut pair);
@@ -220,7 +191,7 @@ fn memory__is_written_read_and_changed() {
     for len in [1, SMALL, SMALL + 1, 32_768] {
         let post = pair.ends[0].put_bcopy(
             len,
-            // SAFETY: room for `len` bytes.
+            // SAFETY: `to` has room for `len` bytes.
             |to| unsafe { std::ptr::copy_nonoverlapping(data[5..].as_ptr(), to, len) },
             far.remote(1),
         );
@@ -239,7 +210,7 @@ fn memory__is_written_read_and_changed() {
         assert_eq!(post, Post::InProgress);
         assert_eq!(pair.complete(12), Ok(()));
         assert_eq!(copy, data);
-        // As the contract has them, they wait.
+        // The calls of the transport contract wait for completion.
         copy.fill(0);
         pair.ends[0].get(copy.as_mut_ptr(), copy.len(), far.remote(8)).unwrap();
         assert_eq!(copy, data);
@@ -259,12 +230,12 @@ fn flush(pair: &mut RcPair) {
 #[test]
 fn flush__completes_after_all_that_was_posted() {
     let mut pair = RcPair::new(Settings::default());
-    let far = Exposed::new(&pair.ifaces[1], 4096);
+    let far = ExposedMemory::new(&pair.ifaces[1], 4096);
     assert_eq!(pair.ends[0].flush(1), Post::Done);
     let mut posted = 0_u64;
     for _ in 0..20 {
         while posted < 4096 {
-            // SAFETY: a number of the stack, which goes inline.
+            // SAFETY: a number on the stack, which goes inline.
             let post = unsafe {
                 pair.ends[0].put_short(
                     (&raw const posted).cast(),
@@ -393,7 +364,7 @@ fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
         let mut pair = RcPair::on(&fake::open(), Settings::default()).unwrap();
         fake::lock_no_more_than(more);
         exchange(&mut pair, 100);
-        // What is said to find room does.
+        // If `has_room` returns true, the messages can be sent.
         let mut rooms = 0;
         for messages in [1, 2, 3, 16] {
             if !pair.ends[0].has_room(messages, 3000) {
@@ -450,7 +421,7 @@ fn receive_buffers__grow_slowly_with_connections() {
         posted
     };
     let mut ends = Vec::new();
-    // The first ones are for two windows; the next two connections add a window each, and all others an eighth of one.
+    // The first buffers hold two windows. The next two connections add one window each, later ones an eighth each.
     for (connections, buffers) in [(0, 32), (2, 32), (3, 48), (4, 64), (5, 66), (20, 96)] {
         ends.resize_with(connections, || iface.endpoint(None).unwrap());
         assert_eq!(posted(&iface), buffers, "{connections} connections");

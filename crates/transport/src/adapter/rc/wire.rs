@@ -1,46 +1,37 @@
-//! What travels: addresses of queue pairs, and packets.
+//! Wire format: addresses of queue pairs, and packets.
 //!
-//! A message is one packet, or several of which all but the last are full. The immediate data of each says which part
-//! of a message it is ([`PacketKind`]) and gives receive buffers back:
+//! A message is one packet, or several, all full except the last. The immediate data of each packet holds the packet's
+//! place in the message ([`PacketKind`]), and returns credits:
 //!
 //! ```text
-//! bits 24..32   receive buffers that the sender of this packet has emptied since it last said so
+//! bits 24..32   receive buffers that the sender of this packet has emptied since its last report
 //! bits 21..24   PacketKind
 //! bits  0..21   of a First: bytes of the whole message's payload
 //! ```
 //!
-//! A Whole and a First begin with the message's header, 16 bytes; the others are payload only. A HeaderElided has the
-//! header of the last Whole: with a header of its own, a payload of whole packets of the network would need one more.
+//! A `Whole` and a `First` begin with the message's header of 16 bytes. Other kinds of packets have only payload. The
+//! header of a `HeaderElided` equals that of the last `Whole`. A payload that exactly fills network packets would need
+//! one more network packet for a header.
 
 pub(super) use super::super::wire::{HEADER, LARGEST, decode_header, encode_header};
 use crate::contract::{ADDRESS_BYTES, Address};
 use crate::verbs::path::{PORT_ADDRESS_BYTES, PortAddress};
 
-/// Bytes of payload in one packet at most: 16 KiB, and what the layer above puts before them.
 pub(super) const PACKET: usize = 16 * 1024 + 64;
-/// Packets of one connection that may lie at its receiver at most: what fits the immediate data.
 pub(super) const WINDOW_MOST: u32 = 255;
 
-/// Bits of the immediate data for a length.
 const TOTAL_BITS: u32 = 21;
 const _: () = assert!(LARGEST < 1 << TOTAL_BITS);
 
-/// Which part of a message a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PacketKind {
-    /// A message in one packet.
     Whole = 0,
-    /// The first of several.
     First = 1,
-    /// Any further one.
     More = 2,
-    /// No message: buffers are given back.
     Credits = 3,
-    /// A message in one packet, without its header.
     HeaderElided = 4,
 }
 
-/// The immediate data of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag {
     pub kind: PacketKind,
@@ -54,7 +45,6 @@ impl Tag {
         self.credits << 24 | (self.kind as u32) << TOTAL_BITS | self.total
     }
 
-    /// What a peer wrote; `None` where that is no packet of ours.
     pub fn decode(word: u32) -> Option<Self> {
         let kind = match word >> TOTAL_BITS & 7 {
             0 => PacketKind::Whole,
@@ -68,7 +58,6 @@ impl Tag {
     }
 }
 
-/// Packets of a message with so many bytes of payload.
 #[inline]
 pub(super) fn packets(len: usize) -> u32 {
     match len {
@@ -77,21 +66,15 @@ pub(super) fn packets(len: usize) -> u32 {
     }
 }
 
-/// Says which form of address and packets this is.
 const VERSION: u8 = 3;
 const BYTES: usize = 8 + PORT_ADDRESS_BYTES;
 const _: () = assert!(BYTES <= ADDRESS_BYTES);
 
-/// Where one end of a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PairAddress {
-    /// Number of the queue pair, 24 bits.
     pub qpn: u32,
-    /// Sequence number of its first packet, 24 bits.
     pub psn: u32,
-    /// Packets that may lie there untaken, 1 to [`WINDOW_MOST`].
     pub window: u32,
-    /// Its port.
     pub port: PortAddress,
 }
 
@@ -106,7 +89,6 @@ impl PairAddress {
         Address::new(&bytes).unwrap_or_default()
     }
 
-    /// What a peer wrote; `None` where that is no address.
     pub fn decode(address: &Address) -> Option<Self> {
         let bytes: &[u8; BYTES] = address.as_slice().try_into().ok()?;
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0]);

@@ -1,23 +1,21 @@
-//! What has arrived: datagrams are checked, packets put in order, messages put together and taken, buffers posted
-//! again.
+//! Arrivals: checks datagrams, orders packets, assembles messages, and reposts receive buffers.
 #![allow(unsafe_code)]
 
+use super::core::Core;
 use super::datapath::POLL;
-use super::iface::Core;
-use super::link::{Assembly, Body, Kept};
+use super::link::{Assembly, Body, ReorderedPacket};
 use super::pool::Packet;
 use super::wire::*;
 use crate::contract::Header;
-use crate::reliable::Accepted;
+use crate::reliable::ArrivalOutcome;
 use crate::verbs::post::failure;
 use crate::verbs::{Failure, VerbsError, Wc};
 
-/// Receive buffers, posted or about to be, below which packets are copied out of theirs: were all of them held by
-/// packets that wait for a missing one, that one could never arrive.
+/// Number of receive buffers, posted or about to be, below which packets are copied out of their buffers. Otherwise
+/// packets that wait for a missing packet could hold all buffers, and the missing packet could never arrive.
 const SCARCE: u32 = 32;
 
 impl Core {
-    /// Takes the arrivals that are there; says whether there were any.
     #[inline]
     pub fn poll_receives(&mut self) -> bool {
         let mut batch = [Wc::default(); POLL];
@@ -28,8 +26,8 @@ impl Core {
         }
     }
 
-    /// Handles batch after batch until there is no more. Buffers are posted afterwards: so it is known whether the
-    /// adapter had none left.
+    /// Processes batches of arrivals until none is left. Posts buffers only after the batches, so that a count of 0
+    /// posted buffers shows that the adapter ran out of buffers.
     fn handle_batches(&mut self, batch: &mut [Wc; POLL], first: Result<usize, VerbsError>) -> bool {
         let now = self.port.now();
         let mut polled = first;
@@ -59,7 +57,6 @@ impl Core {
         true
     }
 
-    /// Posts the receive buffers that were emptied: a batch of them, or what there is where few are posted.
     #[inline]
     fn refill_if_worth(&mut self) {
         let able = !self.lost && !self.outage.has_stopped();
@@ -89,14 +86,14 @@ impl Core {
         }
     }
 
-    /// Takes in a datagram; says whether its buffer is kept, or has been given back already.
+    /// Accepts a datagram; returns true if its buffer stays in use or was already returned.
     fn accept(&mut self, number: u32, completion: &Wc, now: u64) -> bool {
         let len = (completion.byte_len as usize).min(self.receives.len());
         let at = self.receives.locate(number).0.wrapping_add(GRH);
-        // SAFETY: the adapter is done with the buffer, and so many bytes of it are this process's alone.
+        // SAFETY: the adapter is done with the buffer, and `len` of its bytes are this process's alone.
         let datagram = unsafe { std::slice::from_raw_parts(at, len.saturating_sub(GRH)) };
-        let found =
-            Head::decode(datagram).filter(|(head, _)| self.is_of_peer(head, completion.src_qp));
+        let found = DatagramHead::decode(datagram)
+            .filter(|(head, _)| self.is_of_peer(head, completion.src_qp));
         let Some((head, stream)) = found else {
             self.counters.garbage += !self.keep_wireup_datagram(datagram, completion.src_qp) as u64;
             return false;
@@ -109,7 +106,7 @@ impl Core {
         link.silent_since_ns = now.max(1);
         self.heard += 1;
         let release = |packet: Packet| pool.release(packet.slot, done);
-        // What is under way is watched already.
+        // Do not call `stir`: a connection with outstanding packets is in `busy` already.
         self.stirred |= link.sender.acknowledge_with(now, head.ack, release);
         if head.kind == DatagramKind::Ack {
             return false;
@@ -120,32 +117,31 @@ impl Core {
             false => Body::Slot(number, stream.len() as u32),
         };
         let (kind, total) = (head.kind, head.total);
-        let fate = link.receiver.accept(head.seq, Kept { kind, total, body });
+        let fate = link.receiver.accept(head.seq, ReorderedPacket { kind, total, body });
         let hole = link.receiver.has_hole();
-        let urgent = (hole || fate == Accepted::Duplicate) && !link.urgent;
+        let urgent = (hole || fate == ArrivalOutcome::Duplicate) && !link.urgent;
         let newly_owed = link.ack_due_ns == 0;
         match fate {
-            Accepted::Kept => self.counters.received += 1,
-            Accepted::Duplicate => self.counters.duplicates += 1,
-            Accepted::OutOfWindow => self.counters.garbage += 1,
+            ArrivalOutcome::Kept => self.counters.received += 1,
+            ArrivalOutcome::Duplicate => self.counters.duplicates += 1,
+            ArrivalOutcome::OutOfWindow => self.counters.garbage += 1,
         }
-        self.counters.early += (hole && fate == Accepted::Kept) as u64;
+        self.counters.early += (hole && fate == ArrivalOutcome::Kept) as u64;
         if urgent {
-            // The sender is to hear soon what is missing, or that it need not try again.
+            // Acknowledge soon: the sender must learn which packets are missing, or that it need not retransmit.
             self.link(index).urgent = true;
             self.urgent.push(index as u32);
         } else if newly_owed {
             self.stir(index);
         }
-        if fate == Accepted::Kept {
+        if fate == ArrivalOutcome::Kept {
             self.settle_front(index);
         }
-        fate == Accepted::Kept && !scarce
+        fate == ArrivalOutcome::Kept && !scarce
     }
 
-    /// Whether a packet comes from the peer of the connection that it names, and that connection is open.
     #[inline]
-    fn is_of_peer(&self, head: &Head, source: u32) -> bool {
+    fn is_of_peer(&self, head: &DatagramHead, source: u32) -> bool {
         let Some(link) = self.links.get(head.link as usize) else {
             return false;
         };
@@ -154,7 +150,6 @@ impl Core {
         open && link.token == head.token && far
     }
 
-    /// Puts together the message of several packets whose turn it is, as far as they are there.
     fn settle_front(&mut self, index: usize) {
         loop {
             let link = self.link(index);
@@ -183,14 +178,13 @@ impl Core {
         }
     }
 
-    /// Adds a part to the message it belongs to; false where it fits none.
-    fn add_part(&mut self, index: usize, kept: &Kept) -> bool {
+    fn add_part(&mut self, index: usize, kept: &ReorderedPacket) -> bool {
         let spare = match kept.kind {
             DatagramKind::First => self.spare.pop().unwrap_or_default(),
             _ => Vec::new(),
         };
         let (at, len) = self.stream_of(&kept.body);
-        // SAFETY: the packet has not been given back.
+        // SAFETY: the packet's buffer has not been returned.
         let part = unsafe { std::slice::from_raw_parts(at, len) };
         let link = self.link(index);
         let mut right = true;
@@ -213,7 +207,6 @@ impl Core {
         }
     }
 
-    /// Where the stream of a packet lies.
     #[inline]
     fn stream_of(&self, body: &Body) -> (*const u8, usize) {
         match body {
@@ -225,7 +218,6 @@ impl Core {
         }
     }
 
-    /// The next message of a connection: header, first byte and length of its payload.
     #[inline]
     pub fn look(&mut self, index: usize) -> Option<(Header, *const u8, usize)> {
         if !self.link(index).has_message() {
@@ -239,13 +231,12 @@ impl Core {
         let first =
             self.links.get(index)?.receiver.look().filter(|kept| kept.kind != DatagramKind::Last);
         let (at, len) = self.stream_of(&first?.body);
-        // SAFETY: the packet has not been given back.
+        // SAFETY: the packet's buffer has not been returned.
         let stream = unsafe { std::slice::from_raw_parts(at, len) };
         let (header, payload) = split_stream(stream)?;
         Some((header, payload.as_ptr(), payload.len()))
     }
 
-    /// Takes the next message of a connection, and tells the peer now and then.
     #[inline]
     pub fn take(&mut self, index: usize) {
         let link = self.link(index);
@@ -268,7 +259,6 @@ impl Core {
         self.refill_if_worth();
     }
 
-    /// Takes the peer's word that no more messages come this way, where all have been taken; says whether it is there.
     pub fn take_last(&mut self, index: usize) -> bool {
         let link = self.link(index);
         if !link.has_last() {
@@ -280,7 +270,7 @@ impl Core {
                 self.receives.give(number);
             }
         }
-        // The peer waits for nothing else.
+        // Acknowledge at once: the peer waits only for this acknowledgement.
         if !self.send_ack(index) {
             self.stir(index);
         }
@@ -288,7 +278,6 @@ impl Core {
         true
     }
 
-    /// Tells the peer what has been taken, if that is so large a part of what it may have under way.
     pub fn return_credits(&mut self, index: usize, part: u32) {
         let link = self.link(index);
         if link.owed > 0 && link.owed * part >= link.window && link.stage.is_open() {
@@ -297,5 +286,5 @@ impl Core {
     }
 }
 
-/// The part of a window that is worth a packet: a quarter.
+/// Divisor of the window: an acknowledgement is sent at once when a quarter of the window is owed.
 pub(super) const WORTH: u32 = 4;

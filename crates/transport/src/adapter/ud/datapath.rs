@@ -1,24 +1,21 @@
-//! Sending: messages into packets, packets to the adapter, and what its completions mean.
+//! Sending: splits messages into packets, posts packets, and handles completions.
 #![allow(unsafe_code)]
 
-use super::super::send_buffers::Slot;
-use super::iface::Core;
-use super::link::Link;
+use super::super::send_buffers::BufferSlot;
+use super::core::Core;
+use super::link::UdLink;
 use super::pool::Packet;
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
-use crate::verbs::{Operation, PostError, Posted, SendFlags, Sge, Wc};
+use crate::verbs::{PostError, PostedSend, SendFlags, SendOperation, Sge, Wc};
 
-/// Completions taken by one poll.
 pub(super) const POLL: usize = 16;
-/// Places in the send queue that messages leave to acknowledgements and to what is sent again.
 const RESERVE: u32 = 8;
 
 impl Core {
-    /// Where a message with so many bytes of payload is to be written before [`Core::send_packed`].
     #[inline]
-    pub fn reserve(&mut self, index: usize, len: usize) -> Result<(Slot, *mut u8), Post> {
+    pub fn reserve(&mut self, index: usize, len: usize) -> Result<(BufferSlot, *mut u8), Post> {
         let link = self.link(index);
         let post = link.stage.admit(true);
         if post != Post::Done {
@@ -33,11 +30,12 @@ impl Core {
         Ok((slot, self.pool.stream(slot).wrapping_add(HEADER)))
     }
 
-    /// Sends a message whose payload has been written.
     #[inline]
-    pub fn send_packed(&mut self, index: usize, header: Header, len: usize, slot: Slot) -> Post {
+    pub fn send_packed(
+        &mut self, index: usize, header: Header, len: usize, slot: BufferSlot,
+    ) -> Post {
         let stream = self.pool.stream(slot);
-        // SAFETY: a buffer has room for header and payload, and is this message's alone.
+        // SAFETY: the slot has room for header and payload, and belongs to this message alone.
         unsafe { stream.cast::<[u8; HEADER]>().write_unaligned(encode_header(header)) };
         let chunk = self.link(index).chunk;
         match self.send_stream(index, slot, HEADER + len, chunk) {
@@ -46,9 +44,8 @@ impl Core {
         }
     }
 
-    /// Sends the packets of a stream that lies in its buffer, for all of which there is room.
     #[inline]
-    fn send_stream(&mut self, index: usize, slot: Slot, total: usize, chunk: usize) -> bool {
+    fn send_stream(&mut self, index: usize, slot: BufferSlot, total: usize, chunk: usize) -> bool {
         let now = self.port.now();
         let mut offset = 0;
         let mut part = 0;
@@ -70,7 +67,6 @@ impl Core {
         true
     }
 
-    /// Sends a packet for the first time.
     #[inline]
     pub fn send_new(
         &mut self, index: usize, packet: &Packet, kind: DatagramKind, total: u32, now: u64,
@@ -87,16 +83,14 @@ impl Core {
         self.post_packet(index, packet)
     }
 
-    /// Sends a packet from where it lies, for the first time or again.
     #[inline]
     pub fn post_packet(&mut self, index: usize, packet: &Packet) -> bool {
         let (segments, count) = self.pool.segments(packet);
         self.pool.note_post(packet.slot, self.sends.posted);
-        // SAFETY: the buffer stays as it is until the send is known to be done.
+        // SAFETY: the slot is not changed until the send is known to be complete.
         unsafe { self.post(index, &segments[..count]) }
     }
 
-    /// Tells the peer what has been received; false where there is no room for that.
     pub fn send_ack(&mut self, index: usize) -> bool {
         if self.sends.room() == 0 && !self.make_queue_room(1) {
             return false;
@@ -117,39 +111,42 @@ impl Core {
         };
         self.counters.acks += 1;
         let Some(slot) = slot else {
-            // SAFETY: it goes inline: the bytes are read before the call returns.
+            // SAFETY: the call copies inline data, and `head` is readable now.
             return unsafe { self.post(index, &[Sge::over(head.as_ptr(), HEAD, 0)]) };
         };
         let packet = Packet::alone(slot, 0);
         self.pool.write_head(&packet, &head);
-        // Nobody waits for it: the buffer is free when the send is done.
+        // No acknowledgement follows, so the slot is free when the send completes.
         let head_only = self.pool.segments(&packet).0[0];
         self.pool.note_post(slot, self.sends.posted);
-        // SAFETY: the buffer stays as it is until the send is known to be done.
+        // SAFETY: the slot is not changed until the send is known to be complete.
         let posted = unsafe { self.post(index, &[head_only]) };
         self.pool.release(slot, self.sends.done);
         posted
     }
 
-    /// Posts one datagram to the peer of a connection, silent unless it is time. It has room.
+    /// Posts one datagram to the peer, unsignaled unless a signal is due. The send queue must have room.
     ///
     /// # Safety
-    /// As [`crate::verbs::QueuePair::post_patched`].
+    /// See [`crate::verbs::QueuePair::post_patched`].
     #[inline]
     pub unsafe fn post(&mut self, index: usize, segments: &[Sge]) -> bool {
         let flags = self.next_flags();
         let Some(far) = self.links.get(index).and_then(|link| link.far.as_ref()) else {
             return false;
         };
-        let operation =
-            Operation::Datagram { ah: &far.handle, qpn: far.qpn, qkey: far.qkey, immediate: None };
+        let operation = SendOperation::Datagram {
+            ah: &far.handle,
+            qpn: far.qpn,
+            qkey: far.qkey,
+            immediate: None,
+        };
         let (id, request) = (self.sends.posted as u64, &mut self.request);
-        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
+        // SAFETY: the segments meet the contract of `post_patched`, by this function's own contract.
         let outcome = unsafe { self.pair.post_patched(request, id, &operation, segments, flags) };
         self.note_posted(flags, outcome)
     }
 
-    /// How the next datagram is posted: silent unless it is time.
     #[inline]
     pub fn next_flags(&self) -> SendFlags {
         SendFlags {
@@ -158,15 +155,16 @@ impl Core {
         }
     }
 
-    /// Takes note of what became of a post; says whether it went.
     #[inline]
-    pub fn note_posted(&mut self, flags: SendFlags, outcome: Result<Posted, PostError>) -> bool {
+    pub fn note_posted(
+        &mut self, flags: SendFlags, outcome: Result<PostedSend, PostError>,
+    ) -> bool {
         match outcome {
             Ok(posted) => {
                 self.sends.add(flags.signaled);
                 self.counters.inline += posted.inline as u64;
                 if flags.signaled && self.sends.expected > 1 {
-                    self.poll_sends(); // whoever only sends and looks comes here, and nowhere else
+                    self.poll_sends(); // a rank that only sends and tests polls nowhere else
                 }
                 true
             }
@@ -174,21 +172,18 @@ impl Core {
         }
     }
 
-    /// Whether so many packets of messages can be posted now.
     #[inline]
     pub fn has_queue_room(&mut self, count: u32) -> bool {
         let wanted = count.saturating_add(RESERVE);
         self.sends.room() >= wanted || self.make_queue_room(wanted)
     }
 
-    /// A send buffer for so many packets; `None` where there is no memory for another.
     #[inline]
-    pub fn take_slot(&mut self, large: bool, packets: u32) -> Option<Slot> {
+    pub fn take_slot(&mut self, large: bool, packets: u32) -> Option<BufferSlot> {
         let taken = self.pool.take(large, packets);
         taken.or_else(|| self.take_slot_slow(large, packets))
     }
 
-    /// Whether so many messages would find send buffers: those are there then.
     #[inline]
     pub fn has_slots(&mut self, large: bool, messages: u32) -> bool {
         while self.pool.buffers.available(large) < messages {
@@ -199,7 +194,6 @@ impl Core {
         true
     }
 
-    /// Takes a batch of completions of sends; says whether there were any.
     pub fn poll_sends(&mut self) -> bool {
         let mut batch = [Wc::default(); POLL];
         self.counters.send_polls += 1;
@@ -212,7 +206,7 @@ impl Core {
             self.counters.send_completions += 1;
             let number = completion.wr_id as u32;
             if self.sends.is_done(number) {
-                continue; // of before the queue pair was started anew
+                continue;
             }
             self.sends.finish(number);
             if let Some(why) = failure(completion) {
@@ -226,11 +220,10 @@ impl Core {
     }
 }
 
-/// The head of a connection's next packet, with all that has been received; a message's packet gets its sequence
-/// number.
+/// Prepares the head of a connection's next packet, with its acknowledgement. A message packet gets a sequence number.
 #[inline]
 fn prepare(
-    link: &mut Link, kind: DatagramKind, total: u32, packet: Option<(&Packet, u64)>,
+    link: &mut UdLink, kind: DatagramKind, total: u32, packet: Option<(&Packet, u64)>,
 ) -> Option<[u8; HEAD]> {
     let seq = match packet {
         None => 0,
@@ -242,8 +235,14 @@ fn prepare(
         }
     };
     let far = link.far.as_ref()?;
-    let head =
-        Head { kind, link: far.link, token: far.token, seq, ack: link.receiver.ack(), total };
+    let head = DatagramHead {
+        kind,
+        link: far.link,
+        token: far.token,
+        seq,
+        ack: link.receiver.ack(),
+        total,
+    };
     (link.owed, link.ack_due_ns) = (0, 0);
     Some(head.encode())
 }

@@ -1,20 +1,20 @@
-//! The endpoint: connecting, and the contract.
+//! Endpoint: connection setup and the transport contract.
 #![allow(unsafe_code)]
 
-use super::super::shared::Shared;
+use super::super::shared::SharedCore;
 use super::super::stage::Stage;
 use super::arrivals::WORTH;
-use super::iface::Core;
-use super::link::Far;
+use super::core::Core;
+use super::link::PeerAddress;
 use super::wire::{HEAD, HEADER, LARGEST, LinkAddress, SHORT_LEAST, WINDOW_MOST, packets};
 use crate::contract::*;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::{Failure, VerbsError};
 use fastpath_base::sync::AtomicU32;
 
-/// A connection to one peer.
+/// Connection to one peer.
 pub struct UdEndpoint {
-    core: Shared<Core>,
+    core: SharedCore<Core>,
     index: usize,
 }
 
@@ -25,15 +25,14 @@ impl Drop for UdEndpoint {
 }
 
 impl UdEndpoint {
-    pub(super) fn new(core: Shared<Core>, index: usize) -> Self {
+    pub(super) fn new(core: SharedCore<Core>, index: usize) -> Self {
         UdEndpoint { core, index }
     }
 
-    /// The core, and this endpoint's connection.
     #[inline]
     fn core(&mut self) -> (&mut Core, usize) {
-        // SAFETY: ONE CALL AT A TIME: each call of this that asks for it does the transport's own work until it asks
-        // again, and calls `pack` between the two.
+        // SAFETY: ONE CALL AT A TIME: each caller drops this reference before it calls `pack`, and calls `core` again
+        // after it.
         (unsafe { self.core.core() }, self.index)
     }
 
@@ -42,38 +41,38 @@ impl UdEndpoint {
         (&self.core, self.index)
     }
 
-    /// `polls` counts the peer's polls that find no arrival: what it does not answer meanwhile has not reached it.
+    /// Sets the peer's counter of fruitless polls. If it grows without acknowledgements, packets do not reach the peer.
     pub fn watch_polls(&mut self, polls: &'static AtomicU32) {
         self.core.borrow_mut().link(self.index).polls = Some(polls);
     }
 
-    /// Why the connection failed, if it has.
+    /// Cause of the connection's failure, if it has failed.
     pub fn failure(&self) -> Option<Failure> {
         let stage = self.core.borrow_mut().link(self.index).stage;
         stage.failure()
     }
 
-    /// Whether a message lies here whose turn it is.
+    /// Whether the next message has arrived.
     pub fn has_message(&self) -> bool {
         self.core.borrow_mut().link(self.index).has_message()
     }
 
-    /// Says that no more messages come this way: nothing may be sent any more.
+    /// Sends the final packet of this direction; no message may be sent after it.
     pub fn send_last(&mut self) -> Post {
         self.core.borrow_mut().send_last(self.index)
     }
 
-    /// Takes the peer's word that no more messages come this way, where all have been taken; says whether it is there.
+    /// Takes the peer's final packet if all messages before it have been taken; returns whether it took the packet.
     pub fn take_last(&mut self) -> bool {
         self.core.borrow_mut().take_last(self.index)
     }
 
-    /// Whether [`UdEndpoint::take_last`] would find it.
+    /// Whether [`UdEndpoint::take_last`] would return true.
     pub fn has_last(&self) -> bool {
         self.core.borrow_mut().link(self.index).has_last()
     }
 
-    /// Whether all that was sent is where the peer finds it, taken or not.
+    /// Whether everything sent has arrived at the peer, taken or not.
     pub fn has_arrived(&mut self) -> bool {
         self.core.borrow_mut().link(self.index).sender.is_held()
     }
@@ -88,13 +87,13 @@ impl Core {
         if link.stage != Stage::Made {
             return Err(VerbsError::Value("opened a second time".to_owned()));
         }
-        // Both sides come to the same number.
+        // Both sides compute the same window.
         let window = own.min(peer.window).max(packets(LARGEST, chunk));
         link.chunk = chunk;
         link.window = window;
         link.sender = Sender::new(crate::reliable::Settings { window, ..retry }, peer.token);
         link.receiver = Receiver::new(window, link.token);
-        link.far = Some(Far {
+        link.far = Some(PeerAddress {
             qpn: peer.qpn,
             qkey: peer.qkey,
             link: peer.link,
@@ -107,13 +106,11 @@ impl Core {
 }
 
 impl Connection for UdEndpoint {
-    /// Whether addresses must still be exchanged.
     fn wants_wireup(&self) -> bool {
         let stage = self.core.borrow_mut().link(self.index).stage;
         stage.wants_wireup()
     }
 
-    /// Where the peer finds this end.
     fn local_address(&self) -> Address {
         let core = &mut *self.core.borrow_mut();
         let address = LinkAddress {
@@ -127,8 +124,7 @@ impl Connection for UdEndpoint {
         address.encode()
     }
 
-    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
-    /// [`super::UdIface::last_error`] says why.
+    /// Connects to the peer at `address`; returns false if that fails ([`super::UdIface::last_error`]).
     fn open(&mut self, address: &Address) -> bool {
         let core = &mut *self.core.borrow_mut();
         let opened = match LinkAddress::decode(address) {
@@ -138,13 +134,11 @@ impl Connection for UdEndpoint {
         core.port.note(opened).is_some()
     }
 
-    /// From now on the peer takes what is sent.
     fn set_ready(&mut self) {
         let mut core = self.core.borrow_mut();
         core.link(self.index).stage.set_ready();
     }
 
-    /// Whether so many messages of so many bytes would find room now.
     fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         let core = &mut *self.core.borrow_mut();
         let link = core.link(self.index);
@@ -156,24 +150,21 @@ impl Connection for UdEndpoint {
         link.sender.room() >= count && core.has_queue_room(count) && core.has_slots(large, messages)
     }
 
-    /// Tells the peer what has been taken, if that is worth a packet.
     fn return_credits(&mut self) {
         self.core.borrow_mut().return_credits(self.index, WORTH);
     }
 
-    /// Whether the peer has left, or cannot be reached any more.
     fn peer_has_left(&self) -> bool {
         let core = &mut *self.core.borrow_mut();
         let link = core.link(self.index);
         if link.stage.failure().is_none() && !link.has_left() {
             return false;
         }
-        // What it sent before stays to be taken.
+        // Messages that the peer sent before it left must still be taken.
         core.poll_receives();
         !core.link(self.index).has_message()
     }
 
-    /// Whether the peer has taken all that was sent.
     fn is_drained(&mut self) -> bool {
         let mut core = self.core.borrow_mut();
         core.link(self.index).sender.in_flight() == 0
@@ -206,7 +197,7 @@ impl Endpoint for UdEndpoint {
 
     #[inline(never)] // see `Lane::am_short_other`
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: `data` is readable for `len` bytes, as the contract has it, and `to` has room for them.
+        // SAFETY: `data` is readable for `len` bytes, by the contract of `am_short`, and `to` has room for them.
         self.am_bcopy(header, len, |to| unsafe { fastpath_base::copy::copy(to, data, len) })
     }
 
@@ -235,13 +226,5 @@ impl Endpoint for UdEndpoint {
     fn take(&mut self) {
         let (core, index) = self.core();
         core.take(index);
-    }
-
-    unsafe fn get(&mut self, _: *mut u8, _: usize, _: Remote) -> Result<(), RemoteError> {
-        Err(RemoteError::Unsupported)
-    }
-
-    unsafe fn put(&mut self, _: *const u8, _: usize, _: Remote) -> Result<(), RemoteError> {
-        Err(RemoteError::Unsupported)
     }
 }

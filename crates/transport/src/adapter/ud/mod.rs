@@ -1,18 +1,19 @@
-//! Datagrams of RDMA adapters: one queue pair for all peers, reliable by the library's own doing.
+//! Datagrams of RDMA adapters: one queue pair for all peers, made reliable by the library.
 //!
-//! A message is cut into packets of the path's size. Each carries a sequence number, and what its sender has received
-//! of the other direction; what is lost is sent again (`reliable`). A packet stays where it was sent from until its
-//! receiver has taken it, and where it has arrived until its turn comes, so that nothing is copied twice but messages
-//! of several packets at their receiver. Memory grows with what is under way and hardly with the peers that are known:
-//! a peer costs a few hundred bytes, and two receive buffers once there are more than a hundred.
+//! A message is split into packets of the path's size. Each packet has a sequence number, and an acknowledgement for
+//! the other direction. Lost packets are retransmitted (`reliable`). A packet stays in its send buffer until its
+//! receiver has taken it. At the receiver it stays in its receive buffer until all packets before it have been
+//! processed. Only a message of several packets is copied a second time, at its receiver. Each known peer costs a few
+//! hundred bytes. Beyond about a hundred peers, each also costs two receive buffers. Other memory grows with
+//! outstanding messages.
 //!
-//! What arrives is not trusted: a packet that does not carry the token of its connection, or comes from another
-//! queue pair than the peer's, is counted and dropped ([`Counters::garbage`]).
+//! Arrivals are not trusted. A packet with a wrong token or sending queue pair is dropped ([`UdCounters::garbage`]).
 //!
-//! Taken from RAMCloud's driver for datagrams: receive buffers posted in batches, few sends that report.
+//! Receive buffers posted in batches, and few signaled sends, are taken from RAMCloud's datagram driver.
 
 mod addresses;
 mod arrivals;
+mod core;
 mod datapath;
 pub mod endpoint;
 pub mod iface;
@@ -27,41 +28,43 @@ mod tests;
 mod timers;
 mod ways;
 mod wire;
+mod wireup;
 pub mod wireup_datagram;
 
+pub use self::core::UdCounters;
 pub(crate) use addresses::RankAddresses;
 pub use endpoint::UdEndpoint;
-pub use iface::{Counters, UdIface};
+pub use iface::UdIface;
 pub use wireup_datagram::WireupDatagram;
 
 use crate::reliable;
 use crate::verbs::inline::{DEFAULT_INLINE, Source};
 
-/// How an interface is made.
+/// Settings of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Packets under way to one peer and not taken there, 1 to 4096. Where a message of full length has more, so many.
+    /// Most unacknowledged packets to one peer, 1 to 4096. The window always holds the largest message.
     pub window: u32,
-    /// Receive buffers at first, each of one packet; 64 or more.
+    /// Receive buffers at the start, each for one packet; at least 64.
     pub receives: u32,
-    /// Receive buffers for each connection, once the first ones do not reach.
+    /// Receive buffers for each connection, if the first ones do not suffice.
     pub receives_each: u32,
-    /// Sends under way, 32 or more.
+    /// Outstanding sends, at least 32.
     pub depth: u32,
-    /// Send buffers made at once, of those for one packet and of those for several.
+    /// Send buffers of one allocation, for one packet and for several.
     pub buffers: [u32; 2],
-    /// How often so many are made at most.
+    /// Most allocations of each kind.
     pub groups: u32,
-    /// Bytes of inline data asked for.
+    /// Requested inline bytes.
     pub inline: u32,
-    /// Who said so.
+    /// Source of `inline`.
     pub inline_source: Source,
-    /// Nanoseconds until an acknowledgement goes by itself.
+    /// Delay until an acknowledgement is sent alone, in nanoseconds.
     pub ack_delay_ns: u64,
-    /// When packets are sent again. The window is the one above.
+    /// Retransmission settings. The window of these settings is replaced by `window`.
     pub retry: reliable::Settings,
-    /// Nanoseconds without an answer after which a peer counts as gone, where nothing else says whether it lives: a
-    /// peer answers only while it is in the library.
+    /// Nanoseconds without an answer after which a peer of unknown state counts as failed. A peer answers only while it
+    /// is in the library.
     pub give_up_ns: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Send buffers as packets need them. A packet is sent from its buffer, again if need be, and leaves it when its
-//! receiver has taken it and the adapter is done with every copy it was given.
+//! Send buffers for packets. A packet is sent and retransmitted from its buffer. The buffer is free when the receiver
+//! has taken the packet, and the adapter has completed all its sends.
 //!
 //! ```text
 //! small   head, stream of one packet
@@ -7,60 +7,45 @@
 //! ```
 #![allow(unsafe_code)]
 
-use super::super::port::Port;
-use super::super::send_buffers::{ClassSettings, SendBuffers, Slot};
+use super::super::port::AdapterPort;
+use super::super::send_buffers::{BufferSlot, ClassSettings, SendBuffers};
 use super::super::send_queue::is_before;
 use super::Settings;
 use super::wire::{HEAD, PACKETS_MOST, STREAM};
 use crate::verbs::{Access, Sge, VerbsError};
 
-/// Bytes of heads before the stream of a large buffer.
 const HEADS: usize = (PACKETS_MOST * HEAD).next_multiple_of(64);
-/// Small and large buffers that are there from the start.
 const FEW: [u32; 2] = [16, 2];
 
-/// A packet where it is sent from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packet {
-    pub slot: Slot,
-    /// Which of the message's.
+    pub slot: BufferSlot,
     pub part: u16,
-    /// Bytes of the stream before it.
     pub offset: u32,
-    /// Bytes of the stream in it.
     pub bytes: u32,
 }
 
 impl Packet {
-    /// What is alone in a buffer, with so many bytes after its head.
-    pub fn alone(slot: Slot, bytes: usize) -> Self {
+    pub fn alone(slot: BufferSlot, bytes: usize) -> Self {
         Packet { slot, part: 0, offset: 0, bytes: bytes as u32 }
     }
 }
 
-/// The send buffers of an interface.
 pub(super) struct Pool {
     pub buffers: SendBuffers,
-    /// What each of the small and of the large ones holds.
     uses: [Vec<Use>; 2],
-    /// Given back, but perhaps still being sent.
-    lingering: Vec<Slot>,
+    lingering: Vec<BufferSlot>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Use {
-    /// Packets in it that have not been taken.
     left: u32,
-    /// Number of the send that was posted from it last.
+    /// Number of the last send from this buffer.
     last: u32,
 }
 
 impl Pool {
-    /// Those that are there from the start; a packet has `mtu` bytes.
-    ///
-    /// # Errors
-    /// No memory, or the limit on locked memory is too low.
-    pub fn new(port: &Port, settings: &Settings, mtu: usize) -> Result<Self, VerbsError> {
+    pub fn new(port: &AdapterPort, settings: &Settings, mtu: usize) -> Result<Self, VerbsError> {
         let class = |class: usize, bytes: usize| ClassSettings {
             bytes,
             few: FEW[class].min(settings.buffers[class]),
@@ -81,37 +66,33 @@ impl Pool {
         }
     }
 
-    /// Makes more for such messages; false where there are no more to come.
-    pub fn grow(&mut self, port: &mut Port, large: bool) -> bool {
+    pub fn grow(&mut self, port: &mut AdapterPort, large: bool) -> bool {
         let make = |bytes| port.more_buffer(bytes, Access::Read);
         let made = self.buffers.grow(large, make);
         self.note_made();
         port.note(made).unwrap_or(false)
     }
 
-    /// A free buffer for a message of `packets` packets.
     #[inline]
-    pub fn take(&mut self, large: bool, packets: u32) -> Option<Slot> {
+    pub fn take(&mut self, large: bool, packets: u32) -> Option<BufferSlot> {
         let slot = self.buffers.take(large)?;
         self.of(slot).left = packets;
         Some(slot)
     }
 
     #[inline]
-    fn of(&mut self, slot: Slot) -> &mut Use {
+    fn of(&mut self, slot: BufferSlot) -> &mut Use {
         let (class, index) = slot.place();
         &mut self.uses[class][index]
     }
 
-    /// The send with this number has been posted from a buffer.
     #[inline]
-    pub fn note_post(&mut self, slot: Slot, number: u32) {
+    pub fn note_post(&mut self, slot: BufferSlot, number: u32) {
         self.of(slot).last = number;
     }
 
-    /// A packet has been taken. `done`: sends known to be done.
     #[inline]
-    pub fn release(&mut self, slot: Slot, done: u32) {
+    pub fn release(&mut self, slot: BufferSlot, done: u32) {
         let use_of = self.of(slot);
         use_of.left -= 1;
         if use_of.left > 0 {
@@ -123,7 +104,6 @@ impl Pool {
         }
     }
 
-    /// More sends are done.
     pub fn sweep(&mut self, done: u32) {
         let (buffers, uses) = (&mut self.buffers, &self.uses);
         self.lingering.retain(|&slot| {
@@ -136,34 +116,31 @@ impl Pool {
         });
     }
 
-    /// Where the stream of a message is to be written.
     #[inline]
-    pub fn stream(&self, slot: Slot) -> *mut u8 {
+    pub fn stream(&self, slot: BufferSlot) -> *mut u8 {
         let before = if slot.is_large() { HEADS } else { HEAD };
         self.buffers.locate(slot).0.wrapping_add(before)
     }
 
-    /// Writes the head of a packet that is not being sent.
     #[inline]
     pub fn write_head(&mut self, packet: &Packet, head: &[u8; HEAD]) {
         let to = self.buffers.locate(packet.slot).0.wrapping_add(packet.part as usize * HEAD);
-        // SAFETY: a buffer has room for the heads of all its packets, and nobody else reads them now.
+        // SAFETY: a buffer has room for the heads of all its packets, and the adapter does not read this one now.
         unsafe { to.cast::<[u8; HEAD]>().write_unaligned(*head) };
     }
 
-    /// Writes what is no packet, at least a head long, where a packet would lie; returns as [`Pool::segments`].
+    /// Writes a wireup datagram, of at least a head's length, in place of a packet; returns its segments.
     pub fn write_wireup_datagram(&mut self, at: &Packet, bytes: &[u8]) -> ([Sge; 2], usize) {
         if let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
             self.write_head(at, head);
             let to = self.stream(at.slot);
-            // SAFETY: a buffer has room for a packet, which is longer than any wireup datagram, and nobody else uses
-            // it.
+            // SAFETY: a buffer has room for a packet, which is longer than any wireup datagram, and has no other user
+            // now.
             unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), to, rest.len()) };
         }
         self.segments(at)
     }
 
-    /// What a send of a packet is to read: one segment or two.
     #[inline]
     pub fn segments(&self, packet: &Packet) -> ([Sge; 2], usize) {
         let (at, lkey) = self.buffers.locate(packet.slot);

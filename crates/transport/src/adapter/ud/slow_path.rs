@@ -1,26 +1,26 @@
-//! What the data path calls where it cannot go straight on: no send buffer, a full queue, a failure.
+//! Slow paths: missing send buffers, a full queue, outages and failures.
 #![allow(unsafe_code)]
 
-use super::super::send_buffers::Slot;
+use super::super::send_buffers::BufferSlot;
 use super::super::stage::Stage;
-use super::iface::Core;
+use super::core::Core;
+use super::outage::{PAUSE_NS, TIMEOUT_NS};
 use super::pool::Packet;
 use super::wire::{DatagramKind, HEADER};
 use crate::contract::Post;
-use crate::verbs::{Failure, PostError};
+use crate::verbs::{Failure, PostError, VerbsError};
+use std::time::Duration;
 
 impl Core {
-    /// A refusal although there was room: the queue pair or the device has gone.
     #[cold]
     #[inline(never)]
     pub(super) fn post_error_slow(&mut self, error: PostError) -> bool {
         self.lose_device(match error {
             PostError::Failed(error) => error.to_string(),
-            other => format!("{other:?}"),
+            other => format!("the adapter did not take a send: {other:?}"),
         })
     }
 
-    /// Looks whether sends are done; says whether so many can be posted now.
     #[cold]
     #[inline(never)]
     pub fn make_queue_room(&mut self, wanted: u32) -> bool {
@@ -28,10 +28,9 @@ impl Core {
         self.sends.room() >= wanted && !self.lost
     }
 
-    /// A send buffer where none was free: of sends that are done, or a new one.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
+    pub(super) fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<BufferSlot> {
         while self.sends.expected > 0 && self.poll_sends() {}
         if let Some(slot) = self.pool.take(large, packets) {
             return Some(slot);
@@ -40,14 +39,12 @@ impl Core {
         self.pool.take(large, packets)
     }
 
-    /// Makes more send buffers; false where there are no more to come.
     #[cold]
     #[inline(never)]
     pub(super) fn make_slots_slow(&mut self, large: bool) -> bool {
         self.pool.grow(&mut self.port, large)
     }
 
-    /// The connection does not work any more: nothing is under way, nothing can be posted.
     #[cold]
     #[inline(never)]
     pub fn fail_link(&mut self, index: usize, why: Failure, text: String) {
@@ -64,7 +61,6 @@ impl Core {
         self.port.last_error = Some(text);
     }
 
-    /// The device does not answer any more, or the queue pair has stopped. Always false.
     #[cold]
     #[inline(never)]
     pub fn lose_device(&mut self, text: String) -> bool {
@@ -76,7 +72,6 @@ impl Core {
         false
     }
 
-    /// Says that no more messages come this way.
     #[cold]
     pub fn send_last(&mut self, index: usize) -> Post {
         let link = self.link(index);
@@ -90,7 +85,7 @@ impl Core {
         let Some(slot) = self.take_slot(false, 1) else {
             return Post::NoResource;
         };
-        // SAFETY: a buffer has room for a header, and is this packet's alone.
+        // SAFETY: a buffer has room for a header, and belongs to this packet alone.
         unsafe { self.pool.stream(slot).write_bytes(0, HEADER) };
         let packet = Packet::alone(slot, HEADER);
         let now = self.port.now();
@@ -98,5 +93,96 @@ impl Core {
             true => Post::Done,
             false => Post::PeerGone,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub fn interrupt(&mut self, why: String) {
+        if self.lost || self.outage.stopped {
+            return;
+        }
+        self.outage.begin(self.port.now(), self.heard, why);
+        self.outage.stopped = true;
+        self.counters.outages += 1;
+        self.stop_pair();
+    }
+
+    /// Stops receiving too, so that the receive buffers return. After a failed send, many adapters stop only the sends.
+    fn stop_pair(&mut self) {
+        if let Err(error) = self.pair.stop() {
+            self.outage.why = error.to_string();
+        }
+    }
+
+    pub fn look_for_events(&mut self) {
+        let changed = match self.port.look_for_change() {
+            Ok(changed) => changed,
+            Err(why) => {
+                self.lose_device(why);
+                return;
+            }
+        };
+        if changed && !self.port.is_active() && !self.outage.is_on() {
+            let now = self.port.now();
+            self.outage.begin(now, self.heard, String::new());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub fn mend(&mut self) {
+        let now = self.port.now();
+        if self.lost || now < self.outage.next_ns {
+            return;
+        }
+        self.outage.next_ns = now + PAUSE_NS;
+        if self.outage.stopped {
+            while self.poll_sends() {}
+            if self.receives.posted() > 0 {
+                self.stop_pair(); // the device may have refused an earlier stop
+            }
+        }
+        let active = self.port.is_active();
+        // The adapter may write to a receive buffer until it has returned that buffer.
+        let forgotten = self.outage.stopped && self.receives.posted() == 0;
+        if active
+            && forgotten
+            && let Err(error) = self.restart()
+        {
+            self.outage.why = error.to_string();
+        }
+        if active && !self.outage.stopped {
+            return self.outage.end(now, self.heard);
+        }
+        if now.saturating_sub(self.outage.since_ns) > TIMEOUT_NS {
+            let (name, port) = self.port.name();
+            let state = if active { "" } else { "down and " };
+            let why = &self.outage.why;
+            self.lose_device(format!("{name} port {port} is {state}unusable for 10 s {why}"));
+        }
+    }
+
+    pub fn until_event(&mut self) -> Duration {
+        let failures = self.counters.failures;
+        self.look_for_events();
+        match self.outage.is_on() {
+            _ if self.counters.failures != failures => Duration::ZERO,
+            true => Duration::from_nanos(PAUSE_NS),
+            false => Duration::MAX,
+        }
+    }
+
+    /// Restarts the queue pair. After an error the queue pair is unchanged or between two states, and the next attempt
+    /// continues from there. Buffers that a failed attempt posted are returned by a stop before the next attempt.
+    fn restart(&mut self) -> Result<(), VerbsError> {
+        self.pair.reset()?;
+        // A reset completes all sends. The queue counts as full until the pair runs, because posts would fail.
+        self.sends.block();
+        self.pool.sweep(self.sends.done);
+        self.pair.restart_datagrams(0)?;
+        self.post_receives()?;
+        self.sends.finish_all();
+        self.outage.stopped = false;
+        Ok(())
     }
 }

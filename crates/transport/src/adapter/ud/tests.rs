@@ -1,19 +1,20 @@
-//! The transport's own tests, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names. What only the fake
-//! one can do is tested on it alone.
+//! Tests of the transport, on the fake adapter or on the device of `FASTPATH_TEST_DEVICE`. Tests that need faults
+//! always use the fake adapter.
 #![allow(unsafe_code, non_snake_case)]
 
 mod on_fake;
 
-use super::testing::{UdPair, connect};
-use super::wire::{DatagramKind, Head};
+use super::testing::UdPair;
+use super::wire::{DatagramHead, DatagramKind};
 use super::*;
+use crate::adapter::testing::{connect, send, take};
 use crate::contract::*;
 use crate::reliable::Ack;
 use crate::verbs::{Failure, VerbsCall, VerbsError, fake, fault, test_device};
 use fastpath_base::random::Random;
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{RankPage, STATE_AWAKE, STATE_DEAD, STATE_SLEEPING};
+use fastpath_job::Job;
+use fastpath_segment::{RankPage, STATE_AWAKE, STATE_DEAD, STATE_SLEEPING};
 
 const SIZES: [usize; 8] = [0, 8, 100, 900, 1000, 3000, 8193, 32_768];
 
@@ -21,41 +22,9 @@ fn size(number: u32) -> usize {
     SIZES[number as usize % SIZES.len()]
 }
 
-fn send(end: &mut UdEndpoint, number: u32, len: usize) -> Post {
-    end.am_bcopy(Header::new(7, number, 0), len, |to| {
-        // SAFETY: room for `len` bytes.
-        unsafe { std::ptr::write_bytes(to, number as u8, len) }
-    })
-}
-
-/// Takes what arrives: number and length; its bytes must be right.
-fn take(end: &mut UdEndpoint) -> Option<(u32, usize)> {
-    let arrival = end.look()?;
-    let seen = (arrival.header.imm, arrival.len());
-    // SAFETY: valid until it is taken.
-    let bytes = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
-    assert!(bytes.iter().all(|&byte| byte == seen.0 as u8), "{seen:?}");
-    end.take();
-    Some(seen)
-}
-
-/// Sends `count` messages each way, and takes them.
+/// Exchanges `count` messages each way.
 fn exchange(pair: &mut UdPair, count: u32) {
-    let (mut sent, mut seen) = ([0_u32; 2], [0_u32; 2]);
-    pair.until("all messages", |pair| {
-        for me in 0..2 {
-            if sent[me] < count && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done
-            {
-                sent[me] += 1;
-            }
-            if let Some((number, len)) = take(&mut pair.ends[me]) {
-                assert_eq!((number, len), (seen[me], size(number)));
-                seen[me] += 1;
-            }
-            pair.ends[me].return_credits();
-        }
-        seen == [count; 2]
-    });
+    pair.exchange(count, size);
 }
 
 #[test]
@@ -63,7 +32,7 @@ fn messages__go_both_ways_in_order() {
     let mut pair = UdPair::new(Settings::default());
     exchange(&mut pair, 300);
     let counters = pair.ifaces[0].counters();
-    println!("{counters:?}"); // what the wire did to it is for others to judge
+    println!("{counters:?}"); // printed for the person who runs the test
     assert_eq!((counters.violations, counters.failures, counters.garbage), (0, 0, 0));
     assert!(counters.inline > 0 && counters.sent > 300, "{counters:?}");
 }
@@ -89,7 +58,7 @@ fn sends__are_silent_but_for_a_few() {
             seen = take(&mut pair.ends[1]);
             seen.is_some()
         });
-        // An answer carries the acknowledgement.
+        // The message back carries the acknowledgement.
         assert_eq!(send(&mut pair.ends[1], round, 8), Post::Done);
         pair.until("an answer", |pair| take(&mut pair.ends[0]).is_some());
     }
@@ -116,7 +85,7 @@ fn peers__of_one_port_share_an_address_handle() {
     }
     let counters = pair.ifaces[0].counters();
     assert_eq!((counters.connections, counters.handles), (11, 1));
-    // Each is a connection of its own, of one queue pair.
+    // Each link has its own connection over the common queue pair.
     for (number, ends) in more.iter_mut().enumerate() {
         assert_eq!(send(&mut ends[0], number as u32, 5000), Post::Done);
     }
@@ -154,7 +123,7 @@ fn receive_buffers__grow_slowly_with_peers() {
 fn peers__that_do_not_answer_leave_send_buffers_to_others() {
     let mut pair = UdPair::new(Settings { buffers: [32, 2], ..Settings::default() });
     let mut more = many(&pair);
-    // Nobody looks at the second interface meanwhile.
+    // The second interface is not polled meanwhile.
     for ends in &mut more {
         for number in 0..30 {
             assert_eq!(send(&mut ends[0], number, 8), Post::Done);
@@ -172,13 +141,13 @@ fn peers__that_do_not_answer_leave_send_buffers_to_others() {
 fn garbage__is_counted_and_dropped() {
     let mut pair = UdPair::new(Settings::default());
     exchange(&mut pair, 5);
-    // Somebody who knows the queue pair and its key, and not the token.
+    // A stranger has the queue pair's number and key, but not the token.
     let (context, _) = test_device();
     let stranger = UdIface::new(&context, None, Settings::default()).unwrap();
     let mut strange = stranger.endpoint(None).unwrap();
     assert!(strange.open(&pair.ends[1].local_address()));
     let token = pair.ends[1].with(|link| link.token);
-    let right = Head {
+    let right = DatagramHead {
         kind: DatagramKind::Whole,
         link: 0,
         token,
@@ -189,7 +158,7 @@ fn garbage__is_counted_and_dropped() {
     let mut random = Random::new(7);
     for round in 0..1000_u64 {
         let mut bytes: Vec<u8> = (0..random.below(160)).map(|_| random.next_u64() as u8).collect();
-        // Whole packets, but for one thing; or nothing of it is right.
+        // The datagram is a valid packet except for one field, or random bytes.
         let mut head = right;
         match round % 5 {
             0 => {}
@@ -201,7 +170,7 @@ fn garbage__is_counted_and_dropped() {
             bytes.resize(16, 0);
             bytes.splice(0..0, head.encode());
         }
-        // The source is not the peer's, or the number is far beyond the window.
+        // The source is not the peer, or the sequence number is far outside the window.
         match round % 5 {
             3 => strange.throw(&bytes),
             _ => pair.ends[0].throw(&bytes),
@@ -220,7 +189,7 @@ fn endpoint__that_goes_gives_its_buffers_back() {
         let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
         let [one, two] = &mut ends;
         assert!(connect(one, two));
-        // Some are under way, some have come, none is taken.
+        // Some packets are in flight, some have arrived, and none is taken.
         for number in 0..20 {
             assert_eq!(send(&mut ends[0], number, 8), Post::Done);
         }

@@ -1,19 +1,17 @@
-//! What time brings: packets are sent again, peers are told what has arrived, and are given up.
+//! Timers: retransmissions, acknowledgements, and detection of lost peers.
 
-use super::iface::Core;
-use super::link::Link;
+use super::core::Core;
+use super::link::UdLink;
 use crate::verbs::Failure;
 use fastpath_base::sync::Ordering;
 use std::time::Duration;
 
-/// Looks at a peer that waits and does not answer, each after what it owes was sent again, until it is given up. Time
-/// alone will not do: this process may have been stopped, or somebody debugs the other.
+/// Unanswered checks, each after a retransmission, before a waiting peer counts as failed. Elapsed time alone is no
+/// proof: this process may have been stopped, or the peer may be in a debugger.
 const WAITING_MOST: u32 = 300;
-/// Time between two of them.
 const LOOK_NS: u64 = 1_000_000_000;
 
-impl Link {
-    /// Looks now and then whether the peer waits; how often it did so in a row, within one silence.
+impl UdLink {
     fn polls_in_vain(&mut self, now: u64) -> u32 {
         if self.silence_ns != self.silent_since_ns {
             (self.silence_ns, self.unanswered) = (self.silent_since_ns, 0);
@@ -27,7 +25,6 @@ impl Link {
 }
 
 impl Core {
-    /// Handles what has arrived and what is due; says whether anything had arrived.
     pub fn progress(&mut self) -> bool {
         let arrived = self.poll_receives();
         if self.sends.expected > 0 {
@@ -45,7 +42,7 @@ impl Core {
         arrived
     }
 
-    /// Something of a connection is under way, or its peer is to be told something: its time is watched.
+    /// Starts the timers of a connection with outstanding packets or an owed acknowledgement.
     #[inline]
     pub fn stir(&mut self, index: usize) {
         self.stirred = true;
@@ -56,7 +53,6 @@ impl Core {
         }
     }
 
-    /// How long nothing is due, if nothing arrives.
     pub fn until_due(&mut self) -> Duration {
         let now = self.port.now();
         if self.stirred {
@@ -88,7 +84,6 @@ impl Core {
         self.next_due_ns = next;
     }
 
-    /// Does what is due for one connection; says when something will be next, `None` where nothing will.
     fn tend(&mut self, index: usize, now: u64) -> Option<u64> {
         let delay = self.settings.ack_delay_ns;
         let link = self.link(index);
@@ -115,7 +110,6 @@ impl Core {
         link.sender.deadline_ns().into_iter().chain(ack).min()
     }
 
-    /// Why a peer that owes an answer will never give one.
     fn judge(&mut self, index: usize, now: u64) -> Option<(Failure, String)> {
         let give_up = self.settings.give_up_ns;
         let link = self.link(index);
@@ -124,34 +118,33 @@ impl Core {
         }
         let silent = now.saturating_sub(link.silent_since_ns);
         if link.state.is_some() {
-            // It lives, and may compute for hours; but while it waits in the library it answers.
+            // A peer that computes may not answer for hours, but it answers while it waits in the library.
             return (link.polls_in_vain(now) >= WAITING_MOST).then(|| {
-                let text = "the peer waits, and answers nothing: the network does not reach it";
+                let text = "the peer is waiting in MPI but does not answer, so packets between the \
+                            two adapters are lost";
                 (Failure::NoAnswer, text.to_owned())
             });
         }
         if silent < give_up {
             return None;
         }
-        let text = format!("no answer for {} s", silent / 1_000_000_000);
+        let text = format!("the peer has not answered for {} s", silent / 1_000_000_000);
         Some((Failure::NoAnswer, text))
     }
 
-    /// Sends again what has not been heard of for too long.
     fn resend(&mut self, index: usize, now: u64) {
         while self.sends.room() > 1 || self.make_queue_room(2) {
             let Some((_, &packet)) = self.link(index).sender.resend(now) else {
                 return;
             };
             self.counters.resent += 1;
-            // As it was: nothing of it may change while an earlier copy may be under way.
+            // Resend the packet unchanged: an earlier copy may still be in the send queue.
             if !self.post_packet(index, &packet) {
                 return;
             }
         }
     }
 
-    /// Sends that were silent report their failure all the same; and the device may be gone.
     #[cold]
     #[inline(never)]
     fn look_for_failures(&mut self) {

@@ -1,24 +1,19 @@
-//! The ways from this port to those of peers.
+//! Address handles of peers' ports.
 
-use super::super::port::Port;
+use super::super::port::AdapterPort;
 use super::wire::HEAD;
 use crate::verbs::path::PORT_ADDRESS_BYTES;
 use crate::verbs::{AddressHandle, PortAddress, VerbsError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// By the address of the peer's port: its ranks share one. Kept as long as the interface, because sends may be under
-/// way by any of them.
+/// Address handles, one for each port address. They live as long as the interface: outstanding sends use them.
 #[derive(Default)]
-pub(super) struct Ways(BTreeMap<[u8; PORT_ADDRESS_BYTES], Arc<AddressHandle>>);
+pub(super) struct AddressHandles(BTreeMap<[u8; PORT_ADDRESS_BYTES], Arc<AddressHandle>>);
 
-impl Ways {
-    /// The way to a peer's port, and the bytes of a stream that one packet holds on it.
-    ///
-    /// # Errors
-    /// There is no way, or the device refuses.
+impl AddressHandles {
     pub fn find(
-        &mut self, from: &Port, to: &PortAddress,
+        &mut self, from: &AdapterPort, to: &PortAddress,
     ) -> Result<(Arc<AddressHandle>, usize), VerbsError> {
         let path = from.local.path_to(to)?;
         let chunk = path.mtu_bytes() - HEAD;
@@ -31,7 +26,6 @@ impl Ways {
         Ok((made, chunk))
     }
 
-    /// How many have been made.
     pub fn count(&self) -> usize {
         self.0.len()
     }

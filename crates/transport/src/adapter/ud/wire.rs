@@ -1,13 +1,13 @@
-//! What travels: addresses of queue pairs, and packets.
+//! Wire format: addresses of queue pairs, and packets.
 //!
-//! A message is a stream of its header, 16 bytes, and its payload, cut into packets; all but the last are full.
-//! Each packet begins with a head of 32 bytes, all numbers little-endian:
+//! A message is a stream of its header, 16 bytes, and its payload. The stream is split into packets, all full except
+//! the last. Each packet begins with a head of 32 bytes, all numbers little-endian:
 //!
 //! ```text
 //!  0       version (high half) and kind
 //!  1..4    0
 //!  4..8    number of the connection at the receiver
-//!  8..12   token of the connection, which its receiver made up
+//!  8..12   token of the connection, chosen by its receiver
 //! 12..16   sequence number; 0 in an acknowledgement
 //! 16..28   what the sender has received: `reliable::Ack`
 //! 28..32   of a First: bytes of the whole stream; else 0
@@ -18,40 +18,30 @@ use crate::contract::{ADDRESS_BYTES, Address, Header};
 use crate::reliable::Ack;
 use crate::verbs::path::{PORT_ADDRESS_BYTES, PortAddress};
 
-/// What an adapter puts before each datagram: the global route of its sender, or nothing that means anything.
+/// Bytes that an adapter writes before each datagram: the sender's global route, or undefined bytes.
 pub(super) const GRH: usize = 40;
-/// Bytes of a packet's head.
 pub(super) const HEAD: usize = 32;
-// The least inline data that mlx4 grants holds an acknowledgement, and a message of 8 bytes.
+// The smallest inline size that mlx4 grants, 60 bytes, holds an acknowledgement or a message of 8 bytes.
 const _: () = assert!(HEAD + HEADER + 8 <= 60);
-/// Bytes of a stream at most.
 pub(super) const STREAM: usize = HEADER + LARGEST;
-/// Packets of a message at most: with the smallest packets that the verbs interface has, 256 bytes.
+/// Most packets of a message, at the smallest MTU of verbs, 256 bytes.
 pub(super) const PACKETS_MOST: usize = STREAM.div_ceil(256 - HEAD);
-/// Packets under way to one peer at most.
 pub(super) const WINDOW_MOST: u32 = 4096;
 
-/// Says which form of address and packets this is.
 pub(super) const VERSION: u8 = 2;
 
-/// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DatagramKind {
-    /// A message.
     Whole = 0,
-    /// The first part of one.
     First = 1,
-    /// Any further part.
     More = 2,
-    /// No message: only what has been received.
     Ack = 3,
-    /// No message, but in its turn as one: the last of its direction. What follows comes another way.
+    /// Final packet of a direction, in sequence but without a message. Later messages use the reliable connection.
     Last = 4,
 }
 
-/// What a packet says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct DatagramHead {
     pub kind: DatagramKind,
     pub link: u32,
     pub token: u32,
@@ -60,7 +50,7 @@ pub(super) struct Head {
     pub total: u32,
 }
 
-impl Head {
+impl DatagramHead {
     #[inline]
     pub fn encode(&self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
@@ -74,7 +64,6 @@ impl Head {
         bytes
     }
 
-    /// Head and stream of what somebody sent; `None` for what no healthy peer sends.
     #[inline]
     pub fn decode(packet: &[u8]) -> Option<(Self, &[u8])> {
         let (head, stream) = packet.split_first_chunk::<HEAD>()?;
@@ -89,7 +78,7 @@ impl Head {
             4 => DatagramKind::Last,
             _ => return None,
         };
-        let head = Head {
+        let head = DatagramHead {
             kind,
             link: word(0),
             token: word(4),
@@ -111,13 +100,11 @@ impl Head {
     }
 }
 
-/// Packets of a message with so many bytes of payload, where one holds `chunk` bytes of the stream.
 #[inline]
 pub(super) fn packets(len: usize, chunk: usize) -> u32 {
     (HEADER + len).div_ceil(chunk) as u32
 }
 
-/// The header and the payload of a stream.
 #[inline]
 pub(super) fn split_stream(stream: &[u8]) -> Option<(Header, &[u8])> {
     let (header, payload) = stream.split_first_chunk::<HEADER>()?;
@@ -127,20 +114,14 @@ pub(super) fn split_stream(stream: &[u8]) -> Option<(Header, &[u8])> {
 const BYTES: usize = 18 + PORT_ADDRESS_BYTES;
 const _: () = assert!(BYTES <= ADDRESS_BYTES);
 
-/// Where one end of a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LinkAddress {
-    /// Number of the queue pair, 24 bits.
     pub qpn: u32,
-    /// Its key.
     pub qkey: u32,
-    /// Number of the connection there.
     pub link: u32,
-    /// Its token, which is the sequence number of the first packet as well.
+    /// Token of the connection; also the sequence number of its first packet.
     pub token: u32,
-    /// Packets that may lie there untaken, 1 to [`WINDOW_MOST`].
     pub window: u32,
-    /// The port.
     pub port: PortAddress,
 }
 
@@ -157,7 +138,6 @@ impl LinkAddress {
         Address::new(&bytes).unwrap_or_default()
     }
 
-    /// What a peer wrote; `None` where that is no address.
     pub fn decode(address: &Address) -> Option<Self> {
         let bytes: &[u8; BYTES] = address.as_slice().try_into().ok()?;
         let word = |at: usize| {
@@ -182,8 +162,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn head(kind: DatagramKind) -> Head {
-        Head {
+    fn head(kind: DatagramKind) -> DatagramHead {
+        DatagramHead {
             kind,
             link: 0x0102_0304,
             token: 0xf1f2_f3f4,
@@ -204,27 +184,27 @@ mod tests {
         ] {
             let mut packet = head(kind).encode().to_vec();
             packet.extend(vec![9; bytes]);
-            assert_eq!(Head::decode(&packet), Some((head(kind), &vec![9; bytes][..])));
+            assert_eq!(DatagramHead::decode(&packet), Some((head(kind), &vec![9; bytes][..])));
         }
     }
 
     #[test]
     fn head__that_contradicts_itself_is_refused() {
-        let with = |head: Head, bytes: usize| {
+        let with = |head: DatagramHead, bytes: usize| {
             let mut packet = head.encode().to_vec();
             packet.extend(vec![0; bytes]);
-            Head::decode(&packet).is_some()
+            DatagramHead::decode(&packet).is_some()
         };
-        let first = |total| Head { total, ..head(DatagramKind::First) };
+        let first = |total| DatagramHead { total, ..head(DatagramKind::First) };
         assert!(!with(head(DatagramKind::Whole), HEADER - 1), "no header");
-        assert!(!with(Head { total: 1, ..head(DatagramKind::Whole) }, 100));
+        assert!(!with(DatagramHead { total: 1, ..head(DatagramKind::Whole) }, 100));
         assert!(!with(first(100), 100), "a First that is all");
         assert!(!with(first(STREAM as u32 + 1), 100), "too long");
         assert!(with(first(STREAM as u32), 100));
         assert!(!with(first(u32::MAX), 15));
         assert!(!with(head(DatagramKind::More), 0));
         assert!(!with(head(DatagramKind::Ack), 1));
-        assert!(!with(Head { seq: 1, ..head(DatagramKind::Ack) }, 0));
+        assert!(!with(DatagramHead { seq: 1, ..head(DatagramKind::Ack) }, 0));
     }
 
     #[test]
@@ -244,8 +224,8 @@ mod tests {
             if let Some(bytes) = packet.get_mut(1..4) {
                 bytes.fill(0);
             }
-            if let Some((head, stream)) = Head::decode(&packet) {
-                // Nothing is lost or made up: what is understood is what was written.
+            if let Some((head, stream)) = DatagramHead::decode(&packet) {
+                // A decoded packet encodes to the same bytes.
                 let mut again = head.encode().to_vec();
                 again.extend(stream);
                 prop_assert_eq!(again, packet);

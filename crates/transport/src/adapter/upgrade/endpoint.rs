@@ -1,11 +1,11 @@
-//! The endpoint: a pair's datagrams and its connection, and which of them carries what.
+//! Endpoint: a pair's datagrams and connection, and the carrier of each direction.
 //!
-//! **BYTES.** As the contract of an endpoint has it: what is sent is readable and what is got writable until the call
-//! returns, and what is registered stays mapped. It is passed on to the datagrams or the connection.
+//! **BYTES.** By the contract of an endpoint, memory of a send is readable and memory of a get is writable until the
+//! call returns. Registered memory stays mapped. Each call forwards this contract to the datagrams or the connection.
 #![allow(unsafe_code)]
 
 use super::Rule;
-use super::iface::Shared;
+use super::shared::UpgradeState;
 use crate::adapter::rc::RcEndpoint;
 use crate::adapter::ud::UdEndpoint;
 use crate::contract::*;
@@ -14,31 +14,27 @@ use fastpath_base::sync::AtomicU32;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Bytes of one read at most.
 const ZCOPY_MOST: usize = 1 << 30;
 
-/// What carries a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Datagrams,
     Connection,
 }
 
-/// A connection to one peer.
+/// Connection to one peer.
 pub struct UpgradeEndpoint {
     ud: UdEndpoint,
-    /// There from the moment that somebody wants it.
     rc: Option<Box<RcEndpoint>>,
-    /// Whether the peer's end of it is open.
     up: bool,
     sends: Carrier,
     takes: Carrier,
-    /// Whether a connection has been asked for; whether there is to be none.
+    /// Whether a connection was requested. Next: whether the pair stays with datagrams.
     asked: bool,
     stays: bool,
-    /// Whether the peer has changed to a connection that is not there.
+    /// Whether the peer uses a connection of which this process has no end.
     broken: bool,
-    /// Nanoseconds that datagrams have cost more than a connection would have.
+    /// Excess cost of datagrams over a connection so far, in nanoseconds.
     spent_ns: u64,
     rule: Rule,
     peer: u32,
@@ -46,11 +42,11 @@ pub struct UpgradeEndpoint {
     pair: OnDatagrams,
 }
 
-/// A pair that lives on datagrams, as long as this does.
-struct OnDatagrams(Rc<RefCell<Shared>>);
+/// Guard that counts a pair as dependent on datagrams until it is dropped.
+struct OnDatagrams(Rc<RefCell<UpgradeState>>);
 
 impl OnDatagrams {
-    fn new(shared: Rc<RefCell<Shared>>) -> Self {
+    fn new(shared: Rc<RefCell<UpgradeState>>) -> Self {
         shared.borrow_mut().on_datagrams += 1;
         OnDatagrams(shared)
     }
@@ -64,7 +60,8 @@ impl Drop for OnDatagrams {
 
 impl UpgradeEndpoint {
     pub(super) fn new(
-        ud: UdEndpoint, peer: u32, state: Option<&'static AtomicU32>, shared: Rc<RefCell<Shared>>,
+        ud: UdEndpoint, peer: u32, state: Option<&'static AtomicU32>,
+        shared: Rc<RefCell<UpgradeState>>,
     ) -> Self {
         let rule = shared.borrow().rule;
         shared.borrow_mut().counters.pairs += 1;
@@ -94,12 +91,11 @@ impl UpgradeEndpoint {
         self.rc = Some(Box::new(rc));
     }
 
-    /// The pair's datagrams, by which it begins.
+    /// Datagram endpoint of the pair.
     pub fn datagrams(&mut self) -> &mut UdEndpoint {
         &mut self.ud
     }
 
-    /// Tells the peer all that has been taken by the connection.
     #[cfg(test)]
     pub(crate) fn return_all_credits(&mut self) {
         if let Some(rc) = &mut self.rc {
@@ -112,13 +108,13 @@ impl UpgradeEndpoint {
         self.rc.as_deref_mut()
     }
 
-    /// Whether an end of a connection has been made.
+    /// Whether this end of a connection has been created.
     pub fn is_upgrading(&self) -> bool {
         self.rc.is_some()
     }
 
-    /// Changes to the connection what is sent from now on, if that can be. Not on the way of a message: who has found
-    /// room for several keeps it.
+    /// Moves the sending direction to the connection, if possible. A send must not call this method: the caller of the
+    /// send may have found room in the datagrams, and the connection may have no room.
     fn change(&mut self) {
         let able = self.up && self.sends == Carrier::Datagrams;
         if able && self.ud.send_last() == Post::Done {
@@ -126,7 +122,6 @@ impl UpgradeEndpoint {
         }
     }
 
-    /// Takes note of a message that went as datagrams.
     #[inline]
     fn count(&mut self, post: Post, len: usize) -> Post {
         if post == Post::Done && !self.asked {
@@ -138,7 +133,6 @@ impl UpgradeEndpoint {
         post
     }
 
-    /// Says that the pair is worth a connection.
     #[cold]
     #[inline(never)]
     fn ask_slow(&mut self) {
@@ -147,23 +141,22 @@ impl UpgradeEndpoint {
         }
     }
 
-    /// Whether both directions go by the connection, and the peer knows all that datagrams had to say.
+    /// Whether both directions use the connection, and all datagrams are acknowledged.
     pub fn has_upgraded(&mut self) -> bool {
         (self.sends, self.takes) == (Carrier::Connection, Carrier::Connection)
             && self.ud.is_drained()
     }
 
-    /// The connection alone; [`UpgradeEndpoint::has_upgraded`] has been found.
+    /// Reduces the endpoint to its connection, after [`UpgradeEndpoint::has_upgraded`].
     pub fn into_connection(self) -> Option<Box<RcEndpoint>> {
         let mut shared = self.pair.0.borrow_mut();
         shared.counters.upgraded += 1;
-        // What the peer has not heard of it sends again: somebody must answer.
+        // The peer may retransmit datagrams, which must still be acknowledged.
         shared.parked.push(self.ud);
         drop(shared);
         self.rc
     }
 
-    /// What carries messages to the peer, if that is the connection.
     #[inline]
     fn carrier(&mut self) -> Option<&mut RcEndpoint> {
         match self.sends {
@@ -172,23 +165,22 @@ impl UpgradeEndpoint {
         }
     }
 
-    /// Why one of the two ways does not work any more, if that is so.
+    /// Cause of a failure of the datagrams or the connection.
     pub fn failure(&self) -> Option<Failure> {
         let of_connection = self.rc.as_ref().and_then(|rc| rc.failure());
         of_connection.or_else(|| self.ud.failure())
     }
 
-    /// Whether all that was sent is where the peer finds it, taken or not.
+    /// Whether everything sent has arrived at the peer, taken or not.
     pub fn has_arrived(&mut self) -> bool {
         self.ud.has_arrived() && self.rc.as_mut().is_none_or(|rc| rc.is_drained())
     }
 
-    /// Whether the next message can be looked for by the connection.
     #[inline]
     fn takes_by_connection(&mut self) -> bool {
         if self.takes == Carrier::Datagrams && self.ud.take_last() {
             self.takes = Carrier::Connection;
-            // The peer's end is open: it has just said that it sends from there.
+            // The peer sends by the connection now, so its end is open.
             match &mut self.rc {
                 Some(rc) => rc.set_ready(),
                 None => self.broken = true,
@@ -199,17 +191,14 @@ impl UpgradeEndpoint {
 }
 
 impl Connection for UpgradeEndpoint {
-    /// Whether the two ends of a pair must still find each other.
     fn wants_wireup(&self) -> bool {
         self.ud.wants_wireup()
     }
 
-    /// Where the peer finds this end's datagrams.
     fn local_address(&self) -> Address {
         self.ud.local_address()
     }
 
-    /// Whether so many messages of so many bytes would find room now.
     fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         match self.carrier() {
             Some(rc) => rc.has_room(messages, bytes),
@@ -217,7 +206,6 @@ impl Connection for UpgradeEndpoint {
         }
     }
 
-    /// Tells the peer what has been taken, if it does not know.
     fn return_credits(&mut self) {
         self.change();
         self.ud.return_credits();
@@ -226,7 +214,6 @@ impl Connection for UpgradeEndpoint {
         }
     }
 
-    /// Whether the peer has left, or cannot be reached any more.
     fn peer_has_left(&self) -> bool {
         let rc = self.rc.as_ref();
         let used = Carrier::Connection == self.sends || Carrier::Connection == self.takes;
@@ -234,25 +221,20 @@ impl Connection for UpgradeEndpoint {
         match (self.takes, rc) {
             (Carrier::Connection, Some(rc)) => rc.peer_has_left(),
             (Carrier::Connection, None) => true,
-            // What the peer sent before stays to be taken: datagrams first.
+            // Messages that the peer sent before it left must still be taken, datagrams first.
             (Carrier::Datagrams, Some(rc)) if self.ud.has_last() => rc.peer_has_left(),
             (Carrier::Datagrams, _) => self.ud.peer_has_left() || (cut && !self.ud.has_message()),
         }
     }
 
-    /// Whether the peer has taken all that was sent.
     fn is_drained(&mut self) -> bool {
         self.ud.is_drained() && self.rc.as_mut().is_none_or(|rc| rc.is_drained())
     }
 
-    /// Lets the peer read `len` bytes at `address`; `None` where it cannot. A pair that has no connection gets one for
-    /// it.
-    ///
-    /// # Safety
-    /// As [`Connection::register`].
+    /// Registers `len` bytes at `address`. Returns `None` and requests a connection if the pair has none yet.
     unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self.sends {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: the memory stays mapped.
             Carrier::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
             Carrier::Datagrams => {
                 self.ask_slow();
@@ -261,7 +243,6 @@ impl Connection for UpgradeEndpoint {
         }
     }
 
-    /// Ends what [`Connection::register`] has begun, once.
     fn deregister(&mut self, rkey: u64) {
         if let Some(rc) = &mut self.rc {
             rc.deregister(rkey);
@@ -313,7 +294,7 @@ impl Connection for UpgradeEndpoint {
 }
 
 impl Endpoint for UpgradeEndpoint {
-    /// What messages can count on by either way. Memory is fetched by a connection alone.
+    /// Limits that hold for both carriers. Only a connection reads the peer's memory.
     fn capabilities(&self) -> Capabilities {
         let by_datagrams = self.ud.capabilities();
         let will_upgrade = !self.stays || self.rc.is_some();
@@ -326,7 +307,7 @@ impl Endpoint for UpgradeEndpoint {
     }
 
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: BYTES.
+        // SAFETY: BYTES: `data` is readable for `len` bytes.
         unsafe {
             if let Some(rc) = self.carrier() {
                 return rc.am_short(header, data, len);
@@ -362,13 +343,9 @@ impl Endpoint for UpgradeEndpoint {
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         match (self.takes, &mut self.rc) {
-            // SAFETY: BYTES.
+            // SAFETY: BYTES: `to` is writable for `len` bytes.
             (Carrier::Connection, Some(rc)) => unsafe { rc.get(to, len, from) },
             _ => Err(RemoteError::Unsupported),
         }
-    }
-
-    unsafe fn put(&mut self, _: *const u8, _: usize, _: Remote) -> Result<(), RemoteError> {
-        Err(RemoteError::Unsupported)
     }
 }

@@ -1,23 +1,21 @@
-//! When a pair is worth a connection.
+//! Rule for upgrading a pair to a connection.
 
 use std::fmt::{self, Display};
 
-/// What making a connection takes both sides: a queue pair, four changes of its state, and three wireup datagrams.
-/// Of the order
-/// of what adapters take; not measured on the machine at hand.
+/// Cost of a connection for both sides, in nanoseconds: a queue pair, four state changes, three wireup datagrams. An
+/// order of magnitude for adapters, not measured on this machine.
 const CONNECT_NS: u64 = 500_000;
-/// What a message costs more by datagrams: sequence number, window, acknowledgement. Not measured on the machine at
-/// hand.
+/// Excess cost of a message by datagrams, in ns: sequence number, window, acknowledgement. Not measured.
 const MESSAGE_NS: u64 = 250;
-/// What each KiB costs more: packets that the adapter would cut by itself, and a copy more. Not measured either.
+/// Excess cost of each KiB, in nanoseconds: splitting into packets by software, and one more copy. Not measured.
 const KIB_NS: u64 = 200;
 
-/// When a pair gets a connection, and how many pairs do.
+/// Rule for upgrades: when a pair gets a connection, and how many pairs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// Nanoseconds that making a connection is taken to cost.
+    /// Assumed cost of a connection, in nanoseconds.
     pub connect_ns: u64,
-    /// Connections of a rank at most. A pair beyond them stays with datagrams.
+    /// Most connections of a rank. Pairs beyond them stay with datagrams.
     pub most: u32,
 }
 
@@ -28,14 +26,14 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// Nanoseconds that a message of `len` bytes costs more by datagrams than by a connection.
+    /// Excess cost of a message of `len` bytes by datagrams, in nanoseconds.
     #[inline]
     pub fn excess_ns(len: usize) -> u64 {
         MESSAGE_NS + ((len as u64 * KIB_NS) >> 10)
     }
 
-    /// Whether a pair whose datagrams have cost so much more gets a connection: once they have cost as much as making
-    /// it takes, so that whatever comes, no more than twice the least possible was spent (the rule of ski rental).
+    /// Whether a pair gets a connection: its excess cost has reached the cost of a connection. The total is then at
+    /// most twice the optimum, for any later traffic (ski rental).
     #[inline]
     pub fn is_worth(&self, spent_ns: u64) -> bool {
         spent_ns >= self.connect_ns
@@ -47,15 +45,13 @@ impl Rule {
     }
 }
 
-/// For people.
 impl Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a pair begins with ud and gets a connection at its first message that the receiver's \
-             adapter fetches, or once \
-             datagrams have cost {} us more: after {} messages of 8 B or {} of 8 KiB; {} \
-             connections at most",
+            "a pair starts with ud. It changes to rc at its first message that the receiver's \
+             adapter reads, or once its datagrams have taken {} us longer than rc would have: \
+             after {} messages of 8 B or {} of 8 KiB. A rank has at most {} connections",
             self.connect_ns / 1000,
             self.messages(8),
             self.messages(8192),
@@ -82,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one that knows what is to come, the rule never spends more than twice, and one message.
+        /// The rule costs at most twice as much as a rule that knows the future, plus the excess of one message.
         #[test]
         fn is_worth__costs_twice_the_least_at_most(lens in prop::collection::vec(0_usize..32768, 0..4000), connect_ns in 0_u64..1_000_000) {
             let rule = Rule { connect_ns, most: 1 };

@@ -1,9 +1,10 @@
-//! The change from datagrams to a connection: order, refusals, limits, rest.
+//! Upgrades from datagrams to a connection: order, refusals, limits, resting.
 #![allow(unsafe_code, non_snake_case)]
 
 use super::testing::*;
 use super::*;
 use crate::adapter::rc::Settings as RcSettings;
+use crate::adapter::testing::pass;
 use crate::adapter::ud::Settings as UdSettings;
 use crate::contract::*;
 use crate::lane::Lane;
@@ -17,21 +18,21 @@ fn pair() -> UpgradePair {
 
 fn send(end: &mut impl Endpoint, number: u32, len: usize) -> bool {
     let (header, data) = message(number, len);
-    // SAFETY: `to` has room for so many bytes.
+    // SAFETY: `to` has room for `len` bytes.
     let post =
         end.am_bcopy(header, len, |to| unsafe { to.copy_from_nonoverlapping(data.as_ptr(), len) });
     assert!(matches!(post, Post::Done | Post::NoResource), "{post:?}");
     post == Post::Done
 }
 
-/// Takes the next message if it is there: it must be this one.
+/// Takes the next message, if it has arrived, and asserts its number and length.
 fn take(look: Option<Arrival<'_>>, number: u32, len: usize) -> bool {
     let Some(arrival) = look else {
         return false;
     };
     let (header, data) = message(number, len);
     assert_eq!(arrival.header, header, "another message than the next one");
-    // SAFETY: valid until it is taken.
+    // SAFETY: an arrival is valid until it is taken.
     let seen = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
     assert!(seen == data, "message {number}");
     true
@@ -39,24 +40,24 @@ fn take(look: Option<Arrival<'_>>, number: u32, len: usize) -> bool {
 
 fn lane_send(lane: &mut Lane, number: u32, len: usize) -> bool {
     let (header, data) = message(number, len);
-    // SAFETY: `to` has room for so many bytes.
+    // SAFETY: `to` has room for `len` bytes.
     let post =
         lane.am_bcopy(header, len, |to| unsafe { to.copy_from_nonoverlapping(data.as_ptr(), len) });
     assert!(matches!(post, Post::Done | Post::NoResource), "{post:?}");
     post == Post::Done
 }
 
-/// What happens in a run of the property below.
+/// Generated run of the property test below.
 #[derive(Debug, Clone)]
-struct Plan {
+struct UpgradePlan {
     lens: [Vec<usize>; 2],
-    /// The rounds in which the connection is opened, and used by each side.
+    /// Round in which the connection is opened. Next: the round from which each side may use it.
     opened: u32,
     used: [u32; 2],
     faults: Faults,
 }
 
-fn plans() -> impl Strategy<Value = Plan> {
+fn plans() -> impl Strategy<Value = UpgradePlan> {
     let len = prop_oneof![4 => 0_usize..300, 2 => 300_usize..5000, 1 => 5000_usize..=32768];
     let lens = || prop::collection::vec(len.clone(), 0..60);
     let faults = (0.0..0.3, 0.0..0.2, 0.0..0.3).prop_map(|(drop, double, late)| Faults {
@@ -65,15 +66,12 @@ fn plans() -> impl Strategy<Value = Plan> {
         late,
     });
     let rounds = (0_u32..40, 0_u32..30, 0_u32..30);
-    (lens(), lens(), rounds, faults).prop_map(|(a, b, (opened, first, second), faults)| Plan {
-        lens: [a, b],
-        opened,
-        used: [opened + first, opened + second],
-        faults,
+    (lens(), lens(), rounds, faults).prop_map(|(a, b, (opened, first, second), faults)| {
+        UpgradePlan { lens: [a, b], opened, used: [opened + first, opened + second], faults }
     })
 }
 
-fn run(plan: &Plan) {
+fn run(plan: &UpgradePlan) {
     let mut pair = pair();
     fake::set_conditions(Conditions { faults: plan.faults, ..Conditions::default() });
     let mut lanes: Option<[Lane; 2]> = None;
@@ -84,9 +82,9 @@ fn run(plan: &Plan) {
             pair.open_connection();
         }
         if round >= plan.opened && lanes.is_none() {
-            let UpgradePair { ends, ifaces } = pair;
+            let UpgradePair { ends, ifaces, .. } = pair;
             lanes = Some(ends.map(|end| Lane::Upgrade(Box::new(end))));
-            pair = UpgradePair { ends: spare_ends(&ifaces), ifaces };
+            pair = UpgradePair { ends: spare_ends(&ifaces), ifaces, real: false };
         }
         for side in 0..2 {
             let lens = &plan.lens[side];
@@ -121,7 +119,7 @@ fn run(plan: &Plan) {
                     there
                 }
             };
-            assert!(!there || len.is_some(), "a message that nobody sent");
+            assert!(!there || len.is_some(), "a message that was not sent");
             taken[side] += there as usize;
             if let (Some(lanes), true) = (&mut lanes, round == plan.used[side]) {
                 lanes[side].finish_upgrade();
@@ -138,14 +136,14 @@ fn run(plan: &Plan) {
         }
     }
     let mut lanes = lanes.unwrap();
-    // What comes after goes on by the connection alone.
+    // Later messages use the connection alone.
     assert!(lane_send(&mut lanes[0], 7, 100));
     assert!(take(lanes[1].look(), 7, 100));
     let counts = [0, 1].map(|side: usize| pair.ifaces[side].counters().upgraded);
     assert_eq!(counts, [1, 1]);
 }
 
-/// Ends to fill a place with.
+/// Creates endpoints that use up the limit of connections.
 fn spare_ends(ifaces: &[UpgradeIface; 2]) -> [UpgradeEndpoint; 2] {
     [0, 1].map(|side: usize| ifaces[side].endpoint(1 - side as u32, None).unwrap())
 }
@@ -158,12 +156,12 @@ proptest! {
     }
 }
 
-/// Whoever finds something at each look never has a quiet moment for it.
+/// A receiver under constant traffic never finds an idle moment for the upgrade.
 #[test]
 fn lane__leaves_datagrams_behind_under_constant_traffic() {
     let mut pair = pair();
     pair.open_connection();
-    let UpgradePair { ends, mut ifaces } = pair;
+    let UpgradePair { ends, mut ifaces, .. } = pair;
     let mut lanes = ends.map(|end| Lane::Upgrade(Box::new(end)));
     lanes.iter_mut().for_each(Lane::finish_upgrade);
     let (mut sent, mut taken) = ([0; 2], [0; 2]);
@@ -203,7 +201,7 @@ fn upgrade_request__comes_once_by_traffic_or_by_a_long_message() {
     pair.until("room", |pair| send(&mut pair.ends[0], 0, 8));
     assert_eq!(pair.ifaces[0].take_upgrade_request(), None);
     let mut data = [0_u8; 64];
-    // SAFETY: nothing is shown.
+    // SAFETY: nothing is registered.
     let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), 64) };
     assert_eq!((shown, pair.ifaces[1].take_upgrade_request()), (None, Some(0)));
 }
@@ -214,18 +212,18 @@ fn get__reads_what_was_shown_after_the_change() {
     pair.open_connection();
     let (mut from, mut to) = (vec![5_u8; 100_000], vec![0_u8; 100_000]);
     let at = from.as_mut_ptr();
-    // SAFETY: the memory outlives what is shown of it.
+    // SAFETY: the memory outlives its registration.
     assert_eq!(unsafe { pair.ends[0].register(at, 100_000) }, None);
     pair.ends[0].finish_upgrade();
-    // SAFETY: as above.
+    // SAFETY: the memory outlives its registration.
     let shown = unsafe { pair.ends[0].register(at, 100_000) }.unwrap();
     let nowhere = Remote { addr: 0, rkey: 0 };
-    // SAFETY: room for nothing is asked for.
+    // SAFETY: a read of 0 bytes needs no room.
     let early = unsafe { pair.ends[1].get(to.as_mut_ptr(), 0, nowhere) };
     assert_eq!(early, Err(RemoteError::Unsupported), "not before the word");
     assert!(send(&mut pair.ends[0], 1, 10));
     pair.until("the message", |pair| pair.ends[1].look().is_some());
-    // SAFETY: there is room for so much.
+    // SAFETY: `to` has room for 100,000 bytes.
     let got = unsafe { pair.ends[1].get(to.as_mut_ptr(), 100_000, shown) };
     assert_eq!(got, Ok(()));
     assert_eq!(from, to);
@@ -271,7 +269,7 @@ fn limit__is_of_connections_that_are_there() {
 
 #[test]
 fn datagrams__are_not_looked_for_once_all_pairs_have_upgraded() {
-    let UpgradePair { ends, ifaces } = {
+    let UpgradePair { ends, ifaces, .. } = {
         let mut pair = pair();
         pair.open_connection();
         pair.ends.iter_mut().for_each(|end| end.finish_upgrade());
@@ -300,19 +298,19 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_upgraded() {
     }
     assert_eq!(polls(&ifaces), before);
 
-    // A new pair wants to connect: whoever rests is woken by the wireup datagram.
+    // A new pair connects: the wireup datagram wakes the resting queue pair.
     let address = Address::new(&[3; 20]).unwrap();
     assert!(send_wireup(&mut ifaces[0], 1, 1, address));
     ifaces[0].progress(true, || ());
     let start = std::time::Instant::now();
     while !ifaces[1].has_wireup_datagrams() {
-        // The adapter carries out what was posted when somebody polls; the bell is another thread's.
+        // The fake adapter executes posts during polls; another thread sets the bell.
         ifaces[0].progress(true, || ());
         ifaces[1].progress(false, || ());
         assert!(start.elapsed().as_secs() < 20, "the wireup_datagram is not seen");
     }
     assert_eq!(take_wireup(&mut ifaces[1]), Some((0, 1, address)));
-    // And rests again.
+    // The queue pair rests again.
     for _ in 0..20 {
         ifaces[1].progress(false, || ());
     }
@@ -338,7 +336,7 @@ fn wireup_datagrams__of_strangers_are_dropped_and_counted() {
     let mut ifaces = open(3, RcSettings::default(), UdSettings::default());
     let address = Address::default();
     assert!(send_wireup(&mut ifaces[2], 0, 1, address));
-    // Rank 1 writes in the name of rank 2.
+    // Rank 1 forges a datagram of rank 2.
     let iface_address = ifaces[1].datagrams().1.find(0).unwrap();
     let forged = crate::adapter::ud::WireupDatagram { qpn: 0, rank: 2, step: 9, address };
     let (ud, _) = ifaces[1].datagrams();

@@ -1,23 +1,20 @@
-//! Which parts of an arena are free: a first-fit allocator of whole pages, by offset alone.
+//! Free parts of an arena: a first-fit allocator of whole pages, by offset.
 
 use std::collections::BTreeMap;
 
-/// Bytes of a page; everything here is a multiple of it.
 pub(super) const PAGE: u64 = 4096;
 
-/// The free parts, by offset; no two touch.
 #[derive(Debug)]
 pub(super) struct Extents {
     free: BTreeMap<u64, u64>,
 }
 
 impl Extents {
-    /// One free part from offset 0, `bytes` long.
     pub(super) fn new(bytes: u64) -> Extents {
         Extents { free: BTreeMap::from([(0, bytes)]) }
     }
 
-    /// Takes `bytes` from the first part that has so many; `bytes` is a multiple of [`PAGE`].
+    /// Takes `bytes` from the first part that is large enough; `bytes` is a multiple of [`PAGE`].
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
         let (&offset, &length) = self.free.iter().find(|&(_, &length)| length >= bytes)?;
@@ -28,7 +25,6 @@ impl Extents {
         Some(offset)
     }
 
-    /// Gives back what [`Extents::take`] gave.
     pub(super) fn put(&mut self, mut offset: u64, mut bytes: u64) {
         if let Some((&before, &length)) = self.free.range(..offset).next_back()
             && before + length == offset
@@ -69,7 +65,6 @@ mod tests {
         }
     }
 
-    /// Takes and gives back at random, beside a map of pages.
     #[test]
     fn extents__agree_with_a_map_of_pages() {
         const PAGES: usize = 64;

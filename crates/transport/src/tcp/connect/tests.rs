@@ -3,63 +3,62 @@ use fastpath_base::random::Random;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What an address of a peer leads to.
+/// Destination of a peer's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leads {
+enum DialTarget {
     /// The peer.
     There,
-    /// Nobody listens, which is said at once.
+    /// No process listens, which is reported at once.
     Refused,
-    /// Nowhere: the kernel gives up after a long while.
+    /// An unreachable host: the kernel fails after a long time.
     Nowhere,
-    /// Somebody else, who hangs up.
+    /// Another process, which closes the connection.
     Stranger,
-    /// Somebody else, who says nothing for ever.
+    /// Another process, which never answers.
     Silent,
 }
 
 const GIVES_UP_NS: u64 = 20_000_000_000;
 
-/// What happens on the wire, in its order.
+/// Events on the wire.
 #[derive(Debug, Clone, Copy)]
-enum Wire {
-    /// At the dialing side.
+enum WireEvent {
+    /// The dial with this index failed; sent to the dialing side.
     Failed(usize),
     Welcome(usize),
-    /// At the other side: a call, named by the number of its address.
+    /// A dial to the address with this index; sent to the other side.
     Call(usize),
     Confirm(usize),
     Gone(usize),
 }
 
-struct Side {
+struct ConnectSide {
     connect: Connect,
-    leads: Vec<Leads>,
-    /// Calls of ours that are open.
+    leads: Vec<DialTarget>,
     open: Vec<usize>,
-    /// The connection in use: who dialled it, and by which address.
+    /// Connection in use: its dialing side and address.
     uses: Option<(usize, usize)>,
     failed: bool,
 }
 
-/// Two sides, and what is under way between them.
+/// Two sides, and the events in flight between them.
 struct ConnectingPair {
-    sides: [Side; 2],
-    wire: BTreeMap<(u64, u64), (usize, Wire)>,
+    sides: [ConnectSide; 2],
+    wire: BTreeMap<(u64, u64), (usize, WireEvent)>,
     now_ns: u64,
     sent: u64,
     random: Random,
-    /// When what was sent last by a connection arrives: of one connection, nothing overtakes.
+    /// Arrival time of the last event of each connection, whose events stay in order.
     last: BTreeMap<(usize, usize, usize), u64>,
-    /// A side that is computing looks at nothing until then.
+    /// Time until which a side computes and processes no events.
     busy_until: [u64; 2],
 }
 
 impl ConnectingPair {
-    fn new(leads: [Vec<Leads>; 2], seed: u64) -> Self {
+    fn new(leads: [Vec<DialTarget>; 2], seed: u64) -> Self {
         let mut ranks = [true, false].into_iter();
         ConnectingPair {
-            sides: leads.map(|leads| Side {
+            sides: leads.map(|leads| ConnectSide {
                 connect: Connect::new(ranks.next().unwrap()),
                 leads,
                 open: Vec::new(),
@@ -75,8 +74,8 @@ impl ConnectingPair {
         }
     }
 
-    /// `dialler` and `dial` name the connection.
-    fn send(&mut self, to: usize, dialler: usize, dial: usize, what: Wire, delay: u64) {
+    /// Sends an event; `dialler` and `dial` identify the connection.
+    fn send(&mut self, to: usize, dialler: usize, dial: usize, what: WireEvent, delay: u64) {
         let last = self.last.entry((to, dialler, dial)).or_default();
         let at = (self.now_ns + delay).max(*last).max(self.busy_until[to]);
         *last = at;
@@ -84,43 +83,45 @@ impl ConnectingPair {
         self.wire.insert((at, self.sent), (to, what));
     }
 
-    fn apply(&mut self, me: usize, actions: Vec<Action>) {
+    fn apply(&mut self, me: usize, actions: Vec<ConnectAction>) {
         let peer = 1 - me;
         for action in actions {
             let delay = 1 + self.random.below(3_000_000);
             match action {
-                Action::Dial(dial) => {
+                ConnectAction::Dial(dial) => {
                     self.sides[me].open.push(dial);
                     match self.sides[me].leads[dial] {
-                        Leads::There => self.send(peer, me, dial, Wire::Call(dial), delay),
-                        Leads::Refused | Leads::Stranger => {
-                            self.send(me, me, dial, Wire::Failed(dial), delay);
+                        DialTarget::There => {
+                            self.send(peer, me, dial, WireEvent::Call(dial), delay)
                         }
-                        Leads::Nowhere => {
-                            self.send(me, me, dial, Wire::Failed(dial), GIVES_UP_NS);
+                        DialTarget::Refused | DialTarget::Stranger => {
+                            self.send(me, me, dial, WireEvent::Failed(dial), delay);
                         }
-                        Leads::Silent => {}
+                        DialTarget::Nowhere => {
+                            self.send(me, me, dial, WireEvent::Failed(dial), GIVES_UP_NS);
+                        }
+                        DialTarget::Silent => {}
                     }
                 }
-                Action::HangUp(dial) => {
+                ConnectAction::HangUp(dial) => {
                     self.sides[me].open.retain(|&open| open != dial);
-                    if self.sides[me].leads[dial] == Leads::There {
-                        self.send(peer, me, dial, Wire::Gone(dial), delay);
+                    if self.sides[me].leads[dial] == DialTarget::There {
+                        self.send(peer, me, dial, WireEvent::Gone(dial), delay);
                     }
                 }
-                Action::Confirm(dial) => {
+                ConnectAction::Confirm(dial) => {
                     self.sides[me].open.retain(|&open| open != dial);
                     self.adopt(me, (me, dial));
-                    self.send(peer, me, dial, Wire::Confirm(dial), delay);
+                    self.send(peer, me, dial, WireEvent::Confirm(dial), delay);
                 }
-                Action::Welcome(id) => {
-                    self.send(peer, peer, id as usize, Wire::Welcome(id as usize), delay);
+                ConnectAction::Welcome(id) => {
+                    self.send(peer, peer, id as usize, WireEvent::Welcome(id as usize), delay);
                 }
-                Action::Dismiss(id) => {
-                    self.send(peer, peer, id as usize, Wire::Failed(id as usize), delay);
+                ConnectAction::Dismiss(id) => {
+                    self.send(peer, peer, id as usize, WireEvent::Failed(id as usize), delay);
                 }
-                Action::Adopt(id) => self.adopt(me, (peer, id as usize)),
-                Action::Fail => self.sides[me].failed = true,
+                ConnectAction::Adopt(id) => self.adopt(me, (peer, id as usize)),
+                ConnectAction::Fail => self.sides[me].failed = true,
             }
         }
     }
@@ -138,28 +139,28 @@ impl ConnectingPair {
         self.apply(me, out);
     }
 
-    fn handle(&mut self, me: usize, what: Wire) {
+    fn handle(&mut self, me: usize, what: WireEvent) {
         let (mut out, now) = (Vec::new(), self.now_ns);
         let side = &mut self.sides[me];
         match what {
-            // A connection in use that ends would be a dead peer.
-            Wire::Failed(dial) => {
+            // The end of a connection in use would mean that the peer is dead.
+            WireEvent::Failed(dial) => {
                 assert_ne!(side.uses, Some((me, dial)), "the peer has closed what is in use");
                 side.open.retain(|&open| open != dial);
                 side.connect.fail(dial, now, &mut out);
             }
-            Wire::Welcome(dial) if side.open.contains(&dial) => {
+            WireEvent::Welcome(dial) if side.open.contains(&dial) => {
                 side.connect.welcomed(dial, &mut out);
             }
-            Wire::Welcome(_) => {}
-            Wire::Call(id) => side.connect.called(id as u64, now, &mut out),
-            Wire::Confirm(id) => side.connect.confirmed(id as u64, &mut out),
-            Wire::Gone(id) => side.connect.caller_gone(id as u64, now, &mut out),
+            WireEvent::Welcome(_) => {}
+            WireEvent::Call(id) => side.connect.called(id as u64, now, &mut out),
+            WireEvent::Confirm(id) => side.connect.confirmed(id as u64, &mut out),
+            WireEvent::Gone(id) => side.connect.caller_gone(id as u64, now, &mut out),
         }
         self.apply(me, out);
     }
 
-    /// Goes on to the next event; false where nothing will happen any more.
+    /// Advances to the next event; returns false if there is none.
     fn step(&mut self) -> bool {
         let arrival = self.wire.first_key_value().map(|(at, _)| at.0);
         let due = |side: usize| {
@@ -197,20 +198,19 @@ impl ConnectingPair {
     }
 }
 
-fn leads() -> impl Strategy<Value = Vec<Leads>> {
+fn leads() -> impl Strategy<Value = Vec<DialTarget>> {
     let one = prop_oneof![
-        3 => Just(Leads::There),
-        1 => Just(Leads::Refused),
-        1 => Just(Leads::Nowhere),
-        1 => Just(Leads::Stranger),
-        1 => Just(Leads::Silent),
+        3 => Just(DialTarget::There),
+        1 => Just(DialTarget::Refused),
+        1 => Just(DialTarget::Nowhere),
+        1 => Just(DialTarget::Stranger),
+        1 => Just(DialTarget::Silent),
     ];
     prop::collection::vec(one, 1..6)
 }
 
 proptest! {
-    /// Whoever calls whenever, whatever the addresses lead to and however long a side looks away: where both reach
-    /// each other there is one connection in the end, the same on both sides.
+    /// Property: for any dials, destinations and delays, two sides that reach each other end with the same connection.
     #[test]
     fn pair__ends_with_one_connection(
         low in leads(),
@@ -222,8 +222,8 @@ proptest! {
     ) {
         let (mut low, mut high) = (low, high);
         for leads in [&mut low, &mut high] {
-            if !leads.contains(&Leads::There) {
-                leads.push(Leads::There);
+            if !leads.contains(&DialTarget::There) {
+                leads.push(DialTarget::There);
             }
         }
         let mut pair = ConnectingPair::new([low, high], seed);
@@ -238,8 +238,8 @@ proptest! {
         prop_assert!(pair.sides.iter().all(|side| side.open.is_empty()));
     }
 
-    /// Where one side alone reaches the other, and the other wants something too, they meet, unless the other has given
-    /// up before; and never do they use different connections.
+    /// Property: if only one side reaches the other, and both dial, the two connect, unless the other side has failed
+    /// before. They never use different connections.
     #[test]
     fn pair__meets_where_one_way_is_open(low in leads(), high in leads(), seed: u64, both: bool) {
         let mut pair = ConnectingPair::new([low, high], seed);
@@ -270,14 +270,14 @@ proptest! {
             }
         }
         let ends = out.iter().filter(|action| {
-            matches!(action, Action::Confirm(_) | Action::Adopt(_) | Action::Fail)
+            matches!(action, ConnectAction::Confirm(_) | ConnectAction::Adopt(_) | ConnectAction::Fail)
         });
         prop_assert!(ends.count() <= 1);
     }
 }
 
-fn run_alone(leads: &[Leads]) -> (ConnectingPair, u64) {
-    let mut pair = ConnectingPair::new([leads.to_vec(), vec![Leads::Refused]], 1);
+fn run_alone(leads: &[DialTarget]) -> (ConnectingPair, u64) {
+    let mut pair = ConnectingPair::new([leads.to_vec(), vec![DialTarget::Refused]], 1);
     pair.want(0);
     while pair.sides[0].uses.is_none() && !pair.sides[0].failed && pair.step() {}
     let now = pair.now_ns;
@@ -286,7 +286,7 @@ fn run_alone(leads: &[Leads]) -> (ConnectingPair, u64) {
 
 #[test]
 fn dead_addresses__cost_a_quarter_of_a_second_each() {
-    use Leads::*;
+    use DialTarget::*;
     for (leads, most_ms) in [
         (&[There][..], 20),
         (&[Nowhere, There], 270),
@@ -301,7 +301,7 @@ fn dead_addresses__cost_a_quarter_of_a_second_each() {
 
 #[test]
 fn peer__that_nothing_leads_to_is_given_up() {
-    use Leads::*;
+    use DialTarget::*;
     for leads in [&[Refused][..], &[Refused, Stranger], &[Nowhere, Refused]] {
         assert!(run_alone(leads).0.sides[0].failed, "{leads:?}");
     }
@@ -309,7 +309,7 @@ fn peer__that_nothing_leads_to_is_given_up() {
 
 #[test]
 fn both_at_once__use_the_call_of_the_lower_rank() {
-    let mut pair = ConnectingPair::new([vec![Leads::There], vec![Leads::There]], 1);
+    let mut pair = ConnectingPair::new([vec![DialTarget::There], vec![DialTarget::There]], 1);
     pair.want(1);
     pair.want(0);
     pair.run();
@@ -319,7 +319,7 @@ fn both_at_once__use_the_call_of_the_lower_rank() {
 
 #[test]
 fn lower_rank__whose_calls_are_not_answered_takes_the_peers() {
-    let mut pair = ConnectingPair::new([vec![Leads::Silent], vec![Leads::There]], 1);
+    let mut pair = ConnectingPair::new([vec![DialTarget::Silent], vec![DialTarget::There]], 1);
     pair.want(0);
     pair.want(1);
     pair.run();
@@ -335,11 +335,11 @@ fn call__that_is_dropped_is_made_again_a_few_times() {
     for _ in 0..AGAIN_MOST {
         out.clear();
         connect.dropped(0, 0, &mut out);
-        assert_eq!(out, [Action::Dial(0)]);
+        assert_eq!(out, [ConnectAction::Dial(0)]);
     }
     out.clear();
     connect.dropped(0, 0, &mut out);
-    assert_eq!(out, [Action::Fail]);
+    assert_eq!(out, [ConnectAction::Fail]);
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn callers__that_never_confirm_are_bounded() {
             connect.called(id, id, &mut out);
             waiting.insert(id);
             for action in out {
-                if let Action::Dismiss(id) = action {
+                if let ConnectAction::Dismiss(id) = action {
                     waiting.remove(&id);
                 }
             }
@@ -360,7 +360,7 @@ fn callers__that_never_confirm_are_bounded() {
         }
         let mut out = Vec::new();
         connect.confirmed(999, &mut out);
-        assert_eq!(out[0], Action::Adopt(999));
+        assert_eq!(out[0], ConnectAction::Adopt(999));
     }
 }
 
@@ -370,12 +370,12 @@ fn forgotten__pair_is_as_new_where_its_calls_have_failed() {
         let (mut connect, mut out) = (Connect::new(lower), Vec::new());
         connect.want(1, 0, &mut out);
         connect.forget();
-        assert_eq!(out, [Action::Dial(0)], "it is still under way");
+        assert_eq!(out, [ConnectAction::Dial(0)], "it is still under way");
         connect.fail(0, 0, &mut out);
         connect.forget();
         assert!(!connect.is_settled() && connect.deadline_ns().is_none());
         out.clear();
         connect.called(7, 0, &mut out);
-        assert_eq!(out, [Action::Welcome(7)]);
+        assert_eq!(out, [ConnectAction::Welcome(7)]);
     }
 }

@@ -1,11 +1,11 @@
-//! Peers that are asked whether they are still there.
+//! Checks whether peers are still there.
 
 use super::*;
 
-/// Rounds of progress in which a peer that is there must not be taken for gone.
+/// Rounds of progress during which a live peer must not count as gone.
 const ROUNDS: u32 = 1000;
 
-/// Two ranks that share no memory, on two hosts as far as they know.
+/// Two ranks that share no memory, as if on two hosts.
 fn make_apart(jobs: &[&'static Job]) -> [TcpIface; 2] {
     for job in jobs {
         let peer = job.rank_page(1 - job.rank()).unwrap();
@@ -23,11 +23,11 @@ fn peer__that_finalized_unseen_is_gone_when_it_is_asked_after() {
     for asks in [true, false] {
         let [mut first, mut second] = make_apart(&make_jobs(2));
         let mut end = first.endpoint(1);
-        second.tell_phase(Phase::Finalized);
+        second.tell_phase(RankPhase::Finalized);
         assert!(!first.has_left(1), "nothing tells so");
         match asks {
             true => assert_eq!(first.ask_after(1), None),
-            // A message leads to the same end.
+            // A message has the same effect as a check.
             false => end.connect(),
         }
         until(&mut [&mut first], "its end", || end.peer_has_left());
@@ -45,7 +45,7 @@ fn peer__that_is_late_is_not_gone() {
         first.progress();
         assert!(!first.has_left(1) && first.ask_after(1).is_none());
     }
-    // It comes, and leaves then.
+    // The peer starts, and then leaves.
     let mut ends = [first.endpoint(1), second.endpoint(0)];
     until(&mut [&mut first, &mut second], "a connection", || {
         ends.iter().all(|end| end.link().is_up())
@@ -53,7 +53,7 @@ fn peer__that_is_late_is_not_gone() {
     assert_eq!(send(&mut ends[1], 1, b"late"), Post::Done);
     until(&mut [&mut first], "its message", || ends[0].look().is_some());
     assert!(receive(&mut ends[0]).is_some() && !first.has_left(1));
-    second.tell_phase(Phase::Finalized);
+    second.tell_phase(RankPhase::Finalized);
     until(&mut [&mut first], "its end", || ends[0].peer_has_left());
 }
 
@@ -64,7 +64,7 @@ fn peer__that_has_not_answered_leaves_when_it_finalizes() {
     assert_eq!(first.ask_after(1), None);
     (0..ROUNDS).for_each(|_| _ = first.progress());
     assert!(!end.peer_has_left());
-    second.tell_phase(Phase::Finalized);
+    second.tell_phase(RankPhase::Finalized);
     until(&mut [&mut first], "its end", || end.peer_has_left());
     assert_eq!(end.failure(), None);
 }
@@ -72,8 +72,8 @@ fn peer__that_has_not_answered_leaves_when_it_finalizes() {
 #[test]
 fn peer__that_is_called_in_vain_is_asked_after_again_and_may_call() {
     let jobs = make_jobs(2);
-    // An address that leads nowhere: of the class that is no host's.
-    let nowhere = fastpath_bootstrap::network::NetworkCard {
+    // An address that is never routed.
+    let nowhere = fastpath_job::network::NetworkCard {
         addresses: vec![[255, 255, 255, 255].into()],
         ..jobs[0].network_card(1).unwrap()
     };

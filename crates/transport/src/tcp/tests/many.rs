@@ -1,7 +1,6 @@
-//! One process with many connections: what each costs, what they cost the others, and what it costs to wait. Each end
-//! here has the memory of its job mapped, so that there are not more of them.
-//! `cargo test --profile quick -p fastpath-transport --lib many__ -- --nocapture` says the figures; what can be held
-//! on a machine that does other things is asserted.
+//! One process with many connections: cost of each connection, its cost to the other connections, and cost of a wait.
+//! The jobs of all ends are mapped here, which limits their number. `cargo test --profile quick -p fastpath-transport
+//! --lib many__ -- --nocapture` prints the figures. Bounds that hold on a busy machine are asserted.
 
 use super::super::testing::{make_iface, make_jobs};
 use super::super::{Settings, TcpEndpoint, TcpIface};
@@ -14,13 +13,13 @@ use std::time::Duration;
 const INNER: &str = "FASTPATH_TEST_INNER";
 
 const CONNECTIONS: usize = 250;
-/// Descriptors that are needed: a listener, a set of sockets and a socket for each other end, and one socket here.
+/// Descriptors: a listener, an epoll instance and a socket for each other end, and one socket here.
 const FILES: u64 = 4 * CONNECTIONS as u64 + 100;
 const TRIPS: usize = 2000;
 
-/// Lets this process open so many files; says whether it may.
+/// Raises the limit of open files to `files`; returns whether that succeeded.
 fn allow_files(files: u64) -> bool {
-    // SAFETY: plain calls with a structure of theirs.
+    // SAFETY: the calls use a local structure.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
@@ -29,14 +28,14 @@ fn allow_files(files: u64) -> bool {
     }
 }
 
-/// Bytes of memory that this process has touched.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 fn processor_ns() -> u64 {
-    // SAFETY: a structure for the answer.
+    // SAFETY: the call writes a local structure.
     let time = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
@@ -45,7 +44,7 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The median of whole trips of 8 bytes, in nanoseconds, both ends looked at in turn as progress does.
+/// Median of round trips of 8 bytes, in nanoseconds, with both ends polled in turn.
 fn measure_trip(ifaces: &mut [TcpIface], ends: &mut [TcpEndpoint; 2]) -> u64 {
     let mut times: Vec<u64> = (0..TRIPS)
         .map(|_| {
@@ -63,7 +62,7 @@ fn measure_trip(ifaces: &mut [TcpIface], ends: &mut [TcpEndpoint; 2]) -> u64 {
     times[TRIPS / 2]
 }
 
-/// In a process of its own: files, memory and time are all of a process's.
+/// Run this in its own process, because files, memory and time are counted by process.
 #[test]
 fn many__connections_of_one_process_are_cheap() {
     if std::env::var_os(INNER).is_some() {

@@ -1,18 +1,16 @@
-//! Posting, carrying out, polling. What **OBJECTS** stands for says `objects`.
+//! Posts, execution and polls. `objects` defines **OBJECTS**.
 #![allow(unsafe_code)]
 
 use super::*;
 use libc::c_int;
 
-/// Bytes before each datagram in its receive buffer.
 const GRH: u32 = 40;
-/// Payload of a datagram at most: what one packet of the port holds.
 const DATAGRAM_MOST: usize = 1024;
 
 pub(super) unsafe extern "C" fn post_recv(
     qp: *mut Qp, list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `qp` and the list are valid.
     unsafe {
         let qp = &mut *qp.cast::<FakeQp>();
         if qp.attr.qp_state == QPS_RESET {
@@ -26,7 +24,7 @@ pub(super) unsafe extern "C" fn post_recv(
 pub(super) unsafe extern "C" fn post_srq_recv(
     srq: *mut Srq, list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `srq` and the list are valid.
     unsafe {
         let srq = &mut *srq.cast::<FakeSrq>();
         take_list(&mut srq.receives, srq.depth, list, bad)
@@ -34,9 +32,9 @@ pub(super) unsafe extern "C" fn post_srq_recv(
 }
 
 unsafe fn take_list(
-    receives: &mut VecDeque<Room>, depth: u32, mut list: *mut RecvWr, bad: *mut *mut RecvWr,
+    receives: &mut VecDeque<FakeReceive>, depth: u32, mut list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
-    if with(Fabric::count_receive_post) {
+    if with(FakeFabric::count_receive_post) {
         // SAFETY: OBJECTS.
         unsafe { *bad = list };
         return libc::EIO;
@@ -50,9 +48,9 @@ unsafe fn take_list(
             return libc::ENOMEM;
         }
         assert_eq!(request.num_sge, 1);
-        receives.push_back(Room {
+        receives.push_back(FakeReceive {
             id: request.wr_id,
-            // SAFETY: a request has its one segment.
+            // SAFETY: OBJECTS: a request has its one segment.
             segment: unsafe { *request.sg_list },
         });
         list = request.next;
@@ -77,7 +75,7 @@ pub(super) unsafe extern "C" fn post_send(
 }
 
 /// # Safety
-/// The request's segments are there.
+/// The request's segments are valid.
 unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
     if with(|fabric| fabric.removed) {
         return libc::EIO;
@@ -90,7 +88,7 @@ unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
     }
     let segments = match request.num_sge {
         0 => Vec::new(),
-        // SAFETY: the request has so many segments.
+        // SAFETY: OBJECTS: the request has `len` segments.
         len => unsafe { std::slice::from_raw_parts(request.sg_list, len as usize) }.to_vec(),
     };
     let mut inline = None;
@@ -109,13 +107,12 @@ unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
         fabric.posted.push((request.opcode, request.send_flags));
         fabric.conditions.read_delay
     });
-    let mut job = Job { request, segments, inline, tries: 0, held: 0, outcome: None };
+    let mut job = FakeSend { request, segments, inline, tries: 0, held: 0, outcome: None };
     job.held = if job.is_read() { delay } else { 0 };
     qp.jobs.push_back(job);
     0
 }
 
-/// The bytes of segments.
 unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for segment in segments.iter().filter(|segment| segment.length > 0) {
@@ -126,19 +123,17 @@ unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     bytes
 }
 
-/// Whether a key allows access to memory.
-pub(super) fn allows(fabric: &Fabric, key: u32, address: u64, len: u64, access: i32) -> bool {
+pub(super) fn allows(fabric: &FakeFabric, key: u32, address: u64, len: u64, access: i32) -> bool {
     let Some(&region) = fabric.regions.get(&key) else {
         return false;
     };
-    // SAFETY: what is registered is alive.
+    // SAFETY: a region in the table is alive.
     let (start, size) = unsafe { ((*region).addr as u64, (*region).length as u64) };
     let inside = address >= start && address.saturating_add(len) <= start + size;
     inside && fabric.access[&key] & access == access
 }
 
-/// The first job that may be carried out. A read whose answer is on its way holds up later reads, and what is fenced;
-/// other sends go past it.
+/// First job that may be executed. An unanswered read delays later reads and fenced sends; other sends overtake it.
 fn find_next(qp: &FakeQp) -> Option<usize> {
     let stopped = qp.attr.qp_state == QPS_ERR;
     let mut reading = false;
@@ -158,15 +153,13 @@ fn find_next(qp: &FakeQp) -> Option<usize> {
     None
 }
 
-/// What became of a job.
 pub(super) enum CarryResult {
     Done { opcode: c_int, bytes: u32 },
     Again,
     Failed(c_int),
 }
 
-impl Fabric {
-    /// Carries out what is posted, up to the pace.
+impl FakeFabric {
     fn pump(&mut self) {
         let mut left = self.conditions.pace;
         let numbers: Vec<u32> = self.pairs.keys().copied().collect();
@@ -181,7 +174,6 @@ impl Fabric {
         self.land();
     }
 
-    /// The next job of a queue pair; false where there is none, or it must wait.
     fn carry_one(&mut self, number: u32) -> bool {
         // SAFETY: pairs in the table are alive.
         let qp = unsafe { &mut *self.pairs[&number] };
@@ -192,7 +184,7 @@ impl Fabric {
         let outcome = match qp.attr.qp_state {
             QPS_SQE | QPS_ERR => CarryResult::Failed(WC_WR_FLUSH_ERR),
             _ if self.removed => CarryResult::Failed(WC_FATAL_ERR),
-            // SAFETY: jobs keep what the poster promised.
+            // SAFETY: OBJECTS: a poster keeps the segments of its jobs valid.
             _ => unsafe { self.carry(qp, &job) },
         };
         let waits = matches!(outcome, CarryResult::Again)
@@ -209,8 +201,7 @@ impl Fabric {
         !waits
     }
 
-    /// The oldest job, of which it is known what became.
-    fn finish(&mut self, qp: &mut FakeQp, mut job: Job) {
+    fn finish(&mut self, qp: &mut FakeQp, mut job: FakeSend) {
         match job.outcome.take() {
             None => {}
             Some(CarryResult::Again) => self.report(qp, &job, WC_RNR_RETRY_EXC_ERR, 0, 0),
@@ -224,7 +215,9 @@ impl Fabric {
         }
     }
 
-    fn report(&mut self, qp: &mut FakeQp, job: &Job, status: c_int, opcode: c_int, bytes: u32) {
+    fn report(
+        &mut self, qp: &mut FakeQp, job: &FakeSend, status: c_int, opcode: c_int, bytes: u32,
+    ) {
         if status != WC_SUCCESS {
             qp.silent += 1;
             let alone = self.conditions.sends_stop_alone && qp.base.qp_type == QPT_UD;
@@ -244,11 +237,11 @@ impl Fabric {
             ..Wc::default()
         };
         let freed = std::mem::take(&mut qp.silent);
-        // SAFETY: a pair's queue is alive.
+        // SAFETY: the completion queue of a pair in the table is alive.
         unsafe { complete(qp.base.send_cq, completion, qp.base.qp_num, freed) };
     }
 
-    unsafe fn carry(&mut self, qp: &mut FakeQp, job: &Job) -> CarryResult {
+    unsafe fn carry(&mut self, qp: &mut FakeQp, job: &FakeSend) -> CarryResult {
         let request = &job.request;
         let outbound = !matches!(
             request.opcode,
@@ -263,23 +256,23 @@ impl Fabric {
             }
         }
         if qp.base.qp_type == QPT_UD {
-            // SAFETY: OBJECTS.
+            // SAFETY: OBJECTS: the payload was checked above.
             return unsafe { self.carry_datagram(qp, job) };
         }
         if qp.attr.ah_attr.grh.dgid.raw != OWN_GID {
-            return CarryResult::Failed(WC_RETRY_EXC_ERR); // nobody there
+            return CarryResult::Failed(WC_RETRY_EXC_ERR); // no such address
         }
         let other = qp.attr.dest_qp_num;
         let Some(&peer) = self.pairs.get(&other) else {
             return CarryResult::Failed(WC_RETRY_EXC_ERR);
         };
-        // SAFETY: pairs in the table are alive; a pair connected to itself is not made here.
+        // SAFETY: pairs in the table are alive; no pair is connected to itself here.
         let peer = unsafe { &mut *peer };
         let connected = peer.attr.qp_state >= QPS_RTR && peer.attr.qp_state != QPS_ERR;
         if !connected || peer.attr.dest_qp_num != qp.base.qp_num {
             return CarryResult::Failed(WC_RETRY_EXC_ERR);
         }
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: the segments were checked above.
         unsafe {
             match request.opcode {
                 WR_SEND | WR_SEND_WITH_IMM | WR_SEND_WITH_INV => self.carry_send(peer, job),
@@ -291,16 +284,16 @@ impl Fabric {
         }
     }
 
-    unsafe fn carry_send(&mut self, peer: &mut FakeQp, job: &Job) -> CarryResult {
+    unsafe fn carry_send(&mut self, peer: &mut FakeQp, job: &FakeSend) -> CarryResult {
         let rooms = match peer.base.srq.is_null() {
             true => &mut peer.receives,
-            // SAFETY: a pair's queue is alive.
+            // SAFETY: the receive queue of a pair in the table is alive.
             false => unsafe { &mut (*peer.base.srq.cast::<FakeSrq>()).receives },
         };
         let Some(room) = rooms.pop_front() else {
             return CarryResult::Again;
         };
-        // SAFETY: checked by `carry`.
+        // SAFETY: `carry` checked the segments.
         let bytes = unsafe { payload(job) };
         let to = room.segment;
         if bytes.len() > to.length as usize {
@@ -311,7 +304,7 @@ impl Fabric {
                 ..Wc::default()
             };
             peer.attr.qp_state = QPS_ERR;
-            // SAFETY: the queue is alive.
+            // SAFETY: the completion queue of a pair in the table is alive.
             unsafe { complete(peer.base.recv_cq, completion, 0, 0) };
             return CarryResult::Failed(WC_REM_INV_REQ_ERR);
         }
@@ -338,7 +331,7 @@ impl Fabric {
             qp_num: peer.base.qp_num,
             ..Wc::default()
         };
-        // SAFETY: the room is registered memory; the queue is alive.
+        // SAFETY: the room is registered memory, and the completion queue is alive.
         unsafe {
             write(to.addr, &bytes);
             complete(peer.base.recv_cq, completion, 0, 0);
@@ -347,9 +340,9 @@ impl Fabric {
         CarryResult::Done { opcode: WC_OP_SEND, bytes }
     }
 
-    /// Who has no buffer for it, or another key, does not get it, and nobody learns of that.
-    unsafe fn carry_datagram(&mut self, qp: &FakeQp, job: &Job) -> CarryResult {
-        // SAFETY: this service's part of the union; the payload was checked by `carry`.
+    /// Delivers a datagram. If there is no buffer or the key is wrong, drops it without an error.
+    unsafe fn carry_datagram(&mut self, qp: &FakeQp, job: &FakeSend) -> CarryResult {
+        // SAFETY: the union member of this service; `carry` checked the payload.
         let (to, bytes) = unsafe { (job.request.wr.ud, payload(job)) };
         assert!(
             self.handles.contains(&(to.ah as usize)),
@@ -373,7 +366,6 @@ impl Fabric {
         CarryResult::Done { opcode: WC_OP_SEND, bytes: len }
     }
 
-    /// A datagram leaves: it may be lost, doubled, and overtaken by those after it.
     fn throw(&mut self, datagram: Datagram) {
         let faults = self.conditions.faults;
         let mut copies = 1;
@@ -390,7 +382,6 @@ impl Fabric {
         }
     }
 
-    /// What is on the way arrives, but for what is late.
     pub(super) fn land(&mut self) {
         for (behind, datagram) in std::mem::take(&mut self.flying) {
             match behind {
@@ -400,7 +391,6 @@ impl Fabric {
         }
     }
 
-    /// A datagram arrives at whoever it names.
     pub(super) fn deliver(&mut self, datagram: &Datagram) {
         let Some(&peer) = self.pairs.get(&datagram.to) else {
             return;
@@ -432,28 +422,28 @@ impl Fabric {
             src_qp: datagram.from,
             ..Wc::default()
         };
-        // SAFETY: the room is registered memory; the queue is alive.
+        // SAFETY: the room is registered memory, and the completion queue is alive.
         unsafe {
-            write(to.addr, &[0xa5; GRH as usize]); // nobody may rely on what stands there
+            write(to.addr, &[0xa5; GRH as usize]); // undefined on real adapters
             write(to.addr + GRH as u64, &datagram.bytes);
             complete(peer.base.recv_cq, completion, 0, 0);
         }
     }
 
-    unsafe fn carry_write(&mut self, at: u32, job: &Job) -> CarryResult {
-        // SAFETY: this operation's part of the union; the payload was checked by `carry`.
+    unsafe fn carry_write(&mut self, at: u32, job: &FakeSend) -> CarryResult {
+        // SAFETY: the union member of this operation; `carry` checked the payload.
         let (to, bytes) = unsafe { (job.request.wr.rdma, payload(job)) };
         let len = bytes.len() as u64;
         if len > 0 && !self.reaches(at, to.rkey, to.remote_addr, len, ACCESS_REMOTE_WRITE) {
             return CarryResult::Failed(WC_REM_ACCESS_ERR);
         }
-        // SAFETY: registered for this.
+        // SAFETY: `reaches` checked that the memory is registered for writes.
         unsafe { write(to.remote_addr, &bytes) };
         CarryResult::Done { opcode: WC_OP_RDMA_WRITE, bytes: len as u32 }
     }
 
-    unsafe fn carry_read(&mut self, at: u32, job: &Job) -> CarryResult {
-        // SAFETY: this operation's part of the union.
+    unsafe fn carry_read(&mut self, at: u32, job: &FakeSend) -> CarryResult {
+        // SAFETY: the union member of this operation.
         let from = unsafe { job.request.wr.rdma };
         let len: u64 = job.segments.iter().map(|s| s.length as u64).sum();
         if len > 0 && !self.reaches(at, from.rkey, from.remote_addr, len, ACCESS_REMOTE_READ) {
@@ -462,15 +452,15 @@ impl Fabric {
         let mut next = from.remote_addr;
         for segment in job.segments.iter().filter(|s| s.length > 0) {
             let part = Sge { addr: next, ..*segment };
-            // SAFETY: both are registered for this.
+            // SAFETY: `reaches` and `carry` checked that both are registered for this.
             unsafe { write(segment.addr, &gather(&[part])) };
             next += segment.length as u64;
         }
         CarryResult::Done { opcode: WC_OP_RDMA_READ, bytes: len as u32 }
     }
 
-    unsafe fn carry_atomic(&mut self, at: u32, job: &Job) -> CarryResult {
-        // SAFETY: this operation's part of the union.
+    unsafe fn carry_atomic(&mut self, at: u32, job: &FakeSend) -> CarryResult {
+        // SAFETY: the union member of this operation.
         let to = unsafe { job.request.wr.atomic };
         if job.segments.len() != 1 || job.segments[0].length != 8 {
             return CarryResult::Failed(WC_LOC_LEN_ERR);
@@ -480,7 +470,7 @@ impl Fabric {
             return CarryResult::Failed(WC_REM_ACCESS_ERR);
         }
         let word = std::ptr::with_exposed_provenance_mut::<u64>(to.remote_addr as usize);
-        // SAFETY: registered for this, and aligned.
+        // SAFETY: `reaches` checked that the memory is registered for atomics; it is aligned.
         let before = unsafe { word.read() };
         let opcode = match job.request.opcode {
             WR_ATOMIC_FETCH_AND_ADD => {
@@ -497,13 +487,13 @@ impl Fabric {
             }
             _ => return CarryResult::Failed(WC_LOC_QP_OP_ERR),
         };
-        // SAFETY: checked by `carry`.
+        // SAFETY: `carry` checked the segments.
         unsafe { write(job.segments[0].addr, &before.to_ne_bytes()) };
         CarryResult::Done { opcode, bytes: 8 }
     }
 }
 
-unsafe fn payload(job: &Job) -> Vec<u8> {
+unsafe fn payload(job: &FakeSend) -> Vec<u8> {
     match &job.inline {
         Some(bytes) => bytes.clone(),
         // SAFETY: OBJECTS.
@@ -525,7 +515,7 @@ pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u
     if std::mem::take(&mut cq.armed) {
         let (channel, one) = (cq.base.channel.cast::<FakeChannel>(), 1_u64);
         let cq = (&raw mut *cq).expose_provenance();
-        // SAFETY: a queue that could be armed has a channel; eight readable bytes.
+        // SAFETY: an armed queue has a channel, and the call reads the eight bytes of `one`.
         unsafe {
             let mut events = (*channel).events.lock().unwrap();
             events.push_back(cq);

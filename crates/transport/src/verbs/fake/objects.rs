@@ -1,7 +1,7 @@
-//! Making and unmaking.
+//! Creation and destruction of objects.
 //!
-//! **OBJECTS.** What a call is given was made here and not destroyed, lists and structures are whole, and buffers are
-//! as long as they say: as the library asks that this stands in for, each function asks it of its caller.
+//! **OBJECTS.** This is the contract of the replaced library. Arguments were made here and are not destroyed, lists and
+//! structures are complete, and buffers have their stated length. Each function requires this of its caller.
 #![allow(unsafe_code)]
 
 use super::carry::{complete, poll_cq, post_recv, post_send, post_srq_recv};
@@ -9,27 +9,25 @@ use super::*;
 use libc::{c_char, c_int, c_void, size_t};
 use std::ptr::{null, null_mut};
 
-/// A structure of zeros on the heap.
 unsafe fn zeroed<T>() -> *mut T {
-    // SAFETY: the caller's: plain structures of C.
+    // SAFETY: callers use plain C structures, for which zeros are valid.
     Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }))
 }
 
-/// Frees what [`zeroed`] or `Box::into_raw` made.
 pub(super) unsafe fn free<T>(at: *mut T) -> c_int {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `at` was made by `Box::into_raw`.
     drop(unsafe { Box::from_raw(at) });
     0
 }
 
 pub(super) fn fail<T>(errno: c_int) -> *mut T {
-    // SAFETY: the thread's own variable.
+    // SAFETY: the variable belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
     null_mut()
 }
 
 pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut Device {
-    // SAFETY: a plain structure, and the caller's counter.
+    // SAFETY: OBJECTS: `count` is writable; a device is a plain structure.
     unsafe {
         let device = zeroed::<Device>();
         for (to, from) in (*device).name.iter_mut().zip(b"fake0") {
@@ -41,7 +39,7 @@ pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut 
 }
 
 pub(super) unsafe extern "C" fn free_device_list(list: *mut *mut Device) {
-    // SAFETY: made by `get_device_list`.
+    // SAFETY: OBJECTS: `get_device_list` made the list and its device.
     unsafe {
         free(*list);
         free(list.cast::<[*mut Device; 2]>());
@@ -50,7 +48,7 @@ pub(super) unsafe extern "C" fn free_device_list(list: *mut *mut Device) {
 
 pub(super) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context {
     let _ = device;
-    // SAFETY: a plain structure.
+    // SAFETY: a context is a plain structure, for which zeros are valid.
     unsafe {
         let context = zeroed::<Context>();
         (*context).async_fd = -1;
@@ -66,7 +64,7 @@ pub(super) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context
 }
 
 pub(super) unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
-    // SAFETY: made by `open_device`.
+    // SAFETY: OBJECTS: `open_device` made the context.
     unsafe { free(context) }
 }
 
@@ -98,7 +96,6 @@ pub(super) unsafe extern "C" fn query_port(_: *mut Context, port: u8, to: *mut P
     0
 }
 
-/// The port's only address, 127.0.0.1.
 pub(super) const OWN_GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1];
 
 pub(super) unsafe extern "C" fn query_gid(
@@ -127,12 +124,12 @@ pub(super) unsafe extern "C" fn alloc_pd(context: *mut Context) -> *mut Pd {
 
 pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
     let in_use = with(|fabric| {
-        // SAFETY: what is registered is alive.
+        // SAFETY: pairs and regions in the tables are alive.
         fabric.pairs.values().any(|&qp| unsafe { (*qp).base.pd } == pd)
             || fabric.regions.values().any(|&mr| unsafe { (*mr).pd } == pd)
     });
     assert!(!in_use, "a protection domain was freed before what was made of it");
-    // SAFETY: made by `alloc_pd`.
+    // SAFETY: OBJECTS: `alloc_pd` made the domain.
     unsafe { free(pd) }
 }
 
@@ -147,7 +144,7 @@ pub(super) unsafe extern "C" fn reg_mr(
     with(|fabric| {
         fabric.next_number += 0x101;
         let key = fabric.next_number;
-        // SAFETY: the domain is alive.
+        // SAFETY: OBJECTS: the domain is alive.
         let context = unsafe { (*pd).context };
         let mr = Box::into_raw(Box::new(Mr {
             context,
@@ -165,7 +162,7 @@ pub(super) unsafe extern "C" fn reg_mr(
 }
 
 pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
-    // SAFETY: made by `reg_mr`.
+    // SAFETY: OBJECTS: `reg_mr` made the region.
     unsafe {
         with(|fabric| fabric.regions.remove(&(*mr).lkey));
         free(mr)
@@ -175,7 +172,7 @@ pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
 pub(super) unsafe extern "C" fn create_comp_channel(context: *mut Context) -> *mut CompChannel {
     let base = CompChannel {
         context,
-        // SAFETY: plain integers.
+        // SAFETY: the call takes plain integers.
         fd: unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) },
         refcnt: 0,
     };
@@ -184,7 +181,7 @@ pub(super) unsafe extern "C" fn create_comp_channel(context: *mut Context) -> *m
 }
 
 pub(super) unsafe extern "C" fn destroy_comp_channel(channel: *mut CompChannel) -> c_int {
-    // SAFETY: made by `create_comp_channel`, and nobody's any more.
+    // SAFETY: OBJECTS: `create_comp_channel` made the channel, which has no other user.
     unsafe {
         libc::close((*channel).fd);
         free(channel.cast::<FakeChannel>())
@@ -194,7 +191,7 @@ pub(super) unsafe extern "C" fn destroy_comp_channel(channel: *mut CompChannel) 
 pub(super) unsafe extern "C" fn create_cq(
     context: *mut Context, cqe: c_int, _: *mut c_void, channel: *mut CompChannel, _: c_int,
 ) -> *mut Cq {
-    // SAFETY: plain structures.
+    // SAFETY: a completion queue is a plain structure, for which zeros are valid.
     let base = unsafe { Cq { context, channel, cqe, ..std::mem::zeroed() } };
     let ready = VecDeque::new();
     let armed = false;
@@ -203,26 +200,25 @@ pub(super) unsafe extern "C" fn create_cq(
 
 pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
     let in_use = with(|fabric| {
-        // SAFETY: what is registered is alive.
+        // SAFETY: pairs in the table are alive.
         fabric
             .pairs
             .values()
             .any(|&qp| unsafe { (*qp).base.send_cq == cq || (*qp).base.recv_cq == cq })
     });
     assert!(!in_use, "a completion queue was freed before its queue pairs");
-    // SAFETY: made by `create_cq`.
+    // SAFETY: OBJECTS: `create_cq` made the queue.
     unsafe { free(cq.cast::<FakeCq>()) }
 }
 
-/// Any thread may call it.
 pub(super) unsafe extern "C" fn get_cq_event(
     channel: *mut CompChannel, to: *mut *mut Cq, _: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: made by `create_comp_channel`.
+    // SAFETY: OBJECTS: `create_comp_channel` made the channel.
     let channel = unsafe { &*channel.cast::<FakeChannel>() };
     let mut events = channel.events.lock().unwrap();
     let mut count = 0_u64;
-    // SAFETY: eight writable bytes; the descriptor does not block.
+    // SAFETY: the call writes the eight bytes of `count`; the descriptor does not block.
     unsafe { libc::read(channel.base.fd, (&raw mut count).cast(), 8) };
     let Some(cq) = events.pop_front() else {
         return -1;
@@ -236,7 +232,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _: c_int) -> c_int {
     if with(|fabric| fabric.removed) {
         return libc::EIO;
     }
-    // SAFETY: made by `create_cq`.
+    // SAFETY: OBJECTS: `create_cq` made the queue.
     unsafe { (*cq.cast::<FakeCq>()).armed = true };
     0
 }
@@ -244,7 +240,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _: c_int) -> c_int {
 pub(super) unsafe extern "C" fn ack_cq_events(_: *mut Cq, _: u32) {}
 
 pub(super) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> *mut Srq {
-    // SAFETY: plain structures; the caller's.
+    // SAFETY: OBJECTS: domain and structure are valid; a receive queue is a plain structure.
     let (base, depth) = unsafe {
         let base = Srq { context: (*pd).context, pd, ..std::mem::zeroed() };
         (base, (*init).attr.max_wr)
@@ -255,12 +251,12 @@ pub(super) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) 
 
 pub(super) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
     let in_use = with(|fabric| {
-        // SAFETY: what is registered is alive.
+        // SAFETY: pairs in the table are alive.
         let uses = |&qp: &*mut FakeQp| unsafe { (*qp).base.srq } == srq;
         fabric.pairs.values().any(uses)
     });
     assert!(!in_use, "a receive queue was freed before its queue pairs");
-    // SAFETY: made by `create_srq`.
+    // SAFETY: OBJECTS: `create_srq` made the queue.
     unsafe { free(srq.cast::<FakeSrq>()) }
 }
 
@@ -279,7 +275,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) ->
     with(|fabric| {
         fabric.next_number += 1;
         let number = fabric.next_number;
-        // SAFETY: plain structures.
+        // SAFETY: OBJECTS: the domain is alive; a queue pair is a plain structure.
         let base = unsafe {
             Qp {
                 context: (*pd).context,
@@ -310,7 +306,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) ->
 pub(super) unsafe extern "C" fn query_qp(
     qp: *mut Qp, attr: *mut QpAttr, _: c_int, init: *mut QpInitAttr,
 ) -> c_int {
-    // SAFETY: made by `create_qp`; the caller's structures.
+    // SAFETY: OBJECTS: `create_qp` made the pair; the structures are writable.
     unsafe {
         let qp = &*qp.cast::<FakeQp>();
         (*attr).qp_state = qp.attr.qp_state;
@@ -321,7 +317,7 @@ pub(super) unsafe extern "C" fn query_qp(
 }
 
 pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
-    // SAFETY: made by `create_qp`; the caller's structure.
+    // SAFETY: OBJECTS: `create_qp` made the pair; the structure is readable.
     let (qp, attr) = unsafe { (&mut *qp.cast::<FakeQp>(), &*attr) };
     let (from, to) = (qp.attr.qp_state, attr.qp_state);
     let reliable = qp.base.qp_type == QPT_RC;
@@ -337,7 +333,7 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
         QPS_RTS => QP_SQ_PSN,
         _ => 0,
     };
-    // The kernel's table has no way from reset to error.
+    // The kernel's state table has no transition from reset to error.
     let allowed = to == QPS_RESET || (to == QPS_ERR && from != QPS_RESET) || from == to - 1;
     if !allowed || mask != needs | QP_STATE || (to == QPS_INIT && attr.port_num != 1) {
         return libc::EINVAL;
@@ -365,7 +361,6 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
 }
 
 impl FakeQp {
-    /// The pair has stopped: the buffers of its own queue come back.
     pub(super) fn flush_receives(&mut self) {
         for room in std::mem::take(&mut self.receives) {
             let completion = Wc {
@@ -374,14 +369,14 @@ impl FakeQp {
                 qp_num: self.base.qp_num,
                 ..Wc::default()
             };
-            // SAFETY: a pair's queue is alive.
+            // SAFETY: the completion queue of a live pair is alive.
             unsafe { complete(self.base.recv_cq, completion, 0, 0) };
         }
     }
 }
 
 pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
-    // SAFETY: made by `create_qp`; its queues are alive.
+    // SAFETY: OBJECTS: `create_qp` made the pair; its queues are alive.
     unsafe {
         let number = (*qp).qp_num;
         with(|fabric| fabric.pairs.remove(&number));
@@ -394,7 +389,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn create_ah(pd: *mut Pd, _: *mut AhAttr) -> *mut Ah {
-    // SAFETY: the domain is alive.
+    // SAFETY: OBJECTS: the domain is alive.
     let context = unsafe { (*pd).context };
     let ah = Box::into_raw(Box::new(Ah { context, pd, handle: 0 }));
     with(|fabric| fabric.handles.insert(ah as usize));
@@ -403,19 +398,19 @@ pub(super) unsafe extern "C" fn create_ah(pd: *mut Pd, _: *mut AhAttr) -> *mut A
 
 pub(super) unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
     with(|fabric| fabric.handles.remove(&(ah as usize)));
-    // SAFETY: made by `create_ah`.
+    // SAFETY: OBJECTS: `create_ah` made the handle.
     unsafe { free(ah) }
 }
 
 pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncEvent) -> c_int {
-    let next = |fabric: &mut Fabric| {
+    let next = |fabric: &mut FakeFabric| {
         let event = fabric.events.pop_front();
         fabric.unacknowledged += event.is_some() as u64;
         event
     };
     match with(next) {
         Some(event_type) => {
-            let element = 1; // the port's number
+            let element = 1; // port number
             // SAFETY: OBJECTS.
             unsafe { *to = AsyncEvent { element, event_type } };
             0

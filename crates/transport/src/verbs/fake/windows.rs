@@ -1,13 +1,11 @@
-//! Memory windows of the second kind: bound by a queue pair, for its peer alone, until they are invalidated.
+//! Memory windows of type 2. A queue pair binds a window for its peer alone, until the peer invalidates it.
 #![allow(unsafe_code)]
 
 use super::carry::{CarryResult, allows};
 use super::*;
 use libc::c_int;
 
-/// What a window is bound to.
 pub(super) struct Bound {
-    /// The queue pair through which it is reached.
     pair: u32,
     region: u32,
     addr: u64,
@@ -23,13 +21,13 @@ pub(super) unsafe extern "C" fn alloc_mw(pd: *mut Pd, kind: c_int) -> *mut Mw {
         fabric.next_number += 0x100;
         fabric.next_number << 8
     });
-    // SAFETY: the domain is alive.
+    // SAFETY: OBJECTS: the domain is alive.
     let context = unsafe { (*pd).context };
     Box::into_raw(Box::new(Mw { context, pd, rkey, handle: 0, mw_type: kind }))
 }
 
 pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut Mw) -> c_int {
-    // SAFETY: made by `alloc_mw`.
+    // SAFETY: OBJECTS: `alloc_mw` made the window.
     unsafe {
         let base = (*mw).rkey & !0xff;
         with(|fabric| fabric.windows.retain(|key, _| key & !0xff != base));
@@ -37,11 +35,11 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut Mw) -> c_int {
     }
 }
 
-impl Fabric {
-    /// The window's key leads to the memory from now on. One that is bound must be invalidated before.
-    pub(super) fn carry_bind(&mut self, pair: u32, job: &Job) -> CarryResult {
+impl FakeFabric {
+    /// Binds a window's key to memory. A window that is still bound must be invalidated first.
+    pub(super) fn carry_bind(&mut self, pair: u32, job: &FakeSend) -> CarryResult {
         let to = job.request.bind;
-        // SAFETY: the poster keeps region and window.
+        // SAFETY: OBJECTS: a poster keeps region and window alive.
         let (region, base) = unsafe { ((*to.mr).lkey, (*to.mw).rkey & !0xff) };
         let inside = allows(self, region, to.addr, to.length, ACCESS_MW_BIND);
         let bound = self.windows.keys().any(|key| key & !0xff == base);
@@ -54,7 +52,6 @@ impl Fabric {
         CarryResult::Done { opcode: WC_OP_BIND_MW, bytes: 0 }
     }
 
-    /// Ends the key of a window of that queue pair; false where it is none.
     pub(super) fn invalidate(&mut self, pair: u32, key: u32) -> bool {
         let known = self.windows.get(&key).is_some_and(|w| w.pair == pair);
         if known {
@@ -63,7 +60,6 @@ impl Fabric {
         known
     }
 
-    /// Whether a key that came through a queue pair allows access to memory.
     pub(super) fn reaches(&self, pair: u32, key: u32, address: u64, len: u64, access: i32) -> bool {
         let Some(window) = self.windows.get(&key) else {
             return allows(self, key, address, len, access);

@@ -1,19 +1,18 @@
-//! The operations that are measured.
+//! Measured operations.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-use fastpath_transport::verbs::{Operation, Sge};
+use fastpath_transport::verbs::{SendOperation, Sge};
 
-use super::Bare;
+use super::BareLoop;
 use super::queues::{POLLS, WORD_POLLS, end};
-use crate::bench::verbs::Connection;
+use crate::options::verbs::Connection;
 
-/// After so long without an arrival a datagram counts as lost.
+/// Time without an arrival after which a datagram counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Bare<'_> {
-    /// Posts a message.
+impl BareLoop<'_> {
     #[inline]
     pub fn post_message(&mut self, bytes: usize) {
         self.await_room();
@@ -21,7 +20,7 @@ impl Bare<'_> {
         self.post(&wire.message(), wire.outgoing_segment(bytes), false);
     }
 
-    /// Sends a message; in an eager ping-pong it is complete afterwards.
+    /// Sends a message; in an eager ping-pong it is complete on return.
     #[inline]
     pub fn send(&mut self, bytes: usize) {
         self.post_message(bytes);
@@ -30,10 +29,9 @@ impl Bare<'_> {
         }
     }
 
-    /// Receives a message; says how many looks found nothing.
     #[inline]
     pub fn receive(&mut self) -> u32 {
-        // Before the message is there, so that it waits for nothing.
+        // Post receive buffers again before the message arrives, so that the refill does not delay it.
         self.refill_if_worth();
         let polls = match self.arrived {
             0 => self.await_arrival(),
@@ -51,7 +49,7 @@ impl Bare<'_> {
             if datagrams && polls.is_multiple_of(POLLS) {
                 let since: &mut Instant = since.get_or_insert_with(Instant::now);
                 if since.elapsed() > TIMEOUT {
-                    end("a datagram was lost: nothing has come for 10 s; give it a smaller \
+                    end("a datagram was lost: no message has arrived for 10 s; use a smaller \
                          --window or a larger --rx-depth");
                 }
             }
@@ -59,14 +57,15 @@ impl Bare<'_> {
         polls
     }
 
-    /// Sends a window of messages.
     pub fn send_window(&mut self, window: u32, bytes: usize) {
         let wire = self.wire;
         let (operation, segment) = (wire.message(), wire.outgoing_segment(bytes));
         self.post_window(&operation, segment, window, false);
     }
 
-    fn post_window(&mut self, operation: &Operation<'_>, segment: Sge, window: u32, flushed: bool) {
+    fn post_window(
+        &mut self, operation: &SendOperation<'_>, segment: Sge, window: u32, flushed: bool,
+    ) {
         let mut left = window;
         while left > 0 {
             self.await_room();
@@ -84,14 +83,12 @@ impl Bare<'_> {
         }
     }
 
-    /// Receives a window of messages.
     pub fn receive_window(&mut self, window: u32) {
         for _ in 0..window {
             self.receive();
         }
     }
 
-    /// Sends a window and receives one at the same time.
     pub fn exchange_window(&mut self, window: u32, bytes: usize) {
         let wire = self.wire;
         let (operation, segment) = (wire.message(), wire.outgoing_segment(bytes));
@@ -110,7 +107,7 @@ impl Bare<'_> {
             }
             self.refill_if_worth();
             self.poll_receives();
-            // What comes beyond the window belongs to the next one.
+            // Arrivals beyond the window belong to the next window.
             let taken = wanted.min(self.arrived);
             self.arrived -= taken;
             wanted -= taken;
@@ -120,7 +117,7 @@ impl Bare<'_> {
         }
     }
 
-    /// Writes a window to the other rank's memory, and waits until it is there.
+    /// Writes a window to the other rank's memory, and waits for its completion.
     pub fn write_window(&mut self, window: u32, bytes: usize) {
         let wire = self.wire;
         let segment = wire.outgoing_segment(bytes);
@@ -128,7 +125,7 @@ impl Bare<'_> {
         self.await_done();
     }
 
-    /// Reads a window from the other rank's memory, and waits until it is here.
+    /// Reads a window from the other rank's memory, and waits for its completion.
     pub fn read_window(&mut self, window: u32, bytes: usize) {
         let wire = self.wire;
         let segment = wire.landing_segment(bytes);
@@ -136,7 +133,6 @@ impl Bare<'_> {
         self.await_done();
     }
 
-    /// Posts one write or read and does not wait.
     #[inline]
     pub fn post_remote(&mut self, puts: bool, bytes: usize) {
         self.await_room();
@@ -147,20 +143,19 @@ impl Bare<'_> {
         }
     }
 
-    /// Waits until all that [`Bare::post_remote`] posted is complete.
     #[inline]
     pub fn flush_remote(&mut self) {
         self.await_done();
     }
 
-    /// Both sides' writes begin anew; to be called while nothing is under way.
+    /// Resets the marks of both directions. Nothing may be in flight.
     pub fn restart_writes(&mut self) {
         (self.written, self.seen) = (0, 0);
-        // SAFETY: the landing area has so many bytes, and the other rank writes none of them now.
+        // SAFETY: the landing area has `room` bytes, and the other rank writes none of them now.
         unsafe { self.wire.landing().write_bytes(0, self.wire.room) };
     }
 
-    /// Writes a message of 1 byte or more whose last byte says that it is there.
+    /// Writes a message of 1 byte or more, whose last byte is the mark.
     #[inline]
     pub fn write_marked(&mut self, bytes: usize) {
         self.await_room();
@@ -174,28 +169,27 @@ impl Bare<'_> {
         }
     }
 
-    /// Waits until the other rank has written such a message.
     #[inline]
     pub fn await_marked(&mut self, bytes: usize) {
         self.seen = self.seen.wrapping_add(1);
         // SAFETY: inside the landing area.
         let last = unsafe { self.wire.landing().add(bytes - 1) };
         let mut polls = 0;
-        // SAFETY: inside the landing area; the adapter writes it, so it is read anew each time.
+        // SAFETY: inside the landing area; the adapter writes it, hence the volatile read.
         while unsafe { last.read_volatile() } != self.seen {
             self.pause_after(WORD_POLLS, &mut polls);
         }
     }
 
-    /// The bytes that are sent; to be called while nothing is under way.
+    /// Outgoing bytes. Nothing may be in flight.
     pub fn outgoing(&mut self, bytes: usize) -> &mut [u8] {
-        // SAFETY: inside the outgoing area, which the adapter reads only while something is under way.
+        // SAFETY: inside the outgoing area, which the adapter reads only while something is in flight.
         unsafe { std::slice::from_raw_parts_mut(self.wire.outgoing(), bytes.min(self.wire.room)) }
     }
 
-    /// The bytes that came; to be called while nothing is under way.
+    /// Received bytes. Nothing may be in flight.
     pub fn landed(&mut self, bytes: usize) -> &mut [u8] {
-        // SAFETY: inside the landing area, which the other rank does not reach now.
+        // SAFETY: inside the landing area, which the other rank does not access now.
         unsafe { std::slice::from_raw_parts_mut(self.wire.landing(), bytes.min(self.wire.room)) }
     }
 }

@@ -1,22 +1,22 @@
-//! Posting and polling: what the operations are made of.
+//! Posting and polling, of which the operations consist.
 #![allow(unsafe_code)]
 
 use fastpath_base::tell;
 use fastpath_transport::verbs::post::{failure, status_text};
-use fastpath_transport::verbs::{Library, Operation, PostError, SendFlags, Sge, Wc};
+use fastpath_transport::verbs::{Library, PostError, SendFlags, SendOperation, Sge, Wc};
 
-use super::Bare;
-use crate::bench::verbs::Connection;
+use super::BareLoop;
+use crate::options::verbs::Connection;
 
-/// Empty polls, after which the processor is offered to others: the two ranks may share one.
+/// Empty polls after which the processor is yielded: the two ranks may share a processor.
 pub(super) const POLLS: u32 = 512;
-/// The same for polls of a word of memory, which take a few instructions instead of a hundred: a yield is a system
-/// call, and a write that arrives during it is seen only after it.
+/// Empty polls of a word of memory after which the processor is yielded. Such a poll takes a few instructions instead
+/// of a hundred. A write that arrives while the processor is yielded is detected only afterwards.
 pub(super) const WORD_POLLS: u32 = 1 << 15;
 /// Receive buffers that are posted together.
 const REFILL: u32 = 16;
 
-impl Bare<'_> {
+impl BareLoop<'_> {
     #[inline]
     pub(super) fn under_way(&self) -> u32 {
         (self.posted - self.done) as u32
@@ -32,13 +32,12 @@ impl Bare<'_> {
         }
     }
 
-    /// Posts one send, which has room.
     #[inline]
-    pub(super) fn post(&mut self, operation: &Operation<'_>, segment: Sge, report: bool) {
+    pub(super) fn post(&mut self, operation: &SendOperation<'_>, segment: Sge, report: bool) {
         let signaled = self.is_signaled(report);
         let flags = SendFlags { signaled, ..SendFlags::default() };
         let number = self.posted + 1;
-        // SAFETY: the wire's memory stays, and outlives the queue pair.
+        // SAFETY: the wire's memory is never moved, and outlives the queue pair.
         match unsafe { self.wire.pair.post_send(number, operation, &[segment], flags) } {
             Ok(posted) => self.counts.inline += u64::from(posted.inline),
             Err(error) => self.end_slow(error),
@@ -64,9 +63,8 @@ impl Bare<'_> {
         self.counts.most = self.counts.most.max(self.posted - self.done);
     }
 
-    /// Posts `count` equal sends by one call.
     pub(super) fn post_list(
-        &mut self, operation: &Operation<'_>, segment: Sge, count: u32, report: bool,
+        &mut self, operation: &SendOperation<'_>, segment: Sge, count: u32, report: bool,
     ) {
         let segments = [segment];
         self.list.clear();
@@ -79,7 +77,7 @@ impl Bare<'_> {
                 Err(refused) => self.end_slow(PostError::Inline(refused)),
             }
         }
-        // SAFETY: as in `post`; the segments are still there.
+        // SAFETY: the wire's memory is never moved, and outlives the queue pair; the segments outlive the call.
         if let Err((_, error)) = unsafe { self.wire.pair.post_list(&mut self.list) } {
             self.end_slow(error);
         }
@@ -88,7 +86,6 @@ impl Bare<'_> {
         self.count_call();
     }
 
-    /// Takes completions of sends; says whether there were any.
     #[inline]
     pub fn poll_sends(&mut self) -> bool {
         self.counts.send_polls += 1;
@@ -107,13 +104,12 @@ impl Bare<'_> {
         true
     }
 
-    /// Whether everything posted is known to be complete.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.done == self.posted
     }
 
-    /// Polls until everything posted is complete; the last send reports its success.
+    /// Polls until everything posted is complete. The last send must be signaled.
     #[inline]
     pub(super) fn await_done(&mut self) {
         let mut polls = 0;
@@ -124,15 +120,16 @@ impl Bare<'_> {
         }
     }
 
-    /// Waits until everything posted is complete. Datagrams leave in order: those without a report of success are gone
-    /// once a later one reports its own.
+    /// Waits until everything posted is complete. Datagrams leave in order, so the completion of a signaled datagram
+    /// shows that earlier datagrams are complete too.
     pub fn flush(&mut self) {
         if self.done < self.posted && self.silent > 0 {
             if self.wire.connection == Connection::Ud {
                 while self.poll_sends() {}
                 return;
             }
-            // The last was silent: one that carries nothing reports for all.
+            // The last send was unsignaled. Post an empty signaled send: its completion shows that all earlier sends
+            // are complete.
             self.await_room();
             self.post_nothing();
         }
@@ -142,7 +139,7 @@ impl Bare<'_> {
     fn post_nothing(&mut self) {
         let flags = SendFlags { signaled: true, ..SendFlags::default() };
         let number = self.posted + 1;
-        // SAFETY: no memory is named.
+        // SAFETY: the operation has no memory segment.
         let posted = unsafe { self.wire.pair.post_send(number, &self.wire.write(), &[], flags) };
         if let Err(error) = posted {
             self.end_slow(error);
@@ -155,13 +152,12 @@ impl Bare<'_> {
     fn end_slow(&self, error: PostError) -> ! {
         match error {
             PostError::Failed(error) => end(&error.to_string()),
-            other => end(&format!("a send was not posted: {other:?}")),
+            other => end(&format!("cannot post a send: {other:?}")),
         }
     }
 
-    /// Posts the receive buffers that were emptied.
     pub(super) fn refill(&mut self) {
-        // SAFETY: the wire's memory stays, and outlives the queue pair.
+        // SAFETY: the wire's memory is never moved, and outlives the queue pair.
         let posted = unsafe { self.wire.pair.post_recv(&self.rooms[..self.empty as usize]) };
         if let Err((_, error)) = posted {
             end(&error.to_string());
@@ -169,7 +165,6 @@ impl Bare<'_> {
         self.empty = 0;
     }
 
-    /// Takes arrivals; says whether there were any.
     #[inline]
     pub(super) fn poll_receives(&mut self) -> bool {
         let count = match self.wire.recv_cq.poll(&mut self.batch) {

@@ -1,19 +1,18 @@
-//! A number for a signature, by which two processes compare theirs: equal for equal sequences of basic types, however
-//! they were put together, and different for others but for a chance of 1 in 10^17.
+//! Digest of a signature, by which two processes compare their signatures. Digests are equal for equal sequences of
+//! basic types, independent of their construction. Different sequences have equal digests with a probability of 1 in
+//! 10^17.
 //!
-//! It is the value of a polynomial (Rabin and Karp 1987) whose coefficients are the basic types in their order, at a
-//! fixed point modulo a prime. The digest of a repetition follows from that of its body by squaring, so that the cost
-//! does not grow with counts.
+//! The digest is the value of a polynomial (Rabin and Karp 1987) at a fixed point modulo a prime. The coefficients are
+//! the basic types in order. The digest of a repetition follows from that of its body by squaring.
 
 use super::super::predefined::BasicKind;
 use super::{Basic, Item, Signature};
 
 /// 2^61 - 1, a prime.
 const PRIME: u64 = (1 << 61) - 1;
-/// Where the polynomial is evaluated.
 const POINT: u64 = 0x0b4c_1e6f_9a37_52d9;
 
-/// The digest of a sequence of basic types.
+/// Digest of a sequence of basic types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
     /// Value of the polynomial.
@@ -25,14 +24,13 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Of nothing.
     const EMPTY: Digest = Digest { value: 0, elements: 0, power: 1 };
 
     fn of(basic: Basic) -> Digest {
         if let Some((value, index)) = basic.pair_parts() {
             return Digest::of(value).then(Digest::of(index));
         }
-        // Types of one kind and size are told apart by their names alone: MPI_INT and MPI_INT32_T agree.
+        // Types of one kind and size, such as MPI_INT and MPI_INT32_T, differ only by name and agree.
         let kind = match basic.kind {
             BasicKind::Address => BasicKind::Signed,
             kind => kind,
@@ -66,14 +64,14 @@ fn multiply(a: u64, b: u64) -> u64 {
 }
 
 impl Signature {
-    /// The digest of `count` copies.
+    /// Returns the digest of `count` copies.
     pub fn digest(&self, count: u64) -> Digest {
         let items = self.items.iter();
         let one = items.fold(Digest::EMPTY, |all, item| all.then(item.digest()));
         one.times(count)
     }
 
-    /// The digest of the first `elements` basic elements of any number of copies. None where a copy has none.
+    /// Returns the digest of the first `elements` basic elements of repeated copies. `None` if a copy has no elements.
     pub fn digest_first(&self, elements: u64) -> Option<Digest> {
         if elements == 0 {
             return Some(Digest::EMPTY);
@@ -129,7 +127,7 @@ mod tests {
         Arc::new(Signature::basic(Basic::from_handle(handle).unwrap()))
     }
 
-    /// Basic elements one by one, a pair as two.
+    /// Returns the basic elements one by one; a pair counts as two.
     fn written_out(signature: &Signature) -> Vec<Basic> {
         let mut all = Vec::new();
         signature.for_each_run(&mut |basic, count| {
@@ -164,7 +162,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The digest depends on the sequence alone, of the whole as of each beginning.
+        /// The digest depends only on the sequence, for the whole and for each prefix.
         #[test]
         fn digest__is_that_of_the_elements_one_by_one(signature in nested(), copies in 0_u64..3) {
             let mut elements = written_out(&signature);

@@ -1,49 +1,45 @@
-//! Which memory is worth keeping registered: what was used before, and did not go soon after it was kept.
+//! Selection of memory to keep registered: memory that was used before and did not change soon after registration.
 
 use std::collections::HashMap;
 use std::mem::take;
 
-/// The use at which memory is kept.
 const NEEDED: u32 = 2;
-/// Uses after which keeping has paid, though the memory goes: a report costs about as much as a registration.
+/// Number of uses that pay for a kept registration. Each use saves one registration. A kernel report, which ends a kept
+/// registration, costs about as much as a registration.
 const WORTH: u32 = 4;
-/// Uses needed at most, where memory goes again and again.
 const NEEDED_MOST: u32 = 1 << 16;
-/// Addresses of a generation; two are known.
 const GENERATION: usize = 1024;
 
-struct Candidate {
+struct MemoryUse {
     uses: u32,
     needed: u32,
 }
 
-/// Addresses that were used lately.
 #[derive(Default)]
 pub(super) struct Candidates {
-    young: HashMap<usize, Candidate>,
-    old: HashMap<usize, Candidate>,
+    young: HashMap<usize, MemoryUse>,
+    old: HashMap<usize, MemoryUse>,
 }
 
 impl Candidates {
-    fn at(&mut self, start: usize) -> &mut Candidate {
+    fn at(&mut self, start: usize) -> &mut MemoryUse {
         if self.young.len() >= GENERATION && !self.young.contains_key(&start) {
             self.old = take(&mut self.young);
         }
         let old = &mut self.old;
         self.young.entry(start).or_insert_with(|| {
-            let fresh = Candidate { uses: 0, needed: NEEDED };
+            let fresh = MemoryUse { uses: 0, needed: NEEDED };
             old.remove(&start).unwrap_or(fresh)
         })
     }
 
-    /// Counts a use of memory at `start` that is not kept; whether it is worth keeping now.
     pub(super) fn count_use(&mut self, start: usize) -> bool {
         let candidate = self.at(start);
         candidate.uses = candidate.uses.saturating_add(1);
         candidate.uses >= candidate.needed
     }
 
-    /// It was kept no longer than for so many uses, or could not be.
+    /// Records that a registration at `start` ended after `uses` uses, or could not be kept.
     pub(super) fn note_end(&mut self, start: usize, uses: u32) {
         let candidate = self.at(start);
         candidate.uses = 0;
@@ -55,7 +51,6 @@ impl Candidates {
 
 #[cfg(test)]
 impl Candidates {
-    /// Addresses that are known.
     pub(super) fn known(&self) -> usize {
         self.young.len() + self.old.len()
     }

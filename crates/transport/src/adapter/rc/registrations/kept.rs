@@ -1,46 +1,40 @@
-//! Of the program's own memory: which is kept registered, how much of it, and for how long.
+//! Kept registrations of user memory: choice, limits and end.
 #![allow(unsafe_code)]
 
-use super::super::watch::{Changed, Look, Watch};
+use super::super::watch::{ChangedRange, MemoryWatch, WatchResult};
 use super::candidates::Candidates;
-use super::{Entry, Registrations, Stay, covers, overlap};
+use super::{RegistrationEntry, RegistrationLifetime, Registrations, covers, overlap};
 use crate::verbs::{Access, MemoryRegion};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Registrations kept of the program's own memory at most.
 const KEPT_MOST: usize = 1024;
-/// Reports of the kernel that may be more than uses.
+/// Number by which kernel reports may exceed uses of kept registrations before the watch stops.
 const FREE_REPORTS: u64 = 64;
-/// Registrations made before the kernel is asked again, when there were too many reports; twice as many each time.
+/// Number of registrations made between the first stop of the watch and its next start. The number doubles with each
+/// further stop.
 const REST: u64 = 256;
 
-/// What the kernel tells of the program's memory.
 enum Source {
-    /// It was not asked yet, or not since it told too much: it is once so many registrations were made.
+    /// The watch has not started, or stopped after too many reports. It starts at this number of registrations made.
     From(u64),
-    Watch(Box<Watch>),
-    /// It tells nothing; why.
+    Watch(Box<MemoryWatch>),
     None(String),
 }
 
-/// The program's own memory that is kept.
-pub(super) struct Keeping {
+pub(super) struct KeepPolicy {
     source: Source,
     candidates: Candidates,
-    /// Bytes at most, and now.
     most: usize,
     bytes: usize,
     rests: u32,
 }
 
-/// The program's own memory.
 impl Registrations {
-    /// From now on up to so many bytes of the program's own memory stay registered that was used before, where the
-    /// kernel tells what becomes of it; 0: none.
+    /// Keeps up to `bytes` bytes of repeatedly used memory registered, if the kernel reports changes; 0 keeps none.
     pub fn keep_most(&mut self, bytes: usize) {
         self.drop_kept(|_| true);
-        self.keeping = (bytes > 0).then(|| Keeping {
+        self.keeping = (bytes > 0).then(|| KeepPolicy {
             source: Source::From(0),
             candidates: Candidates::default(),
             most: bytes,
@@ -49,12 +43,13 @@ impl Registrations {
         });
     }
 
-    /// Default limit of kept registrations, in bytes, for each of `processes` processes of this host: half of what may
-    /// be locked (messages and buffers need some too), or a share of an eighth of the host's memory where that is less.
-    /// It is the program's own memory: not used up, but it cannot be moved or swapped.
+    /// Default limit of kept registrations, in bytes, for each of `processes` processes of this host.
+    ///
+    /// The limit is the smaller of two values: half of the lockable memory (messages and buffers need the rest), and a
+    /// share of an eighth of the host's memory. The program can use kept memory, but the kernel cannot move or swap it.
     pub fn default_most(processes: usize) -> usize {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a structure of the call's own; plain integers.
+        // SAFETY: `getrlimit` writes to a local structure; the other calls take plain integers.
         let (limited, pages, page, user) = unsafe {
             (
                 libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) == 0,
@@ -63,13 +58,13 @@ impl Registrations {
                 libc::geteuid(),
             )
         };
-        // Where the kernel may not be asked, the number of pages is none.
+        // A failed `sysconf` returns -1, which counts as 0 pages.
         let memory = (pages.max(0) as usize).saturating_mul(page.max(0) as usize);
         let limited = limited && limit.rlim_cur != libc::RLIM_INFINITY && user != 0;
         share(memory, limited.then_some(limit.rlim_cur as usize), processes)
     }
 
-    /// Why none of the program's own memory is kept, if so, for people.
+    /// Why no user memory is kept, for messages.
     pub fn refusal(&self) -> Option<String> {
         match &self.keeping {
             None => Some("switched off".to_owned()),
@@ -80,17 +75,17 @@ impl Registrations {
         }
     }
 
-    pub(super) fn watch(&self) -> Option<&Watch> {
+    pub(super) fn watch(&self) -> Option<&MemoryWatch> {
         match &self.keeping.as_ref()?.source {
             Source::Watch(watch) => Some(watch),
             _ => None,
         }
     }
 
-    /// Registers memory that is used again, to be kept. `None` where it is not to be, or cannot.
+    /// Registers repeatedly used memory and keeps the registration. `None` if that is not worthwhile or fails.
     ///
     /// # Safety
-    /// As [`MemoryRegion::register`].
+    /// See [`MemoryRegion::register`].
     pub(super) unsafe fn register_to_keep(
         &mut self, wanted: &Range<usize>, access: Access,
     ) -> Option<Arc<MemoryRegion>> {
@@ -114,28 +109,33 @@ impl Registrations {
         // SAFETY: the memory stays mapped while it is used, by this function's contract, and is watched afterwards.
         let region = unsafe { self.make(wanted, Access::Kept) }.ok()?;
         self.take_changes();
-        if self.watch()?.look(wanted) != Look::Held {
-            // It serves this time alone.
+        if self.watch()?.look(wanted) != WatchResult::Held {
+            // The memory changed during the registration: use the region for this operation only.
             return Some(region);
         }
-        // What it takes the place of.
+        // Evict the smaller registrations that the new one covers.
         self.evict_where(|range| covers(wanted, range));
         self.clock += 1;
         let used = self.clock;
         self.keeping.as_mut()?.bytes += wanted.len();
-        self.insert(wanted.clone(), Access::Kept, &region, Stay::Kept { used, uses: 0 });
+        self.insert(
+            wanted.clone(),
+            Access::Kept,
+            &region,
+            RegistrationLifetime::Kept { used, uses: 0 },
+        );
         Some(region)
     }
 
-    /// Drops what the kernel has reported, and everything where it has reported too much.
+    /// Drops the registrations that the kernel has reported. Drops all of them after too many reports.
     pub(super) fn take_changes(&mut self) {
-        while let Some(change) = self.watch().and_then(Watch::take_change) {
+        while let Some(change) = self.watch().and_then(MemoryWatch::take_change) {
             match change {
-                Changed::Range(range) => self.drop_kept(|entry| overlap(entry, &range)),
-                Changed::All => self.drop_kept(|_| true),
+                ChangedRange::Range(range) => self.drop_kept(|entry| overlap(entry, &range)),
+                ChangedRange::All => self.drop_kept(|_| true),
             }
         }
-        if self.watch().is_some_and(Watch::has_ended) {
+        if self.watch().is_some_and(MemoryWatch::has_ended) {
             self.drop_kept(|_| true);
             let made = self.counts.made;
             if let Some(keeping) = &mut self.keeping {
@@ -145,7 +145,6 @@ impl Registrations {
         }
     }
 
-    /// Nothing is known any more of the kept memory of which `which` says so. What is in use goes with its last user.
     pub(super) fn drop_kept(&mut self, which: impl Fn(&Range<usize>) -> bool) {
         self.counts.unmapped += self.remove_kept(|entry| which(&entry.range()));
     }
@@ -154,12 +153,12 @@ impl Registrations {
         self.counts.evicted += self.remove_kept(|entry| !entry.is_used() && which(&entry.range()));
     }
 
-    fn remove_kept(&mut self, which: impl Fn(&Entry) -> bool) -> u64 {
+    fn remove_kept(&mut self, which: impl Fn(&RegistrationEntry) -> bool) -> u64 {
         let (Some(keeping), mut removed) = (&mut self.keeping, 0) else {
             return 0;
         };
         self.entries.retain(|_, entry| match entry.stay {
-            Stay::Kept { uses, .. } if which(entry) => {
+            RegistrationLifetime::Kept { uses, .. } if which(entry) => {
                 keeping.bytes -= entry.len;
                 keeping.candidates.note_end(entry.range().start, uses);
                 removed += 1;
@@ -170,7 +169,6 @@ impl Registrations {
         removed
     }
 
-    /// Makes room for so many bytes more to be kept; whether there is any.
     fn make_room(&mut self, len: usize) -> bool {
         loop {
             let Some(keeping) = &self.keeping else {
@@ -186,10 +184,11 @@ impl Registrations {
         }
     }
 
-    /// Drops what is kept, not in use, and was not used for longest; false where there is none.
     pub(super) fn evict(&mut self) -> bool {
         let last = self.entries.values().filter_map(|entry| match entry.stay {
-            Stay::Kept { used, .. } if !entry.is_used() => Some((used, entry.range())),
+            RegistrationLifetime::Kept { used, .. } if !entry.is_used() => {
+                Some((used, entry.range()))
+            }
             _ => None,
         });
         let Some((_, oldest)) = last.min_by_key(|(used, _)| *used) else {
@@ -200,22 +199,20 @@ impl Registrations {
     }
 }
 
-/// What one of so many processes keeps at most of a host's memory, where so much may be locked by each.
 fn share(memory: usize, limit: Option<usize>, processes: usize) -> usize {
     let part = memory / 8 / processes.max(1);
     limit.map_or(part, |limit| part.min(limit / 2))
 }
 
-impl Keeping {
-    /// Whether the kernel tells what becomes of memory, when so many registrations were made.
+impl KeepPolicy {
     fn begin(&mut self, made: u64) -> bool {
         if let Source::From(from) = self.source {
             if made < from {
                 return false;
             }
-            self.source = match Watch::start(FREE_REPORTS) {
+            self.source = match MemoryWatch::start(FREE_REPORTS) {
                 Ok(watch) => Source::Watch(Box::new(watch)),
-                Err(error) => Source::None(format!("the kernel's userfaultfd: {error}")),
+                Err(error) => Source::None(format!("userfaultfd cannot be used: {error}")),
             };
         }
         matches!(self.source, Source::Watch(_))

@@ -1,18 +1,18 @@
-//! What goes wrong: at the peer, on the wire, in the device, at each step of making a connection.
+//! Failures of the peer, the wire and the device, and of each step of creating a connection.
 
 use super::*;
 
 #[test]
 fn dead_peer__makes_errors_and_nothing_hangs() {
     let mut pair = RcPair::new(quick());
-    let far = Exposed::new(&pair.ifaces[1], 8);
+    let far = ExposedMemory::new(&pair.ifaces[1], 8);
     let [mut near, gone] = pair.ends;
     drop(gone);
-    // SAFETY: 8 bytes of the stack, which go inline; then memory that outlives the operation.
+    // SAFETY: 8 bytes on the stack, which go inline.
     let silent = unsafe { near.put_short([0; 8].as_ptr(), 8, far.remote(0)) };
     assert_eq!(silent, Post::Done);
     let data = [0; 1000];
-    // SAFETY: as above.
+    // SAFETY: the data outlives the operation.
     let post = unsafe { near.put_zcopy(data.as_ptr(), 1000, far.remote(0), 5) };
     assert_eq!(post, Post::InProgress);
     let start = Instant::now();
@@ -34,20 +34,20 @@ fn dead_peer__makes_errors_and_nothing_hangs() {
 fn silent_send__that_fails_is_reported() {
     let mut pair = RcPair::new(quick());
     let nowhere = Remote { addr: 0x1000, rkey: 0x1234_5678 };
-    // SAFETY: 8 bytes of the stack, which go inline.
+    // SAFETY: 8 bytes on the stack, which go inline.
     let post = unsafe { pair.ends[0].put_short([0; 8].as_ptr(), 8, nowhere) };
     assert_eq!(post, Post::Done);
     pair.until("the failure", |pair| pair.ends[0].failure().is_some());
     assert_eq!(pair.ends[0].failure(), Some(Failure::RemoteAccess));
     let said = pair.ifaces[0].last_error().unwrap();
-    assert!(said.contains("a wrong key"), "{said}");
+    assert!(said.contains("wrong key"), "{said}");
 }
 
 #[test]
 fn wrong_key__fails_the_operation_and_the_connection() {
     for kind in 0..2 {
         let mut pair = RcPair::new(quick());
-        let far = Exposed::new(&pair.ifaces[1], 8);
+        let far = ExposedMemory::new(&pair.ifaces[1], 8);
         let beyond = far.remote(64);
         let mut data = [0_u8; 16];
         // SAFETY: the data outlives the operation, which is waited for.
@@ -68,7 +68,7 @@ fn peer_without_buffers__is_an_error_if_the_timeout_ends() {
     let settings =
         Settings { window: 64, receives: 8, receives_windows: 0, receives_each: 0, ..quick() };
     let mut pair = RcPair::new(settings);
-    // The receiving side takes nothing and makes no progress: its buffers run out before the credits do.
+    // The receiver takes nothing and makes no progress. It runs out of buffers before the sender runs out of credits.
     for number in 0..60 {
         assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
     }
@@ -82,22 +82,22 @@ fn peer_without_buffers__is_an_error_if_the_timeout_ends() {
 
 #[test]
 fn garbage__is_counted_and_dropped() {
-    use crate::verbs::{Operation, SendFlags};
+    use crate::verbs::{SendFlags, SendOperation};
     use wire::{PacketKind, Tag};
     let mut pair = RcPair::new(Settings::default());
     let tag = |kind, total| {
         let credits = 0;
-        Operation::SendImmediate(Tag { kind, credits, total }.encode())
+        SendOperation::SendImmediate(Tag { kind, credits, total }.encode())
     };
     let bad = [
         (tag(PacketKind::Whole, 0), 3),
         (tag(PacketKind::First, 20_000), 10),
         (tag(PacketKind::More, 0), 100),
         (tag(PacketKind::Credits, 0), 1),
-        // There has been no header that it could have again.
+        // No earlier header exists that could be repeated.
         (tag(PacketKind::HeaderElided, 0), 40),
-        (Operation::SendImmediate(7 << 21), 16),
-        (Operation::Send, 50),
+        (SendOperation::SendImmediate(7 << 21), 16),
+        (SendOperation::Send, 50),
     ];
     let bytes = [0x5a_u8; 128];
     for (operation, len) in &bad {
@@ -106,7 +106,7 @@ fn garbage__is_counted_and_dropped() {
             let id = connection.sends.posted as u64;
             connection.sends.posted += 1;
             let flags = SendFlags::default();
-            // SAFETY: it goes inline.
+            // SAFETY: the payload goes inline.
             let posted = unsafe { connection.pair.post_send(id, operation, &list, flags) };
             assert!(posted.unwrap().inline);
         });
@@ -151,7 +151,7 @@ fn device__that_is_taken_out_makes_errors() {
     let context = fake::open();
     fake::set_conditions(fake::Conditions::default());
     let mut pair = RcPair::on(&context, Settings::default()).unwrap();
-    let far = Exposed::new(&pair.ifaces[1], 8);
+    let far = ExposedMemory::new(&pair.ifaces[1], 8);
     let data = [0; 64];
     // SAFETY: the data outlives the operation.
     let post = unsafe { pair.ends[0].put_zcopy(data.as_ptr(), 64, far.remote(0), 9) };
@@ -177,7 +177,7 @@ fn port__that_is_down_or_without_address_is_named() {
     assert!(RcIface::new(&context, Some(2), Settings::default()).is_err());
 }
 
-/// Operations posted so far.
+/// Number of operations posted.
 fn posted(iface: &RcIface) -> u64 {
     let counters = iface.counters();
     counters.inline + counters.copied
@@ -193,7 +193,7 @@ fn peer__that_goes_away_is_missed_by_one_that_only_waits() {
     let [near, gone] = pair.ends;
     drop(gone);
     let before = posted(&pair.ifaces[0]);
-    // Not at every sleep: a rank that waits for long costs its peer next to nothing.
+    // A sleep soon after a probe does not probe again, so that a long wait sends the peer few probes.
     pair.ifaces[0].arm(|| ());
     assert_eq!(posted(&pair.ifaces[0]), before);
     pair.ifaces[0].use_clock(|| 20_000_000_000);
@@ -253,7 +253,7 @@ fn event__that_says_little_costs_no_question() {
     for event in fake::QUIET_EVENTS {
         assert_eq!(tell(event), (false, 0), "event {event}");
     }
-    // A port that is active again.
+    // A port becomes active again.
     assert_eq!(tell(9), (true, 1));
 }
 

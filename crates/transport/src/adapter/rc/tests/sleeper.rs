@@ -16,10 +16,10 @@ fn sleeper__is_woken_by_what_comes() {
         assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
         let start = Instant::now();
         while word.load(Ordering::Relaxed) == 1 {
-            // The fake adapter works while somebody polls.
+            // The fake adapter works during polls.
             pair.ifaces[0].progress();
             futex_wait(word, 1, Some(Duration::from_millis(1)));
-            assert!(start.elapsed() < WATCHDOG, "nobody was woken");
+            assert!(start.elapsed() < WATCHDOG, "no sleeper was woken");
         }
         let seen = std::iter::repeat_with(|| take(&mut pair.ends[1])).find_map(|seen| seen);
         assert_eq!(seen, Some((number, 8)));

@@ -1,20 +1,18 @@
-//! What the watching thread has read of the kernel, on its way to the thread that sends: a ring without locks, since
-//! whoever holds a lock may be unmapping memory, and then waits for the watching thread.
+//! Reported changes, passed from the watching thread to the sending thread by a lock-free ring. A lock could deadlock:
+//! its holder might unmap memory, and would then wait for the watching thread, which waits for the lock.
 
 use fastpath_base::sync::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::ops::Range;
 
-/// Ranges that have changed and were not looked at.
 const ROOM: usize = 256;
 
-/// Of one thread that adds and one that takes.
 pub(super) struct Changes {
     slots: Box<[(AtomicUsize, AtomicUsize)]>,
     added: AtomicUsize,
     taken: AtomicUsize,
-    /// There was no room: anything may have changed.
+    /// The ring was full, so any memory may have changed.
     lost: AtomicBool,
-    /// Events may have been read and not been added.
+    /// The watching thread may have read reports that it has not yet added.
     busy: AtomicBool,
 }
 
@@ -30,75 +28,67 @@ impl Default for Changes {
     }
 }
 
-/// What has changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::adapter::rc) enum Changed {
-    /// The memory of these addresses.
+pub(in crate::adapter::rc) enum ChangedRange {
     Range(Range<usize>),
-    /// Any memory.
     All,
 }
 
 impl Changes {
-    /// To be called before events are read, and with false when all of them were added.
     pub(super) fn set_busy(&self, busy: bool) {
         match busy {
             true => {
                 self.busy.store(true, Ordering::Relaxed);
-                // ORDERING: before the events are read, by which those who made them go on; partner: `are_none`.
+                // ORDERING: before the reports are read, which unblocks the threads that caused them; partner:
+                // `are_none`.
                 fence(Ordering::SeqCst);
             }
-            // ORDERING: after what was added; partner: the load in `are_none`.
+            // ORDERING: after the ranges were added; partner: the load in `are_none`.
             false => self.busy.store(false, Ordering::Release),
         }
     }
 
-    /// The watching thread's.
     pub(super) fn add(&self, range: &Range<usize>) {
         let added = self.added.load(Ordering::Relaxed);
-        // ORDERING: the slot has been read; partner: the store in `take`.
+        // ORDERING: the consumer has read the slot; partner: the store in `take`.
         if added.wrapping_sub(self.taken.load(Ordering::Acquire)) == ROOM {
             return self.lose();
         }
         let (start, end) = &self.slots[added % ROOM];
         start.store(range.start, Ordering::Relaxed);
         end.store(range.end, Ordering::Relaxed);
-        // ORDERING: the slot has been written; partner: the load in `take`.
+        // ORDERING: after the slot is written; partner: the load in `take`.
         self.added.store(added.wrapping_add(1), Ordering::Release);
     }
 
-    /// Nobody knows what has changed.
     pub(super) fn lose(&self) {
         // ORDERING: before `busy` ends; partner: the exchange in `take`.
         self.lost.store(true, Ordering::Release);
     }
 
-    /// The next change; that of the thread that sends.
-    pub(super) fn take(&self) -> Option<Changed> {
+    pub(super) fn take(&self) -> Option<ChangedRange> {
         if self.lost.load(Ordering::Relaxed) {
-            // What was added before is a part of it, what comes after is not.
-            // ORDERING: partner: the store in `lose`.
+            // Clears the flag: the answer `All` covers all changes until now. ORDERING: partner: the store in `lose`.
             self.lost.swap(false, Ordering::AcqRel);
-            return Some(Changed::All);
+            return Some(ChangedRange::All);
         }
         let taken = self.taken.load(Ordering::Relaxed);
-        // ORDERING: partner: the store in `add`.
+        // ORDERING: before the slot is read; partner: the store in `add`.
         if taken == self.added.load(Ordering::Acquire) {
             return None;
         }
         let (start, end) = &self.slots[taken % ROOM];
         let range = start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
-        // ORDERING: the slot has been read; partner: the load in `add`.
+        // ORDERING: after the slot is read; partner: the load in `add`.
         self.taken.store(taken.wrapping_add(1), Ordering::Release);
-        Some(Changed::Range(range))
+        Some(ChangedRange::Range(range))
     }
 
-    /// Whether every event that was read before this call has been taken. To be asked after the kernel has said that
-    /// none is waiting.
+    /// Whether all reports read before this call were taken. Call it after the kernel answered that no report waits.
     pub(super) fn are_none(&self) -> bool {
         // ORDERING: after the kernel's answer; partner: the fence in `set_busy`.
         fence(Ordering::SeqCst);
-        // ORDERING: what was added before it ended is seen; partner: the store in `set_busy`.
+        // ORDERING: before the indices are read, so that added ranges are seen; partner: the store in `set_busy`.
         let busy = self.busy.load(Ordering::Acquire);
         let (added, taken) =
             (self.added.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed));
@@ -118,13 +108,13 @@ mod tests {
         for round in 0..3 * ROOM {
             changes.add(&(round..round + 1));
             assert!(!changes.are_none());
-            assert_eq!(changes.take(), Some(Changed::Range(round..round + 1)));
+            assert_eq!(changes.take(), Some(ChangedRange::Range(round..round + 1)));
             assert!(changes.are_none() && changes.take().is_none());
         }
         (0..=ROOM).for_each(|at| changes.add(&(at..at + 1)));
-        assert_eq!(changes.take(), Some(Changed::All));
-        // Those before it are there all the same.
-        assert_eq!(changes.take(), Some(Changed::Range(0..1)));
+        assert_eq!(changes.take(), Some(ChangedRange::All));
+        // Ranges that were added before the overflow are still in the ring.
+        assert_eq!(changes.take(), Some(ChangedRange::Range(0..1)));
         while changes.take().is_some() {}
         assert!(changes.are_none());
     }

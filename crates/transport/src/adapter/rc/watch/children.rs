@@ -1,6 +1,6 @@
-//! Descriptors that a child of the process must not keep: the kernel would wait for reports to be read as long as
-//! anybody has one, be it a child that does not know of it. (A child by a bare `clone` that goes on without `execve` is
-//! not seen.)
+//! Descriptors that a forked child must replace. While any process has a userfaultfd open, the kernel delays each
+//! reported change until the report is read, even if that process never reads. A child of a bare `clone` without
+//! `execve` runs no `fork` handler, so it is not covered.
 #![allow(unsafe_code)]
 
 use super::userfault::replace;
@@ -9,16 +9,14 @@ use fastpath_base::sync::{StaticOrdering as Ordering, StaticU64};
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
-/// Largest number of watches in a process.
 const MOST: usize = 64;
-/// Value of [`ChildFd::pair`] while a thread fills the place.
 const CLAIMED: u64 = u64::MAX;
 
-/// A descriptor that a child replaces. Words alone, because a handler of `fork` reads them.
+/// Descriptor that a child replaces. All fields are atomic words, because a `fork` handler reads them.
 struct ChildFd {
-    /// Two descriptors, of which the second takes the place of the first in a child; 0 for none.
+    /// Two descriptors: a child replaces the first by the second. 0 if the entry is free.
     pair: StaticU64,
-    /// Identity of the first one. Every userfaultfd has an inode of its own.
+    /// Identity of the first descriptor. Every userfaultfd has its own inode.
     identity: [StaticU64; 2],
 }
 
@@ -27,14 +25,13 @@ static PLACES: [ChildFd; MOST] =
         MOST];
 static IS_TOLD: OnceLock<bool> = OnceLock::new();
 
-/// One of the places, free again when it is dropped.
 pub(super) struct ClosedInChild(&'static ChildFd);
 
 impl ClosedInChild {
-    /// In a child, `other` takes the place of `fd`. `None` if all places are taken, if `fd` is closed, or if handlers
-    /// of `fork` cannot be registered.
+    /// Makes children replace `fd` by `other`. `None` without a free entry, if `fd` is closed, or without `fork`
+    /// handlers.
     pub(super) fn new(fd: RawFd, other: RawFd) -> Option<Self> {
-        // SAFETY: the function does what may be done in a child, and is there as long as the process.
+        // SAFETY: the handler makes only calls that a child may make, and exists as long as the process.
         let tell = || unsafe { libc::pthread_atfork(None, None, Some(leave)) } == 0;
         if !*IS_TOLD.get_or_init(tell) {
             return None;
@@ -48,7 +45,7 @@ impl ClosedInChild {
         for (word, value) in place.identity.iter().zip(identity) {
             word.store(value, Ordering::Relaxed);
         }
-        // ORDERING: partner: the swap in a child, which is to find the identity.
+        // ORDERING: after the identity is written; partner: the swap in a child.
         place.pair.store((fd as u64) << 32 | other as u64, Ordering::Release);
         Some(ClosedInChild(place))
     }
@@ -60,18 +57,17 @@ impl Drop for ClosedInChild {
     }
 }
 
-/// Runs in a child, after `fork`.
 unsafe extern "C" fn leave() {
     for place in &PLACES {
-        // Once: a child of this child has given the numbers to files of its own.
-        // ORDERING: partner: the store of the pair in the parent.
+        // Clear the pair: in a grandchild the numbers may belong to other files. ORDERING: partner: the store of the
+        // pair in the parent.
         let pair = place.pair.swap(0, Ordering::Acquire);
         if pair == 0 || pair == CLAIMED {
             continue;
         }
         let number = (pair >> 32) as RawFd;
         let identity = place.identity.each_ref().map(|word| word.load(Ordering::Relaxed));
-        // The program may have closed it and opened a file of its own.
+        // The program may have closed the descriptor and opened another file with its number.
         if FileIdentity::of(number).is_some_and(|found| found.words() == identity) {
             replace(number, pair as u32 as RawFd);
         }

@@ -1,4 +1,4 @@
-// One changed range is a list of one.
+// A single range is a list of one.
 #![allow(clippy::single_range_in_vec_init, clippy::cloned_ref_to_slice_refs)]
 
 use super::*;
@@ -10,9 +10,9 @@ pub(in crate::adapter::rc) const LEN: usize = 64 * PAGE;
 pub(in crate::adapter::rc) const RIGHTS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 pub(in crate::adapter::rc) const OWN: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// A watch, or none where the kernel does not allow it; in the virtual machine it does.
-pub(in crate::adapter::rc) fn start() -> Option<Watch> {
-    match Watch::start(u64::MAX / 2) {
+/// Starts a watch; `None` if the kernel refuses, which it does not in the virtual machine.
+pub(in crate::adapter::rc) fn start() -> Option<MemoryWatch> {
+    match MemoryWatch::start(u64::MAX / 2) {
         Ok(watch) => Some(watch),
         Err(error) => {
             let required = std::env::var_os("FASTPATH_TEST_DEVICE").is_some();
@@ -27,7 +27,7 @@ pub(in crate::adapter::rc) fn map_at(
     at: usize, len: usize, rights: libc::c_int, flags: libc::c_int,
 ) -> usize {
     let at = std::ptr::with_exposed_provenance_mut(at);
-    // SAFETY: over nothing, or over memory of a test.
+    // SAFETY: maps unused addresses, or memory of a test.
     let got = unsafe { libc::mmap(at, len, rights, flags, -1, 0) };
     assert_ne!(got, libc::MAP_FAILED);
     got.expose_provenance()
@@ -38,24 +38,24 @@ pub(in crate::adapter::rc) fn pointer(at: usize) -> *mut libc::c_void {
 }
 
 pub(in crate::adapter::rc) fn unmap(at: usize, len: usize) {
-    // SAFETY: memory of a test, which nothing uses.
+    // SAFETY: memory of a test without other users.
     assert_eq!(unsafe { libc::munmap(pointer(at), len) }, 0);
 }
 
 pub(in crate::adapter::rc) fn advise(at: usize, len: usize, advice: libc::c_int) {
-    // SAFETY: as above.
+    // SAFETY: memory of a test without other users.
     assert_eq!(unsafe { libc::madvise(pointer(at), len, advice) }, 0);
 }
 
-/// Memory that is no part of a larger mapping, where the kernel places nothing by itself: it may be unmapped and mapped
-/// again while other tests run.
+/// Maps memory outside of any larger mapping, at addresses that the kernel never chooses itself. Other tests therefore
+/// do not map memory there while a test unmaps and maps it.
 pub(in crate::adapter::rc) fn map() -> Range<usize> {
     static NEXT: StaticU64 = StaticU64::new(0x1000_0000_0000);
     let around = NEXT.fetch_add(8 * LEN as u64, StaticOrdering::Relaxed) as usize;
     let flags = OWN | libc::MAP_FIXED_NOREPLACE;
     map_at(around, LEN + 2 * PAGE, libc::PROT_NONE, flags);
     let at = map_at(around + PAGE, LEN, RIGHTS, OWN | libc::MAP_FIXED);
-    // SAFETY: just mapped.
+    // SAFETY: the range was just mapped.
     unsafe { pointer(at).write_bytes(1, LEN) };
     at..at + LEN
 }
@@ -64,13 +64,13 @@ fn part(of: &Range<usize>, from: usize, to: usize) -> Range<usize> {
     of.start + from * PAGE..of.start + to * PAGE
 }
 
-/// What has changed of a range. Other tests of the process may change other memory.
-fn changes(watch: &Watch, of: &Range<usize>) -> Vec<Range<usize>> {
+/// Takes the changes of a range. Other tests of the process may change other memory.
+fn changes(watch: &MemoryWatch, of: &Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     while let Some(change) = watch.take_change() {
         let range = match change {
-            Changed::Range(range) => range,
-            Changed::All => of.clone(),
+            ChangedRange::Range(range) => range,
+            ChangedRange::All => of.clone(),
         };
         if range.start < of.end && of.start < range.end {
             found.push(range);
@@ -79,11 +79,11 @@ fn changes(watch: &Watch, of: &Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// What is known, when the thread has written down all that it read.
-fn look(watch: &Watch, range: &Range<usize>) -> Look {
+/// State of a range after the watching thread has stored all reports it has read.
+fn look(watch: &MemoryWatch, range: &Range<usize>) -> WatchResult {
     loop {
         match watch.look(range) {
-            Look::Unsure => {
+            WatchResult::Unsure => {
                 changes(watch, range);
                 fastpath_base::wait::yield_now();
             }
@@ -92,19 +92,19 @@ fn look(watch: &Watch, range: &Range<usize>) -> Look {
     }
 }
 
-fn covered() -> Option<(Watch, Range<usize>)> {
+fn covered() -> Option<(MemoryWatch, Range<usize>)> {
     let (watch, range) = (start()?, map());
     let mut renewed = Vec::new();
     assert!(watch.cover(&part(&range, 3, 5), |range| renewed.push(range.clone())));
     assert_eq!(renewed, [range.clone()], "the whole mapping");
     assert!(watch.cover(&range, |_| panic!("it was watched")));
-    assert_eq!(look(&watch, &range), Look::Held);
+    assert_eq!(look(&watch, &range), WatchResult::Held);
     assert!(changes(&watch, &range).is_empty());
     Some((watch, range))
 }
 
 /// Takes changes of a range until there is one.
-fn wait_for_change(watch: &Watch, of: &Range<usize>) -> Vec<Range<usize>> {
+fn wait_for_change(watch: &MemoryWatch, of: &Range<usize>) -> Vec<Range<usize>> {
     loop {
         match changes(watch, of) {
             none if none.is_empty() => fastpath_base::wait::yield_now(),
@@ -120,15 +120,15 @@ fn look__finds_memory_that_was_unmapped_and_mapped_again() {
     };
     unmap(range.start, LEN);
     assert_eq!(wait_for_change(&watch, &range), [range.clone()]);
-    assert_eq!(look(&watch, &range), Look::Lost);
+    assert_eq!(look(&watch, &range), WatchResult::Lost);
     map_at(range.start, LEN, RIGHTS, OWN | libc::MAP_FIXED);
-    assert_eq!(look(&watch, &range), Look::Lost);
+    assert_eq!(look(&watch, &range), WatchResult::Lost);
     assert!(watch.cover(&range, |_| {}));
-    assert_eq!(look(&watch, &range), Look::Held);
-    // In one call.
+    assert_eq!(look(&watch, &range), WatchResult::Held);
+    // One call replaces the mapping.
     map_at(range.start, LEN, RIGHTS, OWN | libc::MAP_FIXED);
     assert_eq!(wait_for_change(&watch, &range), [range.clone()]);
-    assert_eq!(look(&watch, &range), Look::Lost);
+    assert_eq!(look(&watch, &range), WatchResult::Lost);
 }
 
 #[test]
@@ -140,10 +140,10 @@ fn look__finds_that_a_part_was_unmapped() {
     unmap(hole.start, PAGE);
     assert_eq!(wait_for_change(&watch, &range), [hole.clone()]);
     map_at(hole.start, PAGE, RIGHTS, OWN | libc::MAP_FIXED);
-    assert_eq!(look(&watch, &range), Look::Lost);
-    assert_eq!(look(&watch, &part(&range, 9, 11)), Look::Lost);
+    assert_eq!(look(&watch, &range), WatchResult::Lost);
+    assert_eq!(look(&watch, &part(&range, 9, 11)), WatchResult::Lost);
     for rest in [part(&range, 0, 10), part(&range, 11, 64)] {
-        assert_eq!(look(&watch, &rest), Look::Held);
+        assert_eq!(look(&watch, &rest), WatchResult::Held);
     }
 }
 
@@ -155,7 +155,7 @@ fn change__is_said_of_discarded_pages() {
     for advice in [libc::MADV_DONTNEED, libc::MADV_FREE] {
         advise(range.start + PAGE, PAGE, advice);
         assert_eq!(wait_for_change(&watch, &range), [part(&range, 1, 2)]);
-        assert_eq!(look(&watch, &range), Look::Held, "it is watched as before");
+        assert_eq!(look(&watch, &range), WatchResult::Held, "it is watched as before");
     }
 }
 
@@ -173,14 +173,14 @@ fn change__is_said_of_moved_pages() {
     let to = moved(libc::MREMAP_MAYMOVE);
     assert_ne!(to, range.start);
     assert!(wait_for_change(&watch, &range).contains(&range));
-    assert_eq!(look(&watch, &range), Look::Lost);
-    assert_eq!(look(&watch, &(to..to + 2 * LEN)), Look::Held);
+    assert_eq!(look(&watch, &range), WatchResult::Lost);
+    assert_eq!(look(&watch, &(to..to + 2 * LEN)), WatchResult::Held);
     let whole = to..to + 2 * LEN;
-    // SAFETY: as above.
+    // SAFETY: memory of the test.
     let same = unsafe { libc::mremap(pointer(to), 2 * LEN, LEN, 0) };
     assert_eq!(same.addr(), to);
     assert_eq!(wait_for_change(&watch, &whole), [to + LEN..to + 2 * LEN]);
-    assert_eq!(look(&watch, &(to..to + LEN)), Look::Held);
+    assert_eq!(look(&watch, &(to..to + LEN)), WatchResult::Held);
 }
 
 #[test]
@@ -201,19 +201,19 @@ fn look__finds_shared_memory_attached_over_the_programs() {
     let Some((watch, range)) = covered() else {
         return;
     };
-    // SAFETY: memory of the test; the segment goes with its last user.
+    // SAFETY: memory of the test; the segment is removed with its last user.
     unsafe {
         let segment = libc::shmget(libc::IPC_PRIVATE, LEN / 2, 0o600);
         assert!(segment >= 0);
         let at = libc::shmat(segment, pointer(range.start + LEN / 4), libc::SHM_REMAP);
         libc::shmctl(segment, libc::IPC_RMID, null_mut());
         assert_eq!(at.addr(), range.start + LEN / 4);
-        assert_eq!(look(&watch, &range), Look::Lost);
+        assert_eq!(look(&watch, &range), WatchResult::Lost);
         assert_eq!(libc::shmdt(at), 0);
     }
-    // Nobody tells of this.
+    // The kernel does not report this second mapping.
     map_at(range.start + LEN / 4, LEN / 2, RIGHTS, OWN | libc::MAP_FIXED);
-    assert_eq!(look(&watch, &range), Look::Lost);
+    assert_eq!(look(&watch, &range), WatchResult::Lost);
     let mut renewed = Vec::new();
     assert!(watch.cover(&range, |range| renewed.push(range.clone())));
     assert_eq!(renewed, [part(&range, 16, 48)], "what is known of it does not count");
@@ -232,12 +232,12 @@ fn cover__refuses_what_others_may_change() {
     let code = change__is_said_of_moved_pages as fn();
     let code = (code as *const ()).addr();
     assert!(!watch.cover(&(code..code + 1), none));
-    // Where a part is other memory.
+    // Part of the range is memory that is not watched.
     let range = map();
     map_at(range.start + PAGE, PAGE, libc::PROT_READ, OWN | libc::MAP_FIXED);
     assert!(!watch.cover(&range, none));
     assert!(watch.cover(&part(&range, 2, 64), none));
-    // The program watches it by itself.
+    // The program watches the range itself.
     let (theirs, range) = (Userfault::open().unwrap(), map());
     theirs.watch(&range).unwrap();
     assert!(!watch.cover(&range, none));
@@ -246,7 +246,7 @@ fn cover__refuses_what_others_may_change() {
 #[test]
 fn change__is_said_of_blocks_that_are_freed_and_resized() {
     let Some(watch) = start() else { return };
-    // Larger than what the allocator divides: a mapping of its own, which freeing it unmaps.
+    // Larger than the allocator's arenas: a mapping of its own, which free unmaps.
     const BLOCK: usize = 80 << 20;
     let mut block = vec![0_u8; BLOCK];
     for round in 1..20 {
@@ -258,9 +258,9 @@ fn change__is_said_of_blocks_that_are_freed_and_resized() {
             _ => block.reserve_exact(BLOCK + (round << 20)),
         }
         if block.as_ptr().addr() != range.start {
-            // Another thread's block, of the same mapping once, may have been moved there.
-            while changes(&watch, &range).is_empty() && watch.look(&range) != Look::Lost {
-                assert_ne!(watch.look(&range), Look::Held, "round {round}");
+            // Another thread's block may be at the old addresses now, in memory that belonged to the same mapping.
+            while changes(&watch, &range).is_empty() && watch.look(&range) != WatchResult::Lost {
+                assert_ne!(watch.look(&range), WatchResult::Held, "round {round}");
                 fastpath_base::wait::yield_now();
             }
         }
@@ -270,7 +270,7 @@ fn change__is_said_of_blocks_that_are_freed_and_resized() {
     }
 }
 
-/// A failure of one thread of a test ends the other, which waits for this word.
+/// Ends the other thread of a test, which waits for this word, if the first thread panics.
 struct EndGuard<'a>(&'a AtomicU64);
 
 impl Drop for EndGuard<'_> {
@@ -279,14 +279,14 @@ impl Drop for EndGuard<'_> {
     }
 }
 
-/// A thread unmaps memory, and before it goes on another one has other memory there: its first look must not find the
-/// old. By then that memory is not watched, which the kernel says.
+/// One thread unmaps memory. Before its call returns, another thread maps other memory there. The first `look` must not
+/// find the old memory: the kernel reports that the new memory is not watched.
 #[test]
 fn look__finds_memory_that_another_thread_is_unmapping() {
     let Some((watch, range)) = covered() else {
         return;
     };
-    // Others unmap what they have meanwhile, watched too.
+    // Other threads unmap other watched memory meanwhile.
     let others = map();
     assert!(watch.cover(&others, |_| {}));
     let turn = AtomicU64::new(0);
@@ -295,7 +295,7 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
         scope.spawn(|| {
             for round in 0..rounds {
                 loop {
-                    // ORDERING: partner: the looking thread's store.
+                    // ORDERING: acquires the turn; partner: the store of the thread that calls `look`.
                     match turn.load(Ordering::Acquire) {
                         u64::MAX => return,
                         now if now == 2 * round + 1 => break,
@@ -313,31 +313,31 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
         let _end = EndGuard(&turn);
         let mut seen = [0; 3];
         for round in 0..rounds {
-            // ORDERING: partner: the unmapping thread's load.
+            // ORDERING: publishes the turn; partner: the unmapping thread's load.
             turn.store(2 * round + 1, Ordering::Release);
             let flags = OWN | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: it is mapped only where nothing is.
+            // SAFETY: with this flag it maps only unused addresses.
             while unsafe { libc::mmap(pointer(range.start), LEN, RIGHTS, flags, -1, 0) }
                 == libc::MAP_FAILED
             {
                 fastpath_base::sync::spin_loop();
             }
-            // As a registration that was made of the old memory would be asked for.
+            // A sender queries the watch like this before it reuses a registration of the old memory.
             let dropped = !changes(&watch, &range).is_empty();
             let answer = watch.look(&range);
-            assert!(dropped || answer != Look::Held, "round {round}");
+            assert!(dropped || answer != WatchResult::Held, "round {round}");
             seen[answer as usize] += 1;
             while !watch.cover(&range, |_| {}) {
                 fastpath_base::wait::yield_now();
             }
             changes(&watch, &range);
         }
-        assert_eq!(seen[Look::Held as usize], 0, "it was not watched yet: {seen:?}");
+        assert_eq!(seen[WatchResult::Held as usize], 0, "it was not watched yet: {seen:?}");
     });
 }
 
-/// Another thread discards memory, which stays watched: when that thread goes on the kernel has nothing to say against
-/// it any more. Only what the watching thread is about to write down, or has written down, tells of it.
+/// Another thread discards memory, which stays watched. When its call has returned, the kernel has nothing more to
+/// report. Only the watching thread knows of the change, which it has stored or is about to store.
 #[test]
 fn look__finds_memory_that_another_thread_has_discarded() {
     const ROUNDS: u64 = 4000;
@@ -347,7 +347,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
     let (discarded, looked) = (AtomicU64::new(0), AtomicU64::new(0));
     let wait_for = |word: &AtomicU64, round: u64| {
         let mut polls = 0_u32;
-        // ORDERING: partner: the other thread's store.
+        // ORDERING: acquires the round; partner: the other thread's store.
         while word.load(Ordering::Acquire) < round {
             polls += 1;
             match polls % 1000 {
@@ -362,7 +362,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
             let _end = EndGuard(&discarded);
             for round in 1..=ROUNDS {
                 advise(range.start, PAGE, libc::MADV_DONTNEED);
-                // ORDERING: partner: the looking thread's load.
+                // ORDERING: publishes the round; partner: the load of the thread that calls `look`.
                 discarded.store(round, Ordering::Release);
                 wait_for(&looked, round);
             }
@@ -371,20 +371,20 @@ fn look__finds_memory_that_another_thread_has_discarded() {
         let mut taken = 0;
         for round in 1..=ROUNDS {
             wait_for(&discarded, round);
-            // What is known may be asked for before or after what has changed is taken.
+            // Alternate: in even rounds take the changes before the query of the state, in odd rounds only after it.
             let first = round % 2 == 0;
             if first {
                 taken += changes(&watch, &range).len() as u64;
             }
-            let held = watch.look(&range) == Look::Held;
+            let held = watch.look(&range) == WatchResult::Held;
             missed[first as usize] += (held && taken < round) as u64;
             taken += changes(&watch, &range).len() as u64;
-            // ORDERING: partner: the discarding thread's load.
+            // ORDERING: publishes the round; partner: the discarding thread's load.
             looked.store(round, Ordering::Release);
         }
     });
     assert_eq!(missed, [0; 2], "of {ROUNDS}");
-    assert_eq!(look(&watch, &range), Look::Held, "it is watched as before");
+    assert_eq!(look(&watch, &range), WatchResult::Held, "it is watched as before");
 }
 
 #[test]
@@ -393,26 +393,27 @@ fn look__doubts_while_a_report_is_not_taken() {
         return;
     };
     watch.shared.changes.set_busy(true);
-    assert_eq!(watch.look(&range), Look::Unsure);
+    assert_eq!(watch.look(&range), WatchResult::Unsure);
     watch.shared.changes.set_busy(false);
     watch.shared.changes.add(&(0..1));
-    assert_eq!(watch.look(&range), Look::Unsure);
-    assert_eq!(watch.take_change(), Some(Changed::Range(0..1)));
-    assert_eq!(watch.look(&range), Look::Held);
+    assert_eq!(watch.look(&range), WatchResult::Unsure);
+    assert_eq!(watch.take_change(), Some(ChangedRange::Range(0..1)));
+    assert_eq!(watch.look(&range), WatchResult::Held);
 }
 
 #[test]
-fn child__watches_nothing_and_holds_nobody_up() {
+fn child__watches_nothing_and_delays_no_process() {
     let Some((watch, range)) = covered() else {
         return;
     };
     let mut pipe = [0; 2];
-    // SAFETY: two descriptors; the child calls the kernel alone, but for the subject of the test.
+    // SAFETY: `pipe` has room for two descriptors; the child makes only system calls, except for the tested ones.
     let child = unsafe {
         assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
         match libc::fork() {
             0 => {
-                let unsure = watch.look(&range) == Look::Unsure && !watch.cover(&range, |_| {});
+                let unsure =
+                    watch.look(&range) == WatchResult::Unsure && !watch.cover(&range, |_| {});
                 let unmapped = libc::munmap(pointer(range.start), LEN) == 0;
                 libc::close(pipe[1]);
                 let mut byte = 0_u8;
@@ -422,13 +423,13 @@ fn child__watches_nothing_and_holds_nobody_up() {
             child => child,
         }
     };
-    assert_eq!(look(&watch, &range), Look::Held);
+    assert_eq!(look(&watch, &range), WatchResult::Held);
     assert!(changes(&watch, &range).is_empty());
     drop(watch);
-    // Would wait for ever, had the child kept the descriptor.
+    // This would wait forever if the child had kept the descriptor.
     unmap(range.start, LEN);
     let mut status = 0;
-    // SAFETY: the child's number, and the pipe's descriptors.
+    // SAFETY: the process id of the child, and the pipe's descriptors.
     unsafe {
         libc::close(pipe[1]);
         assert_eq!(libc::waitpid(child, &mut status, 0), child);
@@ -442,7 +443,7 @@ fn watch__ends_when_reports_are_too_many() {
     if start().is_none() {
         return;
     }
-    let (watch, range) = (Watch::start(100).unwrap(), map());
+    let (watch, range) = (MemoryWatch::start(100).unwrap(), map());
     assert!(watch.cover(&range, |_| {}));
     while !watch.has_ended() {
         advise(range.start, PAGE, libc::MADV_DONTNEED);
@@ -450,13 +451,13 @@ fn watch__ends_when_reports_are_too_many() {
     }
     let mut all = false;
     while !all {
-        all = watch.take_change() == Some(Changed::All);
+        all = watch.take_change() == Some(ChangedRange::All);
     }
     let before = watch.reports();
     advise(range.start, PAGE, libc::MADV_DONTNEED);
     unmap(range.start, LEN);
     assert_eq!(watch.reports(), before);
-    assert!(watch.look(&range) == Look::Unsure && !watch.cover(&range, |_| {}));
+    assert!(watch.look(&range) == WatchResult::Unsure && !watch.cover(&range, |_| {}));
     drop(watch);
     map();
 }

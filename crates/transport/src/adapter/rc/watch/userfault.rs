@@ -1,6 +1,5 @@
-//! The kernel's part of the watch: what of `linux/userfaultfd.h` (Linux 6.18) and of `linux/fs.h` (`PROCMAP_QUERY`,
-//! from Linux 6.11 on) is used. On processors whose ioctl numbers are others the kernel refuses, and nothing is
-//! watched.
+//! Kernel interface of the watch: parts of `linux/userfaultfd.h` (Linux 6.18) and `linux/fs.h` (`PROCMAP_QUERY`, since
+//! Linux 6.11). On processors with other ioctl numbers the kernel refuses, and no memory is watched.
 #![allow(unsafe_code)]
 
 use fastpath_base::fd::{CheckedFd, CheckedHandle};
@@ -16,7 +15,6 @@ const EVENT_REMAP: u64 = 1 << 2;
 const EVENT_REMOVE: u64 = 1 << 3;
 const EVENT_UNMAP: u64 = 1 << 6;
 const MODE_WP: u64 = 1 << 1;
-/// Bit of the calls that a registered range answers.
 const CAN_WRITEPROTECT: u64 = 1 << 6;
 const MSG_REMAP: u8 = 0x14;
 const MSG_REMOVE: u8 = 0x15;
@@ -71,23 +69,21 @@ struct ProcmapCall {
     build_id_addr: u64,
 }
 
-/// An event as the kernel writes it.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(super) struct Message {
+pub(super) struct UserfaultMessage {
     event: u8,
     reserved: [u8; 7],
-    /// Of a move: from, to, length; else start and end.
+    /// For `MSG_REMAP`: from, to, length; otherwise start and end.
     arg: [u64; 3],
 }
 
-const _: () = assert!(size_of::<Message>() == 32);
+const _: () = assert!(size_of::<UserfaultMessage>() == 32);
 const _: () = assert!(size_of::<ProcmapCall>() == 0x68);
 const _: () = assert!(size_of::<RegisterCall>() == 32);
 const _: () = assert!(size_of::<ApiCall>() == 24 && size_of::<ProtectCall>() == 24);
 
-impl Message {
-    /// The addresses that do not mean what they did.
+impl UserfaultMessage {
     pub(super) fn range(&self) -> Option<Range<usize>> {
         let [first, second, third] = self.arg.map(|value| value as usize);
         match self.event {
@@ -98,28 +94,22 @@ impl Message {
     }
 }
 
-/// Whether memory is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// It is, and nothing changes just now.
+pub(super) enum WatchOutcome {
     Watched,
-    /// Some of it is not.
     Foreign,
-    /// Some memory of the process is just being unmapped.
     Changing,
 }
 
-/// A descriptor from which the kernel tells of changes of watched memory.
 pub(super) struct Userfault(CheckedFd);
 
 impl Userfault {
-    /// # Errors
-    /// The kernel has none, is too old (before 5.11), or does not allow it, as in a container.
+    /// Fails if the kernel has no userfaultfd, is older than 5.11, or does not allow it, as in a container.
     pub(super) fn open() -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
-        // SAFETY: plain integers.
+        // SAFETY: the call takes plain integers.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as RawFd;
-        // SAFETY: a new descriptor without another owner, or -1.
+        // SAFETY: `fd` is a new descriptor without another owner, or -1.
         let this = Userfault(unsafe { CheckedFd::of_call(fd, "watching registered memory") }?);
         let mut call =
             ApiCall { api: API, features: EVENT_UNMAP | EVENT_REMAP | EVENT_REMOVE, ioctls: 0 };
@@ -128,7 +118,7 @@ impl Userfault {
     }
 
     fn call<T>(&self, number: u64, argument: &mut T) -> io::Result<()> {
-        // SAFETY: every number here comes with the structure that belongs to it.
+        // SAFETY: each caller passes the structure that belongs to `number`.
         match unsafe { libc::ioctl(self.fd(), number as _, &raw mut *argument) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -139,10 +129,8 @@ impl Userfault {
         self.0.number_unchecked()
     }
 
-    /// Watches whole pages. Nothing is write-protected, so that no access is ever held up.
-    ///
-    /// # Errors
-    /// The kernel cannot watch such memory, or the program itself does by a userfaultfd of its own.
+    /// Watches whole pages without write protection, so no access is delayed. Fails if the kernel cannot watch this
+    /// memory, or if the program watches it by its own userfaultfd.
     pub(super) fn watch(&self, range: &Range<usize>) -> io::Result<()> {
         let mut call = RegisterCall {
             start: range.start as u64,
@@ -157,47 +145,44 @@ impl Userfault {
         }
     }
 
-    /// Ends the watch, and lets threads go on that wait for a report to be read. The descriptor's number becomes one
-    /// more of `other`'s file, so that no other file gets it meanwhile.
+    /// Ends the watch, and unblocks waiting threads. `fd` becomes a duplicate of `other`, so its number stays taken.
     pub(super) fn end(&self, other: RawFd) {
         if self.0.is_ours() {
             replace(self.fd(), other);
         }
     }
 
-    /// Asks of whole pages, which nobody else watches, by protecting none of them. It is also refused from before some
-    /// memory is unmapped until the one who does it goes on after its event was read.
-    pub(super) fn ask(&self, range: &Range<usize>) -> Answer {
+    /// Queries the state of whole pages, by a request to remove their write protection, which they do not have. While
+    /// another thread unmaps memory, the kernel refuses the request until that thread continues.
+    pub(super) fn ask(&self, range: &Range<usize>) -> WatchOutcome {
         let mut call = ProtectCall { start: range.start as u64, len: range.len() as u64, mode: 0 };
         match self.call(UFFDIO_WRITEPROTECT, &mut call) {
-            Ok(()) => Answer::Watched,
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Answer::Changing,
-            Err(_) => Answer::Foreign,
+            Ok(()) => WatchOutcome::Watched,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => WatchOutcome::Changing,
+            Err(_) => WatchOutcome::Foreign,
         }
     }
 
-    /// Reads events; whoever made them goes on meanwhile.
-    pub(super) fn read<'a>(&self, to: &'a mut [Message]) -> &'a [Message] {
-        // SAFETY: the messages are plain integers.
+    pub(super) fn read<'a>(&self, to: &'a mut [UserfaultMessage]) -> &'a [UserfaultMessage] {
+        // SAFETY: the buffer is valid for its size, and any bytes are valid messages.
         let got = unsafe { libc::read(self.fd(), to.as_mut_ptr().cast(), size_of_val(to)) };
-        &to[..got.max(0) as usize / size_of::<Message>()]
+        &to[..got.max(0) as usize / size_of::<UserfaultMessage>()]
     }
 }
 
-/// Makes a number one more of another descriptor's file. May be called after a fork.
 pub(super) fn replace(number: RawFd, other: RawFd) {
-    // SAFETY: plain descriptors, which the call checks.
+    // SAFETY: the call takes plain integers and checks them.
     unsafe { libc::dup3(other, number, libc::O_CLOEXEC) };
 }
 
-/// Whether all of a range lies in one mapping. False where the kernel does not say.
+/// Whether a range is in one mapping. False if the kernel does not answer.
 pub(super) fn is_one_mapping(maps: &CheckedHandle<File>, range: &Range<usize>) -> bool {
     let mut call = ProcmapCall {
         size: size_of::<ProcmapCall>() as u64,
         query_addr: range.start as u64,
         ..ProcmapCall::default()
     };
-    // SAFETY: the structure that belongs to the number, of the size that it says.
+    // SAFETY: `call` is the structure that belongs to the number, and has its own size.
     let answer = unsafe { libc::ioctl(maps.number_unchecked(), PROCMAP_QUERY as _, &raw mut call) };
     answer == 0 && call.vma_start <= range.start as u64 && range.end as u64 <= call.vma_end
 }

@@ -1,4 +1,4 @@
-//! What only the fake adapter can do: lose, double and delay what is under way, and let time stand still.
+//! Tests that need the fake adapter: lost, duplicated and delayed datagrams, and a stopped clock.
 
 mod restarts;
 
@@ -100,12 +100,12 @@ fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
         }
     }
     assert_eq!(sent, 8 * 64);
-    // The adapter carries it all before the receiver looks for the first time.
+    // The adapter delivers everything before the receiver's first poll.
     for _ in 0..100 {
         pair.ifaces[0].progress();
     }
     assert!(fake::losses().1 > 0, "the adapter had a buffer for each");
-    // Who came last is taken first: what the others have sent may not stand in its way.
+    // Take from the last connection first: packets of other connections must not block it.
     for (link, ends) in more.iter_mut().enumerate().rev() {
         for _ in 0..64 {
             pair.until("a message", |_| take(&mut ends[1]) == Some((link as u32, 900)));
@@ -119,7 +119,7 @@ fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
 fn peer__that_computes_is_asked_ever_less_and_answers_when_it_is_back() {
     let mut pair = UdPair::fake(Settings::default());
     assert_eq!(send(&mut pair.ends[0], 7, 8), Post::Done);
-    // Nobody looks at the second interface for 20 s.
+    // The second interface is not polled for 20 s.
     while fake::now_ns() < 20_000_000_000 {
         pair.ifaces[0].progress();
         let due = pair.ifaces[0].core().borrow().next_due_ns;
@@ -150,7 +150,7 @@ fn loss__under_a_full_window_is_mended_without_waiting() {
             pair.progress();
         }
     }
-    // No time has passed: the peer's word alone says what is missing.
+    // No time has passed, so only the acknowledgement shows which packets are missing.
     let counters = pair.ifaces[0].counters();
     assert_eq!((counters.sent, counters.resent), (4, 1));
     for number in 0..4 {
@@ -178,11 +178,11 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
                 DatagramKind::More,
                 DatagramKind::Ack,
             ];
-            let head = Head {
+            let head = DatagramHead {
                 kind: kinds[random.below(5) as usize],
                 link: 0,
                 token,
-                // Mostly the next one, so that it is looked at.
+                // Mostly the next number, so that the packet is processed.
                 seq: seq.wrapping_add(if random.chance(0.2) { random.below(70) as u32 } else { 0 }),
                 ack: Ack { next: random.next_u64() as u32, held: random.next_u64() },
                 total: [0, 100, 5000, 32_784, u32::MAX][random.below(5) as usize],
@@ -197,17 +197,17 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
                 pair.ends[1].take();
             }
         }
-        // Every receive buffer is somewhere.
+        // No receive buffer is lost.
         let core = pair.ifaces[1].core().borrow();
         let link = core.links.get(0).unwrap();
-        let held = |kept: &link::Kept| matches!(kept.body, link::Body::Slot(..)) as u32;
+        let held = |kept: &link::ReorderedPacket| matches!(kept.body, link::Body::Slot(..)) as u32;
         let held: u32 = link.receiver.kept().map(held).sum();
         assert_eq!(core.receives.available() + held, buffers);
         assert!(held <= link.window);
     }
 }
 
-/// The wire is cut beyond both ports.
+/// Cuts the wire beyond both ports.
 fn lose_all() {
     fake::set_conditions(fake::Conditions {
         faults: fake::Faults { drop: 1.0, ..fake::Faults::default() },
@@ -225,16 +225,16 @@ fn peer__that_is_silent_for_too_long_is_given_up() {
     assert_eq!(pair.ends[0].failure(), Some(Failure::NoAnswer));
     assert!(fake::now_ns() - before >= Settings::default().give_up_ns);
     let counters = pair.ifaces[0].counters();
-    // Ever more rarely, but for good.
+    // Retransmissions come at growing intervals, but are many in total.
     assert!((100..100_000).contains(&counters.resent), "{counters:?}");
     assert_eq!(send(&mut pair.ends[0], 1, 8), Post::PeerGone);
     assert!(pair.ends[0].peer_has_left());
     assert!(pair.ends[0].has_arrived(), "nothing keeps the process");
-    assert!(pair.ifaces[0].last_error().unwrap().contains("no answer"));
+    assert!(pair.ifaces[0].last_error().unwrap().contains("has not answered"));
 }
 
-/// The peer waits in the library for ever, but for some time; nothing reaches it. `waits` lets it do so, or not, for a
-/// quarter of a second.
+/// Runs a connection to a peer that waits in the library, and that no packet reaches. `waits` makes the peer wait
+/// (true) or compute (false) for a quarter of a second.
 fn give_up_one_that_waits(mut waits: impl FnMut(&'static RankPage, bool)) {
     lose_all();
     let jobs: &'static [Job] = Job::in_process(1).unwrap().leak();
@@ -254,7 +254,7 @@ fn give_up_one_that_waits(mut waits: impl FnMut(&'static RankPage, bool)) {
             fake::advance(250_000_000);
         }
     };
-    // It computes, waits for a while, computes; then whoever looks is stopped for a day.
+    // The peer computes, waits, computes and waits; then it is stopped for a day.
     pass(1000, false);
     pass(200, true);
     pass(3, false);
@@ -335,7 +335,7 @@ fn receive_buffers__are_posted_again_in_batches() {
         pair.until("room", |pair| send(&mut pair.ends[0], number, 8) == Post::Done);
         pair.until("it", |pair| take(&mut pair.ends[1]) == Some((number, 8)));
     }
-    // Of 16; acknowledgements arrive too, one for a quarter of the window.
+    // Buffers are posted in batches of 16. Acknowledgements, one for each quarter of the window, also take buffers.
     let (calls, acks) = (fake::take_receive_posts(), pair.ifaces[1].counters().acks);
     assert!((1..=(320 + acks) / 16 + 2).contains(&calls), "{calls}");
 }
@@ -349,7 +349,7 @@ fn port__that_goes_down_and_up_again_loses_nothing() {
     let mut pair = UdPair::fake(Settings::default());
     let mut next = [0_u32; 2];
     for round in 0..40 {
-        // Down for up to 4 s, with sends of both sides under way.
+        // The port is down for up to 4 s, with sends of both sides in flight.
         for number in round * 8..(round + 1) * 8 {
             for end in &mut pair.ends {
                 assert_eq!(send(end, number, 100), Post::Done);
@@ -380,7 +380,7 @@ fn port__that_goes_down_and_up_again_loses_nothing() {
         assert_eq!((counters.failures, counters.receive_errors), (0, 0));
         assert_eq!(counters.out_of_buffer, 0);
         assert!(end.has_room(1, 32_768));
-        // Every receive buffer is somewhere.
+        // No receive buffer is lost.
         let core = iface.core().borrow();
         assert_eq!(core.receives.available(), core.receives.count());
     }
@@ -390,7 +390,7 @@ fn port__that_goes_down_and_up_again_loses_nothing() {
 fn port__that_carries_nothing_between_two_outages_has_had_one() {
     let mut pair = UdPair::fake(Settings::default());
     assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
-    // Active whenever it is asked, and down for every send.
+    // The port is active at each check, and down for every send.
     for _ in 0..2000 {
         set_port(false);
         (0..200).for_each(|_| _ = pair.ifaces[0].progress());
@@ -399,7 +399,7 @@ fn port__that_carries_nothing_between_two_outages_has_had_one() {
         (0..200).for_each(|_| _ = pair.ifaces[0].progress());
     }
     assert!(pair.ends[0].failure().is_some());
-    // One that does carry something has had several, which are short.
+    // If a queue pair carries messages between outages, these are several short outages, not one permanent outage.
     let mut pair = UdPair::fake(Settings::default());
     for number in 0..20 {
         assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
@@ -432,8 +432,8 @@ fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
         assert_eq!(send(end, 1, 8), Post::PeerGone);
         assert!(end.peer_has_left() && end.has_arrived());
         let said = iface.last_error().unwrap();
-        assert!(said.contains("fake0 port 1: is down"), "{said}");
-        // What cannot be mended is not watched any more.
+        assert!(said.contains("fake0 port 1 is down and unusable for 10 s"), "{said}");
+        // A permanent outage has no further attempts to wake for.
         assert!(iface.arm(|| ()) > Duration::from_millis(20));
     }
 }

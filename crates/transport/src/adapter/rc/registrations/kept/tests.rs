@@ -5,7 +5,7 @@ use super::*;
 use crate::verbs::ProtectionDomain;
 use crate::verbs::{fake, fault};
 
-/// A registrations that keeps so many bytes; `None` where the kernel does not tell of changes.
+/// Creates registrations that keep up to `most` bytes; `None` if the kernel does not report changes.
 fn registrations(most: usize) -> Option<Registrations> {
     start()?;
     fake::set_conditions(fake::Conditions::default());
@@ -18,11 +18,10 @@ fn register(
     registrations: &mut Registrations, range: &Range<usize>, access: Access,
 ) -> Arc<MemoryRegion> {
     let at = std::ptr::with_exposed_provenance_mut(range.start);
-    // SAFETY: the fake device reads nothing that is not sent.
+    // SAFETY: the fake device reads only memory that is sent.
     unsafe { registrations.register(at, range.len(), access) }.unwrap()
 }
 
-/// Uses memory for a message; its key.
 fn pass(registrations: &mut Registrations, range: &Range<usize>) -> u32 {
     let key = register(registrations, range, Access::Shown).rkey();
     registrations.release_unused();
@@ -52,7 +51,7 @@ fn memory__is_kept_from_its_second_use_on() {
     for _ in 0..100 {
         assert_eq!(pass(&mut registrations, &first), key);
     }
-    // For parts, to read and to write, but not for peers to write.
+    // Parts of the range serve reads and writes of the device, but no writes of peers.
     let part = first.start + 100..first.end - 100;
     for access in [Access::Read, Access::Write, Access::Shown] {
         assert_eq!(register(&mut registrations, &part, access).rkey(), key);
@@ -69,7 +68,6 @@ fn memory__is_kept_from_its_second_use_on() {
     assert_eq!(fault::alive(), 0);
 }
 
-/// A way to change memory.
 type LookupFn<'a> = &'a dyn Fn(&Range<usize>);
 
 #[test]
@@ -90,12 +88,12 @@ fn memory__that_changed_is_registered_anew() {
     ];
     let mut dropped = 0;
     for (at, way) in ways.iter().enumerate() {
-        // Used often enough to be kept again at once.
+        // Use the range often enough that its registration is kept again at once.
         let mut key = 0;
         while kept(&registrations) == 0 {
             key = pass(&mut registrations, &range);
         }
-        // The thread that writes down the last change may not have ended that: until then there is doubt.
+        // The watching thread may still process the last change; until then the state is uncertain.
         let reused = (0..1_000_000).filter(|_| pass(&mut registrations, &range) == key);
         assert_eq!(reused.take(5).count(), 5, "way {at}");
         way(&range);
@@ -103,7 +101,7 @@ fn memory__that_changed_is_registered_anew() {
             same(range.start);
         }
         assert_ne!(pass(&mut registrations, &range), key, "way {at}");
-        // The thread may still be writing it down.
+        // The watching thread may still be storing the change.
         while registrations.counts().unmapped == dropped {
             pass(&mut registrations, &range);
         }
@@ -124,7 +122,7 @@ fn memory__that_is_unmapped_after_each_message_is_hardly_ever_kept() {
     }
     let counts = registrations.counts();
     assert_eq!((counts.made, counts.reused), (200, 0));
-    // After 2, 4, 8, ... 64 uses.
+    // Kept registrations are dropped after 2, 4, 8, ... 64 uses.
     assert!((5..=7).contains(&counts.unmapped), "{counts:?}");
 }
 
@@ -143,7 +141,7 @@ fn memory__that_was_used_longest_ago_makes_room() {
     assert_eq!((kept(&registrations), registrations.counts().evicted), (2, 1));
     assert_eq!(pass(&mut registrations, &first), keys[1]);
     assert_ne!(pass(&mut registrations, &second), keys[0]);
-    // What is in use stays.
+    // Registrations in use are not evicted.
     let held = [
         register(&mut registrations, &first, Access::Read),
         register(&mut registrations, &third, Access::Read),
@@ -151,7 +149,7 @@ fn memory__that_was_used_longest_ago_makes_room() {
     pass_often(&mut registrations, &second, 9);
     assert_eq!(registrations.counts().evicted, 1);
     drop(held);
-    // More than may be kept in all.
+    // A range larger than the limit.
     let large = map_at(0, 3 * LEN, RIGHTS, OWN);
     pass_often(&mut registrations, &(large..large + 3 * LEN), 9);
     assert_eq!((kept(&registrations), registrations.counts().evicted), (2, 1));
@@ -170,7 +168,7 @@ fn memory__that_is_kept_gives_way_where_no_more_may_be_locked() {
     assert_eq!((kept(&registrations), registrations.counts().evicted), (0, 1));
     let held = register(&mut registrations, &second, Access::Read);
     let at = std::ptr::with_exposed_provenance_mut(first.start);
-    // SAFETY: as above.
+    // SAFETY: the fake device reads only memory that is sent.
     let refused = unsafe { registrations.register(at, LEN, Access::Read) };
     assert!(refused.is_err(), "nothing gives way");
     drop(held);

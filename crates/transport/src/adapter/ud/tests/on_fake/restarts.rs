@@ -1,10 +1,10 @@
-//! A queue pair that has stopped is started anew, with each step of that failing once, or for good.
+//! Restarts of a stopped queue pair, with each step failing once, or always.
 
 use super::*;
 
 /// Messages of each end before and during an outage.
 const MESSAGES: u32 = 60;
-/// Time between two looks at everything.
+/// Simulated nanoseconds between two checks.
 const STEP_NS: u64 = 20_000_000;
 
 fn set_port(active: bool) {
@@ -15,19 +15,18 @@ fn set_port(active: bool) {
     });
 }
 
-/// What is to go wrong in an outage.
+/// Fault injected in an outage.
 #[derive(Debug, Clone, Copy)]
-enum Trouble {
+enum InjectedFault {
     Nothing,
-    /// This step, when it has come so often before.
+    /// The step fails once, after the given number of calls.
     Once(VerbsCall, u32),
-    /// This step, whenever it comes.
+    /// The step always fails.
     Always(VerbsCall),
-    /// The posting of receive buffers, after so many calls of it: so many.
+    /// Posting receive buffers fails: after the first number of calls, the second number of times.
     Receives(u64, u64),
 }
 
-/// What became of it.
 struct RestartResult {
     seen: [Vec<u32>; 2],
     failures: [Option<Failure>; 2],
@@ -36,24 +35,25 @@ struct RestartResult {
     said: String,
 }
 
-/// Both ends send, and the port is down for a moment; then everything goes on, or an end has failed.
-fn ride_out(trouble: Trouble) -> RestartResult {
+/// Both ends send while the port is down for a moment; returns when all has arrived, or an end has failed.
+fn ride_out(trouble: InjectedFault) -> RestartResult {
     let base = fault::alive();
     let mut pair = UdPair::fake(Settings::default());
     set_port(false);
     let began = fake::now_ns();
     fault::take_seen();
     match trouble {
-        Trouble::Nothing => {}
-        Trouble::Once(step, after) => fault::arm(step, after, libc::EBUSY),
-        Trouble::Always(step) => fault::end(step, libc::EBUSY),
-        Trouble::Receives(after, count) => _ = fake::refuse_receive_posts(after, count),
+        InjectedFault::Nothing => {}
+        InjectedFault::Once(step, after) => fault::arm(step, after, libc::EBUSY),
+        InjectedFault::Always(step) => fault::end(step, libc::EBUSY),
+        InjectedFault::Receives(after, count) => _ = fake::refuse_receive_posts(after, count),
     }
     let (mut sent, mut seen) = ([0; 2], [vec![], vec![]]);
     let mut more = Vec::new();
     let failures = loop {
         for me in 0..2 {
-            // Some each time, so that some are sent in every state; first more than one poll of the queue takes.
+            // Send a few messages each time, so that some are sent in every state. Send more at first than one poll
+            // takes.
             for _ in 0..if sent[me] == 0 { 50 } else { 2 } {
                 if sent[me] < MESSAGES && send(&mut pair.ends[me], sent[me], 100) == Post::Done {
                     sent[me] += 1;
@@ -66,7 +66,7 @@ fn ride_out(trouble: Trouble) -> RestartResult {
         (0..80).for_each(|_| pair.progress());
         set_port(true);
         fake::advance(STEP_NS);
-        // Connections that are made meanwhile bring receive buffers with them.
+        // Connections created meanwhile add receive buffers.
         if more.len() < 600 && pair.ends.iter().all(|end| end.failure().is_none()) {
             let add = |iface: &UdIface| [(); 70].map(|()| iface.endpoint(None).unwrap());
             more.extend(pair.ifaces.iter().flat_map(add));
@@ -82,7 +82,7 @@ fn ride_out(trouble: Trouble) -> RestartResult {
     };
     for (iface, end) in pair.ifaces.iter().zip(&mut pair.ends) {
         if end.failure().is_none() {
-            // Every receive buffer is somewhere, and all room has come back.
+            // No receive buffer is lost, and all places for sends are free again.
             let core = iface.core().borrow();
             let found = core.receives.available();
             assert_eq!(found, core.receives.count(), "{trouble:?}");
@@ -103,7 +103,7 @@ fn ride_out(trouble: Trouble) -> RestartResult {
     RestartResult { seen, failures, lasted_ns: fake::now_ns() - began, steps, said }
 }
 
-fn assert_whole(trouble: Trouble) -> RestartResult {
+fn assert_whole(trouble: InjectedFault) -> RestartResult {
     let outcome = ride_out(trouble);
     assert_eq!(outcome.failures, [None; 2], "{trouble:?}: {}", outcome.said);
     for seen in &outcome.seen {
@@ -112,13 +112,13 @@ fn assert_whole(trouble: Trouble) -> RestartResult {
     outcome
 }
 
-/// The next attempt goes well.
-fn assert_soon(trouble: Trouble) {
+/// Asserts that the next restart attempt succeeds.
+fn assert_soon(trouble: InjectedFault) {
     let lasted = assert_whole(trouble).lasted_ns;
     assert!(lasted < 250_000_000, "{trouble:?}: {lasted}");
 }
 
-fn assert_failed(trouble: Trouble, text: &str) {
+fn assert_failed(trouble: InjectedFault, text: &str) {
     let outcome = ride_out(trouble);
     assert_eq!(outcome.failures, [Some(Failure::Local); 2], "{trouble:?}");
     let lasted = outcome.lasted_ns;
@@ -129,7 +129,7 @@ fn assert_failed(trouble: Trouble, text: &str) {
 
 const STEPS: [(VerbsCall, &str); 6] = [
     (VerbsCall::ModifyError, "stopping the queue pair"),
-    (VerbsCall::ModifyReset, "starting the queue pair anew"),
+    (VerbsCall::ModifyReset, "restarting the queue pair"),
     (VerbsCall::ModifyInit, "initialising"),
     (VerbsCall::ModifyRtr, "ready to receive"),
     (VerbsCall::ModifyRts, "ready to send"),
@@ -138,29 +138,29 @@ const STEPS: [(VerbsCall, &str); 6] = [
 
 #[test]
 fn restart__goes_on_after_any_step_that_failed_once() {
-    let steps = assert_whole(Trouble::Nothing).steps;
+    let steps = assert_whole(InjectedFault::Nothing).steps;
     for (step, _) in STEPS {
         assert!(steps.contains(&step), "{step:?} is no step of it");
         let times = steps.iter().filter(|&&seen| seen == step).count() as u32;
         for after in 0..times {
-            assert_soon(Trouble::Once(step, after));
+            assert_soon(InjectedFault::Once(step, after));
         }
     }
 }
 
 #[test]
 fn restart__goes_on_after_receive_buffers_were_refused() {
-    // Some of them, or all, by one of both, again and again.
+    // Posting fails for some or all buffers, at one end or both, repeatedly.
     for after in 0..24 {
-        assert_soon(Trouble::Receives(after, 1));
+        assert_soon(InjectedFault::Receives(after, 1));
     }
-    assert_whole(Trouble::Receives(5, 60));
+    assert_whole(InjectedFault::Receives(5, 60));
 }
 
 #[test]
 fn restart__that_fails_for_good_ends_in_errors() {
     for (step, text) in STEPS {
-        assert_failed(Trouble::Always(step), text);
+        assert_failed(InjectedFault::Always(step), text);
     }
-    assert_failed(Trouble::Receives(3, u64::MAX), "posting a receive");
+    assert_failed(InjectedFault::Receives(3, u64::MAX), "posting a receive");
 }

@@ -1,0 +1,122 @@
+//! State of the parser, which options change.
+
+use super::spec::{App, JobSpec, Node};
+use super::values::Triplet;
+use super::{CommandRequest, Surroundings};
+use std::path::PathBuf;
+
+/// First word of an agent's command line.
+pub const AGENT: &str = "--agent";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    pub name: String,
+    pub slots: Option<usize>,
+    pub most: Option<usize>,
+}
+
+impl HostSpec {
+    /// Whether a number of ranks was given for the host.
+    pub fn has_slots(&self) -> bool {
+        self.slots.or(self.most).is_some()
+    }
+}
+
+/// Number of ranks per node, by `-ppn` and similar options.
+#[derive(Debug)]
+pub struct PerNode {
+    pub ranks: usize,
+    pub typed: String,
+    /// Whether more ranks per node than `ranks` are an error.
+    pub strict: bool,
+}
+
+/// Sources of a program's number of ranks, besides `-n`.
+#[derive(Debug, Default)]
+pub struct RankCount {
+    pub per_node: Option<PerNode>,
+    pub soft: Option<Vec<Triplet>>,
+    pub host_slots: usize,
+    pub file_slots: usize,
+    pub hosts: Vec<HostSpec>,
+    pub file_hosts: Vec<HostSpec>,
+    /// Largest number of ranks that the hosts allow, and the option that sets it.
+    pub limit: Option<(usize, String)>,
+}
+
+#[derive(Debug)]
+pub struct IdleOption {
+    pub reason: &'static str,
+    pub typed: Vec<String>,
+}
+
+pub struct Parser<'a> {
+    pub here: &'a dyn Surroundings,
+    pub spec: JobSpec,
+    pub app: App,
+    /// Sources of the current program's number of ranks.
+    pub count: RankCount,
+    /// Working directory and search path for programs without their own.
+    pub global: App,
+    /// `-configfile` of the current program.
+    pub config: Option<PathBuf>,
+    /// Set by the options for help and version.
+    pub request: Option<CommandRequest>,
+    pub quiet: bool,
+    /// In an agent: number of ranks of each node.
+    pub agent: Option<Vec<usize>>,
+    /// In an agent: number of ranks of each program, counted before the agent started.
+    pub told_ranks: Vec<usize>,
+    /// The option, as typed, that makes more ranks than slots or processors an error.
+    pub no_oversubscribe: Option<String>,
+    /// Whether more ranks than slots cause no notice.
+    pub may_oversubscribe: bool,
+    /// Whether the words are from a `-configfile`.
+    pub in_config: bool,
+    pub idle: Vec<IdleOption>,
+    pub slots: usize,
+    /// Whether a host was named with a number of slots.
+    pub has_slots: bool,
+    /// Hosts of all programs, with their slots.
+    pub nodes: Vec<Node>,
+    /// Largest number of ranks on a node, by `-ppn` and similar options.
+    pub per_node: Option<usize>,
+}
+
+impl<'a> Parser<'a> {
+    pub fn new(here: &'a dyn Surroundings) -> Parser<'a> {
+        Parser {
+            here,
+            spec: JobSpec::default(),
+            app: App::default(),
+            count: RankCount::default(),
+            global: App::default(),
+            config: None,
+            request: None,
+            quiet: false,
+            agent: None,
+            told_ranks: Vec::new(),
+            no_oversubscribe: None,
+            may_oversubscribe: false,
+            in_config: false,
+            idle: Vec::new(),
+            slots: 0,
+            has_slots: false,
+            nodes: Vec::new(),
+            per_node: None,
+        }
+    }
+
+    pub fn note(&mut self, reason: &'static str, typed: String) {
+        match self.idle.iter_mut().find(|idle| idle.reason == reason) {
+            Some(idle) if idle.typed.contains(&typed) => {}
+            Some(idle) => idle.typed.push(typed),
+            None => self.idle.push(IdleOption { reason, typed: vec![typed] }),
+        }
+    }
+
+    /// Sets `--oversubscribe`, which other launchers require for more ranks than slots.
+    pub fn allow_oversubscription(&mut self) {
+        (self.no_oversubscribe, self.may_oversubscribe) = (None, true);
+    }
+}

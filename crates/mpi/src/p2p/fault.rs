@@ -1,0 +1,155 @@
+//! Error texts of messages that failed.
+#![allow(unsafe_code)]
+
+use crate::common::consts::*;
+use crate::common::error::{Error, SAME_ON_ALL_RANKS};
+use crate::objects::arguments::Args;
+use crate::objects::comm;
+use crate::process;
+use crate::process::errhandler::{abort, report};
+use fastpath_base::sync::Ordering;
+use fastpath_protocol::Fault;
+use fastpath_segment::RankPhase;
+
+#[cold]
+pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error {
+    let Args { peer, tag, .. } = *args;
+    let collective = tag <= comm::FIRST_TAG;
+    let error = match fault {
+        Fault::Truncated if collective => {
+            return explain_disagreement(MPI_ERR_TRUNCATE, args, bytes, sent);
+        }
+        Fault::PeerGone | Fault::SourceGone if collective => Error::new(
+            MPI_ERR_OTHER,
+            format!(
+                "{} and takes no part in this collective call{}",
+                describe_departure(args),
+                explain_loss()
+            ),
+        )
+        .with_advice(Some(
+            "make the same collective calls on all ranks, in the same order and with the same root",
+        )),
+        Fault::Truncated => Error::new(
+            MPI_ERR_TRUNCATE,
+            format!(
+                "the message from rank {peer}{} has {sent} bytes, but the receive buffer has \
+                 {bytes}: make the buffer larger",
+                name_tag(tag)
+            ),
+        ),
+        Fault::PeerGone => Error::new(
+            MPI_ERR_OTHER,
+            format!(
+                "{} and cannot receive the message{} of {bytes} bytes{}",
+                describe_departure(args),
+                name_tag(tag),
+                explain_loss()
+            ),
+        ),
+        Fault::SourceGone => Error::new(MPI_ERR_OTHER, explain_silence(args)),
+        Fault::NoMemory => {
+            Error::new(MPI_ERR_NO_MEM, format!("no memory for a message: {}", last_note()))
+        }
+        Fault::Protocol | Fault::None => {
+            Error::new(MPI_ERR_INTERN, "the peer sent a message that violates Fastpath's protocol")
+        }
+    };
+    error.about_message(peer, tag, bytes)
+}
+
+/// Returns the error of a collective call's message that is longer or shorter than expected.
+#[cold]
+pub(crate) fn explain_disagreement(class: i32, args: &Args, expected: u64, sent: u64) -> Error {
+    let Args { peer, tag, .. } = *args;
+    Error::new(
+        class,
+        format!(
+            "rank {peer} passes {sent} bytes to this collective call, but this rank expects \
+             {expected}: the ranks differ in count, datatype or root, or in the order of their \
+             collective calls"
+        ),
+    )
+    .with_advice(Some(SAME_ON_ALL_RANKS))
+    .about_message(peer, tag, expected)
+}
+
+/// Describes the tag of a program's message. Internal tags and `MPI_ANY_TAG` are omitted.
+fn name_tag(tag: i32) -> String {
+    match tag {
+        0.. => format!(" with tag {tag}"),
+        _ => String::new(),
+    }
+}
+
+fn explain_silence(args: &Args) -> String {
+    let (tag, lost) = (name_tag(args.tag), explain_loss());
+    match args.peer {
+        MPI_ANY_SOURCE => {
+            let absent = find_absent(args);
+            let absent = absent.map(|(rank, why)| format!(" (rank {rank}: {why})"));
+            format!(
+                "every other rank of the communicator has left the job (finalized or dead){}: no \
+                 message{tag} can arrive any more{lost}",
+                absent.unwrap_or_default()
+            )
+        }
+        _ => {
+            let left = describe_departure(args);
+            format!("{left}: no message{tag} can arrive from that rank any more{lost}")
+        }
+    }
+}
+
+/// Describes how the peer of a message left the job.
+fn describe_departure(args: &Args) -> String {
+    let peer = args.peer;
+    match find_absent(args) {
+        Some((_, why)) => format!("rank {peer} has left the job ({why})"),
+        None => format!("rank {peer} has left the job (finalized or dead)"),
+    }
+}
+
+/// Returns the first possible peer of a message that ended without calling `MPI_Init`: its rank in the communicator,
+/// and the launcher's description of its end.
+fn find_absent(args: &Args) -> Option<(usize, String)> {
+    // SAFETY: called inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    let (comm, engine) = (p.comm_of_request(args.comm)?, p.engine()?);
+    let is_possible = |rank: usize| args.peer == MPI_ANY_SOURCE || args.peer == rank as i32;
+    let peers = comm.peer_group().world_ranks().iter().enumerate();
+    peers.filter(|&(rank, _)| is_possible(rank)).find_map(|(rank, &world)| {
+        let page = engine.job.rank_page(world as usize)?;
+        let is_spawned = page.parent.load(Ordering::Relaxed) != 0;
+        let why = page.message.load();
+        (is_spawned && page.phase() < RankPhase::Initialized && !why.is_empty())
+            .then_some((rank, why))
+    })
+}
+
+/// Returns an addition to an error about a peer that has left: the failure of an adapter or a connection, if there is
+/// one. The peer may be alive, and only unreachable.
+fn explain_loss() -> String {
+    // SAFETY: all callers are inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    // SAFETY: the worker lives as long as the engine.
+    let lost = p.engine().and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
+    lost.map_or_else(String::new, |why| format!("; or a rank cannot be reached: {why}"))
+}
+
+/// Ends the job if this rank has no memory to answer a peer, because no MPI call would ever report this shortage.
+#[cold]
+pub(crate) fn end_without_answer(peer: u32) {
+    // SAFETY: all callers are inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    let why = format!("no memory to answer rank {peer}: {}", last_note());
+    let error = Error::new(MPI_ERR_NO_MEM, why);
+    let report = report::describe(p, "an MPI call", &error, None);
+    abort::abort_after_error(p, MPI_ERR_NO_MEM, &report)
+}
+
+fn last_note() -> String {
+    // SAFETY: all callers are inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    p.engine().map(|engine| engine.job.own_page().message.load_lines()).unwrap_or_default()
+}

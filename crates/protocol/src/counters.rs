@@ -1,0 +1,57 @@
+//! Counters of a worker, for reports and tests.
+
+/// Messages sent, and their bytes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Number of messages.
+    pub messages: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Counters for reports and tests; the immediate path counts nothing. Each counter is one word, because other processes
+/// read it (`snapshot`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages sent whole, except short ones through memory. [0]: through memory; [1]: adapter or network.
+    pub eager: [Traffic; 2],
+    /// Messages announced first (rendezvous). Index 0: through memory; 1: through an adapter or the network.
+    pub announced: [Traffic; 2],
+    /// Requests made.
+    pub requests: u64,
+    /// Unexpected messages stored.
+    pub unexpected: u64,
+    /// Long messages received by a single copy of the kernel.
+    pub single_copies: u64,
+    /// Long messages read directly from the sender's shared memory.
+    pub direct_reads: u64,
+    /// Long messages written directly into the receiver's shared memory.
+    pub direct_writes: u64,
+    /// Waits in which the first poll found nothing.
+    pub waits: u64,
+    /// Yields in waits.
+    pub yields: u64,
+    /// Sleeps of this process.
+    pub sleeps: u64,
+    /// Lanes opened to peers.
+    pub connections: u64,
+    /// Invalid messages that were dropped.
+    pub violations: u64,
+}
+
+impl Counters {
+    /// Returns the number of announced messages.
+    pub fn announced_messages(&self) -> u64 {
+        self.announced[0].messages + self.announced[1].messages
+    }
+}

@@ -1,0 +1,305 @@
+//! Small operations on memory that only the kernel reaches, performed by the owner while it is inside MPI: puts, gets,
+//! and changes of the layer above.
+//!
+//! A message and a flag in return take a fraction of the time of a system call. So the origin writes its request into a
+//! slot of shared memory, sends the owner a message without payload, and waits briefly. An owner that has not begun by
+//! then is probably computing. The origin takes the slot back, and the kernel copies. So no operation depends on the
+//! owner's progress. After a failed wait the next operations do not wait; each further failure doubles their number.
+//!
+//! | state of a slot | next state, and who sets it |
+//! |---|---|
+//! | `FREE` | `HELD`, by any origin |
+//! | `HELD` | `POSTED` or `FREE`, by the origin that has it |
+//! | `POSTED` | `SERVING`, by the owner; `HELD`, by the origin that takes it back |
+//! | `SERVING` | `DONE` or `REFUSED`, by the owner |
+//! | `DONE`, `REFUSED` | `FREE`, by the origin |
+//!
+//! The word of the state also counts how often the slot was held. The message has that number, so that a late message
+//! has no effect, and operations are performed in the order of their requests.
+#![allow(unsafe_code)]
+
+use crate::rma::ask::{
+    ASK_MOST, Ask, AskSlot, DONE, NAMED, POSTED, REFUSED, SERVING, SLOT_BYTES, SLOT_HEAD,
+    SLOTS_BYTES, STATE, Slots, TargetRequest, use_of,
+};
+use crate::rma::error::RmaError::{self, PeerGone, Withdrawn};
+use crate::rma::key::PackedKey;
+use crate::rma::resolve::{AccessPath, RemoteKey};
+use crate::wire;
+use crate::worker::Worker;
+use fastpath_base::clock;
+use fastpath_base::copy::copy;
+use fastpath_base::sync::Ordering;
+use fastpath_segment::{STATE_AWAKE, SegmentError};
+use fastpath_transport::{Header, Post};
+
+const LINE: u32 = 64;
+/// Most bytes of a put or get. For more, one copy by the kernel is faster than two copies.
+const MOVE_MOST: usize = 4096;
+/// Most bytes of a change. More than [`MOVE_MOST`], because the kernel would have to copy the bytes of a change twice.
+const CHANGE_MOST: usize = 1 << 17;
+const AHEAD: usize = 2;
+/// Flags in [`AskSlot`]'s `asked`, beside the number of bytes.
+const PUT: u32 = 1 << 31;
+const CHANGE: u32 = 1 << 30;
+
+/// Nanoseconds that an origin waits for the owner to begin: less than a system call takes.
+const WAIT_NS: u64 = 1_000;
+/// Polls of the slot per poll of messages. Also the number of such rounds per reading of the clock.
+const POLLS: u32 = 8;
+const ROUNDS: u32 = 8;
+
+impl Worker {
+    /// Returns the key of the slots in which peers request small operations of this process. The first call creates the
+    /// slots; all windows share them, and they are never freed.
+    ///
+    /// # Errors
+    /// There is too little memory.
+    pub fn expose_slots(&mut self) -> Result<PackedKey, SegmentError> {
+        if let Some(key) = self.rma.slots {
+            return Ok(key);
+        }
+        let memory = self.allocate_memory(SLOTS_BYTES, align_of::<AskSlot>())?.as_ptr();
+        // SAFETY: the memory was just allocated, and is never freed. Only the head of a slot must be zero.
+        let exposed = unsafe {
+            for slot in (0..SLOTS_BYTES).step_by(SLOT_BYTES) {
+                memory.add(slot).write_bytes(0, SLOT_HEAD);
+            }
+            self.expose_memory(memory, SLOTS_BYTES)
+        };
+        self.rma.slots = Some(exposed.key);
+        Ok(exposed.key)
+    }
+
+    /// Returns the slots at `offset` of their owner's region. `None` if they are not mapped or not entirely inside.
+    pub fn find_slots(&self, key: &RemoteKey, offset: u32) -> Option<Slots> {
+        let first = key.base.wrapping_add(offset as usize);
+        let fits = key.way == AccessPath::LoadStore
+            && key.peer != self.rank
+            && key.holds(offset.into(), SLOTS_BYTES)
+            && offset.is_multiple_of(LINE)
+            && offset / LINE + (SLOTS_BYTES as u32) / LINE <= u32::MAX / (NAMED + 1)
+            && first.addr().is_multiple_of(align_of::<AskSlot>());
+        fits.then_some(Slots {
+            first: first.cast_const().cast(),
+            region: key.described.region,
+            offset,
+        })
+    }
+
+    /// Lets the owner perform a small operation, or the first part of one. Returns the number of bytes done; the rest
+    /// is unchanged. Returns 0 if the owner should not be asked.
+    ///
+    /// # Errors
+    /// `OutOfBounds`; `Withdrawn` if the owner does not expose the bytes or does not know the change; `PeerGone`.
+    ///
+    /// # Safety
+    /// The given bytes are readable, and the destination of the answer is writable. In an operation of more than
+    /// [`ASK_MOST`] bytes, the given bytes and the answer are each empty or as long as the operation. The slots are
+    /// mapped: the key with which they were found still exists.
+    pub unsafe fn ask_owner(
+        &mut self, key: &mut RemoteKey, slots: &Slots, asking: &TargetRequest,
+    ) -> Result<usize, RmaError> {
+        self.admit(key, asking.offset, asking.len)?;
+        let most = match asking.ask {
+            Ask::Change(_) => CHANGE_MOST,
+            Ask::Put | Ask::Get => MOVE_MOST,
+        };
+        let fits = key.way == AccessPath::Kernel && (1..=most).contains(&asking.len);
+        let writes = asking.ask != Ask::Get;
+        if !fits || (writes && !key.asked.is_writable) || !self.may_ask(key, slots) {
+            return Ok(0);
+        }
+        let pieces = asking.len.div_ceil(ASK_MOST);
+        let (mut posted, mut done, mut begun) = (0, 0, true);
+        while done < pieces {
+            while begun && posted < pieces.min(done + AHEAD) {
+                // SAFETY: the contract of `post_piece` on memory and slots is this function's.
+                if !unsafe { self.post_piece(key, slots, asking, posted) } {
+                    break;
+                }
+                posted += 1;
+            }
+            if posted == done {
+                break;
+            }
+            let slot = slots.slot(self.rank, done);
+            if begun && !self.await_owner(slot, key.peer) {
+                // Take back the last piece first, because the owner begins with the first.
+                begun = false;
+                while posted > done && slots.slot(self.rank, posted - 1).take_back() {
+                    posted -= 1;
+                }
+                continue;
+            }
+            // SAFETY: the contract of `end_piece` on memory and slots is this function's.
+            if !unsafe { self.end_piece(slot, key.peer, asking, done)? } {
+                for later in done + 1..posted {
+                    let slot = slots.slot(self.rank, later);
+                    if !slot.take_back() {
+                        self.await_end(slot, key.peer)?;
+                        slot.leave();
+                    }
+                }
+                return Err(Withdrawn);
+            }
+            done += 1;
+        }
+        // If no piece could be posted, nothing was learnt about the owner.
+        if done != 0 || !begun {
+            key.asked.note(begun);
+        }
+        Ok((done * ASK_MOST).min(asking.len))
+    }
+
+    fn may_ask(&mut self, key: &mut RemoteKey, slots: &Slots) -> bool {
+        let peer = key.peer;
+        let page = self.job.rank_page(peer as usize);
+        let awake = page.is_some_and(|page| page.state.load(Ordering::Relaxed) == STATE_AWAKE);
+        if (awake && !key.asked.is_due()) || self.is_crowded() || self.connect(peer).is_err() {
+            return false;
+        }
+        if !awake && key.asked.note_asleep() {
+            // This message only wakes the owner: it names a use of the slot that ended long ago.
+            let old = slots.slot(0, 0).word.load(Ordering::Relaxed);
+            _ = self.tell_owner(peer, slots, 0, use_of(old) ^ (NAMED / 2 + 1));
+        }
+        awake
+    }
+
+    /// Requests a piece of an operation. Returns false if its slot is in use, or there is no space for the message.
+    ///
+    /// # Safety
+    /// See [`Worker::ask_owner`].
+    unsafe fn post_piece(
+        &mut self, key: &RemoteKey, slots: &Slots, asking: &TargetRequest, piece: usize,
+    ) -> bool {
+        let slot = slots.slot(self.rank, piece);
+        let Some(held) = slot.hold() else {
+            return false;
+        };
+        let (kind, change) = match asking.ask {
+            Ask::Put => (PUT, 0),
+            Ask::Get => (0, 0),
+            Ask::Change(change) => (CHANGE, change),
+        };
+        let start = piece * ASK_MOST;
+        let len = (asking.len - start).min(ASK_MOST);
+        slot.asked.store(len as u32 | kind, Ordering::Relaxed);
+        slot.change.store(change, Ordering::Relaxed);
+        let region = key.described.region;
+        slot.region.store(region, Ordering::Relaxed);
+        slot.offset.store(asking.offset + start as u64, Ordering::Relaxed);
+        let given = (asking.given.1 - start.min(asking.given.1)).min(ASK_MOST);
+        if given != 0 {
+            let from = asking.given.0.wrapping_add(start);
+            // SAFETY: this process holds the slot, and the given bytes are readable, by this function's contract.
+            unsafe { copy(slot.data(), from, given) };
+        }
+        slot.post(held);
+        let index = slots.index(self.rank, piece);
+        self.tell_owner(key.peer, slots, index, use_of(held)) || !slot.take_back()
+    }
+
+    /// Ends a piece that the owner has begun. Returns whether the owner has performed it.
+    ///
+    /// # Safety
+    /// See [`Worker::ask_owner`].
+    unsafe fn end_piece(
+        &mut self, slot: &AskSlot, peer: u32, asking: &TargetRequest, piece: usize,
+    ) -> Result<bool, RmaError> {
+        let done = self.await_end(slot, peer)?;
+        let start = piece * ASK_MOST;
+        let taken = (asking.taken.1 - start.min(asking.taken.1)).min(ASK_MOST);
+        if done && taken != 0 {
+            // SAFETY: the destination is writable, by this function's contract, and the slot has as many bytes.
+            unsafe { copy(asking.taken.0.wrapping_add(start), slot.data(), taken) };
+        }
+        slot.leave();
+        Ok(done)
+    }
+
+    /// Waits until the owner has copied the few bytes of a piece. Returns whether the owner performed the request. If
+    /// the owner has begun only a later piece, the owner takes this piece next.
+    fn await_end(&mut self, slot: &AskSlot, peer: u32) -> Result<bool, RmaError> {
+        loop {
+            // ORDERING: acquire: the bytes of the answer are visible; partner: the release in `AskSlot::end`.
+            match slot.word.load(Ordering::Acquire) & STATE {
+                POSTED | SERVING if self.peer_has_left(peer) => return Err(PeerGone),
+                POSTED => _ = self.progress_peer(peer),
+                SERVING => {}
+                state => return Ok(state == DONE),
+            }
+        }
+    }
+
+    /// Sends the owner the message for a slot, and wakes it if it sleeps. Returns false if there is no space.
+    fn tell_owner(&mut self, peer: u32, slots: &Slots, index: usize, named: u32) -> bool {
+        let line = (slots.offset + (index * SLOT_BYTES) as u32) / LINE;
+        let header = Header::new(wire::REMOTE_ASK, line * (NAMED + 1) + named, slots.region);
+        let post = self.endpoints[peer].post_signal(header);
+        !matches!(post, Post::NoResource | Post::PeerGone)
+    }
+
+    /// Waits briefly, and handles arrivals meanwhile. Returns whether the owner has begun.
+    fn await_owner(&mut self, slot: &AskSlot, peer: u32) -> bool {
+        let mut until = None;
+        loop {
+            for _ in 0..ROUNDS {
+                for _ in 0..POLLS {
+                    if slot.word.load(Ordering::Relaxed) & STATE != POSTED {
+                        return true;
+                    }
+                }
+                self.progress_peer(peer);
+            }
+            let now = clock::now_ns();
+            if *until.get_or_insert(now + WAIT_NS) <= now {
+                return false;
+            }
+            self.progress();
+        }
+    }
+
+    pub(super) fn serve_ask(&mut self, header: Header) -> Option<()> {
+        let regions = &self.rma.regions;
+        let (line, named) = (header.imm / (NAMED + 1), header.imm & NAMED);
+        let offset = u64::from(line) * u64::from(LINE);
+        let Some(at) = regions.locate(header.key, offset, SLOT_BYTES as u64) else {
+            return Some(()); // the slots were freed meanwhile
+        };
+        if !at.addr().is_multiple_of(align_of::<AskSlot>()) {
+            return None;
+        }
+        // SAFETY: aligned and inside exposed memory; every field is atomic or raw bytes, which others may write.
+        let slot = unsafe { &*at.cast_const().cast::<AskSlot>() };
+        let Some(serving) = slot.begin(named) else {
+            return Some(());
+        };
+        // Read each field once, because the peer may still write the fields.
+        let asked = slot.asked.load(Ordering::Relaxed);
+        let len = (asked & !(PUT | CHANGE)) as usize;
+        let change = slot.change.load(Ordering::Relaxed);
+        let place = (slot.region.load(Ordering::Relaxed), slot.offset.load(Ordering::Relaxed));
+        let found = match len <= ASK_MOST {
+            true if asked & (PUT | CHANGE) == 0 => regions.locate(place.0, place.1, len as u64),
+            true => regions.locate_to_write(place.0, place.1, len as u64),
+            false => None,
+        };
+        let data = slot.data();
+        let done = found.is_some_and(|memory| {
+            // SAFETY: `memory` is inside exposed memory, which its owner keeps mapped, and `data` is the slot's.
+            unsafe {
+                match asked & (PUT | CHANGE) {
+                    0 => copy(data, memory, len),
+                    PUT => copy(memory, data, len),
+                    _ => return (self.rma.change)(change, data, memory, len),
+                }
+            }
+            true
+        });
+        self.rma.counters.served += 1;
+        slot.end(serving, if done { DONE } else { REFUSED });
+        Some(())
+    }
+}

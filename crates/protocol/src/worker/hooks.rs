@@ -1,0 +1,35 @@
+//! Callbacks into the layer above.
+
+use super::Worker;
+use crate::request::Request;
+use crate::wait_policy::Title;
+use fastpath_segment::AwaitedRanks;
+
+/// Callbacks into the layer above.
+pub struct Hooks {
+    /// Returns the title of a wait, from [`crate::waiting::Note::comm`] and the awaited rank if there is exactly one.
+    pub name_wait: fn(usize, Option<u32>) -> Title,
+    /// Advances operations of the layer above after rounds of progress. Returns whether any advanced.
+    pub on_progress: Option<fn(&mut Worker) -> bool>,
+    /// Returns the ranks on which the operations of `on_progress` depend.
+    pub moved_by: fn(&Worker) -> AwaitedRanks,
+    /// Called with every completed detached request (buffered send) before it is freed.
+    pub on_detached: Option<fn(&Request)>,
+    /// Called by progress when ranks with a ring to this process have ended.
+    pub on_ends: Option<fn(&mut Worker)>,
+    /// Called with a peer that cannot be answered for lack of memory, so that its operation would never end.
+    pub on_no_answer: Option<fn(u32)>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Hooks {
+            name_wait: |_, _| Title::default(),
+            on_progress: None,
+            moved_by: |_| AwaitedRanks::UNKNOWN,
+            on_detached: None,
+            on_ends: None,
+            on_no_answer: None,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Errors of a segment.
+
+use crate::layout::MAX_RANKS;
+use fastpath_base::fd::LostFd;
+use fastpath_base::refusal::{ByteSize, describe_call};
+use std::io;
+
+/// Error of creating, mapping or backing a segment.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// Number of ranks: 0, or more than the segment has space for.
+    #[error(
+        "{0} ranks on one host are not possible: a host can have 1 to {most}",
+        most = MAX_RANKS
+    )]
+    Ranks(usize),
+    /// A system call failed.
+    #[error("{}", describe_call(.step, .cause))]
+    System {
+        /// The system call.
+        step: &'static str,
+        /// Error of the kernel.
+        cause: io::Error,
+    },
+    /// No folder accepts the file.
+    #[error("{0}")]
+    NoFile(String),
+    /// No address space for a mapping.
+    #[error("the job's shared memory cannot be mapped: {0}")]
+    NoAddresses(io::Error),
+    /// The program closed the file's descriptor, and the attempt without it failed.
+    #[error("{lost}; an attempt without the descriptor failed: {cause}")]
+    Lost {
+        /// The descriptor.
+        lost: LostFd,
+        /// Error of the attempt without the descriptor.
+        cause: io::Error,
+    },
+    /// The file is not a segment of this library, or of another version or size.
+    #[error("the file cannot be used as the shared memory of this job: {0}")]
+    Foreign(String),
+    /// Not enough memory.
+    #[error("{}", describe_shortage(.needed, .available, .in_file_system))]
+    Shortage {
+        /// Bytes requested.
+        needed: u64,
+        /// Bytes available.
+        available: u64,
+        /// Whether the file system of the file is full, rather than memory.
+        in_file_system: bool,
+    },
+}
+
+fn describe_shortage(needed: &u64, available: &u64, in_file_system: &bool) -> String {
+    let place = match in_file_system {
+        true => "in the file system for shared memory (in docker set its size by --shm-size)",
+        false => "on this host (free memory, or what the limit of its control group leaves)",
+    };
+    let (needed, available) = (ByteSize(*needed), ByteSize(*available));
+    format!(
+        "out of shared memory: {needed} needed, {available} available {place}; use fewer ranks on \
+         this host, or raise that limit"
+    )
+}
+
+pub(crate) fn system(step: &'static str) -> SegmentError {
+    SegmentError::System { step, cause: io::Error::last_os_error() }
+}
