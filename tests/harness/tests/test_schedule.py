@@ -1,11 +1,20 @@
+import faulthandler
 import os
 import signal
 import threading
-import time
 import unittest
+import unittest.mock
 
 from harness import schedule
 from harness.schedule import Room, Test
+
+
+def setUpModule():
+    faulthandler.dump_traceback_later(120, exit=True)
+
+
+def tearDownModule():
+    faulthandler.cancel_dump_traceback_later()
 
 
 def make(name, processors=1, body=lambda: None, **more):
@@ -13,7 +22,7 @@ def make(name, processors=1, body=lambda: None, **more):
 
 
 def run(tests, room):
-    """Runs tests; the ends by name."""
+    """Runs tests and returns their ends by name."""
     ends = {}
     schedule.run(tests, room, lambda names: None, lambda ended: ends.__setitem__(ended.test.name, ended))
     return ends
@@ -50,10 +59,33 @@ class Picking(unittest.TestCase):
         self.assertIsNone(self.picked([make("waits", 0)], [make("alone", alone=True)]))
         self.assertEqual(self.picked([make("alone", alone=True)], []), "alone")
 
+    def test_computing__idle_processors__is_picked_beside_others(self):
+        waiting, running = [make("wide", 2)], [make("a", 2)]
+        self.assertEqual(schedule.pick(waiting, running, self.room, idle=1.5), 0)
+        self.assertEqual(schedule.pick(waiting, running, self.room, idle=schedule.IDLE_ENOUGH), 0)
+        self.assertIsNone(schedule.pick(waiting, running, self.room, idle=schedule.IDLE_ENOUGH - 0.01))
+        self.assertIsNone(schedule.pick([make("alone", alone=True)], running, self.room, idle=1.5))
+
     def test_memory_in_use__is_not_picked(self):
         large = Test("large", None, 1, memory=200)
         self.assertIsNone(self.picked([large], [make("a", 1)]))
         self.assertEqual(self.picked([large], []), "large")
+
+
+class Idleness(unittest.TestCase):
+    def test_idle__whole_moment__is_the_rate(self):
+        seconds = iter([10.0, 10.0 + 1e6])
+        meter = schedule.IdleMeter(lambda: next(seconds))
+        self.assertEqual(meter.idle(), 0.0)  # the interval has not ended
+        meter._since -= 1e6
+        self.assertAlmostEqual(meter.idle(), 1.0, places=3)
+
+    def test_idle_seconds__of_this_machine__never_fall(self):
+        processors = os.sched_getaffinity(0)
+        before = schedule._idle_seconds(processors)
+        self.assertGreater(before, 0)
+        self.assertGreaterEqual(schedule._idle_seconds(processors), before)
+        self.assertEqual(schedule._idle_seconds(set()), 0)
 
 
 class Ordering(unittest.TestCase):
@@ -92,7 +124,7 @@ class Running(unittest.TestCase):
         self.assertFalse(any(map(os.path.exists, folders)))
 
     def test_run__waiting_tests_meet_beside_computing(self):
-        """Two tests that wait for each other, and one that computes until they have met."""
+        """Two tests that wait for each other, and one that computes until both have met."""
         first, second = os.pipe(), os.pipe()
 
         def meet(ours, theirs):
@@ -103,26 +135,47 @@ class Running(unittest.TestCase):
                     make("b", 0, body=lambda: meet(second, first))], Room(2, 100, 4))
         self.assertEqual([ends[name].outcome for name in "ab"], ["x", "x"])
 
-    def test_run__interrupted__ends_its_tests(self):
-        begun = os.pipe()
-
-        def wait():
-            os.write(begun[1], b"%d\n" % os.getpid())
-            signal.pause()
+    def interrupted(self, body):
+        """Runs one test and interrupts the run when `body` has called its argument."""
+        is_recorded, begun = threading.Event(), os.pipe()
 
         def interrupt():
-            os.read(begun[0], 20)
-            os.kill(os.getpid(), signal.SIGUSR1)
+            is_recorded.wait()
+            os.read(begun[0], 1)
+            os.kill(os.getpid(), signal.SIGINT)
 
-        def stop(*_):
-            raise KeyboardInterrupt
-
-        before = signal.signal(signal.SIGUSR1, stop)
-        since = time.monotonic()
         threading.Thread(target=interrupt).start()
         with self.assertRaises(KeyboardInterrupt):
-            run([make("waits", 0, body=wait)], Room(1, 100, 2))
-        signal.signal(signal.SIGUSR1, before)
-        self.assertGreater(time.monotonic(), since)
+            schedule.run([make("waits", 0, body=lambda: body(lambda: os.write(begun[1], b"x")))], Room(1, 100, 2),
+                         lambda names: is_recorded.set(), lambda ended: None)
         with self.assertRaises(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
+
+    def test_run__interrupted__ends_its_tests(self):
+        def body(ready):
+            ready()
+            while True:
+                signal.pause()
+
+        self.interrupted(body)
+
+    def test_run__interrupted__repeats_its_signal(self):
+        """The first signal is without effect, like one that arrives just before a blocking call."""
+        def body(ready):
+            end = signal.getsignal(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, end))
+            ready()
+            while True:
+                signal.pause()
+
+        self.interrupted(body)
+
+    def test_run__interrupted__kills_a_test_that_does_not_end(self):
+        def body(ready):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            ready()
+            while True:
+                signal.pause()
+
+        with unittest.mock.patch.object(schedule, "SECONDS_TO_END", 0.1):
+            self.interrupted(body)
