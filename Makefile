@@ -60,7 +60,8 @@ build-library:
 	$(CARGO) build --profile $(PROFILE) -p fastpath-abi
 
 build-tools:
-	$(CARGO) build --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen
+	$(CARGO) build --profile $(TOOLS) $(if $(filter dev,$(TOOLS)),--workspace --all-targets, \
+	    -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen)
 
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
