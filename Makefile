@@ -8,6 +8,10 @@ PROFILE ?= release
 # layers need it.
 TOOLS   ?= $(if $(filter release,$(PROFILE)),tools,$(PROFILE))
 
+# Lint, tests of crates, and the tools in `make test` share one build of the workspace, which clippy compiles where it is
+# installed (docs/decisions/0091-one-build-for-lint-and-tests.md).
+CLIPPY = $(if $(shell clippy-driver --version 2> /dev/null),RUSTC_WORKSPACE_WRAPPER=clippy-driver)
+
 # Folder of a profile's output: that of `dev` is `debug`. BUILD collects the installed files from both profiles.
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 OUTPUT     = $(TARGET_DIR)/$(patsubst dev,debug,$(1))
@@ -60,8 +64,8 @@ build-library:
 	$(CARGO) build --profile $(PROFILE) -p fastpath-abi
 
 build-tools:
-	$(CARGO) build --profile $(TOOLS) $(if $(filter dev,$(TOOLS)),--workspace --all-targets, \
-	    -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen)
+	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \
+	    $(CARGO) build --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen)
 
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
@@ -72,12 +76,12 @@ prefix: build
 
 # Parts that run in parallel, in this order: half of the release build, a part of the tests of crates and the virtual
 # machine occupy one processor, and the programs wait half of their time. tests/parts prints failures, and the seconds of
-# each part.
+# each part. The tools are those of the profile of the tests of crates.
 PARALLEL = make test-crates & make prefix & make test-programs & make vm-test & make test-suites-sample & \
     make test-loom & make test-tcp & make test-install & make test-interchange & make test-budgets
 
 test: setup
-	@tests/parts '$(PARALLEL)'
+	@TOOLS=dev tests/parts '$(PARALLEL)'
 
 test-all: setup
 	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \
@@ -88,7 +92,7 @@ setup:
 	@tests/setup
 
 test-crates:
-	$(CARGO) test --workspace --no-fail-fast
+	$(CLIPPY) $(CARGO) test --workspace --no-fail-fast
 
 # The model checker replaces the atomics: three crates are built once more. PREEMPTIONS bounds the switches away from a
 # runnable thread; without it each test has its own bound, and all take seconds.
@@ -168,10 +172,10 @@ test-suites-sample: build
 lint:
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/clippy
 	scripts/lint --self-test
 	scripts/words --self-test
-	cd tests && python3 -m unittest -q harness.tests.test_schedule harness.tests.test_selection
+	cd tests && python3 -m unittest -q harness.tests.test_parts harness.tests.test_schedule harness.tests.test_selection
 	scripts/lint
 	scripts/words
 

@@ -347,6 +347,10 @@ def case_instructions_by_level(session):
     return None
 
 
+# The levels have the order of their instructions only in the shipped build of the tools.
+case_instructions_by_level.long = True
+
+
 @sliced
 def case_peer_that_fails_leaves_the_counts_of_ours(session):
     """The counts of this library are printed, the other library is named, and the exit code reports the failure."""
