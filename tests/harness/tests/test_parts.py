@@ -31,9 +31,10 @@ class Parts(unittest.TestCase):
 
     def test_parts__terminated__ends_its_parts(self):
         # The pipe ends when the last process that writes to it has ended.
-        process = subprocess.Popen([PARTS, "sh -c 'echo begun; sleep 600; true'"], stdout=subprocess.PIPE, text=True)
-        while process.stdout.readline() != "begun\n":
-            pass
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
+        command = [PARTS, "sh -c 'echo begun; sleep 600; true'"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            while process.stdout.readline() != "begun\n":
+                pass
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
         self.assertEqual(process.returncode, 143)
