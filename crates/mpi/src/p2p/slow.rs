@@ -278,8 +278,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 }
 
 /// Polls the named peer for a while like [`spin_recv`], if no message or receive precedes this one; `None` otherwise.
-/// Few instructions follow the arrival of a short message. The loop is a copy of that in [`spin_recv`]. One loop for both
-/// made messages of 1 KiB slower (`docs/performance.md`).
+/// Few instructions follow the arrival of a short message. The loop is a copy of that in [`spin_recv`]. One loop for
+/// both made messages of 1 KiB slower (`docs/performance.md`).
 #[inline(always)] // `fastpath bench latency`: 8 B
 unsafe fn spin_quiet(args: &Args, status: *mut Status) -> Option<SpinOutcome> {
     // SAFETY: USER'S BUFFER, and the endpoint and the worker are those of TABLES.
