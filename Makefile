@@ -19,7 +19,7 @@ BUILD      = $(TARGET_DIR)/install/$(PROFILE)
 
 # A first build is a third faster without incremental compilation. If cargo was used by hand before, `make` leaves it
 # on: changing it rebuilds all crates.
-ifeq ($(wildcard $(TARGET_DIR)/debug/incremental),)
+ifeq ($(wildcard $(TARGET_DIR)/debug/incremental/*),)
 export CARGO_INCREMENTAL ?= 0
 endif
 
