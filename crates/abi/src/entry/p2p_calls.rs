@@ -81,7 +81,7 @@ impl SendCall for NoRequest {
 
     unsafe fn send_with_lock(self, args: Args) -> Option<Result<()>> {
         // SAFETY: ARGUMENTS.
-        unsafe { slow::send_with_lock::<false>(args, true) }
+        unsafe { slow::send_with_lock::<false>(args, true, || ()) }
     }
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send
@@ -117,7 +117,7 @@ impl SendCall for *mut usize {
     unsafe fn send_with_lock(self, args: Args) -> Option<Result<()>> {
         match self.is_given() {
             // SAFETY: ARGUMENTS.
-            true => unsafe { slow::send_with_lock::<true>(args, true) },
+            true => unsafe { slow::send_with_lock::<true>(args, true, || ()) },
             false => None,
         }
     }

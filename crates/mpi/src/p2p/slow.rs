@@ -36,7 +36,7 @@ use crate::objects::comm::Comm;
 use crate::objects::hot;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault::explain;
-use crate::p2p::{Immediate, fill_status, find_source, named_want, source_of, try_send};
+use crate::p2p::{Immediate, fill_status, find_source, named_want, source_of, try_copy, try_send};
 use crate::process::background::ProgressGuard;
 use crate::process::{self, Process};
 use fastpath_base::trace::{self, Point};

@@ -6,39 +6,60 @@
 
 use super::*;
 
-/// `MPI_Sendrecv` in full: posts the receive, starts the send, and waits for both.
+/// `MPI_Sendrecv`: sends first if that takes no time, and otherwise posts the receive, starts the send, and waits for
+/// both.
 ///
 /// # Safety
 /// See USER'S BUFFER.
-#[inline(never)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Sendrecv
 pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
-    if out.buf == into.buf {
-        let p = process::enter(name, false)?;
-        refuse_alias(&p, &out, &into)?;
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        if out.buf != into.buf
+            && let Some(result) = send_and_recv(name, &out, &into, status)
+        {
+            return result;
+        }
+        sendrecv_slow(name, out, into, status)
+    }
+}
+
+/// Sends, then receives, or does nothing if the send might wait for the receive.
+#[inline(always)] // see `sendrecv`
+unsafe fn send_and_recv(
+    name: &'static str, out: &Args, into: &Args, status: *mut Status,
+) -> Option<Result> {
+    if into.comm != out.comm || !is_plain_recv(into) {
+        return None;
     }
     // SAFETY: USER'S BUFFER.
     unsafe {
-        if into.comm == out.comm && is_plain_recv(&into) {
-            match try_send::<false, { hot::OPEN }>(out) {
-                Immediate::Done => return recv(name, into, status),
-                Immediate::Wake(bytes) => {
-                    wake(out.comm, out.peer, out.tag, bytes)?;
-                    return recv(name, into, status);
-                }
-                Immediate::Declined => {}
-            }
-            // Only a send within the host may precede the receive: during a send by an adapter, the other message may
-            // arrive before its receive is posted.
-            if is_near(&out) && try_send_eager::<{ hot::OPEN }>(out) {
-                return recv(name, into, status);
-            }
-            if lock::is_enabled()
-                && hot::sends_inside(out.comm)
-                && let Some(sent) = send_with_lock::<false>(out, is_near(&out))
-            {
-                sent?;
-                return recv(name, into, status);
-            }
+        match send_first(out, into, status) {
+            FirstSend::Declined => None,
+            FirstSend::Sent(sent) => Some(recv_after(name, sent, *into, status)),
+            FirstSend::Received => Some(Ok(())),
+        }
+    }
+}
+
+/// Receives after a send that `sent` describes, which failed or whose message has left.
+#[inline(never)]
+unsafe fn recv_after(name: &'static str, sent: Result, into: Args, status: *mut Status) -> Result {
+    sent?;
+    // SAFETY: USER'S BUFFER.
+    unsafe { recv(name, into, status) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
+    if out.buf == into.buf {
+        let p = process::enter(name, false)?;
+        refuse_alias(&p, &out, &into)?;
+        drop(p);
+        // SAFETY: USER'S BUFFER.
+        if let Some(result) = unsafe { send_and_recv(name, &out, &into, status) } {
+            return result;
         }
     }
     let p = process::enter(name, false)?;
@@ -95,16 +116,77 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// Sends immediately inside the lock; returns `None` if the send is declined. With `eager`, also sends messages of
-/// several parts.
+/// Outcome of a send that precedes the receive of its call.
+enum FirstSend {
+    Declined,
+    Sent(Result),
+    /// The message was sent, and the other one has been received.
+    Received,
+}
+
+/// Sends the message of an `MPI_Sendrecv` immediately, if the path to the peer allows that.
+///
+/// # Safety
+/// See USER'S BUFFER. The receive will pass its checks.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Sendrecv
+unsafe fn send_first(out: &Args, into: &Args, status: *mut Status) -> FirstSend {
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        if lock::is_enabled() {
+            if !hot::sends_inside(out.comm) {
+                return FirstSend::Declined;
+            }
+            let mut received = false;
+            let take = || received = take_arrived::<{ hot::INSIDE }>(*into, status);
+            return match send_with_lock::<false>(*out, is_near(out), take) {
+                None => FirstSend::Declined,
+                Some(Ok(())) if received => FirstSend::Received,
+                Some(sent) => FirstSend::Sent(sent),
+            };
+        }
+        match try_send::<false, { hot::OPEN }>(*out) {
+            Immediate::Done if take_arrived::<{ hot::OPEN }>(*into, status) => FirstSend::Received,
+            Immediate::Done => FirstSend::Sent(Ok(())),
+            Immediate::Wake(bytes) => FirstSend::Sent(wake(out.comm, out.peer, out.tag, bytes)),
+            // Only a send within the host may precede the receive: during a send by an adapter, the other message may
+            // arrive before its receive is posted.
+            Immediate::Declined if is_near(out) && try_send_eager::<{ hot::OPEN }>(*out) => {
+                FirstSend::Sent(Ok(()))
+            }
+            Immediate::Declined => FirstSend::Declined,
+        }
+    }
+}
+
+/// Receives a short message that has arrived, or does nothing.
+///
+/// # Safety
+/// See [`try_copy`].
+#[inline(always)] // see `send_first`
+unsafe fn take_arrived<const WAY: u8>(args: Args, status: *mut Status) -> bool {
+    // SAFETY: USER'S BUFFER; the message has just been copied.
+    match unsafe { try_copy::<WAY>(args, status) } {
+        Some(slot) => {
+            // SAFETY: as above.
+            unsafe { slot.take() };
+            true
+        }
+        None => false,
+    }
+}
+
+/// Sends immediately inside the lock, and calls `after` there if that succeeded. Returns `None` if the send is
+/// declined. With `eager`, also sends messages of several parts.
 ///
 /// # Safety
 /// See [`try_send`].
-pub unsafe fn send_with_lock<const MORE: bool>(args: Args, eager: bool) -> Option<Result> {
+pub unsafe fn send_with_lock<const MORE: bool>(
+    args: Args, eager: bool, after: impl FnOnce(),
+) -> Option<Result> {
     let mut result = Ok(());
     let sent = lock::with_lock(|| {
         // SAFETY: USER'S BUFFER.
-        match unsafe { try_send::<MORE, { hot::INSIDE }>(args) } {
+        let sent = match unsafe { try_send::<MORE, { hot::INSIDE }>(args) } {
             Immediate::Done => true,
             // SAFETY: USER'S BUFFER.
             Immediate::Declined => eager && unsafe { try_send_eager::<{ hot::INSIDE }>(args) },
@@ -112,7 +194,11 @@ pub unsafe fn send_with_lock<const MORE: bool>(args: Args, eager: bool) -> Optio
                 result = wake(args.comm, args.peer, args.tag, bytes);
                 true
             }
+        };
+        if sent && result.is_ok() {
+            after();
         }
+        sent
     });
     sent.then_some(result)
 }
