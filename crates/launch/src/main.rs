@@ -24,6 +24,7 @@ mod poll;
 mod program;
 mod ranks;
 mod report;
+mod session;
 mod show;
 mod signals;
 mod singletons;

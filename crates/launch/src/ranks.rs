@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Processes of the ranks: which of them run, and how the others have ended.
 
-use crate::signals::{is_stoppable, leads_session, signal_group};
+use crate::signals::{is_of_other_session, is_stoppable, signal_group};
 use crate::worlds::{find_ended, find_known};
 use fastpath_base::sync::Ordering;
 use fastpath_job::inspect::{Member, ProcessEnd};
@@ -287,12 +287,13 @@ impl Ranks {
         self.signal(None, signal);
     }
 
-    /// Sends SIGTSTP to all ranks. Ranks with a session of their own also get SIGSTOP, unless they handle, ignore or
-    /// block SIGTSTP: the kernel drops SIGTSTP in a session without another process group.
+    /// Sends SIGTSTP to all ranks. Ranks outside of the launcher's session also get SIGSTOP, unless they handle, ignore
+    /// or block SIGTSTP: the kernel drops SIGTSTP for a group whose members have no parent in their session.
     pub fn stop_all(&self) {
         self.signal_all(libc::SIGTSTP);
         let running = self.list.iter().filter(|rank| rank.pid != 0 && rank.end.is_none());
-        let dropped = running.filter(|rank| leads_session(rank.pid) && is_stoppable(rank.pid));
+        let dropped =
+            running.filter(|rank| is_of_other_session(rank.pid) && is_stoppable(rank.pid));
         dropped.for_each(|rank| rank.signal(libc::SIGSTOP));
     }
 

@@ -138,9 +138,10 @@ pub fn is_niced() -> bool {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) != 0 }
 }
 
-pub fn leads_session(pid: libc::pid_t) -> bool {
+/// Whether process `pid` has another session than this process.
+pub fn is_of_other_session(pid: libc::pid_t) -> bool {
     // SAFETY: getsid takes no pointers.
-    unsafe { libc::getsid(pid) == pid }
+    unsafe { libc::getsid(pid) != libc::getsid(0) }
 }
 
 /// Whether SIGTSTP stops process `pid`, because the process neither handles, ignores nor blocks the signal. True if the

@@ -5,16 +5,14 @@
 //! hundred microseconds whatever the size of the launcher. In return the child may only execute system calls: no
 //! allocation, no lock, no formatting.
 
+use crate::session::{LIKE_VFORK, SessionLeader, Stack};
 use crate::signals::{InheritedSignals, members};
-use fastpath_base::refusal::describe_mapping;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::topology::CpuSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{from_mut, from_ref, null, null_mut};
-
-const STACK_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub struct RankStart<'a> {
@@ -28,15 +26,25 @@ pub struct RankStart<'a> {
     /// Descriptor that stays open across the exec.
     pub keep: RawFd,
     pub cpus: Option<&'a CpuSet>,
-    /// Whether the rank gets a session of its own, not only a process group (docs/decisions/0089-sessions-of-ranks.md).
-    pub has_session: bool,
+    pub session: RankSession,
     /// Cell to which the child writes its process number once it leads a process group. The guard reads it, so it must
     /// be written before the program can start other processes.
     pub pid_cell: &'a AtomicU32,
 }
 
+/// Session of a rank, which leads a process group in any case (docs/decisions/0089-sessions-of-ranks.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankSession {
+    Own,
+    /// One for the ranks of the job.
+    Job,
+    Launcher,
+}
+
 pub struct Spawner {
-    stack: *mut libc::c_void,
+    stack: Stack,
+    /// Leader of the job's session, once a rank is started in it.
+    leader: Option<SessionLeader>,
     launcher: libc::pid_t,
     inherited: InheritedSignals,
 }
@@ -66,7 +74,7 @@ struct Child {
     keep: RawFd,
     cpus: *const u64,
     cpu_bytes: usize,
-    has_session: bool,
+    has_own_session: bool,
     pid_cell: *const AtomicU32,
     launcher: libc::pid_t,
     inherited: *const InheritedSignals,
@@ -76,23 +84,9 @@ struct Child {
 impl Spawner {
     /// `inherited` is the state that the launcher was started with; ranks get it back.
     pub fn new(inherited: InheritedSignals) -> io::Result<Spawner> {
-        // SAFETY: a new private mapping affects no other memory.
-        let stack = unsafe {
-            libc::mmap(
-                null_mut(),
-                STACK_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
-                -1,
-                0,
-            )
-        };
-        if stack == libc::MAP_FAILED {
-            return Err(describe_mapping(STACK_BYTES as u64, &io::Error::last_os_error()));
-        }
         // SAFETY: getpid has no arguments and cannot fail.
         let launcher = unsafe { libc::getpid() };
-        Ok(Spawner { stack, launcher, inherited })
+        Ok(Spawner { stack: Stack::new()?, leader: None, launcher, inherited })
     }
 
     /// Starts one rank in its own process group. Returns its process number, which is also the group's. All signals
@@ -117,25 +111,18 @@ impl Spawner {
             keep: start.keep,
             cpus: words.map_or(null(), <[u64]>::as_ptr),
             cpu_bytes: words.map_or(0, |w| w.len() * 8),
-            has_session: start.has_session,
+            has_own_session: start.session == RankSession::Own,
             pid_cell: from_ref(start.pid_cell),
             launcher: self.launcher,
             inherited: from_ref(&self.inherited),
             failed: None,
         };
-        // SAFETY: this Spawner owns the stack, which is idle: CLONE_VFORK suspends this thread until the child has left
-        // this memory. It is large enough for `enter_child`. `child` and all it points to live on this suspended frame.
-        let pid = unsafe {
-            libc::clone(
-                enter_child,
-                self.stack.byte_add(STACK_BYTES),
-                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-                from_mut(&mut child).cast(),
-            )
-        };
+        let argument = from_mut(&mut child).cast();
+        // SAFETY: this Spawner owns the stack, which is idle and large enough for `enter_child`. The call returns when
+        // the child has left this memory. `child` and all it points to live on this frame.
+        let pid = unsafe { self.clone_child(start.session, argument) };
         if pid < 0 {
-            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            return Err(SpawnError { step: StartStep::Clone, errno });
+            return Err(SpawnError { step: StartStep::Clone, errno: -pid });
         }
         // SAFETY: the child wrote through the pointer it was given; the volatile read gets that value from memory.
         match unsafe { from_ref(&child.failed).read_volatile() } {
@@ -148,12 +135,34 @@ impl Spawner {
             }
         }
     }
-}
 
-impl Drop for Spawner {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; no child runs on it any more.
-        unsafe { libc::munmap(self.stack, STACK_BYTES) };
+    /// Clones a child that calls [`enter_child`]. Returns its process number or the negative `errno`. Without a leader
+    /// the child is in the launcher's session.
+    ///
+    /// # Safety
+    /// See [`enter_child`]: `child` points to a [`Child`].
+    unsafe fn clone_child(
+        &mut self, session: RankSession, child: *mut libc::c_void,
+    ) -> libc::pid_t {
+        if session == RankSession::Job {
+            if self.leader.is_none() {
+                self.leader = SessionLeader::start(enter_child, self.launcher);
+            }
+            // SAFETY: this function's contract.
+            let pid = self
+                .leader
+                .as_ref()
+                .and_then(|l| unsafe { l.clone_child(self.stack.end(), child) });
+            if let Some(pid) = pid {
+                return pid;
+            }
+            self.leader = None;
+        }
+        // SAFETY: CLONE_VFORK suspends this thread until the child has left this memory; this function's contract.
+        match unsafe { libc::clone(enter_child, self.stack.end(), LIKE_VFORK, child) } {
+            -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+            pid => pid,
+        }
     }
 }
 
@@ -190,7 +199,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
             libc::_exit(127);
         }
         // A rank that may not have a session has a group at least.
-        if !child.has_session || libc::setsid() == -1 {
+        if !child.has_own_session || libc::setsid() == -1 {
             check("setpgid", libc::setpgid(0, 0))?;
         }
         (*child.pid_cell).store(libc::getpid() as u32, Ordering::Relaxed);

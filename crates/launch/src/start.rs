@@ -10,7 +10,7 @@ use crate::program::{
 };
 use crate::ranks::Ranks;
 use crate::signals::{InheritedSignals, is_niced};
-use crate::spawn::{RankStart, SpawnError, Spawner, StartStep};
+use crate::spawn::{RankSession, RankStart, SpawnError, Spawner, StartStep};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::refusal::describe_call;
 use fastpath_base::sync::Ordering;
@@ -164,7 +164,11 @@ impl RankStarter {
                 stdio: [new.input, out.as_raw_fd(), err.as_raw_fd()],
                 keep: self.identity.fd,
                 cpus: new.cpus,
-                has_session: !self.is_niced && page.bound.load(Ordering::Relaxed) != 0,
+                session: match page.bound.load(Ordering::Relaxed) {
+                    _ if self.is_niced => RankSession::Launcher,
+                    0 => RankSession::Job,
+                    _ => RankSession::Own,
+                },
                 pid_cell: &page.launched_pid,
             })
             .map_err(|e| describe_spawn_error(&e, rank, app))?;

@@ -292,15 +292,16 @@ fn stop__of_a_rank_that_handles_it__is_the_handlers() {
 }
 
 #[test]
-fn session__is_a_dedicated_ranks_own_unless_the_job_is_niced() {
+fn session__is_a_dedicated_ranks_own_or_the_jobs_or_the_launchers_if_niced() {
     // Fields 1, 5 and 6: process, process group and session.
     // The claims of other jobs do not matter in a folder of the test.
     let claims = std::env::temp_dir().join(format!("launch-session-claims-{}", std::process::id()));
     std::fs::create_dir_all(&claims).unwrap();
     let script =
         "read pid a b c group session rest < /proc/self/stat; echo $((pid)) $group $session";
-    let run = |binding: &str, nice: i32| {
-        let mut job = mpiexec(&["--bind-to", binding, "-n", "1", "sh", "-c", script])
+    // Groups and sessions of the ranks.
+    let run = |binding: &str, ranks: &str, nice: i32| -> Vec<(i32, i32)> {
+        let mut job = mpiexec(&["--bind-to", binding, "-n", ranks, "sh", "-c", script])
             .env("FASTPATH_INTERNAL_CLAIMS", claims.to_str().unwrap());
         // SAFETY: setpriority is async-signal-safe.
         unsafe {
@@ -310,16 +311,27 @@ fn session__is_a_dedicated_ranks_own_unless_the_job_is_niced() {
             });
         }
         let output = job.run().expect_code(0).stdout;
-        let fields: Vec<i32> = output.split_whitespace().map(|f| f.parse().unwrap()).collect();
-        // `sh` has read the fields of its own process, which leads its process group.
-        assert_eq!(fields[0], fields[1], "{output}");
-        fields[1] == fields[2]
+        let ids = output.lines().map(|line| {
+            let fields: Vec<i32> = line.split_whitespace().map(|f| f.parse().unwrap()).collect();
+            // `sh` has read the fields of its own process, which leads its process group.
+            assert_eq!(fields[0], fields[1], "{output}");
+            (fields[1], fields[2])
+        });
+        ids.collect()
     };
-    // SAFETY: plain call.
-    let is_niced = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } > 0;
-    assert_eq!(run("core", 0), !is_niced);
-    assert!(!run("core", 5));
-    assert!(!run("none", 0));
+    // SAFETY: plain calls.
+    let (is_niced, ours) =
+        unsafe { (libc::getpriority(libc::PRIO_PROCESS, 0) > 0, libc::getsid(0)) };
+    let dedicated = run("core", "1", 0);
+    let shared = run("none", "2", 0);
+    assert!(shared.iter().all(|ids| ids.1 == shared[0].1), "{shared:?}");
+    if is_niced {
+        assert_eq!((dedicated[0].1, shared[0].1), (ours, ours));
+    } else {
+        assert_eq!(dedicated[0].0, dedicated[0].1);
+        assert!(shared.iter().all(|ids| ids.1 != ids.0 && ids.1 != ours), "{shared:?}");
+    }
+    assert_eq!((run("core", "1", 5)[0].1, run("none", "1", 5)[0].1), (ours, ours));
     std::fs::remove_dir_all(claims).unwrap();
 }
 
@@ -379,12 +391,16 @@ fn killed_guard__does_not_disturb_the_job() {
         let path = format!("/proc/{launcher}/task/{launcher}/children");
         std::fs::read_to_string(path).unwrap().split(' ').any(|word| word == pid)
     };
-    let pids: Vec<String> = marked(&running.mark)
-        .iter()
-        .filter(|p| p.contains("mpi-guard"))
-        .map(|p| p.split(' ').next().unwrap().to_owned())
-        .collect();
-    let guard = pids.iter().find(|pid| child(pid)).unwrap();
+    // The guard may write its name after the rank has begun.
+    let guard = loop {
+        assert!(running.child.try_wait().unwrap().is_none(), "the job has no guard");
+        let processes = marked(&running.mark);
+        let guards = processes.iter().filter(|p| p.contains("mpi-guard"));
+        if let Some(pid) = guards.map(|p| p.split(' ').next().unwrap()).find(|pid| child(pid)) {
+            break pid.to_owned();
+        }
+        std::thread::yield_now();
+    };
     // SAFETY: kill takes no pointers, and the target is a process of this test's job.
     assert_eq!(unsafe { libc::kill(guard.parse().unwrap(), libc::SIGKILL) }, 0);
     running.await_error("the guard process, which ends the job if mpiexec is killed, was ended by signal 9, SIGKILL");
