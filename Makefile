@@ -8,7 +8,7 @@ PROFILE ?= release
 # layers need it.
 TOOLS   ?= $(if $(filter release,$(PROFILE)),tools,$(PROFILE))
 
-# Lint, tests of crates, and the tools in `make test` share one build of the workspace, which clippy compiles where it is
+# Lint, tests of crates, and the tools in `make test` share one build of the workspace. Clippy compiles it where it is
 # installed (docs/decisions/0091-one-build-for-lint-and-tests.md).
 CLIPPY = $(if $(shell clippy-driver --version 2> /dev/null),RUSTC_WORKSPACE_WRAPPER=clippy-driver)
 
@@ -61,7 +61,7 @@ build:
 	done
 
 build-library:
-	$(CARGO) build --profile $(PROFILE) -p fastpath-abi
+	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(CARGO) build --profile $(PROFILE) -p fastpath-abi
 
 build-tools:
 	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \
@@ -70,7 +70,8 @@ build-tools:
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
 
-# Files that the process tests use. Built once, in the shipped profile: the budgets are those of that build.
+# Files that the process tests use. The library is the shipped one, for which the budgets hold. `make test` takes
+# launcher and tools from the build of the tests of crates.
 prefix: build
 	install/install.sh '$(BUILD)' build/prefix
 

@@ -7,7 +7,9 @@ lists are complete. A new call belongs in one of them. Names that this machine's
 import errno
 import os
 import re
+import signal
 import subprocess
+import time
 
 from harness import program
 from harness.slices import sliced
@@ -64,10 +66,10 @@ class Matrix:
     def there(self, names):
         return [name for name in names if name in self.numbers]
 
-    def run(self, error, names, what="all", ranks=4, but=False, env=None):
+    def run(self, error, names, what="all", ranks=4, but=False, env=None, options=()):
         numbers = [self.numbers[name] for name in self.there(names)]
         refuse = [self.refuse, str(error), *(["--but"] if but else []), *numbers, "--"]
-        options = ["--timeout", "0.2"] if what == "wait" else []
+        options = [*options, *(["--timeout", "0.2"] if what == "wait" else [])]
         mpiexec = [self.session.mpiexec, "-n", str(ranks), *options, self.container, what]
         return self.session.start([*refuse, *mpiexec], timeout=20, env=env or {})
 
@@ -81,7 +83,8 @@ class Matrix:
 
     def look_explained(self, error, name, what="all", ranks=4):
         """Returns what is wrong with a job that must report that it cannot run without a call."""
-        outcome = self.run(error, [name], what, ranks).finish()
+        # Dedicated ranks have sessions, and need no process group.
+        outcome = self.run(error, [name], what, ranks, options=["--bind-to", "none"]).finish()
         said = [line for line in outcome.err.splitlines() if line.startswith("mpiexec: ")]
         problem = outcome.problem(1, quiet=False)
         if not problem and not any(re.search(rf"\b{name}\b", line) and "seccomp" in line for line in said):
@@ -123,6 +126,23 @@ def case_all_at_once_with_fallbacks(session):
         problem = outcome.problem(1, quiet=False)
         if problem or "fallocate:" not in outcome.err or "seccomp" not in outcome.err:
             return matrix.told(problem or "the launcher does not say why", error, DISPENSABLE, "all", 4, outcome)
+    return None
+
+
+def case_killed_launcher(session):
+    """Without prctl the kernel does not end the ranks of a killed launcher: the guard does, in each session."""
+    matrix = Matrix(session)
+    for ranks in (1, 4):
+        refuse = [matrix.refuse, str(errno.EPERM), *[matrix.numbers[name] for name in matrix.there(["prctl"])], "--"]
+        job = session.start([*refuse, session.mpiexec, "-n", str(ranks), "sleep", "1000"], timeout=20)
+        while sum(command.startswith("sleep") for _, command in job.processes()) < ranks:
+            if job.process.poll() is not None:
+                return "the job has ended", job.finish().text()
+            time.sleep(0.01)
+        job.process.kill()
+        outcome = job.finish()
+        if problem := outcome.problem(-signal.SIGKILL, quiet=False):
+            return matrix.told(problem, errno.EPERM, ["prctl"], "sleep", ranks, outcome)
     return None
 
 

@@ -2,9 +2,10 @@
 //! The guard and its deputy, two small processes that end the ranks if the launcher dies.
 //!
 //! The kernel kills a rank when the launcher dies, but not the processes that the rank has started, such as a program
-//! below a shell script. The guard waits for the end of a pipe that only the launcher holds, and then kills the ranks'
-//! process groups. The deputy, a child of the guard, does so too: killing both launcher and guard leaves no process.
-//! The launcher replaces a guard that has ended, and the guard replaces a deputy that has ended.
+//! below a shell script. The guard waits for the end of a pipe, and then kills the ranks' process groups. Only the
+//! launcher holds the pipe, and its session leader, which ends with it. The deputy, a child of the guard, does so too:
+//! killing both launcher and guard leaves no process. The launcher replaces a guard that has ended, and the guard
+//! replaces a deputy that has ended.
 
 use crate::limits::{Need, describe_clone, describe_files};
 use crate::signals::signal_group;

@@ -288,7 +288,8 @@ impl Ranks {
     }
 
     /// Sends SIGTSTP to all ranks. Ranks outside of the launcher's session also get SIGSTOP, unless they handle, ignore
-    /// or block SIGTSTP: the kernel drops SIGTSTP for a group whose members have no parent in their session.
+    /// or block SIGTSTP: the kernel drops SIGTSTP for a group without a member whose parent is in another group of the
+    /// session.
     pub fn stop_all(&self) {
         self.signal_all(libc::SIGTSTP);
         let running = self.list.iter().filter(|rank| rank.pid != 0 && rank.end.is_none());
@@ -321,7 +322,8 @@ impl Ranks {
     }
 }
 
-/// Kills every child of the launcher but `spared`: processes that left their rank's group before their parent ended.
+/// Kills every child of the launcher but `spared`: processes that left their rank's group before their parent ended,
+/// and the leader of the job's session.
 pub fn kill_adopted(spared: &[libc::pid_t]) {
     // Each round may adopt children of processes that were killed in the preceding round.
     for _ in 0..200 {

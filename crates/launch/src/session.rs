@@ -3,65 +3,64 @@
 //! (`docs/decisions/0089-sessions-of-ranks.md`).
 //!
 //! A process can join another session only at its start. So a leader clones these ranks, with the launcher as their
-//! parent. The
-//! leader shares the launcher's memory, descriptors and thread-local storage, so it executes only system calls and
-//! atomic operations. While the launcher waits for its answer, both may write `errno`, which neither then relies on.
+//! parent. The leader shares the launcher's memory, descriptors and thread-local storage, so it executes only system
+//! calls and atomic operations. It writes `errno` only while the launcher waits for it, and the launcher writes none
+//! during that wait: neither is disturbed by the other.
 
+use fastpath_base::refusal::describe_mapping;
 use fastpath_base::sync::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use fastpath_base::wait::{futex_wait, futex_wake};
+use fastpath_base::wait::{Wake, futex_wait, futex_wake};
 use std::io;
 use std::ptr::{from_ref, null_mut};
-use std::time::Duration;
 
 const NAME: &std::ffi::CStr = c"mpi-session";
 
-/// Time between checks whether the leader is alive while the launcher waits for it.
-const CHECK_AFTER: Duration = Duration::from_millis(100);
-
-const IDLE: u32 = 0;
-const ASKED: u32 = 1;
-const DONE: u32 = 2;
-
 /// Function of a child of `clone`.
-pub type Entry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
+pub type ChildEntry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 
 /// Flags of a clone that shares this process's memory until it executes its program, like `vfork`.
 pub const LIKE_VFORK: libc::c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
 
-/// A clone that the leader makes for the launcher. `state` says whose turn it is.
-struct Request {
+/// State of a [`CloneRequest`]. The kernel stores it when the leader ends (CLONE_CHILD_CLEARTID).
+const ENDED: u32 = 0;
+const IDLE: u32 = 1;
+const REQUESTED: u32 = 2;
+
+/// A clone that the leader makes for the launcher.
+struct CloneRequest {
+    /// One of the constants above.
     state: AtomicU32,
-    entry: Entry,
+    entry: ChildEntry,
     /// End of the child's stack.
     stack: AtomicPtr<libc::c_void>,
     argument: AtomicPtr<libc::c_void>,
-    /// The child's process number, or a negative `errno`.
-    result: AtomicI32,
+    /// The child's process number, or 0. The kernel stores it before the child runs (CLONE_PARENT_SETTID).
+    child: AtomicI32,
     launcher: libc::pid_t,
 }
 
 /// The leader of a session. It ends when this is dropped, or when the launcher ends.
 pub struct SessionLeader {
     pid: libc::pid_t,
-    /// Read by the leader until it has ended.
-    request: Box<Request>,
-    _stack: Stack,
+    /// Used by the leader until it has ended.
+    request: Box<CloneRequest>,
+    _stack: ChildStack,
 }
 
 /// Memory for the stack of a child.
-pub struct Stack(*mut libc::c_void);
+pub struct ChildStack(*mut libc::c_void);
 
-impl Stack {
+impl ChildStack {
     const BYTES: usize = 64 * 1024;
 
     /// # Errors
     /// The system's error, with the bytes.
-    pub fn new() -> io::Result<Stack> {
+    pub fn new() -> io::Result<ChildStack> {
         // SAFETY: a new private mapping affects no other memory.
         let stack = unsafe {
             libc::mmap(
                 null_mut(),
-                Stack::BYTES,
+                ChildStack::BYTES,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
                 -1,
@@ -69,53 +68,56 @@ impl Stack {
             )
         };
         if stack == libc::MAP_FAILED {
-            let error = io::Error::last_os_error();
-            return Err(fastpath_base::refusal::describe_mapping(Stack::BYTES as u64, &error));
+            return Err(describe_mapping(ChildStack::BYTES as u64, &io::Error::last_os_error()));
         }
-        Ok(Stack(stack))
+        Ok(ChildStack(stack))
     }
 
     /// End of the stack, where a child begins.
     pub fn end(&self) -> *mut libc::c_void {
-        self.0.wrapping_byte_add(Stack::BYTES)
+        self.0.wrapping_byte_add(ChildStack::BYTES)
     }
 }
 
-impl Drop for Stack {
+impl Drop for ChildStack {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`. No child runs on it any more.
-        unsafe { libc::munmap(self.0, Stack::BYTES) };
+        unsafe { libc::munmap(self.0, ChildStack::BYTES) };
     }
 }
 
 impl SessionLeader {
     /// Starts a leader that clones children with `entry`. All signals must be blocked in the caller. None if the system
     /// refuses.
-    pub fn start(entry: Entry, launcher: libc::pid_t) -> Option<SessionLeader> {
-        let request = Box::new(Request {
+    pub fn start(entry: ChildEntry, launcher: libc::pid_t) -> Option<SessionLeader> {
+        let request = Box::new(CloneRequest {
             state: AtomicU32::new(IDLE),
             entry,
             stack: AtomicPtr::new(null_mut()),
             argument: AtomicPtr::new(null_mut()),
-            result: AtomicI32::new(0),
+            child: AtomicI32::new(0),
             launcher,
         });
-        let stack = Stack::new().ok()?;
+        let stack = ChildStack::new().ok()?;
         // SAFETY: stack and request stay in place until the leader has ended (`drop`, or the end of the launcher), and
-        // `lead` takes a Request. It shares the descriptors, so that it holds none open that the launcher has closed.
+        // `run_leader` takes a CloneRequest. It shares the descriptors, because a rank inherits ones that are opened
+        // later.
         let pid = unsafe {
             libc::clone(
-                lead,
+                run_leader,
                 stack.end(),
-                libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD,
+                libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD,
                 from_ref(&*request).cast_mut().cast(),
+                null_mut::<libc::pid_t>(),
+                null_mut::<libc::c_void>(),
+                request.state.as_ptr(),
             )
         };
         (pid > 0).then_some(SessionLeader { pid, request, _stack: stack })
     }
 
     /// Clones a child in the leader's session, which calls the entry with `argument` on a stack that ends at `stack`.
-    /// Returns like `clone`, with the negative `errno` as an error. None if the leader ended earlier.
+    /// Returns its process number when it has left this memory. None, without a child, if that fails.
     ///
     /// # Safety
     /// See `clone` with [`LIKE_VFORK`].
@@ -123,87 +125,82 @@ impl SessionLeader {
         &self, stack: *mut libc::c_void, argument: *mut libc::c_void,
     ) -> Option<libc::pid_t> {
         let request = &*self.request;
-        if !self.is_alive() {
-            return None;
-        }
         request.stack.store(stack, Ordering::Relaxed);
         request.argument.store(argument, Ordering::Relaxed);
-        // ORDERING: pairs with the acquire in `lead`; the leader reads the fields above, and the launcher's memory.
-        request.state.store(ASKED, Ordering::Release);
+        request.child.store(0, Ordering::Relaxed);
+        // ORDERING: pairs with the acquire in `run_leader`, which reads the fields above and the launcher's memory.
+        let start =
+            request.state.compare_exchange(IDLE, REQUESTED, Ordering::Release, Ordering::Relaxed);
+        start.ok()?;
         futex_wake(&request.state, 1);
-        // ORDERING: pairs with the release in `lead`; the child's writes precede it.
-        while request.state.load(Ordering::Acquire) != DONE {
-            futex_wait(&request.state, ASKED, Some(CHECK_AFTER));
-            // ORDERING: as above.
-            if !self.is_alive() && request.state.load(Ordering::Acquire) != DONE {
-                // A child may have begun on the stack.
-                return Some(-libc::ECHILD);
+        let state = loop {
+            // ORDERING: pairs with the release in `run_leader`, which the child's writes precede.
+            match request.state.load(Ordering::Acquire) {
+                REQUESTED => futex_wait(&request.state, REQUESTED, None),
+                state => break state,
+            };
+        };
+        let child = Some(request.child.load(Ordering::Relaxed)).filter(|&child| child > 0)?;
+        if state == ENDED {
+            // The leader was killed, and the child may still use this memory.
+            // SAFETY: the child is an unreaped one of this process; a null status is allowed.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, null_mut(), 0);
             }
+            return None;
         }
-        Some(request.result.load(Ordering::Relaxed))
+        Some(child)
     }
 
-    /// Returns whether the leader is a running child of this process.
-    fn is_alive(&self) -> bool {
-        // SAFETY: all zeros is a valid siginfo_t, which is writable and outlives the call. WNOWAIT leaves the child to
-        // the launcher's other waits.
-        unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-            libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, flags) == 0
-                && info.si_pid() == 0
-        }
+    /// Returns whether the leader runs.
+    pub fn is_running(&self) -> bool {
+        self.request.state.load(Ordering::Relaxed) != ENDED
     }
 }
 
 impl Drop for SessionLeader {
     fn drop(&mut self) {
-        if self.is_alive() {
-            // SAFETY: a running child keeps its number until it is waited for; a null status is allowed.
-            unsafe {
-                libc::kill(self.pid, libc::SIGKILL);
-                libc::waitpid(self.pid, null_mut(), 0);
-            }
+        while self.is_running() {
+            // SAFETY: the leader has not ended, so that the number is its own. The launcher reaps it with its ranks.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            futex_wait(&self.request.state, IDLE, None);
         }
     }
 }
 
-/// Main function of the leader.
-extern "C" fn lead(argument: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `start` passes a Request that outlives this process.
-    let request = unsafe { &*argument.cast::<Request>() };
+/// Main function of the leader. It ends at once where it could not end with the launcher or not sleep.
+extern "C" fn run_leader(argument: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `start` passes a CloneRequest that outlives this process.
+    let request = unsafe { &*argument.cast::<CloneRequest>() };
+    let can_sleep = futex_wait(&request.state, u32::MAX, None) == Wake::Changed;
     // SAFETY: system calls without pointers, apart from the constant name.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != request.launcher {
+        let ends_with_launcher = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0
+            && libc::getppid() == request.launcher;
+        if !can_sleep || !ends_with_launcher || libc::setsid() == -1 {
             libc::_exit(0);
         }
-        libc::setsid();
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
     }
     loop {
         // ORDERING: pairs with the release in `clone_child`.
-        match request.state.load(Ordering::Acquire) {
-            ASKED => {}
-            state => {
-                futex_wait(&request.state, state, None);
-                continue;
-            }
+        if request.state.load(Ordering::Acquire) != REQUESTED {
+            futex_wait(&request.state, IDLE, None);
+            continue;
         }
         // SAFETY: the contract of `clone_child`. CLONE_PARENT makes the child one of the launcher.
-        let pid = unsafe {
+        unsafe {
             libc::clone(
                 request.entry,
                 request.stack.load(Ordering::Relaxed),
-                LIKE_VFORK | libc::CLONE_PARENT,
+                LIKE_VFORK | libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID,
                 request.argument.load(Ordering::Relaxed),
+                request.child.as_ptr(),
             )
         };
-        // SAFETY: `errno` of the failed call.
-        let result = if pid < 0 { -unsafe { *libc::__errno_location() } } else { pid };
-        request.result.store(result, Ordering::Relaxed);
         // ORDERING: pairs with the acquire in `clone_child`.
-        request.state.store(DONE, Ordering::Release);
+        request.state.store(IDLE, Ordering::Release);
         futex_wake(&request.state, 1);
     }
 }
@@ -214,16 +211,16 @@ mod tests {
     use std::ptr::from_mut;
 
     #[derive(Default)]
-    struct Facts {
+    struct ChildFacts {
         session: libc::pid_t,
         group: libc::pid_t,
         parent: libc::pid_t,
     }
 
     extern "C" fn note_facts(facts: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: the tests pass Facts that outlive the child; the calls take no pointers.
+        // SAFETY: the tests pass ChildFacts that outlive the child; the calls take no pointers.
         unsafe {
-            *facts.cast() = Facts {
+            *facts.cast() = ChildFacts {
                 session: libc::getsid(0),
                 group: libc::getpgid(0),
                 parent: libc::getppid(),
@@ -233,15 +230,20 @@ mod tests {
     }
 
     fn start_leader() -> SessionLeader {
-        // SAFETY: getpid cannot fail.
-        SessionLeader::start(note_facts, unsafe { libc::getpid() }).unwrap()
+        // SAFETY: the set is writable, and the calls have no other pointers. Only this thread's mask changes.
+        unsafe {
+            let mut all = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &all, null_mut());
+            SessionLeader::start(note_facts, libc::getpid()).unwrap()
+        }
     }
 
     #[test]
     fn leader__clones_children_of_the_launcher_in_its_session() {
-        let (leader, stack) = (start_leader(), Stack::new().unwrap());
+        let (leader, stack) = (start_leader(), ChildStack::new().unwrap());
         for _ in 0..3 {
-            let mut facts = Facts::default();
+            let mut facts = ChildFacts::default();
             let mut status = 0;
             // SAFETY: the stack is idle, and the facts outlive the child.
             let pid = unsafe {
@@ -259,13 +261,38 @@ mod tests {
 
     #[test]
     fn killed_leader__clones_no_child() {
-        let (leader, stack) = (start_leader(), Stack::new().unwrap());
+        let (leader, stack) = (start_leader(), ChildStack::new().unwrap());
         // SAFETY: the leader is an unreaped child.
         unsafe { libc::kill(leader.pid, libc::SIGKILL) };
-        while leader.is_alive() {
+        while leader.is_running() {
             std::thread::yield_now();
         }
         // SAFETY: no child is started.
         assert_eq!(unsafe { leader.clone_child(stack.end(), null_mut()) }, None);
+    }
+
+    extern "C" fn kill_leader(leader: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: the test passes the leader's number, which is valid while its child runs. The child ends by a signal.
+        unsafe {
+            libc::kill(*leader.cast(), libc::SIGKILL);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+
+    #[test]
+    fn leader__killed_while_its_child_starts__leaves_no_child() {
+        let (mut leader, stack) = (start_leader(), ChildStack::new().unwrap());
+        leader.request.entry = kill_leader;
+        let mut pid = leader.pid;
+        // SAFETY: the stack is idle, and the number outlives the child.
+        let child = unsafe { leader.clone_child(stack.end(), from_mut(&mut pid).cast()) };
+        assert_eq!(child, None);
+        assert!(!leader.is_running());
+        let child = leader.request.child.load(Ordering::Relaxed);
+        assert!(child > 0);
+        // SAFETY: a null status is allowed.
+        assert_eq!(unsafe { libc::waitpid(child, null_mut(), libc::WNOHANG) }, -1);
     }
 }

@@ -5,7 +5,7 @@
 //! hundred microseconds whatever the size of the launcher. In return the child may only execute system calls: no
 //! allocation, no lock, no formatting.
 
-use crate::session::{LIKE_VFORK, SessionLeader, Stack};
+use crate::session::{ChildStack, LIKE_VFORK, SessionLeader};
 use crate::signals::{InheritedSignals, members};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::topology::CpuSet;
@@ -42,7 +42,7 @@ pub enum RankSession {
 }
 
 pub struct Spawner {
-    stack: Stack,
+    stack: ChildStack,
     /// Leader of the job's session, once a rank is started in it.
     leader: Option<SessionLeader>,
     launcher: libc::pid_t,
@@ -86,7 +86,7 @@ impl Spawner {
     pub fn new(inherited: InheritedSignals) -> io::Result<Spawner> {
         // SAFETY: getpid has no arguments and cannot fail.
         let launcher = unsafe { libc::getpid() };
-        Ok(Spawner { stack: Stack::new()?, leader: None, launcher, inherited })
+        Ok(Spawner { stack: ChildStack::new()?, leader: None, launcher, inherited })
     }
 
     /// Starts one rank in its own process group. Returns its process number, which is also the group's. All signals
@@ -140,23 +140,20 @@ impl Spawner {
     /// the child is in the launcher's session.
     ///
     /// # Safety
-    /// See [`enter_child`]: `child` points to a [`Child`].
+    /// `child` points to a [`Child`] that is valid until this returns.
     unsafe fn clone_child(
         &mut self, session: RankSession, child: *mut libc::c_void,
     ) -> libc::pid_t {
         if session == RankSession::Job {
-            if self.leader.is_none() {
+            if !self.leader.as_ref().is_some_and(SessionLeader::is_running) {
                 self.leader = SessionLeader::start(enter_child, self.launcher);
             }
-            // SAFETY: this function's contract.
-            let pid = self
-                .leader
-                .as_ref()
-                .and_then(|l| unsafe { l.clone_child(self.stack.end(), child) });
-            if let Some(pid) = pid {
+            if let Some(leader) = &self.leader
+                // SAFETY: this function's contract; the stack is idle.
+                && let Some(pid) = unsafe { leader.clone_child(self.stack.end(), child) }
+            {
                 return pid;
             }
-            self.leader = None;
         }
         // SAFETY: CLONE_VFORK suspends this thread until the child has left this memory; this function's contract.
         match unsafe { libc::clone(enter_child, self.stack.end(), LIKE_VFORK, child) } {

@@ -6,8 +6,8 @@
 
 use super::*;
 
-/// `MPI_Sendrecv`: sends first if that takes no time, and otherwise posts the receive, starts the send, and waits for
-/// both.
+/// `MPI_Sendrecv`: sends first if the message can leave immediately. Otherwise it posts the receive, starts the send,
+/// and waits for both.
 ///
 /// # Safety
 /// See USER'S BUFFER.
@@ -24,7 +24,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// Sends, then receives, or does nothing if the send might wait for the receive.
+/// Sends, then receives. Does nothing if the send might wait for the receive, or if the immediate path does not know
+/// the receive.
 #[inline(always)] // see `sendrecv`
 unsafe fn send_and_recv(
     name: &'static str, out: &Args, into: &Args, status: *mut Status,
@@ -42,7 +43,7 @@ unsafe fn send_and_recv(
     }
 }
 
-/// Receives after a send that `sent` describes, which failed or whose message has left.
+/// Returns the error of the preceding send, or receives.
 #[inline(never)]
 unsafe fn recv_after(name: &'static str, sent: Result, into: Args, status: *mut Status) -> Result {
     sent?;
@@ -164,10 +165,10 @@ unsafe fn send_first(out: &Args, into: &Args, status: *mut Status) -> FirstSend 
 /// See [`try_copy`].
 #[inline(always)] // see `send_first`
 unsafe fn take_arrived<const WAY: u8>(args: Args, status: *mut Status) -> bool {
-    // SAFETY: USER'S BUFFER; the message has just been copied.
+    // SAFETY: USER'S BUFFER.
     match unsafe { try_copy::<WAY>(args, status) } {
         Some(slot) => {
-            // SAFETY: as above.
+            // SAFETY: the message has just been copied.
             unsafe { slot.take() };
             true
         }
