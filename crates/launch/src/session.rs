@@ -113,7 +113,11 @@ impl SessionLeader {
                 request.state.as_ptr(),
             )
         };
-        (pid > 0).then_some(SessionLeader { pid, request, _stack: stack })
+        // Only of a leader that exists may a SessionLeader be made: its drop sends SIGKILL to the number.
+        if pid <= 0 {
+            return None;
+        }
+        Some(SessionLeader { pid, request, _stack: stack })
     }
 
     /// Clones a child in the leader's session, which calls the entry with `argument` on a stack that ends at `stack`.
@@ -206,6 +210,7 @@ extern "C" fn run_leader(argument: *mut libc::c_void) -> libc::c_int {
 }
 
 #[cfg(test)]
+#[allow(non_snake_case)]
 mod tests {
     use super::*;
     use std::ptr::from_mut;
