@@ -1,11 +1,14 @@
 """SIGKILL to the guard processes of a job: each is replaced. A launcher killed together with its guard leaves
 nothing, not even children of ranks."""
 
+import errno
 import os
 import signal
 import time
 
 from harness import processes
+
+from . import seccomp
 
 # Its jobs only wait.
 NEEDS = {"processors": 0}
@@ -93,6 +96,19 @@ def case_replaced(session):
     _await(lambda: sum(processes.name(pid) != "mpi-session" for pid, _ in job.processes()) == 2 * RANKS + 2)
     _kill(job.process.pid, _find_guards(job)[0])
     return _end(job, 2)
+
+
+def case_without_prctl(session):
+    """The kernel does not end the ranks of a killed launcher where prctl is refused. The guard does."""
+    matrix = seccomp.Matrix(session)
+    for ranks in (1, 4):
+        refuse = [matrix.refuse, str(errno.EPERM), matrix.numbers["prctl"], "--"]
+        job = session.start([*refuse, session.mpiexec, "-n", str(ranks), "sleep", "1000"], timeout=2 * LIMIT)
+        _await(lambda: len(_sleepers(job)) == ranks)
+        _kill(job.process.pid)
+        if problem := _end(job, 0):
+            return problem
+    return None
 
 
 def case_by_command_line(session):

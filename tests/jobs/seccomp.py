@@ -7,9 +7,7 @@ lists are complete. A new call belongs in one of them. Names that this machine's
 import errno
 import os
 import re
-import signal
 import subprocess
-import time
 
 from harness import program
 from harness.slices import sliced
@@ -126,23 +124,6 @@ def case_all_at_once_with_fallbacks(session):
         problem = outcome.problem(1, quiet=False)
         if problem or "fallocate:" not in outcome.err or "seccomp" not in outcome.err:
             return matrix.told(problem or "the launcher does not say why", error, DISPENSABLE, "all", 4, outcome)
-    return None
-
-
-def case_killed_launcher(session):
-    """Without prctl the kernel does not end the ranks of a killed launcher: the guard does, in each session."""
-    matrix = Matrix(session)
-    for ranks in (1, 4):
-        refuse = [matrix.refuse, str(errno.EPERM), *[matrix.numbers[name] for name in matrix.there(["prctl"])], "--"]
-        job = session.start([*refuse, session.mpiexec, "-n", str(ranks), "sleep", "1000"], timeout=20)
-        while sum(command.startswith("sleep") for _, command in job.processes()) < ranks:
-            if job.process.poll() is not None:
-                return "the job has ended", job.finish().text()
-            time.sleep(0.01)
-        job.process.kill()
-        outcome = job.finish()
-        if problem := outcome.problem(-signal.SIGKILL, quiet=False):
-            return matrix.told(problem, errno.EPERM, ["prctl"], "sleep", ranks, outcome)
     return None
 
 

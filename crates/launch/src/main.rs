@@ -24,7 +24,7 @@ mod poll;
 mod program;
 mod ranks;
 mod report;
-mod session;
+mod session_leader;
 mod show;
 mod signals;
 mod singletons;

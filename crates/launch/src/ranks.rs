@@ -252,7 +252,7 @@ impl Ranks {
     }
 
     /// Records program and process of a spawned rank in the rank's page, if the rank exited with code 0 before it
-    /// called `MPI_Init`. The record tells the waiting parents that the rank will never join.
+    /// called `MPI_Init`. Waiting parents read there that the rank will never join.
     fn note_absence(&self, rank: usize, segment: &Segment) {
         let RankProcess { pid, end, program, .. } = &self.list[rank];
         let Some(page) = segment.page(rank) else { return };

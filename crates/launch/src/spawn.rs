@@ -5,7 +5,7 @@
 //! hundred microseconds whatever the size of the launcher. In return the child may only execute system calls: no
 //! allocation, no lock, no formatting.
 
-use crate::session::{ChildStack, LIKE_VFORK, SessionLeader};
+use crate::session_leader::{ChildStack, LIKE_VFORK, SessionLeader};
 use crate::signals::{InheritedSignals, members};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::topology::CpuSet;
@@ -35,9 +35,11 @@ pub struct RankStart<'a> {
 /// Session of a rank, which leads a process group in any case (docs/decisions/0089-sessions-of-ranks.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankSession {
+    /// A session of its own.
     Own,
-    /// One for the ranks of the job.
+    /// One session for the ranks of this launcher.
     Job,
+    /// The launcher's session.
     Launcher,
 }
 

@@ -120,7 +120,7 @@ impl Worker {
             request.source = key_source(request.key) as i32;
             request.received_tag = request.tag;
             request.received = 0;
-            // SAFETY: the phase of the request says that it is posted.
+            // SAFETY: the phase of the request is that of a posted receive.
             unsafe { self.matcher.unpost(self.requests.address(id)) };
         }
         self.complete(id);

@@ -46,7 +46,7 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
     unsafe { store_text(&text, name, MPI_MAX_PROCESSOR_NAME as usize, resultlen) }
 }
 
-/// Stores the hardware kinds by which `MPI_Comm_split_type` can split. The value of each kind tells whether the process
+/// Stores the hardware kinds by which `MPI_Comm_split_type` can split. The value of each kind shows whether the process
 /// is restricted to one instance of that kind.
 pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<()> {
     let made = Info::from_pairs([(SHARED_MEMORY_URI, "true")]);

@@ -42,8 +42,8 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     }
 }
 
-/// Waits for a request that has not completed; completes a receive whose message has arrived. The arguments are those
-/// of `wait`, so that `wait` continues here by a jump.
+/// Waits for a request that has not completed; completes a receive whose message has arrived. Its arguments are
+/// equal to those of `wait`, which therefore ends in a jump to this function.
 #[cold]
 #[inline(never)]
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {

@@ -2,8 +2,8 @@
 //! over InfiniBand, CCGRID 2017), and single operations, each with its flush (the latency test of that study). Puts
 //! also go back and forth.
 //!
-//! The same loops drive the protocol and the transport level, and both levels report their transfer method, so that
-//! they differ only by their own cost.
+//! One set of loops drives the protocol and the transport level, and both levels report their transfer method. So they
+//! differ only by their own cost.
 
 pub mod atomics;
 mod protocol;

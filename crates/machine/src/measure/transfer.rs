@@ -72,7 +72,7 @@ impl TransferDirection {
     }
 
     fn buffers(&self) -> [*mut u8; 2] {
-        // SAFETY: only the pointers are taken; the rule above `Sync` says which side accesses the data.
+        // SAFETY: only the pointers are taken; the rule above `Sync` names the side that accesses the data.
         [&self.source, &self.target].map(|buffer| unsafe { (*buffer.get()).as_mut_ptr() })
     }
 

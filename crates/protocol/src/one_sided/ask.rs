@@ -6,7 +6,7 @@
 //! then is probably computing. The origin takes the slot back, and the kernel copies. So no operation depends on the
 //! owner's progress. After a failed wait the next operations do not wait; each further failure doubles their number.
 //!
-//! | state of a slot | next state, and who sets it |
+//! | state of a slot | next state, and its writer |
 //! |---|---|
 //! | `FREE` | `HELD`, by any origin |
 //! | `HELD` | `POSTED` or `FREE`, by the origin that has it |

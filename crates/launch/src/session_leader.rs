@@ -21,14 +21,16 @@ pub type ChildEntry = extern "C" fn(*mut libc::c_void) -> libc::c_int;
 /// Flags of a clone that shares this process's memory until it executes its program, like `vfork`.
 pub const LIKE_VFORK: libc::c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
 
-/// State of a [`CloneRequest`]. The kernel stores it when the leader ends (CLONE_CHILD_CLEARTID).
+/// State of a [`CloneRequest`] whose leader has ended. The kernel stores it then (CLONE_CHILD_CLEARTID).
 const ENDED: u32 = 0;
+/// State of a [`CloneRequest`] without work for the leader: none was requested yet, or the last one is done.
 const IDLE: u32 = 1;
+/// State of a [`CloneRequest`] that the leader has to carry out.
 const REQUESTED: u32 = 2;
 
 /// A clone that the leader makes for the launcher.
 struct CloneRequest {
-    /// One of the constants above.
+    /// [`ENDED`], [`IDLE`] or [`REQUESTED`].
     state: AtomicU32,
     entry: ChildEntry,
     /// End of the child's stack.
@@ -113,7 +115,7 @@ impl SessionLeader {
                 request.state.as_ptr(),
             )
         };
-        // Only of a leader that exists may a SessionLeader be made: its drop sends SIGKILL to the number.
+        // A SessionLeader exists only for a running process, because its drop sends SIGKILL to that number.
         if pid <= 0 {
             return None;
         }
@@ -121,7 +123,8 @@ impl SessionLeader {
     }
 
     /// Clones a child in the leader's session, which calls the entry with `argument` on a stack that ends at `stack`.
-    /// Returns its process number when it has left this memory. None, without a child, if that fails.
+    /// Returns the child's process number when the child has left this memory. If that fails, returns None, and no
+    /// child exists.
     ///
     /// # Safety
     /// See `clone` with [`LIKE_VFORK`].
@@ -173,7 +176,8 @@ impl Drop for SessionLeader {
     }
 }
 
-/// Main function of the leader. It ends at once where it could not end with the launcher or not sleep.
+/// Main function of the leader. The leader exits at once if the system refuses to end it with the launcher, or to let
+/// it sleep.
 extern "C" fn run_leader(argument: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `start` passes a CloneRequest that outlives this process.
     let request = unsafe { &*argument.cast::<CloneRequest>() };
