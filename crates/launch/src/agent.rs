@@ -51,14 +51,14 @@ pub struct Agent {
     counts: Vec<usize>,
     added: Vec<u32>,
     peers: Option<Peers>,
-    /// Channel that disconnects when the first agent knows that this node's ranks run.
+    /// Channel that disconnects when the first agent has the report that this node's ranks run; None once it is taken.
     staying: Option<Receiver<()>>,
-    /// Listener for other agents, until the caller polls it.
+    /// Listener for other agents; None once [`Agent::take_door`] has taken it.
     door: Option<AgentListener>,
     processors: u32,
     /// Whether a rank of this node has published a name.
     pub has_published: bool,
-    /// In the first agent: worlds ended by failures, and the exit code of the first such world.
+    /// In the first agent: worlds ended by failures, and the exit code of the first such world, if any.
     pub ended: (BTreeSet<u32>, Option<u32>),
     /// Listening sockets of this node's ranks, until the ranks start.
     listeners: Vec<Listener>,
@@ -73,7 +73,7 @@ impl Agent {
     /// the number of ranks of each node, `processors` is that of this node, and `limit` bounds the job's time.
     ///
     /// # Errors
-    /// There is no engine, it started another number of agents, no port is free, or an agent has another version.
+    /// There is no engine, the number of agents differs, no port is free, or an agent has another version.
     pub fn join(
         counts: &[usize], processors: usize, config: &Config, limit: Option<Duration>,
     ) -> Result<Agent, String> {
@@ -186,7 +186,7 @@ impl Agent {
         &mut self, engine: &mut Engine, config: &Config, limit: Option<Duration>,
     ) -> Result<(), String> {
         let ranks = self.local().len();
-        // The agent itself has a listener too.
+        // One port more than ranks is needed, for the agent's own listener.
         let (own_listener, own_card) = network::open(config, Reach::Network, ranks + 1)?;
         let mut own = NodeMessage {
             job_id: random_job_id(),
@@ -285,7 +285,7 @@ impl Agent {
         }
     }
 
-    /// Leaves the engine after this node's ranks have ended with `code`. Any other code than 0 ends all nodes.
+    /// Leaves the engine after this node's ranks have ended with `code`. A code other than 0 ends the job on all nodes.
     pub fn leave(&mut self, code: i32) {
         if code != 0 {
             return self.aborter.abort(code);

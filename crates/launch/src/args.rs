@@ -58,11 +58,10 @@ fn wrong<T>(text: String) -> Result<T, UsageError> {
 pub trait Surroundings {
     /// Whether `name` is a name or an address of this node.
     fn is_here(&self, name: &str) -> bool;
-    /// Returns the content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Returns a variable of the environment; None if it is unset or empty.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Returns the number of places of this kind, at least 1. For [`Level::Thread`], the processors that may be used at
-    /// once.
+    /// Returns the number of places of kind `level`, such as cores, at least 1. For [`Level::Thread`], returns the
+    /// number of processors that may be used at once.
     fn count(&self, level: Level) -> usize;
 }

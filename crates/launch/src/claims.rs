@@ -2,10 +2,10 @@
 //! Claims on processors, so that two jobs of a user do not bind to the same processors.
 //!
 //! A claim is a read lock (`fcntl`) on a byte of the kernel's folder of processors, at the processor's number. It
-//! creates no file, ends with the launcher, and cannot be blocked: read locks share, and a write lock needs a file
-//! opened for writing, which a folder never is. The holders of other locks are read from /proc/locks. Claims of the
-//! same user are respected. Claims of other users are avoided while there are free processors, and shared otherwise:
-//! one user cannot keep all others from binding.
+//! creates no file, ends with the launcher, and cannot be blocked: read locks do not conflict, and a write lock needs a
+//! file opened for writing, which a folder never is. The holders of other locks are read from /proc/locks. Claims of
+//! the same user are respected. Claims of other users are avoided while there are free processors, and shared
+//! otherwise: one user cannot keep all others from binding.
 
 use crate::placing::Placed;
 use crate::poll::pause;
@@ -18,9 +18,9 @@ use std::path::Path;
 
 /// Largest number of repeated choices after a conflict.
 const TRIES: u32 = 20;
-/// Largest number of repeated choices when all processors are claimed, perhaps by jobs that will yield.
+/// Largest number of repeated choices when all processors are claimed, perhaps by jobs that will drop their claims.
 const TRIES_TAKEN: u32 = 3;
-/// Bytes of /proc/locks that are read.
+/// Most bytes that are read of /proc/locks.
 const LOCKS_MOST: u64 = 1 << 20;
 
 /// Function that picks places for ranks, given the claims of other jobs and users.
@@ -31,7 +31,7 @@ pub struct ClaimedPlaces {
     pub placed: Vec<Placed>,
     /// Whether another user has a claim on one of the processors.
     pub shared: bool,
-    /// Holds the locks. They end when this process closes any descriptor of the folder.
+    /// Holds the locks; None in tests. The locks end when this process closes any descriptor of the folder.
     pub locks: Option<File>,
 }
 
@@ -127,7 +127,7 @@ fn set_lock(folder: &File, kind: libc::c_int, start: usize, count: i64) -> io::R
 
 fn read_others(folder: &File) -> io::Result<OtherClaims> {
     let about = folder.metadata()?;
-    // Number of this process in the namespace of /proc, which may be another namespace than its own.
+    // Number of this process in the namespace of /proc, which may differ from the process's own namespace.
     let me = std::fs::read_link("/proc/self")?;
     let me = me.to_str().and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let mut text = String::new();
@@ -181,7 +181,7 @@ fn find_others(
     others
 }
 
-/// Claims nothing; pretends that other jobs hold claims on these processors.
+/// Makes a function that claims nothing, next to the claims `own` and `foreign` of other jobs and other users.
 #[cfg(test)]
 pub fn claim_beside(
     own: &str, foreign: &str,

@@ -113,8 +113,8 @@ impl ControlServer {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Accepting failed, for instance because too many files are open. Stop polling the listener, so that
-                // the loop does not spin. Pending callers run into their time limit.
+                // Accepting failed: stop polling, so that the loop does not spin. Pending callers run into their time
+                // limit.
                 Err(_) => {
                     poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
                     self.listener = None;

@@ -81,7 +81,7 @@ fn has_cycle(ranks: &Ranks, segment: &Segment) -> bool {
     }
 }
 
-/// Whether a wait has lasted long in a collective call.
+/// Whether `note` describes a collective call that has waited for at least [`WAIT_MIN_NS`].
 fn is_examined(note: &WaitNote, now_ns: u64) -> bool {
     now_ns.saturating_sub(note.since_ns) >= WAIT_MIN_NS && is_collective(&note.call)
 }

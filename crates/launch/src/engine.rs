@@ -130,7 +130,7 @@ fn list_words(engine: EngineKind, nodes: &[Node], spec: &JobSpec, is_root: bool)
     words
 }
 
-/// Returns variables to export explicitly, because PRRTE does not.
+/// Returns `-x` and the name for each variable that must be exported explicitly, because PRRTE does not.
 fn list_exports(names: impl Iterator<Item = OsString>, spec: &JobSpec) -> Vec<OsString> {
     let is_needed = |name: &OsString| {
         let text = name.to_string_lossy();
@@ -245,7 +245,7 @@ fn list_processes(
     Ok(own.chain(write_agent_words(words)).collect())
 }
 
-/// Rejects readers other than rank 0: without agents the engine forwards standard input, and only to rank 0.
+/// Rejects input for ranks other than 0: without agents the engine forwards standard input, and only to rank 0.
 fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
         Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),

@@ -26,7 +26,7 @@ impl JobWatch<'_> {
         (Answer::Numbered { ranks }, Some(Request::AddForeign { first, foreign: new }))
     }
 
-    /// Numbers ranks of other jobs on several hosts. Answers when all agents know those ranks.
+    /// Numbers ranks of other jobs on several hosts. Answers when all agents have these numbers.
     pub fn begin_numbers(&mut self, client: Client, asked: &[Foreign]) {
         let (answer, request) = self.number_foreign(asked);
         let peers = self.agent.as_ref().and_then(Agent::peers).cloned();

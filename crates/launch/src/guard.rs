@@ -3,9 +3,9 @@
 //!
 //! The kernel kills a rank when the launcher dies, but not the processes that the rank has started, such as a program
 //! below a shell script. The guard waits for the end of a pipe, and then kills the ranks' process groups. Only the
-//! launcher holds the pipe, and its session leader, which ends with it. The deputy, a child of the guard, does so too:
-//! killing both launcher and guard leaves no process. The launcher replaces a guard that has ended, and the guard
-//! replaces a deputy that has ended.
+//! launcher and its session leader, which ends with it, hold the pipe. The deputy, a child of the guard, waits and
+//! kills too, so no rank survives if launcher and guard are killed. The launcher replaces a guard that has ended, and
+//! the guard replaces a deputy that has ended.
 
 use crate::limits::{Need, describe_clone, describe_files};
 use crate::signals::signal_group;
@@ -32,7 +32,7 @@ pub struct GuardProcess {
     alive: OwnedFd,
     /// Read end of the pipe, on which guard and deputy wait.
     ended: OwnedFd,
-    /// Memory shared by launcher, guard and deputy: process number of the deputy, or 0.
+    /// Memory shared by launcher, guard and deputy: the deputy's process number, or 0. None if it was refused.
     deputy: Option<&'static AtomicU32>,
 }
 

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::Receiver;
 
 const PIECE: usize = 64 << 10;
-/// Bytes waiting for the slowest reader above which reading stops.
+/// Most bytes queued for the slowest reader. Above this number, input is not read.
 const MOST_WAITING: usize = 16 << 20;
 
 #[derive(Debug)]

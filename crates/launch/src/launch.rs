@@ -265,7 +265,7 @@ fn start_ranks(
     Ok(())
 }
 
-/// Counts the launcher's pipes and files for the ranks: two for output, two for copied input, and output files.
+/// Counts the launcher's files: two pipes per rank for output, two per reader of copied input, and output files.
 fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
     let copies = match &spec.stdin {
         Stdin::All => ranks,
@@ -346,7 +346,7 @@ fn make_segment(
         header.universe.store(u32::try_from(size).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
     segment.back_pairs_ahead();
-    // If few files are allowed, use any number.
+    // If the limit on open files excludes `SEGMENT_FD`, use any number.
     let copy = |least| copy_above(segment.file()?, least);
     let keep = copy(SEGMENT_FD).or_else(|_| copy(3));
     let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;
@@ -370,7 +370,7 @@ fn count_spares(ranks: usize) -> usize {
     }
 }
 
-/// Most spare ranks, up to `wanted`, with which each rank maps at most `bytes` of the job's memory.
+/// Largest number of spare ranks, up to `wanted`, with which each rank maps at most `bytes` of the job's memory.
 fn count_fitting_spares(ranks: usize, wanted: usize, bytes: u64) -> usize {
     let fits = |spares: &usize| {
         SegmentLayout::new(ranks + spares).is_some_and(|layout| layout.mapped_bytes() <= bytes)

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const LONGEST_LINE: usize = 1 << 20;
-/// Bytes waiting to be written above which ranks are not read from.
+/// Bytes queued for a sink above which the launcher does not read the ranks that write to it.
 const QUEUE_HIGH: usize = 4 << 20;
-/// Bytes waiting to be written below which reading resumes.
+/// Bytes queued for a sink below which reading resumes.
 const QUEUE_LOW: usize = 1 << 20;
 /// Bytes that a writable pipe takes without blocking (PIPE_BUF).
 const WRITE_PIECE: usize = 4096;
@@ -93,7 +93,7 @@ impl LineBuffer {
     }
 }
 
-/// One of the launcher's own outputs, or a file.
+/// Destination of output: one of the launcher's own outputs, or a file.
 #[derive(Debug)]
 struct Sink {
     fd: SinkFd,
@@ -191,7 +191,7 @@ struct Stream {
     lines: LineBuffer,
     /// Whether the stream is not read, because its sink is full.
     paused: bool,
-    /// Time of the last data, while an unfinished line waits.
+    /// Time of the last data, while an unfinished line waits; otherwise None.
     touched: Option<Instant>,
 }
 
@@ -220,12 +220,12 @@ pub struct Outputs<'a> {
     buffer: Vec<u8>,
 }
 
-/// Time, in milliseconds, after which an unfinished line is written to a terminal, and to a pipe or a file. A shared
-/// line is less bad at a terminal than a late prompt.
+/// Time, in milliseconds, after which an unfinished line is written: first for a terminal, then for a pipe or a file.
+/// On a terminal, a late prompt is worse than a line shared by two ranks.
 const PROMPT_MS: [u64; 2] = [50, 200];
 
 impl<'a> Outputs<'a> {
-    /// Outputs for `ranks` ranks on `host` by the options `what`. `tokens` are those of the launcher's two sinks.
+    /// Makes the outputs of `ranks` ranks on `host` by the options `what`, with `tokens` for the launcher's two sinks.
     pub fn new(what: &'a Output, host: &'a str, ranks: usize, tokens: [u64; 2]) -> Outputs<'a> {
         use std::io::IsTerminal;
         let own = |fd, name, token| Sink::new(SinkFd::Standard(poll::standard(fd)), name, token);

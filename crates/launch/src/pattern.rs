@@ -43,7 +43,7 @@ pub struct PatternRank<'a> {
 }
 
 impl Pattern {
-    /// Fills in all but the time. An unknown letter stays unchanged.
+    /// Makes the pattern of a rank, complete but for the time. An unknown letter stays unchanged.
     pub fn new(text: &[u8], who: PatternRank<'_>) -> Pattern {
         let mut pattern = Pattern::default();
         let mut rest = text.iter().copied();

@@ -33,8 +33,8 @@ impl NodeProcessors {
     }
 }
 
-/// Sorts units (cores or hardware threads) by the place that `map` distributes ranks over. All are in one list if `map`
-/// keeps their order.
+/// Groups units (cores or hardware threads) by the place of `map` that holds them. Returns one group if `map` keeps the
+/// order of the units.
 pub fn group_units(
     units: Vec<Vec<usize>>, map: Option<(Level, usize)>, machine: &NodeProcessors,
 ) -> Result<Vec<Vec<Vec<usize>>>, String> {
@@ -81,7 +81,8 @@ fn visit(groups: usize, ranks: usize, in_a_row: usize) -> impl Iterator<Item = (
     })
 }
 
-/// Returns one of the targets inside the group, in turn, or the target around the group.
+/// Returns one of the targets inside the group, round robin by `turn`. If there is none, returns a target that overlaps
+/// the group, or else the group.
 fn choose(targets: &[CpuSet], group: &CpuSet, turn: usize) -> CpuSet {
     let inside: Vec<&CpuSet> =
         targets.iter().filter(|t| t.iter().all(|cpu| group.contains(cpu))).collect();
@@ -103,7 +104,7 @@ pub fn number(mut placed: Vec<Placed>, rank: RankOrder, machine: &NodeProcessors
                     *at = places.iter().position(is_here).unwrap_or(0);
                 }
             }
-            // First the first process of each place, in order of the places, then the second ones, and so on.
+            // Number the first process of each place, in order of the places, then the second ones, and so on.
             let mut turns: BTreeMap<usize, usize> = BTreeMap::new();
             placed.sort_by_cached_key(|(at, _)| {
                 let turn = turns.entry(*at).or_default();

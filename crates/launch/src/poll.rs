@@ -13,7 +13,7 @@ pub const SINKS: [u64; 2] = [2, 3];
 /// Token of the listening socket for ranks.
 pub const CONTROL: u64 = 5;
 pub const CLIENTS: u64 = 6;
-/// Token of the first agent's round of questions.
+/// Token of the socket that reports the end of a round of requests to other agents.
 pub const ROUND: u64 = 7;
 /// Token of the first stream of the ranks.
 pub const STREAMS: u64 = 16;
@@ -117,7 +117,6 @@ fn poll_entries(
     usize::try_from(ready).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sleeps for `ms` milliseconds.
 pub fn pause(ms: u64) {
     let _ = poll_entries(&mut [], Some(ms), None);
 }

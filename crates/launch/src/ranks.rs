@@ -90,8 +90,8 @@ impl Ranks {
         self.list.extend(std::iter::repeat_with(foreign).take(ranks));
     }
 
-    /// Ends the ranks from `first` on, because some of them could not be started. Running ranks that know of these
-    /// ranks see them as dead.
+    /// Ends the ranks from `first` on, because some of them could not be started. Running ranks find these ranks marked
+    /// as dead.
     pub fn give_up(&mut self, first: usize, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate().skip(first) {
             rank.is_given_up = true;

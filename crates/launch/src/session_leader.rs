@@ -55,8 +55,7 @@ pub struct ChildStack(*mut libc::c_void);
 impl ChildStack {
     const BYTES: usize = 64 * 1024;
 
-    /// # Errors
-    /// The system's error, with the bytes.
+    /// Maps a stack of [`ChildStack::BYTES`] bytes. An error names this size.
     pub fn new() -> io::Result<ChildStack> {
         // SAFETY: a new private mapping affects no other memory.
         let stack = unsafe {
@@ -160,7 +159,6 @@ impl SessionLeader {
         Some(child)
     }
 
-    /// Returns whether the leader runs.
     pub fn is_running(&self) -> bool {
         self.request.state.load(Ordering::Relaxed) != ENDED
     }

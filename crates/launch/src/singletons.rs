@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a program that are searched. The names of its libraries are within them.
+/// Number of bytes searched at the start of a program. They hold the names of its libraries.
 const HEAD: u64 = 4 << 20;
 
-/// Returns a warning if the several ranks of a job ended well, or run too long, without having joined the job. Returns
-/// None unless their program names an MPI library other than the one beside this launcher.
+/// Returns a warning if a job has two or more ranks, each still runs or exited with code 0, and none joined the job.
+/// Returns None unless their program names an MPI library other than the one beside this launcher.
 pub fn describe(ranks: &[RankProcess], has_joined: impl Fn(usize) -> bool) -> Option<String> {
     let is_well = |rank: &RankProcess| matches!(rank.end, None | Some(ProcessEnd::Exit(0)));
     if ranks.len() < 2 || !ranks.iter().all(is_well) || (0..ranks.len()).any(has_joined) {

@@ -45,7 +45,7 @@ pub enum RankSession {
 
 pub struct Spawner {
     stack: ChildStack,
-    /// Leader of the job's session, once a rank is started in it.
+    /// Leader of the job's session; None before a rank is started in it, or if the system refuses.
     leader: Option<SessionLeader>,
     launcher: libc::pid_t,
     inherited: InheritedSignals,
@@ -182,8 +182,7 @@ extern "C" fn enter_child(argument: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// # Safety
-/// To be called in the child of `spawn` only.
+/// Prepares the rank's process for its program. Safety: the caller is the child of `spawn`.
 unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
     let check = |call, rc: libc::c_int| match rc {
         -1 => Err(StartStep::Setup(call)),
@@ -197,7 +196,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
             // The launcher died before the call above, so no process would end this child.
             libc::_exit(127);
         }
-        // A rank that may not have a session has a group at least.
+        // A rank without its own session, wanted or refused, leads a process group at least.
         if !child.has_own_session || libc::setsid() == -1 {
             check("setpgid", libc::setpgid(0, 0))?;
         }

@@ -61,7 +61,7 @@ pub struct Termination {
     pub text: String,
     pub terminate_at: Option<Instant>,
     pub kill_at: Option<Instant>,
-    /// The failed rank, while the first agent has yet to decide which other ranks end.
+    /// The failed rank, while the first agent has yet to decide which other ranks end; otherwise None.
     pub asked_for: Option<u32>,
 }
 
@@ -98,7 +98,7 @@ pub struct JobWatch<'a> {
     pub spared: Vec<libc::pid_t>,
     pub trace: Option<PathBuf>,
     pub agent: Option<Agent>,
-    /// Spawn that the first agent has had this agent prepare.
+    /// Spawn that this agent has prepared for the first agent; None if there is none.
     pub pending: Option<PendingSpawn>,
     pub foreign: ForeignNumbers,
     pub orders: Vec<FailureDecision>,
@@ -111,7 +111,7 @@ pub struct WatchState {
     /// Terminations of some worlds, while others continued.
     pub parts: Vec<Termination>,
     timeout_at: Option<Instant>,
-    /// Signal that requests the end of the job, with its description.
+    /// Signal that requests the end of the job, with its description; None: no signal.
     interrupted: Option<(i32, String)>,
     interrupts: u32,
     grace_ends_at: Option<Instant>,

@@ -319,7 +319,7 @@ fn session__is_a_dedicated_ranks_own_or_the_jobs_or_the_launchers_if_niced() {
         });
         ids.collect()
     };
-    // SAFETY: plain calls.
+    // SAFETY: getpriority and getsid take no pointers and change nothing.
     let (is_niced, ours) =
         unsafe { (libc::getpriority(libc::PRIO_PROCESS, 0) > 0, libc::getsid(0)) };
     let dedicated = run("core", "1", 0);

@@ -25,7 +25,7 @@ pub const PROOF_BYTES: usize = 4 + TAG;
 const CALLS: &[u8] = b"fastpath agent calls";
 const ANSWERS: &[u8] = b"fastpath agent answers";
 
-/// Time limits of a connection attempt and of an answer. The called agent may call other agents before it answers.
+/// Time limits of a connection attempt (`CALL`) and of an answer. The called agent may call others before it answers.
 const CALL: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(20);
 /// Number of attempts for each address: a flood of unauthenticated callers may displace an attempt's connection.
@@ -81,7 +81,7 @@ impl AgentListener {
         Ok(met)
     }
 
-    /// Returns this node's proof for a caller whose `proof` is valid; None for another caller.
+    /// Returns this node's proof for a caller whose `proof` is valid; None if `proof` is invalid.
     pub fn prove(&self, nonce: &[u8; NONCE], proof: &[u8; PROOF_BYTES]) -> Option<[u8; TAG]> {
         let (from, tag) = proof.split_first_chunk::<4>()?;
         let from = u32::from_le_bytes(*from);

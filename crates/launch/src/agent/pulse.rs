@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest time of a failed lookup that counts as a miss. A lookup fails at once if no process listens; a stopped
 /// `srun` answers late.
 const SOON: Duration = Duration::from_secs(3);
-/// Number of failed lookups in a row that mean the end.
+/// Number of consecutive failed lookups after which `srun` counts as ended.
 const MISSES: u32 = 2;
 
 /// Watches `srun` from now on. The returned flag becomes true when `srun` has ended; None if `srun` keeps no names.

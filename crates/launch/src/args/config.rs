@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 /// Splits the text into lines of words, each with the number of its first line. A backslash at the end of a line
-/// continues the line, and `#` at the begin makes the line a comment. Quotes are those of a shell.
+/// continues the line, and `#` at its start makes the line a comment. Quotes are those of a shell.
 pub fn split_lines(text: &[u8], place: &str) -> Result<Vec<(usize, Vec<OsString>)>, UsageError> {
     let mut lines = Vec::new();
     let mut whole = Vec::new();

@@ -114,7 +114,7 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<HostSpec>, UsageError> {
             let field = match key.replace('-', "_").as_str() {
                 "slots" | "cpus" | "count" => &mut host.slots,
                 "max_slots" | "slots_max" => &mut host.most,
-                // User names, interfaces, bindings and similar keys, which matter for remote hosts only.
+                // Ignore user names, interfaces, bindings and similar keys: they matter only for remote hosts.
                 _ if word.contains('=') => continue,
                 _ => {
                     return wrong(format!(
@@ -138,7 +138,7 @@ fn read_host(item: &str, place: &str) -> Result<HostSpec, UsageError> {
         None => item.split_once(':').map_or((item, None), |(name, slots)| (name, Some(slots))),
     };
     let slots = match slots {
-        // Intel MPI and MVAPICH write more after another colon.
+        // Intel MPI and MVAPICH write more after a second colon; ignore it.
         Some(text) => {
             let number = text.split(':').next().unwrap_or(text);
             Some(parse_ranks(number).map_or_else(|| bad_slots(place, number), Ok)?)
@@ -171,8 +171,8 @@ pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[HostSpec]) {
     }
 }
 
-/// Distributes `total` ranks over the nodes, in turns of each node's slots, or of `per_node` if given. Nodes without
-/// ranks are left out.
+/// Distributes `total` ranks over the nodes in rounds. In each round a node gets as many ranks as it has slots, or
+/// `per_node` if given. Nodes without ranks are removed.
 pub fn deal_ranks(mut nodes: Vec<Node>, total: usize, per_node: Option<usize>) -> Vec<Node> {
     let turns: Vec<usize> =
         nodes.iter().map(|node| per_node.unwrap_or(node.ranks).max(1)).collect();

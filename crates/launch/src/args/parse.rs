@@ -391,7 +391,7 @@ fn split_option(word: &ParsedArg<'_>) -> Option<(String, Option<OsString>)> {
     Some((format!("-{}", text(rest)), None))
 }
 
-/// Returns the number of arguments of an option, of which `values` have been read.
+/// Returns the total number of arguments of an option. `values` holds those read so far.
 fn words_wanted(option: &Opt, values: &[OsString]) -> usize {
     match option.takes {
         OptionArguments::Nothing => 0,

@@ -40,7 +40,7 @@ pub struct RankCount {
     pub file_slots: usize,
     pub hosts: Vec<HostSpec>,
     pub file_hosts: Vec<HostSpec>,
-    /// Largest number of ranks that the hosts allow, and the option that sets it.
+    /// Largest number of ranks that the hosts allow, and the option that sets it; None: no limit.
     pub limit: Option<(usize, String)>,
 }
 
@@ -58,16 +58,16 @@ pub struct Parser<'a> {
     pub count: RankCount,
     /// Working directory and search path for programs without their own.
     pub global: App,
-    /// `-configfile` of the current program.
+    /// File of `-configfile` for the current program, if given.
     pub config: Option<PathBuf>,
-    /// Set by the options for help and version.
+    /// Request of an option such as `--help` or `--version`; None: start a job.
     pub request: Option<CommandRequest>,
     pub quiet: bool,
-    /// In an agent: number of ranks of each node.
+    /// In an agent: number of ranks of each node; None in the launcher.
     pub agent: Option<Vec<usize>>,
     /// In an agent: number of ranks of each program, counted before the agent started.
     pub told_ranks: Vec<usize>,
-    /// The option, as typed, that makes more ranks than slots or processors an error.
+    /// The option, as typed, by which more ranks than slots or processors are an error, if given.
     pub no_oversubscribe: Option<String>,
     /// Whether more ranks than slots cause no notice.
     pub may_oversubscribe: bool,
@@ -79,7 +79,7 @@ pub struct Parser<'a> {
     pub has_slots: bool,
     /// Hosts of all programs, with their slots.
     pub nodes: Vec<Node>,
-    /// Largest number of ranks on a node, by `-ppn` and similar options.
+    /// Largest number of ranks on a node, by `-ppn` and similar options; None: no such option.
     pub per_node: Option<usize>,
 }
 

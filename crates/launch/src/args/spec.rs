@@ -24,18 +24,19 @@ pub struct JobSpec {
     /// `--kill-after`: grace period of the ranks after SIGTERM or SIGHUP. Zero: no limit. None: the default.
     pub kill_after: Option<Duration>,
     pub placement: Placement,
-    /// Processors of the whole job, if fewer than allowed.
+    /// Processors that the job is restricted to; None: all allowed processors.
     pub cpus: Option<CpuSet>,
     pub report_bindings: bool,
     pub show_map: bool,
     pub only_show: bool,
     pub exit_codes: bool,
-    /// Target for the launcher's process number: `-`, `+` or a file.
+    /// Target for the launcher's process number: `-`, `+` or a file; None: it is not written.
     pub report_pid: Option<OsString>,
     /// Lines about options without effect; empty if the user suppresses them.
     pub notices: Vec<String>,
     pub nodes: JobNodes,
-    /// Number of processes that can usefully run at once (`MPI_UNIVERSE_SIZE`), by `-usize` or slots of hosts.
+    /// Number of processes that can usefully run at once (`MPI_UNIVERSE_SIZE`), by `-usize` or slots of hosts; None:
+    /// the number of processors.
     pub universe: Option<usize>,
     pub engine: Option<OsString>,
     /// `--no-agents`: the engine starts the program itself, one process on each node.
@@ -56,7 +57,7 @@ pub enum JobNodes {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Name by the user or the batch system; empty if only the engine knows it.
+    /// Name given by the user or the batch system; empty if only the engine knows it.
     pub name: String,
     pub ranks: usize,
 }
@@ -66,7 +67,7 @@ pub struct App {
     pub ranks: usize,
     pub argv: Vec<OsString>,
     pub wdir: Option<PathBuf>,
-    /// Folders that are searched for the program before PATH, separated by `:`.
+    /// Folders that are searched for the program before PATH, separated by `:`; None: only PATH.
     pub path: Option<OsString>,
     pub env: Vec<(OsString, OsString)>,
     /// Variables of the environment that this program's ranks get; None: the variables of the job.
@@ -126,7 +127,7 @@ pub struct Placement {
     pub per_rank_typed: Option<String>,
     /// Whether hardware threads count as cores.
     pub threads: bool,
-    /// `--map-by`: kind of places that ranks go round, and number of places in a group. None: in order.
+    /// `--map-by`: kind of place over which ranks go round robin, and number of places in a group. None: in order.
     pub map: Option<(Level, usize)>,
     /// Number of consecutive ranks at each place of `map`; 0 counts as 1.
     pub in_a_row: usize,

@@ -129,7 +129,7 @@ pub fn split_names(text: &OsStr) -> Vec<OsString> {
     names.filter(|n| !n.is_empty()).map(|n| OsString::from_vec(n.to_vec())).collect()
 }
 
-/// Numbers of ranks from the first to the last in steps (MPI 4.1, section 11.5, `soft`).
+/// Allowed numbers of ranks, from `first` to `last` in steps (MPI 4.1, section 11.5, `soft`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triplet {
     first: i64,

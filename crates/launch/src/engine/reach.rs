@@ -30,7 +30,7 @@ pub fn check_hosts(nodes: &[Node]) -> Result<(), String> {
     }
 }
 
-/// Whether the hosts file or the name service knows the name.
+/// Whether the hosts file or the name service resolves the name.
 fn is_known(name: &str) -> bool {
     (name, 0).to_socket_addrs().is_ok()
 }

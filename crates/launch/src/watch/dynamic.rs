@@ -216,7 +216,7 @@ impl JobWatch<'_> {
         self.segment.count_places(|rank| self.has_ended(rank))
     }
 
-    /// Refusal of `asked` spawned ranks for lack of room, with the remedy.
+    /// Makes the refusal of a spawn of `asked` ranks for lack of room, with the remedy.
     pub fn refuse_room(
         &self, program: usize, asked: usize, left: usize, places: PlaceCounts,
     ) -> SpawnRefusal {
@@ -261,8 +261,8 @@ impl JobWatch<'_> {
             })
     }
 
-    /// Takes places of ended ranks, as many as `count` new ranks of this host need besides the unused places. No other
-    /// rank can refer to the ended ranks any more. Places that get no rank can be taken again.
+    /// Takes as many places of ended ranks as `count` new ranks of this host need beyond the unused places. No other
+    /// rank can refer to these ended ranks any more. Places that get no rank can be taken again.
     pub fn take_places(&self, count: usize) -> Result<Vec<usize>, SpawnRefusal> {
         let unused = self.segment.layout().ranks() - self.segment.here();
         let missing = count.saturating_sub(unused);

@@ -74,7 +74,7 @@ const UNHEARD: &str = "the rank that requested the spawn no longer waits for the
 
 type Answers = Vec<(usize, Result<Answer, String>)>;
 
-/// Asks agents in turn, up to the first that refuses or does not answer.
+/// Sends a request to agents one after the other. Stops after the first that refuses or does not answer.
 fn ask_until_refused(peers: &Peers, nodes: &[usize], request: &Request) -> Answers {
     let mut answers = Answers::new();
     for &node in nodes {
@@ -88,14 +88,14 @@ fn ask_until_refused(peers: &Peers, nodes: &[usize], request: &Request) -> Answe
     answers
 }
 
-/// Has the agent of another node answer, without blocking this agent.
+/// Forwards a request to the agent of another node, and its answer to the client, without blocking this agent.
 fn forward(peers: &Peers, node: usize, client: Client, request: Request) {
     let peers = peers.clone();
     let answer = move || {
         let answer = peers.ask(node, &request);
         client.reply(&answer.unwrap_or_else(|text| Answer::refuse(Cause::Malformed, text)));
     };
-    // Without a thread the client's connection closes.
+    // If no thread can be started, the client's connection closes.
     let _ = thread::Builder::new().stack_size(1 << 18).spawn(answer);
 }
 
@@ -131,7 +131,7 @@ impl JobWatch<'_> {
             return;
         }
         if let (Request::Failed(failure), true, 0) = (&request, client.is_agent(), own) {
-            // Reply at once: the decision below asks every agent, and so the sender of this request too.
+            // Reply at once: the decision below sends requests to all agents, including the sender of this one.
             client.reply(&Answer::Done);
             return self.take_turn(Task::Failure(*failure));
         }
@@ -202,7 +202,7 @@ impl JobWatch<'_> {
         client.reply(&answer);
     }
 
-    /// Withdraws what an ended rank of this node has published.
+    /// Withdraws the service names that an ended rank of this node has published.
     pub fn forget_elsewhere(&self, owner: u32) {
         if let Some(agent) = self.agent.as_ref().filter(|agent| agent.has_published)
             && agent.node() != 0
@@ -213,7 +213,7 @@ impl JobWatch<'_> {
         }
     }
 
-    /// Requests a port of a rank of this node, for a rank of another node.
+    /// Sends a port request of a rank of another node to a rank of this node.
     fn knock(&self, rank: usize, number: u32, caller: u32, visit: PortRequest) -> Answer {
         let page = self.segment.page(rank);
         let Some(page) = page.filter(|_| rank < self.segment.present()) else {
@@ -277,7 +277,7 @@ impl JobWatch<'_> {
         Ok((peers, plan))
     }
 
-    /// Adds the new ranks on each host after all hosts have resolved the programs, and has them started.
+    /// Adds the new ranks on each host, and has each host start its own, after all hosts have resolved the programs.
     fn add_everywhere(
         &mut self, client: Client, peers: Peers, mut plan: SpawnPlan, prepared: Answers,
     ) {
@@ -307,8 +307,7 @@ impl JobWatch<'_> {
             cards: std::mem::take(&mut plan.cards),
         };
         let asked = peers.clone();
-        // A fault counts only at nodes that get new ranks: another agent whose ranks have all ended need not know of
-        // them.
+        // A fault of a node without new ranks does not count: its agent may have ended, and then need not know of them.
         let all: Vec<usize> = (1..peers.nodes()).collect();
         let ask = move || {
             let mut fault = None;

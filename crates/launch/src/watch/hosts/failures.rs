@@ -1,7 +1,7 @@
 //! Decides which ranks a failure ends, in a job on several hosts with spawned processes. The failed rank's agent ends
 //! the local ranks that it knows to be connected, and informs the first agent. The first agent collects, from all
-//! agents, the connected worlds that continue. It has the worlds ended that [`NodeWorlds`] names, by each agent, or all
-//! by the engine.
+//! agents, the connected worlds that continue. Then each agent ends the worlds that [`NodeWorlds`] names, or the engine
+//! ends the job.
 
 use super::super::{FINALIZED_GRACE, JobWatch, OTHERS_GO_ON, Termination, WatchState, end_now};
 use super::rounds::Task;
@@ -31,7 +31,7 @@ pub struct FailureDecision {
 }
 
 impl JobWatch<'_> {
-    /// Reports a failure to the first agent, unless that agent knows of it.
+    /// Queues a failure in the first agent, or reports it to that agent. Ends the job if the report fails.
     pub fn tell_failure(&mut self, failure: &Failure, ending: &Termination) {
         let page = self.segment.page(failure.rank);
         let told = WorldFailure {
@@ -58,7 +58,7 @@ impl JobWatch<'_> {
         }
     }
 
-    /// In the first agent, decides which ranks a failure ends, and has them ended.
+    /// In the first agent, decides which ranks a failure ends, and orders the agents to end them.
     pub fn decide(&mut self, failure: WorldFailure) {
         let own = self.read_worlds();
         let Some(agent) = &mut self.agent else {
@@ -67,7 +67,7 @@ impl JobWatch<'_> {
         let Some(peers) = agent.peers().cloned() else {
             return;
         };
-        // A consequence of another failure, about which the agent will be informed.
+        // The failure is a consequence of another failure, and its agent gets the decision about that one.
         if [failure.world, ALL].iter().any(|world| agent.ended.0.contains(world)) {
             return;
         }
@@ -79,7 +79,7 @@ impl JobWatch<'_> {
         self.ask_beside(ask, move |watch, gathered| watch.order_end(peers, failure, gathered));
     }
 
-    /// Has the agents end the ranks that the failure ends, given their worlds.
+    /// Orders the agents to end the ranks that the failure ends. `gathered`: worlds of all nodes, nodes that answered.
     fn order_end(
         &mut self, peers: Peers, failure: WorldFailure,
         gathered: Result<(NodeWorlds, Vec<usize>), String>,

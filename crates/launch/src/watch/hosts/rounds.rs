@@ -1,6 +1,6 @@
 //! Tasks of the first agent that need answers of all hosts, and run one after the other: spawns, numbers for ranks of
-//! other jobs, and failures. A thread asks the other agents, which may take up to the time limit of a silent host. The
-//! main loop keeps running during that time: it forwards output and answers other requests.
+//! other jobs, and failures. A thread sends the requests to the other agents, which may take up to the time limit of a
+//! silent host. The main loop keeps running during that time: it forwards output and answers other requests.
 
 use super::super::JobWatch;
 use crate::control::Client;
@@ -28,7 +28,7 @@ type NextStep = Box<dyn FnOnce(&mut JobWatch<'_>) + Send>;
 #[derive(Default)]
 pub struct Rounds {
     waiting: VecDeque<Task>,
-    /// Source of the continuation, after the thread has closed its end of the socket.
+    /// Socket that the thread closes at the end of the round, and channel of the continuation.
     under_way: Option<(UnixStream, Receiver<NextStep>)>,
     /// Whether the job is being ended, as of the last round.
     is_ending: bool,
@@ -61,7 +61,8 @@ impl JobWatch<'_> {
             && let Some(task) = self.rounds.waiting.pop_front()
         {
             match task {
-                // The client is gone, and would not learn of the new ranks: a forwarding agent's wait is limited.
+                // The client has left and would not learn of the new ranks. A forwarding agent leaves at its time
+                // limit.
                 Task::Spawn { ref client, .. } | Task::Number { ref client, .. }
                     if client.has_left() => {}
                 Task::Spawn { client, root, programs } => match self.refuse_start(root) {
@@ -85,7 +86,7 @@ impl JobWatch<'_> {
         }
     }
 
-    /// Has a thread execute `ask`; then the main loop executes `then` with the result.
+    /// Executes `ask` in a thread, then `then` in the main loop with the result of `ask`.
     pub fn ask_beside<T: Send + 'static>(
         &mut self, ask: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(&mut JobWatch<'_>, T) + Send + 'static,
