@@ -49,7 +49,7 @@ use fastpath_job::Job;
 use fastpath_protocol::wire::SHORT_LIMIT;
 pub(crate) use hosts::NetworkCosts;
 
-/// Processors of the job in relation to its ranks, awake or asleep. The value is constant, equal on all ranks.
+/// The job's number of processors compared with its ranks, awake or asleep. Constant, and equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobProcessors<'a> {
     /// One processor for each rank.
@@ -323,8 +323,8 @@ pub(crate) enum Alltoall {
     Bruck,
     /// Sends all blocks at the same time; not in place.
     Together,
-    /// In place, like `Pairs`. Some ranks of a call may choose `Copied` and others `Pairs`: each pair of ranks
-    /// exchanges the same two messages.
+    /// Copies all blocks first, then sends them at the same time; in place. Some ranks of a call may choose `Copied`
+    /// and others `Pairs`: each pair of ranks exchanges the same two messages.
     Copied,
     Pairs,
 }
@@ -345,7 +345,7 @@ pub(crate) fn alltoall(
     settle(&ALLTOALL, usual, || block, ranks, may)
 }
 
-/// Chooses the algorithm for blocks of any lengths. `in_place` is the sum of the lengths; `block` returns the longest.
+/// Chooses the algorithm for blocks of any lengths. `block` returns the longest. `in_place`: their sum, if in place.
 #[inline]
 pub(crate) fn alltoall_arrays(
     call: &'static CallAlgorithms<Alltoall>, block: impl FnOnce() -> u64, ranks: u32,

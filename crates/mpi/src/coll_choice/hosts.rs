@@ -150,12 +150,12 @@ impl Costs<'_> {
         }
     }
 
-    /// A message between hosts.
+    /// Cost of a message between hosts, in nanoseconds.
     fn far(self, bytes: f64) -> f64 {
         self.step(bytes, 1.0)
     }
 
-    /// A message within a host.
+    /// Cost of a message within a host, in nanoseconds.
     fn near(self, bytes: f64) -> f64 {
         self.network.near_message + bytes * self.network.near_byte
     }

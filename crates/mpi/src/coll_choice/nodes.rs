@@ -4,7 +4,6 @@ use super::hosts::Spread;
 use super::{JobProcessors, Placement};
 use std::ops::Range;
 
-/// Distribution of a communicator's members over nodes.
 #[derive(Debug)]
 pub struct NodeMap {
     /// Node of each member. Nodes are numbered by their lowest member.

@@ -15,14 +15,14 @@ pub(crate) fn release(p: &Process) {
     };
     if engine.job.present() > engine.job.began_with() {
         request::release_unused(p);
-        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        // SAFETY: the worker lives while MPI runs, and the caller is inside MPI.
         release_in(p, engine.job, unsafe { &mut *worker });
     }
 }
 
-/// See [`Hooks::on_ends`](fastpath_protocol::worker::hooks::Hooks::on_ends). Called inside the worker.
+/// Releases ended ranks, as the worker's hook [`Hooks::on_ends`](fastpath_protocol::worker::hooks::Hooks::on_ends).
 pub(crate) fn release_after_ends(worker: &mut Worker) {
-    // SAFETY: the caller is inside MPI.
+    // SAFETY: the hook runs inside MPI, so this thread holds the lock or is the only one.
     release_in(unsafe { process::get_unlocked() }, worker.job, worker);
 }
 

@@ -86,7 +86,7 @@ fn find_leader<'a>(p: &'a Process, peer: &'a Comm, leader: i32, tag: i32) -> Res
     }
 }
 
-/// Agrees with the other leader. The caller leads `group`.
+/// Exchanges groups with the other leader, and agrees on a block of contexts. The caller leads `group`.
 pub(crate) fn greet(p: &Process, group: &Group, bridge: Bridge<'_>) -> Result<LeaderAgreement> {
     let (channel, to) = (&bridge.channel, bridge.leader);
     let me = channel.comm.my_world_rank();

@@ -174,7 +174,7 @@ pub fn is_enabled() -> bool {
     LOCK.is_enabled()
 }
 
-/// Returns whether the calling thread has the bias with seat `SEAT`.
+/// Returns whether the calling thread has the bias with seat `SEAT` (`fastpath_base::biased`).
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn favours<const SEAT: u8>() -> bool {
     LOCK.biased.favours::<SEAT>(thread_token())
@@ -188,7 +188,7 @@ pub fn last_seat() -> usize {
 
 /// Enters through the bias, which the calling thread had with seat `SEAT`, or through the lock word. After true,
 /// [`leave`] must follow; after false, [`back_out`].
-#[inline(always)] // see `favours`
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 #[must_use]
 pub fn step_in<const SEAT: u8>() -> bool {
     LOCK.biased.step_in::<SEAT>(thread_token())

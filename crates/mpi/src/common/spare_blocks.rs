@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 /// Granularity of block sizes, in bytes.
 const STEP: usize = 256;
-/// Number of block sizes that are kept.
+/// Number of block sizes of which blocks are kept.
 const SIZES: usize = 8;
 /// Maximum number of blocks kept of each size.
 const KEPT: usize = 64;

@@ -125,7 +125,7 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
 /// Leaves the job at the exit of a process that has finalised its sessions, and its world model if it had one. For
 /// other processes, the launcher reports what was not finalised.
 extern "C" fn leave_at_exit() {
-    // SAFETY: only atomics are used, since another thread may be inside MPI and stay there.
+    // SAFETY: only atomics and the engine are read, since another thread may be inside MPI and stay there.
     let p = unsafe { process::get_unlocked() };
     let used = &p.session_use;
     let is_own = used.begun_by.load(Ordering::Relaxed) == std::process::id();

@@ -37,7 +37,6 @@ pub struct Args {
 
 pub(crate) struct CheckedArguments {
     pub comm: Rc<Comm>,
-    /// The buffer.
     pub buffer: Buffer,
     /// Datatype of the buffer; `None` for a message to or from `MPI_PROC_NULL` without a datatype.
     pub datatype: Option<Rc<Datatype>>,

@@ -253,7 +253,8 @@ pub fn copy_attributes(p: &impl Keyvals, from: Holder, to: &Attributes) -> Resul
                 let mut new: *mut c_void = std::ptr::null_mut();
                 let mut flag = 0;
                 let place = (&raw mut new).cast();
-                // SAFETY: the contract of `create_keyval` gives the function this type, and the variables live.
+                // SAFETY: the contract of `create_keyval` gives the function this type, and its outputs outlive the
+                // call.
                 let copy = || unsafe {
                     let state = keyval.extra_state;
                     function(from.handle, key, state, value, place, &mut flag)
@@ -291,7 +292,7 @@ mod tests {
         object: usize, key: c_int, state: *mut c_void, value: *mut c_void, out: *mut c_void,
         flag: *mut c_int,
     ) -> c_int {
-        // SAFETY: the tests pass a log as extra state, and the callee's variables.
+        // SAFETY: the tests pass a `Log` as extra state, and `copy_attributes` passes writable outputs.
         unsafe {
             (*state.cast::<Log>()).borrow_mut().push(('c', object, key, value as usize));
             *flag = (value as usize != 13) as c_int;

@@ -34,9 +34,9 @@ pub struct Comm {
     pub context: Context,
     /// The local group.
     pub group: Rc<Group>,
-    /// Remote group of an intercommunicator.
+    /// Remote group; `None` for an intracommunicator.
     pub remote_group: Option<Rc<Group>>,
-    /// Local group of an intercommunicator as a communicator without a handle.
+    /// Local group of an intercommunicator, as a communicator without a handle; otherwise `None`.
     pub(crate) local: Option<Rc<Comm>>,
     /// The calling process's rank in the local group.
     pub rank: u32,
@@ -45,7 +45,7 @@ pub struct Comm {
     made_by: &'static str,
     /// Handle of the error handler.
     pub errhandler: Cell<usize>,
-    /// Cartesian or graph structure.
+    /// Virtual topology, if there is one.
     pub topology: RefCell<Option<Rc<Topology>>>,
     /// Cached attributes.
     pub attributes: Attributes,
@@ -159,7 +159,7 @@ impl Comm {
         }
     }
 
-    /// `MPI_Comm_set_info`: stores the hints that this library knows.
+    /// `MPI_Comm_set_info`: stores the hints that this library supports.
     pub fn set_hints(&self, given: Vec<(String, String)>) {
         hints::merge(&mut self.hints.borrow_mut(), hints::select(given));
     }

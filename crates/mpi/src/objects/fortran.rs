@@ -24,7 +24,7 @@ pub const MAX_LOGICAL: usize = 16;
 /// Bytes of a LOGICAL; those beyond its size are 0.
 pub type Logical = [u8; MAX_LOGICAL];
 
-/// Description given so far.
+/// Description of the Fortran compiler given so far.
 pub struct Fortran {
     booleans: RefCell<Option<(usize, Logical, Logical)>>,
     info: RefCell<Option<Info>>,

@@ -113,7 +113,7 @@ pub fn named_type(handle: usize) -> Option<NamedType> {
 pub fn rank_and_size(handle: usize) -> Option<(i32, i32)> {
     let entry = comm(handle);
     let shown = entry.send_key == handle as u64
-        // Without the lock, the key is the complement only while points are recorded. The entry must then not match.
+        // Without the lock, the complement means that trace points are recorded. Then the entry must not match.
         || (lock::is_enabled() && entry.send_key == key::<INSIDE>(handle));
     let known = shown && !entry.comm.is_null();
     let rank = entry.own_key.wrapping_sub(entry.from_key);
@@ -149,8 +149,8 @@ pub fn worker_of<const WAY: u8>() -> *mut Worker {
     }
 }
 
-/// Returns whether the immediate path may use the communicator without a lock. If not, points are recorded, threads
-/// need the lock, or the ordinary path must answer.
+/// Returns whether the immediate path may use the communicator without a lock. If not, trace points are recorded,
+/// threads need the lock, or the ordinary path must answer.
 #[inline]
 pub fn sends_openly(handle: usize) -> bool {
     comm(handle).send_key == key::<OPEN>(handle)
@@ -169,13 +169,13 @@ pub fn receives_inside(handle: usize) -> bool {
     comm(handle).recv_key == key::<INSIDE>(handle)
 }
 
-/// Immediate path without a lock and without recorded points.
+/// Immediate path without a lock and without recorded trace points.
 pub const OPEN: u8 = 0;
-/// Immediate path inside recorded points or under the lock of `MPI_THREAD_MULTIPLE`.
+/// Immediate path with recorded trace points or under the lock of `MPI_THREAD_MULTIPLE`.
 pub const INSIDE: u8 = 1;
 /// Variant [`INSIDE`], if the caller has already compared the communicator's key.
 pub const SEEN: u8 = 2;
-/// Key of a communicator's entry. If points are recorded, and at `MPI_THREAD_MULTIPLE`, the key is the handle's
+/// Key of a communicator's entry. If trace points are recorded, and at `MPI_THREAD_MULTIPLE`, the key is the handle's
 /// complement. The immediate path then finds no entry, and needs no test of its own for these cases. The declined call
 /// then takes the immediate path inside the lock, or with points around it (`traced`).
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
@@ -197,7 +197,7 @@ pub struct Allowed {
     pub datatype: bool,
     /// Collective calls, and queries of rank and size.
     pub collective: bool,
-    /// Whether points are recorded. Immediate calls then go through `traced`.
+    /// Whether trace points are recorded. Immediate calls then go through `traced`.
     pub traced: bool,
 }
 

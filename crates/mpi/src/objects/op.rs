@@ -233,8 +233,8 @@ impl Reducer {
             let at = (done as i64).wrapping_mul(self.extent) as isize;
             let mut handle = self.handle;
             done += piece as u64;
-            // SAFETY: elements `done..done + piece` lie `extent` apart inside both buffers. `MPI_Op_create` was given
-            // the function for such calls.
+            // SAFETY: elements `done..done + piece` lie `extent` apart inside both buffers. The program passed the
+            // function to `MPI_Op_create` for such calls.
             unsafe {
                 f(
                     left.wrapping_offset(at) as *mut c_void,

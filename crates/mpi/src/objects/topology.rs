@@ -16,9 +16,9 @@ use crate::common::error::{Error, Result};
 pub enum Topology {
     /// A Cartesian grid.
     Cart(Cart),
-    /// Graph that every member knows.
+    /// Graph of which each member knows all edges.
     Graph(Graph),
-    /// Graph of which every member knows its neighbours.
+    /// Graph of which each member knows only its own edges.
     DistGraph(DistGraph),
 }
 

@@ -43,7 +43,7 @@ impl ProgressGuard {
     /// Begins the guard, if there is a progress thread. `worker` is the first worker; `None` if MPI does not run.
     #[inline]
     pub fn begin(worker: Option<*mut Worker>) -> Self {
-        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        // SAFETY: the worker lives while MPI runs, and the caller is inside MPI.
         ProgressGuard(worker.filter(|&worker| unsafe {
             let runs = (*worker).background.runs;
             if runs {
@@ -57,7 +57,7 @@ impl ProgressGuard {
 impl Drop for ProgressGuard {
     fn drop(&mut self) {
         if let Some(worker) = self.0 {
-            // SAFETY: the worker lives while MPI runs, and the caller is inside.
+            // SAFETY: the worker lives while MPI runs, and the caller is inside MPI.
             unsafe { (*worker).resume() };
         }
     }

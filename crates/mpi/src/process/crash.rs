@@ -28,7 +28,7 @@ pub fn install() {
     }
     let mut free = false;
     for signal in SIGNALS {
-        // SAFETY: the structures outlive the calls, and zeros are valid ones.
+        // SAFETY: the structures outlive the calls, and all zeros is valid for them.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &mut old) != 0
@@ -90,7 +90,7 @@ fn leave_message(call: Option<&str>, address: usize) {
     let mut text = FixedString::<240>::default();
     // SAFETY: both functions have no arguments and may be called in a handler.
     let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
-    // SAFETY: only atomics are accessed.
+    // SAFETY: only atomics are accessed, and the engine, which changes only at initialisation and finalisation.
     let process_state = unsafe { process::get_unlocked() };
     let _ = match call {
         Some(call) => write!(text, "in {call}, touching address {address:#x}"),

@@ -247,7 +247,7 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
     code
 }
 
-/// Calls the user's function. The code that it leaves is returned by the MPI call.
+/// Calls the user's function. Returns the code that the function leaves, which the MPI call then returns.
 fn call_function(function: Function, object: usize, code: i32) -> i32 {
     let (mut object, mut code) = (object, code);
     // SAFETY: the contract of `create_errhandler` gives the function this type, and the variables outlive the call. The

@@ -59,7 +59,7 @@ impl ForkedChild {
     }
 }
 
-/// Makes later forked children of this process lose MPI. `clear_windows` clears the hot table of windows, and must be
+/// Disables MPI in children that this process forks later. `clear_windows` clears the hot table of windows, and must be
 /// async-signal-safe. Fails if `pthread_atfork` has no memory.
 pub(crate) fn watch(rank: usize, clear_windows: fn()) -> std::io::Result<()> {
     let child = ForkedChild { rank: rank as u32, parent: std::process::id() };
@@ -74,10 +74,11 @@ pub(crate) fn watch(rank: usize, clear_windows: fn()) -> std::io::Result<()> {
     }
 }
 
-/// Runs in a child, which has one thread. Takes no lock, because a thread of the parent may have held it at the fork.
+/// Handler of `fork`: disables MPI in the child, which has one thread. It takes no lock, because a thread of the parent
+/// may have held one at the fork.
 unsafe extern "C" fn lose_job() {
     let Some(watched) = WATCHED.get() else { return };
-    // A child of a child has lost MPI already.
+    // In a child of a child, MPI is disabled already.
     if IS_CHILD.swap(true, Ordering::Relaxed) {
         return;
     }

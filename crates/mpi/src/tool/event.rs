@@ -160,7 +160,7 @@ pub fn describe(point: Point) -> String {
     }
 }
 
-/// `MPI_T_event_handle_alloc`. Errors: `MPI_T_ERR_INVALID_INDEX`, or `MPI_T_ERR_NOT_ACCESSIBLE` if points are not
+/// `MPI_T_event_handle_alloc`. Errors: `MPI_T_ERR_INVALID_INDEX`, or `MPI_T_ERR_NOT_ACCESSIBLE` if trace points are not
 /// recorded and the recording cannot start any more.
 pub fn open(index: i32) -> Result<usize> {
     find(index)?;
@@ -179,7 +179,7 @@ pub fn open(index: i32) -> Result<usize> {
     }))
 }
 
-/// Returns whether a tool has event handles, so that points must be recorded.
+/// Returns whether a tool has event handles, so that trace points must be recorded.
 pub(crate) fn is_wanted() -> bool {
     lock().0.iter().any(Option::is_some)
 }
@@ -239,7 +239,7 @@ pub(super) fn forget_all() {
     lock().0.clear();
 }
 
-/// Reports to the tools a point that this thread has passed.
+/// Reports to the tools a trace point that this thread has passed.
 fn observe(point: Point, peer: u32, tag: i32, bytes: u64) {
     if BUSY.get() {
         return;
@@ -270,7 +270,7 @@ fn next(from: usize, point: Point) -> Option<(usize, EventCall)> {
             continue;
         };
         let handle = index + FIRST_HANDLE;
-        // Points are passed inside MPI calls, so `MPI_T_CB_REQUIRE_MPI_RESTRICTED` is the least strict level.
+        // Trace points are passed inside MPI calls, so `MPI_T_CB_REQUIRE_MPI_RESTRICTED` is the least strict level.
         let level = (1..LEVELS.len()).find(|&level| registration.targets[level].is_some());
         if let Some((level, target)) = level.zip(level.and_then(|l| registration.targets[l])) {
             return Some((handle, EventCall::Event(target, LEVELS[level])));

@@ -22,11 +22,11 @@ use fastpath_segment::Notice;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Job and path of the trace that this process writes itself, if it has no launcher of ours.
+/// Job and path of the trace that this process writes itself, if no launcher of Fastpath does.
 static ALONE: OnceLock<(&'static Job, &'static Path)> = OnceLock::new();
 
-/// Starts recording if the configuration or a tool requests it. Returns whether points are recorded. On failure it
-/// prints the reason, and the program runs without a trace.
+/// Starts recording if the configuration or a tool requests it. Returns whether trace points are recorded. On failure
+/// it prints the reason, and the program runs without a trace.
 pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -> bool {
     let path = config.text(Key::Trace);
     if path.is_empty() && !event::is_wanted() {
@@ -55,7 +55,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
     }
 }
 
-/// Returns the path of a node's trace. Nodes after the first have files of their own.
+/// Returns the path of a node's trace. Each node after the first adds its number to the path.
 fn name_file(job: &Job, path: &'static str) -> &'static str {
     match job.host(job.rank()) {
         0 => path,

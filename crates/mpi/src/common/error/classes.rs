@@ -15,7 +15,7 @@ pub struct ErrorClass {
     pub advice: &'static str,
 }
 
-/// Returns the meaning of class `code`, for a rank that knows only the code of another rank's error.
+/// Returns the meaning of class `code`, for a rank that has only the code of another rank's error.
 pub fn meaning_of(code: i32) -> &'static str {
     find(code).map_or("an error code added by the program", |class| class.meaning)
 }

@@ -10,7 +10,7 @@ const ASSERTIONS: [&str; 4] = [
     "mpi_assert_allow_overtaking",
 ];
 
-/// Selects the hints that this library knows and whose value is valid.
+/// Selects the hints that this library supports and whose value is valid.
 pub fn select(hints: Vec<(String, String)>) -> Vec<(String, String)> {
     let known = |(key, value): &(String, String)| {
         ASSERTIONS.contains(&key.as_str()) && matches!(value.as_str(), "true" | "false")

@@ -16,9 +16,9 @@ enum ArrayOrder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distribution {
-    /// One block for each process; of the given length, or as even as possible.
+    /// One block for each process, of the given length. `None`: blocks as even as possible.
     Block(Option<i64>),
-    /// Blocks of the given length (1 by default), dealt to the processes in turn.
+    /// Blocks of the given length, dealt to the processes in turn. `None`: length 1.
     Cyclic(Option<i64>),
     None,
 }

@@ -29,7 +29,7 @@ pub struct DatatypeKeeper {
 }
 
 impl DatatypeKeeper {
-    /// Keeps `datatype` in use; `handle` is the caller's.
+    /// Keeps `handle`, the caller's handle of `datatype`, valid until the drop.
     pub fn new(datatype: Rc<Datatype>, handle: usize) -> Self {
         let count = &datatype.keepers.count;
         count.set(count.get() + 1);

@@ -44,7 +44,7 @@ pub struct NamedDatatype {
     pub align: u32,
     /// Content of the type.
     pub kind: BasicKind,
-    /// Handles of value and index of a pair.
+    /// Handles of value and index of a pair; `None` for other types.
     pub pair: Option<(u16, u16)>,
 }
 

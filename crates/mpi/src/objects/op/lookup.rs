@@ -165,7 +165,7 @@ fn find_pair(op: Builtin, basic: Basic) -> Option<Kernel> {
     }
 }
 
-/// Returns a kernel that copies elements, including gaps inside them, or leaves them unchanged.
+/// Returns the kernel of `MPI_REPLACE`, which copies elements with their gaps, or of `MPI_NO_OP`.
 fn find_mover(op: Builtin, basic: Basic) -> Option<Kernel> {
     if op == Builtin::NoOp {
         return Some(leave);

@@ -16,7 +16,7 @@ pub(super) struct MaxLoc;
 pub(super) struct MinLoc;
 
 impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<ValueIndex<V, I>> for MaxLoc {
-    #[inline(always)] // see `combine_each`
+    #[inline(always)] // benchmark: allreduce of 1 MiB
     fn operate(left: ValueIndex<V, I>, right: ValueIndex<V, I>) -> ValueIndex<V, I> {
         let wins =
             left.value > right.value || (left.value == right.value && left.index < right.index);
@@ -25,7 +25,7 @@ impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<ValueIndex<V, I>> for M
 }
 
 impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<ValueIndex<V, I>> for MinLoc {
-    #[inline(always)] // see `combine_each`
+    #[inline(always)] // benchmark: allreduce of 1 MiB
     fn operate(left: ValueIndex<V, I>, right: ValueIndex<V, I>) -> ValueIndex<V, I> {
         let wins =
             left.value < right.value || (left.value == right.value && left.index < right.index);

@@ -66,13 +66,13 @@ fn is_greater(a: __m128i, b: __m128i) -> bool {
     order > 0
 }
 
-/// Safety: the element at `at` is readable.
+/// Loads the number at `at`, of any alignment. Safety: it is readable.
 unsafe fn load(at: *const u8) -> __m128i {
     // SAFETY: the caller's element is readable; no alignment is needed.
     unsafe { at.cast::<__m128i>().read_unaligned() }
 }
 
-/// Safety: the element at `at` is writable.
+/// Stores a number at `at`, of any alignment. Safety: the 16 bytes there are writable.
 unsafe fn store(at: *mut u8, value: __m128i) {
     // SAFETY: the caller's element is writable; no alignment is needed.
     unsafe { at.cast::<__m128i>().write_unaligned(value) }

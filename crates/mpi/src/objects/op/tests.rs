@@ -394,7 +394,7 @@ fn user_function__is_called_in_pieces_that_fit_an_int() {
     static SEEN: AtomicU64 = AtomicU64::new(0);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     unsafe extern "C" fn count(left: *mut c_void, _: *mut c_void, len: *mut i32, _: *mut usize) {
-        // SAFETY: the reducer passes a count.
+        // SAFETY: the reducer passes the address of a valid count.
         let len = unsafe { *len } as u64;
         assert_eq!(left as u64, 4096 + SEEN.fetch_add(len, Ordering::Relaxed));
         CALLS.fetch_add(1, Ordering::Relaxed);

@@ -45,12 +45,11 @@ pub(crate) struct LearnedLoops {
 #[derive(Default)]
 struct Log {
     learners: Option<Box<[[Learner; OCTAVES]; CALLS]>>,
-    /// Last call, its loop, and the time of all members' work so far, in nanoseconds.
+    /// Last call, its loop, and the time of all members' work so far, in nanoseconds; `None` before the first call.
     last: Option<(CallSize, Arm, u64)>,
 }
 
-/// Returns whether a loop is compared. The string instruction is not, because it was never faster than both other
-/// loops.
+/// Returns whether the loop is a candidate. The string instruction is not: it was never faster than both other loops.
 fn is_available(arm: Arm) -> bool {
     matches!(arm, Arm::Vector | Arm::Streaming) && arm.copy_loop().is_available()
 }

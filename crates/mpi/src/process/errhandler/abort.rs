@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which a rank waits for the launcher to end it. That takes a second if the rank ignores the first signal.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time within which the launcher learns of a rank's death.
+/// Time within which the launcher detects a rank's death.
 const NEWS: Duration = Duration::from_millis(250);
 
 /// `MPI_Abort`: ends the job for every communicator, as the standard allows. The launcher, if any, prints the report.
