@@ -13,12 +13,12 @@
 //! handed the lock, before any thread that has not slept for it.
 //!
 //! A thread that has long been the only user gets the bias, if one of two seats is free. A seat is free once its last
-//! thread has entered again without its bias, or has ended. The number of entries that counts as long grows with the
+//! thread has entered again without its bias, or has ended. The number of entries that a bias requires grows with the
 //! time of the last revocation's fence. Revocations therefore take a bounded part of the time ("Biased locking",
 //! Russell and Detlefs 2006).
 //!
-//! A thread that makes progress for other threads borrows the lock ([`Biased::borrow`]): the biased thread has its bias
-//! again afterwards.
+//! A thread that makes progress for other threads borrows the lock ([`Biased::borrow`]). [`Biased::give_back`] then
+//! returns the bias to its thread.
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
@@ -30,14 +30,14 @@ use seat::Seat;
 pub use word::PASSES;
 use word::{FREE, YIELDS};
 
-/// Fewest successive entries by one thread that give it the bias.
+/// Minimum number of successive entries by one thread that give it the bias.
 const ALONE: u32 = 256;
-/// Nanoseconds of the last revocation's fence for which one more entry is required. An entry and its work take some 30
-/// ns, so revocations take at most an eighth of the time. The fence takes 400 ns between threads that share a
-/// processor, and 5 to 20 us if it interrupts other processors.
+/// Nanoseconds of the last revocation's fence per entry that a bias requires. An entry and its work take some 30 ns, so
+/// revocations take at most an eighth of the time. The fence takes 400 ns between threads that share a processor, and 5
+/// to 20 us if it interrupts other processors.
 const FENCE_NS_PER_ENTRY: u64 = 4;
-/// Most entries that a bias requires. A limit is needed because a preemption during the fence makes the measured time
-/// long.
+/// Maximum number of entries that a bias requires. A limit is needed because a preemption during the fence makes the
+/// measured time long.
 const ALONE_MOST: u32 = 1 << 14;
 
 const NO_THREAD: usize = 0;
@@ -48,14 +48,14 @@ const SECOND: usize = 1 << (usize::BITS - 1);
 pub const FIRST_SEAT: u8 = 0;
 /// Second seat.
 pub const SECOND_SEAT: u8 = 1;
-/// Entry by the ordinary lock, if no thread gets a bias ([`Biased::favour`]). Invalid if a thread may have a bias.
+/// Seat value for entry by the ordinary lock. Valid only if no thread gets a bias ([`Biased::favour`]).
 pub const BY_WORD: u8 = 2;
 
 /// The lock. Each thread passes a number below [`SECOND`] that no other living thread has, and calls [`Biased::forget`]
 /// before it ends.
 ///
-/// There are two seats, because a thread that lost its bias may be stopped or compute, and so keep its seat for long.
-/// The second seat costs each MPI call a few instructions.
+/// There are two seats, because a thread that lost its bias keeps its seat while it is stopped or computes. The second
+/// seat costs each MPI call a few instructions.
 #[repr(C, align(64))]
 pub struct Biased {
     /// Thread that enters without `word`, with [`SECOND`] if it uses its second seat.
@@ -72,7 +72,7 @@ pub struct Biased {
     streak: AtomicU32,
     /// Successive entries of one thread that give it the bias.
     needed: AtomicU32,
-    /// Releases, with another sleeper waiting, since a sleeper last got the lock.
+    /// Number of releases, with another thread asleep for the lock, since a sleeper last got the lock.
     passed: AtomicU32,
     revoked: AtomicU32,
     contended: AtomicU32,
@@ -166,8 +166,8 @@ impl Biased {
     pub fn forget(&self, me: usize) {
         for (seat, mark) in self.seats() {
             for (word, value) in [(&seat.insider, me), (&self.bias, me | mark)] {
-                // ORDERING: release: what the thread did inside is visible to the acquires in `drive_out` (no bias
-                // found) and `favour` (seat taken over).
+                // ORDERING: release; partners are the acquires in `drive_out`, if it finds no bias, and in `favour`, if
+                // it takes over the seat. They make visible what this thread did inside.
                 let release = Ordering::Release;
                 _ = word.compare_exchange(value, NO_THREAD, release, Ordering::Relaxed);
                 // ORDERING: partner is the fence in `return_bias`: either this thread finds the returned bias, or
@@ -219,7 +219,7 @@ impl Biased {
         // ORDERING: partner is the fence in `drive_out`: either that thread sees `inside`, or this one sees that the
         // bias is gone.
         compiler_fence(Ordering::SeqCst);
-        // ORDERING: acquire, as at every entry; the bias is this thread's own store.
+        // ORDERING: acquire; partner is the release in `return_bias`. Any other bias is this thread's own store.
         self.bias.load(Ordering::Acquire) == me | mark
     }
 
@@ -303,8 +303,8 @@ impl Biased {
         }
     }
 
-    /// Returns the seat by which the thread is inside, and the seat's bit. The bias may have been revoked since the
-    /// thread entered.
+    /// Returns the seat by which the thread is inside, and the seat's bit; `None` if the thread is not inside by a
+    /// bias. The bias may have been revoked since the thread entered.
     #[inline]
     fn seat_of(&self, me: usize) -> Option<(&Seat, usize)> {
         self.seats().into_iter().find(|(seat, _)| {

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Returns at most 256 random bytes, from the system call, or from the device if a container refuses the call.
+/// Returns `N` random bytes, at most 256, from `getrandom`, or from /dev/urandom if a container refuses the call.
 ///
 /// # Errors
 /// Neither the call nor the device is available.

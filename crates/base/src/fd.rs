@@ -13,8 +13,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Least number of a kept descriptor, if the limit on open files allows it. Loops that close "all" descriptors commonly
-/// stop below it. Its descriptor table costs 16 KiB of kernel memory.
+/// Lowest number of a kept descriptor, if the limit on open files allows it. Loops that close "all" descriptors
+/// commonly stop below it. The descriptor table for this number takes 16 KiB of kernel memory.
 const HIGH_NUMBER: u64 = 1024;
 
 /// Device and inode of an open file.
@@ -74,7 +74,7 @@ impl From<LostFd> for io::Error {
     }
 }
 
-/// Moves a descriptor to a high number, closed on exec. It stays if the limit on open files leaves no high number.
+/// Moves a descriptor to a high number, closed on exec. It keeps its number if the limit on open files is low.
 pub fn move_high(fd: OwnedFd) -> OwnedFd {
     let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
     let least = (limit / 2).min(HIGH_NUMBER) as RawFd;
@@ -133,8 +133,8 @@ impl<T: AsRawFd> CheckedHandle<T> {
         self.identity.is_some() && FileIdentity::of(self.number_unchecked()) == self.identity
     }
 
-    /// Returns the number without a check. For calls on a message path that fail on a regular file (`send`, `recv`,
-    /// `epoll_wait`), and for calls that change nothing (`poll`).
+    /// Returns the number without a check. Use it for calls on a message path that fail on a regular file (`send`,
+    /// `recv`, `epoll_wait`), and for calls that change nothing (`poll`).
     #[inline]
     pub fn number_unchecked(&self) -> RawFd {
         self.owner.as_raw_fd()
@@ -145,7 +145,7 @@ impl<T: AsRawFd> CheckedHandle<T> {
         self.get().map_or(-1, T::as_raw_fd)
     }
 
-    /// Returns the error of a lost descriptor.
+    /// Returns the error that reports this descriptor as lost.
     pub fn lost(&self) -> LostFd {
         LostFd { number: self.number_unchecked(), purpose: self.purpose }
     }
@@ -203,8 +203,8 @@ impl<T: AsRawFd> Drop for CheckedHandle<T> {
     }
 }
 
-/// Opens a pipe that ends a thread of the library. The thread polls the first end; [`CheckedHandle::write_byte`] on the
-/// second end wakes the thread. Unlike an eventfd, a pipe has its own inode.
+/// Opens a pipe that signals a thread of the library to end. The thread polls the first end;
+/// [`CheckedHandle::write_byte`] on the second end wakes the thread. Unlike an eventfd, a pipe has its own inode.
 ///
 /// # Errors
 /// The process has too many open files.
@@ -237,7 +237,7 @@ mod tests {
         let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(u64::MAX);
         assert!(kept.number_unchecked() as u64 >= (limit / 2).min(HIGH_NUMBER));
         assert_eq!(kept.get().unwrap().as_raw_fd(), kept.number_unchecked());
-        // SAFETY: plain fcntl.
+        // SAFETY: F_GETFD only reads a flag of the descriptor.
         let flags = unsafe { libc::fcntl(kept.number_unchecked(), libc::F_GETFD) };
         assert_eq!(flags, libc::FD_CLOEXEC);
     }

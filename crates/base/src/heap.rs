@@ -9,7 +9,7 @@ use crate::sync::{StaticOrdering as Ordering, StaticUsize};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 
-/// Memory of the thread that reports an allocation failure, in bytes.
+/// Size of the reserve for the thread that reports an allocation failure, in bytes.
 const RESERVE_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use list::{BlockList, ListBuilder};
 use std::fmt;
 use std::sync::Arc;
 
-/// Error of a layout that cannot be made.
+/// Cause for which a layout cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayoutError {
     /// A size, displacement or extent does not fit 64 bits.

@@ -109,8 +109,8 @@ impl<T> Sleepers<T> {
         });
     }
 
-    /// Makes another thread the leader when the last awake thread leaves. `polls`: an existing leader must poll for a
-    /// change for which no other process wakes it.
+    /// Makes another thread the leader when the last awake thread leaves. If `polls` is set, an existing leader is
+    /// woken, because it must poll for a change that no other process reports.
     pub fn hand_on(&mut self, polls: bool, wake_leader: impl FnMut()) {
         let leads = |sleeper: &Sleeper<T>| sleeper.bell.is_none();
         let place = match self.is_led {

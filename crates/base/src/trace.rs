@@ -80,7 +80,7 @@ impl TraceEvent {
 pub struct TraceSubject(u32);
 
 impl TraceSubject {
-    /// Points without a name.
+    /// Subject of points without a name.
     pub const NONE: TraceSubject = TraceSubject(0);
 }
 
@@ -121,7 +121,7 @@ pub fn record(point: Point, peer: u32, tag: i32, bytes: u64) {
     }
 }
 
-/// Records a point and an end without anything between them, if points are recorded. Both points get one time, because
+/// Records a point and the point `end` directly after it, if points are recorded. Both points get one time, because
 /// reading the clock is most of a point's cost.
 #[inline]
 pub fn record_last(point: Point, peer: u32, tag: i32, bytes: u64, end: Point) {

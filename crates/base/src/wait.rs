@@ -20,7 +20,7 @@
 use crate::sync::{AtomicU32, Ordering, StaticU32};
 use std::time::Duration;
 
-/// Cause of the end of a [`futex_wait`]. No cause means that the awaited condition holds: check the condition again.
+/// Cause of the end of a [`futex_wait`]. After any cause, check the awaited condition again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Woken by a peer, or spuriously.
@@ -66,7 +66,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
 fn nap_slow(timeout: Option<Duration>) -> Wake {
     const NAP_MS: u128 = 1;
     let limit = timeout.map_or(NAP_MS, |t| t.as_millis().min(NAP_MS));
-    // SAFETY: an empty set of descriptors.
+    // SAFETY: a poll of 0 descriptors does not use the null pointer.
     unsafe { libc::poll(std::ptr::null_mut(), 0, limit as libc::c_int) };
     Wake::TimedOut
 }

@@ -33,12 +33,12 @@ impl Seat {
 
     #[inline(always)] // see `Biased::favours`
     pub(super) fn step(&self, by: i32) {
-        // ORDERING: inwards, release after the store of `insider`, for the acquire in `Biased::seat_of`. Outwards, what
-        // was done inside is visible to the thread that revokes the bias; partner is the acquire in
+        // ORDERING: release. At an entry it publishes the earlier store of `insider`; partner is the acquire in
+        // `Biased::seat_of`. At an exit it publishes what was done inside; partner is the acquire in
         // `Biased::drive_out`.
         let release = Ordering::Release;
         if cfg!(feature = "loom") {
-            // For the model, the kernel's read of the word is a store that is unordered with this thread's stores.
+            // The model's futex reads the word by a read-modify-write, which a plain store would not be ordered with.
             self.inside.fetch_add(by as u32, release);
         } else {
             let depth = self.inside.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ pub(super) const CONTENDED: u32 = 2;
 /// Reserved for one of the sleepers.
 const HANDED: u32 = 3;
 
-/// Most unsuccessful wake-ups of a thread that sleeps for the lock.
+/// Maximum number of unsuccessful wake-ups of a thread that sleeps for the lock.
 pub const PASSES: u32 = if cfg!(feature = "loom") { 1 } else { 8 };
 /// Yields before a thread sleeps for the lock.
 pub(super) const YIELDS: u32 = if cfg!(feature = "loom") { 0 } else { 8 };
@@ -82,9 +82,9 @@ impl Biased {
             let passed = self.passed.load(Ordering::Relaxed) + 1;
             self.passed.store(passed, Ordering::Relaxed);
             if passed > PASSES {
-                // After more than `PASSES` releases, this mark belongs to another sleeper, which still sleeps.
-                // ORDERING: release pairs with the acquire in `sleep_for_word`. A swap, because the model orders no
-                // plain store with the kernel's read of the word.
+                // The mark is that of a thread that still sleeps: a holder that has slept sets `passed` to 0.
+                // ORDERING: release pairs with the acquire in `sleep_for_word`. A swap, because the model does not
+                // order a plain store with the futex's read of the word.
                 self.word.swap(HANDED, Ordering::Release);
                 wait::futex_wake(&self.word, 1);
                 return;

@@ -3,8 +3,8 @@
 //! The fastest loop depends on the processor, and on the caches that hold and need the lines. Callers therefore name
 //! the loop, while the C library chooses by fixed thresholds. `fastpath bench copy` compares all loops.
 //!
-//! **RANGES.** [`Loop::run`] requires that `from` is readable and `to` writable for `len` bytes, that the two do not
-//! overlap, and that the processor has the loop. All parts of a copy lie inside these ranges.
+//! **RANGES.** [`Loop::run`] requires that `from` is readable and `to` writable for `len` bytes. The two do not
+//! overlap, and the processor has the loop. All parts of a copy lie inside these ranges.
 #![allow(unsafe_code)]
 
 pub use super::loops::{Loop, Prefetch, Width};

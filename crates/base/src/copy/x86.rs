@@ -1,10 +1,10 @@
 //! Main parts of the copy loops on x86-64.
 //!
 //! The loops are written in assembly, because a compiler replaces a loop of loads and stores by a call of the C
-//! library's copy. The oldest supported compiler has no intrinsics for 64-byte vectors.
+//! library's copy. Also, the oldest supported compiler has no intrinsics for 64-byte vectors.
 //!
-//! **RANGES.** Every function here requires that `from` is readable and `to` writable for `len` bytes, that the two do
-//! not overlap, and that the processor has the loop.
+//! **RANGES.** Every function here requires that `from` is readable and `to` writable for `len` bytes. The two do not
+//! overlap, and the processor has the loop.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -21,8 +21,8 @@ const AHEAD: usize = 2 * STEP;
 
 /// Copies as many whole steps of the loop as fit `len` bytes. Returns the number of bytes copied.
 /// # Safety
-/// `from` is readable and `to` writable for `len` bytes, they do not overlap, `to` begins a line, and the processor has
-/// what the loop needs.
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap. `to` begins a line. The processor has
+/// the instructions of the loop.
 pub(super) unsafe fn run_main(which: Loop, to: *mut u8, from: *const u8, len: usize) -> usize {
     let main = len - len % STEP;
     // SAFETY: RANGES.
@@ -97,8 +97,8 @@ fn ask_to_write(at: *mut u8) {
 }
 
 /// Distance in bytes, within a page, below which the string instruction of AMD processors treats the ranges as
-/// overlapping. The instruction then moves single elements. On Zen 3, 4 KiB take 1,600 to 2,000 ns instead of 50 if the
-/// target is 1 to 31 bytes after the source, and 250 ns if it is 100 bytes after the source.
+/// overlapping. The instruction then moves single elements. On Zen 3, 4 KiB then take 1,600 to 2,000 ns instead of 50
+/// if the target is 1 to 31 bytes after the source. They take 250 ns if it is 100 bytes after the source.
 const SEEMING_OVERLAP: usize = 128;
 
 /// Copies by the string instruction. Returns the number of bytes copied.

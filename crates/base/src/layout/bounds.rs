@@ -30,7 +30,7 @@ impl Bounds {
         Bounds { data, outer: data, marked: false, align: align.max(1) }
     }
 
-    /// Bounds of `count` copies, `stride` apart.
+    /// Bounds of `count` copies, `stride` bytes apart.
     pub fn repeat(self, count: u64, stride: i64) -> Result<Bounds, LayoutError> {
         let Some(steps) = count.checked_sub(1) else {
             return Ok(Bounds::default());

@@ -7,11 +7,11 @@ use super::LayoutError;
 use super::LayoutError::Overflow;
 use std::sync::Arc;
 
-/// Most entries of a list that is copied into the list of a new type. A longer list is shared. An index of a million
-/// structures then has a million entries, whatever the number of pieces of a structure.
+/// Maximum number of entries of a list that is copied into the list of a new type. A longer list is shared, so an index
+/// of a million structures has a million entries, whatever the number of pieces of a structure.
 const INLINE_ENTRIES: usize = 1024;
 
-/// Most entries that a repeated list may have when written out, so that its pieces can merge.
+/// Maximum number of entries of a repeated list that is written out. Pieces of a written-out list can merge.
 const UNROLL_ENTRIES: u64 = 16;
 
 /// Deepest nesting of loops. Deeper loops are written out. Each repeating level at least doubles the size, so only
@@ -83,7 +83,7 @@ pub(super) struct BlockList {
     order: Option<PieceOrder>,
 }
 
-/// Order of pieces none of which starts before its predecessor.
+/// Order of pieces in which no piece starts before its predecessor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PieceOrder {
     first: i64,
@@ -111,7 +111,8 @@ impl PieceOrder {
         one.repeat(offset, stride, count)
     }
 
-    /// Order of `count` copies, `stride` apart, the first moved by `offset`.
+    /// Order of `count` copies, `stride` bytes apart, the first moved by `offset` bytes; `None` if they are out of
+    /// order.
     fn repeat(self, offset: i64, stride: i64, count: u64) -> Option<PieceOrder> {
         let steps = i64::try_from(count.checked_sub(1)?).ok()?;
         if steps > 0 && stride < self.last.checked_sub(self.first)? {
@@ -213,7 +214,7 @@ impl BlockList {
     }
 }
 
-/// Position of the piece that would follow the last one, relative to the first piece.
+/// Byte position of the piece that would follow the last one, relative to the first piece. `None` on overflow.
 fn stride_end(stride: i64, count: u64) -> Option<i64> {
     i64::try_from(count).ok().and_then(|c| c.checked_mul(stride))
 }
@@ -371,7 +372,7 @@ fn adjoins(last: &Block, next: &Block) -> bool {
     end == Some(next.offset)
 }
 
-/// Joins two consecutive runs of (offset, stride, count) into one stride and count.
+/// Joins two consecutive runs of (offset, stride, count) into one stride and count; `None` if no single stride fits.
 fn join_runs(first: (i64, i64, u64), second: (i64, i64, u64)) -> Option<(i64, u64)> {
     let gap = second.0.checked_sub(first.0)?;
     let count = first.2.checked_add(second.2)?;

@@ -1,5 +1,5 @@
 //! Model of the hand-over between sleeping threads. Two threads each wait for a message. A peer sends both messages,
-//! and wakes the sleeper of the word. A missing wake-up shows as a deadlock.
+//! and wakes the thread that sleeps on the word. A missing wake-up shows as a deadlock.
 #![allow(non_snake_case)]
 
 use super::*;

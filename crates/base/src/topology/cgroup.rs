@@ -11,7 +11,7 @@ pub fn cpu_quota() -> Option<f64> {
     find_quota(&read_system_file)
 }
 
-/// Bytes of memory that this process can still take without eviction: the smaller of what the kernel reports as
+/// Bytes of memory that this process can still take without eviction. This is the smaller of what the kernel reports as
 /// available and what the control group has left.
 pub fn available_memory() -> u64 {
     static GROUPS: LazyLock<Vec<MemoryGroup>> = LazyLock::new(|| memory_groups(&read_system_file));
@@ -22,8 +22,8 @@ fn read_system_file(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// Returns the folders of this process's group and its ancestors, below the mount point of one controller (version 1)
-/// or of the unified tree (`controller` empty).
+/// Returns the folders of this process's group and its ancestors. They are below the mount point of one controller
+/// (version 1), or of the unified tree if `controller` is empty.
 fn group_folders(read: Reader, controller: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in read("/proc/self/cgroup").unwrap_or_default().lines() {
@@ -93,7 +93,8 @@ struct MemoryGroup {
     inactive: &'static str,
 }
 
-/// Groups of this process with a present or later memory limit, searched once: a process seldom changes groups.
+/// Groups of this process that have a limit file, which may set a limit now or later. Searched once, because a process
+/// seldom changes groups.
 fn memory_groups(read: Reader) -> Vec<MemoryGroup> {
     let group = |folder: String, [limit, used]: [&str; 2], inactive| MemoryGroup {
         limit: format!("{folder}/{limit}"),

@@ -16,8 +16,8 @@ pub struct Core {
     pub threads: Vec<usize>,
 }
 
-/// Returns the cores that have a processor in `allowed`, ordered by node, package, last-level cache and number. Without
-/// information of the kernel, each processor is a core and all are on one node.
+/// Returns the cores that have a processor in `allowed`, ordered by node, package, last-level cache and number. If the
+/// kernel gives no information, each processor is a core and all are on one node.
 pub fn list_cores(allowed: &CpuSet) -> Vec<Core> {
     list_cores_in(allowed, &read_system)
 }

@@ -18,7 +18,7 @@ use crate::sync::{StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, S
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
-/// `FPTRACE1`.
+/// First word of an area: the text `FPTRACE1`.
 pub const TRACE_MAGIC: u64 = u64::from_le_bytes(*b"FPTRACE1");
 /// Address range of one rank's trace, in bytes. Only used parts take memory.
 pub const AREA_BYTES: u64 = 64 << 20;
@@ -26,7 +26,7 @@ pub const AREA_BYTES: u64 = 64 << 20;
 pub const NAME_BYTES: usize = 64;
 /// Largest number of names.
 pub const MAX_NAMES: usize = 1024;
-/// Most names given by programs; the others are for calls.
+/// Maximum number of names given by programs; the other numbers are for names of calls.
 const MAX_SUBJECTS: usize = MAX_NAMES / 4;
 const PAGE: usize = 4096;
 const NAMES_OFFSET: usize = PAGE;
@@ -46,7 +46,7 @@ pub const fn ring_bytes(events: u32) -> usize {
     RING_HEADER_BYTES + events as usize * EVENT_BYTES
 }
 
-/// Header of the area, in this order of words. The rest of the page is zero.
+/// Header of the area. Readers of the file rely on the order of its fields. The rest of the page is zero.
 #[repr(C)]
 struct AreaHeader {
     magic: StaticU64,
@@ -178,7 +178,7 @@ impl Area {
         }
     }
 
-    /// Returns the number of a name. Names are static, so the address identifies them.
+    /// Returns the number of a name, or [`MAX_NAMES`] if no number is left. The name's address identifies it.
     pub(super) fn intern(&self, name: &'static str) -> usize {
         let address = name.as_ptr().addr();
         let first = (address >> 3).wrapping_mul(0x9e37_79b9) % MAX_NAMES;
@@ -195,7 +195,8 @@ impl Area {
         MAX_NAMES
     }
 
-    /// Returns the number of a name given by the program. The name is kept for ever.
+    /// Returns the number of a name given by the program, and keeps the name for ever. [`TraceSubject::NONE`] if the
+    /// name is empty or no number is left.
     pub(super) fn name_subject(&self, name: &str) -> TraceSubject {
         let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
         let known = subjects.iter().find(|known| **known == name).copied();
