@@ -17,7 +17,7 @@ pub use fastpath_segment::{CallOutcome, PortRequest};
 pub use message::{Answer, Cause, Foreign, Program, Request, WorldFailure};
 pub use names::ServiceNames;
 
-/// Largest message, in bytes, without its length. The kernel takes far fewer bytes as the arguments of one process.
+/// Largest message, in bytes, without its length prefix. Far above the kernel's limit on a process's arguments.
 pub const MESSAGE_MOST: usize = 16 << 20;
 
 const SOCKET_PREFIX: &str = "fastpath-";
@@ -38,7 +38,7 @@ pub fn frame(message: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Returns the message at the start of `bytes`, once all of it is there.
+/// Returns the message at the start of `bytes`; `None` until all of it has arrived.
 ///
 /// # Errors
 /// The stated length is larger than any message.

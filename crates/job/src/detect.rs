@@ -140,7 +140,7 @@ pub struct Claim {
     pub rank: Option<u64>,
     /// Number of ranks, if known and consistent with the rank.
     pub size: Option<u64>,
-    /// Variable with rank or size.
+    /// Name of the variable that gives the rank or the size.
     pub variable: &'static str,
     /// Value of `variable`, shortened if it is long.
     pub value: String,
@@ -208,8 +208,8 @@ impl Claim {
     }
 }
 
-/// Detects the position of a process with this environment. `pmi_peer` is the name of the process at the other end of
-/// the descriptor `PMI_FD`, if that is an open socket; empty if the kernel does not report it.
+/// Detects the position of a process in this environment. `pmi_peer` is the name of the process at the other end of the
+/// descriptor `PMI_FD`: empty if the kernel does not report it, `None` if the descriptor is not an open socket.
 ///
 /// If there are several launchers, the launcher that still runs decides. Our own launcher and that of an open `PMI_FD`
 /// are known to run. Otherwise a launcher with several ranks takes precedence over one with a single rank.

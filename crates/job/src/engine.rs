@@ -199,8 +199,8 @@ impl Engine {
 static ABORTER: OnceLock<Aborter> = OnceLock::new();
 
 /// Requests the engine of this process to end the job with an exit code of 1 to 255. A process that ends itself as a
-/// failure calls this function, even before it has joined its job, because the other ranks would wait for the process.
-/// Returns false if this process has not connected to an engine.
+/// failure calls this function, even before it has joined its job; otherwise the other ranks would wait for it. Returns
+/// false if this process has not connected to an engine.
 pub fn abort_job(code: i32) -> bool {
     let aborter = ABORTER.get();
     if let Some(aborter) = aborter {

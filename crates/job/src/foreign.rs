@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Spare numbers for ranks of other jobs on each node of a job without our launcher.
 pub(crate) const SPARE: SpareRanks = SpareRanks { ranks: 0, foreign: 256 };
 
-/// Largest number of secrets kept for a pair of ranks; the latest are kept. A connected pair needs no secret.
+/// Maximum number of secrets kept for a pair of ranks; the latest are kept. A connected pair needs no secret.
 const SECRETS_MOST: usize = 8;
 
 /// Returns the number in this job of a host of another job. Two hosts get one number with a chance of one in 2^30.
@@ -82,7 +82,7 @@ impl ForeignRanks {
         self.find(|one| one.origin == origin, |one| one.rank)
     }
 
-    /// Returns the secret with which this process calls the rank with that number.
+    /// Returns the secret with which this process connects to the rank with that number in this job; `None` if unknown.
     pub(crate) fn secret(&self, rank: usize) -> Option<[u8; 32]> {
         self.find(|one| one.rank as usize == rank, |one| one.secrets.last().copied())?
     }

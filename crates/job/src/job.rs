@@ -367,7 +367,8 @@ impl Job {
         self.segment.page(self.rank).expect("own rank was checked when the job was attached")
     }
 
-    /// Returns the bits that senders set for `rank`, each at the sender's [`Segment::place`]; `None` without a place.
+    /// Returns the bits that senders set for `rank`, each at the sender's [`Segment::place`]. `None` if `rank` has no
+    /// place in this memory.
     pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
         self.segment.incoming_bitmap(rank)
     }
@@ -406,7 +407,7 @@ impl Job {
         self.own_page().note_waiting(place, note);
     }
 
-    /// Clears a note after the wait ended or something arrived.
+    /// Clears a note after its wait has ended or something has arrived.
     #[cold]
     pub fn clear_waiting(&self, place: usize) {
         self.own_page().clear_waiting(place);
@@ -434,7 +435,7 @@ impl Job {
         })
     }
 
-    /// Records the algorithms of collective calls requested of this rank.
+    /// Records the collective algorithms that the user has chosen for this rank.
     ///
     /// # Errors
     /// Another rank made a different choice first: that rank.

@@ -8,7 +8,7 @@
 //! | [`gather`] | leader's side of the meeting |
 //! | [`ring`] | connections between the leaders of nodes |
 //! | [`starter`] | engine's process that started this one |
-//! | [`exit`] | exit of this process, noted in the process |
+//! | [`exit`] | exit of this process without `MPI_Finalize`, which ends the job |
 //! | [`death`] | report of a dead rank, and the end of the job |
 //!
 //! The leader keeps a connection to each rank of its node, and each rank one to the leader. A rank sends a message when
@@ -59,8 +59,8 @@ pub struct NodeLink {
 enum NodeSide {
     /// The only rank of the job.
     Alone,
-    /// The leader: the number of members that have not sent their last message, with a condition for changes; the
-    /// connections to other nodes.
+    /// The leader. The first value is the number of members that have not sent their last message, with a condition for
+    /// changes. The second has the connections to other nodes.
     Leader(Arc<(Mutex<usize>, Condvar)>, Arc<NodeRing>),
     /// A member: the connection to the leader, and whether this rank has sent its last message.
     Member(CheckedHandle<UnixStream>, Arc<StaticBool>),
@@ -83,12 +83,10 @@ impl NodeLink {
         })
     }
 
-    /// Makes the link of a job with one rank.
     pub fn alone(engine: Engine) -> Result<NodeLink, EngineError> {
         NodeLink::new(engine, NodeSide::Alone, WatchedPeers::None)
     }
 
-    /// Makes the link of a node's leader.
     pub fn leader(
         engine: Engine, listener: UnixListener, members: Vec<Member>, neighbours: Vec<Neighbour>,
     ) -> Result<NodeLink, EngineError> {
@@ -98,7 +96,6 @@ impl NodeLink {
         NodeLink::new(engine, NodeSide::Leader(left, Arc::default()), watched)
     }
 
-    /// Makes the link of a rank that has reached the leader.
     pub fn member(engine: Engine, stream: UnixStream) -> Result<NodeLink, EngineError> {
         let copy = stream.try_clone();
         let copy = copy.map_err(|cause| EngineError::System { step: "dup", cause })?;

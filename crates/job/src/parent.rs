@@ -42,7 +42,7 @@ pub(crate) fn read_of_pmix(told: &str) -> Option<((&str, u32), &str)> {
     Some(((namespace, rank.parse().ok()?), port))
 }
 
-/// Returns whether the variable shows that PMIx spawned a process from another namespace than its own.
+/// Returns whether the variable shows that PMIx spawned a process from another namespace than `namespace`.
 pub(crate) fn is_told_by_pmix(told: &str, namespace: &str) -> bool {
     read_of_pmix(told).is_some_and(|((parent, _), _)| parent != namespace)
 }

@@ -5,12 +5,12 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 pub(crate) fn pause() {
-    // SAFETY: an empty set of descriptors is valid.
+    // SAFETY: a poll of 0 descriptors does not use the null pointer.
     unsafe { libc::poll(std::ptr::null_mut(), 0, 1) };
 }
 
 pub(crate) fn wait_a_second() {
-    // SAFETY: an empty set of descriptors is valid.
+    // SAFETY: a poll of 0 descriptors does not use the null pointer.
     unsafe { libc::poll(std::ptr::null_mut(), 0, 1000) };
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A program that cannot be started, with the exit code that shells use for it.
 #[derive(Debug)]
 pub struct ProgramError {
-    /// 126, 127, or 2 for a wrong folder.
+    /// Exit code: 127 if the program is not found, 126 if it cannot be executed, 2 for a wrong folder.
     pub code: i32,
     /// Text of the error.
     pub text: String,

@@ -26,7 +26,7 @@ fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     }
 }
 
-/// Returns the number of the process at the other end of a socket; 0 if that process has no number in this namespace.
+/// Returns the process at the other end of a Unix socket; 0 if it has no number in this namespace. `None` on an error.
 pub(crate) fn peer_process(fd: RawFd) -> Option<libc::pid_t> {
     peer_credentials(fd).ok().map(|peer| peer.pid)
 }

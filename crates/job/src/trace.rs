@@ -1,8 +1,8 @@
 //! Traces: each rank records into its part of the node segment (`fastpath_base::trace`). When the job has ended, in any
 //! way, one file is made of all parts.
 //!
-//! The file is JSON in the Trace Event Format of Chrome's tracer, which Perfetto reads too: a process for each rank, a
-//! track for each thread. The parts are not trusted: numbers are bounded, and texts are cleaned.
+//! The file is JSON in the Trace Event Format of Chrome's tracer, which Perfetto reads too. Each rank is a process in
+//! it, and each thread a track. The parts are not trusted: numbers are bounded, and texts are cleaned.
 #![allow(unsafe_code)]
 
 mod read;

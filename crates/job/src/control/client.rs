@@ -18,7 +18,7 @@ pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
     ask_within(job_id, request, None)
 }
 
-/// Sends a request like [`ask`], and waits at most `limit` for each step of the launcher, which may be stopped.
+/// Sends a request like [`ask`], with a limit on each step (`None`: no limit), because the launcher may be stopped.
 ///
 /// # Errors
 /// The errors of [`ask`], and a timeout.
@@ -44,8 +44,8 @@ pub fn ask_within(
     talk().map_err(|e| format!("no valid answer from mpiexec: {e}"))
 }
 
-/// Lists the jobs on this host whose launchers accept requests, of all users, by the kernel's list of sockets. Empty if
-/// the kernel has no such list.
+/// Returns the numbers of all users' jobs on this host whose launchers accept requests, from the kernel's list of
+/// sockets. Empty if the kernel has no such list.
 pub fn list_jobs() -> Vec<u64> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     read_jobs(&text)

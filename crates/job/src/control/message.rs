@@ -1,4 +1,4 @@
-//! Encoded requests and answers: 32-bit little-endian numbers, and texts and lists after their length.
+//! Encoding of requests and answers: numbers are 32-bit little-endian; texts and lists follow their length.
 
 use crate::identity::Origin;
 use fastpath_segment::{CallOutcome, PortRequest};
@@ -10,11 +10,11 @@ pub struct Program {
     pub argv: Vec<Vec<u8>>,
     /// Numbers of processes, the preferred one first; each at least 1.
     pub counts: Vec<u32>,
-    /// Folder in which the program starts.
+    /// Folder in which the program starts; `None` for the folder of the process that starts it.
     pub wdir: Option<Vec<u8>>,
-    /// Folders searched for the program before those of PATH, separated by `:`.
+    /// Folders, separated by `:`, that are searched for the program before those of PATH; `None` for PATH alone.
     pub path: Option<Vec<u8>>,
-    /// Host on which the program runs.
+    /// Host on which the program runs; `None` if the launcher chooses.
     pub host: Option<Vec<u8>>,
 }
 
@@ -78,8 +78,8 @@ pub enum Request {
     },
     /// From an agent: its node has running ranks while the connection is open. The receiver sends no answer.
     Stay,
-    /// From an agent: ranks of its node read standard input, which follows on the connection. The receiver sends no
-    /// answer.
+    /// From an agent: ranks of its node read standard input, which the receiver then sends on this connection. The
+    /// receiver sends no answer.
     Input,
     /// From the first agent: check whether these processes can start, and open sockets for the new ranks of this node.
     Prepare {

@@ -1,4 +1,4 @@
-//! Evidence of ancestors about the start of this process.
+//! Evidence about the start of this process, found in its ancestors.
 //!
 //! A rank under an engine passes its variables on to processes that it starts, and these are not ranks. A script
 //! between a launcher and its process may set, change and remove variables.
@@ -15,7 +15,7 @@ const PARENTS_MOST: usize = 100;
 
 pub(super) type Environment = BTreeMap<String, String>;
 
-/// Variables that identify a process to a launcher, as far as they are set.
+/// Variables that identify a process to a launcher: names and values of those that are set.
 struct RankVariables(Vec<(&'static str, String)>);
 
 impl RankVariables {
@@ -76,7 +76,7 @@ struct Parent {
 enum Starts {
     /// Ranks.
     Ranks(Launcher),
-    /// The script or the shell of an allocation, once.
+    /// The script or the shell of an allocation.
     Script,
 }
 
@@ -165,7 +165,7 @@ fn find_removed(mut parents: impl Iterator<Item = Parent>) -> Option<String> {
     None
 }
 
-/// Finds changed variables: an ancestor with an equal identity must also claim to be a single process.
+/// Finds changed variables. The evidence is an ancestor with an equal identity whose variables name several processes.
 fn find_changed(own: &RankVariables, mut parents: impl Iterator<Item = Parent>) -> Option<String> {
     while let Some(parent) = parents.next() {
         if parent.is_rank || !parent.stands_at(own) {
@@ -180,8 +180,8 @@ fn find_changed(own: &RankVariables, mut parents: impl Iterator<Item = Parent>) 
     None
 }
 
-/// Looks at the nearest ancestors, up to the first that lacks the variables `place` or is a launcher's process. Returns
-/// whether one of them is a rank.
+/// Returns whether one of the nearest ancestors is a rank. The search ends at the first ancestor that lacks the
+/// variables `place` or is a launcher's process.
 fn has_rank_at(place: &RankVariables, parents: impl Iterator<Item = Parent>) -> bool {
     parents.take_while(|parent| parent.stands_at(place)).any(|parent| parent.is_rank)
 }

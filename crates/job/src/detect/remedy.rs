@@ -52,7 +52,8 @@ pub fn describe_copies() -> Option<String> {
     ))
 }
 
-/// Returns the prefix for a launcher that assigns processors: one task on one node, with the processors of all tasks.
+/// Returns the command to put before `mpiexec` if the launcher assigns processors: one task on one node, with the
+/// processors of all tasks. Empty for other launchers.
 fn prefix(claim: &Claim) -> String {
     let (command, nodes) = match claim.launcher {
         Launcher::Slurm => ("srun -N 1 -n 1 -c", "SLURM_STEP_NUM_NODES"),

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Traces of a launcher with several ranks, for a process whose variables and ancestors show none: the size was changed
-//! in the process itself, or its ancestors are in another process namespace.
+//! Traces of a launcher with several ranks, for a process whose variables and ancestors show none. Either the process
+//! changed the size itself, or its ancestors are in another process namespace.
 
 use super::environment::find_engine_process;
 use super::parents::{self, Environment, read_environment};
@@ -31,8 +31,8 @@ fn find_others(alone: &SingletonReason) -> Option<String> {
     }
 }
 
-/// Warns of a possible launcher in another process namespace. The hint is a socket of the kind that launchers leave to
-/// ranks; it is not proof.
+/// Warns of a possible launcher in another process namespace. The hint is an open socket of the kind that launchers
+/// leave to their ranks, which is not proof.
 pub(crate) fn warn_of_hint(alone: &SingletonReason) {
     if *alone != SingletonReason::Unlaunched {
         return;
@@ -97,7 +97,7 @@ fn children_of(pid: u32) -> impl Iterator<Item = (u32, Environment)> {
 }
 
 /// Returns evidence of a job of Fastpath's `mpiexec` with several ranks: its memory, in a descriptor left open for a
-/// rank. A rank closes the descriptor to its own children.
+/// rank. A rank sets the descriptor to close on exec, so its own children lack it.
 fn find_inherited_memory() -> Option<String> {
     inherited().find_map(|fd| {
         let ranks = find_memory(fd)?.present();

@@ -35,7 +35,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the server of a job of `size` ranks.
     pub fn new(job: &str, size: usize, manner: ReplyStyle) -> Server {
         Server { size, manner, job: job.to_owned(), shared: Arc::default() }
     }
@@ -64,7 +63,6 @@ impl Server {
         drop(changed.wait_while(state, |state| state.waiting < ranks));
     }
 
-    /// Number of answered gets.
     pub fn gets(&self) -> usize {
         self.shared.0.lock().unwrap().gets
     }
@@ -73,7 +71,6 @@ impl Server {
         self.shared.0.lock().unwrap().finalized
     }
 
-    /// Waits for an abort, and returns its exit code.
     pub fn await_abort(&self) -> i32 {
         let (state, changed) = &*self.shared;
         let state = state.lock().unwrap();

@@ -204,7 +204,7 @@ impl Pmi1 {
         Ok(answer.is_some())
     }
 
-    /// Sends a request about names; `None` if it is refused.
+    /// Sends a request about names, and returns the answer; `None` if the engine refuses.
     fn ask_names(
         &mut self, line: &str, answer: &'static str,
     ) -> Result<Option<PmiLine>, EngineError> {

@@ -58,7 +58,7 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
 pub fn find_verdict(
     members: &[Member], segment: &Segment, before: &[Facts], now_ns: u64,
 ) -> Option<Verdict> {
-    // The second observation takes time. Skip it if it could prove no deadlock even if all napping ranks had polled.
+    // Skip the second observation, which takes time, if even a poll by every napping rank could prove nothing.
     let mut again = before.to_vec();
     for facts in &mut again {
         facts.naps = facts.naps.map(|_| facts.naps_then.wrapping_add(2));

@@ -50,7 +50,7 @@ impl Activity {
 pub struct Facts {
     /// Process that called MPI, or that the launcher started.
     pub pid: libc::pid_t,
-    /// Phase.
+    /// Phase of the rank in MPI.
     pub phase: RankPhase,
     /// Whether the rank sends no more messages: its process has ended, or it has finalized MPI.
     pub has_left: bool,
@@ -72,7 +72,7 @@ pub struct Facts {
     pub beside: Vec<String>,
     /// Number of threads that wait without a note, because there are too many.
     pub unnoted: u32,
-    /// Window locks that the rank holds.
+    /// Window locks that the rank holds; `None` if it holds none.
     pub locks: Option<WindowLocks>,
     /// Unexpected messages at the start of the wait.
     pub unexpected: UnexpectedSnapshot,

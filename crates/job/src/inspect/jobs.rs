@@ -97,8 +97,8 @@ fn open_segment(descriptor: &Path) -> Option<Segment> {
     Segment::view(File::open(descriptor).ok()?.into()).ok()
 }
 
-/// Returns whether a descriptor's target is the kernel's name of a job's memory: a memory file, or a file without a
-/// name if those are refused.
+/// Returns whether a descriptor's target may be a job's memory, by the kernel's name for it. The memory is a memory
+/// file, or an unnamed file if memory files are refused.
 fn may_be_memory(target: &str) -> bool {
     target.starts_with("/memfd:fastpath")
         || (target.ends_with(" (deleted)")

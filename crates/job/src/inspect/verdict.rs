@@ -3,10 +3,10 @@
 use super::facts::{Activity, Facts};
 use fastpath_segment::AwaitedRanks;
 
-/// Largest number of stuck ranks for which the smallest explaining set is searched. Above, all are named.
+/// Largest number of stuck ranks for which the smallest explaining set is searched. Above it, all are named.
 const SEARCHED_MOST: usize = 256;
 
-/// Reason for which ranks wait for ever.
+/// Proved cause of an endless wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Each rank waits only for the next rank, and the last rank for the first.
@@ -534,8 +534,8 @@ mod tests {
         assert_eq!(verdict(chain), None);
     }
 
-    /// Compares the result with the definition: a set of ranks in which each rank waits only for members of the set or
-    /// for ranks that have left.
+    /// Compares the result with the definition of a stuck set: its ranks wait only for its members or for ranks that
+    /// have left.
     #[test]
     fn stuck_ranks__are_the_largest_set_that_waits_for_itself() {
         let mut state = 1_u64;

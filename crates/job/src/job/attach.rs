@@ -37,7 +37,7 @@ impl Identity {
 
     /// Copies the inherited descriptor; the copy closes on exec.
     fn copy_inherited(&self) -> Option<OwnedFd> {
-        // The least number is 3, not `fd`: an intermediate program may have lowered the limit on open files below `fd`.
+        // The lowest number is 3, not `fd`: an intermediate program may have lowered the file limit below `fd`.
         // SAFETY: plain fcntl, which fails on a closed descriptor.
         let copy = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 3) };
         // SAFETY: the copy is new and has no other owner.

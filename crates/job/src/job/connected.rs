@@ -26,7 +26,7 @@ impl Job {
         self.foreign.rank(origin)
     }
 
-    /// Returns the secret with which this process calls a rank of another job.
+    /// Returns the secret with which this process connects to a rank of another job; `None` if it has none.
     pub fn foreign_secret(&self, rank: usize) -> Option<[u8; 32]> {
         self.foreign.secret(rank)
     }

@@ -1,9 +1,9 @@
 //! Meeting of the ranks of a node under an engine, and exchange between nodes.
 //!
-//! Before the first fence, each rank takes a name that only its host knows, or connects to the rank that has taken it:
-//! the node's leader. So after the fence the leader has a connection from every rank that can reach it, and no rank
-//! waits for a rank that cannot. A rank in its own network namespace takes the name there, and forms a node of one
-//! rank.
+//! Before the first fence, each rank tries to bind a socket name that only its host knows. The rank that succeeds is
+//! the node's leader, and the other ranks connect to it. So after the fence the leader has a connection from every rank
+//! that can reach it, and no rank waits for a rank that cannot. A rank in its own network namespace binds the name
+//! there, and forms a node of one rank.
 //!
 //! The leader makes the job's memory and passes it on. If the job has ranks on other nodes, each rank opens a socket,
 //! and the node's lowest rank publishes one card for all of them. After a second fence the leader records the addresses
@@ -197,7 +197,7 @@ fn meet_nodes(
     Ok((nodes.job_id, neighbours.unwrap_or_default()))
 }
 
-/// Content of the cards of all nodes.
+/// Job number and leaders' addresses, from the cards of all nodes.
 struct NodeCards {
     job_id: u64,
     /// Network address of the leader of each node.
@@ -260,8 +260,8 @@ fn learn_nodes(
 /// Text for an invalid card.
 const NO_SUCH: &str = "has an inconsistent description";
 
-/// Reads the cards of all nodes, each under its lowest rank: first that of rank 0, then that of the lowest rank in no
-/// card so far. Reading the cards takes one get for each other node.
+/// Reads the cards of all nodes, each stored under its node's lowest rank. The first is that of rank 0; each next one
+/// is that of the lowest rank in no card so far. This takes one get for each other node.
 fn read_cards(
     ranks: usize, own: NodeCard,
     mut get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,

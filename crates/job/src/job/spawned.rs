@@ -23,7 +23,7 @@ impl Job {
         parent::read(&told, self.job_id).map(str::to_owned)
     }
 
-    /// Returns the port of the process that spawned the job. Called by the first rank.
+    /// Returns the port of the process that spawned the job, if any. Called by the first rank.
     ///
     /// # Errors
     /// The engine does not report the port; a text for users.
@@ -35,7 +35,7 @@ impl Job {
         asked.unwrap_or(Ok(None)).map_err(|error| error.to_string())
     }
 
-    /// Returns whether an engine has started this job instead of `mpiexec`, and is needed.
+    /// Returns whether an engine has started this job instead of `mpiexec`, and this process has joined through it.
     pub fn has_engine(&self) -> bool {
         self.link.is_some()
     }

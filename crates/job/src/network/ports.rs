@@ -46,8 +46,8 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on a port of the range, or on any port, on the addresses of `only`. If `only` is empty, listens on all
-    /// addresses of this host by both families. `needed` is the number of ports that the job needs on this host, for
-    /// the error.
+    /// addresses of this host by both families. The error states `needed`, the number of ports that the job needs on
+    /// this host.
     ///
     /// # Errors
     /// All ports are in use, or the kernel's error; as a text.
@@ -154,7 +154,7 @@ impl From<Listener> for Vec<OwnedFd> {
     }
 }
 
-/// Listens on a port that the kernel chooses for the first address. Another address may have that port in use.
+/// Listens on a port that the kernel chooses for the first address, and chooses again if another address has it in use.
 fn listen_anywhere(only: &[IpAddr]) -> io::Result<Listener> {
     let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..CHOICES {

@@ -154,7 +154,7 @@ fn find_port(before: &[u8], card: &[u8]) -> Option<[u8; 2]> {
     alike.then_some(port)
 }
 
-/// Appends the card of a peer: at most 192 bytes.
+/// Appends a peer's card after its length. A card has at most 192 bytes, below [`AS_BEFORE`].
 fn push_card(bytes: &mut Vec<u8>, card: &[u8]) {
     let card = card.get(..254).unwrap_or(card);
     bytes.push(card.len() as u8);

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! The socket by which the ranks of a node meet: a name known only on this host and in this network namespace, frames,
-//! and the passing of a file.
+//! The socket by which the ranks of a node meet, its frames, and the passing of a file. The socket's name is known only
+//! on this host and in this network namespace.
 
 use crate::poll::pause;
 use crate::socket::{check_user, send_all};
@@ -56,7 +56,7 @@ pub enum NodeRole {
     Member(UnixStream),
 }
 
-/// Takes the name, or connects to its owner. The processes of one network namespace agree on the owner; other processes
+/// Binds the name, or connects to its owner. The processes of one network namespace agree on the owner; other processes
 /// cannot see the name. Errors: the kernel refuses, or the name belongs to another user.
 pub fn meet(name: &str) -> io::Result<NodeRole> {
     let address = SocketAddr::from_abstract_name(name)?;
@@ -82,7 +82,7 @@ pub fn meet(name: &str) -> io::Result<NodeRole> {
     Err(io::Error::new(ErrorKind::TimedOut, why))
 }
 
-/// Space for the header of one descriptor.
+/// Aligned space for the control message that passes one descriptor.
 #[repr(C, align(8))]
 struct ControlMessageSpace([u8; 64]);
 

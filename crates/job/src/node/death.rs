@@ -77,7 +77,7 @@ pub fn tell_death(own: OwnRank, aborter: &Aborter, rank: usize) {
     end_job(own, aborter, code);
 }
 
-/// Wakes all ranks of this node, so that they check which rank has died, and has the engine end the job.
+/// Wakes all ranks of this node, so that they check which rank has died, and requests the engine to end the job.
 pub fn end_job(own: OwnRank, aborter: &Aborter, code: i32) {
     own.segment.wake_all();
     aborter.abort(code);

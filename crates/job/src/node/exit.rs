@@ -30,7 +30,7 @@ pub fn note(own: OwnRank, aborter: Arc<Aborter>) {
     };
 }
 
-/// Returns the watched process, if this process is the rank: a forked child is not.
+/// Returns the watched process; `None` if there is none, or in a forked child, which is not the rank.
 fn find_noted() -> Option<&'static WatchedProcess> {
     let noted = NOTED.load(Ordering::Relaxed) as *const WatchedProcess;
     // SAFETY: null, or leaked by `note`.

@@ -1,6 +1,6 @@
-//! Nodes watch each other: each leader has a connection to the leader of the next node. A connection that ends without
-//! a message, or whose other end is silent, means that the node and all its ranks are lost, and ends the job. An engine
-//! may not notice the loss, and a rank that waits for a lost rank may never have had a connection to it.
+//! Nodes watch each other: each leader has a connection to the leader of the next node. If a connection ends without a
+//! message, or its other end is silent, the node and all its ranks are lost, and the job ends. An engine may not notice
+//! the loss, and a rank that waits for a lost rank may never have had a connection to it.
 
 mod closing;
 
@@ -22,13 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use closing::close_ring;
 
-/// Message: the node's ranks have all finalized MPI.
+/// Message that all ranks of the node have finalized MPI.
 const BYE: u8 = b'B';
 
 /// Opens the sockets by which the leader of the preceding node reaches this one. `None` if that fails; the preceding
 /// node then does not watch this node.
 pub fn open(config: &Config, ranks: usize) -> Option<(Vec<TcpListener>, NetworkCard)> {
-    // The leader's socket is one more than its ranks need.
+    // The node needs one socket for each rank, and this one for its leader.
     let (listener, card) = network::open(config, Reach::Network, ranks + 1).ok()?;
     let sockets: Vec<OwnedFd> = listener.into();
     Some((sockets.into_iter().map(TcpListener::from).collect(), card))

@@ -59,7 +59,7 @@ impl StarterProcess {
         if own.page().phase() == RankPhase::Finalized {
             return;
         }
-        // SAFETY: ends the process. Handlers of the program might wait for other ranks, or for the engine.
+        // SAFETY: `_exit` has no precondition. It skips handlers of the program, which might wait for other ranks.
         unsafe { libc::_exit(1) };
     }
 }

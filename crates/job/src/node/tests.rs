@@ -6,8 +6,8 @@ use std::process::Command;
 
 const INNER: &str = "FASTPATH_TEST_INNER";
 
-/// Returns whether this process runs only that test, so that it may take all descriptors; otherwise runs it in such a
-/// process.
+/// Returns true if this process runs only that test, which may then take all descriptors. Otherwise runs the test in
+/// such a process, and returns false.
 pub(crate) fn is_alone(test: &str) -> bool {
     if std::env::var_os(INNER).is_some() {
         return true;
@@ -23,7 +23,7 @@ pub(crate) fn is_alone(test: &str) -> bool {
 
 /// Opens all descriptors that this process may still open.
 pub(crate) fn take_descriptors() -> Vec<File> {
-    // SAFETY: plain calls with a valid structure.
+    // SAFETY: both calls get a pointer to `limit`, which outlives them.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);

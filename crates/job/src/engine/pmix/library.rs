@@ -17,13 +17,13 @@ pub const NAMESPACE_BYTES: usize = 256;
 /// Bytes of a key, including its final zero.
 pub const KEY_BYTES: usize = 512;
 
-/// Number that stands for all ranks.
+/// Rank number that stands for all ranks (`PMIX_RANK_WILDCARD`).
 pub const WILDCARD: u32 = 0xffff_fffe;
 
 /// Scope of values for all processes (`PMIX_GLOBAL`).
 pub const GLOBAL: u8 = 3;
 
-/// `pmix_proc_t`.
+/// `pmix_proc_t`: a process, named by namespace and rank.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Proc {
@@ -61,7 +61,7 @@ impl Proc {
     }
 }
 
-/// `pmix_byte_object_t`.
+/// `pmix_byte_object_t`: an array of bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ByteObject {
@@ -81,7 +81,7 @@ pub union Data {
     room: [u64; 3],
 }
 
-/// `pmix_value_t`.
+/// `pmix_value_t`: a value with its type.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PmixValue {
@@ -89,7 +89,7 @@ pub struct PmixValue {
     pub data: Data,
 }
 
-/// `pmix_info_t`.
+/// `pmix_info_t`: an attribute, which is a key with a value.
 #[repr(C)]
 pub struct PmixInfo {
     key: [u8; KEY_BYTES],
@@ -152,7 +152,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Makes the query of these keys. The list ends in null, and both lists must outlive the result.
+    /// Makes a query for these keys. The list ends in null, and both lists must outlive the result.
     pub fn of(keys: &[*const c_char], qualifiers: &[PmixInfo]) -> Query {
         let list = match qualifiers {
             [] => std::ptr::null(),
@@ -162,7 +162,7 @@ impl Query {
     }
 }
 
-/// `pmix_data_array_t`.
+/// `pmix_data_array_t`: an array with the type of its elements.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DataArray {
@@ -231,7 +231,7 @@ impl Drop for App {
     }
 }
 
-/// Copies these strings to C's heap, with null behind them; null without memory.
+/// Copies the strings to C's heap, as a list that ends in null. Returns null if memory is short.
 fn copy_list(texts: &[CString]) -> *mut *mut c_char {
     // SAFETY: zeros are null pointers, so the list has an end wherever copying stops.
     unsafe {

@@ -54,7 +54,7 @@ fn ranks__of_one_host_share_memory_after_one_fence() {
     }
 }
 
-/// The leader waits for the others, so all ranks leave at the same time.
+/// Calls [`Job::leave`] on all ranks at the same time, because the leader waits for the others.
 fn leave_all(jobs: &[&'static Job]) {
     std::thread::scope(|scope| {
         for &job in jobs {

@@ -1,8 +1,8 @@
 //! Closing of the ring: each leader connects to the leaders of the next and the preceding node, all at the same time.
 //!
-//! The listening side sends a nonce, the connecting side proves that it is of the job, and the listening side proves in
-//! its answer that it is of the job: keyed hashes (BLAKE3) under the job's secret. The leader tries the addresses of
-//! the next node one after the other, and serves all callers at the same time. A dead address or silent stranger thus
+//! The listening side sends a nonce. The connecting side proves that it is of the job, and the listening side answers
+//! with its own proof. A proof is a keyed hash (BLAKE3) under the job's secret. The leader tries the addresses of the
+//! next node one after the other, and serves all callers at the same time. A dead address or silent stranger thus
 //! delays no other connection.
 
 use super::Neighbour;
@@ -24,7 +24,7 @@ const NONCE: usize = 16;
 const GREETING: usize = MAGIC.len() + NONCE;
 /// Bytes of the connecting node's number and its proof.
 const PROOF: usize = 4 + TAG;
-/// Longest time between the leaders' entries into `MPI_Init`.
+/// Time limit of the closing: the longest expected time between the leaders' entries into `MPI_Init`.
 const TOGETHER: Duration = Duration::from_secs(20);
 /// Time between calls to two addresses.
 const APART: Duration = Duration::from_millis(250);
