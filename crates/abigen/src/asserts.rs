@@ -23,8 +23,8 @@ IS(sizeof(MPI_Count) == 8 && (MPI_Count)-1 < 0, "MPI_Count");
 IS(sizeof(MPI_Offset) == 8 && (MPI_Offset)-1 < 0, "MPI_Offset");
 "#;
 
-/// Generates the program. It does not compile if an integer, a type or a size is wrong, does not link if a function is
-/// missing, and returns the number of handles and addresses with a wrong value.
+/// Generates the program. It does not compile if an integer, a type or a size is wrong, and does not link if a function
+/// is missing. It returns the number of handles and addresses with a wrong value.
 #[must_use]
 pub fn emit_program(table: &Table) -> String {
     let mut out = String::from(HEAD);

@@ -18,7 +18,7 @@ pub enum AliasMethod {
 /// Version script that exports the aliases from the library.
 pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
 
-/// Generates the source of the module with all exports. Names that `fastpath-abi` must have in scope: `entry`, `enter`,
+/// Generates the source of the module with all exports. It uses these names of `fastpath-abi`: `entry`, `enter`,
 /// `fail`, `clear`, `Scope`, `Status`, the constants and the C types.
 ///
 /// # Errors
@@ -193,7 +193,7 @@ fn emit_choice(
     })
 }
 
-/// Whether the C argument `name` is part of the parameter that `choice` selects, or is not passed with it.
+/// Returns whether the C argument `name` is part of the parameter that `choice` selects, or is not passed with it.
 fn is_chosen(choice: Option<ChosenParam>, name: &str) -> bool {
     match choice {
         Some(ChosenParam::Form) => ["info", "request"].contains(&name),
@@ -275,8 +275,8 @@ fn emit_call(
     Ok(())
 }
 
-/// Returns the expression for each parameter of a body: the next argument of C, or a struct of the arguments of C with
-/// the names of its fields.
+/// Returns the expression for each parameter of a body. This is the next argument of C, or a struct whose fields have
+/// the names of C arguments.
 fn list_arguments(
     table: &Table, mut passed: Vec<&Param>, body: &BodySignature,
 ) -> Result<Vec<String>, String> {
@@ -319,7 +319,7 @@ fn emit_struct(
     Ok(format!("entry::arguments::{} {{ {} }}", param.ctype, fields.join(", ")))
 }
 
-/// Whether an argument has the type of a parameter. A type parameter, `_`, stands for every integer.
+/// Returns whether an argument has the type of a parameter. A type parameter, `_`, stands for every integer.
 fn fits(ctype: &str, given: &str) -> bool {
     // A pointer to writable memory also fits a parameter that is a pointer to readable memory.
     let given = match ctype.starts_with("*const ") {
@@ -335,7 +335,7 @@ fn fits(ctype: &str, given: &str) -> bool {
     }
 }
 
-/// Whether a function is of the tool interface, which returns error codes and calls no error handler (MPI 5.0, 15.3).
+/// Returns whether a function is of the tool interface, which calls no error handler (MPI 5.0, section 15.3).
 fn is_tool(function: &Function) -> bool {
     function.name.starts_with("MPI_T_")
 }
@@ -415,7 +415,7 @@ fn scope_kind(base: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a body gets a parameter as an `i64`: a count by value.
+/// Returns whether a body gets a parameter as an `i64`: a count by value.
 fn is_widened(table: &Table, param: &Param) -> bool {
     let by_value = param.ctype.stars == 0 && param.suffix.is_empty();
     let kind = table.kind(&param.ctype.base);

@@ -122,7 +122,7 @@ fn emit_constants(table: &Table, out: &mut String) {
     }
 }
 
-/// Whether the constant is a member of an enumeration, and therefore defined with it.
+/// Returns whether the constant is a member of an enumeration, and therefore defined with it.
 pub(crate) fn is_enum_member(table: &Table, constant: &Constant) -> bool {
     table.enums.contains(&constant.ctype.base)
 }
@@ -167,7 +167,7 @@ fn wrap_call(head: &str, params: &str) -> String {
     out + ");\n"
 }
 
-/// Whether C can compare this constant in a constant expression.
+/// Returns whether C can compare this constant in a constant expression.
 pub(crate) fn is_integer(table: &Table, ctype: &CType) -> bool {
     ctype.stars == 0
         && matches!(

@@ -1,6 +1,6 @@
 //! Conversions to and from Fortran handles, which the standard ABI does not define (MPI 5.0, section 19.3).
 //!
-//! They are inline functions over `fromint` and `toint`: a program that uses them needs no symbol outside the ABI.
+//! The conversions are inline functions over `fromint` and `toint`, so they need no symbol outside the ABI.
 
 use crate::model::{Function, Table};
 use std::fmt::Write;

@@ -22,7 +22,7 @@ pub struct Table {
 /// One function of the standard, without its `PMPI_` twin.
 #[derive(Debug, Clone)]
 pub struct Function {
-    /// `MPI_Send`, `MPI_Send_c`.
+    /// Name in C, such as `MPI_Send` or `MPI_Send_c`.
     pub name: String,
     /// Group of the function, which names a Rust module.
     pub section: String,
@@ -32,13 +32,14 @@ pub struct Function {
     pub params: Vec<Param>,
     /// Whether the parameters end with `...`.
     pub varargs: bool,
-    /// For the large-count form of a pair, the name of the other form.
+    /// Name of the other form, if this is the large-count form of a pair; otherwise `None`.
     pub large_of: Option<String>,
     /// Whether the function may be called before initialisation and after finalisation.
     pub anytime: bool,
     /// Version of the standard that deprecated the function.
     pub deprecated: Option<String>,
-    /// Parameter that points to the handle on which errors are raised.
+    /// Parameter that points to the handle on which errors are raised; `None`: the first argument with an error
+    /// handler.
     pub scope: Option<String>,
     /// Parameter that points to a handle which the function reads.
     pub inout: Option<String>,
@@ -62,7 +63,7 @@ pub struct Param {
 /// A C type: `const BASE **`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CType {
-    /// `int`, `void`, `MPI_Comm`, ...
+    /// Innermost name, such as `int`, `void` or `MPI_Comm`.
     pub base: String,
     /// Whether the C type starts with `const`.
     pub constant: bool,
@@ -73,7 +74,7 @@ pub struct CType {
 /// A callback type: `typedef RET NAME(PARAMS)`.
 #[derive(Debug, Clone)]
 pub struct Callback {
-    /// `MPI_User_function`, ...
+    /// Name, such as `MPI_User_function`.
     pub name: String,
     /// Return type.
     pub ret: CType,
@@ -88,7 +89,7 @@ pub struct Callback {
 /// A constant.
 #[derive(Debug, Clone)]
 pub struct Constant {
-    /// `MPI_COMM_WORLD`, ...
+    /// Name, such as `MPI_COMM_WORLD`.
     pub name: String,
     /// Group of the constant.
     pub section: String,
@@ -146,7 +147,7 @@ impl Table {
         self.functions.iter().find(|f| f.name == name)
     }
 
-    /// All 2 N names that the library exports, sorted: each function as `MPI_X` and as `PMPI_X`.
+    /// Returns all names that the library exports, sorted: each function as `MPI_X` and as `PMPI_X`.
     #[must_use]
     pub fn symbols(&self) -> Vec<String> {
         let mut all: Vec<String> =

@@ -216,7 +216,7 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
     Ok(pair)
 }
 
-/// `RET NAME(PARAMS)`, the parameters still as text.
+/// A prototype `RET NAME(PARAMS)`, whose parameters are still text.
 struct Prototype<'a> {
     name: String,
     ret: CType,
@@ -264,7 +264,7 @@ impl<'a> Prototype<'a> {
     }
 }
 
-/// Parses `const int counts[]`, `char ***argv`, `MPI_Comm comm`.
+/// Parses a parameter, such as `const int counts[]`, `char ***argv` or `MPI_Comm comm`.
 fn parse_declaration(text: &str) -> Parsed<Param> {
     let (constant, rest) = match text.strip_prefix("const ") {
         Some(rest) => (true, rest),

@@ -166,7 +166,7 @@ fn name_generic(param: &GenericParam) -> String {
     }
 }
 
-/// Whether a `Result` has a value other than `()`.
+/// Returns whether a `Result` has a value other than `()`.
 fn has_value(ty: &Type) -> bool {
     let Type::Path(path) = ty else {
         return false;

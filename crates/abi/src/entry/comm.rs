@@ -71,8 +71,8 @@ pub fn comm_dup_with_info(p: &Process, comm: usize, info: usize) -> Result<usize
     create::duplicate_with(p, &*p.comm(comm)?, find_hints(&p.infos, info)?)
 }
 
-/// Duplicates without messages and completes at once, while the members have spare contexts. Several calls without an
-/// `MPI_Comm_dup` in between use up the contexts. The next call then waits until rank 0 of the communicator has made
+/// Duplicates a communicator, without messages and at once while the members have spare contexts. Several calls without
+/// an `MPI_Comm_dup` in between use up the contexts. The next call then waits until rank 0 of the communicator has made
 /// that call too.
 pub unsafe fn comm_idup(
     p: &Process, comm: usize, newcomm: *mut usize, request: *mut usize,
@@ -82,7 +82,7 @@ pub unsafe fn comm_idup(
     unsafe { idup(p, comm, hints, newcomm, request) }
 }
 
-/// Duplicates with the hints of `info`; see [`comm_idup`].
+/// Duplicates a communicator with the hints of `info`; see [`comm_idup`].
 pub unsafe fn comm_idup_with_info(
     p: &Process, comm: usize, info: usize, newcomm: *mut usize, request: *mut usize,
 ) -> Result<()> {

@@ -12,7 +12,6 @@ use fastpath_mpi::objects::datatype::{self, Datatype, DistributedArray};
 use fastpath_mpi::{Error, Process, Result, process};
 use std::rc::Rc;
 
-/// Returns the form of a function from the width of its counts.
 fn form_of<C: Count>() -> Width {
     if C::LARGE { Width::Large } else { Width::Small }
 }
@@ -191,17 +190,17 @@ pub fn type_dup(p: &Process, oldtype: usize) -> Result<usize> {
     copied.map(|()| handle)
 }
 
-/// Returns a handle that is equal for equal arguments.
+/// Returns the datatype's handle, which is the same for equal arguments.
 pub fn type_create_f90_real(p: &Process, precision: c_int, range: c_int) -> Result<usize> {
     find_or_insert(p, Datatype::fortran_real(precision, range, false)?)
 }
 
-/// Returns a handle that is equal for equal arguments.
+/// Returns the datatype's handle, which is the same for equal arguments.
 pub fn type_create_f90_complex(p: &Process, precision: c_int, range: c_int) -> Result<usize> {
     find_or_insert(p, Datatype::fortran_real(precision, range, true)?)
 }
 
-/// Returns a handle that is equal for equal arguments.
+/// Returns the datatype's handle, which is the same for equal arguments.
 pub fn type_create_f90_integer(p: &Process, range: c_int) -> Result<usize> {
     find_or_insert(p, Datatype::fortran_integer(range)?)
 }
@@ -228,7 +227,7 @@ pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
     Ok(())
 }
 
-/// Frees the handle. Objects that use the datatype keep it alive.
+/// Frees the handle and sets `datatype` to `MPI_DATATYPE_NULL`. Objects that use the datatype keep it alive.
 pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let handle = unsafe { load(datatype) }?;

@@ -11,8 +11,8 @@
 //!
 //! * Every `pub fn` is a body. Helpers are `pub(crate)` or private.
 //! * A body has the parameters of C in their order, after the special parameters of the next four points.
-//! * A first parameter `&Process` means that the wrapper enters MPI before the call: it checks the initialisation,
-//!   takes the lock of `MPI_THREAD_MULTIPLE` and records the name. Without it the body does all that itself.
+//! * A first parameter `&Process` means that the wrapper enters MPI before the call. It checks the initialisation,
+//!   takes the lock of `MPI_THREAD_MULTIPLE` and records the name. Without the parameter the body does all that.
 //! * A `Form` after `&Process` is the form of a collective call, with its request. The body gets no request or info.
 //! * An `Access` after `&Process` combines offset, memory, count and datatype of a file access. A `SplitKind` there is
 //!   the split access that ends.
@@ -42,7 +42,7 @@
 //! `MPI_Type_get_contents`, `MPI_Type_get_envelope`) have two bodies, `x` and `x_c`.
 //!
 //! **ARGUMENTS.** An `unsafe` function without a `# Safety` section requires valid arguments, as far as the standard
-//! makes them significant. Each pointer is null or points to a variable, a status or a string of its type; a `void *`
+//! makes them significant. Each pointer is null or points to a variable, a status or a string of its type. A `void *`
 //! to a result points to a variable of the result's type. Each array is null or has the stated number of entries, or
 //! one for each rank, neighbour or dimension. Each buffer for text is null or has room for the stated or the largest
 //! length. Each data buffer matches its count and datatype until the operation is complete. An attached buffer stays

@@ -33,7 +33,7 @@ pub fn type_size<C: Count>(p: &Process, datatype: usize) -> Result<C> {
     Ok(C::from_i64_or_undefined(value))
 }
 
-/// For a predefined type, stores a lower bound of 0 and the length that `length` selects.
+/// Stores a lower bound of 0 and the length that `length` selects, if the type is predefined.
 #[inline(always)] // `fastpath bench instructions` counts the queries that use it
 unsafe fn answer_range<D: Count>(
     datatype: usize, lb: *mut D, extent: *mut D, length: fn(&NamedType) -> u16,
@@ -133,7 +133,7 @@ pub fn type_get_value_index(p: &Process, value_type: usize, index_type: usize) -
     Ok(pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into()))
 }
 
-/// Serves `MPI_Get_elements` and `MPI_Get_elements_c` of whole elements of a predefined type.
+/// Immediate path of `MPI_Get_elements` and `MPI_Get_elements_c`, for whole elements of a predefined type.
 #[inline(always)] // see `get_count_quick`
 pub unsafe fn get_elements_quick<C: Count>(
     status: *const Status, datatype: usize, count: *mut C,
@@ -154,7 +154,7 @@ pub unsafe fn get_elements<C: Count>(
     }
 }
 
-/// Returns the number of received bytes in a status.
+/// Returns the number of received bytes in a status; `None` if the number is negative.
 ///
 /// # Safety
 /// `status` is null or a status.

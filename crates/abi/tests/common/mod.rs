@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The table of the standard.
 pub fn table() -> Table {
     Table::builtin().unwrap()
 }
@@ -63,12 +62,10 @@ pub fn run(folder: &Path, program: &str, args: &[&str], env: &[(&str, &str)]) ->
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The C compiler.
 pub fn cc() -> String {
     std::env::var("CC").unwrap_or_else(|_| "cc".into())
 }
 
-/// The C++ compiler.
 pub fn cxx() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "c++".into())
 }
