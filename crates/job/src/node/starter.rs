@@ -59,7 +59,7 @@ impl StarterProcess {
         if own.page().phase() == RankPhase::Finalized {
             return;
         }
-        // SAFETY: `_exit` has no precondition. It skips handlers of the program, which might wait for other ranks.
+        // SAFETY: `_exit` has no precondition. It skips handlers, which might wait for ranks or the engine.
         unsafe { libc::_exit(1) };
     }
 }
