@@ -8,17 +8,17 @@ use fastpath_job::Job;
 /// Permitted transports, and optimizations within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
-    /// Messages of a rank to itself, without another transport.
+    /// Whether messages of a rank to itself stay in private memory.
     pub loopback: bool,
-    /// Single copy by a system call.
+    /// Whether single copies by system calls (cross-memory attach) are permitted.
     pub cma: bool,
-    /// Optimizations of shared memory.
+    /// Limits of the optimizations of shared-memory rings.
     pub ring_tuning: RingTuning,
-    /// Shared memory between ranks of a host.
+    /// Whether ranks of a host communicate by shared memory.
     pub shm: bool,
-    /// Transport over an adapter: between hosts, and within a host without shared memory.
+    /// Adapter transport to peers without shared memory; `None` if no adapter is used.
     pub adapter: Option<AdapterTransport>,
-    /// Sockets, for the same peers as the adapter, if there is no adapter.
+    /// Whether sockets lead to peers without shared memory, if no adapter is used.
     pub tcp: bool,
     /// Whether pairs on different nodes that the adapter does not connect may use sockets instead.
     pub fall_back: bool,

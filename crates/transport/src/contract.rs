@@ -70,7 +70,7 @@ impl Arrival<'_> {
         Arrival { header, data, len, _borrow: PhantomData }
     }
 
-    /// First byte of the payload; valid for [`Arrival::len`] bytes until the arrival is taken.
+    /// Address of the payload; valid for [`Arrival::len`] bytes until the arrival is taken.
     #[inline]
     pub fn data(&self) -> *const u8 {
         self.data
@@ -324,7 +324,7 @@ pub trait Connection {
         false
     }
 
-    /// Opens a copy shared by sender and receiver. `None` if shared copies are not supported, or too many copies are
+    /// Opens a copy shared by sender and receiver; returns its index. `None` if unsupported, or too many copies are
     /// open.
     fn open_cooperative(&mut self) -> Option<u32> {
         None

@@ -62,7 +62,7 @@ pub struct Interfaces {
     pub allowed: Allowed,
     sim: Option<SimIface>,
     adapter: Option<(Adapter, WireupMailbox)>,
-    /// Sockets: they carry messages if there is no adapter, and the wire-up of an adapter between nodes.
+    /// Sockets. They carry messages if there is no adapter, and otherwise the adapter's wire-up between nodes.
     tcp: Option<TcpIface>,
     without_adapter: WithoutAdapter,
     meetings: BTreeMap<u32, Meeting>,

@@ -341,8 +341,8 @@ impl Lane {
         matches!(self, Lane::Shm(_))
     }
 
-    /// Claims the announced message of the peer's `request`, to match it. Returns false if the peer has recalled it.
-    /// `answered` is whether the answers to all earlier claims have been posted. Called by the receiver.
+    /// Claims the announced message of the peer's `request`, to match it. Called by the receiver. Returns false if the
+    /// peer has recalled the message. `answered`: whether the answers to all earlier claims have been posted.
     #[inline]
     pub fn claim(&self, request: u32, answered: bool) -> bool {
         self.received_recalls().is_none_or(|recalls| recalls.claim(request, answered))
@@ -392,7 +392,7 @@ impl Lane {
         ask!(self, end => unsafe { end.put(from, len, to) }, or Err(RemoteError::Unsupported))
     }
 
-    /// Orders puts and gets, already complete on these lanes, before anything that the peer sees later.
+    /// Orders earlier puts and gets, which are complete on these lanes, before later messages to the peer.
     #[inline]
     pub fn flush(&mut self) {
         // ORDERING: between the puts and the later notification of the peer; partner is the acquire load by which the

@@ -1,9 +1,9 @@
 //! Transports between two processes.
 //!
-//! Each transport is a folder. All except `loopback`, a queue in private memory, have these files: `iface` (setup and
-//! progress), `endpoint` (connection), `wire` (format on the wire or in shared memory), `datapath` (only the hot path).
-//! `shm`, `sim` and `tcp` also have `domain` (memory). No transport uses another; `adapter` holds two with a common
-//! core. The protocol layer matches on [`Lane`], the closed set of endpoints.
+//! Each transport is a folder with these files: `iface` (setup and progress), `endpoint` (connection), `wire` (format
+//! on the wire or in shared memory), `datapath` (only the hot path). `loopback`, a queue in private memory, has only
+//! `endpoint`. `shm`, `sim` and `tcp` also have `domain` (memory). No transport uses another; `adapter` holds two with
+//! a common core. The protocol layer matches on [`Lane`], the closed set of endpoints.
 // With `loom`, only the tests of the model are built, so other code is unused.
 #![cfg_attr(feature = "loom", allow(dead_code))]
 

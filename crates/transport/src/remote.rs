@@ -58,14 +58,14 @@ impl Interfaces {
         }
     }
 
-    /// Offset of this process's memory, for [`Interfaces::map_memory`] in other ranks of this host. `None` if not all
+    /// Offset of the memory at `address`, for [`Interfaces::map_memory`] in other ranks of this host. `None` if not all
     /// `len` bytes are in this process's arena.
     pub fn locate_shared(&self, address: usize, len: usize) -> Option<u64> {
         let found = self.arena.find(address, len.max(1) as u64);
         found.map(|remote| remote.addr)
     }
 
-    /// Maps memory of `peer`, a rank of this host, at an offset that `peer` got from [`Interfaces::locate_shared`].
+    /// Maps `len` bytes of `peer`, a rank of this host. `at`: offset from `peer`'s [`Interfaces::locate_shared`].
     ///
     /// # Errors
     /// See [`MappedMemory::new`].
@@ -102,7 +102,7 @@ impl Lane {
         matches!(self, Lane::Shm(_))
     }
 
-    /// Whether [`Lane::get`] and [`Lane::put`] are expected to copy any memory of the peer.
+    /// Whether [`Lane::get`] and [`Lane::put`] are expected to work on any memory of the peer.
     pub fn copies_directly(&self) -> bool {
         let able = |c: Capabilities| c.get_zcopy > 0 && c.put_zcopy > 0;
         match self {

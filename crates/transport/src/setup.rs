@@ -18,7 +18,7 @@ use std::fmt::{self, Display};
 const EXAMINE: &str =
     "run `fastpath doctor` on this host, which checks adapters, libraries and limits";
 
-/// Why the configuration cannot be applied.
+/// Error of a configuration that cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigureError {
     /// Cause, for messages.

@@ -10,7 +10,7 @@ use fastpath_base::config::Config;
 use fastpath_base::{clock, wait};
 use std::hint::black_box;
 
-/// Cause, if the user's variables exclude copies by the kernel.
+/// Reason why the user's variables exclude copies by the kernel; `None` if they do not.
 pub fn switched_off(config: &Config) -> Option<&'static str> {
     match config.is_disabled("cma") {
         true => Some("switched off by FASTPATH_DISABLE"),
@@ -70,8 +70,8 @@ pub struct Calibration {
     from: Vec<u8>,
     to: Vec<u8>,
     rounds: u32,
-    /// Shortest times so far, in nanoseconds: a call with [`SHORT`] bytes. Next: a call with [`LONG`] bytes; a copy of
-    /// [`LONG`] bytes without a call.
+    /// Shortest times so far, in nanoseconds. `call`: a call with [`SHORT`] bytes. `whole`: a call with [`LONG`] bytes.
+    /// `copy`: a copy of [`LONG`] bytes without a call.
     call: u64,
     whole: u64,
     copy: u64,
@@ -91,10 +91,10 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// Runs one round.
+    /// Runs one round of the measurement.
     ///
     /// # Errors
-    /// Why the kernel refuses the copy, for messages.
+    /// Reason why the kernel refuses the copy, for messages.
     pub fn go_on(&mut self) -> Result<(), String> {
         if self.from.is_empty() {
             (self.from, self.to) = (vec![1; LONG], vec![2; LONG]);
@@ -125,7 +125,7 @@ impl Calibration {
         self.rounds >= ROUNDS
     }
 
-    /// Result so far.
+    /// Cost measured so far.
     pub fn cost(&self) -> SingleCopyCost {
         let bytes = self.whole.saturating_sub(self.copy.saturating_add(self.call)) as f64;
         SingleCopyCost { call_ns: self.call as f64, byte_ns: BYTE_BETWEEN * bytes / LONG as f64 }

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `rc/` | reliable connections: the adapter retransmits |
 //! | `ud/` | datagrams: the library retransmits (`crate::reliable`) |
-//! | `upgrade/` | pairs that start with datagrams and get a connection when they exchange much |
+//! | `upgrade/` | pairs that start with datagrams and get a connection once it is worth its cost |
 //! | `port` | the port of an interface, its memory and its events |
 //! | `send_buffers`, `send_queue` | send buffers; posted, completed and signaled sends |
 //! | `receive_buffers` | receive buffers, and which of them are posted |
 //! | `shared`, `table`, `stage` | state shared by interface and endpoints; connection table; connection stage |
 //! | `wire` | headers and addresses on the wire |
 //!
-//! This file has what code outside needs to open, progress and report these transports.
+//! This file lets other modules open, progress and describe these transports.
 
 mod port;
 pub mod rc;
@@ -46,7 +46,7 @@ pub enum AdapterTransport {
     Rc,
     /// Datagrams.
     Ud,
-    /// Datagrams, then a connection for pairs that exchange much.
+    /// Datagrams at first; a pair gets a connection once that is worth its cost.
     Upgrading,
 }
 
@@ -101,9 +101,9 @@ pub(crate) fn describe_refused(times: u64) -> String {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PeerWords {
-    /// Whether the peer has left the job.
+    /// State word of the peer: awake, asleep, finished or dead. `None` if it is unknown.
     pub state: Option<&'static AtomicU32>,
-    /// Poll counter of the peer; grows while the peer polls.
+    /// Counter of the peer's polls for datagrams that found none. `None` if the peer is on another node.
     pub polls: Option<&'static AtomicU32>,
 }
 

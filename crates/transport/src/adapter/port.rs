@@ -96,7 +96,7 @@ impl AdapterPort {
         long
     }
 
-    /// Whether the device or its port has changed since the last call, by a system call. Fails if the device is gone.
+    /// Whether device or port have changed since the last call. Makes a system call. Fails if the device is gone.
     pub fn look_for_change(&mut self) -> Result<bool, String> {
         self.memory.context().look_for_change(&mut self.changes)
     }

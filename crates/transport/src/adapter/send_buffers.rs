@@ -25,7 +25,7 @@ pub(super) struct ClassSettings {
     pub bytes: usize,
     /// Buffers allocated at the start. They can send messages even if no more memory can be locked later.
     pub few: u32,
-    /// Buffers of each later allocation, and the most allocations.
+    /// `group`: buffers of each later allocation. `groups`: most allocations.
     pub group: u32,
     pub groups: u32,
     /// Free buffers that `take` withholds until an allocation of more buffers has succeeded or failed. After a refusal,

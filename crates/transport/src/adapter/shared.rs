@@ -4,8 +4,8 @@
 //!
 //! **ONE CALL AT A TIME.** A reference to the core lives within one call of an interface or an endpoint. While a call
 //! holds a reference, it runs only the transport's own code and calls no interface and no endpoint. It holds no
-//! reference while it calls the `pack` closure of a message. Interfaces and endpoints hold an `Rc`, so that they stay
-//! in one thread or under one lock.
+//! reference while it calls the `pack` closure of a message. Interfaces and endpoints hold an `Rc`, which keeps them in
+//! one thread or under one lock.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;

@@ -56,7 +56,7 @@ impl Rig for LoopbackEndpoint {
     }
 }
 
-/// Two ends over a simulated network; the number selects its conditions.
+/// Two ends over a simulated network; `FAULTS` selects its conditions.
 struct SimPair<const FAULTS: u32> {
     network: Network,
     ends: [SimEndpoint; 2],
@@ -144,7 +144,7 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
 /// Most polls until a peer's adapter reports data that is already in the peer's memory.
 const ATTEMPTS: u32 = 100;
 
-/// Two ends on an RDMA adapter. The number selects the room for messages.
+/// Two ends on an RDMA adapter. `ROOM` selects the room for messages.
 struct RcRig<const ROOM: u32>(RcPair);
 
 impl<const ROOM: u32> Rig for RcRig<ROOM> {
@@ -207,7 +207,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
     }
 }
 
-/// Two ends with datagrams of an RDMA adapter. The number selects the room, or a fake wire that loses packets.
+/// Two ends with datagrams of an RDMA adapter. `KIND` 1 has little room, 2 a fake wire that loses packets.
 struct UdRig<const KIND: u32>(UdPair);
 
 impl<const KIND: u32> Rig for UdRig<KIND> {
@@ -257,7 +257,7 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
     }
 }
 
-/// Two ends of a pair that upgrades: after a few messages (0), also on a lossy wire (1), before the first (2).
+/// Two ends of a pair that upgrades: after a few messages if `KIND` is 0, also on a lossy wire if 1, at once if 2.
 struct UpgradeRig<const KIND: u32> {
     pair: UpgradePair,
     settled: u32,
@@ -318,7 +318,7 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
 }
 
 /// Two ends of a connection over the loopback device. Messages wait for progress, so that room does not depend on the
-/// kernel. The number selects the room.
+/// kernel. `ROOM` selects the room.
 struct TcpRig<const ROOM: u32>(TcpPair);
 
 impl<const ROOM: u32> Rig for TcpRig<ROOM> {

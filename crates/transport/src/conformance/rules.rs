@@ -13,7 +13,7 @@ const STARTS: [Start; 5] = [
     Start { messages: 255, bytes: (1 << 16) - 128 },
 ];
 
-/// Whether the adapter under test is real: each rule then runs less often, because the kernel does the work.
+/// Whether a device is under test instead of the fake adapter. Rules then run fewer cases, because a device is slower.
 fn is_real() -> bool {
     std::env::var_os("FASTPATH_TEST_DEVICE").is_some()
 }

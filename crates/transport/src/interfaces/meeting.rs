@@ -20,7 +20,7 @@ pub(super) struct Meeting {
     pub waiting: Option<(u8, Address)>,
     /// Last step sent through the socket alone. The step is not repeated, because sockets lose nothing.
     pub sent: Option<u8>,
-    /// Messages through the socket that were also sent as datagrams. Next: the time of the last one.
+    /// `unseen`: messages through the socket that were also sent as datagrams. `last_ns`: arrival time of the last one.
     unseen: u32,
     last_ns: u64,
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const INTRODUCTION: u8 = 0;
 
-/// Peers that the adapter does not reach, with causes. Next: the peers not yet reported.
+/// Peers that the adapter does not reach: `why` holds the causes, `untold` the peers not yet reported.
 #[derive(Debug, Default)]
 pub(super) struct WithoutAdapter {
     why: BTreeMap<u32, String>,
@@ -95,7 +95,7 @@ impl Interfaces {
         }
     }
 
-    /// Why a peer is unreachable, for messages, if its lane does not know the cause.
+    /// Reason why `peer` is unreachable, for messages, if its lane does not know the reason.
     pub fn failure(&self, peer: u32) -> Option<String> {
         let tcp = self.tcp.as_ref()?;
         tcp.failure(peer).or_else(|| match self.allowed.fall_back {

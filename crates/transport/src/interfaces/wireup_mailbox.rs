@@ -67,7 +67,7 @@ impl WireupMailbox {
         padded[..len].copy_from_slice(address.as_slice());
         let version = place.version.load(Ordering::Relaxed);
         place.version.store(version.wrapping_add(1) | 1, Ordering::Relaxed);
-        // ORDERING: partner is the acquire fence in `read`: a reader of any later store also sees the odd version.
+        // ORDERING: a reader of any later store also sees the odd version; partner is the acquire fence in `read`.
         fence(Ordering::Release);
         let head = step as u32 | (len as u32) << 8;
         place.step.store(head, Ordering::Relaxed);
@@ -97,13 +97,13 @@ impl WireupMailbox {
 
     pub fn receive(&mut self) -> Option<(u32, u8, Address)> {
         let own = self.job.own_page();
-        // ORDERING: partner is the release in `send`.
+        // ORDERING: acquires the bits; partner is the last release in `send`.
         let generation = own.incoming_generation.load(Ordering::Acquire);
         if self.waiting.is_empty() && generation != self.seen_generation {
             self.seen_generation = generation;
             let words = self.job.incoming_bitmap(self.me).unwrap_or_default();
             for (index, word) in words.iter().enumerate() {
-                // ORDERING: partner is the release in `send`.
+                // ORDERING: acquires the backing of the region; partner is the release of the bit in `send`.
                 let mut bits = word.load(Ordering::Acquire);
                 while bits != 0 {
                     let at = index * 64 + bits.trailing_zeros() as usize;
@@ -126,7 +126,7 @@ impl WireupMailbox {
     fn read(&mut self, peer: u32) -> Option<(u32, u8, Address)> {
         let place = self.place(peer as usize, self.me)?;
         let seen = self.seen.get_mut(peer as usize)?;
-        // ORDERING: partner is the release store in `send`.
+        // ORDERING: acquires the message; partner is the release store in `send`.
         let version = place.version.load(Ordering::Acquire);
         if version == *seen || version & 1 != 0 {
             return None; // the writer will signal again
@@ -136,7 +136,7 @@ impl WireupMailbox {
         for (to, word) in bytes.chunks_exact_mut(8).zip(&place.words) {
             to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        // ORDERING: partner is the release fence in `send`.
+        // ORDERING: the version is read again after the message; partner is the release fence in `send`.
         fence(Ordering::Acquire);
         if place.version.load(Ordering::Relaxed) != version {
             return None;

@@ -25,7 +25,7 @@ pub struct Ack {
     pub held: u64,
 }
 
-/// Window and timeouts of a sender, in nanoseconds.
+/// Window of a sender, in messages, and its timeouts, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Most unacknowledged messages, 1 to 2^30.

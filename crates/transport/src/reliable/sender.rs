@@ -4,7 +4,7 @@ use super::round_trip::{RoundTrip, back_off};
 use super::{Ack, Settings};
 use std::collections::VecDeque;
 
-/// Acknowledgements that report the same missing message before it is retransmitted early.
+/// Number of acknowledgements reporting one missing message after which it is retransmitted before its timeout.
 const HOLES_BEFORE_RESEND: u32 = 3;
 
 struct Flight<M> {
@@ -22,7 +22,7 @@ pub struct Sender<M> {
     flights: VecDeque<Flight<M>>,
     round_trip: RoundTrip,
     holes: u32,
-    /// Whether any timer exceeds `max_timeout_ns`, the bound while acknowledgements arrive.
+    /// Whether a timer may exceed `max_timeout_ns`, the longest timer while acknowledgements arrive.
     rests: bool,
     resends: u64,
 }

@@ -224,7 +224,7 @@ impl Arena {
         }
     }
 
-    /// Frees an allocation; returns false if `address` is not one of [`Arena::allocate`], or was freed before.
+    /// Frees an allocation; returns false if `address` is not from [`Arena::allocate`], or was freed before.
     pub fn free(&mut self, address: usize) -> bool {
         let Some((&base, piece)) = self.pieces.range_mut(..=address).next_back() else {
             return false;

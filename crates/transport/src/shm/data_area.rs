@@ -1,4 +1,4 @@
-//! Parts of the data areas of a pair: spans, and bytes of the peer's area that this side reuses.
+//! Parts of the data areas of a pair: spans of messages, and bytes of the peer's area that this side reuses.
 
 use super::wire::{PairRegion, RECYCLED};
 use std::ptr;
@@ -19,7 +19,7 @@ pub(super) const fn whole_lines(len: u32) -> u32 {
 #[derive(Debug)]
 pub(super) struct RecycledSpace {
     pub area: *const PairRegion,
-    /// Offsets of the first byte, of the first byte not lent to a reply, and of the end.
+    /// Offsets in the area: `start` of the first byte, `next` of the first byte not lent to a reply, and `end`.
     start: u32,
     next: u32,
     pub end: u32,
@@ -40,7 +40,7 @@ impl RecycledSpace {
         self.next != self.start
     }
 
-    /// Whether a peer that took everything before `taken` has taken all replies here. A wrong value harms only the
+    /// Whether a peer that took all messages before `taken` has taken all replies here. A wrong value harms only the
     /// peer.
     #[inline]
     pub fn is_returned(&self, taken: u32) -> bool {
@@ -72,7 +72,7 @@ impl RecycledSpace {
     }
 }
 
-/// Data area of a consumer's own direction, in which the peer's messages may lie.
+/// Data area of this side's own ring. The peer may have written a reply there (`recycle`).
 #[derive(Clone, Copy)]
 pub(super) struct LocalDataArea {
     pub pair: *const PairRegion,

@@ -136,13 +136,13 @@ impl ShmEndpoint {
         self.permission = Permission::Refused(0);
     }
 
-    /// Recalls of messages to the peer; `None` if not connected.
+    /// State of recalls of this side's messages to the peer; `None` if not connected.
     pub fn sent_recalls(&self) -> Option<&Recalls> {
         // SAFETY: CONNECTED: the region is mapped for the life of the job if `pair` is not null.
         unsafe { self.tx.pair.as_ref() }.map(|pair| &pair.recalls)
     }
 
-    /// The peer's recalls of its messages; `None` if the peer has not connected.
+    /// State of recalls of the peer's messages; `None` if the peer has not connected.
     pub fn received_recalls(&self) -> Option<&Recalls> {
         if ptr::eq(self.rx.pair, empty_pair()) {
             return None;

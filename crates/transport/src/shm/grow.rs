@@ -160,7 +160,7 @@ impl Tx {
     #[cold]
     #[inline(never)]
     pub(super) fn grow_data(&mut self, len: u32) -> bool {
-        // An area of twice the message's length has room for it at any start.
+        // An area of twice the message's length has room for the message at any offset.
         let needed = len.saturating_mul(2);
         let suffices = self.data_size >= needed;
         let grown = self.grow_toward(needed);

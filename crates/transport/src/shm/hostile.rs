@@ -56,7 +56,7 @@ fn deed() -> impl Strategy<Value = HostileAction> {
 
 fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
     let region = pair.domains[0].pair(0, 1) as *mut u8;
-    // SAFETY: the regions of 0 to 0 and of 1 to 0 are there, without users in these tests.
+    // SAFETY: the regions of the pairs 0 to 0 and 1 to 0 lie around this region, and no test uses them.
     unsafe {
         [
             std::slice::from_raw_parts_mut(region.sub(4096), 4096),
@@ -99,7 +99,7 @@ fn check_view(pair: &mut ShmPair) -> usize {
 fn check_sender(pair: &ShmPair) {
     let tx = &pair.tx.tx;
     assert!(tx.limit.wrapping_sub(tx.tail) <= SLOTS);
-    // SAFETY: `connect` allocated it.
+    // SAFETY: `connect` allocated the queue, and no other reference to it lives now.
     let queue = unsafe { &*tx.in_data };
     assert!(queue.next.wrapping_sub(queue.first) <= SLOTS);
     assert!(tx.data_tail.wrapping_sub(tx.data_head) <= tx.data_size && tx.data_size <= DATA_BYTES);

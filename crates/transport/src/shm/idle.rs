@@ -1,9 +1,8 @@
-//! Work that an endpoint does while its owner waits for the peer. Done later, this work would delay the next message.
+//! Work that an endpoint does while its rank waits for the peer. Done later, the work would delay the next message.
 //!
-//! The next message goes to cache lines that the peer was the last to read, so a store must first take them from the
-//! peer's cache. A waiting sender therefore prefetches these lines: as many bytes as it sent since the last wait, a few
-//! lines at each poll. After a stream of messages the sender does not prefetch, because prefetches would disturb the
-//! reader.
+//! The next message goes to cache lines that the peer read last. A store must first take them from the peer's cache. A
+//! waiting sender therefore prefetches these lines: as many bytes as it sent since the last wait, a few lines at each
+//! poll. After a stream of messages the sender does not prefetch, because prefetches would disturb the reader.
 #![allow(unsafe_code)]
 
 use super::datapath::Tx;
@@ -14,7 +13,7 @@ use fastpath_base::sync::spin_loop;
 
 /// Lines prefetched at each poll. A processor can have this many prefetches outstanding, so the poll is not delayed.
 const LINES: u32 = 8;
-/// Number of pauses of a consumer that has caught up with a burst, some hundred cycles in all.
+/// Number of pauses of a consumer that has caught up with a burst; together they take some hundred cycles.
 const PAUSES: u32 = 2;
 
 impl Tx {
@@ -53,7 +52,7 @@ impl ShmEndpoint {
         if self.rx.data_taken >= self.rx.owed_max / 2 {
             self.publish_head();
         }
-        // SAFETY: null, or allocated by `connect` and used only by this process.
+        // SAFETY: `in_data` is null, or allocated by `connect` and used only by this process.
         let Some(queue) = (unsafe { self.tx.in_data.as_mut() }) else {
             return false;
         };

@@ -1,5 +1,5 @@
-//! The ring and the sleep handshake under the model checker (`make test-loom`). It tries every interleaving of two
-//! threads that the memory model allows, up to a number of preemptions.
+//! The ring and the sleep handshake under the model checker (`make test-loom`). The checker tries every interleaving of
+//! two threads that the memory model allows, up to a number of preemptions.
 #![allow(unsafe_code, non_snake_case)]
 
 use super::data_area::LocalDataArea;
@@ -75,7 +75,7 @@ fn full_ring__is_written_again_only_after_it_was_read() {
         let producer = thread::spawn(move || {
             let mut tx = other.tx(0);
             let mut sent = 0;
-            // Attempt one more post than messages: neither success nor refusal may cause a fault.
+            // One more round than messages, because the ring may refuse a post. Neither outcome may cause a fault.
             for _ in 0..messages + 1 {
                 if sent < messages && post(&mut tx, sent) {
                     sent += 1;

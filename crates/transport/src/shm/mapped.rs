@@ -42,7 +42,7 @@ impl MappedMemory {
         })
     }
 
-    /// First byte, valid as long as `self`.
+    /// Address of the first byte, valid as long as `self`.
     pub fn base(&self) -> *mut u8 {
         // SAFETY: the mapping has at least one byte at `skip`.
         unsafe { self.mapping.base().as_ptr().add(self.skip) }

@@ -7,7 +7,7 @@
 //! sender                                receiver
 //! entry = request                       claimed = request
 //! fence_others()                        (compiler order only)
-//! claimed == request: it has matched    no entry pending: it has the message
+//! claimed == request: it was matched    no entry pending: it has the message
 //! else entry = request | TAKEN_BACK     entry == request: takes it out, and has the message
 //!                                       entry == request | TAKEN_BACK: there is no message
 //! ```
@@ -31,7 +31,7 @@ pub struct Recalls {
     /// Request whose message was matched last, or [`ANY`]. Written by the receiver.
     claimed: CacheLine<AtomicU32>,
     pending: CacheLine<AtomicU32>,
-    /// Requests of the sender; 0 if free.
+    /// Requests whose recall the sender has begun, one for each entry; 0 if the entry is free.
     entries: [AtomicU32; RECALLS],
 }
 
@@ -92,8 +92,8 @@ impl Recalls {
         let index = self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0)?;
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.entries[index].store(request, Ordering::Relaxed);
-        // ORDERING: this fence replaces one of the receiver: either it sees the entry, or its claim is seen here
-        // (partner: the compiler fence in `claim`).
+        // ORDERING: this fence acts for both sides: either the receiver sees the entry, or this side sees its claim.
+        // Partner: the compiler fence in `claim`.
         let fenced = wait::fence_others();
         // ORDERING: acquire pairs with the release in `claim`.
         let claimed = self.claimed.load(Ordering::Acquire);

@@ -33,10 +33,10 @@ impl Tx {
         LocalDataArea { pair: self.pair, size: self.data_size }
     }
 
-    /// Frees the bytes of a taken reply in this side's data area, and all bytes before: the peer took the messages
-    /// there before it replied.
+    /// Frees the bytes of a taken reply in this side's data area, and all bytes before them. The peer took the messages
+    /// in those bytes before it replied.
     fn take_back(&mut self, offset: u32, len: u32) {
-        // SAFETY: `connect` allocated it; `look` has returned a reply in this area, so there is one.
+        // SAFETY: `look` has returned a reply in this side's data area, so `connect` has allocated the queue.
         let queue = unsafe { &mut *self.in_data };
         queue.disordered &= queue.first != queue.next;
         if queue.disordered {
@@ -93,7 +93,7 @@ impl ShmEndpoint {
             return true;
         }
         self.rx.data_taken += shown.len;
-        // SAFETY: null, or allocated by `connect` and used only by this process.
+        // SAFETY: `in_data` is null, or allocated by `connect` and used only by this process.
         if let Some(queue) = unsafe { self.tx.in_data.as_mut() } {
             queue.note_taken(taken);
             let is_kept = queue.tuning.recycles && shown.len >= KEEP_MIN;
@@ -104,7 +104,7 @@ impl ShmEndpoint {
         self.rx.data_taken >= self.rx.owed_max
     }
 
-    /// Publishes what was taken, except lent bytes; returns whether that is everything.
+    /// Publishes the position of taken messages, except of lent bytes; returns whether all of it is published.
     #[cold]
     #[inline(never)]
     pub fn publish_head(&mut self) -> bool {
@@ -127,7 +127,7 @@ impl ShmEndpoint {
 
     #[inline]
     fn kept(&mut self) -> Option<&mut RecycledSpace> {
-        // SAFETY: null, or allocated by `connect` and used only by this process.
+        // SAFETY: `in_data` is null, or allocated by `connect` and used only by this process.
         let queue = unsafe { self.tx.in_data.as_mut() }?;
         (queue.kept.end != 0).then_some(&mut queue.kept)
     }
@@ -355,7 +355,7 @@ mod tests {
                 end.take();
                 let tx = &end.tx;
                 prop_assert!(tx.data_tail.wrapping_sub(tx.data_head) <= tx.data_size);
-                // SAFETY: allocated by `connect`.
+                // SAFETY: `connect` allocated the queue, and no other reference to it lives now.
                 let queue = unsafe { &*tx.in_data };
                 prop_assert!(queue.next.wrapping_sub(queue.first) <= SLOTS);
             }

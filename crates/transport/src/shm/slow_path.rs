@@ -32,7 +32,7 @@ impl Tx {
         // ORDERING: acquire pairs with the release in `Rx::publish_to`: the consumer has finished reading what it
         // returns. SAFETY: the region is mapped, as `pair` is not null.
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
-        // SAFETY: `connect` allocated it, and only this process uses it.
+        // SAFETY: `connect` allocated the queue, and only this process uses it.
         let queue = unsafe { &mut *self.in_data };
         queue.starved = false; // until this request lacks memory
         // The peer's position is not trusted: it must be neither beyond the tail nor before its last value. This

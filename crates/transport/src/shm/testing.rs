@@ -50,7 +50,7 @@ impl Rig for ShmPair {
             rx: ShmEndpoint::new(domains[1], 0),
             domains,
         };
-        // SAFETY: backed above; the endpoints of the previous test are gone.
+        // SAFETY: the region was backed above, and the endpoints of the previous test are gone.
         unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<PairRegion>()) };
         domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
         let mut iface = Iface::new(domains[1]);
@@ -103,7 +103,7 @@ impl ShmPair {
         let (tx, rx) = (&mut self.tx.tx, &mut self.rx.rx);
         if messages != 0 {
             tx.grow_head();
-            // SAFETY: `connect` allocated it.
+            // SAFETY: `connect` allocated the queue, which has no other user now.
             unsafe { (*tx.in_data).said = messages };
             (tx.tail, tx.limit) = (messages, messages.wrapping_add(SLOTS));
         }

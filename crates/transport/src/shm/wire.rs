@@ -1,10 +1,10 @@
 //! Format of shared memory: the region of one ordered pair of ranks.
 //!
 //! ```text
-//!  0        64         1216                      17600          20480 (page aligned)
-//!  +--------+----------+-------------------------+--------------+-------------------------+
-//!  | Control| recalls  | 256 slots of 64 bytes   | cooperative copies | data: 1 MiB             |
-//!  +--------+----------+-------------------------+--------------+-------------------------+
+//!  0        64         1216                      17600                20480 (page aligned)
+//!  +--------+----------+-------------------------+--------------------+-------------------------+
+//!  | control| recalls  | 256 slots of 64 bytes   | cooperative copies | data: 1 MiB             |
+//!  +--------+----------+-------------------------+--------------------+-------------------------+
 //!
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
@@ -14,12 +14,12 @@
 //!   `------- word0 --------' `--- word1 --'
 //! ```
 //!
-//! `word0` is published last, by one release store. `stamp` distinguishes a fresh slot from that of the previous lap,
-//! so that the consumer never writes to a slot. A payload of up to 48 bytes is in the slot. A longer payload is in the
-//! data area, and the slot has its offset and length. A reply may be in the area of the other direction (`recycle`).
+//! `word0` is published last, by one release store. `stamp` distinguishes a fresh slot from a slot of the previous lap,
+//! so the consumer never writes to a slot. A payload of up to 48 bytes is in the slot. A longer payload is in the data
+//! area, and the slot has its offset and length. A reply may be in the area of the other direction (`recycle`).
 //!
-//! A region is backed with memory as far as it is used (`grow`): the first page when a pair connects, a page of slots
-//! when the ring first reaches it, the data area in steps. For few ranks, the launcher has zeroed a part beforehand.
+//! A region is backed with memory when it is used (`grow`): the first page when a pair connects, other pages of slots
+//! when the ring first reaches them, the data area in steps. For few ranks, the launcher has zeroed a part beforehand.
 
 use super::recall::Recalls;
 use fastpath_base::sync::{AtomicU32, AtomicU64, RaceCheck};
@@ -165,7 +165,7 @@ const _: () = {
     assert!(std::mem::offset_of!(PairRegion, data) % 4096 == 0);
     assert!(size_of::<PairRegion>() <= PAIR_BYTES);
     assert!(data_price(DATA_BYTES_STREAM) > 0);
-    // An area of twice the message's length has room for it at any start.
+    // An area of twice the longest message has room for such a message at any offset.
     assert!(PAIR_AHEAD_BYTES == HEAD_BYTES + 2 * 64 * 1024);
     assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);
     // The smallest area of a stream has room for two messages of the greatest length, as `DATA_OWED_MIN` requires.

@@ -1,8 +1,8 @@
 //! Simulated time of an RDMA adapter and its bus.
 //!
-//! With [`Conditions::adapter`](super::Conditions) each rank has a host, a bus and an adapter of `fastpath_pcie`'s
-//! simulator. The time of a message follows from them, with contention on bus and wire. A message goes inline if it
-//! fits the granted size, as in the verbs transports.
+//! With [`Conditions::hardware`](super::Conditions::hardware) each rank has a host, a bus and an adapter of
+//! `fastpath_pcie`'s simulator. The time of a message follows from them, with contention on bus and wire. A message
+//! goes inline if it fits the granted size, as in the verbs transports.
 
 use fastpath_pcie::descriptor::grant;
 use fastpath_pcie::formulas::latency::Path;

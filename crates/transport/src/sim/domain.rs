@@ -26,7 +26,7 @@ pub struct NetworkCounts {
     pub resent: u64,
     /// Messages lost because the receiving end was not open. 0 if the wire-up is correct.
     pub astray: u64,
-    /// Posts that returned [`crate::Post::Wake`] before the wake that the previous such post required.
+    /// Posts made before the wake that an earlier [`crate::Post::Wake`] of the same direction required.
     pub unheeded: u64,
 }
 

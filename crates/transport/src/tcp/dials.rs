@@ -11,13 +11,13 @@ pub(super) struct Dials {
     pub wanted: bool,
     /// Whether the dial only checks that the peer is still there ([`super::TcpIface::ask_after`]).
     pub asks: bool,
-    /// Time of the next check. Next: the interval between two checks.
+    /// `ask_due_ns`: time of the next check. `ask_apart_ns`: interval between two checks.
     pub ask_due_ns: u64,
     pub ask_apart_ns: u64,
     pub addresses: Option<Vec<SocketAddr>>,
     pub dials: Vec<Option<Dial>>,
     pub told: String,
-    /// Addresses whose host refused the connection, one bit each. Next: addresses without a route.
+    /// One bit for each address. `refused`: its host refused the connection. `unroutable`: there is no route to it.
     pub refused: u32,
     pub unroutable: u32,
 }
@@ -45,8 +45,8 @@ impl Dials {
     }
 
     /// Whether the peer's host reports that the peer no longer listens. A rank listens from before it publishes its
-    /// address until it leaves the job. An address that this host has too, such as that of a bridge, may lead back to
-    /// this host, and proves nothing.
+    /// address until it leaves the job. An address that this host also has, such as a bridge's, may lead back to this
+    /// host and proves nothing.
     pub fn proves_gone(&self, is_own: impl Fn(&SocketAddr) -> bool) -> bool {
         let addresses = self.addresses.iter().flatten().take(DIALS_MOST).enumerate();
         let others = addresses.filter(|(_, at)| !is_own(at));

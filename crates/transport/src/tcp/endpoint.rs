@@ -38,7 +38,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// Why the peer is unreachable, for messages.
+    /// Reason why the peer is unreachable, for messages; `None` if it is reachable or has finalized.
     pub fn failure(&self) -> Option<String> {
         self.link.borrow().describe_failure()
     }

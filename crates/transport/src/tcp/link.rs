@@ -31,7 +31,7 @@ pub(super) struct TcpLink {
     pub stage: Stage,
     pub inbox: Inbox,
     pub outbox: Outbox,
-    /// Most bytes of the outbox. Next: whether messages wait there for progress.
+    /// `limit`: most bytes of the outbox. `gather`: whether messages wait there for progress.
     pub limit: usize,
     pub gather: bool,
     pub failure: Option<String>,
@@ -44,13 +44,13 @@ pub(super) struct TcpLink {
     listed: bool,
     /// Whether the next message waits for the bulk frame after it, so that one call sends the message and the frame.
     pub(super) held: bool,
-    /// Bulk frame that has been written to the socket in part. Next value: its bytes still to be written.
+    /// Header of the bulk frame that is written to the socket in part, and its bytes still to be written.
     pub(super) open: Option<(Header, usize)>,
-    /// Bulk frame that is being streamed. Next value: its bytes still to come.
+    /// Header of the bulk frame that is being streamed, and its bytes still to come.
     pub(super) bulk: Option<(Header, usize)>,
     /// Whether the last read emptied the socket, so the next `look` need not read.
     pub rested: bool,
-    /// Whether nothing more will arrive from the peer, by the connection or the peer's page.
+    /// Whether nothing more will arrive from the peer, as the connection or the peer's page shows.
     over: bool,
     /// Whether the kernel accepts nothing more for the peer.
     pub(super) broken: bool,
@@ -333,7 +333,7 @@ impl TcpLink {
         self.outbox.clear();
     }
 
-    /// Why the peer is unreachable, for messages; `None` if it is reachable or has finalized.
+    /// Reason why the peer is unreachable, for messages; `None` if it is reachable or has finalized.
     pub fn describe_failure(&self) -> Option<String> {
         let broken = self.write_error.as_ref().filter(|_| self.phase != Some(RankPhase::Finalized));
         let broken = broken.map(|error| format!("{}: {}", self.name, describe_end(Some(error))));

@@ -400,7 +400,6 @@ fn drained__is_what_a_peer_that_has_left_will_never_take() {
     assert_eq!(send(&mut pair.ends[0], 1, b"never"), Post::PeerGone);
 }
 
-/// Peers that the interface reports.
 fn accept(iface: &mut TcpIface) -> Vec<u32> {
     let mut found = Vec::new();
     iface.accept(|peer| found.push(peer));

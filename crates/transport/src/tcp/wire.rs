@@ -15,7 +15,7 @@ const WIREUP: u8 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TcpFrame {
     Message(Header, usize),
-    /// Active message whose receiver has a buffer for it, so it may be streamed. Next value: its payload bytes.
+    /// Active message whose receiver has a buffer for it, so it may be streamed: its header and its payload bytes.
     Bulk(Header, usize),
     /// Phase of the sender in leaving the job; no payload.
     Phase(RankPhase),

@@ -99,7 +99,7 @@ pub(crate) mod fault {
         for (at, &step) in steps.iter().enumerate() {
             let earlier = steps[..at].iter().filter(|&&s| s == step).count() as u32;
             if step == VerbsCall::QueryGid && earlier > 3 {
-                continue; // a table may have a thousand rows
+                continue; // a GID table may have a thousand rows
             }
             arm(step, earlier, libc::EBUSY);
             match make() {

@@ -40,8 +40,8 @@ pub fn open_device<T>(
 
 const SYSFS: &str = "/sys/class";
 
-/// Why the library lists none of the kernel's devices; `None` if the kernel has no devices. `classes`: folder of device
-/// classes.
+/// Reason why the library lists none of the kernel's devices; `None` if the kernel has no devices. `classes` is the
+/// folder of device classes.
 fn explain_none(classes: &Path) -> Option<VerbsError> {
     let list = |class: &str| {
         let entries = std::fs::read_dir(classes.join(class));

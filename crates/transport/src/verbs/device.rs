@@ -17,7 +17,7 @@ pub struct DeviceContext {
     pub(super) library: &'static Library,
     name: String,
     attributes: DeviceAttr,
-    /// State from [`DeviceContext::look`], for all transports on the device: fatal event code, number of changes.
+    /// State from [`DeviceContext::look`], for all transports. `lost`: fatal event code. `changes`: number of changes.
     lost: AtomicU32,
     changes: AtomicU32,
 }

@@ -97,7 +97,7 @@ pub enum VerbsError {
         /// Port number, from 1.
         port: u8,
     },
-    /// A value is invalid; the text has its purpose, the value, and what is accepted.
+    /// A value is invalid; the text names its purpose, the value, and the accepted values.
     Value(String),
     /// A call failed.
     Call {

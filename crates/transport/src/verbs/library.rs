@@ -91,7 +91,7 @@ impl Library {
     /// Library of this process, loaded by the first call.
     ///
     /// # Errors
-    /// Error of the loader, and what to install.
+    /// Message with the loader's error and the package to install.
     pub fn load() -> Result<&'static Library, VerbsError> {
         static LIBRARY: OnceLock<Result<Library, VerbsError>> = OnceLock::new();
         LIBRARY.get_or_init(|| Library::open(SONAME)).as_ref().map_err(Clone::clone)

@@ -125,7 +125,7 @@ impl MemoryRegion {
         unsafe { self.raw.as_ref().rkey }
     }
 
-    /// First byte.
+    /// Address of the first byte.
     #[inline]
     pub fn address(&self) -> *mut u8 {
         // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
@@ -212,7 +212,7 @@ impl Buffer {
         (0..count as usize).map(move |index| (at.wrapping_add(index * stride), lkey))
     }
 
-    /// First byte.
+    /// Address of the first byte.
     #[inline]
     pub fn address(&self) -> *mut u8 {
         self.pages.0

@@ -65,14 +65,14 @@ pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueu
 pub use watcher::Watcher;
 pub use window::MemoryWindow;
 
-/// Whether tests run at full length. A real adapter is slower: the kernel does the work, in a virtual machine on an
-/// emulated processor.
+/// Whether tests on a device run at full length. They are short by default: the tested device is software in a virtual
+/// machine on an emulated processor.
 #[cfg(test)]
 pub(crate) fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()
 }
 
-/// Device of `FASTPATH_TEST_DEVICE`, or else the fake one. Next value: whether it is real.
+/// Device of `FASTPATH_TEST_DEVICE`, or else the fake one, and whether the device is real.
 #[cfg(test)]
 pub(crate) fn test_device() -> (std::sync::Arc<DeviceContext>, bool) {
     match std::env::var("FASTPATH_TEST_DEVICE") {

@@ -1,7 +1,7 @@
 //! Ports, their addresses, and the path between two ports.
 //!
-//! A process publishes the address of its port ([`PortAddress`]). Each end of a pair takes the same kind of address and
-//! the smaller MTU, from its own port and the address of the other end's port. No setting is needed.
+//! A process publishes the address of its port ([`PortAddress`]). Each end of a pair compares its own port with the
+//! address of the other's. Both ends choose the same kind of address and the smaller MTU. No setting is needed.
 
 use super::abi::{self, AhAttr, Gid, GidEntry, GlobalRoute};
 use super::device::DeviceContext;

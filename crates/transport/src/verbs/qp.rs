@@ -92,7 +92,7 @@ pub struct QueuePair {
     service: Service,
     port: u8,
     qkey: u32,
-    /// Held because the pair needs it as long as it lives.
+    /// Objects that the queue pair uses; held because they must outlive it.
     domain: Arc<ProtectionDomain>,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,

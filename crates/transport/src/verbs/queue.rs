@@ -43,7 +43,7 @@ impl CompletionChannel {
         Ok(Arc::new(channel))
     }
 
-    /// File descriptor.
+    /// File descriptor of the channel.
     pub fn fd(&self) -> i32 {
         // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().fd }
@@ -68,7 +68,7 @@ impl CompletionChannel {
 
 impl Drop for CompletionChannel {
     fn drop(&mut self) {
-        // SAFETY: its queues hold references to `self`, so none is left.
+        // SAFETY: every queue of the channel holds a reference to `self`, so none is left.
         unmake(unsafe { (self.context.library.destroy_comp_channel)(self.raw.as_ptr()) });
     }
 }
@@ -161,7 +161,7 @@ impl CompletionQueue {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        // SAFETY: its queue pairs hold references to `self`, so none is left.
+        // SAFETY: every queue pair of the queue holds a reference to `self`, so none is left.
         unmake(unsafe { (self.context.library.destroy_cq)(self.raw.as_ptr()) });
     }
 }
@@ -285,7 +285,7 @@ impl SharedReceiveQueue {
 
 impl Drop for SharedReceiveQueue {
     fn drop(&mut self) {
-        // SAFETY: its queue pairs hold references to `self`, so none is left.
+        // SAFETY: every queue pair of the queue holds a reference to `self`, so none is left.
         unmake(unsafe { (self.domain.context.library.destroy_srq)(self.raw.as_ptr()) });
     }
 }

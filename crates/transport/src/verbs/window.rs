@@ -57,8 +57,8 @@ impl MemoryWindow {
     ) -> SendOperation<'a> {
         // Change the low byte, which the owner may choose, so that an old key does not match the new binding.
         let key = self.key.get();
-        // The provider reads the key of the last binding from this field. SAFETY: alive until `drop`. No other thread
-        // uses it, because a window is not `Sync`, and the library reads it only within a call.
+        // The provider reads the key of the last binding from this field. SAFETY: the raw window is alive until `drop`.
+        // No other thread uses it, because a window is not `Sync`, and the library reads it only within a call.
         unsafe { (*self.raw.as_ptr()).rkey = key };
         self.key.set(key & !0xff | key.wrapping_add(1) & 0xff);
         let access = match writable {

@@ -70,7 +70,7 @@ pub(super) struct Connection {
     pub wholes: VecDeque<Vec<u8>>,
     pub assembly: Option<Assembly>,
     pub queue: usize,
-    /// The peer's state word, if it shares memory.
+    /// State word of the peer; `None` if it is unknown.
     pub state: Option<&'static AtomicU32>,
 }
 

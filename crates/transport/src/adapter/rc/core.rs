@@ -119,7 +119,7 @@ impl Core {
                 kept: 0,
             }
         };
-        // Writable, because reads also land in send buffers.
+        // Writable, because the adapter also writes the results of RDMA reads to send buffers.
         let make = |bytes| port.buffer(bytes, Access::Write);
         let pool = SendBuffers::new([class(0, SMALL), class(1, LARGEST)], make)?;
         let mut core = Core {
@@ -160,8 +160,8 @@ impl Core {
                 armed &= self.send_queues[queue].cq.arm().is_ok();
             }
         }
-        // An armed queue reports no completion that came before it was armed. The caller's next poll finds such
-        // completions, except those of failed unsignaled sends, which are looked for here.
+        // An armed queue does not report completions from before it was armed. The caller's next poll finds them,
+        // except those of failed unsignaled sends, which `look_for_failures` finds.
         let found = self.look_for_failures() || self.counters.failures != failures;
         match (found, armed) {
             (true, _) => Duration::ZERO,

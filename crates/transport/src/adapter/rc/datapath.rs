@@ -195,7 +195,7 @@ impl Core {
         }
     }
 
-    /// Posts a one-sided operation. `ticket` handles the completion.
+    /// Posts a one-sided operation. `ticket` describes its completion; without a ticket, success is `Done`.
     ///
     /// # Safety
     /// The segments are readable, or writable for a read or an atomic, until the operation is reported.

@@ -146,7 +146,7 @@ impl RcEndpoint {
         unsafe { self.post_zcopy(to, len, Access::Write, &read, cookie) }
     }
 
-    /// Posts a one-sided operation on user memory, reported by `cookie`. `NoResource` also if registration fails.
+    /// Posts a one-sided operation on user memory, reported by `cookie`. If registration fails, returns `NoResource`.
     ///
     /// # Safety
     /// See [`RcEndpoint::put_zcopy`] for a write, [`RcEndpoint::get_zcopy`] for a read.
@@ -442,7 +442,7 @@ impl Endpoint for RcEndpoint {
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         self.copy_directly(len, |this, done, part, cookie| {
             let from = Remote { addr: from.addr + done as u64, ..from };
-            // SAFETY: BYTES: part of the caller's range, until the copy has completed.
+            // SAFETY: BYTES: this part lies in the caller's range, which stays valid until the copy has completed.
             unsafe { this.get_zcopy(to.wrapping_add(done), part, from, cookie) }
         })
     }
@@ -450,7 +450,7 @@ impl Endpoint for RcEndpoint {
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
         self.copy_directly(len, |this, done, part, cookie| {
             let to = Remote { addr: to.addr + done as u64, ..to };
-            // SAFETY: BYTES: part of the caller's range, until the copy has completed.
+            // SAFETY: BYTES: this part lies in the caller's range, which stays valid until the copy has completed.
             unsafe { this.put_zcopy(from.wrapping_add(done), part, to, cookie) }
         })
     }

@@ -12,7 +12,7 @@ use fastpath_base::sync::AtomicU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Adapter port, used for reliable connections.
+/// Interface for reliable connections over one adapter port.
 pub struct RcIface {
     core: SharedCore<Core>,
     waker: Waker,
@@ -22,7 +22,7 @@ impl RcIface {
     /// Opens `port` of a device, or its first active port.
     ///
     /// # Errors
-    /// No such port, no active port, or the device refuses something; nothing is left behind.
+    /// The port does not exist or is not active, or the device refuses a call. No resource stays allocated.
     pub fn new(
         context: &Arc<DeviceContext>, port: Option<u8>, settings: Settings,
     ) -> Result<Self, VerbsError> {
@@ -31,7 +31,7 @@ impl RcIface {
         Ok(RcIface { core: SharedCore::new(core), waker })
     }
 
-    /// Creates an unconnected endpoint with its own queue pair. `state` is the peer's state word, if it shares memory.
+    /// Creates an unconnected endpoint with its own queue pair. `state` is the peer's state word, if known.
     ///
     /// # Errors
     /// The device has no more queue pairs.

@@ -4,8 +4,8 @@
 //! from transport buffers in packets of 16 KiB. Credits bound the packets at each peer, so a peer that does not receive
 //! delays only its own senders. One-sided operations access a peer's memory directly, by its rkey.
 //!
-//! Most sends are unsignaled: one in [`Settings::depth`] / 4 is signaled, and each reported operation. A completion
-//! frees the entries of all sends before it. Send queues are polled only while completions are outstanding.
+//! Few sends are signaled: one in [`Settings::depth`] / 4, and each operation that is reported. A completion frees the
+//! entries of all sends before it. Send queues are polled only while completions are outstanding.
 
 mod arrivals;
 mod connection;

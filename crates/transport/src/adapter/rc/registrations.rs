@@ -63,7 +63,7 @@ pub struct RegistrationCounts {
     pub made: u64,
     /// Uses of an existing registration.
     pub reused: u64,
-    /// User memory kept registered now.
+    /// Registrations of user memory that are kept now.
     pub kept: u64,
     /// Registrations dropped because their memory was unmapped, moved or discarded, or may have been.
     pub unmapped: u64,
@@ -133,7 +133,7 @@ impl Registrations {
 
     /// Registers `len` bytes at `address`, or returns an existing registration.
     ///
-    /// Memory of unknown lifetime is registered only for the current operations: once it is unmapped and mapped again,
+    /// Memory of unknown lifetime is registered only for the current operations. If it were unmapped and mapped again,
     /// an old registration would still access the old pages.
     ///
     /// # Safety
@@ -188,7 +188,7 @@ impl Registrations {
         RegistrationCounts { kept: kept.count() as u64, ..self.counts }
     }
 
-    /// Registers; if the limit on locked memory is reached, evicts kept unused registrations.
+    /// Registers `range`. If the limit on locked memory is reached, evicts kept unused registrations and tries again.
     ///
     /// # Safety
     /// See [`MemoryRegion::register`].

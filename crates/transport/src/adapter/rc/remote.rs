@@ -163,7 +163,8 @@ impl RcEndpoint {
         core.report_last(index);
         core.poll_sends(queue);
         if core.connection(index).sends.is_busy() && core.connection(index).is_said_to_have_left() {
-            // The adapter would retry for seconds. Count the operations completed until now, then fail the connection.
+            // The peer has left; the adapter would retry for seconds. Handle the last completions, then fail the
+            // connection.
             core.poll_sends(queue);
             if core.connection(index).sends.is_busy() {
                 let text = "the peer has left the job".to_owned();

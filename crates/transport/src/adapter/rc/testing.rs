@@ -89,7 +89,7 @@ impl RcEndpoint {
         act(core.borrow_mut().connection(index))
     }
 
-    /// Everything on this end that the peer's sends change.
+    /// State of this end that the peer's sends change, as bytes.
     pub(crate) fn fingerprint(&self) -> Vec<u8> {
         let (core, index) = self.parts();
         let core = &mut *core.borrow_mut();

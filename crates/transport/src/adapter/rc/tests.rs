@@ -235,7 +235,7 @@ fn flush__completes_after_all_that_was_posted() {
     let mut posted = 0_u64;
     for _ in 0..20 {
         while posted < 4096 {
-            // SAFETY: a number on the stack, which goes inline.
+            // SAFETY: `put_short` copies the 8 bytes of `posted`, which are readable now.
             let post = unsafe {
                 pair.ends[0].put_short(
                     (&raw const posted).cast(),

@@ -52,7 +52,7 @@ struct WatchState {
 }
 
 pub(super) struct MemoryWatch {
-    /// First field, because fields are dropped in order and this one names descriptors of later fields.
+    /// Must be the first field: fields are dropped in order, and this one names descriptors of later fields.
     _held: ClosedInChild,
     shared: Arc<WatchState>,
     maps: CheckedHandle<File>,

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A `Whole` and a `First` begin with the message's header of 16 bytes. Other kinds of packets have only payload. The
-//! header of a `HeaderElided` equals that of the last `Whole`. A payload that exactly fills network packets would need
-//! one more network packet for a header.
+//! header of a `HeaderElided` equals that of the last `Whole`. Omitting the header saves a network packet if the
+//! payload exactly fills network packets.
 
 pub(super) use super::super::wire::{HEADER, LARGEST, decode_header, encode_header};
 use crate::contract::{ADDRESS_BYTES, Address};

@@ -113,7 +113,7 @@ pub(super) struct Core {
     pub pool: Pool,
     pub sends: SendQueue,
     pub request: SendRequest,
-    /// Connections with timers. Next: whether their timers changed; the time of the next timer.
+    /// `busy`: connections with timers. `stirred`: whether their timers changed. `next_due_ns`: time of the next timer.
     pub busy: Vec<u32>,
     pub stirred: bool,
     pub next_due_ns: u64,
@@ -126,7 +126,7 @@ pub(super) struct Core {
     pub counters: UdCounters,
     pub settings: Settings,
     pub qkey: u32,
-    /// Secret of wireup datagrams, if they are accepted. Next: the wireup datagrams that have arrived.
+    /// Secret that wireup datagrams must carry; `None` if none are accepted. `wireup_datagrams` holds arrivals.
     pub secret: Option<u64>,
     pub wireup_datagrams: VecDeque<WireupDatagram>,
     pub ways: AddressHandles,

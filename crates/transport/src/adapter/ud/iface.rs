@@ -13,7 +13,7 @@ use fastpath_base::sync::AtomicU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Adapter port, used for datagrams.
+/// Interface for datagrams over one adapter port.
 pub struct UdIface {
     core: SharedCore<Core>,
     waker: Waker,
@@ -23,7 +23,7 @@ impl UdIface {
     /// Opens `port` of a device, or its first active port.
     ///
     /// # Errors
-    /// No such port, no active port, or the device refuses something; nothing is left behind.
+    /// The port does not exist or is not active, or the device refuses a call. No resource stays allocated.
     pub fn new(
         context: &Arc<DeviceContext>, port: Option<u8>, settings: Settings,
     ) -> Result<Self, VerbsError> {
@@ -31,7 +31,7 @@ impl UdIface {
         Ok(UdIface { core: SharedCore::new(core), waker: Waker::new(channel) })
     }
 
-    /// Creates an unconnected endpoint. `state` is the peer's state word, if it shares memory.
+    /// Creates an unconnected endpoint. `state` is the peer's state word, if known.
     ///
     /// # Errors
     /// No memory for receive buffers.
@@ -40,7 +40,7 @@ impl UdIface {
         Ok(UdEndpoint::new(self.core.clone(), index))
     }
 
-    /// Sets the counter of this interface's polls without arrival.
+    /// Sets the counter, read by peers, of this interface's polls that found no datagram.
     pub fn tell_polls(&self, polls: &'static AtomicU32) {
         self.core.borrow_mut().polls = Some(polls);
     }
@@ -59,7 +59,7 @@ impl UdIface {
         core.until_event().min(core.until_due()).min(nap)
     }
 
-    /// Makes the next arrival call the first `wake` ever given, from another thread; returns false on failure.
+    /// Makes another thread call `wake` at the next arrival; returns false on failure. The first `wake` is kept.
     pub fn watch(&mut self, wake: impl Fn() + Send + 'static) -> bool {
         self.waker.start(wake) && self.core.borrow().recv_cq.arm().is_ok()
     }

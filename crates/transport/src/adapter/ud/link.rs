@@ -57,16 +57,16 @@ pub(super) struct UdLink {
     pub ack_due_ns: u64,
     /// Start of the current silence of a peer to which packets are outstanding; 0 if none are.
     pub silent_since_ns: u64,
-    /// Successive checks in which a waiting peer acknowledged nothing. Next: the time of the last check, and
-    /// `silent_since_ns` at that check.
+    /// `unanswered`: successive checks in which a waiting peer acknowledged nothing. `looked_ns`: time of the last
+    /// check. `silence_ns`: `silent_since_ns` at that check.
     pub unanswered: u32,
     pub looked_ns: u64,
     pub silence_ns: u64,
     pub busy: bool,
     pub urgent: bool,
-    /// The peer's state word, if it shares memory.
+    /// State word of the peer; `None` if it is unknown.
     pub state: Option<&'static AtomicU32>,
-    /// The peer's poll counter, if it shares memory, and the last value read from it.
+    /// Counter of the peer's polls; `None` if the peer is on another node. `seen_polls`: the last value read from it.
     pub polls: Option<&'static AtomicU32>,
     pub seen_polls: u32,
 }

@@ -10,7 +10,7 @@ const RELAPSE_NS: u64 = 3_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// Start of the current or last outage, in nanoseconds. Next: its end, and the datagrams received until then.
+    /// Start of the current or last outage, in nanoseconds. `ended`: its end, and the datagrams received until then.
     pub since_ns: u64,
     ended: Option<(u64, u64)>,
     /// Time of the next restart attempt; 0 if there is no outage.

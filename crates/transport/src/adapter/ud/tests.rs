@@ -32,7 +32,7 @@ fn messages__go_both_ways_in_order() {
     let mut pair = UdPair::new(Settings::default());
     exchange(&mut pair, 300);
     let counters = pair.ifaces[0].counters();
-    println!("{counters:?}"); // printed for the person who runs the test
+    println!("{counters:?}"); // visible with `--nocapture`
     assert_eq!((counters.violations, counters.failures, counters.garbage), (0, 0, 0));
     assert!(counters.inline > 0 && counters.sent > 300, "{counters:?}");
 }

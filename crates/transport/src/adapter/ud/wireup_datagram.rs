@@ -19,7 +19,7 @@ const MARK: u8 = VERSION << 4 | 0xf;
 const BEFORE: usize = 16;
 const MOST: usize = BEFORE + ADDRESS_BYTES;
 
-/// Datagram of a sender that has the job's secret.
+/// Wireup datagram whose sender knows the job's secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireupDatagram {
     /// Number of the queue pair that sent the datagram.

@@ -29,7 +29,7 @@ pub struct UpgradeEndpoint {
     up: bool,
     sends: Carrier,
     takes: Carrier,
-    /// Whether a connection was requested. Next: whether the pair stays with datagrams.
+    /// `asked`: whether a connection was requested. `stays`: whether the pair stays with datagrams.
     asked: bool,
     stays: bool,
     /// Whether the peer uses a connection of which this process has no end.
@@ -113,8 +113,8 @@ impl UpgradeEndpoint {
         self.rc.is_some()
     }
 
-    /// Moves the sending direction to the connection, if possible. A send must not call this method: the caller of the
-    /// send may have found room in the datagrams, and the connection may have no room.
+    /// Moves the sending direction to the connection, if possible. A send must not call this method: its caller may
+    /// have found room in the datagrams, and the connection may have none.
     fn change(&mut self) {
         let able = self.up && self.sends == Carrier::Datagrams;
         if able && self.ud.send_last() == Post::Done {

@@ -26,7 +26,7 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// Adapter port, used for datagrams and connections.
+/// Interface for datagrams and connections over one adapter port.
 pub struct UpgradeIface {
     ud: UdIface,
     rc: RcIface,
@@ -71,7 +71,7 @@ impl UpgradeIface {
         self.shared.borrow().rule
     }
 
-    /// Creates an unconnected endpoint. `state` is the peer's state word, if it shares memory.
+    /// Creates an unconnected endpoint. `state` is the peer's state word, if known.
     ///
     /// # Errors
     /// No memory for receive buffers.

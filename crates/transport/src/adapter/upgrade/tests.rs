@@ -47,11 +47,11 @@ fn lane_send(lane: &mut Lane, number: u32, len: usize) -> bool {
     post == Post::Done
 }
 
-/// Generated run of the property test below.
+/// Generated input of the property test `order__is_kept_across_the_change`.
 #[derive(Debug, Clone)]
 struct UpgradePlan {
     lens: [Vec<usize>; 2],
-    /// Round in which the connection is opened. Next: the round from which each side may use it.
+    /// `opened`: round in which the connection is opened. `used`: round from which each side may use it.
     opened: u32,
     used: [u32; 2],
     faults: Faults,

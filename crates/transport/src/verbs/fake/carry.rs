@@ -35,15 +35,15 @@ unsafe fn take_list(
     receives: &mut VecDeque<FakeReceive>, depth: u32, mut list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
     if with(FakeFabric::count_receive_post) {
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: `bad` is writable.
         unsafe { *bad = list };
         return libc::EIO;
     }
     while !list.is_null() {
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: the list is complete, so `list` is a request.
         let request = unsafe { *list };
         if receives.len() >= depth as usize {
-            // SAFETY: OBJECTS.
+            // SAFETY: OBJECTS: `bad` is writable.
             unsafe { *bad = list };
             return libc::ENOMEM;
         }
@@ -62,10 +62,10 @@ pub(super) unsafe extern "C" fn post_send(
     qp: *mut Qp, mut list: *mut SendWr, bad: *mut *mut SendWr,
 ) -> c_int {
     while !list.is_null() {
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: `qp` is alive, the list is complete, and its segments are valid.
         let (answer, next) = unsafe { (post_one(&mut *qp.cast(), *list), (*list).next) };
         if answer != 0 {
-            // SAFETY: OBJECTS.
+            // SAFETY: OBJECTS: `bad` is writable.
             unsafe { *bad = list };
             return answer;
         }
@@ -117,7 +117,7 @@ unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for segment in segments.iter().filter(|segment| segment.length > 0) {
         let at = std::ptr::with_exposed_provenance(segment.addr as usize);
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: the caller keeps the segments readable.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(at, segment.length as usize) });
     }
     bytes
@@ -293,7 +293,7 @@ impl FakeFabric {
         let Some(room) = rooms.pop_front() else {
             return CarryResult::Again;
         };
-        // SAFETY: `carry` checked the segments.
+        // SAFETY: OBJECTS: the poster keeps the segments valid, and `carry` checked their keys.
         let bytes = unsafe { payload(job) };
         let to = room.segment;
         if bytes.len() > to.length as usize {
@@ -474,20 +474,20 @@ impl FakeFabric {
         let before = unsafe { word.read() };
         let opcode = match job.request.opcode {
             WR_ATOMIC_FETCH_AND_ADD => {
-                // SAFETY: OBJECTS.
+                // SAFETY: the word was checked above.
                 unsafe { word.write(before.wrapping_add(to.compare_add)) };
                 WC_OP_FETCH_ADD
             }
             WR_ATOMIC_CMP_AND_SWP => {
                 if before == to.compare_add {
-                    // SAFETY: OBJECTS.
+                    // SAFETY: the word was checked above.
                     unsafe { word.write(to.swap) };
                 }
                 WC_OP_COMP_SWAP
             }
             _ => return CarryResult::Failed(WC_LOC_QP_OP_ERR),
         };
-        // SAFETY: `carry` checked the segments.
+        // SAFETY: OBJECTS: the poster keeps the segments valid, and `carry` checked their keys.
         unsafe { write(job.segments[0].addr, &before.to_ne_bytes()) };
         CarryResult::Done { opcode, bytes: 8 }
     }
@@ -496,19 +496,19 @@ impl FakeFabric {
 unsafe fn payload(job: &FakeSend) -> Vec<u8> {
     match &job.inline {
         Some(bytes) => bytes.clone(),
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: a poster keeps the segments of its jobs valid.
         None => unsafe { gather(&job.segments) },
     }
 }
 
 unsafe fn write(to: u64, bytes: &[u8]) {
     let to = std::ptr::with_exposed_provenance_mut(to as usize);
-    // SAFETY: OBJECTS.
+    // SAFETY: the caller has checked that the bytes at `to` are writable.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
 pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `create_cq` made the queue, which is alive.
     let cq = unsafe { &mut *cq.cast::<FakeCq>() };
     assert!(cq.ready.len() < cq.base.cqe as usize, "a completion queue ran over");
     cq.ready.push_back((completion, number, freed));
@@ -527,7 +527,7 @@ pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, len: c_int, to: *mut Wc) -> c_int {
     with(|fabric| {
         fabric.pump();
-        // SAFETY: OBJECTS.
+        // SAFETY: OBJECTS: `create_cq` made the queue, which is alive.
         let cq = unsafe { &mut *cq.cast::<FakeCq>() };
         let count = cq.ready.len().min(len as usize);
         for (index, (completion, number, freed)) in cq.ready.drain(..count).enumerate() {
@@ -535,7 +535,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, len: c_int, to: *mut Wc) ->
                 // SAFETY: pairs in the table are alive.
                 unsafe { (*qp).used -= freed };
             }
-            // SAFETY: OBJECTS.
+            // SAFETY: OBJECTS: `to` has room for `len` completions.
             unsafe { *to.add(index) = completion };
         }
         count as c_int

@@ -80,7 +80,7 @@ struct FakeFabric {
     unacknowledged: u64,
     posted: Vec<(i32, u32)>,
     receive_posts: u64,
-    /// Number of calls before the refusals. Next: number of refusals.
+    /// Number of successful calls before the refusals, and number of refusals.
     receive_refusals: (u64, u64),
     handles: BTreeSet<usize>,
     flying: Vec<(u64, Datagram)>,
@@ -189,8 +189,8 @@ pub(crate) fn inject(from: u32, to: u32, qkey: u32, bytes: &[u8]) {
     with(|fabric| fabric.deliver(&datagram));
 }
 
-/// Codes of events that are no change: communication established, send queue drained, path migrated and not migrated,
-/// subnet manager changed, limit of a receive queue, last receive of a stopped queue pair, reregister.
+/// Codes of events that report no change: communication established, send queue drained, path migrated and not
+/// migrated, subnet manager changed, limit of a receive queue, last receive of a stopped queue pair, reregister.
 pub(crate) const QUIET_EVENTS: [i32; 8] = [4, 5, 6, 7, 13, 15, 16, 17];
 
 pub(crate) fn report(event: i32) {
@@ -216,7 +216,7 @@ pub(crate) fn take_receive_posts() -> u64 {
     with(|fabric| std::mem::take(&mut fabric.receive_posts))
 }
 
-/// Refuses `count` posts of receive buffers, after `before` further calls. Returns refusals left of the last request.
+/// Refuses `count` posts of receive buffers, after `before` further calls. Returns how many earlier refusals were left.
 pub(crate) fn refuse_receive_posts(before: u64, count: u64) -> u64 {
     with(|fabric| std::mem::replace(&mut fabric.receive_refusals, (before, count)).1)
 }

@@ -69,7 +69,7 @@ pub(super) unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn query_device(_: *mut Context, to: *mut DeviceAttr) -> c_int {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `to` is writable.
     let to = unsafe { &mut *to };
     to.phys_port_cnt = 1;
     to.max_qp_wr = 4096;
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn query_port(_: *mut Context, port: u8, to: *mut P
     if port != 1 {
         return libc::EINVAL;
     }
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `to` is writable.
     let to = unsafe { &mut *to };
     to.state = if with(|f| f.conditions.active) { PORT_ACTIVE } else { 1 };
     to.active_mtu = MTU_1024;
@@ -103,7 +103,7 @@ pub(super) unsafe extern "C" fn query_gid(
 ) -> c_int {
     let raw = OWN_GID;
     let filled = index == 1 && with(|f| f.conditions.addresses);
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `to` is writable.
     unsafe { (*to).raw = if filled { raw } else { [0; 16] } };
     0
 }
@@ -111,7 +111,7 @@ pub(super) unsafe extern "C" fn query_gid(
 pub(super) unsafe extern "C" fn query_gid_ex(
     context: *mut Context, port: u32, index: u32, to: *mut GidEntry, _: u32, _: size_t,
 ) -> c_int {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `to` is writable, and `query_gid` gets a part of it.
     unsafe {
         (*to).gid_type = GID_TYPE_ROCE_V2;
         query_gid(context, port as u8, index as c_int, &mut (*to).gid)
@@ -223,7 +223,7 @@ pub(super) unsafe extern "C" fn get_cq_event(
     let Some(cq) = events.pop_front() else {
         return -1;
     };
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `to` is writable.
     unsafe { *to = std::ptr::with_exposed_provenance_mut(cq) };
     0
 }
@@ -261,7 +261,7 @@ pub(super) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *mut Qp {
-    // SAFETY: OBJECTS.
+    // SAFETY: OBJECTS: `init` is a complete structure without other users.
     let init = unsafe { &mut *init };
     let conditions = with(|fabric| fabric.conditions.clone());
     if init.cap.max_inline_data > conditions.inline_most && conditions.inline_step != 0 {
@@ -411,7 +411,7 @@ pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncE
     match with(next) {
         Some(event_type) => {
             let element = 1; // port number
-            // SAFETY: OBJECTS.
+            // SAFETY: OBJECTS: `to` is writable.
             unsafe { *to = AsyncEvent { element, event_type } };
             0
         }

@@ -16,7 +16,7 @@ const FREE_REPORTS: u64 = 64;
 const REST: u64 = 256;
 
 enum Source {
-    /// The watch has not started, or stopped after too many reports. It starts at this number of registrations made.
+    /// Not started, or stopped after too many reports. The watch starts once this many registrations were made.
     From(u64),
     Watch(Box<MemoryWatch>),
     None(String),
@@ -45,8 +45,9 @@ impl Registrations {
 
     /// Default limit of kept registrations, in bytes, for each of `processes` processes of this host.
     ///
-    /// The limit is the smaller of two values: half of the lockable memory (messages and buffers need the rest), and a
-    /// share of an eighth of the host's memory. The program can use kept memory, but the kernel cannot move or swap it.
+    /// The limit is the smaller of two values: half of the lockable memory, and a share of an eighth of the host's
+    /// memory. Messages and buffers need the other half. The program can use kept memory, but the kernel cannot move or
+    /// swap it.
     pub fn default_most(processes: usize) -> usize {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `getrlimit` writes to a local structure; the other calls take plain integers.
@@ -64,7 +65,7 @@ impl Registrations {
         share(memory, limited.then_some(limit.rlim_cur as usize), processes)
     }
 
-    /// Why no user memory is kept, for messages.
+    /// Reason why no user memory is kept registered, for messages; `None` if keeping is possible.
     pub fn refusal(&self) -> Option<String> {
         match &self.keeping {
             None => Some("switched off".to_owned()),

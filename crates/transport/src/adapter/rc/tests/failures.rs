@@ -8,7 +8,7 @@ fn dead_peer__makes_errors_and_nothing_hangs() {
     let far = ExposedMemory::new(&pair.ifaces[1], 8);
     let [mut near, gone] = pair.ends;
     drop(gone);
-    // SAFETY: 8 bytes on the stack, which go inline.
+    // SAFETY: `put_short` copies the 8 bytes of the array, which are readable now.
     let silent = unsafe { near.put_short([0; 8].as_ptr(), 8, far.remote(0)) };
     assert_eq!(silent, Post::Done);
     let data = [0; 1000];
@@ -34,7 +34,7 @@ fn dead_peer__makes_errors_and_nothing_hangs() {
 fn silent_send__that_fails_is_reported() {
     let mut pair = RcPair::new(quick());
     let nowhere = Remote { addr: 0x1000, rkey: 0x1234_5678 };
-    // SAFETY: 8 bytes on the stack, which go inline.
+    // SAFETY: `put_short` copies the 8 bytes of the array, which are readable now.
     let post = unsafe { pair.ends[0].put_short([0; 8].as_ptr(), 8, nowhere) };
     assert_eq!(post, Post::Done);
     pair.until("the failure", |pair| pair.ends[0].failure().is_some());
@@ -106,7 +106,7 @@ fn garbage__is_counted_and_dropped() {
             let id = connection.sends.posted as u64;
             connection.sends.posted += 1;
             let flags = SendFlags::default();
-            // SAFETY: the payload goes inline.
+            // SAFETY: the post copies the payload inline, and `bytes` is readable now.
             let posted = unsafe { connection.pair.post_send(id, operation, &list, flags) };
             assert!(posted.unwrap().inline);
         });
@@ -177,7 +177,6 @@ fn port__that_is_down_or_without_address_is_named() {
     assert!(RcIface::new(&context, Some(2), Settings::default()).is_err());
 }
 
-/// Number of operations posted.
 fn posted(iface: &RcIface) -> u64 {
     let counters = iface.counters();
     counters.inline + counters.copied

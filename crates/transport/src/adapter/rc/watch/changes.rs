@@ -10,9 +10,9 @@ pub(super) struct Changes {
     slots: Box<[(AtomicUsize, AtomicUsize)]>,
     added: AtomicUsize,
     taken: AtomicUsize,
-    /// The ring was full, so any memory may have changed.
+    /// Whether the ring was full at a report, so that any memory may have changed.
     lost: AtomicBool,
-    /// The watching thread may have read reports that it has not yet added.
+    /// Whether the watching thread may have read reports that it has not yet added.
     busy: AtomicBool,
 }
 
@@ -39,56 +39,56 @@ impl Changes {
         match busy {
             true => {
                 self.busy.store(true, Ordering::Relaxed);
-                // ORDERING: before the reports are read, which unblocks the threads that caused them; partner:
-                // `are_none`.
+                // ORDERING: `busy` is set before the reports are read, which unblocks the threads that caused them;
+                // partner: the fence in `are_none`.
                 fence(Ordering::SeqCst);
             }
-            // ORDERING: after the ranges were added; partner: the load in `are_none`.
+            // ORDERING: publishes the added ranges; partner: the load in `are_none`.
             false => self.busy.store(false, Ordering::Release),
         }
     }
 
     pub(super) fn add(&self, range: &Range<usize>) {
         let added = self.added.load(Ordering::Relaxed);
-        // ORDERING: the consumer has read the slot; partner: the store in `take`.
+        // ORDERING: the consumer has read each slot that counts as taken; partner: the store in `take`.
         if added.wrapping_sub(self.taken.load(Ordering::Acquire)) == ROOM {
             return self.lose();
         }
         let (start, end) = &self.slots[added % ROOM];
         start.store(range.start, Ordering::Relaxed);
         end.store(range.end, Ordering::Relaxed);
-        // ORDERING: after the slot is written; partner: the load in `take`.
+        // ORDERING: publishes the slot; partner: the load in `take`.
         self.added.store(added.wrapping_add(1), Ordering::Release);
     }
 
     pub(super) fn lose(&self) {
-        // ORDERING: before `busy` ends; partner: the exchange in `take`.
+        // ORDERING: `lost` is set before `busy` is cleared; partner: the exchange in `take`.
         self.lost.store(true, Ordering::Release);
     }
 
     pub(super) fn take(&self) -> Option<ChangedRange> {
         if self.lost.load(Ordering::Relaxed) {
-            // Clears the flag: the answer `All` covers all changes until now. ORDERING: partner: the store in `lose`.
+            // Clear the flag: the answer `All` covers all changes until now. ORDERING: partner: the store in `lose`.
             self.lost.swap(false, Ordering::AcqRel);
             return Some(ChangedRange::All);
         }
         let taken = self.taken.load(Ordering::Relaxed);
-        // ORDERING: before the slot is read; partner: the store in `add`.
+        // ORDERING: acquires the slot, which is read next; partner: the store in `add`.
         if taken == self.added.load(Ordering::Acquire) {
             return None;
         }
         let (start, end) = &self.slots[taken % ROOM];
         let range = start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
-        // ORDERING: after the slot is read; partner: the load in `add`.
+        // ORDERING: the slot was read before this store lets it be reused; partner: the load in `add`.
         self.taken.store(taken.wrapping_add(1), Ordering::Release);
         Some(ChangedRange::Range(range))
     }
 
     /// Whether all reports read before this call were taken. Call it after the kernel answered that no report waits.
     pub(super) fn are_none(&self) -> bool {
-        // ORDERING: after the kernel's answer; partner: the fence in `set_busy`.
+        // ORDERING: the kernel's answer came before the loads below; partner: the fence in `set_busy`.
         fence(Ordering::SeqCst);
-        // ORDERING: before the indices are read, so that added ranges are seen; partner: the store in `set_busy`.
+        // ORDERING: acquires the ranges that were added before `busy` was cleared; partner: the store in `set_busy`.
         let busy = self.busy.load(Ordering::Acquire);
         let (added, taken) =
             (self.added.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed));

@@ -45,7 +45,7 @@ impl ClosedInChild {
         for (word, value) in place.identity.iter().zip(identity) {
             word.store(value, Ordering::Relaxed);
         }
-        // ORDERING: after the identity is written; partner: the swap in a child.
+        // ORDERING: publishes the identity; partner: the swap in a child.
         place.pair.store((fd as u64) << 32 | other as u64, Ordering::Release);
         Some(ClosedInChild(place))
     }
@@ -59,8 +59,8 @@ impl Drop for ClosedInChild {
 
 unsafe extern "C" fn leave() {
     for place in &PLACES {
-        // Clear the pair: in a grandchild the numbers may belong to other files. ORDERING: partner: the store of the
-        // pair in the parent.
+        // Clear the pair: in a grandchild the numbers may belong to other files. ORDERING: acquires the identity;
+        // partner: the parent's store of the pair.
         let pair = place.pair.swap(0, Ordering::Acquire);
         if pair == 0 || pair == CLAIMED {
             continue;

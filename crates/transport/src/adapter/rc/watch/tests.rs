@@ -1,4 +1,4 @@
-// A single range is a list of one.
+// Tests compare lists of ranges, and some of these lists have one range.
 #![allow(clippy::single_range_in_vec_init, clippy::cloned_ref_to_slice_refs)]
 
 use super::*;
