@@ -54,7 +54,7 @@ impl Allowed {
         self.shm as u32 | adapter << 1 | (self.tcp as u32) << 3
     }
 
-    /// Transport to peers without shared memory; prefers an adapter.
+    /// Transport to peers without shared memory, an adapter if permitted; `None` if neither is permitted.
     pub fn outside(&self) -> Option<NetworkTransport> {
         let adapter = self.adapter.map(NetworkTransport::Adapter);
         adapter.or(self.tcp.then_some(NetworkTransport::Tcp))

@@ -162,7 +162,7 @@ impl Default for Address {
 }
 
 impl Address {
-    /// Creates an address of at most [`ADDRESS_BYTES`] bytes.
+    /// Creates an address; `None` if it exceeds [`ADDRESS_BYTES`] bytes.
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; ADDRESS_BYTES];
         bytes.get_mut(..from.len())?.copy_from_slice(from);

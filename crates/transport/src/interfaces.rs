@@ -391,7 +391,7 @@ impl Interfaces {
             || self.sim.as_ref().is_some_and(SimIface::wireup_signals)
     }
 
-    /// Takes a wire-up message: sender, step, address.
+    /// Takes the next wire-up message: sender, step, address. `None` if there is none.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         if let Some((adapter, mail)) = &mut self.adapter {
             // Take datagrams first: when a message through a socket is taken, its datagram counts as missing.
@@ -430,7 +430,7 @@ impl Lane {
         matches!(self, Lane::Shm(endpoint) if endpoint.tx.is_starved())
     }
 
-    /// Key for `len` bytes at `address`, if peers can access them by load and store.
+    /// Key for `len` bytes at `address`; `None` if peers cannot access them by load and store.
     pub fn share_memory(&self, arena: &Arena, address: usize, len: u64) -> Option<Remote> {
         match self {
             Lane::Shm(_) => arena.find(address, len),

@@ -356,7 +356,7 @@ impl Lane {
         }
     }
 
-    /// Messages that the peer recalls, if the lane uses shared memory. Called by the receiver.
+    /// State of recalls of the peer's messages; `None` without shared memory. Called by the receiver.
     #[inline]
     pub fn received_recalls(&self) -> Option<&Recalls> {
         match self {
@@ -365,7 +365,7 @@ impl Lane {
         }
     }
 
-    /// Messages to the peer that are recalled, if the lane uses shared memory. Called by the sender.
+    /// State of recalls of messages to the peer; `None` without shared memory. Called by the sender.
     pub fn sent_recalls(&self) -> Option<&Recalls> {
         match self {
             Lane::Shm(endpoint) => endpoint.sent_recalls(),

@@ -23,7 +23,7 @@ const EXAMINE: &str =
 pub struct ConfigureError {
     /// Cause, for messages.
     pub why: String,
-    /// Remedy in addition to the remedies in `why`.
+    /// Remedy in addition to the remedies in `why`, if there is one.
     pub advice: Option<&'static str>,
 }
 

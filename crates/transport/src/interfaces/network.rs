@@ -72,7 +72,7 @@ impl Interfaces {
         self.meets_by_network(peer) && (self.adapter.is_none() || self.without_adapter.has(peer))
     }
 
-    /// Takes a peer that the adapter does not reach. Each peer is returned once.
+    /// Takes a peer that the adapter does not reach; `None` if there is none. Each peer is returned once.
     pub fn take_without_adapter(&mut self) -> Option<u32> {
         self.without_adapter.untold.pop()
     }
@@ -305,7 +305,7 @@ impl Interfaces {
         }
     }
 
-    /// The adapter or sockets in use, for messages.
+    /// Description of the adapter or sockets in use, for messages; `None` if there are neither.
     pub fn outside(&self) -> Option<String> {
         let by_adapter = self.adapter.as_ref().map(|(adapter, _)| adapter.describe());
         by_adapter.or_else(|| self.tcp.as_ref().map(|_| self.describe_tcp()))

@@ -284,7 +284,7 @@ fn adapters__that_cannot_meet_leave_their_peers_to_the_network() {
     }
 }
 
-/// Sends repeatedly until the other rank has received; returns the number of sends.
+/// Sends repeatedly until the other rank has received; returns the number of sends, or `None` if it never received.
 fn ask(ranks: &mut [Interfaces], step: u8) -> Option<u32> {
     let address = Address::new(&[9; 30]).unwrap();
     for sent in 1..100 {

@@ -20,7 +20,7 @@ impl Interfaces {
         }
     }
 
-    /// Rule for upgrades, if pairs upgrade.
+    /// Rule for upgrades; `None` if pairs do not upgrade.
     pub fn upgrade_rule(&self) -> Option<Rule> {
         self.upgrade().map(UpgradeIface::rule)
     }
@@ -32,7 +32,7 @@ impl Interfaces {
         }
     }
 
-    /// Takes a peer whose connection is now worth its cost. Each peer is returned once.
+    /// Takes a peer whose connection is now worth its cost; `None` if there is none. Each peer is returned once.
     pub fn take_upgrade_request(&mut self) -> Option<u32> {
         self.upgrade_mut()?.take_upgrade_request()
     }

@@ -19,7 +19,7 @@ struct LoopbackMessage {
 pub struct LoopbackEndpoint {
     queue: VecDeque<LoopbackMessage>,
     spare: Vec<Vec<u8>>,
-    /// State word of the rank. Another thread may sleep until a message arrives here.
+    /// State word of the rank, if another of its threads may sleep until a message arrives here.
     owner: Option<&'static AtomicU32>,
 }
 

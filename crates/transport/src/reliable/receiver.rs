@@ -49,13 +49,13 @@ impl<M> Receiver<M> {
         ArrivalOutcome::Kept
     }
 
-    /// Next message in order, not taken.
+    /// Next message in order, not taken; `None` if it has not arrived.
     #[inline]
     pub fn look(&self) -> Option<&M> {
         self.kept.front()?.as_ref()
     }
 
-    /// Takes the next message in order.
+    /// Takes the next message in order; `None` if it has not arrived.
     pub fn take(&mut self) -> Option<M> {
         self.look()?;
         self.next = self.next.wrapping_add(1);

@@ -132,7 +132,7 @@ impl<M> Sender<M> {
         }
     }
 
-    /// Next message whose timer has expired, counted as sent now.
+    /// Next message whose timer has expired, counted as sent now; `None` if no timer has expired.
     pub fn resend(&mut self, now_ns: u64) -> Option<(u32, &M)> {
         let index = self.waiting().find(|(_, flight)| flight.due_ns <= now_ns)?.0;
         let flight = &mut self.flights[index];

@@ -141,7 +141,7 @@ impl StoredInline {
         })
     }
 
-    /// Stored size of a device. An unusable file counts as absent.
+    /// Stored size of a device; `None` if nothing is stored. An unusable file counts as absent.
     pub fn find(&self, identity: &DeviceIdentity) -> Option<u32> {
         if matches!(&self.place, TuningSource::Cache(folder) if !folder.is_dir()) {
             return None; // without reading the machine's identity

@@ -31,7 +31,7 @@ pub struct PeerClass {
     pub registered: Result<(), &'static str>,
     /// Value of [`crate::Lane::max_single`], in bytes, for a pair that exchanges many messages.
     pub max_single: u64,
-    /// Description of the adapter or port.
+    /// Description of the adapter or port, if one is used.
     pub adapter: Option<String>,
     /// Description of the rule for upgrades, if pairs upgrade.
     pub upgrades: Option<String>,

@@ -267,7 +267,7 @@ impl Arena {
         }
     }
 
-    /// Key for `len` bytes at `address`, if all of them lie in this arena.
+    /// Key for `len` bytes at `address`; `None` unless all of them lie in this arena.
     pub fn find(&self, address: usize, len: u64) -> Option<Remote> {
         let (&base, piece) = self.pieces.range(..=address).next_back()?;
         let skip = (address - base) as u64;

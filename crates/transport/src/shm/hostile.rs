@@ -123,12 +123,12 @@ proptest! {
         for deed in deeds {
             match deed {
                 HostileAction::Scribble(at, value) => {
-                    // SAFETY: inside the region, and aligned to eight bytes.
+                    // SAFETY: word `at` is inside the region, and aligned to eight bytes.
                     unsafe { region.cast::<u64>().add(at).write(value) };
                 }
                 HostileAction::Forge { id, len, imm, place } => {
                     let head = pair.rx.rx.head;
-                    // SAFETY: inside the region.
+                    // SAFETY: the field is inside the region, which is mapped while the pair lives.
                     let slot = unsafe { &(*region).slots[(head & SLOT_MASK) as usize] };
                     let place = DataRef::new(place.0, place.1 as u16, (place.1 >> 16) as u16, imm);
                     // SAFETY: the payload has room for a `DataRef`.
@@ -137,7 +137,7 @@ proptest! {
                 }
                 HostileAction::LieOfHead(off) => {
                     let head = pair.tx.tx.tail.wrapping_add(off as u32);
-                    // SAFETY: inside the region.
+                    // SAFETY: the field is inside the region, which is mapped while the pair lives.
                     unsafe { (*region).control.head.store(head, Ordering::Relaxed) };
                 }
                 HostileAction::Post(way, len) => {
@@ -186,7 +186,7 @@ fn head__that_is_taken_back_takes_no_room_away() {
     post(&mut pair, SendForm::Bcopy, &longest);
     for behind in [SLOTS, SLOTS - 1, SLOTS + 1, 2] {
         let head = pair.tx.tx.tail.wrapping_sub(behind);
-        // SAFETY: inside the region.
+        // SAFETY: the field is inside the region, which is mapped while the pair lives.
         unsafe { (*pair.region()).control.head.store(head, Ordering::Relaxed) };
         // The post finds a slot, and reads the head for room in the data area.
         post(&mut pair, SendForm::Bcopy, &longest);

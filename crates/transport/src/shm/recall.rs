@@ -86,8 +86,8 @@ impl Recalls {
         }
     }
 
-    /// Requests the recall of the announced message of `request`. Called by the sender. If this returns an entry, and
-    /// nothing shows that the message was matched, call [`Recalls::decide`] next.
+    /// Requests the recall of the announced message of `request`. Called by the sender. Returns an entry for
+    /// [`Recalls::decide`], the next call, or `None` if the message may have been matched or no entry is free.
     pub fn ask(&self, request: u32) -> Option<usize> {
         let index = self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0)?;
         self.pending.fetch_add(1, Ordering::Relaxed);
@@ -104,8 +104,8 @@ impl Recalls {
         Some(index)
     }
 
-    /// Recalls the message if `take_back` is set, else abandons the recall. Called by the sender. Returns whether it
-    /// was recalled: the receiver may have matched it first.
+    /// Recalls the message if `take_back` is set (nothing shows a match), else abandons the recall. Called by the
+    /// sender. Returns whether the message was recalled: the receiver may have matched it first.
     pub fn decide(&self, index: usize, request: u32, take_back: bool) -> bool {
         let new = if take_back { request | TAKEN_BACK } else { 0 };
         self.replace(&self.entries[index], request, new) && take_back

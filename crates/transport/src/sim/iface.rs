@@ -54,7 +54,7 @@ impl SimIface {
         self.network.0.borrow_mut().send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
     }
 
-    /// Longest sleep of a rank.
+    /// Longest sleep of a rank; `None` if unlimited.
     pub fn nap(&self) -> Option<Duration> {
         self.network.0.borrow().conditions.nap
     }
@@ -66,7 +66,7 @@ impl SimIface {
         first.is_some_and(|(at, _)| at.0 <= fabric.now_ns)
     }
 
-    /// Takes a wire-up message: sender, step, address.
+    /// Takes the next wire-up message: sender, step, address. `None` if there is none.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         let mut fabric = self.network.0.borrow_mut();
         let now = fabric.now_ns;

@@ -49,7 +49,7 @@ pub struct Conditions {
     pub get: bool,
     /// Whether endpoints must exchange addresses first.
     pub wireup: bool,
-    /// Simulated adapters, in place of `delay_ns`; reliable networks only.
+    /// Simulated adapters, which replace `delay_ns` (reliable networks only); `None` simulates none.
     pub hardware: Option<Hardware>,
     /// Timeouts of the reliability sublayer; its window is `slots`.
     pub retry: reliable::Settings,

@@ -23,7 +23,7 @@ pub(super) struct Callers {
     pub all: BTreeMap<u64, Caller>,
     pub strangers: usize,
     pub next: u64,
-    /// Time until which no connection is accepted, because an accept failed.
+    /// Time until which no connection is accepted, because an accept failed; `None` if connections are accepted.
     pub paused_ns: Option<u64>,
 }
 

@@ -44,9 +44,9 @@ pub(super) struct TcpLink {
     listed: bool,
     /// Whether the next message waits for the bulk frame after it, so that one call sends the message and the frame.
     pub(super) held: bool,
-    /// Header of the bulk frame that is written to the socket in part, and its bytes still to be written.
+    /// Header of the bulk frame, if any, that is written to the socket in part, and its bytes still to be written.
     pub(super) open: Option<(Header, usize)>,
-    /// Header of the bulk frame that is being streamed, and its bytes still to come.
+    /// Header of the bulk frame, if any, that is being streamed, and its bytes still to come.
     pub(super) bulk: Option<(Header, usize)>,
     /// Whether the last read emptied the socket, so the next `look` need not read.
     pub rested: bool,

@@ -14,8 +14,7 @@
 //! silent fails after twenty seconds: by keep-alive probes if nothing is in flight, else by checks of this library.
 //! `TCP_USER_TIMEOUT` is not used: it would end connections to a peer that computes for long with a full window.
 //!
-//! A stranger (a connection without a proved rank) costs little. At most 64 bytes of it are read, for at most 5
-//! seconds. At most 64 strangers are accepted at a time.
+//! At most 64 strangers (connections without a proved rank) are open at a time, each for at most 5 s and 64 bytes read.
 
 mod accepting;
 mod buffers;

@@ -197,14 +197,14 @@ impl QueueEnd {
     /// Clears the last incoming byte, so that the poll cannot take an old byte for the next message.
     fn forget_last(&self, bytes: u32) {
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the room, as `exchange` checked. No write to it is outstanding, because the last message
-            // has arrived.
+            // SAFETY: the byte is within the room, as `exchange` checked. No write to it is outstanding: the last
+            // message arrived.
             unsafe { self.incoming().add(last as usize).write_volatile(0) };
         }
     }
 
     fn last(&self, bytes: u32) -> u8 {
-        // SAFETY: within the room, as `exchange` checked, and `bytes` is not 0. Volatile, because the device writes it.
+        // SAFETY: `bytes` is from 1 to the room's size, as `exchange` checked. Volatile, because the device writes it.
         unsafe { self.incoming().add(bytes as usize - 1).read_volatile() }
     }
 
@@ -213,7 +213,8 @@ impl QueueEnd {
     ) -> Result<(), EchoError> {
         let out = self.buffer.address();
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the first half, as `exchange` checked; its last message has arrived.
+            // SAFETY: the byte is within the first half, as `exchange` checked; the last message from there has
+            // arrived.
             unsafe { out.add(last as usize).write_volatile(stamp) };
         }
         let operation = match verb {

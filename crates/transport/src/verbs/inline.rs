@@ -53,9 +53,9 @@ pub type Find<'a> = dyn Fn(&DeviceIdentity) -> Option<u32> + 'a;
 /// Sources of the requested size, before a device is chosen.
 #[derive(Clone, Copy, Default)]
 pub struct Overrides<'a> {
-    /// The program's request.
+    /// Size that the program requests, in bytes; `None` if it requests none.
     pub request: Option<u32>,
-    /// The user's variable.
+    /// Size from the user's variable, in bytes; `None` if it is not set.
     pub environment: Option<u32>,
     /// Stored size of the device; read only if neither `request` nor `environment` is set.
     pub stored: Option<&'a Find<'a>>,

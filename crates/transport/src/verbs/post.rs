@@ -272,7 +272,7 @@ impl QueuePair {
     }
 }
 
-/// Immediate data of a completed receive, if there is any.
+/// Immediate data of a completed receive; `None` if the sender sent none.
 #[inline]
 pub fn immediate(completion: &Wc) -> Option<u32> {
     match completion.wc_flags & abi::WC_WITH_IMM {
@@ -478,12 +478,12 @@ mod tests {
         assert_eq!((request.opcode, request.imm_data), (abi::WR_SEND_WITH_INV, 0x55));
         for (operation, opcode) in [(WRITE, abi::WR_RDMA_WRITE), (READ, abi::WR_RDMA_READ)] {
             let request = build(&operation);
-            // SAFETY: the union member of this operation.
+            // SAFETY: the opcode selects this union member.
             let to = unsafe { request.wr.rdma };
             assert_eq!((request.opcode, to.remote_addr, to.rkey), (opcode, 0x1000, 7));
         }
         let request = build(&SWAP);
-        // SAFETY: the union member of this operation.
+        // SAFETY: the opcode selects this union member.
         let to = unsafe { request.wr.atomic };
         assert_eq!(request.opcode, abi::WR_ATOMIC_CMP_AND_SWP);
         assert_eq!((to.remote_addr, to.rkey, to.compare_add, to.swap), (0x1000, 7, 1, 2));

@@ -73,7 +73,7 @@ impl WindowedMemory {
 
     fn word(&self, offset: usize) -> u64 {
         let at = self.memory.address().wrapping_add(offset).cast::<u64>();
-        // SAFETY: within the memory and aligned. Volatile, because the device writes it.
+        // SAFETY: the word is within the memory and aligned. The read is volatile, because the device writes there.
         unsafe { at.read_volatile() }
     }
 }
@@ -99,7 +99,7 @@ fn send_with_invalidate__arrives_inline_and_ends_the_key() {
     assert_eq!(shown.word(1024), 41);
     let arrived = end_key(&echo.ends, key, 42);
     assert_eq!(arrived.byte_len, 8);
-    // SAFETY: the arrived bytes are there, aligned.
+    // SAFETY: the 8 bytes have arrived, and are aligned.
     assert_eq!(unsafe { far.incoming().cast::<u64>().read_volatile() }, 42);
     // Soft-RoCE does not report which key was invalidated.
     if !real {
@@ -182,7 +182,7 @@ fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u6
     let (_port, echo) = connect(context);
     let [near, far] = &echo.ends;
     let (source, target) = (far.incoming(), far.incoming().wrapping_add(64));
-    // SAFETY: within the far end's memory and aligned; nothing is outstanding.
+    // SAFETY: both words are within the far end's memory and aligned; nothing is outstanding.
     unsafe {
         source.cast::<u64>().write_volatile(77);
         target.cast::<u64>().write_volatile(0);
@@ -196,7 +196,7 @@ fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u6
     let flags = SendFlags { fenced, inline: InlineChoice::Forbid, ..REPORTED };
     let _ = post(near, &write, &segment, flags);
     wait(&near.send_cq).unwrap();
-    // SAFETY: within the far end's memory and aligned; the write has completed.
+    // SAFETY: the word is within the far end's memory and aligned; the write has completed.
     unsafe { target.cast::<u64>().read_volatile() }
 }
 
@@ -255,7 +255,7 @@ fn send_pieces([near, far]: &[QueueEnd; 2], operation: &SendOperation<'_>, bytes
         assert_eq!(wait(&far.recv_cq).unwrap().byte_len, bytes as u32);
         far.post_receive().unwrap();
     }
-    // SAFETY: within the buffer; the send has completed.
+    // SAFETY: the bytes are within the buffer; the send has completed.
     let came = (0..=bytes).map(|at| unsafe { far.incoming().add(at).read_volatile() });
     let expected = (0..=bytes).map(|at| if at < bytes { 0x5a } else { 0 });
     assert!(came.eq(expected), "{bytes} bytes, inline: {}", posted.inline);
@@ -295,7 +295,7 @@ fn message__longer_than_the_peers_buffer_is_refused_and_both_sides_know() {
     // Expected is the error of the standard, or the error that Soft-RoCE reports instead.
     let told = wait(&far.recv_cq).unwrap_err();
     assert!(matches!(told, Failure::Local | Failure::RemoteRefused), "{told:?}");
-    // SAFETY: within the memory, right behind the receive buffer.
+    // SAFETY: the byte is within the memory, right behind the receive buffer.
     let beyond = unsafe { far.incoming().add(most).read_volatile() };
     assert_eq!(beyond, 0, "written beyond the buffer");
 }

@@ -36,7 +36,7 @@ pub(super) const UNREPORTED: u64 = 0;
 pub(super) struct Ticket {
     pub cookie: u64,
     pub landing: Option<BounceRead>,
-    /// User memory that must stay registered until the completion.
+    /// Registration of user memory, held until the completion; `None` if the operation uses none.
     pub _region: Option<Arc<MemoryRegion>>,
 }
 

@@ -60,7 +60,7 @@ impl RcIface {
         }
     }
 
-    /// Takes the next reported completion.
+    /// Takes the next reported completion; `None` if there is none.
     pub fn take_completion(&mut self) -> Option<Completion> {
         self.core.borrow_mut().completions.pop_front()
     }
@@ -75,7 +75,7 @@ impl RcIface {
         act(&self.core.borrow().port)
     }
 
-    /// Cause of the last failed connection, for messages.
+    /// Cause of the last failed connection, for messages; `None` if none has failed.
     pub fn last_error(&self) -> Option<String> {
         self.core.borrow().port.last_error.clone()
     }

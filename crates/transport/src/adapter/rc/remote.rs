@@ -24,7 +24,7 @@ const BCOPY_MOST: usize = 8192;
 const REGISTER_LEAST: usize = 64 * 1024;
 
 impl RcIface {
-    /// Registers `len` bytes at `address` for reads, writes and atomics of peers.
+    /// Registers `len` bytes at `address` for reads, writes and atomics of peers. `None` if the device refuses.
     ///
     /// # Safety
     /// The memory stays mapped as long as the region is held.

@@ -44,7 +44,7 @@ impl ExposedMemory {
 
     fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let at = self.memory.as_ptr().cast::<u8>();
-        // SAFETY: within the memory. Volatile, because the adapter writes it.
+        // SAFETY: the bytes are within the memory. The reads are volatile, because the adapter writes there.
         (offset..offset + len).map(|i| unsafe { at.add(i).read_volatile() }).collect()
     }
 }

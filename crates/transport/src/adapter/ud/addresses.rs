@@ -40,7 +40,7 @@ impl RankAddresses {
         ud.send_wireup_datagram(&to, &datagram)
     }
 
-    /// Takes a wireup datagram: sender, step, address. Drops a datagram that is not from its claimed sender's queue
+    /// Takes the next wireup datagram: sender, step, address. Drops each that is not from its claimed sender's queue
     /// pair.
     pub fn take(&mut self, ud: &mut UdIface) -> Option<(u32, u8, Address)> {
         loop {

@@ -88,7 +88,7 @@ impl UdIface {
         core.port.note(sent).unwrap_or(false)
     }
 
-    /// Takes a wireup datagram that has arrived.
+    /// Takes the next wireup datagram that has arrived; `None` if there is none.
     pub fn take_wireup_datagram(&mut self) -> Option<WireupDatagram> {
         self.core.borrow_mut().wireup_datagrams.pop_front()
     }
@@ -112,7 +112,7 @@ impl UdIface {
         act(&self.core.borrow().port)
     }
 
-    /// Cause of the last failed connection, for messages.
+    /// Cause of the last failed connection, for messages; `None` if none has failed.
     pub fn last_error(&self) -> Option<String> {
         self.core.borrow().port.last_error.clone()
     }

@@ -64,7 +64,7 @@ pub(super) fn iface_address(qpn: u32, qkey: u32, port: PortAddress) -> Address {
     LinkAddress { qpn, qkey, link: 0, token: 0, window: 1, port }.encode()
 }
 
-/// Queue pair number of an interface address.
+/// Queue pair number of an interface address; `None` if the address is invalid.
 pub fn qpn_of(iface_address: &Address) -> Option<u32> {
     LinkAddress::decode(iface_address).map(|to| to.qpn)
 }

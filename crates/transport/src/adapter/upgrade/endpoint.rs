@@ -165,7 +165,7 @@ impl UpgradeEndpoint {
         }
     }
 
-    /// Cause of a failure of the datagrams or the connection.
+    /// Cause of a failure of the datagrams or the connection; `None` if neither has failed.
     pub fn failure(&self) -> Option<Failure> {
         let of_connection = self.rc.as_ref().and_then(|rc| rc.failure());
         of_connection.or_else(|| self.ud.failure())

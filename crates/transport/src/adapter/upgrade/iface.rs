@@ -82,7 +82,7 @@ impl UpgradeIface {
         Ok(UpgradeEndpoint::new(ud, peer, state, self.shared.clone()))
     }
 
-    /// Takes a peer whose connection is now worth its cost. Each peer is returned once.
+    /// Takes a peer whose connection is now worth its cost; `None` if there is none. Each peer is returned once.
     pub fn take_upgrade_request(&mut self) -> Option<u32> {
         self.shared.borrow_mut().upgrade_requests.pop()
     }

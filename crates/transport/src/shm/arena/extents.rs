@@ -14,7 +14,7 @@ impl Extents {
         Extents { free: BTreeMap::from([(0, bytes)]) }
     }
 
-    /// Takes `bytes` from the first part that is large enough; `bytes` is a multiple of [`PAGE`].
+    /// Takes `bytes`, a multiple of [`PAGE`], from the first part that is large enough. `None` if no part is.
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
         let (&offset, &length) = self.free.iter().find(|&(_, &length)| length >= bytes)?;

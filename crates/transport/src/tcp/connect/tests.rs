@@ -36,7 +36,7 @@ struct ConnectSide {
     connect: Connect,
     leads: Vec<DialTarget>,
     open: Vec<usize>,
-    /// Connection in use: its dialing side and address.
+    /// Connection in use, if any: its dialing side and address.
     uses: Option<(usize, usize)>,
     failed: bool,
 }

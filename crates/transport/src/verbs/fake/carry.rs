@@ -99,7 +99,7 @@ unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
         if bytes > qp.cap.max_inline_data as u64 || !outbound.contains(&request.opcode) {
             return libc::EINVAL;
         }
-        // SAFETY: inline data is readable now.
+        // SAFETY: OBJECTS: the caller's inline data is readable during the call.
         inline = Some(unsafe { gather(&segments) });
     }
     qp.used += 1;
@@ -342,7 +342,7 @@ impl FakeFabric {
 
     /// Delivers a datagram. If there is no buffer or the key is wrong, drops it without an error.
     unsafe fn carry_datagram(&mut self, qp: &FakeQp, job: &FakeSend) -> CarryResult {
-        // SAFETY: the union member of this service; `carry` checked the payload.
+        // SAFETY: a datagram uses this union member; `carry` checked the payload.
         let (to, bytes) = unsafe { (job.request.wr.ud, payload(job)) };
         assert!(
             self.handles.contains(&(to.ah as usize)),
@@ -431,7 +431,7 @@ impl FakeFabric {
     }
 
     unsafe fn carry_write(&mut self, at: u32, job: &FakeSend) -> CarryResult {
-        // SAFETY: the union member of this operation; `carry` checked the payload.
+        // SAFETY: the opcode selects this union member; `carry` checked the payload.
         let (to, bytes) = unsafe { (job.request.wr.rdma, payload(job)) };
         let len = bytes.len() as u64;
         if len > 0 && !self.reaches(at, to.rkey, to.remote_addr, len, ACCESS_REMOTE_WRITE) {
@@ -443,7 +443,7 @@ impl FakeFabric {
     }
 
     unsafe fn carry_read(&mut self, at: u32, job: &FakeSend) -> CarryResult {
-        // SAFETY: the union member of this operation.
+        // SAFETY: the opcode selects this union member.
         let from = unsafe { job.request.wr.rdma };
         let len: u64 = job.segments.iter().map(|s| s.length as u64).sum();
         if len > 0 && !self.reaches(at, from.rkey, from.remote_addr, len, ACCESS_REMOTE_READ) {
@@ -460,7 +460,7 @@ impl FakeFabric {
     }
 
     unsafe fn carry_atomic(&mut self, at: u32, job: &FakeSend) -> CarryResult {
-        // SAFETY: the union member of this operation.
+        // SAFETY: the opcode selects this union member.
         let to = unsafe { job.request.wr.atomic };
         if job.segments.len() != 1 || job.segments[0].length != 8 {
             return CarryResult::Failed(WC_LOC_LEN_ERR);

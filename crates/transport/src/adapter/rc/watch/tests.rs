@@ -27,7 +27,7 @@ pub(in crate::adapter::rc) fn map_at(
     at: usize, len: usize, rights: libc::c_int, flags: libc::c_int,
 ) -> usize {
     let at = std::ptr::with_exposed_provenance_mut(at);
-    // SAFETY: maps unused addresses, or memory of a test.
+    // SAFETY: the call maps unused addresses, or replaces memory of a test.
     let got = unsafe { libc::mmap(at, len, rights, flags, -1, 0) };
     assert_ne!(got, libc::MAP_FAILED);
     got.expose_provenance()
@@ -38,12 +38,12 @@ pub(in crate::adapter::rc) fn pointer(at: usize) -> *mut libc::c_void {
 }
 
 pub(in crate::adapter::rc) fn unmap(at: usize, len: usize) {
-    // SAFETY: memory of a test without other users.
+    // SAFETY: the range is memory of a test, without other users.
     assert_eq!(unsafe { libc::munmap(pointer(at), len) }, 0);
 }
 
 pub(in crate::adapter::rc) fn advise(at: usize, len: usize, advice: libc::c_int) {
-    // SAFETY: memory of a test without other users.
+    // SAFETY: the range is memory of a test, without other users.
     assert_eq!(unsafe { libc::madvise(pointer(at), len, advice) }, 0);
 }
 
@@ -164,7 +164,7 @@ fn change__is_said_of_moved_pages() {
     let Some((watch, range)) = covered() else {
         return;
     };
-    // SAFETY: memory of the test.
+    // SAFETY: the range is memory of this test, without other users.
     let moved = |to: libc::c_int| unsafe {
         let to = libc::mremap(pointer(range.start), LEN, 2 * LEN, to);
         assert_ne!(to, libc::MAP_FAILED);
@@ -176,7 +176,7 @@ fn change__is_said_of_moved_pages() {
     assert_eq!(look(&watch, &range), WatchResult::Lost);
     assert_eq!(look(&watch, &(to..to + 2 * LEN)), WatchResult::Held);
     let whole = to..to + 2 * LEN;
-    // SAFETY: memory of the test.
+    // SAFETY: the range is memory of this test, without other users.
     let same = unsafe { libc::mremap(pointer(to), 2 * LEN, LEN, 0) };
     assert_eq!(same.addr(), to);
     assert_eq!(wait_for_change(&watch, &whole), [to + LEN..to + 2 * LEN]);
@@ -190,7 +190,7 @@ fn change__is_said_of_pages_that_move_and_leave_their_addresses() {
         return;
     };
     let how = libc::MREMAP_MAYMOVE | DONTUNMAP;
-    // SAFETY: memory of the test.
+    // SAFETY: the range is memory of this test, without other users.
     let to = unsafe { libc::mremap(pointer(range.start), LEN, LEN, how, null_mut::<u8>()) };
     assert_ne!(to, libc::MAP_FAILED);
     assert!(wait_for_change(&watch, &range).contains(&range));
@@ -201,7 +201,7 @@ fn look__finds_shared_memory_attached_over_the_programs() {
     let Some((watch, range)) = covered() else {
         return;
     };
-    // SAFETY: memory of the test; the segment is removed with its last user.
+    // SAFETY: the range is memory of this test; the segment is removed with its last user.
     unsafe {
         let segment = libc::shmget(libc::IPC_PRIVATE, LEN / 2, 0o600);
         assert!(segment >= 0);
