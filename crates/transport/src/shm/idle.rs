@@ -1,4 +1,4 @@
-//! Work that an endpoint does while its rank waits for the peer. Done later, the work would delay the next message.
+//! Work that an endpoint does during a wait for its peer. After the wait, the work would delay the next message.
 //!
 //! The next message goes to cache lines that the peer read last. A store must first take them from the peer's cache. A
 //! waiting sender therefore prefetches these lines: as many bytes as it sent since the last wait, a few lines at each

@@ -75,7 +75,7 @@ fn full_ring__is_written_again_only_after_it_was_read() {
         let producer = thread::spawn(move || {
             let mut tx = other.tx(0);
             let mut sent = 0;
-            // One more round than messages, because the ring may refuse a post. Neither outcome may cause a fault.
+            // Run one more round than messages: the ring may refuse a post. Neither outcome may cause a fault.
             for _ in 0..messages + 1 {
                 if sent < messages && post(&mut tx, sent) {
                     sent += 1;

@@ -46,7 +46,7 @@ struct WatchState {
     reports: AtomicU64,
     uses: AtomicU64,
     free: u64,
-    /// The watch ended after too many reports.
+    /// Whether the watch ended after too many reports.
     ended: AtomicBool,
     page: usize,
 }

@@ -41,7 +41,7 @@ impl UdEndpoint {
         (&self.core, self.index)
     }
 
-    /// Sets the counter of the peer's vain polls. If it grows without acknowledgements, packets do not reach the peer.
+    /// Sets the peer's counter of empty polls. If it grows without acknowledgements, packets do not reach the peer.
     pub fn watch_polls(&mut self, polls: &'static AtomicU32) {
         self.core.borrow_mut().link(self.index).polls = Some(polls);
     }

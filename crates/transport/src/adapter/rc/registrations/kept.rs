@@ -16,7 +16,7 @@ const FREE_REPORTS: u64 = 64;
 const REST: u64 = 256;
 
 enum Source {
-    /// Not started, or stopped after too many reports. The watch starts once this many registrations were made.
+    /// No watch yet, or it stopped after too many reports. It starts once this many registrations were made.
     From(u64),
     Watch(Box<MemoryWatch>),
     None(String),
