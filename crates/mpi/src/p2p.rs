@@ -45,16 +45,16 @@ pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 pub enum Immediate {
     /// Complete.
     Done,
-    /// Complete, but the peer sleeps and must be woken. The value is the bytes of the message, so that the wake-up
-    /// needs no other argument of the call. Such arguments would occupy registers until the wake-up.
+    /// Complete, but the peer sleeps and must be woken. The value is the bytes of the message, so the wake-up needs no
+    /// argument of the call. Such arguments would occupy registers until then.
     Wake(u64),
     /// Nothing was done.
     Declined,
 }
 
-/// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE`, further messages are
-/// expected immediately, as with nonblocking sends. `WAY` is the key with which the communicator must be in the tables
-/// (`hot::OPEN`). With `hot::SEEN`, the caller has already compared the key.
+/// Sends a message that fits a slot, or does nothing. Makes no call. With `MORE`, further messages are expected
+/// immediately, as with nonblocking sends. `WAY` selects the key that the communicator's entry in the tables must have
+/// (see `hot::OPEN`). With `hot::SEEN`, the caller has already compared the key.
 ///
 /// # Safety
 /// See USER'S BUFFER.
@@ -145,8 +145,8 @@ pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option
     }
 }
 
-/// Receives a short message although earlier messages or receives of its source wait, or does nothing. [`try_copy`]
-/// declines if such messages or receives wait.
+/// Receives a short message even if earlier messages or receives of its source wait, or does nothing. [`try_copy`]
+/// declines in that case.
 ///
 /// # Safety
 /// See [`try_copy`].
@@ -220,7 +220,7 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(MatchCriteria, u
 /// Returns whether a receive may have `tag`: 0 and above, or `MPI_ANY_TAG`.
 #[inline(always)] // see `try_copy`
 fn is_wanted_tag(tag: i32) -> bool {
-    // `hide` keeps the second test after the first, which nearly always suffices.
+    // `hide` stops the compiler from merging the tests. The first test nearly always suffices.
     tag >= 0 || hide(tag) == ANY_TAG
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
     let plain = (WAY == hot::SEEN || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        // See `try_send`. A negative count gives a negative size, into which nothing fits.
+        // For an int count the size is exact. A negative count gives a negative size, into which nothing fits.
         && args.count == args.count as i32 as i64
         && is_wanted_tag(args.tag)
         && is_memory(args.buf);
@@ -275,16 +275,16 @@ pub enum ImmediateRecv<P = Posting> {
     Declined,
 }
 
-/// Receive that can be posted, because its message has not arrived and nothing precedes it.
+/// Receive that can be posted: its message has not arrived, and no earlier message or receive waits.
 #[derive(Clone, Copy)]
 pub struct Posting {
-    /// Bytes of the buffer.
+    /// Size of the buffer, in bytes.
     pub room: u64,
     /// Match key.
     pub key: u64,
 }
 
-/// Completes a receive from a named source if its message is there.
+/// Completes a receive from a named source if the message has arrived.
 ///
 /// # Safety
 /// See [`try_copy`]. The buffer is in use until the request completes.
@@ -352,7 +352,7 @@ pub unsafe fn post_irecv<const WAY: u8>(
 /// Returns the source of a receive that has ended, as a rank of its communicator.
 pub(crate) fn source_of(request: &Request) -> i32 {
     match request.peer {
-        // The receive has no message.
+        // All possible senders have left, so the receive has no message and no source.
         ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
         _ => request.source,
     }

@@ -24,7 +24,7 @@ pub enum Owner {
     Session(usize),
 }
 
-/// Calls `act` with the variable that holds the buffer.
+/// Calls `act` with the cell that holds the buffer of `owner`.
 fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&BufferCell) -> Result<T>) -> Result<T> {
     match owner {
         Owner::Process => {
@@ -117,7 +117,7 @@ fn drain(p: &Process, attached: &AttachedBuffer) -> Result {
     })
 }
 
-/// Messages of a buffer that had not left when the flush was called: request and handle.
+/// Buffered messages that had not left when `MPI_Buffer_iflush` was called: request and handle of each.
 struct Flush(Vec<(RequestId, u32)>);
 
 /// `MPI_Buffer_iflush` and similar calls: returns a request for the departure of all messages now in the buffer.
@@ -129,7 +129,7 @@ pub fn iflush(p: &Process, owner: Owner) -> Result<usize> {
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     let requests = unsafe { &(*p.worker()?).requests };
     let copies = requests.in_use().filter(|r| r.owned && r.charged);
-    // SAFETY: a charged copy was made by `send`.
+    // SAFETY: `copied::send` made the buffer of a charged request, as `charged_to` requires.
     let own = copies.filter(|r| std::ptr::eq(unsafe { charged_to(r) }, attached));
     let under_way = own.map(|request| (request.id(), request.handle)).collect();
     request::make_operation(p, Box::new(Flush(under_way)))

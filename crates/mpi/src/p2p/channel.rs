@@ -2,8 +2,8 @@
 //!
 //! They use the communicator's collective context, never match a user's receive, and bypass the profiling interface.
 //!
-//! **BUFFERS.** Send buffers are readable and receive buffers writable for their layout, until the call returns, or
-//! until a started operation's ticket has been waited for. Send and receive buffers do not overlap.
+//! **BUFFERS.** Send buffers are readable and receive buffers writable for their layout. They stay so until the call
+//! returns, or until the ticket of a started operation has been waited for. The two do not overlap.
 
 #![allow(unsafe_code)]
 
@@ -80,10 +80,10 @@ pub struct Channel<'a> {
     /// Internal tag of this call's messages, below 0.
     pub tag: i32,
     context: Context,
-    /// First error of lengths that do not agree; see [`Channel::put_off`].
+    /// First deferred error about a message of unexpected length; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
-    /// With checks, until the ranks have compared their arguments: the function that informs the other ranks that this
-    /// rank has refused its own arguments. During the comparison, `refuse` is a function that does nothing.
+    /// With checks, function that notifies the other ranks if this rank refuses its own arguments. During the
+    /// comparison of the ranks' arguments it does nothing, and afterwards the field is `None`.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Channel<'a> {
         FIRST_PERSISTENT_TAG - (comm.persistent_sequence.get() % TAGS) as i32
     }
 
-    /// Returns the tag of the next collective call on `comm`, without counting it ([`Channel::advance`]).
+    /// Returns the tag of the next collective call on `comm`. Does not count the call; see [`Channel::advance`].
     #[inline]
     pub(crate) fn next_tag(comm: &Comm) -> i32 {
         FIRST_TAG - (comm.collective_sequence.get() % TAGS) as i32
@@ -134,7 +134,7 @@ impl<'a> Channel<'a> {
         comm.collective_sequence.set(comm.collective_sequence.get().wrapping_add(1));
     }
 
-    /// Undoes the count of the call, before anything was sent.
+    /// Removes this call from the count of collective calls. The call must not have sent any message.
     pub(crate) fn take_back(&self) {
         // A start of a persistent call is never undone: its arguments were checked when the request was made.
         let sequence = match self.tag > FIRST_PERSISTENT_TAG {
@@ -186,7 +186,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Returns the result of a call whose messages ended with `result`.
+    /// Returns the deferred error of unequal lengths if there is one, otherwise `result`.
     #[inline]
     pub(crate) fn conclude(&self, result: Result) -> Result {
         match self.disagreement.take() {
@@ -195,7 +195,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sends, and returns when the buffer may be reused.
+    /// Sends to member `to`. Returns when the buffer may be reused.
     ///
     /// # Safety
     /// See BUFFERS.
@@ -211,7 +211,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Receives, and returns when the data has arrived. A message of another length is an error.
+    /// Receives from member `from`. Returns when the data has arrived. A message of another length is an error.
     ///
     /// # Safety
     /// See BUFFERS.
@@ -342,7 +342,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Starts a receive and a send, and returns both in this order. Safety: BUFFERS, until both tickets are waited for.
+    /// Starts a receive and a send, and returns their tickets in this order. Safety: see BUFFERS.
     pub(crate) unsafe fn post_exchange(
         &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> (Result<Ticket>, Result<Ticket>) {
@@ -358,7 +358,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Waits for one operation.
+    /// Waits until a started operation has ended, and frees it.
     pub fn wait(&self, ticket: Ticket) -> Result {
         if ticket.0 == 0 {
             return Ok(());
@@ -383,7 +383,7 @@ impl<'a> Channel<'a> {
         self.finish(ticket)
     }
 
-    /// Returns the bytes that a wait reports: those of the message, or of the call whose arguments are compared.
+    /// Returns the bytes that a wait reports: `bytes`, or during a comparison those of the compared call.
     fn user_bytes(&self, bytes: u64) -> u64 {
         match (self.process.checks(), self.refuse.get()) {
             (Some(checks), Some(_)) => checks.compared_bytes.get(),

@@ -110,8 +110,8 @@ fn describe_departure(args: &Args) -> String {
     }
 }
 
-/// Returns the first possible peer of a message that ended without calling `MPI_Init`: its rank in the communicator,
-/// and the launcher's description of its end.
+/// Finds the first possible peer of a message that was spawned and exited before `MPI_Init`. Returns its rank in the
+/// communicator, and the launcher's description of the exit.
 fn find_absent(args: &Args) -> Option<(usize, String)> {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };
@@ -127,8 +127,8 @@ fn find_absent(args: &Args) -> Option<(usize, String)> {
     })
 }
 
-/// Returns an addition to an error about a peer that has left: the failure of an adapter or a connection, if there is
-/// one. The peer may be alive, and only unreachable.
+/// Returns text about a failed adapter or connection, for an error about a peer that has left. The peer may be alive,
+/// and only unreachable. The text is empty without a failure.
 fn explain_loss() -> String {
     // SAFETY: all callers are inside MPI.
     let p = unsafe { process::get_unlocked() };
@@ -137,7 +137,7 @@ fn explain_loss() -> String {
     lost.map_or_else(String::new, |why| format!("; or a rank cannot be reached: {why}"))
 }
 
-/// Ends the job if this rank has no memory to answer a peer, because no MPI call would ever report this shortage.
+/// Ends the job because this rank lacks memory to answer `peer`. No MPI call would report the shortage.
 #[cold]
 pub(crate) fn end_without_answer(peer: u32) {
     // SAFETY: all callers are inside MPI.

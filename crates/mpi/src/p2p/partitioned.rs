@@ -23,7 +23,7 @@ use crate::process::Process;
 use fastpath_protocol::RequestState;
 use fastpath_protocol::tag::Context;
 
-/// First tag of partitions. Collective calls have tags above it, further partitions below it, down to `i32::MIN`.
+/// Tag of the first partition. Tags of collective calls are above it, those of partitions below it, down to `i32::MIN`.
 pub(crate) const FIRST_TAG: i32 = -(1 << 26);
 const TAGS: u32 = (1 << 31) - (1 << 26);
 
@@ -110,7 +110,7 @@ fn check_range(low: i32, high: i32, partitions: u32) -> Result<(u32, u32)> {
     Ok(range)
 }
 
-/// Returns the arguments of one message with all partitions.
+/// Returns the arguments of one message that contains all partitions. `args` are those of one partition.
 fn whole(args: Args, partitions: i32) -> Result<Args> {
     if partitions < 0 {
         let text = format!("the number of partitions is {partitions}: pass 0 or more");
@@ -132,7 +132,7 @@ fn keep_first(failed: &mut Option<Error>, args: &Args, error: Error) {
     failed.get_or_insert_with(|| own_error(args, error));
 }
 
-/// Converts an error to one of the request, with its communicator and tag instead of internal ones.
+/// Replaces the internal communicator and tag in an error by those of the request.
 fn own_error(args: &Args, error: Error) -> Error {
     let error = match error.about() {
         Some((peer, _, bytes)) => error.about_message(peer, args.tag, bytes),

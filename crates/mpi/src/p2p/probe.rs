@@ -28,7 +28,7 @@ pub struct Message {
 /// Messages removed from matching by a matched probe.
 static MESSAGES: ProcessPart<HandleTable<Message>> = ProcessPart::new(HandleTable::new());
 
-/// Returns the messages that were removed from matching and not received.
+/// Returns the messages that matched probes have removed and the program has not received.
 pub(crate) fn list_messages(p: &Process) -> Vec<Rc<Message>> {
     let messages = MESSAGES.of(p);
     let handles = messages.handles().into_iter();

@@ -156,8 +156,8 @@ fn check_complete(p: &Process, named: &NamedRequest) -> Result<bool> {
     }
 }
 
-/// Makes the request of a persistent operation that has succeeded inactive, and returns its status; the caller then
-/// skips [`collect`]. `None` for any other request, which needs [`collect`].
+/// If a persistent operation has succeeded, makes its request inactive and returns its status. The caller then skips
+/// [`collect`]. Returns `None` for any other request, which needs [`collect`].
 fn rest_operation(p: &Process, named: &NamedRequest) -> Option<Status> {
     let NamedRequest::Operation(index) = *named else { return None };
     match p.extras.slots_mut().get_mut(index) {
@@ -186,7 +186,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
     if request.kind == RequestKind::Foreign {
         let index = request.user;
         if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots_mut().get_mut(index) {
-            // The slots may stay borrowed during `free_plain`, which does not borrow them.
+            // The slots stay borrowed during `free_plain`, which does not borrow them.
             if let (Some(_), NamedRequest::Plain(id)) = (persistent.active.take(), &named) {
                 free_plain(p, *id)?;
             }
@@ -213,7 +213,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 }
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
-    // SAFETY: INSIDE: `pool` is not used once the worker is.
+    // SAFETY: INSIDE; `pool` is not used after the access to the worker below.
     let pool = unsafe { &mut *pool(p)? };
     if pool.get(id).kind == RequestKind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
@@ -401,8 +401,8 @@ fn check_with_progress(p: &Process, named: &NamedRequest) -> Result<bool> {
     Ok(complete)
 }
 
-/// Records an unsuccessful nonblocking query. Every query ends with this function, which yields on an
-/// oversubscribed node. It ends the job if an outstanding collective call can never end.
+/// Records an unsuccessful nonblocking query. Yields on an oversubscribed node. Ends the job if an outstanding
+/// collective call can never end.
 pub(crate) fn note_miss(p: &Process) -> Result {
     let worker = p.worker()?;
     if deadlock::has_watched_calls(p, worker) {
@@ -413,7 +413,7 @@ pub(crate) fn note_miss(p: &Process) -> Result {
     Ok(())
 }
 
-/// A round of progress, for a call that does not wait.
+/// Makes one round of progress, for a call that does not wait.
 pub(crate) fn progress(p: &Process) -> Result {
     // SAFETY: the worker lives while MPI runs.
     unsafe { (*p.worker()?).progress_all() };

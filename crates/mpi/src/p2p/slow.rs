@@ -3,7 +3,7 @@
 //! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, for its count and datatype. It stays
 //! so until the call returns, or until the request of a started operation completes. `status` and `request` are null or
 //! variables of their type. The caller of an MPI entry point promises this, and so does the caller of each function
-//! here.
+//! here. TABLES is defined in `p2p.rs`.
 #![allow(unsafe_code)]
 
 mod checked;
@@ -49,11 +49,10 @@ use fastpath_protocol::{Endpoint, Fault, RequestId, RequestState, SendArgs, Star
 use fastpath_segment::AwaitedRanks;
 use fastpath_transport::Post;
 
-/// Polls of a receive for a short message before the receive holds off the progress thread. A ping-pong needs fewer.
+/// Number of polls of a short receive before it suspends the progress thread. A ping-pong needs fewer polls.
 const ATTEND_POLLS: u32 = 128;
 
-/// Returns whether the receive of an `MPI_Sendrecv` will pass its argument checks. If so, the send may be posted first:
-/// the receive cannot then be refused.
+/// Returns whether the receive of an `MPI_Sendrecv` will pass its argument checks. If so, the send may be posted first.
 #[inline]
 pub fn is_plain_recv(args: &Args) -> bool {
     hot::datatype(args.datatype).key == args.datatype as u64
@@ -136,7 +135,7 @@ pub(crate) unsafe fn start_recv(
     }
 }
 
-/// Starts a receive into `buffer`, which may include a record. `LATER` is for a call that returns immediately.
+/// Starts a receive into `buffer`, which may include a record. `LATER` is true for a nonblocking call.
 #[inline]
 unsafe fn post_recv<const LATER: bool>(
     p: &Process, checked: &CheckedArguments, buffer: Buffer, args: &Args,
@@ -278,8 +277,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 }
 
 /// Polls the named peer for a while like [`spin_recv`], if no message or receive precedes this one; `None` otherwise.
-/// Few instructions follow the arrival of a short message. The loop is a copy of that in [`spin_recv`]. One loop for
-/// both made messages of 1 KiB slower (`docs/performance.md`).
+/// Few instructions follow the arrival of a short message. The loop repeats that of [`spin_recv`]: one loop for both
+/// made messages of 1 KiB slower (`docs/performance.md`).
 #[inline(always)] // `fastpath bench latency`: 8 B
 unsafe fn spin_quiet(args: &Args, status: *mut Status) -> Option<SpinOutcome> {
     // SAFETY: USER'S BUFFER, and the endpoint and the worker are those of TABLES.
@@ -438,7 +437,7 @@ unsafe fn recv_arrival<const WAY: u8>(
 
 enum SpinOutcome {
     Done,
-    /// This request receives the rest of the message.
+    /// A part has arrived. This request receives the rest of the message.
     Request(RequestId),
     /// The message has not arrived, or needs the general path.
     Nothing,

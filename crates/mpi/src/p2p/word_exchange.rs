@@ -21,7 +21,7 @@ pub(crate) struct Arrival<W> {
 pub(crate) struct WordExchange<W: Copy + Default> {
     worker: *mut Worker,
     context: Context,
-    /// Posted receive; 0 if there was no request for it.
+    /// Posted receive; 0 if no request was free.
     receive: RequestId,
     arrived: Box<Cell<W>>,
     unsent: Vec<(RequestId, Box<Cell<W>>)>,
@@ -36,7 +36,7 @@ impl<W: Copy + Default> WordExchange<W> {
         exchange
     }
 
-    /// Returns the posted receive, for waits; 0 if there was no request for it.
+    /// Returns the posted receive, for waits; 0 if no request was free.
     pub(crate) fn receive(&self) -> RequestId {
         self.receive
     }

@@ -36,7 +36,7 @@ use std::time::Duration;
 /// time doubles with each probe. This limits the number of probes queued at a rank that computes for hours.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 
-/// Time after which a rank that polls its calls looks again for probes and answers.
+/// Interval at which a rank that polls its calls checks for probes and answers.
 const ANSWER_AFTER: Duration = Duration::from_millis(100);
 
 const PROBE: i32 = 0;
@@ -55,7 +55,7 @@ struct Word {
     /// Number of the probe, unique at its origin.
     number: u64,
     tag: i32,
-    /// Rank in the job of the origin.
+    /// Rank of the origin in the job.
     origin: u32,
 }
 
@@ -68,13 +68,13 @@ impl Word {
     }
 }
 
-/// Returns whether waits of collective calls are watched: if the ranks use a network.
+/// Returns whether waits of collective calls are watched. They are if the ranks use a network.
 fn is_watched(worker: *mut Worker) -> bool {
     // SAFETY: the worker lives while MPI runs.
     unsafe { (*worker).interfaces().has_outside() }
 }
 
-/// Returns whether a tag belongs to a call that is made once, by all members in the same order.
+/// Returns whether a tag belongs to a blocking or nonblocking call, not to a persistent one.
 fn is_made_once(tag: i32) -> bool {
     (FIRST_PERSISTENT_TAG + 1..=FIRST_TAG).contains(&tag)
 }
@@ -153,9 +153,9 @@ fn wait_watched<'c>(
 
 /// Probes of a rank that polls its nonblocking calls, for example by `MPI_Test`.
 struct PollingProbes {
-    /// Time of the next look at the steps, in nanoseconds; 0 before the first one.
+    /// Time of the next check of the steps, in nanoseconds of the clock; 0 before the first check.
     next_ns: Cell<u64>,
-    /// Handles of the steps at the last look without an inquiry.
+    /// Handles of the steps found by the last check.
     handles: RefCell<Vec<u32>>,
     inquiry: RefCell<Option<Inquiry>>,
 }
@@ -172,7 +172,7 @@ pub(crate) fn has_watched_calls(p: &Process, worker: *mut Worker) -> bool {
 }
 
 /// Notes that the current call has found nothing complete. Ends the job if an outstanding collective call can never
-/// end. The steps are looked at every [`PROBE_AFTER`]. A step that two looks find sends probes.
+/// end. The steps are checked every [`PROBE_AFTER`]. A step that two successive checks find sends probes.
 #[cold]
 #[inline(never)]
 pub(crate) fn note_miss(p: &Process, worker: *mut Worker) {
@@ -199,7 +199,7 @@ pub(crate) fn note_miss(p: &Process, worker: *mut Worker) {
     probes.inquiry.replace(inquiry);
 }
 
-/// Cancels the receive for probes while polling. A rank calls this before it leaves the job.
+/// Cancels the receive for probes of a polling rank. A rank calls this before it leaves the job.
 pub(crate) fn end_polling(p: &Process, worker: *mut Worker) {
     if is_watched(worker) {
         POLLING.of(p).inquiry.take();
@@ -242,7 +242,7 @@ struct OutstandingCalls<'c> {
     p: &'c Process,
     worker: *mut Worker,
     call: &'static str,
-    /// The waiting call if it is a blocking collective one, with its request.
+    /// Blocking collective call that waits now, with its request; `None` if another call waits.
     blocking: Option<(&'c Channel<'c>, RequestId)>,
 }
 
@@ -268,7 +268,7 @@ impl OutstandingCalls<'_> {
         steps
     }
 
-    /// Returns the step in which the call that `word` names waits.
+    /// Returns the step of the call that `word` names, if that call waits.
     fn find_step(&self, word: &Word) -> Option<CallStep> {
         let id = match self.blocking {
             Some((channel, id)) if word.is_of_call(&word_of(channel)) => id,
@@ -277,7 +277,7 @@ impl OutstandingCalls<'_> {
         self.step_of(self.request(id))
     }
 
-    /// Returns the request that the nonblocking call that `word` names waits for, the call's name and its communicator.
+    /// Finds the nonblocking call that `word` names. Returns its awaited request, its name and its communicator.
     fn find_operation(&self, word: &Word) -> Option<(RequestId, &'static str, Option<usize>)> {
         let slots = self.p.extras.slots();
         let mut calls = slots.iter().flatten().filter_map(waiting_call);
@@ -294,7 +294,7 @@ impl OutstandingCalls<'_> {
         let is_unmatched = request.state == RequestState::Active
             && (request.is_posted() || request.is_unmatched_send())
             && request.peer != ANY_PEER
-            // Another job numbers its ranks differently.
+            // A rank of another job is excluded, because that job numbers ranks differently.
             && !job.is_foreign(request.peer as usize);
         is_unmatched.then_some(CallStep {
             handle: request.handle,
@@ -332,7 +332,7 @@ impl OutstandingCalls<'_> {
                     let is_open = result.is_none() && *started != Some(false);
                     return operation.starts() - u64::from(is_open) >= word.start;
                 }
-                // The operation is being polled, so it cannot be asked; it may be the call that `word` names.
+                // The operation is being polled and cannot be inspected. It may be the call that `word` names.
                 None => return false,
             }
         }
@@ -342,8 +342,8 @@ impl OutstandingCalls<'_> {
         of_call.is_some_and(|comm| has_made(self.p, &comm, word.tag))
     }
 
-    /// Reports that the call never ends, and ends the job. A return is unsafe, because outstanding steps may use the
-    /// program's memory.
+    /// Reports that the call never ends, and ends the job. The call cannot return, because outstanding steps may use
+    /// the program's memory.
     fn end_job(&self, word: &Word, step: CallStep, state: &str) -> ! {
         let begun = self.find_operation(word);
         let named = begun.and_then(|(_, _, comm)| self.p.comm_of_request(comm?));

@@ -21,7 +21,7 @@ const GIVE_ENOUGH: &str = "pass at least as many bytes to MPI_Precv_init as to M
 
 struct ReceivePart {
     ticket: Ticket,
-    /// Temporary buffer, if the partition begins or ends inside a noncontiguous element.
+    /// Temporary buffer if the partition begins or ends inside a noncontiguous element, otherwise `None`.
     aside: Option<Box<[u8]>>,
 }
 
@@ -30,7 +30,7 @@ struct Recv {
     /// Arguments of one partition.
     args: Args,
     partitions: u32,
-    /// Receive of the sender's offer, until it has arrived, with its buffer.
+    /// Receive of the sender's offer, with its buffer; `None` once the offer has arrived.
     awaited: Option<(Ticket, Box<PartitionedOffer>)>,
     /// MPI call that made the request, with its call site, if checks are on.
     made: String,
@@ -94,7 +94,7 @@ impl Recv {
         all / u64::from(self.partitions.max(1))
     }
 
-    /// Reads the offer if it has arrived; returns whether it is known.
+    /// Reads the sender's offer if it has arrived. Returns whether the offer is known.
     fn take_offer(&mut self, p: &Process) -> Result<bool> {
         let Some(checked) = &self.checked else {
             return Ok(true);
@@ -120,7 +120,7 @@ impl Recv {
         self.offer = Some(offer.unwrap_or(Offer::NONE));
         let offer = offer.ok_or_else(garbage)?;
         let (sent, room) = (offer.total().unwrap_or(0), checked.buffer.bytes);
-        // The receive buffer may be longer, as for any message.
+        // The receive buffer may be longer than the sender's data.
         match sent <= room {
             true => Ok(true),
             false => Err(Error::new(
@@ -135,7 +135,7 @@ impl Recv {
         }
     }
 
-    /// Returns the buffer for a partition of the sender: its place in the user's buffer, or a temporary one.
+    /// Returns the buffer for a partition of the sender: a part of the user's buffer, or a temporary one.
     fn buffer(
         checked: &CheckedArguments, offer: Offer, partition: u32,
     ) -> (Buffer, Option<Box<[u8]>>) {

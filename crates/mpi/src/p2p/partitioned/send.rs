@@ -48,8 +48,8 @@ struct Marks {
     offer: Offer,
 }
 
-/// Endpoint, peer, key and addresses that the messages of all partitions share. It exists only if the data of each
-/// partition is contiguous and not empty.
+/// Endpoint, peer, key and addresses for the messages of all partitions. Exists only if the data of each partition is
+/// contiguous and not empty.
 struct PartitionPath {
     endpoint: *mut Endpoint,
     peer: u32,
@@ -60,7 +60,7 @@ struct PartitionPath {
     bytes: u64,
 }
 
-/// Memory of a send's marks, to which [`MarkedRequest`] points too.
+/// Owner of the memory of a send's marks. [`MarkedRequest`] also points to it.
 struct SendMarks(NonNull<Marks>);
 
 impl SendMarks {
@@ -110,8 +110,7 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
     request::make_persistent_operation(p, Box::new(send))
 }
 
-/// Sends the offer to the receiver; `args` are those of all partitions. The library owns the sent copy until it has
-/// left.
+/// Sends the offer to the receiver. `args` are those of all partitions. The library owns the copy until it has left.
 fn send_offer(p: &Process, checked: &CheckedArguments, args: &Args, offer: Offer) -> Result {
     let (context, tag) = offer_route(&checked.comm, args.tag);
     let words = offer.to_wire();
@@ -148,7 +147,7 @@ fn stride(datatype: &Datatype, args: &Args) -> i64 {
     args.count.wrapping_mul(datatype.layout().extent())
 }
 
-/// Returns the data that all partitions' messages share; `None` if a message needs other data besides its address.
+/// Returns the data that the messages of all partitions share; `None` if a partition is empty or has gaps.
 fn find_way(checked: &CheckedArguments, args: &Args) -> Option<PartitionPath> {
     let (comm, first) = (&checked.comm, buffer(checked, args, 0));
     let datatype = checked.datatype.as_ref()?;

@@ -1,6 +1,6 @@
 //! Requests that the program frees or cancels: `MPI_Request_free`, `MPI_Cancel`.
 //!
-//! **VARIABLES.** `request` is a variable. Each function here requires this of its caller.
+//! **VARIABLES.** `request` is a variable, as each function here requires. INSIDE is defined in `request.rs`.
 #![allow(unsafe_code)]
 
 use super::{Extra, NamedRequest, find, free_operation, free_plain, pool, release_unused, resolve};

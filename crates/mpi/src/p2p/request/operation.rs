@@ -1,4 +1,4 @@
-//! Operations of this layer behind a request, and the calls that notify or query them.
+//! Operations of this layer behind a request, and calls that notify or query them. INSIDE is defined in `request.rs`.
 #![allow(unsafe_code)]
 
 mod active;
@@ -16,7 +16,7 @@ use crate::process::Process;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::request::RequestKind;
 
-/// Passes a notice to the operation of a request, active or not. Errors: `MPI_ERR_REQUEST` for a request that is
+/// Passes a notice to the operation of an active or inactive request. Errors: `MPI_ERR_REQUEST` for a request that is
 /// invalid, or has no such operation; the operation's own errors.
 pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     if handle == MPI_REQUEST_NULL {
@@ -64,7 +64,7 @@ pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
         Some(Some(Extra::Operation { poll, .. })) => poll.take(),
         _ => return true,
     };
-    // The slot is empty while the operation runs a function of the program. That function has made this call.
+    // The slot is empty only while the operation runs a function of the program, which has made this call.
     let Some(mut operation) = taken else {
         return false;
     };
@@ -157,8 +157,8 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
     p.extras.slots().iter().flatten().filter_map(describe).collect()
 }
 
-/// Returns a completed request with an empty status; with checks a separate request for each call, so that a request
-/// which the program never completes is reported. Errors: `MPI_ERR_OTHER` if there are no more requests.
+/// Returns a completed request with an empty status. With checks each call makes its own request, because a request
+/// that the program never completes is reported. Errors: `MPI_ERR_OTHER` if there are no more requests.
 pub fn completed_request(p: &Process) -> Result<usize> {
     match p.checks() {
         None => Ok(DONE_HANDLE),

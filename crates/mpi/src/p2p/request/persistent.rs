@@ -1,4 +1,4 @@
-//! Persistent sends and receives (MPI-5.0 section 3.9).
+//! Persistent sends and receives (MPI-5.0 section 3.9). INSIDE is defined in `request.rs`.
 #![allow(unsafe_code)]
 
 use super::{Extra, Operation, PollCondition, find, keep_polled, make_foreign, pool};

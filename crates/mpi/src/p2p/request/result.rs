@@ -1,4 +1,4 @@
-//! Result of a request that has ended: its status, or its error.
+//! Result of a request that has ended: its status, or its error. INSIDE is defined in `request.rs`.
 #![allow(unsafe_code)]
 
 use super::{Extra, NamedRequest, pool};
@@ -57,7 +57,7 @@ pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     }
 }
 
-/// Returns the status of a completed operation, whose error stays for the call that completes the request.
+/// Returns the status of a completed operation. Its error stays stored for the call that completes the request.
 pub(super) fn read_status(p: &Process, named: &NamedRequest) -> Result<Status> {
     let NamedRequest::Operation(index) = *named else {
         return read_result(p, named).map(|(status, _)| status);

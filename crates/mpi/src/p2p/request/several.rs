@@ -16,8 +16,8 @@ use fastpath_protocol::RequestId;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_segment::AwaitedRanks;
 
-/// Result of a call, and the error of the operations that have ended. The program gets the result even if there is an
-/// error, because the requests are complete.
+/// Result of a call, and the error of its completed operations. The program gets the result even with such an error,
+/// because the requests are complete.
 pub type CompletedCall<T> = Result<(T, Result)>;
 
 /// Completes one request of an array and writes its error to the status.
@@ -127,8 +127,8 @@ unsafe fn find_complete(
     Ok((None, any_active))
 }
 
-/// Looks for a completed entry like [`find_complete`], for a call that waits. If every active request is a receive
-/// without a possible sender, ends the last of these receives.
+/// Finds a completed entry like [`find_complete`], for a call that waits. If no active request can complete, because
+/// every one is a receive whose senders have left, ends the last one.
 unsafe fn find_complete_or_gone(
     p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
@@ -153,7 +153,7 @@ unsafe fn find_complete_or_gone(
     }
 }
 
-/// Returns whether no process is left that could send the message of a receive.
+/// Returns whether every process that could send the message of a receive has left.
 fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     // SAFETY: the worker lives while MPI runs.
     let worker = unsafe { &*p.worker()? };
@@ -217,7 +217,7 @@ unsafe fn finish_any(
     }
 }
 
-/// `MPI_Testany`: returns whether a request has completed or none is active, and the index.
+/// `MPI_Testany`. Returns whether a request has completed or none is active, and the completed index or `None`.
 ///
 /// # Safety
 /// See VARIABLES.

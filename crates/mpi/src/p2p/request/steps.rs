@@ -1,4 +1,4 @@
-//! Waits for an operation of this layer, one step for each request that it waits for.
+//! Waits for an operation of this layer, one step for each awaited request. INSIDE is defined in `request.rs`.
 #![allow(unsafe_code)]
 
 use super::{Extra, PollCondition, pool};
@@ -15,7 +15,7 @@ use fastpath_segment::AwaitedRanks;
 /// Flag of [`Note::comm`]: the value is the index of an operation, not the handle of a communicator.
 pub(super) const OPERATION: usize = 1 << 63;
 
-/// See [`Hooks::name_wait`](fastpath_protocol::worker::hooks::Hooks::name_wait).
+/// Names the object of a wait; [`Hooks::name_wait`](fastpath_protocol::worker::hooks::Hooks::name_wait).
 pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
     // SAFETY: a thread that holds the lock calls this from a wait.
     let p = unsafe { process::get_unlocked() };
@@ -30,7 +30,7 @@ pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
         return Title { added, ..Title::default() };
     };
     let comm = operation.comm().and_then(|comm| p.comm_of_request(comm));
-    // In an intercommunicator, the peer may be in the local group, and then has no rank among the peers.
+    // A peer in the local group of an intercommunicator has no rank among the remote ranks.
     let found = peer.zip(comm).and_then(|(peer, comm)| {
         let ranks = comm.peer_group().world_ranks();
         let rank = ranks.iter().position(|&rank| rank == peer)?;

@@ -1,4 +1,4 @@
-//! Sends from a copy: buffered sends, which use the attached buffer, and sends of the library.
+//! Sends from a copy: buffered sends, and sends of the library. USER'S BUFFER is defined in `slow.rs`.
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;
@@ -21,7 +21,7 @@ fn buffer_of(p: &Process, comm: &Comm) -> &'static AttachedBuffer {
     let of_session = || in_use(&p.sessions.get(comm.session.get())?.buffer);
     in_use(&comm.buffer).or_else(of_session).unwrap_or_else(|| {
         let process = std::ptr::from_ref(&p.attached);
-        // SAFETY: the reference is used only within this call, or by copies made by the static process.
+        // SAFETY: the process is a static of the library, and its buffer is never freed.
         unsafe { &*process }
     })
 }

@@ -1,4 +1,4 @@
-//! Sends beyond a slot that use only the hot tables: those that leave immediately.
+//! Immediate sends of messages longer than a slot, by the hot tables. USER'S BUFFER is defined in `slow.rs`.
 #![allow(unsafe_code)]
 
 use crate::objects::arguments::Args;

@@ -24,8 +24,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// Sends, then receives. Does nothing if the send might wait for the receive, or if the immediate path does not know
-/// the receive.
+/// Sends, then receives. Does nothing if the send might block until the receive is posted, or if [`is_plain_recv`] does
+/// not accept the receive.
 #[inline(always)] // see `sendrecv`
 unsafe fn send_and_recv(
     name: &'static str, out: &Args, into: &Args, status: *mut Status,
@@ -100,7 +100,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                     (*worker).cancel_recv(id);
                 }
                 if hopeless {
-                    // The receive is dropped, because the other side may be out of memory too, and send nothing.
+                    // The receive is dropped, because the peer may also lack memory and send nothing.
                     (*worker).drop_recv(id);
                     return result;
                 }
@@ -121,7 +121,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
 enum FirstSend {
     Declined,
     Sent(Result),
-    /// The message was sent, and the other one has been received.
+    /// The message was sent, and the call's receive is complete.
     Received,
 }
 
@@ -149,8 +149,8 @@ unsafe fn send_first(out: &Args, into: &Args, status: *mut Status) -> FirstSend 
             Immediate::Done if take_arrived::<{ hot::OPEN }>(*into, status) => FirstSend::Received,
             Immediate::Done => FirstSend::Sent(Ok(())),
             Immediate::Wake(bytes) => FirstSend::Sent(wake(out.comm, out.peer, out.tag, bytes)),
-            // Only a send within the host may precede the receive: during a send by an adapter, the other message may
-            // arrive before its receive is posted.
+            // Only a send within the host may precede the receive: during a send by an adapter, the incoming message
+            // may arrive before its receive is posted.
             Immediate::Declined if is_near(out) && try_send_eager::<{ hot::OPEN }>(*out) => {
                 FirstSend::Sent(Ok(()))
             }
@@ -204,7 +204,7 @@ pub unsafe fn send_with_lock<const MORE: bool>(
     sent.then_some(result)
 }
 
-/// Returns whether the immediate path knows the peer, and the peer is on this host.
+/// Returns whether the peer is on this host and its communicator is in the hot tables.
 fn is_near(args: &Args) -> bool {
     let comm = hot::comm(args.comm);
     // SAFETY: a matching key means that the entry is a live communicator with an endpoint for each rank below `size`.

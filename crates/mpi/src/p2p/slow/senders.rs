@@ -7,7 +7,7 @@ use fastpath_protocol::{RequestId, Worker};
 use fastpath_segment::AwaitedRanks;
 use std::rc::Rc;
 
-/// Senders of a call that only waits for a message.
+/// Possible senders of the message that a call waits for.
 pub(crate) struct Senders {
     comm: Option<Rc<Comm>>,
     /// World rank of a named sender.
@@ -17,12 +17,12 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    /// Returns the senders of a receive from any source: all members of the communicator of a handle.
+    /// Returns the senders of a receive from any source: all members of the communicator with handle `comm`.
     pub fn of_any(p: &Process, comm: usize) -> Self {
         Senders { comm: p.comm_of_request(comm), named: None, alone: !p.has_threads() }
     }
 
-    /// Returns the possible senders for a probe. `peer` is the world rank of the source if that is named.
+    /// Returns the possible senders for a probe. `peer` is the world rank of `source`, ignored for `MPI_ANY_SOURCE`.
     pub fn of_source(p: &Process, comm: &Rc<Comm>, source: i32, peer: u32) -> Self {
         Senders {
             comm: Some(comm.clone()),
@@ -31,7 +31,7 @@ impl Senders {
         }
     }
 
-    /// Returns the senders for the note of a wait.
+    /// Returns the senders as the awaited ranks of a wait.
     pub fn awaited(&self) -> AwaitedRanks {
         match (&self.named, &self.comm) {
             (Some(peer), _) => AwaitedRanks::of(peer),

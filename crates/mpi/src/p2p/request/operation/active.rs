@@ -31,8 +31,7 @@ pub(super) fn note(p: &Process, index: usize, before: PollCondition, now: PollCo
     unsafe { (*worker).hooks.on_progress = any.then_some(go_on) };
 }
 
-/// Returns the ranks that can advance any of the operations; unknown if one of them has to be polled. Called inside
-/// MPI.
+/// Returns the ranks that can advance any of the operations; `UNKNOWN` if an operation has to be polled.
 pub(crate) fn moved_by(worker: &Worker) -> AwaitedRanks {
     // SAFETY: the caller is inside MPI.
     let p = unsafe { process::get_unlocked() };
