@@ -8,7 +8,7 @@
 //! use memory that all of them map (`shared`). `arguments` has the arguments of calls, and `form` the three forms of a
 //! call.
 //!
-//! The result of a reduction depends only on the number of ranks, the count and the position, never on the order of
+//! The result of a reduction depends only on the number of ranks, the count and the position, not on the order of
 //! arrival. All ranks of an allreduce get the same bits. An operation that does not commute is applied in rank order.
 //!
 //! **VECTORS.** The caller of a call or algorithm guarantees its `# Safety` section, until the call has ended. The
@@ -85,7 +85,7 @@ fn is_in_place(buf: *const u8) -> bool {
     buf as usize == MPI_IN_PLACE
 }
 
-/// Opens the channel of the next collective call. This precedes all checks: a rank that refuses the call must count it.
+/// Opens the channel of the next collective call. This precedes all checks: a refused call is counted too.
 #[inline]
 fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     let f = Channel::next(p, comm);

@@ -77,14 +77,14 @@ pub(crate) async fn compare_call<C: CallFabric>(f: &C) -> Result {
     compare(f, Arguments::new(&nothing, &nothing)).await
 }
 
-/// Notifies the other ranks that this rank has refused the call. They wait for this rank's arguments.
+/// Notifies the other ranks, which wait for this rank's arguments, that this rank has refused the call.
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse_call(f: &Channel<'_>) {
     f.refuse.set(None);
     let handler = f.comm.errhandler.get();
     if handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT {
-        return; // the other ranks end with this rank
+        return; // this rank's error handler ends the whole job
     }
     if let Some(checks) = f.process.checks() {
         let own = Record::of_refused(f.process.call.get(), &checks.place());
@@ -117,8 +117,7 @@ async fn compare_slow<C: CallFabric>(f: &C, checks: &Checks, arguments: &Argumen
     };
     let out = (0..f.size()).map(|rank| with_data(own, (arguments.sends)(rank)));
     let out = out.collect::<Vec<_>>();
-    // The comparison exchanges records. A rank that waits in it reports the bytes of the program's data instead of the
-    // bytes of a record.
+    // A rank that waits in the comparison reports the bytes of the program's data, not those of a record.
     let moved =
         |rank| size_of_data((arguments.receives)(rank)).max(size_of_data((arguments.sends)(rank)));
     checks.compared_bytes.set((0..f.size()).map(moved).max().unwrap_or(0));
@@ -166,7 +165,7 @@ fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {
     let all = "all ranks must make the same collective calls, in the same order";
     let refuse = |class, text: String| Err(Error::new(class, text));
     if theirs.is_valid() && theirs.is_refused() {
-        return Ok(()); // that rank reports the reason
+        return Ok(()); // rank `rank` itself reports why it refused the call
     }
     if !theirs.is_valid() {
         let text =

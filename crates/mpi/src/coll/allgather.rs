@@ -1,4 +1,4 @@
-//! Allgather and Allgatherv.
+//! Allgather and Allgatherv. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -11,7 +11,7 @@ use super::vector::{Vector, even_blocks};
 use super::{choose, inter, nodes, shared};
 use crate::common::error::Result;
 
-/// `MPI_Allgather`
+/// Arguments of `MPI_Allgather`.
 pub struct Allgather {
     /// Data to send.
     pub send: CollectiveBuffer,
@@ -40,7 +40,7 @@ impl Collective for Allgather {
     }
 }
 
-/// `MPI_Allgatherv`
+/// Arguments of `MPI_Allgatherv`.
 pub struct Allgatherv {
     /// Data to send.
     pub send: CollectiveBuffer,
@@ -89,8 +89,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Runs any algorithm but the one by nodes. Safety: see [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,

@@ -1,4 +1,4 @@
-//! Allreduce.
+//! Allreduce. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -12,7 +12,7 @@ use super::vector::Vector;
 use super::{allgather, bcast, choose, halving, inter, nodes, reduce, shared};
 use crate::common::error::Result;
 
-/// `MPI_Allreduce`
+/// Arguments of `MPI_Allreduce`.
 pub struct Allreduce {
     /// Operands, operation and datatype.
     pub operands: Operands,
@@ -65,8 +65,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Runs an allreduce that [`run`] does not run by doubling in one piece. Safety: see [`run`].
 #[inline(never)]
 async unsafe fn run_other<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
@@ -82,8 +81,7 @@ async unsafe fn run_other<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Runs any algorithm but the one by nodes. Safety: see [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
@@ -140,7 +138,7 @@ pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
 }
 
 /// Recursive doubling: in step k partners exchange values that each combine 2^k ranks. If the number of ranks is no
-/// power of two, the odd rank of each of the first few pairs acts for both ranks of the pair.
+/// power of two, the odd rank of each of the first few pairs acts for its pair.
 ///
 /// # Safety
 /// See [`run`].

@@ -1,4 +1,4 @@
-//! Alltoall, Alltoallv and Alltoallw.
+//! Alltoall, Alltoallv and Alltoallw. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -13,10 +13,10 @@ use super::{choose, inter};
 use crate::common::error::Result;
 use fastpath_base::copy::copy;
 
-/// Largest number of outstanding message pairs.
+/// Largest number of outstanding pairs of a send and a receive.
 const WINDOW: u32 = 32;
 
-/// `MPI_Alltoall`
+/// Arguments of `MPI_Alltoall`.
 pub struct Alltoall {
     /// Data to send.
     pub send: CollectiveBuffer,
@@ -49,9 +49,9 @@ impl Collective for Alltoall {
     }
 }
 
-/// `MPI_Alltoallv`
+/// Arguments of `MPI_Alltoallv`.
 pub type Alltoallv = AlltoallArrays<Blocks>;
-/// `MPI_Alltoallw`
+/// Arguments of `MPI_Alltoallw`.
 pub type Alltoallw = AlltoallArrays<TypedBlocks>;
 
 /// Alltoall with a count for each rank.
@@ -264,8 +264,7 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// # Safety
-/// The blocks are readable and writable.
+/// Runs an alltoall in place. Safety: the blocks are readable and writable.
 pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
     f: &F, how: choose::Alltoall, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -281,7 +280,7 @@ pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
     }
 }
 
-/// Copies short blocks first, so that all messages can be sent at the same time.
+/// In-place alltoall of short blocks: copies all blocks first, then sends all messages concurrently.
 ///
 /// # Safety
 /// See [`run_in_place`].
@@ -308,7 +307,7 @@ async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>)
     }
 }
 
-/// Pairs exchange their blocks. In round r, two ranks are a pair if their sum is r, modulo the number of ranks.
+/// In-place alltoall by pairs of ranks. In round r, two ranks are a pair if their sum is r, modulo the number of ranks.
 ///
 /// # Safety
 /// See [`run_in_place`].

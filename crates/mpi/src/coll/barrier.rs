@@ -9,7 +9,7 @@ use super::{choose, inter, nodes};
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
-/// `MPI_Barrier`
+/// The call `MPI_Barrier`, which has no arguments.
 pub struct Barrier;
 
 impl Collective for Barrier {

@@ -1,4 +1,4 @@
-//! Broadcast.
+//! Broadcast. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -10,11 +10,11 @@ use super::{choose, inter, nodes, tree};
 use crate::common::error::Result;
 use std::ops::Range;
 
-/// `MPI_Bcast`
+/// Arguments of `MPI_Bcast`.
 pub struct Bcast {
     /// Buffer of the data.
     pub data: SignificantBuffer,
-    /// The root.
+    /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,
 }
 
@@ -35,8 +35,7 @@ impl Collective for Bcast {
     }
 }
 
-/// # Safety
-/// The data is readable at the root and writable elsewhere.
+/// Chooses and runs a broadcast. Safety: the data is readable at the root and writable elsewhere.
 pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     if f.size() == 1 || data.bytes() == 0 {
         return Ok(());
@@ -46,8 +45,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
     unsafe { run_by(f, how, data, root).await }
 }
 
-/// # Safety
-/// See [`run`].
+/// Runs a given algorithm. Safety: see [`run`].
 pub(super) async unsafe fn run_by<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -62,8 +60,7 @@ pub(super) async unsafe fn run_by<F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Runs any algorithm but the one by nodes. Safety: see [`run`].
 pub(super) async unsafe fn run_as<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -138,8 +135,7 @@ fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'sta
     Vector::raw(at.wrapping_add(start as usize), end - start)
 }
 
-/// # Safety
-/// `bytes` bytes at `at` are writable, and those of the rank's own part are filled.
+/// Passes all parts around a ring. Safety: `bytes` bytes at `at` are writable, and the rank's own part is filled.
 async unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
     let ranks = f.size();
     let me = tree::relative(f.rank(), root, ranks);

@@ -2,7 +2,8 @@
 //!
 //! The consecutive ranks of a host form a few branches of that tree. Each branch is reduced separately. Then the hosts
 //! exchange the values of their branches, and combine them along the tree. The result has the same bits as on one host,
-//! at the price of a few more short messages. Each branch's bytes cross the network once.
+//! at the price of a few more short messages. Each branch's bytes cross the network once. VECTORS is defined in
+//! `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::choose;

@@ -1,4 +1,5 @@
-//! Interface by which an algorithm sends messages between the members of a call.
+//! Interface by which an algorithm sends messages between members of a call. VECTORS and FABRIC are defined in
+//! `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::choose::JobProcessors;
@@ -21,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 /// The futures are ready at once on a blocking fabric ([`Channel`]). On [`super::nonblocking::NonblockingFabric`] they
 /// become ready when a request has ended.
 pub trait Fabric {
-    /// Started operation.
+    /// Handle of a started operation.
     type Ticket;
     /// Memory that needs no allocation.
     type Near: NearMemory;
@@ -30,9 +31,9 @@ pub trait Fabric {
     fn rank(&self) -> u32;
     /// Returns the number of members.
     fn size(&self) -> u32;
-    /// Returns the processors of the ranks, equal on all members.
+    /// Returns how the ranks share processors, equal on all members.
     fn room(&self) -> JobProcessors<'_>;
-    /// Returns the distribution over hosts, if the members are on several hosts.
+    /// Returns the distribution over hosts; `None` if all members are on one host.
     fn nodes(&self) -> Option<&NodeMap>;
 
     /// Returns whether [`Fabric::shared`] may return buffers. The value is equal on all members.
@@ -255,7 +256,7 @@ pub(super) async unsafe fn trade<F: Fabric>(
     }
 }
 
-/// Maximum bytes of messages that are sent or received in turn: such a send ends immediately. Longer messages overlap.
+/// Largest message, in bytes, sent or received in turn, because its send ends immediately. Longer messages overlap.
 pub(super) const IN_TURN_BYTES: u64 = 1024;
 
 /// Sends the data to all other ranks.

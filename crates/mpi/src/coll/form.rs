@@ -52,8 +52,7 @@ impl Form {
         }
     }
 
-    /// # Safety
-    /// See CALL'S BUFFERS.
+    /// Executes the call on an intercommunicator. Safety: see CALL'S BUFFERS.
     #[cold]
     #[inline(never)]
     unsafe fn run_between<C: Collective + 'static>(
@@ -63,8 +62,7 @@ impl Form {
         unsafe { self.run_on(p, comm, |comm| read(comm).map(InterCollective)) }
     }
 
-    /// # Safety
-    /// See CALL'S BUFFERS.
+    /// Executes the call with the arguments that `read` returns. Safety: see CALL'S BUFFERS.
     #[inline]
     unsafe fn run_on<C: Collective + 'static>(
         self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,

@@ -1,4 +1,4 @@
-//! Gather and Gatherv.
+//! Gather and Gatherv. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -11,13 +11,13 @@ use super::vector::{Vector, even_blocks};
 use super::{check_root, choose, inter};
 use crate::common::error::Result;
 
-/// `MPI_Gather`
+/// Arguments of `MPI_Gather`.
 pub struct Gather {
     /// Data to send.
     pub send: CollectiveBuffer,
     /// Receive buffer, significant at the root.
     pub recv: CollectiveBuffer,
-    /// The root.
+    /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,
 }
 
@@ -47,13 +47,13 @@ impl Collective for Gather {
     }
 }
 
-/// `MPI_Gatherv`
+/// Arguments of `MPI_Gatherv`.
 pub struct Gatherv {
     /// Data to send.
     pub send: CollectiveBuffer,
     /// Receive buffer, at the root.
     pub recv: Option<Blocks>,
-    /// The root.
+    /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,
 }
 
@@ -108,8 +108,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// The root receives from each rank directly. Safety: see [`run`].
 async unsafe fn linear_root<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -134,8 +133,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
     Ok(())
 }
 
-/// # Safety
-/// See [`run`]. All blocks have one length.
+/// The root's part in a gather along a binomial tree. Safety: see [`run`]. All blocks have one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -157,8 +155,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
     Ok(())
 }
 
-/// # Safety
-/// See [`run`].
+/// Part of a rank that is not the root in a gather along a binomial tree. Safety: see [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let me = relative(f.rank(), root, f.size());
     let subtree = subtree_ranks(me, f.size());

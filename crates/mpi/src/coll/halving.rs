@@ -2,7 +2,7 @@
 //! half the bytes of the previous step, then the reverse. Only for operations that commute.
 //!
 //! The first steps, with the longest messages, are between neighbours. So operands are combined along the tree of
-//! [`Actors`], and long messages stay within a host if its ranks are consecutive.
+//! [`Actors`], and long messages stay within a host if its ranks are consecutive. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 pub(super) use crate::coll_choice::tree::Actors;

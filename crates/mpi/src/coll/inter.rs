@@ -3,7 +3,7 @@
 //! The fabric of an intercommunicator addresses the remote group. [`CallFabric::beside`] returns a fabric of the local
 //! group, which runs the algorithms of intracommunicators. In reductions without a root and in barriers, each group
 //! works separately, and the ranks 0 exchange the results. In calls with a root, the root itself sends and receives.
-//! Data for all ranks of the other group goes to its rank 0, which passes it on.
+//! Data for all ranks of the other group goes to its rank 0, which passes it on. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::allgather::{Allgather, Allgatherv};
@@ -50,7 +50,7 @@ enum RootRole {
     Root,
     /// Another member of the root's group.
     Idle,
-    /// Member of the other group, with the root's rank.
+    /// Member of the other group. The value is the root's rank.
     Other(u32),
 }
 
@@ -96,8 +96,8 @@ fn refuse_in_place() -> Error {
     Error::new(MPI_ERR_BUFFER, text).with_advice(Some("pass two buffers"))
 }
 
-/// Records the call's bytes and algorithm: `leaders` if the ranks 0 of both groups exchange, `linear` if the root
-/// exchanges with each rank, `together` if each rank exchanges with each rank of the other group.
+/// Records the call's bytes and algorithm. `leaders`: the ranks 0 of both groups exchange. `linear`: the root exchanges
+/// with each rank. `together`: each rank exchanges with each rank of the other group.
 #[inline]
 fn note<A, C: CallFabric>(
     f: &C, call: &'static choose::CallAlgorithms<A>, way: &'static str, bytes: impl FnOnce() -> u64,
@@ -109,7 +109,7 @@ fn note<A, C: CallFabric>(
     choose::note_between(call, way, ranks, bytes);
 }
 
-/// Returns the fabric of the local group, after the point of [`checked`].
+/// Returns the fabric of the local group. A call that only checks its arguments stops here.
 async fn beside<C: CallFabric>(f: &C) -> Result<C> {
     checked(f).await;
     f.beside()
@@ -134,8 +134,7 @@ pub(super) async fn barrier<C: CallFabric>(f: &C) -> Result {
     barrier::run(&near).await
 }
 
-/// # Safety
-/// The buffer is readable at the root and writable in the other group.
+/// `MPI_Bcast`. Safety: the buffer is readable at the root and writable in the other group.
 pub(super) async unsafe fn bcast<C: CallFabric>(f: &C, call: &Bcast) -> Result {
     let role = role(f, call.root)?;
     if role == RootRole::Idle {
@@ -163,8 +162,7 @@ pub(super) async unsafe fn bcast<C: CallFabric>(f: &C, call: &Bcast) -> Result {
     }
 }
 
-/// # Safety
-/// The blocks are writable.
+/// Receives a block from each rank of the other group. Safety: the blocks are writable.
 async unsafe fn recv_from_all<'a, C: CallFabric>(
     f: &C, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
@@ -177,8 +175,7 @@ async unsafe fn recv_from_all<'a, C: CallFabric>(
     batch.finish().await
 }
 
-/// # Safety
-/// The blocks are readable.
+/// Sends a block to each rank of the other group. Safety: the blocks are readable.
 async unsafe fn send_to_all<'a, C: CallFabric>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
     checked(f).await;
     let mut batch = Batch::new(f);
@@ -202,8 +199,7 @@ async unsafe fn send_one<C: CallFabric>(f: &C, root: u32, data: Vector<'_>) -> R
     }
 }
 
-/// # Safety
-/// The send buffer is readable. At the root, the receive buffer is writable for every block.
+/// `MPI_Gather`. Safety: the send buffer is readable. At the root, the receive buffer is writable for every block.
 pub(super) async unsafe fn gather<C: CallFabric>(f: &C, call: &Gather) -> Result {
     note(f, &choose::GATHER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
     // SAFETY: VECTORS.
@@ -216,8 +212,7 @@ pub(super) async unsafe fn gather<C: CallFabric>(f: &C, call: &Gather) -> Result
     }
 }
 
-/// # Safety
-/// See [`gather`].
+/// `MPI_Gatherv`. Safety: see [`gather`].
 pub(super) async unsafe fn gatherv<C: CallFabric>(f: &C, call: &Gatherv) -> Result {
     let there = f.channel().comm.peer_count();
     let all = || call.recv.as_ref().map_or(0, |recv| recv.longest(there));
@@ -245,8 +240,7 @@ async unsafe fn recv_one<C: CallFabric>(f: &C, root: u32, data: Vector<'_>) -> R
     }
 }
 
-/// # Safety
-/// The receive buffer is writable. At the root, the send buffer is readable for every block.
+/// `MPI_Scatter`. Safety: the receive buffer is writable. At the root, the send buffer is readable for every block.
 pub(super) async unsafe fn scatter<C: CallFabric>(f: &C, call: &Scatter) -> Result {
     note(f, &choose::SCATTER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
     // SAFETY: VECTORS.
@@ -259,8 +253,7 @@ pub(super) async unsafe fn scatter<C: CallFabric>(f: &C, call: &Scatter) -> Resu
     }
 }
 
-/// # Safety
-/// See [`scatter`].
+/// `MPI_Scatterv`. Safety: see [`scatter`].
 pub(super) async unsafe fn scatterv<C: CallFabric>(f: &C, call: &Scatterv) -> Result {
     let there = f.channel().comm.peer_count();
     let all = || call.send.as_ref().map_or(0, |send| send.longest(there));
@@ -295,8 +288,8 @@ async unsafe fn swap_all<'a, 'b, C: CallFabric>(
     batch.finish().await
 }
 
-/// # Safety
-/// The send buffer is readable, and the receive buffer writable for every block. They do not overlap.
+/// `MPI_Allgather`. Safety: the send buffer is readable, and the receive buffer writable for every block. They do not
+/// overlap.
 pub(super) async unsafe fn allgather<C: CallFabric>(f: &C, call: &Allgather) -> Result {
     let (own, into) = (elements(&call.send)?, call.recv.vector()?);
     let total = || into.bytes().saturating_mul(f.channel().comm.peer_count().into());
@@ -305,8 +298,7 @@ pub(super) async unsafe fn allgather<C: CallFabric>(f: &C, call: &Allgather) -> 
     unsafe { swap_all(f, |_| own, even_blocks(into)).await }
 }
 
-/// # Safety
-/// See [`allgather`].
+/// `MPI_Allgatherv`. Safety: see [`allgather`].
 pub(super) async unsafe fn allgatherv<C: CallFabric>(f: &C, call: &Allgatherv) -> Result {
     let (own, into) = (elements(&call.send)?, call.recv.check()?);
     let there = f.channel().comm.peer_count();
@@ -316,8 +308,8 @@ pub(super) async unsafe fn allgatherv<C: CallFabric>(f: &C, call: &Allgatherv) -
     unsafe { swap_all(f, |_| own, into).await }
 }
 
-/// # Safety
-/// The send buffer is readable and the receive buffer writable for every block. They do not overlap.
+/// `MPI_Alltoall`. Safety: the send buffer is readable and the receive buffer writable for every block. They do not
+/// overlap.
 pub(super) async unsafe fn alltoall<C: CallFabric>(f: &C, call: &Alltoall) -> Result {
     let (out, into) = (elements(&call.send)?, call.recv.vector()?);
     note(f, &choose::ALLTOALL, "together", || into.bytes());
@@ -325,8 +317,7 @@ pub(super) async unsafe fn alltoall<C: CallFabric>(f: &C, call: &Alltoall) -> Re
     unsafe { swap_all(f, even_blocks(out), even_blocks(into)).await }
 }
 
-/// # Safety
-/// See [`alltoall`].
+/// `MPI_Alltoallv` and `MPI_Alltoallw`. Safety: see [`alltoall`].
 pub(super) async unsafe fn alltoall_arrays<C: CallFabric, B: BlockArray>(
     f: &C, call: &AlltoallArrays<B>,
 ) -> Result {
@@ -338,7 +329,7 @@ pub(super) async unsafe fn alltoall_arrays<C: CallFabric, B: BlockArray>(
     unsafe { swap_all(f, out, into).await }
 }
 
-/// Combines the local group's operands in `result` of its rank 0. Elsewhere `result` is not significant.
+/// Combines the local group's operands in `result` of its rank 0. At other ranks `result` is not significant.
 ///
 /// # Safety
 /// The operand is readable and the result writable. They do not overlap.
@@ -353,8 +344,7 @@ async unsafe fn reduce_near<C: CallFabric>(
     unsafe { reduce::run(near, how, red, at(operand), result, 0).await }
 }
 
-/// # Safety
-/// The send buffer is readable in the other group, and the receive buffer writable at the root.
+/// `MPI_Reduce`. Safety: the send buffer is readable in the other group, and the receive buffer writable at the root.
 pub(super) async unsafe fn reduce<C: CallFabric>(f: &C, call: &Reduce) -> Result {
     let (o, count) = (&call.operands, call.count);
     let role = role(f, call.root)?;
@@ -391,8 +381,7 @@ pub(super) async unsafe fn reduce<C: CallFabric>(f: &C, call: &Reduce) -> Result
     }
 }
 
-/// # Safety
-/// The send buffer is readable and the receive buffer writable. They do not overlap.
+/// `MPI_Allreduce`. Safety: the send buffer is readable and the receive buffer writable. They do not overlap.
 pub(super) async unsafe fn allreduce<C: CallFabric>(f: &C, call: &Allreduce) -> Result {
     let (o, count) = (&call.operands, call.count);
     let red = &o.reduction()?;

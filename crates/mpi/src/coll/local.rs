@@ -1,4 +1,4 @@
-//! Reductions of vectors in memory.
+//! Reductions of vectors in memory. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::choose::{self, JobProcessors, ReductionOrder, Size};
@@ -130,7 +130,7 @@ impl RankValue<'_> {
     }
 }
 
-/// Largest number of operands that wait to be combined, plus one.
+/// Capacity of the stack: largest number of operands that wait to be combined, plus one.
 const DEEP: usize = 33;
 
 /// Combines the operands of all ranks along the tree of [`Actors`]. Operands arrive in rank order.
@@ -250,8 +250,8 @@ impl<'a> Stack<'a> {
     unsafe fn combine_last(&mut self) {
         self.depth -= 1;
         let (left, right) = (self.waiting[self.depth - 1], self.waiting[self.depth]);
-        // The combined value replaces the right operand. It replaces the left operand instead if the right operand must
-        // not be overwritten, or if the operation commutes and the left operand is in the result.
+        // The combined value replaces the right operand. It replaces the left one if the right one must not be
+        // overwritten, or if the operation commutes and the left one is in the result.
         let swapped = right == OWN || (left == 0 && self.red.reducer.commutes());
         let (left, right) = match swapped {
             true => (right, left),

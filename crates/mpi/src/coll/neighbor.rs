@@ -1,7 +1,8 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
 //!
-//! A pair may have several edges. Its messages then match these edges in list order. On a Cartesian grid, a message to
-//! the neighbour below arrives from the neighbour above, even if both neighbours are one process.
+//! A pair may have several edges. Its messages then match these edges in list order. On a Cartesian grid, the message
+//! to the lower neighbour arrives there as that of its upper neighbour, even if both are one process. VECTORS is
+//! defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};
@@ -56,8 +57,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Compares, records and runs a neighborhood call. Safety: see [`run`].
 async unsafe fn carry_out<'a, 'b, C: CallFabric>(
     f: &C, call: &'static choose::CallAlgorithms<choose::Neighbor>, around: &Neighborhood,
     out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
@@ -73,7 +73,7 @@ async unsafe fn carry_out<'a, 'b, C: CallFabric>(
     f.channel().conclude(unsafe { run(f, around, out, into).await })
 }
 
-/// `MPI_Neighbor_allgather`
+/// Arguments of `MPI_Neighbor_allgather`.
 pub struct NeighborAllgather {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
@@ -91,7 +91,7 @@ impl Collective for NeighborAllgather {
     }
 }
 
-/// `MPI_Neighbor_allgatherv`
+/// Arguments of `MPI_Neighbor_allgatherv`.
 pub struct NeighborAllgatherv {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
@@ -109,7 +109,7 @@ impl Collective for NeighborAllgatherv {
     }
 }
 
-/// `MPI_Neighbor_alltoall`
+/// Arguments of `MPI_Neighbor_alltoall`.
 pub struct NeighborAlltoall {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
@@ -128,9 +128,9 @@ impl Collective for NeighborAlltoall {
     }
 }
 
-/// `MPI_Neighbor_alltoallv`
+/// Arguments of `MPI_Neighbor_alltoallv`.
 pub type NeighborAlltoallv = NeighborAlltoallArrays<Blocks>;
-/// `MPI_Neighbor_alltoallw`
+/// Arguments of `MPI_Neighbor_alltoallw`.
 pub type NeighborAlltoallw = NeighborAlltoallArrays<TypedBlocks>;
 
 /// Neighborhood alltoall with a count for each neighbour.

@@ -3,7 +3,7 @@
 //! Bytes cross the network once for each host, not once for each rank. Each step is an algorithm of another file on a
 //! [`SubFabric`], chosen as for a call of only its members. Reductions combine operands along the same tree as on one
 //! host, unless their order is free ([`branches`]). Callers box the state of these calls, so that calls within one host
-//! need no larger frames.
+//! need no larger frames. VECTORS and FABRIC are defined in `coll.rs`.
 //!
 //! References: Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
 //! Performance (2000); Träff, Improved MPI All-to-all Communication on a Giganet SMP Cluster (2002).
@@ -50,7 +50,7 @@ pub(super) fn room_of<'a>(p: &Process, comm: &'a Comm) -> JobProcessors<'a> {
     }
 }
 
-/// Returns the kind of processors that ranks on this host have.
+/// Returns how the ranks on this host share its processors.
 #[inline]
 pub(super) fn room_here(p: &Process) -> JobProcessors<'static> {
     let Ok(worker) = p.worker() else {
@@ -60,8 +60,8 @@ pub(super) fn room_here(p: &Process) -> JobProcessors<'static> {
     JobProcessors::on_host(unsafe { (*worker).job })
 }
 
-/// Some members of a call, as a separate fabric. Its messages are those of the whole call's fabric, so the messages of
-/// a pair of members keep one order in all steps.
+/// Some members of a call, as a separate fabric. It uses the fabric of the whole call, so messages of a pair of members
+/// keep one order in all steps.
 pub(super) struct SubFabric<'f, F> {
     whole: &'f F,
     members: Members<'f>,
@@ -72,7 +72,7 @@ pub(super) struct SubFabric<'f, F> {
 enum Members<'f> {
     /// Members of a node, or other ranks.
     Listed(&'f [u32]),
-    /// First member of each node, except that the given node has the given member.
+    /// Heads of all nodes: a node's first member, but for the node in field 1 the member in field 2.
     Heads(&'f NodeMap, u32, u32),
 }
 
@@ -113,7 +113,7 @@ impl<'f, F: Fabric> SubFabric<'f, F> {
         SubFabric { whole, members: Members::Listed(ranks), rank: position, room: whole.room() }
     }
 
-    /// Returns a fabric of consecutive ranks of a node. All ranks of the node are consecutive.
+    /// Returns a fabric of consecutive ranks of a node. The ranks of the node must all be consecutive.
     pub(super) fn narrow(
         &self, nodes: &'f NodeMap, node: u32, ranks: &Range<u32>,
     ) -> SubFabric<'f, F> {
@@ -211,7 +211,7 @@ impl<F: Fabric> Fabric for SubFabric<'_, F> {
     }
 }
 
-/// Members of a node report to its head, the heads synchronize, and each releases its node.
+/// Barrier: members of a node report to its head, the heads synchronize, and each head releases its node.
 pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &NodeMap) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, 0);
     let nothing = Vector::raw(std::ptr::null(), 0);
@@ -226,8 +226,7 @@ pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &NodeMap) -> Result {
     unsafe { bcast::run_as(&node, how, nothing, head).await }
 }
 
-/// # Safety
-/// See [`bcast::run`].
+/// Broadcasts by nodes. Safety: see [`bcast::run`].
 pub(super) async unsafe fn bcast<F: Fabric>(
     f: &F, nodes: &NodeMap, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -243,8 +242,7 @@ pub(super) async unsafe fn bcast<F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`reduce::run`].
+/// Reduces by nodes. Safety: see [`reduce::run`].
 pub(super) async unsafe fn reduce<'a, F: Fabric>(
     f: &F, nodes: &NodeMap, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,
@@ -277,8 +275,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     Ok(())
 }
 
-/// # Safety
-/// See [`allreduce::run`].
+/// Runs an allreduce by nodes. Safety: see [`allreduce::run`].
 pub(super) async unsafe fn allreduce<'a, F: Fabric>(
     f: &F, nodes: &NodeMap, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
@@ -306,8 +303,8 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
     }
 }
 
-/// Runs an allgather by nodes. The head of each node gathers its blocks, exchanges them with other heads as one piece,
-/// and sends all blocks to its node. If the blocks are one piece of memory in the order of nodes, they are used in
+/// Runs an allgather by nodes. The head of each node gathers the node's blocks. The heads exchange these as one piece,
+/// and send all blocks to their nodes. If the blocks are one piece of memory in the order of nodes, they are used in
 /// place. Otherwise they are packed in scratch memory.
 ///
 /// # Safety

@@ -1,4 +1,5 @@
-//! Nonblocking collective calls: the fabric that posts operations, and the request that advances an algorithm.
+//! Nonblocking collective calls: fabric that posts operations, request that advances an algorithm. FABRIC is defined in
+//! `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{compare_call, refuse_call};

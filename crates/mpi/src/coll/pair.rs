@@ -284,8 +284,8 @@ struct ShortReduction {
     count: usize,
     bytes: usize,
     kernel: Kernel,
-    /// Whether this is the lower rank. The lower rank's result replaces the peer's operand, because an operation stores
-    /// its result in the right operand.
+    /// Whether this is the lower rank. Its result replaces the peer's operand, because an operation stores its result
+    /// in the right operand.
     is_lower: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Reduce.
+//! Reduce. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -11,13 +11,13 @@ use super::vector::Vector;
 use super::{check_root, choose, inter, nodes};
 use crate::common::error::Result;
 
-/// `MPI_Reduce`
+/// Arguments of `MPI_Reduce`.
 pub struct Reduce {
     /// Operands and operation. The receive buffer is significant only at the root.
     pub operands: Operands,
     /// Number of elements.
     pub count: i64,
-    /// The root.
+    /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,
 }
 
@@ -69,8 +69,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Runs any algorithm but the one by nodes. Safety: see [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,

@@ -1,4 +1,4 @@
-//! Reduce_scatter and Reduce_scatter_block.
+//! Reduce_scatter and Reduce_scatter_block. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -14,7 +14,7 @@ use crate::common::consts::MPI_ERR_COUNT;
 use crate::common::error::{Error, Result};
 use std::cell::OnceCell;
 
-/// `MPI_Reduce_scatter`
+/// Arguments of `MPI_Reduce_scatter`.
 pub struct ReduceScatter {
     /// Operands and operation. In place, the receive buffer has all blocks.
     pub operands: Operands,
@@ -61,7 +61,7 @@ impl Collective for ReduceScatter {
     }
 }
 
-/// `MPI_Reduce_scatter_block`
+/// Arguments of `MPI_Reduce_scatter_block`.
 pub struct ReduceScatterBlock {
     /// Operands and operation. In place, the receive buffer has all blocks.
     pub operands: Operands,

@@ -1,6 +1,6 @@
-//! Ring reduce-scatter: each block passes through all ranks, and each rank adds its operand. For any number of ranks,
-//! each byte of a block is sent once by all ranks but the last, and combined once by all ranks but the first. Only for
-//! operations that commute.
+//! Ring reduce-scatter: each block passes through all ranks, and each rank adds its operand. All ranks but the last
+//! send each byte of a block once; all but the first combine it once. For any number of ranks and an operation that
+//! commutes. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::fabric::{Fabric, trade};

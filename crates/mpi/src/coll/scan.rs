@@ -1,4 +1,4 @@
-//! Scan and Exscan: prefix reductions, always in rank order.
+//! Scan and Exscan: prefix reductions, always in rank order. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -17,7 +17,7 @@ pub(super) enum Prefix {
     Exclusive,
 }
 
-/// `MPI_Scan`
+/// Arguments of `MPI_Scan`.
 pub struct Scan {
     /// Operands and operation.
     pub operands: Operands,
@@ -36,7 +36,7 @@ impl Collective for Scan {
     }
 }
 
-/// `MPI_Exscan`
+/// Arguments of `MPI_Exscan`.
 pub struct Exscan {
     /// Operands and operation.
     pub operands: Operands,
@@ -55,8 +55,7 @@ impl Collective for Exscan {
     }
 }
 
-/// # Safety
-/// See [`Collective::run`].
+/// Executes a scan or exscan. Safety: see [`Collective::run`].
 async unsafe fn prefix<C: CallFabric>(f: &C, prefix: Prefix, o: &Operands, count: i64) -> Result {
     let call = match prefix {
         Prefix::Inclusive => &choose::SCAN,

@@ -1,4 +1,4 @@
-//! Scatter and Scatterv.
+//! Scatter and Scatterv. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
@@ -11,13 +11,13 @@ use super::vector::{Vector, even_blocks};
 use super::{check_root, choose, inter};
 use crate::common::error::Result;
 
-/// `MPI_Scatter`
+/// Arguments of `MPI_Scatter`.
 pub struct Scatter {
     /// Data to send, significant at the root.
     pub send: CollectiveBuffer,
     /// Receive buffer.
     pub recv: CollectiveBuffer,
-    /// The root.
+    /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,
 }
 
@@ -47,13 +47,13 @@ impl Collective for Scatter {
     }
 }
 
-/// `MPI_Scatterv`
+/// Arguments of `MPI_Scatterv`.
 pub struct Scatterv {
     /// Data to send, at the root.
     pub send: Option<Blocks>,
     /// Receive buffer.
     pub recv: CollectiveBuffer,
-    /// The root.
+    /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,
 }
 
@@ -108,8 +108,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// The root sends to each rank directly. Safety: see [`run`].
 async unsafe fn linear_root<'a, F: Fabric>(
     f: &F, block: impl Fn(u32) -> Vector<'a>, own: Option<Vector<'_>>,
 ) -> Result {
@@ -131,8 +130,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`]. All blocks have one length.
+/// The root's part in a scatter along a binomial tree. Safety: see [`run`]. All blocks have one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
     f: &F, block: impl Fn(u32) -> Vector<'a>, own: Option<Vector<'_>>,
 ) -> Result {
@@ -153,8 +151,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
     }
 }
 
-/// # Safety
-/// See [`run`].
+/// Part of a rank that is not the root in a scatter along a binomial tree. Safety: see [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let me = relative(f.rank(), root, f.size());
     let subtree = subtree_ranks(me, f.size());

@@ -1,4 +1,4 @@
-//! Memory for the duration of one collective call: a few bytes beside its variables, or the heap.
+//! Memory for the duration of one collective call: a few bytes next to its variables, or on the heap.
 #![allow(unsafe_code)]
 
 use super::fabric::Fabric;

@@ -1,5 +1,5 @@
 //! Collective calls through memory that all members map. Each member stores its data once, and all others read it.
-//! Short messages synchronize the members between the steps.
+//! Short messages synchronize the members between the steps. VECTORS is defined in `coll.rs`.
 //!
 //! **BUFFERS.** A member writes its own buffer before a synchronization. Until the next synchronization, it reads the
 //! buffers of others or combines its part of them. Each member uses its two buffers in turn. A member writes a buffer
@@ -172,8 +172,7 @@ fn part(red: &Reduction<'_>, count: u64, rank: u32, ranks: u32) -> Range<u64> {
     (first * unit).min(count)..((first + units) * unit).min(count)
 }
 
-/// # Safety
-/// See BUFFERS. The range must be this member's part.
+/// Combines all operands of a range. Safety: see BUFFERS. The range must be this member's part.
 unsafe fn combine(red: &Reduction<'_>, turn: BufferTurn<'_>, ranks: u32, range: Range<u64>) {
     let actors = Actors::of(ranks);
     let piece = (PIECE_BYTES / red.layout.size()).max(1);

@@ -2,7 +2,7 @@
 //!
 //! A message is copied when send and receive are both posted. In `Mode::Rendezvous` a send ends only when its message
 //! has been copied, so that a schedule that relies on buffering deadlocks. Deadlocks, unreceived messages and wrong
-//! lengths are failures.
+//! lengths are failures. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 pub(super) mod clock;
@@ -193,8 +193,7 @@ impl SimWorld {
     }
 }
 
-/// # Safety
-/// The buffer is readable.
+/// Packs the data of a buffer. Safety: the buffer is readable.
 unsafe fn pack(buffer: &Buffer) -> Vec<u8> {
     let mut bytes = vec![0; buffer.bytes as usize];
     // SAFETY: VECTORS.
@@ -207,8 +206,7 @@ unsafe fn pack(buffer: &Buffer) -> Vec<u8> {
     bytes
 }
 
-/// # Safety
-/// The buffer is writable.
+/// Unpacks bytes into a buffer. Safety: the buffer is writable.
 unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
     // SAFETY: VECTORS.
     unsafe {

@@ -1,5 +1,5 @@
-//! Binomial tree. A relative rank counts from the root. Its lowest set bit is the distance to its parent, and also the
-//! maximum number of ranks in its subtree, which are consecutive.
+//! Binomial tree. A relative rank counts from the root. Its lowest set bit is the distance to its parent, and the
+//! maximum size of its subtree, whose ranks are consecutive. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::fabric::Fabric;
@@ -15,8 +15,8 @@ pub(super) fn absolute(relative: u32, root: u32, ranks: u32) -> u32 {
     (relative + root) % ranks
 }
 
-/// Returns the distance of a relative rank to its parent; for the root, the number of ranks rounded up to a power of
-/// two. A rank's children are at all smaller powers of two.
+/// Returns the distance of a relative rank to its parent. For the root, returns the number of ranks rounded up to a
+/// power of two. A rank's children are at all smaller powers of two.
 fn parent_distance(relative: u32, ranks: u32) -> u32 {
     if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
 }
@@ -57,8 +57,8 @@ pub(super) async unsafe fn pass_down<'a, F: Fabric>(
     Ok(())
 }
 
-/// Passes data from all ranks to the root. Each rank receives the part of each child's subtree, the smallest first, and
-/// sends the part of its own subtree to its parent. `part` maps relative ranks to a part.
+/// Passes data from all ranks to the root. Each rank receives the parts of its children's subtrees, the smallest first.
+/// It then sends the part of its own subtree to its parent. `part` maps relative ranks to a part.
 ///
 /// # Safety
 /// The rank's part is readable, and those of its children are writable.

@@ -1,4 +1,4 @@
-//! Elements of a datatype in memory.
+//! Elements of a datatype in memory. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use crate::common::consts::*;

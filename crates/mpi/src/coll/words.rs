@@ -1,4 +1,5 @@
-//! Agreement of members by exchanging a few words. The algorithms are fixed, and the report does not count them.
+//! Agreement of members by an exchange of words. Algorithms are fixed, and not reported. FABRIC is defined in
+//! `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::choose::{JobProcessors, NodeMap};

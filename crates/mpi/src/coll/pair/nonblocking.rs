@@ -1,6 +1,6 @@
 //! Immediate path of nonblocking and persistent barrier and short allreduce between two ranks. The message is sent
 //! through the hot tables. The call polls for the peer's message about as long as a request takes to make. If the
-//! message does not arrive, a request waits for it.
+//! message does not arrive, a request waits for it. BYTES is defined in `pair.rs`.
 #![allow(unsafe_code)]
 
 use super::{
@@ -72,8 +72,7 @@ fn find_now(handle: usize) -> Option<PairComm> {
     }
 }
 
-/// # Safety
-/// See [`make_allreduce`].
+/// Sends the message of a nonblocking call, or prepares a persistent one. Safety: see [`make_allreduce`].
 unsafe fn make(
     p: &Process, form: Form, handle: usize, pair: PairComm, sum: Option<ShortReduction>,
 ) -> Option<Result> {
@@ -120,8 +119,7 @@ fn sides(sum: &Option<ShortReduction>, space: &mut OperandSpace) -> (*const u8, 
     }
 }
 
-/// # Safety
-/// See [`ShortReduction::combine`].
+/// Combines both operands if the call is an allreduce. Safety: see [`ShortReduction::combine`].
 unsafe fn combine(sum: &Option<ShortReduction>, space: &mut OperandSpace) {
     if let Some(sum) = sum {
         // SAFETY: BYTES.

@@ -141,14 +141,14 @@ impl<'n> Hosts<'n> {
     }
 }
 
-/// Started operation: a send with its end time, or a receive.
+/// Started operation: a send with its end time, or a receive with its number.
 pub(in super::super) enum Ticket {
     Sent(Time),
     Wanted(u64),
 }
 
 impl Rank<'_> {
-    /// Lets ranks with earlier clocks run first.
+    /// Suspends this rank until no other rank has an earlier clock.
     async fn take_turns(&self) {
         let mut has_waited = false;
         poll_fn(|_| {

@@ -1,4 +1,4 @@
-//! Tests of reductions. A noncommutative operation makes every operand out of order visible in the result.
+//! Tests of reductions. A noncommutative operation reveals every operand out of order. VECTORS is defined in `coll.rs`.
 
 use super::*;
 use crate::coll::choose::*;

@@ -57,7 +57,7 @@ struct ScaleCase {
     bytes: u64,
 }
 
-/// Maximum number of ranks at which algorithms with one step per rank are measured, if they can be the fastest.
+/// Maximum number of ranks at which an algorithm with one step per rank is measured if it can be the fastest.
 const RING_RANKS: u32 = 1 << 10;
 
 #[derive(Debug, Clone, Copy)]
