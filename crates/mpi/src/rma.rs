@@ -1,8 +1,8 @@
 //! One-sided communication (MPI 5.0, chapter 12).
 //!
 //! All ranks of a window make it together ([`create`]): each sends the others keys of its memory and of its control
-//! words ([`control`]). How this process reaches a rank's memory is determined at the first access
-//! ([`window::Window::reach`]) and cached:
+//! words ([`control`]). The first access to a rank's memory determines how this process reaches it
+//! ([`window::Window::reach`]):
 //!
 //! | access | memory | performed by |
 //! |---|---|---|

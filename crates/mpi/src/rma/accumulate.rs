@@ -40,11 +40,11 @@ pub struct AccumulateBuffer {
 pub struct Update {
     /// Operand, ignored with `MPI_NO_OP`.
     pub origin: AccumulateBuffer,
-    /// Buffer for the target's previous elements.
+    /// Buffer for the target's previous elements; `None` for `MPI_Accumulate`.
     pub result: Option<AccumulateBuffer>,
     /// Rank of the target.
     pub rank: i32,
-    /// Displacement at the target.
+    /// Displacement at the target, in the target's displacement units.
     pub disp: isize,
     /// Number of elements at the target.
     pub target_count: i64,
@@ -63,7 +63,7 @@ pub struct Update {
 /// `MPI_ERR_TYPE` unless all sides consist of one predefined datatype.
 ///
 /// # Safety
-/// ORIGIN AND RESULT.
+/// See ORIGIN AND RESULT.
 pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     let window = p.win(asked.win)?;
     let op = p.op(asked.op)?;
@@ -175,7 +175,7 @@ struct AccumulateCall<'a> {
 }
 
 impl AccumulateCall<'_> {
-    /// Safety: ORIGIN AND RESULT.
+    /// Performs the accumulate. Safety: see ORIGIN AND RESULT.
     unsafe fn run(
         &self, origin: Option<(*const u8, Elements)>, result: Option<(*mut u8, Elements)>,
     ) -> Result {
@@ -188,7 +188,7 @@ impl AccumulateCall<'_> {
         let target = target.and_then(|near| piece((near, self.there)));
         let from = origin.as_ref().and_then(|(at, elements)| piece((*at, elements)));
         let to = result.as_ref().and_then(|(at, elements)| piece((at.cast_const(), elements)));
-        // Whether each local buffer that exists is one piece of memory.
+        // Whether each local buffer is absent or one piece of memory.
         let whole = from.is_some() == origin.is_some() && to.is_some() == result.is_some();
         if let (Some(target), true) = (target, whole && self.is_dense()) {
             words.lock_accumulates()?;
@@ -249,7 +249,7 @@ impl AccumulateCall<'_> {
         }
     }
 
-    /// Requests that the target take its own accumulate lock and combine, if only messages reach the target's memory.
+    /// If only messages reach the target's memory, requests that the target combine under its own accumulate lock.
     /// Returns false if the target did not combine. Safety: ORIGIN AND RESULT, for pieces of memory.
     unsafe fn delegate(
         &self, words: &Words, at: i64, from: *const u8, to: Option<*const u8>,
@@ -261,8 +261,8 @@ impl AccumulateCall<'_> {
         unsafe { self.found.delegate(words, change, (from, len), taken) }
     }
 
-    /// Lets the target combine as many bytes as it accepts. Reads, combines and writes the other bytes. Safety: ORIGIN
-    /// AND RESULT, for pieces of memory. `at` counts from the displacement.
+    /// Lets the target combine as many bytes as it accepts. Reads, combines and writes the other bytes here. `at`
+    /// counts bytes from the displacement. Safety: ORIGIN AND RESULT, for pieces of memory.
     unsafe fn change_pieces(&self, at: i64, from: *const u8, to: Option<*const u8>) -> Result {
         let (p, window, len) = (self.p, self.window, self.there.bytes as usize);
         let to = to.map(<*const u8>::cast_mut);
@@ -289,7 +289,7 @@ impl AccumulateCall<'_> {
         }
     }
 
-    /// Safety: all pointers are to pieces of memory with as many elements as the target has.
+    /// Combines in mapped memory. Safety: all pointers are to pieces of memory with the target's number of elements.
     unsafe fn combine_near(&self, from: Option<*const u8>, to: Option<*const u8>, target: *mut u8) {
         let bytes = self.there.bytes as usize;
         // SAFETY: ORIGIN AND RESULT.
@@ -357,7 +357,7 @@ pub struct Swap {
     pub datatype: usize,
     /// Rank of the target.
     pub rank: i32,
-    /// Displacement at the target.
+    /// Displacement at the target, in the target's displacement units.
     pub disp: isize,
     /// Handle of the window.
     pub win: usize,

@@ -19,8 +19,8 @@ use fastpath_protocol::rma::{ASK_MOST, Ask, TargetRequest};
 /// Largest element of a predefined datatype, in bytes.
 const ELEMENT_MOST: usize = 32;
 
-/// A change of elements of a predefined datatype, as sent. Handles of predefined datatypes and operations are equal in
-/// all processes.
+/// Change of elements of a predefined datatype, as sent to the target. Handles of predefined datatypes and operations
+/// are equal in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ElementChange {
     pub datatype: u16,
@@ -88,7 +88,7 @@ pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize)
     true
 }
 
-/// Safety: DATA AND MEMORY. An element has at most [`ELEMENT_MOST`] bytes.
+/// Performs a compare and swap. Safety: DATA AND MEMORY. `size` is at most [`ELEMENT_MOST`].
 unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
     let (mut found, mut compare) = ([0_u8; ELEMENT_MOST], [0_u8; ELEMENT_MOST]);
     // SAFETY: DATA AND MEMORY.
@@ -104,7 +104,7 @@ unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
 }
 
 impl RmaTarget {
-    /// Asks the target to change `len` bytes, `at` bytes after the displacement. Returns the number of bytes changed.
+    /// Requests that the target change `len` bytes, `at` bytes after the displacement. Returns the number changed.
     ///
     /// # Safety
     /// The bytes lie inside the span with which the target was found. `given` is readable and `taken` writable.

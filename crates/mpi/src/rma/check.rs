@@ -6,7 +6,7 @@ use super::window::{WINDOWS, Window};
 use crate::check::Checks;
 use crate::process::Process;
 
-/// Largest number of pieces of an access that are examined.
+/// Limit of pieces of an access. An access with this number of pieces or more is not examined.
 const PIECES_MOST: usize = 1 << 12;
 
 pub(super) struct OriginBuffer<'a> {
@@ -101,7 +101,7 @@ impl Access<'_> {
             if let Some((other, text)) = earlier {
                 let remedy = window.separate("MPI_Win_flush_local");
                 let text = format!("{text}, and nothing orders the two accesses: {remedy}");
-                // Report each pair of call sites once, even if a loop makes the calls with other bytes each time.
+                // Report each pair of call sites once, even if a loop repeats the calls with different bytes.
                 checks.tell_first(format!("{call}, the buffer of {other}"), &text);
             }
             let within = pieces.iter().find_map(|&(at, from, end)| {
@@ -131,8 +131,8 @@ impl Window {
     }
 }
 
-/// Finds an incomplete operation that uses bytes of `from..end` of this process and conflicts with a new use of them,
-/// which writes if `writes`. Returns the operation's call and whether the operation writes.
+/// Finds an incomplete operation that conflicts with a new use of the bytes `from..end` of this process. `writes` tells
+/// whether the new use writes. Returns the operation's call and whether the operation writes.
 fn find_use(p: &Process, writes: bool, from: i64, end: i64) -> Option<(String, bool)> {
     let windows = WINDOWS.of(p);
     let mut living = windows.handles().into_iter().filter_map(|handle| windows.get(handle));

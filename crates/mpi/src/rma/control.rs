@@ -45,7 +45,7 @@ const QUEUE: u64 = 192;
 const FIRST_PAUSE_NS: u64 = 1_000;
 const LAST_PAUSE_NS: u64 = 200_000;
 const LINE: u64 = 64;
-/// Polls of a count before a check for other work, about a microsecond.
+/// Number of polls of a count before a wait that also makes progress. The polls take about a microsecond.
 const COUNT_POLLS: u32 = 1024;
 
 fn tickets(ranks: u32) -> u64 {
@@ -63,7 +63,7 @@ pub(super) fn posts_of(ranks: u32, rank: u32) -> u64 {
 }
 
 /// Offset of the count of epochs that `rank` has ended. Only `rank` changes this word. Counts of posted and of ended
-/// epochs share no cache line, because the first store into a polled line would cost the polling rank another fetch.
+/// epochs share no cache line: a store to one count would cost a rank that polls the other a cache miss.
 pub(super) fn ends_of(ranks: u32, rank: u32) -> u64 {
     posts_of(ranks, ranks).next_multiple_of(LINE) + 8 * u64::from(rank)
 }
@@ -83,7 +83,7 @@ impl WindowControl {
         WindowControl { key, words }
     }
 
-    /// Address of a word, or null if it is not mapped in this process.
+    /// Returns the address of a word, or null if it is not mapped in this process.
     #[inline]
     pub fn word(&self, at: u64) -> *const AtomicU64 {
         match self.words.is_null() {
@@ -128,7 +128,7 @@ impl<'a> Words<'a> {
         unsafe { (*self.control).near(at) }
     }
 
-    /// Returns the word of the lock's owner, as used by this rank, if it is mapped in this process.
+    /// Returns the owner word of the lock for use by this rank; `None` if it is not mapped in this process.
     #[inline]
     pub fn owner(&self) -> Option<Owner<'static>> {
         let rank = self.window.rank;
@@ -167,7 +167,7 @@ impl<'a> Words<'a> {
     pub fn swap(&self, at: u64, expected: u64, value: u64) -> Result<u64> {
         match self.near(at) {
             Some(word) => {
-                // ORDERING: as in `add`, with the same partners.
+                // ORDERING: acquire and release, pairs with other ranks' changes and loads of this word.
                 let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
                 match word.compare_exchange(expected, value, done, seen) {
                     Ok(found) | Err(found) => Ok(found),
@@ -196,7 +196,7 @@ impl<'a> Words<'a> {
             let mut seen = word.load(Ordering::Relaxed);
             loop {
                 let (new, ticket, granted) = LockWord(seen).request(exclusive);
-                // ORDERING: as in `add`, with the same partners.
+                // ORDERING: acquire and release, pairs with other ranks' changes and loads of this word.
                 let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
                 match word.compare_exchange(seen, new.0, done, failed) {
                     Ok(_) => return Ok((ticket, granted)),
@@ -204,7 +204,7 @@ impl<'a> Words<'a> {
                 }
             }
         }
-        // An addition never fails, so ranks that take the lock again and again cannot starve this one.
+        // An addition never fails, so ranks that take the lock repeatedly cannot starve this one.
         let (ticket, granted) = self.add_to_lock(ASK)?.asked(exclusive);
         if granted && !exclusive {
             self.add_to_lock(ADMIT)?;
@@ -230,7 +230,7 @@ impl<'a> Words<'a> {
         match self.near(LOCK) {
             Some(word) => {
                 let sum = |word| Some(add_masked(word, add, BOUNDARIES));
-                // ORDERING: as in `add`, with the same partners.
+                // ORDERING: acquire and release, pairs with other ranks' changes and loads of this word.
                 let (done, seen) = (Ordering::AcqRel, Ordering::Relaxed);
                 match word.fetch_update(done, seen, sum) {
                     Ok(found) | Err(found) => Ok(LockWord(found)),
@@ -279,8 +279,8 @@ impl<'a> Words<'a> {
         let worker = self.p.worker()?;
         let mut answer = Box::new([0_u8; ANSWER_MOST]);
         let world = self.window.world(self.rank);
-        // SAFETY: as in `far`, with `answer` for `found`. The caller guarantees `asking`'s buffers; a reply fits
-        // `answer`.
+        // SAFETY: the worker lives while MPI runs, the control words as long as the window, and `answer` until the
+        // flush has returned. A reply fits `answer`. The caller guarantees `asking`'s buffers.
         let done = unsafe {
             let lock = HeldWord { key: &(*self.control).key, offset: ACCUMULATE };
             let asked = (*worker).change_nbi(&mut *memory, &lock, asking, answer.as_mut_ptr());
@@ -347,8 +347,8 @@ impl<'a> Words<'a> {
         Ok(spin(polls, poll, is_needed).is_some())
     }
 
-    /// Waits until `done` accepts a word. The rank `peer` changes the word. If `peer` is negative, the awaited ranks
-    /// change it.
+    /// Waits until `done` accepts the word at `at`. Rank `peer` changes the word, or if `peer` is negative, the ranks
+    /// `awaited`.
     #[cold]
     #[inline(never)]
     pub fn await_word(
@@ -380,7 +380,7 @@ impl<'a> Words<'a> {
         Ok(())
     }
 
-    /// Waits for a remote word: reads it again and again, with growing pauses.
+    /// Waits until `done` accepts a remote word. Reads the word repeatedly, with growing pauses.
     fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
         let worker = self.p.worker()?;
         // No rank wakes this one when the remote word changes.
@@ -421,7 +421,7 @@ impl<'a> Words<'a> {
                 return Ok(());
             }
             let note = Note { naps: true, ..self.note(AwaitedRanks::UNKNOWN) };
-            // A second attempt after a successful one would fail, so `taken` keeps the result.
+            // `taken` stores the result, because another attempt after a successful one would fail.
             let mut taken = false;
             // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
             unsafe {

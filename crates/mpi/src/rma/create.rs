@@ -50,7 +50,7 @@ pub struct WindowArguments {
 /// `MPI_ERR_NO_MEM`. If another rank failed, that rank's error class.
 ///
 /// # Safety
-/// WINDOW'S MEMORY.
+/// See WINDOW'S MEMORY.
 pub unsafe fn make(p: &Process, parent: &Comm, wanted: &WindowArguments) -> Result<Rc<Window>> {
     parent.require_intra()?;
     coll::compare_calls(p, parent)?;
@@ -129,7 +129,7 @@ fn check(p: &Process, comm: &Comm, wanted: &WindowArguments) -> Result<[u64; 3]>
     Ok([0, wanted.size as u64, wanted.unit as u64])
 }
 
-/// Safety: WINDOW'S MEMORY.
+/// Makes the window on `comm`, its own communicator. Safety: see WINDOW'S MEMORY.
 unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &WindowArguments) -> Result<Rc<Window>> {
     let sizes = agree(p, &comm, check(p, &comm, wanted))?;
     let layout = PartLayout::of(&comm, wanted, &sizes);
@@ -181,7 +181,7 @@ fn assemble(
     let worker = unsafe { &mut *p.worker()? };
     let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
     let dynamic = wanted.flavor == Flavor::Dynamic;
-    // All other ranks of this host are reached in the same way, so the next rank represents all of them.
+    // All other ranks of this host are reached in one way, so the next rank represents all of them.
     let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
     let memory = &peers[comm.rank as usize].part.memory;
     let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
@@ -230,7 +230,7 @@ fn assemble(
     })
 }
 
-/// Memory that a rank allocates, and the place of its part.
+/// Number of bytes that a rank allocates, and the location of its part.
 struct PartLayout {
     bytes: u64,
     /// Rank that owns the memory of the part.
@@ -311,7 +311,7 @@ fn wrong_part() -> Error {
     Error::new(MPI_ERR_INTERN, text)
 }
 
-/// Safety: WINDOW'S MEMORY.
+/// Allocates and exposes this rank's part and control words. Safety: see WINDOW'S MEMORY.
 unsafe fn take_memory(
     p: &Process, comm: &Comm, wanted: &WindowArguments, layout: PartLayout, own: &mut LocalMemory,
 ) -> Result<AllocatedPart> {
@@ -359,7 +359,7 @@ unsafe fn take_memory(
     })
 }
 
-/// Smallest memory that has pages of its own. Smaller memory shares pages with other small objects.
+/// Smallest allocation, in bytes, that gets pages of its own. A smaller one shares pages with other objects.
 const RESERVED_FROM: usize = 1 << 16;
 
 fn refuse_memory(bytes: usize, cause: &SegmentError) -> Error {

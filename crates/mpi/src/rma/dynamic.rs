@@ -1,11 +1,11 @@
 //! Dynamic windows (MPI 5.0, section 12.2.4). Each rank lists its attached memory in memory that the other ranks read,
 //! so that attaching needs no message.
 //!
-//! The list begins with a version number, which every change increases and which is odd during a change. The number of
-//! entries, a key and the entries follow, each with address, length and key. A rank that has read a mapped list later
-//! reads only the version number, until that changes. A few entries fit in the list itself. If there are more, all
-//! entries are in separate memory that the key names. When the separate memory is full, larger memory replaces it. The
-//! replaced memory stays allocated until the window is freed.
+//! The list begins with a version number. Every change increases the number, and it is odd during a change. The number
+//! of entries, a key and the entries follow, each with address, length and key. A rank that has read a mapped list
+//! later reads only the version number, until that changes. A few entries fit in the list itself. If there are more,
+//! all entries are in separate memory that the key names. When the separate memory is full, larger memory replaces it.
+//! The replaced memory stays allocated until the window is freed.
 //!
 //! **LOCKED WORKER.** The worker lives while MPI runs, and the calling thread is inside it. References to the worker or
 //! to a reached part are made anew after each call that may let other threads enter MPI.
@@ -69,7 +69,7 @@ impl ExtendedList {
 /// Memory that this process has attached: address, length, and id of the exposed region.
 pub(super) type Pieces = RefCell<Vec<(usize, usize, Option<RegionId>)>>;
 
-/// Memory that another rank has attached, as this process has last read it.
+/// Attached memory of another rank, from this process's last read of the list.
 #[derive(Default)]
 pub(super) struct AttachedMemory {
     number: u64,
@@ -112,7 +112,7 @@ impl Window {
         Ok(longer)
     }
 
-    /// Changes the entries and writes the list again.
+    /// Changes the entries by `change`, and publishes the list to the other ranks.
     fn publish(&self, p: &Process, change: impl FnOnce(&mut Vec<AttachedEntry>)) -> Result {
         // SAFETY: only this process writes its own list, whose memory lives as long as the window.
         unsafe {
@@ -221,7 +221,7 @@ pub(super) fn locate(
     p: &Process, window: &Window, rank: u32, at: u64, len: u64,
 ) -> Result<Option<(AttachedBytes, u64)>> {
     let worker = p.worker()?;
-    // Accept fewer than `len` bytes only after the list was read again, because the cached list may be out of date.
+    // Accept fewer than `len` bytes only after the list was read again: the cached list may be out of date.
     for (fresh, least) in [(false, len), (true, len), (true, 1)] {
         let reached = window.reach(p, rank)?;
         // SAFETY: the reached part lives as long as the window, and no other thread enters while the reference lives.
@@ -354,7 +354,7 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
     let get_of = |key: *mut RemoteKey, offset: u64, to: *mut u8, len: usize| -> Result {
         // SAFETY: the key and the buffer live until the flush has returned.
         unsafe {
-            // Whether the get is complete already does not matter, because the flush completes it.
+            // The state of the get is ignored, because the flush completes the get.
             let _ = (*worker).get_nbi(&mut *key, offset, to, len).map_err(fail)?;
             Worker::flush(worker, world).map_err(fail)
         }

@@ -17,11 +17,11 @@ pub enum HeldLock {
 /// How `MPI_Win_lock_all` keeps other ranks from locking exclusively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Not at all: `MPI_MODE_NOCHECK`.
+    /// Other ranks are not kept from locking: `MPI_MODE_NOCHECK`.
     Unchecked,
-    /// By a count of sharers. Ranks wait until the count is 0 before they lock exclusively.
+    /// A count of sharers. Ranks wait until the count is 0 before they lock exclusively.
     Counted,
-    /// By a shared lock of every rank.
+    /// A shared lock of every rank.
     Locks,
 }
 
@@ -109,11 +109,11 @@ impl Refusal {
 pub struct Epoch {
     access: Access,
     held: Box<[HeldLock]>,
-    /// Number of locks held, [`Epoch::null_holds`] included.
+    /// Number of locks held, including [`Epoch::null_holds`].
     holds: u32,
-    /// Locks of `MPI_PROC_NULL`.
+    /// Number of locks held on `MPI_PROC_NULL`, which nest.
     null_holds: u32,
-    /// Ranks that may access this one since `MPI_Win_post`.
+    /// Ranks to which `MPI_Win_post` has given access to this rank; `None` without an exposure epoch.
     posted: Option<Rc<[u32]>>,
 }
 
@@ -164,7 +164,7 @@ impl Epoch {
         }
     }
 
-    /// Records a fence. Accesses may follow if `more`. Returns whether all ranks may be accessed before and after.
+    /// Records a fence. With `more`, accesses may follow. Returns whether all ranks may be accessed before and after.
     pub fn fence(&mut self, more: bool) -> bool {
         let before = self.access == Access::Fence;
         self.access = if more { Access::Fence } else { Access::None };

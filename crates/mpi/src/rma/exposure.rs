@@ -16,17 +16,17 @@ use std::rc::Rc;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct EpochCounts {
-    /// Epochs that this rank has posted for the other rank and announced.
+    /// Number of epochs that this rank has posted for the other rank and announced.
     posted: u64,
-    /// Epochs of the other rank that this rank has waited for.
+    /// Number of exposure epochs of the other rank that this rank has waited for in `MPI_Win_start`.
     started: u64,
-    /// Epochs that this rank has posted for the other rank, announced or not.
+    /// Number of epochs that this rank has posted for the other rank, announced or not.
     exposed: u64,
-    /// `MPI_Win_start` epochs that this rank has ended on the other rank.
+    /// Number of `MPI_Win_start` epochs that this rank has ended on the other rank.
     ended: u64,
 }
 
-/// The last group used and its ranks in the window, in ascending order. Programs use one group again and again.
+/// The last group used and its ranks in the window, in ascending order. Programs use one group repeatedly.
 type CachedGroup = Option<(Rc<Group>, Rc<[u32]>)>;
 
 #[derive(Default)]

@@ -12,7 +12,7 @@ use fastpath_base::trace::Point;
 
 const KNOWN: i32 = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
 
-/// Returns once all ranks of the window have called this function.
+/// Barrier of the window's ranks.
 pub(super) fn meet(p: &Process, window: &Window) -> Result {
     match coll::pair::meet(p, &window.comm)? {
         true => Ok(()),

@@ -4,9 +4,9 @@ use super::window::{Flavor, Window};
 use crate::objects::info::Info;
 use crate::objects::info::MEMORY_KINDS;
 
-/// The parts of a shared window need not be contiguous.
+/// Hint key: the parts of a shared window need not be contiguous.
 pub const NONCONTIG: &str = "alloc_shared_noncontig";
-/// No rank is locked.
+/// Hint key: the program locks no rank of the window.
 pub const NO_LOCKS: &str = "no_locks";
 const ORDERING: &str = "accumulate_ordering";
 const OPS: &str = "accumulate_ops";

@@ -4,13 +4,13 @@
 //! The low bits of a window's handle select its entry, whose key must match the handle, as for communicators
 //! ([`crate::objects::hot`]). At `MPI_THREAD_MULTIPLE` the key differs, so that only calls that hold the lock find it.
 //!
-//! A rank's entry has a nonzero size only while an epoch gives access to the rank and load and store reach its memory.
-//! So the bounds check also checks the epoch, and all other cases take the ordinary path, which reports errors. While
-//! an epoch gives access to a rank that load and store do not reach, the entry's address is [`FAR`]. A put or a get
-//! inside MPI then needs to check neither epoch nor handles.
+//! A rank's entry has a nonzero size only if an epoch gives access to the rank and load and store reach its memory. So
+//! the bounds check also checks the epoch. All other cases take the ordinary path, which reports errors. While an epoch
+//! gives access to a rank that load and store do not reach, the entry's address is [`FAR`]. A put or a get inside MPI
+//! then needs to check neither epoch nor handles.
 //!
-//! **SIDES.** The origin's buffer is readable for a put and writable for a get, as count and datatype specify, by
-//! guarantee of the user.
+//! **SIDES.** The origin's buffer is readable for a put and writable for a get, as count and datatype specify. The user
+//! guarantees this.
 #![allow(unsafe_code)]
 
 use super::transfer::move_far;
@@ -76,9 +76,9 @@ struct HotWin {
     locks: Cell<*const Cell<*const AtomicU64>>,
     size: Cell<u32>,
     flushes: Cell<u32>,
-    /// The window, from `Rc::as_ptr`.
+    /// Address of the window, from `Rc::as_ptr`.
     whole: Cell<*const Window>,
-    /// The key if locks take the immediate path, else 0.
+    /// The value of `key` if locks take the immediate path, otherwise 0.
     lock_key: Cell<u64>,
     /// Operations counted by the immediate path, by [`CountedKind`].
     counted: [Cell<u64>; 2],
@@ -114,7 +114,7 @@ static WINDOWS: HotWindows = HotWindows(UnsafeCell::new(
     }; ENTRIES],
 ));
 
-/// End of the used part of the table.
+/// Number of table entries that have ever been used: the highest used index plus 1.
 static WINDOWS_END: StaticUsize = StaticUsize::new(0);
 
 #[inline]
@@ -166,7 +166,7 @@ pub struct Sides {
     pub datatype: usize,
     /// Rank of the target.
     pub rank: i32,
-    /// Displacement at the target.
+    /// Displacement at the target, in the target's displacement units.
     pub disp: isize,
     /// Number of elements at the target.
     pub target_count: i64,
@@ -180,7 +180,7 @@ pub struct Sides {
 /// false, without effect, in other cases. The function makes no call, so the caller saves no registers.
 ///
 /// # Safety
-/// SIDES.
+/// See SIDES.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
     let Some((peer, end, bytes)) = find_target::<OPEN>(&sides) else {
@@ -273,7 +273,7 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
                 to.cast::<u64>().write_unaligned(value);
             }
             1..=SMALL => copy_small(to, from, bytes as usize),
-            // An empty access passes the bounds check of a closed rank too, so leave it to the ordinary path.
+            // An empty access also passes the bounds check of a closed rank. The ordinary path handles it.
             0 => return false,
             _ if !LONG => return false,
             _ => copy(to, from, bytes as usize),
@@ -283,8 +283,8 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
 }
 
 /// Completes operations to a rank that load and store reach. Returns false if the immediate path does not apply. With
-/// `LOCAL`, only the operations' buffers must be free. These buffers are already free, because operations by load and
-/// store are complete on return.
+/// `LOCAL`, only the operations' buffers must be free, and they are: operations by load and store are complete on
+/// return.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
 pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> bool {
     let Some(peer) = peer::<WAY>(win, rank) else {
@@ -356,7 +356,7 @@ pub(super) fn serves_outside(win: usize) -> bool {
     window(win).key.get() == hot::key::<OPEN>(win)
 }
 
-/// Memory at a rank that load and store reach.
+/// Target memory of an operation, which load and store reach.
 pub(super) struct TargetMemory {
     pub target: *mut u8,
     /// The accumulate lock. The pointer is raw, so that it need not be checked when the memory is found.
@@ -371,7 +371,7 @@ impl TargetMemory {
         unsafe { &*self.lock }
     }
 
-    /// Counts an operation, once nothing can prevent it any more.
+    /// Counts an operation. Called when the operation can no longer fail.
     #[inline(always)] // see `find`
     pub fn count(&self) {
         self.counted.set(self.counted.get().wrapping_add(1));

@@ -1,6 +1,5 @@
-//! Immediate path of the accumulate family, for memory that load and store reach and for predefined operations and
-//! datatypes that were used before. It costs one compare and swap for the accumulate lock, the operation, and one
-//! store.
+//! Immediate path of the accumulate family. It serves memory that load and store reach, and predefined operations and
+//! datatypes that were used before. It costs a compare and swap for the accumulate lock, the operation, and a store.
 #![allow(unsafe_code)]
 
 use super::hot::{CountedKind, Sides, TargetMemory, find};
@@ -11,7 +10,7 @@ use crate::objects::op::cache;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU8, AtomicU64, Ordering};
 
-/// The accumulate lock, held until the drop.
+/// Guard of the accumulate lock. The drop releases the lock.
 struct AccumulateGuard(&'static AtomicU64);
 
 impl AccumulateGuard {
@@ -40,8 +39,8 @@ impl Drop for AccumulateGuard {
     }
 }
 
-/// Bytes of an element, at most 8, of a datatype that the immediate path knows. Predefined datatypes, the only ones
-/// with a kernel, have 1, 2, 4 or 8 bytes.
+/// Returns the bytes of an element, or `None` if the hot table lacks the datatype or an element exceeds 8 bytes. Only
+/// predefined datatypes have a kernel. Those that fit have 1, 2, 4 or 8 bytes.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 fn word_of(datatype: usize) -> Option<u64> {
     let hot_type = hot::datatype(datatype);
@@ -80,8 +79,8 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
         return false;
     };
     let target = place.target;
-    // SAFETY: `find` located the target inside the mapped part, the buffers hold one element by this function's
-    // contract, and the kernel matches operation and datatype.
+    // SAFETY: `find` located the target inside the mapped part, and the kernel matches operation and datatype. The
+    // buffers hold one element, by this function's contract.
     unsafe {
         if bytes == 8 {
             fetch::<u64>(target, origin, result, kernel);
@@ -102,7 +101,7 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
 #[inline]
 fn is_rare() {}
 
-/// Safety: all pointers are valid for a `T`, which has the size of the kernel's elements.
+/// Fetches, then combines. Safety: all pointers are valid for a `T`, which has the size of the kernel's elements.
 #[inline(always)] // see `try_fetch_and_op`
 unsafe fn fetch<T: Copy>(
     target: *mut u8, origin: *const u8, result: *mut u8, kernel: cache::Kernel,
@@ -123,7 +122,7 @@ struct Elements {
     _held: AccumulateGuard,
 }
 
-/// Locates the target elements of an accumulate and takes the accumulate lock.
+/// Locates the target elements of an accumulate and takes the accumulate lock; `None` if this path does not apply.
 #[inline(always)] // see `try_accumulate`
 fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
     let datatype = hot::datatype(sides.datatype);
@@ -196,7 +195,7 @@ pub(super) fn note_compared(datatype: usize) {
     }
 }
 
-/// `MPI_Compare_and_swap` of a word. Returns false, without effect, if the immediate path does not apply.
+/// `MPI_Compare_and_swap` of 1, 2, 4 or 8 bytes. Returns false, without effect, if the immediate path does not apply.
 ///
 /// # Safety
 /// Each buffer holds one element of the datatype.
@@ -241,7 +240,7 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     true
 }
 
-/// Safety: all pointers are valid for a `T`.
+/// Fetches, and writes `origin` if the target equals `compare`. Safety: all pointers are valid for a `T`.
 #[inline(always)] // see `try_compare_and_swap`
 unsafe fn swap<T: Copy + PartialEq>(
     target: *mut u8, origin: *const u8, compare: *const u8, result: *mut u8,

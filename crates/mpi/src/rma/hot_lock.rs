@@ -1,5 +1,6 @@
-//! Immediate path of `MPI_Win_lock` and `MPI_Win_unlock`. Taken only for a rank that is reached by load and store and
-//! was locked before, while no other rank holds the lock or waits for it.
+//! Immediate path of `MPI_Win_lock` and `MPI_Win_unlock`. The path serves only a rank that load and store reach and
+//! that was locked before. It gives way to the ordinary path if the lock is not granted at once or another rank waits
+//! for it.
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, LOCK, OWNER};
@@ -40,8 +41,8 @@ impl LockTarget {
     /// Changes the word of the lock from `seen`, unless another rank has changed it.
     #[inline(always)] // see `find`
     fn change(&self, seen: LockWord, to: LockWord) -> bool {
-        // ORDERING: earlier writes to the window are visible to the rank that takes the lock next. The partner is the
-        // same operation of that rank.
+        // ORDERING: acquire and release, pairs with this operation of the rank that takes the lock next. That rank sees
+        // earlier writes to the window.
         let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         let changed = self.lock.compare_exchange(seen.0, to.0, done, failed);
         changed.is_ok()

@@ -1,11 +1,10 @@
-//! Locks that their last owner keeps for a while.
+//! Window locks that their last owner keeps for a while.
 //!
 //! Passing a lock to the next rank each time is slow. A sleeping rank needs a process switch before it can take the
 //! lock. A polling rank has to fetch the lock, the owner word and the protected data from the other processor's cache.
-//! So a rank that leaves a contended lock marks the lock as kept ([`KEPT`], in the owner word) and wakes the first
-//! waiting rank. Until the waiting rank runs and takes the lock away, the owner may retake it. A rank is "inside" while
-//! it uses the lock, and "outside" while it only keeps the lock. The ticket order stays: only the first waiting rank
-//! may take the lock away.
+//! So a rank that leaves a contended lock sets [`KEPT`] in the owner word, and wakes the first waiting rank. Until the
+//! waiting rank runs and takes the lock away, the owner may retake it. A rank is "inside" while it uses the lock, and
+//! "outside" while it only keeps the lock. The ticket order stays: only the first waiting rank may take the lock away.
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 

@@ -125,7 +125,7 @@ pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
 pub fn flush_all(p: &Process, window: &Window, local: bool) -> Result {
     let may = window.epoch.borrow().may_flush(None);
     refuse(window, None, may)?;
-    // ORDERING: a full fence, as in `sync`, whose partner is a full fence in another rank.
+    // ORDERING: a full fence, which pairs with a full fence in another rank.
     fence(Ordering::SeqCst);
     complete_begun(p, window)?;
     forget(p, window, None, local);
@@ -135,7 +135,7 @@ pub fn flush_all(p: &Process, window: &Window, local: bool) -> Result {
 
 /// `MPI_Win_sync`. Orders this process's loads and stores to the window against those of other processes.
 pub fn sync(p: &Process, window: &Window) -> Result {
-    // ORDERING: a full fence between the program's accesses before and after. Partner: the same fence in another rank.
+    // ORDERING: a full fence between the program's accesses before and after. Pairs with one in another rank.
     fence(Ordering::SeqCst);
     look(p, window, Caller::Sync)
 }
@@ -151,8 +151,7 @@ pub(super) fn serve(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// Polls for messages. A program may wait, in a loop of these calls, for a message or for a word that a message
-/// changes.
+/// Polls for messages. A program may loop over these calls until a message arrives or changes a word.
 fn look(p: &Process, window: &Window, caller: Caller) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).progress() };
@@ -166,7 +165,7 @@ pub(super) fn complete(p: &Process, window: &Window, rank: u32) -> Result {
     match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
         false => {
-            // ORDERING: a full fence, as in `sync`, whose partner is a full fence in another rank.
+            // ORDERING: a full fence, which pairs with a full fence in another rank.
             fence(Ordering::SeqCst);
             Ok(())
         }
@@ -202,12 +201,12 @@ pub(super) fn note_complete(window: &Window, rank: u32) {
 
 /// Completes operations to all ranks. Returns the first error at the end.
 pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
-    // ORDERING: a full fence, as in `sync`, whose partner is a full fence in another rank.
+    // ORDERING: a full fence, which pairs with a full fence in another rank.
     fence(Ordering::SeqCst);
     complete_pending(p, window)
 }
 
-/// Completes operations to all ranks without a fence, since later messages order the writes.
+/// Completes operations to all ranks without a fence, because later messages order the writes.
 pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
     forget(p, window, None, false);
     complete_begun(p, window)
@@ -244,7 +243,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     note(p, window, rank, true)
 }
 
-/// Records for reports, also after the death of this process, that a lock is taken or released.
+/// Records that a lock is taken or released, for reports that may follow the death of this process.
 #[inline]
 pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
     let (world, point) = match taken {
@@ -311,8 +310,7 @@ fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bo
     Ok(!gives_way.get())
 }
 
-/// Returns the writer that holds the lock, if `ticket` comes directly after that writer in the queue. The ticket then
-/// waits for no other rank.
+/// Returns the writer that holds the lock, if `ticket` is next in the queue and so waits for no other rank.
 fn holder(words: &Words<'_>, ticket: Ticket) -> Option<AwaitedRanks> {
     // ORDERING: acquire, before the load of the owner word, which a leaving rank clears. Partner: that rank's release.
     let word = LockWord(words.near(LOCK)?.load(Ordering::Acquire));
@@ -322,8 +320,8 @@ fn holder(words: &Words<'_>, ticket: Ticket) -> Option<AwaitedRanks> {
     Some(AwaitedRanks::holding(&[*world]))
 }
 
-/// Sleeps while waiting if there are more ranks than processors. The lock holder and the rank next in the queue need
-/// the processors. This rank is woken at its turn.
+/// Executes `wait`. If there are more ranks than processors, this rank sleeps meanwhile, because the lock holder and
+/// the next rank need the processors. It is woken at its turn.
 fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     let worker = words.p.worker()?;
     let sleeps = sleeps(words)?;
@@ -380,7 +378,7 @@ fn retake(words: &Words<'_>, exclusive: bool) -> Result<bool> {
 }
 
 /// Takes the lock away from the rank that keeps it, for the first waiting rank. Tries for a short time, because an
-/// owner that has retaken the lock is inside only briefly.
+/// owner that has retaken the lock soon leaves it.
 fn take_away(words: &Words<'_>) -> bool {
     let Some(owner) = words.owner() else {
         // The control words are not mapped. A rank that reaches them only by messages needs the progress of a rank that

@@ -2,8 +2,8 @@
 //!
 //! A window that no rank locks exclusively needs no lock. So `MPI_Win_lock_all` only counts the rank, by one operation
 //! on a word of its own host ([`Sharers`]). Before its first exclusive lock, a rank announces on every host that it
-//! locks exclusively, and waits until no rank is counted there. After such an announcement, `MPI_Win_lock_all` takes
-//! the shared locks of all ranks, in rank order.
+//! locks exclusively. It then waits until no rank is counted there. After such an announcement, `MPI_Win_lock_all`
+//! takes the shared locks of all ranks, in rank order.
 //!
 //! A rank in an `MPI_Win_lock_all` epoch never waits for a lock later, since it has all locks from the beginning. So
 //! there is no deadlock between such ranks and ranks that lock several ranks exclusively, in rank order.
@@ -83,8 +83,8 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     done.and(left).and_then(|()| serve(p, window))
 }
 
-/// `MPI_Win_lock_all` if no rank locks the window exclusively and the word of this host was used before. Otherwise
-/// returns false, without effect.
+/// Immediate path of `MPI_Win_lock_all`. Returns false, without effect, if a rank locks the window exclusively or this
+/// host's word was not used before.
 #[inline]
 pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     let Some((window, home, word)) = find::<WAY>(win).filter(|_| assertion == 0) else {
@@ -96,11 +96,11 @@ pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     if window.contested.get() || epoch.is_fenced() || epoch.may_lock(None).is_err() {
         return false;
     }
-    // ORDERING: earlier writes to the window are visible to a rank that counts itself or locks later. Partners are the
-    // same operations of the other ranks.
+    // ORDERING: acquire and release, pairs with other ranks' operations on this word. A rank that counts itself or
+    // locks later sees earlier writes to the window.
     if Sharers(word.fetch_add(Sharers::ENTER, Ordering::AcqRel)).is_contested() {
         window.contested.set(true);
-        // ORDERING: the partners are the operations of other ranks on this word.
+        // ORDERING: acquire and release, pairs with other ranks' operations on this word.
         word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
         return false;
     }
@@ -111,7 +111,7 @@ pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     true
 }
 
-/// `MPI_Win_unlock_all` of a counted epoch without pending operations. Otherwise returns false.
+/// Immediate path of `MPI_Win_unlock_all`. Returns false unless the epoch is counted and no operation is pending.
 #[inline]
 pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
     let Some((window, home, word)) = find::<WAY>(win) else {
@@ -125,7 +125,7 @@ pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
     }
     window.close_for_now();
     hot_lock::note::<WAY>(window, home, false);
-    // ORDERING: the partners are the operations of other ranks on this word, as in `try_lock_all`.
+    // ORDERING: acquire and release, pairs with other ranks' operations on this word.
     word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
     epoch.unlock_all();
     true
@@ -160,7 +160,7 @@ fn leave(p: &Process, window: &Window) -> Result {
     words.add(SHARERS, Sharers::LEAVE).map(drop)
 }
 
-/// Ends a counted epoch of a finalizing process, if that needs no other process: other processes may have ended.
+/// Ends a counted epoch of a finalizing process, unless that needs another process, which may have ended.
 pub(super) fn end_left(p: &Process, window: &Window) {
     if window.epoch.borrow().may_unlock_all() == Ok(Sharing::Counted)
         && home(p, window).is_ok_and(|(_, words)| words.near(SHARERS).is_some())

@@ -5,7 +5,7 @@
 //! are inside together. Without contention, a request or a release is one atomic operation. The design is the ticket
 //! lock of Reed and Kanodia, 1979, with the second counter of Mellor-Crummey and Scott, 1991.
 
-/// Bits of each counter. Counters may wrap around, because fewer requests wait at any time.
+/// Number of bits of each counter. Counters may wrap around, because fewer than 2^21 requests wait at any time.
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
@@ -37,12 +37,12 @@ impl LockWord {
         self.0 & MASK
     }
 
-    /// Ticket with which a reader may enter.
+    /// Returns the ticket with which a reader may enter.
     fn readers(self) -> u64 {
         self.0 >> BITS & MASK
     }
 
-    /// Ticket with which a writer may enter: the number of releases.
+    /// Returns the ticket with which a writer may enter: the number of releases.
     fn writers(self) -> u64 {
         self.0 >> (2 * BITS) & MASK
     }
@@ -77,8 +77,7 @@ impl LockWord {
         !self.is_next(self.next())
     }
 
-    /// Returns whether the holder of `ticket`, a writer, waits only for readers, and keeps later readers from joining
-    /// them.
+    /// Returns whether a writer with `ticket` waits only for readers, and so keeps later readers from joining them.
     pub fn holds_up(self, ticket: Ticket) -> bool {
         let is_behind = self.next() != (ticket + 1) & MASK;
         self.readers() == ticket && self.writers() != ticket && is_behind
@@ -94,7 +93,7 @@ impl LockWord {
         LockWord::pack(self.next(), readers, self.writers() + 1)
     }
 
-    /// Ticket of the first waiting request. Valid while no writer is inside, as after a release.
+    /// Returns the ticket of the first waiting request. Valid only while no writer is inside, as after a release.
     pub fn first_waiting(self) -> Option<Ticket> {
         (self.readers() != self.next()).then_some(self.readers())
     }

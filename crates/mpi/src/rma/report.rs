@@ -13,8 +13,8 @@ use fastpath_protocol::report::quote;
 use fastpath_protocol::rma::AccessPath;
 use std::fmt::Write;
 
-/// Remarks of the report on a rank whose control words are not reached by load and store, and on one whose memory is
-/// not either.
+/// Remarks on ranks whose control words load and store do not reach. [`ALL_NEED_OWNER`] is for ranks whose memory only
+/// messages reach.
 const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the target makes progress \
                            in an MPI call; with FASTPATH_PROGRESS=thread, also while the target \
                            computes";
@@ -95,8 +95,8 @@ fn counts_in_words(window: &Window) -> String {
     }
 }
 
-/// Returns the largest size, in bytes, of puts and gets that are not counted because they take the immediate path; 0 if
-/// all are counted.
+/// Returns the largest size, in bytes, of puts and gets that the immediate path performs uncounted; 0 if all are
+/// counted.
 fn uncounted(window: &Window) -> usize {
     // The immediate path never serves a dynamic window.
     let is_shown = window.flavor != Flavor::Dynamic;

@@ -1,7 +1,7 @@
 //! Operations with a request (MPI 5.0, section 12.3.5).
 //!
-//! **ORIGIN AND RESULT.** The buffers are valid as in `accumulate`, until the request completes. Completion at the
-//! target needs a synchronisation of the window.
+//! **ORIGIN AND RESULT.** The buffers are valid as `accumulate.rs` defines, until the request completes. Completion at
+//! the target needs a synchronisation of the window.
 #![allow(unsafe_code)]
 
 use super::accumulate::{Update, update};

@@ -51,12 +51,12 @@ impl Elements {
         self.datatype.layout()
     }
 
-    /// Offset of the data from the buffer's address, if it is one piece.
+    /// Returns the offset in bytes of the data from the buffer's address, if the data is one piece.
     pub fn piece(&self) -> Option<i64> {
         self.layout().dense_offset(self.count)
     }
 
-    /// Offset of the lowest byte from the buffer's address, and the number of bytes up to the highest.
+    /// Returns the offset of the lowest byte from the buffer's address, and the number of bytes up to the highest.
     pub fn span(&self) -> Result<(i64, i64)> {
         self.layout().span(self.count).map_err(|_| too_many())
     }
@@ -105,12 +105,12 @@ pub(super) struct RmaTarget {
     offset: i64,
     /// Offset for messages: from the start of the rank's part, or the address in a dynamic window.
     byte: i64,
-    /// Whether the bytes lie in several pieces of attached memory, without a key. Each piece is located when it is
+    /// Whether the bytes lie in several pieces of attached memory. `key` is then null, and each piece is located when
     /// used.
     apart: bool,
 }
 
-/// Finds a displacement of a rank, from which the bytes of `elements` are accessed. Errors: `MPI_ERR_DISP` for a
+/// Locates displacement `disp` at a rank, for an access to the bytes of `elements`. Errors: `MPI_ERR_DISP` for a
 /// negative displacement, `MPI_ERR_RMA_RANGE` for bytes outside the rank's exposed memory.
 pub(super) fn find(
     p: &Process, window: &Window, rank: u32, disp: isize, elements: &Elements,
@@ -150,7 +150,7 @@ pub(super) fn find(
     })
 }
 
-/// Finds `bytes` bytes, `start` bytes into a part that was reached before, but not by load and store.
+/// Locates `bytes` bytes, `start` bytes into a part that load and store do not reach; `None` if outside.
 #[inline]
 pub(super) fn find_far(
     p: &Process, window: &Window, rank: u32, start: u64, bytes: u64,
@@ -173,8 +173,8 @@ pub(super) fn find_far(
     })
 }
 
-/// Finds `bytes` bytes, `low` bytes after address `at` of a rank. Returns their number, which is less than `bytes` if
-/// the attached piece ends earlier. Returns `None` if the first byte is not attached.
+/// Locates `bytes` bytes, `low` bytes after address `at` of a rank. Returns the number located, less than `bytes` if
+/// the attached piece ends earlier; `None` if the first byte is not attached.
 fn find_attached(
     p: &Process, window: &Window, rank: u32, at: i64, (low, bytes): (i64, u64),
 ) -> Result<Option<(RmaTarget, u64)>> {
@@ -199,7 +199,7 @@ fn find_attached(
     Ok(Some((found, there)))
 }
 
-/// Finds elements that lie in several pieces of attached memory.
+/// Locates elements that lie in several pieces of attached memory.
 #[cold]
 #[inline(never)]
 fn find_apart(
@@ -241,7 +241,7 @@ impl RmaTarget {
         unsafe { self.transfer::<false>(p, window, at, to, len) }
     }
 
-    /// Safety: SPAN AND BUFFER.
+    /// Writes or reads `len` bytes at `at`. Safety: see SPAN AND BUFFER.
     unsafe fn transfer<const PUTS: bool>(
         &self, p: &Process, window: &Window, at: i64, local: *mut u8, len: usize,
     ) -> Result {
@@ -297,12 +297,12 @@ impl RmaTarget {
         Ok(())
     }
 
-    /// Returns the offset in the region of the key, of the byte that is `at` bytes behind the displacement.
+    /// Converts `at`, in bytes after the displacement, to an offset in the region of the key.
     pub fn offset_of(&self, at: i64) -> u64 {
         self.offset.wrapping_add(at) as u64
     }
 
-    /// Returns the offset, as messages state it, of the byte that is `at` bytes behind the displacement.
+    /// Converts `at`, in bytes after the displacement, to the offset that messages use.
     pub fn byte_at(&self, at: i64) -> i64 {
         self.byte.wrapping_add(at)
     }
@@ -334,7 +334,7 @@ impl RmaTarget {
     /// Writes packed data into elements at the target. `packed` is no longer used on return.
     ///
     /// # Safety
-    /// SPAN AND BUFFER.
+    /// See SPAN AND BUFFER.
     pub unsafe fn scatter(
         &self, p: &Process, window: &Window, elements: &Elements, packed: &[u8],
     ) -> Result {
@@ -356,7 +356,7 @@ impl RmaTarget {
     /// Reads elements at the target and packs them.
     ///
     /// # Safety
-    /// SPAN AND BUFFER.
+    /// See SPAN AND BUFFER.
     pub unsafe fn gather(
         &self, p: &Process, window: &Window, elements: &Elements, packed: &mut [u8],
     ) -> Result {

@@ -117,7 +117,7 @@ fn refuse_lengths(puts: bool, origin: &Elements, there: &Elements) -> Error {
     Error::new(MPI_ERR_TRUNCATE, text).with_advice(Some(error::SAME_DATA))
 }
 
-/// Safety: ORIGIN AND RESULT. The target was found with the span of `there`.
+/// Moves the data of a put or get. Safety: ORIGIN AND RESULT. The target was found with the span of `there`.
 unsafe fn move_data<const PUTS: bool>(
     p: &Process, window: &Window, found: &RmaTarget, (buffer, origin): (*mut u8, &Elements),
     there: &Elements,
@@ -134,8 +134,7 @@ unsafe fn move_data<const PUTS: bool>(
                     false => found.gather(p, window, there, bytes),
                 };
             }
-            // The pieces need no completion here, because the program's own buffer stays valid until the operation
-            // completes.
+            // The pieces need no completion here: the program's buffer stays valid until the operation completes.
             return found.each(there, |at, done, len| {
                 let here = first.wrapping_add(done);
                 match PUTS {

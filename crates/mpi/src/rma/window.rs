@@ -50,26 +50,26 @@ impl Flavor {
     }
 }
 
-/// Explanation, in reports, of kernel copies whose small operations the owner performs.
+/// Explanation, in reports, of kernel copies if the target performs small operations itself.
 const SMALL_BY_OWNER: &str = "the kernel copies between the processes; the target itself copies \
                               puts and gets of up to 4 KiB while it is inside MPI";
 
 pub(super) const NO_KEY: PackedKey = [0; size_of::<PackedKey>()];
 
-/// A rank's description of its part of the window.
+/// Description of a rank's part of the window, as that rank sends it to the others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowPart {
     /// Size in bytes.
     pub size: u64,
     /// Displacement unit in bytes.
     pub unit: u64,
-    /// Largest displacement inside the part. Stored, so that `MPI_Win_lock` need not divide, which is slow.
+    /// Largest displacement inside the part. Stored, because `MPI_Win_lock` would otherwise divide, which is slow.
     pub limit: u64,
     /// Rank whose memory contains the part. It is another rank only in a shared window.
     pub owner: u32,
     /// Offset of the part in the region of `memory`.
     pub start: u64,
-    /// Key of the memory, or of the attachment list of a dynamic window. Zeros without memory.
+    /// Key of the memory, or of the attachment list of a dynamic window; zeros if the part is empty.
     pub memory: PackedKey,
     pub control: PackedKey,
     /// Key of the rank's slots for small operations on memory that is not mapped. Zeros if all memory is mapped.
@@ -80,7 +80,7 @@ pub(super) struct WindowPart {
 pub(super) struct PeerAccess {
     /// Address of the part in this process, or null if load and store do not reach it.
     pub base: *mut u8,
-    /// Region of the part, or none if the part is empty.
+    /// Region of the part; `None` if the part is empty.
     pub memory: Option<RemoteKey>,
     pub control: WindowControl,
     /// Slots in which the owner receives small operations on memory that is not mapped.
@@ -146,7 +146,7 @@ pub struct Window {
     pub(super) locks: Box<[Cell<*const AtomicU64>]>,
     pub(super) epoch: RefCell<Epoch>,
     pub(super) counts: RmaCounts,
-    /// Name of the window in traces, once it is needed.
+    /// Name of the window in traces; `None` before the first trace point.
     pub(super) subject: Cell<Option<TraceSubject>>,
     /// Whether all ranks are on this host, so that the rank that ends a wait wakes the waiting rank.
     pub(super) is_local: bool,
@@ -157,7 +157,7 @@ pub struct Window {
     pub(super) announced: Cell<bool>,
     /// Whether this rank has seen another rank's announcement of exclusive locks.
     pub(super) contested: Cell<bool>,
-    /// First rank of this host, once it is needed.
+    /// First rank of this host, set at the first use.
     pub(super) home: OnceCell<u32>,
     /// Number of times that this rank has kept a lock since it last gave one away.
     pub(super) kept: Cell<u32>,
@@ -200,7 +200,7 @@ impl HandleKind for Window {
     const CLASS: i32 = MPI_ERR_WIN;
 }
 
-/// Removes the record of a rank, or of all ranks.
+/// Removes the record of a rank, or of all ranks if `rank` is `None`.
 fn forget<T>(kept: &RefCell<BTreeMap<u32, T>>, rank: Option<u32>) {
     let mut all = kept.borrow_mut();
     match rank {
@@ -244,7 +244,7 @@ impl Window {
         self.subject.set(None);
     }
 
-    /// Records a trace point of the window, towards a world rank if it has one, if tracing is on.
+    /// If tracing is on, records a trace point of the window. `world` is the world rank of the target, or 0.
     #[inline]
     pub(super) fn record(&self, point: Point, world: u32, bytes: u64) {
         if trace::is_on() {
@@ -299,7 +299,7 @@ impl Window {
         }
     }
 
-    /// Returns how a rank's part is reached, which the first call determines.
+    /// Returns the access to a rank's part. The first call for a rank determines it.
     #[inline]
     pub(super) fn reach(&self, p: &Process, rank: u32) -> Result<*mut PeerAccess> {
         // SAFETY: this call holds the lock, and nothing lets another thread in while the reference lives.
@@ -397,7 +397,7 @@ impl Window {
         self.known(rank).is_some_and(|reached| reached.control.word(LOCK).is_null())
     }
 
-    /// Returns how a rank is reached, as name and explanation, if it was accessed.
+    /// Returns how a rank is reached, as name and explanation; `None` if the rank was not accessed.
     pub(super) fn way(&self, rank: u32) -> Option<(&'static str, &'static str)> {
         let reached = self.known(rank)?;
         let near = (AccessPath::LoadStore.name(), AccessPath::LoadStore.how());
@@ -428,7 +428,7 @@ impl Window {
         }
     }
 
-    /// Returns how a rank's part is reached, if known. The reference must end before other threads may enter MPI.
+    /// Returns the access to a rank's part if it is known. The reference must end before other threads may enter MPI.
     #[inline]
     pub(super) fn known(&self, rank: u32) -> Option<&PeerAccess> {
         // SAFETY: this call holds the lock, and the caller lets no other thread enter MPI while the reference lives.
@@ -482,7 +482,7 @@ impl Window {
         }
     }
 
-    /// Opens the ranks again that [`Window::close_for_now`] closed.
+    /// Opens the ranks that [`Window::close_for_now`] has closed.
     #[inline]
     pub(super) fn open_again(&self) {
         while let Some(rank) = self.opened_before.borrow_mut().pop() {
