@@ -42,7 +42,7 @@ pub struct FileView {
     pub view: View,
     /// Etype, the unit of offsets and file pointers.
     pub etype: Rc<Datatype>,
-    /// Filetype, repeated by the view.
+    /// Filetype, which the view repeats.
     pub filetype: Rc<Datatype>,
     /// Data representation of the file.
     pub representation: Representation,
@@ -73,7 +73,7 @@ pub struct File {
     /// Communicator of the collective calls: a copy of the opening communicator.
     pub(crate) comm: Rc<Comm>,
     name: String,
-    /// Name as given by the program, of any bytes.
+    /// Name as the program gave it. It may contain any bytes.
     named: Box<[u8]>,
     path: std::ffi::CString,
     /// Call that opened the file, and its call site, if `FASTPATH_CHECK` is set.
@@ -86,13 +86,13 @@ pub struct File {
     /// Individual file pointer, in etypes of the view.
     position: Cell<i64>,
     atomic: Cell<bool>,
-    /// Whether, on some rank, locks exclude only processes of the same host.
+    /// Whether locks of at least one rank exclude only processes of that rank's host.
     local_locks: bool,
     pointer: RefCell<SharedPointer>,
-    /// Split collective access under way, and its status.
+    /// Kind and status of the split collective access under way; `None` without one.
     pending: Cell<Option<(split::SplitKind, Status)>>,
     hosts: OnceCell<u64>,
-    /// Aggregators of the last collective access that used any.
+    /// Ranks of the aggregators of the last collective access that used aggregators.
     aggregated: RefCell<Vec<u32>>,
     buffer: RefCell<Vec<u8>>,
 }

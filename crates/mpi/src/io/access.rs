@@ -61,7 +61,7 @@ pub(super) struct CheckedAccess {
     /// Datatype and its handle, which a conversion function of the program needs.
     datatype: DatatypeKeeper,
     pub(super) count: u64,
-    /// Bytes in the file.
+    /// Number of bytes in the file.
     pub(super) bytes: u64,
     pub(super) units: i64,
 }
@@ -75,7 +75,7 @@ impl CheckedAccess {
 /// A checked access that lies within the possible range of a file.
 pub(super) struct LocatedAccess {
     pub(super) checked: CheckedAccess,
-    /// First byte, as position in the view.
+    /// Position of the first byte in the view, in bytes.
     pub(super) start: u64,
 }
 
@@ -135,7 +135,7 @@ impl File {
     /// this rank.
     ///
     /// # Safety
-    /// ELEMENTS.
+    /// See ELEMENTS.
     pub unsafe fn access(&self, p: &Process, access: &Access) -> Result<Status> {
         if access.collective && self.pending.get().is_some() {
             let text = "a split collective access of the file is under way: call the matching _end \
@@ -149,7 +149,7 @@ impl File {
     /// Performs [`File::access`], even while a split access is under way.
     ///
     /// # Safety
-    /// ELEMENTS.
+    /// See ELEMENTS.
     pub(super) unsafe fn carry_out(&self, p: &Process, access: &Access) -> Result<Status> {
         let checked = self.check(p, access);
         let from = match (access.place, &checked) {
@@ -223,7 +223,7 @@ impl File {
     /// Moves the bytes of an access, and returns their number in the file.
     ///
     /// # Safety
-    /// ELEMENTS.
+    /// See ELEMENTS.
     pub(super) unsafe fn transfer(
         &self, access: &Access, located: &LocatedAccess,
     ) -> std::result::Result<u64, AccessFailure> {
@@ -253,7 +253,7 @@ impl File {
     /// Moves one piece of memory to or from one piece of the file, without a lock. Returns `None` for other accesses.
     ///
     /// # Safety
-    /// ELEMENTS.
+    /// See ELEMENTS.
     unsafe fn move_piece(
         &self, access: &Access, located: &LocatedAccess,
     ) -> Option<std::result::Result<u64, AccessFailure>> {
@@ -277,8 +277,7 @@ impl File {
         Some(moved.map_err(AccessFailure::System))
     }
 
-    /// # Safety
-    /// ELEMENTS.
+    /// Moves the bytes of an access to or from `to`, and returns their number. Safety: see ELEMENTS.
     unsafe fn move_to(
         &self, to: &AccessTarget, access: &Access, checked: &CheckedAccess,
     ) -> std::result::Result<u64, AccessFailure> {
@@ -307,8 +306,8 @@ impl File {
     }
 
     /// Returns whether accesses lock the range that they cover. A lock belongs to the open file, which the [`helper`]
-    /// thread shares. So a lock does not exclude that thread, and an unlock releases the thread's lock of the same
-    /// range. The thread must therefore finish before a range is locked.
+    /// thread shares. So a lock does not exclude that thread, and an unlock releases that thread's lock of the range.
+    /// The thread must therefore finish before a range is locked.
     pub(super) fn locks(&self, writes: bool) -> bool {
         self.atomic.get() || (writes && self.sieve() != Sieve::Never)
     }
@@ -356,7 +355,7 @@ impl Memory {
         }
     }
 
-    /// Returns whether the pieces of memory are long, judged by the first and the last piece.
+    /// Returns whether the first and the last piece of memory have at least [`LONG_PIECE`] bytes.
     fn has_long_pieces(&self) -> bool {
         let is_one = |from| {
             let mut pieces = 0;
@@ -392,8 +391,7 @@ impl AccessTarget {
         moved
     }
 
-    /// # Safety
-    /// See [`AccessTarget::move_bytes`].
+    /// Moves the bytes after any lock is taken. Safety: see [`AccessTarget::move_bytes`].
     unsafe fn move_locked(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
         let (file, view, start, sieve) = (&self.file, &self.view, self.start, self.sieve);
         let Memory { writes, buf, ref layout, count, bytes: total } = *memory;

@@ -100,7 +100,7 @@ impl AccessSummary {
 /// ranks, or errors of communication.
 ///
 /// # Safety
-/// ELEMENTS, until the future is ready.
+/// See ELEMENTS, until the future is ready.
 pub(super) async unsafe fn run<C: CallFabric>(
     f: &C, file: &File, access: &Access, located: Result<LocatedAccess>,
 ) -> Result<u64> {
@@ -157,7 +157,7 @@ fn outcome_of(words: &[u64; TOLD]) -> [u64; OUTCOME] {
     std::array::from_fn(|index| words[index])
 }
 
-/// Returns the largest size of the file that a rank sees. A host may cache attributes and see an old size.
+/// Returns the largest size of the file, in bytes, that a rank sees. A host that caches attributes may see an old size.
 fn size_of(all: &[AccessSummary]) -> i64 {
     all.iter().map(|told| told.size).max().unwrap_or(0)
 }
@@ -216,8 +216,8 @@ impl File {
         })
     }
 
-    /// Returns the default number of aggregators: one per host; on a single host, as many as processors, at most all
-    /// ranks.
+    /// Returns the default number of aggregators. On several hosts it is one per host. On one host it is the number of
+    /// processors, or of ranks if that is smaller.
     pub(super) fn aggregators(&self, p: &Process) -> u64 {
         let processors = p.engine().map_or(1, |engine| engine.job.processors() as u64);
         match self.hosts(p) {
@@ -243,8 +243,8 @@ impl File {
         }
     }
 
-    /// Makes a plan by [`File::plan`]. If an aggregator lacks memory for the hints' buffer size, default buffers are
-    /// used.
+    /// Makes a plan by [`File::plan`]. If an aggregator lacks memory for the hinted buffer size, uses
+    /// [`DEFAULT_BUFFER`].
     async fn plan_within_memory<F: Fabric>(
         &self, f: &F, access: &Access, all: &[AccessSummary], buffer: &mut Vec<u8>,
     ) -> Result<Option<(AccessPlan, Vec<RankAccess>)>> {
@@ -269,7 +269,7 @@ impl File {
         Ok(self.plan(access, all, &tuning))
     }
 
-    /// Returns the plan and the shares, or `None` without aggregators. A read's shares end at the end of the file.
+    /// Returns the plan and the shares; `None` if ranks move their own bytes. A read's shares end at the file's end.
     fn plan(
         &self, access: &Access, all: &[AccessSummary], tuning: &Tuning,
     ) -> Option<(AccessPlan, Vec<RankAccess>)> {

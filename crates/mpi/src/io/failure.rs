@@ -54,8 +54,8 @@ fn class_of(error: &IoError) -> i32 {
     }
 }
 
-/// Returns the MPI error for a failed system call of `rank`: its rank in the file's communicator, or in the job if
-/// there is no communicator.
+/// Returns the MPI error for a failed system call of `rank`, a rank of the file's communicator, or of the job without a
+/// communicator.
 pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
     let text = format!("file \"{name}\", rank {rank}: {error}");
     Error::new(class_of(error), text)
@@ -90,7 +90,7 @@ fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
             Some(explain(name, rank, &error))
         }
         _ => {
-            // A rank that refuses the call never sends `MPI_SUCCESS`, so these words are those of a different call.
+            // A rank that refuses the call never sends `MPI_SUCCESS`, so these words belong to a different call.
             let code = match words[1] as i32 {
                 MPI_SUCCESS => MPI_ERR_OTHER,
                 code => code,
@@ -105,7 +105,7 @@ fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
     }
 }
 
-/// Splits a result into the value, which the rank keeps, and the outcome, which it sends.
+/// Splits a result into its value, which the rank keeps, and its outcome, which the rank sends.
 pub(super) fn tell<T>(
     own: std::result::Result<T, AccessFailure>,
 ) -> (Option<T>, std::result::Result<(), AccessFailure>) {

@@ -1,15 +1,15 @@
 //! Helper thread that reads and writes for requests while the program computes (setting `file-thread`).
 //!
 //! The first large access starts the thread. It performs accesses in order, and wakes the rank as a peer would. It uses
-//! only files and memory, no MPI state. A caller that needs exclusive use of a file in this process, to lock it or to
-//! change its locking, waits by [`finish`].
+//! only files and memory, no MPI state. A caller that locks a file, or changes its locking, first waits for the thread
+//! by [`finish`].
 
 use fastpath_base::thread::without_signals;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-/// Name of the thread. The kernel keeps 15 bytes of it.
+/// Name of the thread. The kernel stores at most 15 bytes.
 const NAME: &str = "fastpath-files";
 const STACK_BYTES: usize = 1 << 18;
 

@@ -157,12 +157,12 @@ impl Hints {
         }
     }
 
-    /// Returns whether reads may also read small gaps.
+    /// Returns whether reads may also read the small gaps between their pieces.
     pub fn reads_between(&self) -> bool {
         self.switch("romio_ds_read") != Some(Switch::Disabled)
     }
 
-    /// Returns the bytes of an aggregator's buffer.
+    /// Returns the size of an aggregator's buffer, in bytes.
     pub fn buffer(&self) -> u64 {
         self.number("cb_buffer_size")
             .unwrap_or(DEFAULT_BUFFER)

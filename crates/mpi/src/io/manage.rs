@@ -97,7 +97,7 @@ impl File {
         Ok(())
     }
 
-    /// Merges hints and agrees on them with the other ranks, unless a rank refuses its arguments.
+    /// Merges hints, and agrees on them with the other ranks. Fails on all ranks if a rank refuses its arguments.
     fn agree_on_hints<T>(
         &self, p: &Process, given: Result<(T, Vec<(String, String)>)>,
     ) -> Result<(T, Hints)> {
@@ -224,8 +224,8 @@ impl File {
         Ok(there.extent().1)
     }
 
-    /// Returns the byte offset of etype `position` of the view (`MPI_File_get_byte_offset`). Errors: `MPI_ERR_ARG` for
-    /// a position that no file can have.
+    /// Returns the offset in the file, in bytes, of etype `position` of the view (`MPI_File_get_byte_offset`). Errors:
+    /// `MPI_ERR_ARG` for a position that no file can have.
     pub fn byte_offset(&self, position: i64) -> Result<i64> {
         let shown = self.shown();
         let at = u64::try_from(position).map_err(|_| negative("offset", position))?;

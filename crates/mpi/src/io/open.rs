@@ -233,7 +233,7 @@ pub fn close(p: &Process, handle: usize) -> Result {
         report::print(p, &file, descriptor);
     }
     // A conversion function of the program, or a transfer in the helper thread, may still hold the descriptor. The last
-    // of them to end closes the descriptor.
+    // holder closes it.
     let alone = descriptor.and_then(|descriptor| Arc::try_unwrap(descriptor).ok());
     let closed = alone.map_or(Ok(()), Descriptor::close);
     // After this agreement no rank uses the shared file pointer.
@@ -253,8 +253,8 @@ pub fn close(p: &Process, handle: usize) -> Result {
     result
 }
 
-/// `MPI_File_delete`. Errors: `MPI_ERR_NO_SUCH_FILE` and others of the system call. They name the rank in the job,
-/// because there is no communicator.
+/// `MPI_File_delete`. Errors: `MPI_ERR_NO_SUCH_FILE` and others of the system call. The errors name the rank in the
+/// job, because there is no communicator.
 pub fn delete_file(p: &Process, name: &[u8]) -> Result {
     let path = path_of(name)?;
     let rank = p.engine().map_or(0, |engine| engine.job.rank() as u32);

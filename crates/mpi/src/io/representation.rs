@@ -22,10 +22,10 @@ const STAGE_BYTES: u64 = 1 << 20;
 /// `MPI_Datarep_conversion_function`: user buffer, datatype, items, file buffer, first item, extra state.
 pub type Conversion =
     unsafe extern "C" fn(*mut c_void, usize, c_int, *mut c_void, i64, *mut c_void) -> c_int;
-/// `MPI_Datarep_conversion_function_c`.
+/// `MPI_Datarep_conversion_function_c`: see [`Conversion`], with `MPI_Count` items.
 pub type LargeConversion =
     unsafe extern "C" fn(*mut c_void, usize, i64, *mut c_void, i64, *mut c_void) -> c_int;
-/// `MPI_Datarep_extent_function`: datatype, its bytes in the file, extra state.
+/// `MPI_Datarep_extent_function`: datatype, its extent in the file in bytes, extra state.
 pub type ExtentFunction = unsafe extern "C" fn(usize, *mut isize, *mut c_void) -> c_int;
 
 /// A conversion function of the program.
@@ -218,7 +218,7 @@ impl DataRepresentation {
 }
 
 impl Convert {
-    /// Converts `count` items, starting at item `position`.
+    /// Calls the function for `count` items from item `position` on.
     ///
     /// # Safety
     /// The user buffer holds the elements of the items, and the file buffer holds the items.
@@ -258,7 +258,7 @@ impl Convert {
     }
 }
 
-/// Division of an access into pieces for a conversion function. A piece is whole items or elements.
+/// Division of an access into pieces for a conversion function. A piece consists of whole items or whole elements.
 struct Cut {
     pieces: u64,
     /// Bytes of a piece in the file.
@@ -282,7 +282,7 @@ impl Cut {
 /// Moves the elements of an access through a conversion, and returns their bytes in the file.
 ///
 /// # Safety
-/// ELEMENTS.
+/// See ELEMENTS.
 pub(super) unsafe fn move_converted(
     to: &AccessTarget, representation: &Representation, access: &Access, datatype: &Datatype,
 ) -> std::result::Result<u64, AccessFailure> {
@@ -302,7 +302,7 @@ pub(super) unsafe fn move_converted(
 /// Writes elements in the portable form, one stage at a time.
 ///
 /// # Safety
-/// ELEMENTS.
+/// See ELEMENTS.
 unsafe fn write_portable(
     to: &AccessTarget, access: &Access, datatype: &Datatype,
 ) -> std::result::Result<u64, AccessFailure> {
@@ -339,7 +339,7 @@ unsafe fn write_portable(
 /// Reads elements in the portable form, one stage at a time, up to the end of the file.
 ///
 /// # Safety
-/// ELEMENTS.
+/// See ELEMENTS.
 unsafe fn read_portable(
     to: &AccessTarget, access: &Access, datatype: &Datatype,
 ) -> std::result::Result<u64, AccessFailure> {
@@ -377,7 +377,7 @@ unsafe fn read_portable(
 /// Moves the elements of an access through a conversion function of the program, and returns their bytes in the file.
 ///
 /// # Safety
-/// ELEMENTS.
+/// See ELEMENTS.
 unsafe fn move_by_function(
     to: &AccessTarget, known: &DataRepresentation, access: &Access, cut: &Cut,
 ) -> std::result::Result<u64, AccessFailure> {

@@ -18,7 +18,7 @@ use fastpath_io::IoError;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Smallest access, in bytes, for the helper thread. A smaller one takes no longer than waking the thread.
+/// Smallest access, in bytes, for the helper thread. A smaller access takes no longer than a wake-up of the thread.
 const HELPED_BYTES: u64 = 1 << 16;
 
 impl File {
@@ -26,7 +26,7 @@ impl File {
     /// later errors.
     ///
     /// # Safety
-    /// ELEMENTS.
+    /// See ELEMENTS.
     pub unsafe fn start(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
         // SAFETY: ELEMENTS.
         unsafe {
@@ -41,8 +41,7 @@ impl File {
         }
     }
 
-    /// # Safety
-    /// ELEMENTS.
+    /// Starts a collective access on several ranks. Safety: see ELEMENTS.
     unsafe fn start_collective(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
         let checked = self.check(p, access);
         let from = match access.place {
@@ -69,7 +68,7 @@ impl File {
     /// disabled.
     ///
     /// # Safety
-    /// ELEMENTS.
+    /// See ELEMENTS.
     unsafe fn start_helped(self: Rc<Self>, p: &Process, access: &Access) -> Result<Option<usize>> {
         let is_off = p.engine().is_none_or(|e| e.config.is_disabled("file-thread"));
         if is_off || self.converts(access.writes) {

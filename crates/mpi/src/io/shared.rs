@@ -22,10 +22,10 @@ pub(super) enum SharedPointer {
     /// In the memory of rank 0 of the file.
     Remote {
         owner: u32,
-        /// Packed key from rank 0. The first access unpacks it into `key`.
+        /// Packed key of the memory, from rank 0. The first access unpacks it into `key`.
         told: [u64; KEY_WORDS],
         key: Option<Box<RemoteKey>>,
-        /// At rank 0: address and region of the memory.
+        /// Address and region of the memory at rank 0; `None` at other ranks.
         kept: Option<(usize, RegionId)>,
     },
 }
@@ -85,7 +85,7 @@ impl SharedPointer {
         }
     }
 
-    /// Adds to the pointer, and returns its previous value.
+    /// Adds `units` etypes to the pointer, and returns its previous value.
     fn add(&mut self, p: &Process, units: i64) -> Result<i64> {
         match self {
             SharedPointer::Own(at) => Ok(at.replace(at.get() + units)),

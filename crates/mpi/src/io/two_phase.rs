@@ -25,9 +25,9 @@ use std::sync::Arc;
 const MOST_RUNS: usize = 1024;
 /// Words of a request: number of runs, bytes, whether more requests follow, first run.
 const ASK_WORDS: usize = 3 + RUN_WORDS;
-/// Bytes that are packed or unpacked in a round if memory has gaps.
+/// Size, in bytes, of the stage for packed bytes, which is used if memory has gaps.
 const STAGE_BYTES: usize = 1 << 20;
-/// Minimum bytes of the stage for one aggregator.
+/// Minimum size, in bytes, of the stage's part for one aggregator.
 const LEAST_STAGE: usize = 1 << 12;
 
 /// The file as an aggregator uses it. A byte's index in a buffer is its distance from the start of the window.
@@ -129,7 +129,7 @@ pub(super) fn reserve(plan: &AccessPlan, rank: u32, buffer: &mut Vec<u8>) -> boo
     may_fail(|| buffer.try_reserve_exact(bytes)).is_ok() && Coverage::has_room(bytes as u64)
 }
 
-/// Makes the stage for packed bytes. Returns the stage, and the bytes of each aggregator's part.
+/// Makes the stage for packed bytes. Returns the stage and the bytes of each aggregator's part.
 fn make_stage(plan: &AccessPlan, task: &Task<'_>) -> (Vec<u8>, usize) {
     let aggregators = plan.aggregators().len().max(1);
     match task.memory.dense() {
@@ -142,8 +142,7 @@ fn make_stage(plan: &AccessPlan, task: &Task<'_>) -> (Vec<u8>, usize) {
 }
 
 impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
-    /// # Safety
-    /// WINDOWS.
+    /// Runs one round: requests, bytes and file access. Safety: see WINDOWS.
     async unsafe fn run_round(&mut self, round: u64) -> Result {
         let (plan, task, me) = (self.plan, self.task, self.f.rank());
         let windows: Vec<Range<i64>> =
@@ -276,10 +275,10 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
         Ok(asked)
     }
 
-    /// A step of a write: sends this rank's bytes to aggregators, and receives other ranks' bytes into the buffer.
+    /// Performs a step of a write: sends this rank's bytes to aggregators, receives other ranks' bytes into the buffer.
     ///
     /// # Safety
-    /// WINDOWS.
+    /// See WINDOWS.
     async unsafe fn take_step(
         &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
         covered: &mut Option<Coverage>,
@@ -319,10 +318,10 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
         sends.finish().await.and(received)
     }
 
-    /// A step of a read: reads the requested bytes as an aggregator, and sends them to the requesting ranks.
+    /// Performs a step of a read: as an aggregator, reads the requested bytes and sends them to the requesting ranks.
     ///
     /// # Safety
-    /// WINDOWS.
+    /// See WINDOWS.
     async unsafe fn give_step(
         &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
     ) -> Result {
@@ -365,7 +364,7 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
     /// Reads the requested bytes into the buffer; after an error, fills them with zeros.
     ///
     /// # Safety
-    /// WINDOWS.
+    /// See WINDOWS.
     unsafe fn read(&mut self, asked: &[PieceRequest], window: &Range<i64>) {
         if asked.iter().all(|asked| asked.runs.is_empty()) {
             return;
