@@ -3,9 +3,10 @@
 //!
 //! Spawned processes join the parent's job, whose memory has space for more ranks than the job starts with. Processes
 //! of a connected job also become ranks ([`foreign`]). The launcher starts processes and stores service names
-//! ([`fastpath_job::control`]). Groups consist of ranks of the job; a spawned world is a range of them. To connect two
-//! sides, their roots exchange messages in a separate context ([`Meeting`](crate::comm_creation::meeting::Meeting)).
-//! They agree on an intercommunicator as in `MPI_Intercomm_create`.
+//! ([`fastpath_job::control`]). Groups consist of ranks of the job, and a spawned `MPI_COMM_WORLD` is a range of ranks.
+//! To connect two sides, their roots exchange messages in a separate context
+//! ([`Meeting`](crate::comm_creation::meeting::Meeting)). They agree on an intercommunicator as in
+//! `MPI_Intercomm_create`.
 
 mod door;
 mod foreign;
@@ -43,7 +44,7 @@ impl Counter {
         Counter(Cell::new(0))
     }
 
-    /// Returns the next number. Numbers repeat after 2^32.
+    /// Returns the next number. Numbers repeat after 2^32 - 1 calls.
     pub fn next(&self) -> u32 {
         self.0.set(self.0.get().wrapping_add(1).max(1));
         self.0.get()
@@ -52,12 +53,12 @@ impl Counter {
 
 static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
 
-/// Time limit for the other side of a connection.
+/// Time limit of a wait for the other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
     length_ns: u64,
     until_ns: u64,
-    /// Source of the limit for messages: an info key or a variable.
+    /// Source of the limit, named in error messages: an info key or an environment variable.
     source: &'static str,
 }
 
@@ -146,7 +147,7 @@ fn with_worker<T>(p: &Process, act: impl FnOnce(&mut Worker) -> T) -> Result<T> 
     Ok(act(unsafe { &mut *worker }))
 }
 
-/// Makes progress until `done` returns true. The awaited change need not wake this process.
+/// Makes progress until `done` returns true. Sleeps are limited: the awaited change might not wake this process.
 fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
     slow::wait_until(p, (comm, 0), AwaitedRanks::UNKNOWN, true, done)
 }

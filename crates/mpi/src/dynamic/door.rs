@@ -1,8 +1,8 @@
 //! Connections from processes of other jobs to a port: over the network, with a key that is part of the port's name.
 //!
-//! Any process that knows the name may connect. A connection without a proof of the key is closed after 5 seconds, and
-//! at most 64 of them wait at a time. The key is never sent. Each end proves that it knows the key by a tag over the
-//! other end's random number.
+//! Any process that knows the name may connect. A connection without a proof of the key is closed after 5 seconds. At
+//! most 64 such connections wait at a time. The key is never sent. Each end proves that it knows the key by a tag over
+//! the other end's random number.
 
 use super::line::move_bytes;
 use super::{Timeout, wait};
@@ -22,7 +22,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Random bytes of a key. The other bytes are 0, so that port names stay short.
+/// Number of random bytes of a key. The other bytes are 0, because port names must stay short.
 const KEY: usize = 16;
 /// Maximum bytes of the addresses in a port name, because engines publish only short names.
 const ADDRESSES: usize = 120;
@@ -31,7 +31,7 @@ const NONCE: usize = 32;
 const STRANGERS_MOST: usize = 64;
 /// Time limit for the proof of a connection, in nanoseconds.
 const STRANGER_NS: u64 = 5_000_000_000;
-/// Time limit for one address, in nanoseconds. Then the next address is tried.
+/// Time limit for a call to one address, in nanoseconds. After it, the next address is tried.
 const CALL_NS: u64 = 5_000_000_000;
 
 /// Network address and key of a port: the last part of its name.
@@ -138,7 +138,7 @@ struct Caller {
     since_ns: u64,
     call: [u8; NONCE + TAG],
     got: usize,
-    /// Answer to the caller's message, once that has arrived.
+    /// Answer to the caller's message; `None` until that message has arrived.
     answer: Option<[u8; NONCE + TAG]>,
     sent: usize,
     confirm: [u8; TAG],
@@ -211,7 +211,7 @@ impl PortListener {
         Ok((door, way))
     }
 
-    /// Returns a caller that has completed its proof, if any.
+    /// Returns the socket of a caller that has proved that it knows the key; `None` without one.
     pub fn poll(&mut self) -> Option<OwnedFd> {
         let now_ns = clock::now_ns();
         for listener in &self.listeners {
@@ -264,7 +264,7 @@ pub fn call(
     let own: Vec<IpAddr> =
         list_addresses().unwrap_or_default().into_iter().map(|found| found.address).collect();
     let mut addresses = way.addresses.clone();
-    // Container bridges have the same address on every host, so that this host itself would answer. Try them last.
+    // Container bridges have equal addresses on all hosts, so this host itself would answer. Try them last.
     addresses.sort_by_key(|address| own.contains(address));
     let mut told = Vec::new();
     for address in addresses {

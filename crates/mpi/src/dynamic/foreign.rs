@@ -28,7 +28,7 @@ const SELF_HEAD: usize = 5;
 const SELF: usize = SELF_HEAD + CARD_BYTES / 8;
 /// Number of words that the root broadcasts before the list: bytes of the list, a block of contexts, and the secret.
 const AGREED_HEAD: usize = 6;
-/// First byte of a message between roots: a list of members follows, or an error text.
+/// First byte of a message between roots that a list of members follows. After `FAILED`, an error text follows.
 const LIST: u8 = 1;
 const FAILED: u8 = 2;
 /// Number of bytes before the list: a random half of the secret, a block of contexts, and the root's position in the

@@ -57,7 +57,7 @@ fn refuse(cause: &io::Error) -> Error {
 
 /// `MPI_Comm_join`. Returns an intercommunicator with the process at the other end of the socket. Returns
 /// `MPI_COMM_NULL` if that process is of a job that cannot be connected. Errors: `MPI_ERR_ARG` if the descriptor is no
-/// connected socket, or both ends are this process; `MPI_ERR_OTHER` if the other end sends no valid greeting.
+/// connected socket, or both ends are this process. `MPI_ERR_OTHER` if the other end sends no valid greeting.
 pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     let job = p.running()?.job;
     let own = Greeting { job: job.job_id(), rank: job.rank() as u32, call: CALLS.of(p).next() };
@@ -99,7 +99,7 @@ fn join_foreign(p: &Process, fd: RawFd, alone: Rc<Group>) -> Result<usize> {
     let bridge = Strangers { fd, key: [0; 32] };
     match foreign::connect(p, &meeting.channel(p), &alone, 0, Some(bridge)) {
         Ok((remote, block)) => publish(p, inter::assemble(p, alone, Rc::new(remote), block)?),
-        // MPI defines no error for this case.
+        // MPI defines no error for this case, so the reason is printed.
         Err(why) => {
             let (rank, why) = (p.running()?.job.rank(), why.message());
             tell!("fastpath: rank {rank}: MPI_Comm_join returns MPI_COMM_NULL: {why}");

@@ -1,6 +1,6 @@
 //! Messages on a stream socket between processes of two jobs that agree on a communicator. A message begins with its
-//! length, and each end sends one message at a time. No byte behind a message is read, because the owner of the socket
-//! may use the socket later.
+//! length, and each end sends one message at a time. No byte after a message is read, because the socket's owner may
+//! use it later.
 #![allow(unsafe_code)]
 
 use super::wait;
@@ -9,12 +9,12 @@ use crate::process::Process;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Maximum bytes of a message, enough for the list of a job of many ranks.
+/// Maximum size of a message, in bytes. The list of a job of many ranks fits.
 const MOST: usize = 256 << 20;
 const HEAD: usize = 4;
 
-/// Sends a message and receives one, making progress. Errors: the outer error means that MPI is not initialised, the
-/// inner one that the other end has closed or sent no valid message.
+/// Sends a message and receives one, making progress. The outer error means that MPI is not initialised. The inner one
+/// means that the other end has closed, or sent no valid message.
 pub fn swap(p: &Process, fd: RawFd, message: &[u8]) -> Result<io::Result<Vec<u8>>> {
     let mut out = (message.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(message);

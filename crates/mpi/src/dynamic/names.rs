@@ -1,5 +1,5 @@
 //! Service names (MPI 5.0, section 11.9.4). The launcher, `mpiexec` or an engine, stores them for all ranks of its job.
-//! A process without a launcher stores its own. If the job does not know a name, it is looked up in this user's other
+//! A process without a launcher stores its own. A name that the job does not know is looked up in this user's other
 //! jobs on this host.
 
 use super::ask;

@@ -1,9 +1,9 @@
 //! Ports: meeting points of processes of one job that share no communicator (MPI 5.0, section 11.9).
 //!
-//! A port is a word in the page of the rank that opened it: the port's number, and the number of its caller. If the
-//! caller's part is empty, a connecting root stores its number in that part. To accept, the accepting root clears that
-//! part. Both roots then agree like the leaders of an intercommunicator. Processes of other jobs connect over the
-//! network ([`super::door`]).
+//! A port is a word in the page of the rank that opened it: the port's number, and the number of its caller. A
+//! connecting root stores its number in the caller's part if that part is empty. The accepting root clears the part to
+//! accept the call. Both roots then agree like the leaders of an intercommunicator. Processes of other jobs connect
+//! over the network ([`super::door`]).
 
 use super::door::{self, ListenerAddress, PortListener};
 use super::{CALLS, Timeout, ask, foreign, wait};
@@ -39,7 +39,7 @@ struct Port {
     rank: u32,
     /// Number of the port at its rank, from 1.
     number: u32,
-    /// Network address for processes of other jobs, if they can connect.
+    /// Network address for processes of other jobs; `None` if they cannot connect.
     way: Option<ListenerAddress>,
 }
 
@@ -138,7 +138,7 @@ pub fn open(p: &Process) -> Result<String> {
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
     let number = CALLS.of(p).next();
-    // Relaxed: the message that carries the name orders this store before its receiver's access.
+    // Relaxed suffices: the message that carries the port's name orders this store before its receiver's access.
     free.store(word(number, 0), Ordering::Relaxed);
     let mut port = Port { job: job.job_id(), rank: job.rank() as u32, number, way: None };
     let config = p.running()?.config;
@@ -188,7 +188,7 @@ pub fn close(p: &Process, name: &str) -> Result {
 }
 
 /// `MPI_Comm_accept`. Errors: `MPI_ERR_PORT` if the root has not opened the port, or if no process connects before the
-/// root's timeout; `MPI_ERR_ROOT`; `MPI_ERR_COMM` if both sides have a process in common.
+/// root's timeout. `MPI_ERR_ROOT`. `MPI_ERR_COMM` if both sides have a process in common.
 pub fn accept(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
 ) -> Result<usize> {
@@ -416,7 +416,7 @@ fn greet(p: &Process, comm: &Comm, peer: u32, port: &Port, caller: u32) -> Resul
     inter::greet(p, &comm.group, Bridge { channel, leader })
 }
 
-/// Makes the intercommunicator of `comm` and the group of the peer that `meet` returns.
+/// Makes the intercommunicator of the group of `comm` and the peer's group. Only the root calls `meet`.
 fn create(
     p: &Process, root: i32, comm: &Comm, meet: impl FnOnce() -> Result<PortPeer>,
 ) -> Result<usize> {

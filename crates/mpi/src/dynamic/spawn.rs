@@ -43,7 +43,7 @@ pub struct SpawnRequest {
     pub info: usize,
 }
 
-/// Result of a spawn.
+/// Result of a spawn: communicator and error codes.
 #[derive(Debug)]
 pub struct SpawnResult {
     /// The intercommunicator.
@@ -92,8 +92,8 @@ fn spawn_all(
     if comm.rank != root {
         return spawn_here(p, comm, root, None::<fn() -> _>, codes);
     }
-    // Count the link before the children run, because the launcher counts the children's side before they run.
-    // `spawn_here` counts the link again, so one count is removed.
+    // Count the link before the children run, as the launcher counts their side. `spawn_here` counts the link again, so
+    // remove one count.
     job.note_link(true);
     let made = spawn_here(p, comm, root, Some(asked), codes);
     job.note_link(false);

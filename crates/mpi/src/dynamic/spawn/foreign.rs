@@ -20,11 +20,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Nanoseconds between two checks: whether an `mpiexec` still runs, and whether the engine still runs a job.
+/// Pause, in nanoseconds, between checks whether an `mpiexec` still runs; `ASK_NS` is that for a job of the engine.
 const LOOK_NS: u64 = 10_000_000;
 const ASK_NS: u64 = 500_000_000;
-/// Number of consecutive answers of the engine that no such job runs, after which the job counts as ended. One answer
-/// is not enough, because a host's daemon may learn of a job later than this process.
+/// A job counts as ended after this number of consecutive answers of the engine that no such job runs. One answer is
+/// not enough: a host's daemon may learn of a job later than this process.
 const MISSES: u32 = 2;
 /// Time limit for processes started by the engine to call `MPI_Init`, in seconds. Hydra does not report their end. The
 /// info key `timeout` overrides the limit.
@@ -41,7 +41,7 @@ struct PendingSpawn {
 
 enum SpawnStarter {
     Mpiexec(Child),
-    /// The engine: its name for the job, if known, and the number of its consecutive answers that no such job runs.
+    /// The engine: its name for the job, if known, and its number of consecutive answers that no such job runs.
     Engine(Option<String>, u32),
 }
 
@@ -238,7 +238,7 @@ fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
     started.map_err(|cause| refuse(format!("mpiexec cannot be started: {cause}")))
 }
 
-/// Broadcasts the outcome of the root's request. Only the root gets the spawn.
+/// Broadcasts the outcome of the root's request. Returns the pending spawn at the root, `None` at other ranks.
 fn pass_codes(
     p: &Process, comm: &Comm, root: u32, begun: Option<Result<PendingSpawn>>, codes: &mut Vec<i32>,
 ) -> Result<Option<PendingSpawn>> {
