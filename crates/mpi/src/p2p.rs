@@ -130,7 +130,7 @@ impl CopiedSlot {
     }
 }
 
-/// Copies an arrived message that fits a slot, or does nothing. The slot must still be freed. Makes no call.
+/// Copies an arrived message that fits a slot, and returns its slot, which must be freed; `None` if nothing was done.
 ///
 /// # Safety
 /// See USER'S BUFFER.

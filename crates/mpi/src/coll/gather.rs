@@ -51,7 +51,7 @@ impl Collective for Gather {
 pub struct Gatherv {
     /// Data to send.
     pub send: CollectiveBuffer,
-    /// Receive buffer, at the root.
+    /// Receive buffer at the root; `None` at other ranks.
     pub recv: Option<Blocks>,
     /// Rank of the root; on an intercommunicator also `MPI_ROOT` or `MPI_PROC_NULL`.
     pub root: i32,

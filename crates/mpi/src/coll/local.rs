@@ -251,7 +251,7 @@ impl<'a> Stack<'a> {
         self.depth -= 1;
         let (left, right) = (self.waiting[self.depth - 1], self.waiting[self.depth]);
         // The combined value replaces the right operand. It replaces the left one if the right one must not be
-        // overwritten, or if the operation commutes and the left one is in the result.
+        // overwritten. It also does so if the operation commutes and the left one is in the result.
         let swapped = right == OWN || (left == 0 && self.red.reducer.commutes());
         let (left, right) = match swapped {
             true => (right, left),

@@ -82,7 +82,7 @@ pub(super) struct Levels<'f, F> {
     pub(super) node: SubFabric<'f, F>,
     /// Rank in `node` of the node's head, which communicates with other nodes.
     pub(super) head: u32,
-    /// Heads of all nodes, present at each head. The rank of a head is the number of its node.
+    /// Heads of all nodes; `None` at ranks that are no head. The rank of a head is the number of its node.
     pub(super) heads: Option<SubFabric<'f, F>>,
 }
 

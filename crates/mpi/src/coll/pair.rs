@@ -60,7 +60,7 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
     is_quiet.then_some(pair)
 }
 
-/// Returns the pair of a communicator with two ranks.
+/// Returns the pair of a communicator; `None` unless it has two ranks and is in the tables for `WAY`.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn find_two<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let comm = hot::comm(handle);

@@ -1,6 +1,6 @@
 //! Ring reduce-scatter: each block passes through all ranks, and each rank adds its operand. All ranks but the last
-//! send each byte of a block once; all but the first combine it once. For any number of ranks and an operation that
-//! commutes. VECTORS is defined in `coll.rs`.
+//! send each byte of a block once; all but the first combine it once. The operation must commute; the number of ranks
+//! is arbitrary. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::fabric::{Fabric, trade};

@@ -49,7 +49,7 @@ impl Collective for Scatter {
 
 /// Arguments of `MPI_Scatterv`.
 pub struct Scatterv {
-    /// Data to send, at the root.
+    /// Data to send at the root; `None` at other ranks.
     pub send: Option<Blocks>,
     /// Receive buffer.
     pub recv: CollectiveBuffer,

@@ -55,7 +55,7 @@ impl fmt::Display for ListenerAddress {
 }
 
 impl ListenerAddress {
-    /// Parses the text of a [`ListenerAddress`].
+    /// Parses the text of a [`ListenerAddress`]; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<ListenerAddress> {
         let mut fields = text.splitn(3, ':');
         let (digits, port, addresses) = (fields.next()?, fields.next()?, fields.next()?);

@@ -120,7 +120,7 @@ pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
 /// Time limit for the launcher of another job, which may be stopped.
 const OTHER_JOB: Option<Duration> = Some(Duration::from_secs(1));
 
-/// Looks a name up at the launchers of this user's other jobs on this host, so that two jobs can connect.
+/// Looks a name up at the launchers of this user's other jobs on this host; `None` if no job knows it.
 fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> {
     let own = p.running()?.job.job_id();
     Ok(process::run_outside(|| {

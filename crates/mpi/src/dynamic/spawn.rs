@@ -244,8 +244,8 @@ fn read_asked(p: &Process, asked: &SpawnRequest) -> Result<Program> {
 
 const MOST: u32 = fastpath_segment::MAX_JOB_RANKS as u32;
 
-/// Returns the working folder of a program: the hint's, relative to this process's folder; without a hint, this
-/// process's folder.
+/// Returns the working folder of a program: this process's folder, or the hinted one relative to it. Returns the hint
+/// itself if this process's folder is unknown.
 fn find_folder(hint: Option<Vec<u8>>) -> Option<Vec<u8>> {
     let own = std::env::current_dir().ok();
     let folder = match (own, hint) {

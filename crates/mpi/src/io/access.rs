@@ -368,7 +368,7 @@ impl Memory {
 }
 
 impl AccessTarget {
-    /// In atomic mode, locks the range from the first to the last byte.
+    /// In atomic mode, locks the range from the first to the last byte; otherwise returns `None`.
     fn lock(&self, writes: bool, bytes: u64) -> std::result::Result<Option<Lock<'_>>, IoError> {
         if !self.locks {
             return Ok(None);

@@ -80,7 +80,7 @@ pub struct Channel<'a> {
     /// Internal tag of this call's messages, below 0.
     pub tag: i32,
     context: Context,
-    /// First deferred error about a message of unexpected length; see [`Channel::put_off`].
+    /// First deferred error about a message of unexpected length, if any; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
     /// With checks, function that notifies the other ranks if this rank refuses its own arguments. During the
     /// comparison of the ranks' arguments it does nothing, and afterwards the field is `None`.

@@ -41,7 +41,7 @@ impl<W: Copy + Default> WordExchange<W> {
         self.receive
     }
 
-    /// Takes the next message that has arrived, and frees sends that have ended.
+    /// Takes the next message that has arrived, if any, and frees sends that have ended.
     pub(crate) fn take(&mut self) -> Option<Arrival<W>> {
         // SAFETY: LOCKED WORKER.
         let worker = unsafe { &mut *self.worker };

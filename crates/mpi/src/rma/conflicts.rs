@@ -35,7 +35,7 @@ fn overlapping(ranges: &BTreeMap<i64, AccessedRange>, from: i64, end: i64) -> Op
 }
 
 impl Accesses {
-    /// Returns the call of a recorded access that conflicts with an access to the bytes `from..end`.
+    /// Returns the call of a recorded access, if any, that conflicts with an access to the bytes `from..end`.
     pub fn find(&self, kind: AccessKind, from: i64, end: i64) -> Option<&str> {
         if from >= end {
             return None;

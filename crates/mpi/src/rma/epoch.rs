@@ -111,7 +111,7 @@ pub struct Epoch {
     held: Box<[HeldLock]>,
     /// Number of locks held, including [`Epoch::null_holds`].
     holds: u32,
-    /// Number of locks held on `MPI_PROC_NULL`, which nest.
+    /// Number of locks held on `MPI_PROC_NULL`; such locks nest.
     null_holds: u32,
     /// Ranks to which `MPI_Win_post` has given access to this rank; `None` without an exposure epoch.
     posted: Option<Rc<[u32]>>,

@@ -131,7 +131,7 @@ pub(super) fn lockable<const WAY: u8>(win: usize) -> Option<&'static Window> {
     (entry.lock_key.get() == hot::key::<WAY>(win)).then(|| unsafe { &*entry.whole.get() })
 }
 
-/// Returns the entry of a rank that the immediate path reaches.
+/// Returns the entry of a rank; `None` if the window is not in the table for `WAY` or has no such rank.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
 fn peer<const WAY: u8>(win: usize, rank: i32) -> Option<*mut HotPeer> {
     let window = window(win);
@@ -378,7 +378,7 @@ impl TargetMemory {
     }
 }
 
-/// Finds `bytes` bytes, 1 to 2^62, at a displacement of an open rank, for an operation of a kind.
+/// Locates `bytes` bytes, 1 to 2^62, at a displacement of a rank; `None` if the immediate path does not reach them.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 pub(super) fn find<const WAY: u8>(
     kind: CountedKind, win: usize, (rank, disp): (i32, isize), bytes: u64,

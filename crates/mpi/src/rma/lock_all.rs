@@ -131,7 +131,7 @@ pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
     true
 }
 
-/// Returns a window of the hot table, the first rank of this host, and its sharers word.
+/// Returns a window of the hot table, the first rank of this host, and its sharers word; `None` if one is unknown.
 #[inline]
 fn find<const WAY: u8>(win: usize) -> Option<(&'static Window, u32, &'static AtomicU64)> {
     let window = hot::lockable::<WAY>(win)?;

@@ -93,7 +93,7 @@ impl LockWord {
         LockWord::pack(self.next(), readers, self.writers() + 1)
     }
 
-    /// Returns the ticket of the first waiting request. Valid only while no writer is inside, as after a release.
+    /// Returns the ticket of the first waiting request, if any. Valid while no writer is inside, as after a release.
     pub fn first_waiting(self) -> Option<Ticket> {
         (self.readers() != self.next()).then_some(self.readers())
     }

@@ -1,7 +1,7 @@
 //! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
 //!
-//! **ORIGIN AND RESULT.** The origin's buffer is readable for a put and writable for a get, as count and datatype
-//! specify, until the operation completes. The user guarantees this, and each function here requires it of its caller.
+//! **ORIGIN AND RESULT.** Until the operation completes, the origin's buffer is readable for a put and writable for a
+//! get, by count and datatype. The user guarantees this, and each function here requires it of its caller.
 #![allow(unsafe_code)]
 
 use super::check::{Access, OriginBuffer};

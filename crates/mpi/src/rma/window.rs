@@ -83,7 +83,7 @@ pub(super) struct PeerAccess {
     /// Region of the part; `None` if the part is empty.
     pub memory: Option<RemoteKey>,
     pub control: WindowControl,
-    /// Slots in which the owner receives small operations on memory that is not mapped.
+    /// Slots in which the owner receives small operations; `None` if all its memory is mapped.
     pub slots: Option<Slots>,
     /// Key of the slots, kept while they are used.
     _slots_key: Option<RemoteKey>,
@@ -268,7 +268,7 @@ impl Window {
         Holder { kind: KeyvalKind::Win, handle: self.handle.get(), attributes: &self.attributes }
     }
 
-    /// Returns the address of the value of a predefined attribute.
+    /// Returns the address of the value of a predefined attribute; `None` for any other key.
     pub fn predefined(&self, key: i32) -> Option<*mut c_void> {
         let described = &self.described;
         Some(match key {

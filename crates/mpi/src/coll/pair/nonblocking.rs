@@ -56,7 +56,7 @@ pub unsafe fn make_allreduce(
     unsafe { make(p, form, handle, pair, Some(sum)) }
 }
 
-/// Returns the pair of a communicator. A persistent call checks for earlier messages at each start, not here.
+/// Returns the pair of a communicator, if any. A persistent call checks for earlier messages at each start, not here.
 fn find_for(form: Form, handle: usize) -> Option<PairComm> {
     match (form, lock::is_enabled()) {
         (Form::Persistent(_), false) => find_two::<OPEN>(handle),
@@ -72,7 +72,7 @@ fn find_now(handle: usize) -> Option<PairComm> {
     }
 }
 
-/// Sends the message of a nonblocking call, or prepares a persistent one. Safety: see [`make_allreduce`].
+/// Sends a nonblocking call's message, or prepares a persistent call; `None` if neither. Safety: [`make_allreduce`].
 unsafe fn make(
     p: &Process, form: Form, handle: usize, pair: PairComm, sum: Option<ShortReduction>,
 ) -> Option<Result> {

@@ -277,7 +277,7 @@ impl OutstandingCalls<'_> {
         self.step_of(self.request(id))
     }
 
-    /// Finds the nonblocking call that `word` names. Returns its awaited request, its name and its communicator.
+    /// Finds the nonblocking call that `word` names, if it waits. Returns its awaited request, name and communicator.
     fn find_operation(&self, word: &Word) -> Option<(RequestId, &'static str, Option<usize>)> {
         let slots = self.p.extras.slots();
         let mut calls = slots.iter().flatten().filter_map(waiting_call);
@@ -458,14 +458,14 @@ impl Inquiry {
         }
     }
 
-    /// Returns the sender and the step's handle of a probe that this rank has sent or forwarded.
+    /// Returns the sender and the step's handle of a probe, if this rank has sent or forwarded it.
     fn find_seen(&self, word: &Word) -> Option<(u32, u32)> {
         let seen = self.seen.iter().find(|probe| probe.word == *word);
         seen.map(|probe| (probe.sender, probe.handle))
     }
 }
 
-/// Returns the outstanding collective call of a request's operation, and the request that it waits for.
+/// Returns the outstanding collective call of a request's operation, if any, and the request that it waits for.
 fn waiting_call(extra: &Extra<Process>) -> Option<(&dyn Operation<Process>, RequestId)> {
     match extra {
         Extra::Operation { poll: Some(operation), watch: PollCondition::Request(id), .. }

@@ -358,7 +358,7 @@ impl Operation<Process> for Recv {
 }
 
 impl Recv {
-    /// Returns the error of a sender whose partitions exceed the receive buffer. Every start fails with this error.
+    /// Returns the error with which every start fails, if the sender's partitions exceed the receive buffer.
     fn disagreement(&self) -> Option<Error> {
         let (offer, checked) = (self.offer?, self.checked.as_ref()?);
         (offer.total()? > checked.buffer.bytes).then(|| {

@@ -13,7 +13,7 @@ use crate::process::Process;
 struct SendrecvRequest {
     send: usize,
     recv: usize,
-    /// Send buffer of `MPI_Isendrecv_replace`.
+    /// Send buffer of `MPI_Isendrecv_replace`; `None` for `MPI_Isendrecv`.
     _copy: Option<Box<[u8]>>,
 }
 

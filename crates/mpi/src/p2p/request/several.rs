@@ -20,7 +20,7 @@ use fastpath_segment::AwaitedRanks;
 /// because the requests are complete.
 pub type CompletedCall<T> = Result<(T, Result)>;
 
-/// Completes one request of an array and writes its error to the status.
+/// Completes one request of an array. Writes the operation's error to the status, and returns it.
 unsafe fn collect_into(
     p: &Process, request: *mut usize, status: *mut Status,
 ) -> Result<Option<Error>> {
@@ -62,7 +62,7 @@ pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
     }
 }
 
-/// Waits for one request of several, and writes its error to the status.
+/// Waits for one request of several. Writes the operation's error to the status, and returns it.
 ///
 /// # Safety
 /// See VARIABLES.

@@ -151,7 +151,7 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// Returns the unmatched message that a call waits for, and the rank of the job that must send or receive it.
+    /// Returns the message that a call waits for, if unmatched, and the rank of the job that must send or receive it.
     fn awaited(&self, index: usize) -> Option<(u32, Question)> {
         let id = match self.p.extras.slots().get(index) {
             Some(Some(Extra::Operation { watch: PollCondition::Request(id), .. })) => *id,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// Possible senders of the message that a call waits for.
 pub(crate) struct Senders {
     comm: Option<Rc<Comm>>,
-    /// World rank of a named sender.
+    /// World rank of the named sender; `None` for any source.
     named: Option<[u32; 1]>,
     /// Whether no other thread can send to this process while this thread is blocked.
     alone: bool,
