@@ -13,8 +13,8 @@ use std::os::fd::RawFd;
 const MOST: usize = 256 << 20;
 const HEAD: usize = 4;
 
-/// Sends a message and receives one, making progress. The outer error means that MPI is not initialised. The inner one
-/// means that the other end has closed, or sent no valid message.
+/// Sends a message and receives one, making progress. Errors: the outer error means that MPI is not initialised. The
+/// inner one means that the other end has closed, or sent no valid message.
 pub fn swap(p: &Process, fd: RawFd, message: &[u8]) -> Result<io::Result<Vec<u8>>> {
     let mut out = (message.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(message);

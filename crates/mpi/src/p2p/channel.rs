@@ -82,7 +82,7 @@ pub struct Channel<'a> {
     context: Context,
     /// First deferred error about a message of unexpected length, if any; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
-    /// With checks, function that notifies the other ranks if this rank refuses its own arguments. During the
+    /// With checks, the function that notifies the other ranks if this rank refuses its own arguments. During the
     /// comparison of the ranks' arguments it does nothing, and afterwards the field is `None`.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }

@@ -110,8 +110,8 @@ fn describe_departure(args: &Args) -> String {
     }
 }
 
-/// Finds the first possible peer of a message that was spawned and exited before `MPI_Init`. Returns its rank in the
-/// communicator, and the launcher's description of the exit.
+/// Finds the first rank that may be a message's peer, and that was spawned and exited before `MPI_Init`. Returns its
+/// rank in the communicator, and the launcher's description of the exit.
 fn find_absent(args: &Args) -> Option<(usize, String)> {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };

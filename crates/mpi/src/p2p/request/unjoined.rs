@@ -1,8 +1,8 @@
 //! Outstanding collective calls in `MPI_Finalize` that the program has not completed.
 //!
 //! Other members may need these calls, so a rank waits for them. A call never ends if a member has left without joining
-//! it. Two calls also never end if each of two ranks in `MPI_Finalize` has begun only one of them. A rank therefore
-//! asks the peer of each step that it waits for whether the call is outstanding there. The peer answers in
+//! it. Two calls also never end if two ranks in `MPI_Finalize` have begun one call each, and not the same one. A rank
+//! therefore asks the peer of each step that it waits for whether the call is outstanding there. The peer answers in
 //! `MPI_Finalize`, when it begins no further call. The peer's denial is final, and follows all messages of the peer. A
 //! rank does not answer before it enters `MPI_Finalize`.
 #![allow(unsafe_code)]
