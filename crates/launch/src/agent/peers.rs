@@ -39,7 +39,7 @@ pub struct AgentListener {
 
 impl std::fmt::Debug for AgentListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("node", &self.node).finish()
+        f.debug_struct("AgentListener").field("node", &self.node).finish()
     }
 }
 
