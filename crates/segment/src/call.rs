@@ -1,4 +1,4 @@
-//! The word by which peers call a rank's progress thread, if they need an answer while the program computes.
+//! Word by which peers call a rank's progress thread, when they need an answer while the program computes.
 //!
 //! | word | progress thread | word after a call |
 //! |---|---|---|
@@ -15,9 +15,9 @@
 //! messages do not call, so such messages cost nothing.
 //!
 //! `DUE` is for ranks with peers on other hosts. A wait of the program consumes the events of their messages, and only
-//! another poll rearms them. The progress thread makes that poll after a nap, because the program may soon wait again
-//! and poll itself. The thread sleeps on while the program waits, which the bit `DEEP` marks. So the thread is woken at
-//! most once in [`NAP`].
+//! another poll rearms the events. The progress thread makes that poll after a nap of [`NAP`], because the program may
+//! soon wait again and poll itself. While the program waits, the thread stays asleep, which the bit `DEEP` marks. The
+//! thread is therefore woken at most once per [`NAP`].
 
 use fastpath_base::sync::{AtomicU32, Ordering, fence, spin_loop};
 use fastpath_base::wait::{self, Wake};
@@ -34,10 +34,10 @@ const AWAKE: u32 = 7;
 /// Bit set in addition to `ATTENDED` or `MISSED`: the progress thread sleeps without a limit, until woken.
 const DEEP: u32 = 8;
 
-/// Nap of the thread after a wait of the program: a few round trips over a network.
+/// Length of the progress thread's nap in `DUE`: a few round trips over a network.
 const NAP: Duration = Duration::from_micros(250);
 
-/// The call word; zero if the rank has no progress thread.
+/// Call word of a rank; zero (`NONE`) if the rank has no progress thread.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct CallWord(AtomicU32);
@@ -70,8 +70,8 @@ impl CallWord {
                 ASLEEP | AWAKE | BUSY | DUE => RUNG,
                 _ => return,
             };
-            // ORDERING: release: the called thread sees what was published; partners are the acquires in `resume`,
-            // `take`, `rest`.
+            // ORDERING: release: the called thread sees what was published. Partners: acquires in `resume`, `take`,
+            // `rest`.
             let order = Ordering::Release;
             let changed = self.0.compare_exchange(word, next, order, Ordering::Relaxed);
             if changed.is_ok() {
@@ -86,8 +86,7 @@ impl CallWord {
     /// Starts the progress thread's duty; its first action is a poll.
     pub fn begin(&self) {
         self.0.store(RUNG, Ordering::Relaxed);
-        // A peer that reads `NONE` does not call. This fence makes its messages visible to the progress thread's first
-        // poll.
+        // A peer that reads `NONE` does not call. By this fence, the progress thread's first poll sees its messages.
         wait::fence_others();
     }
 
@@ -124,8 +123,8 @@ impl CallWord {
         word != NONE && !is_attended(word)
     }
 
-    /// Notes that no thread of the program polls any more. Returns whether a call was missed meanwhile, so that the
-    /// caller must poll now. If `due`, the progress thread polls soon, even without a call.
+    /// Notes that no thread of the program polls any more. Returns whether a call was missed meanwhile; the caller must
+    /// then poll now. If `due`, the progress thread polls soon, even without a call.
     pub fn resume(&self, due: bool) -> bool {
         let next = if due { DUE } else { ASLEEP };
         // ORDERING: acquire pairs with the release of a call.
@@ -138,8 +137,8 @@ impl CallWord {
         word & !DEEP == MISSED
     }
 
-    /// Waits for a call for at most `limit`, on the progress thread: awake while `is_awake`, which is evaluated
-    /// repeatedly, returns true, then asleep. Returns true if a call came, a poll is due, or the thread is to end.
+    /// Waits on the progress thread for a call. Polls as long as `is_awake` returns true, then sleeps for at most
+    /// `limit`. Returns true if a call came, a poll is due, or the thread must end; false after the time limit.
     pub fn wait(&self, limit: Option<Duration>, mut is_awake: impl FnMut() -> bool) -> bool {
         let relaxed = Ordering::Relaxed;
         loop {
@@ -310,7 +309,7 @@ mod model {
     struct CallModel {
         call: CallWord,
         published: AtomicU32,
-        /// The rank's lock, with the value seen under it.
+        /// Lock of the rank. It holds the last published value that a thread has seen.
         seen: Mutex<u32>,
     }
 

@@ -2,7 +2,7 @@
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// At most `8 * W` bytes that their owner writes once.
+/// Shared buffer of at most `8 * W` bytes, which its owner writes once.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Card<const W: usize> {
@@ -34,7 +34,7 @@ impl<const W: usize> Card<W> {
         self.length.store(bytes.len() as u32, Ordering::Release);
     }
 
-    /// Returns the bytes; `None` before `store`, or if the length is one that no owner writes.
+    /// Returns the bytes; `None` before `store`, or if the stored length is invalid (0 or above `8 * W`).
     pub fn load(&self) -> Option<Vec<u8>> {
         // ORDERING: partner is the release store in `store`.
         let length = self.length.load(Ordering::Acquire) as usize;

@@ -1,4 +1,4 @@
-//! Marks of a rank's death, written by its launcher, or by the rank that watches it in the launcher's place.
+//! Marks of a rank's death. The rank's launcher writes them or, without our launcher, the rank that watches its node.
 
 use crate::memory::Segment;
 use crate::page::{RankPage, RankPhase, STATE_DEAD};

@@ -8,7 +8,7 @@ use std::io;
 /// Error of creating, mapping or backing a segment.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
-    /// Number of ranks: 0, or more than the segment has space for.
+    /// The requested number of ranks is 0, or exceeds the capacity of the segment.
     #[error(
         "{0} ranks on one host are not possible: a host can have 1 to {most}",
         most = MAX_RANKS
@@ -22,7 +22,7 @@ pub enum SegmentError {
         /// Error of the kernel.
         cause: io::Error,
     },
-    /// No folder accepts the file.
+    /// The file cannot be made anywhere; the text has each attempt and its cause.
     #[error("{0}")]
     NoFile(String),
     /// No address space for a mapping.
@@ -36,7 +36,7 @@ pub enum SegmentError {
         /// Error of the attempt without the descriptor.
         cause: io::Error,
     },
-    /// The file is not a segment of this library, or of another version or size.
+    /// The file is not a segment of this library, or has another version or size; the text is the reason.
     #[error("the file cannot be used as the shared memory of this job: {0}")]
     Foreign(String),
     /// Not enough memory.

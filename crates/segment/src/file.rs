@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The file behind a segment. It never has a name, so nothing is left behind and no other user can open it.
+//! File behind a segment. It has no name, so it disappears with its last descriptor and no other user can open it.
 
 use crate::error::{SegmentError, system};
 use crate::layout::SegmentLayout;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Makes the file of a segment, as long as its layout, or of a smaller layout if the length of files is limited.
-/// Errors: [`open_nameless`] fails, or the length is refused.
+/// Makes the file of a segment. Returns the file, and the layout that determines its length: `layout`, or a smaller one
+/// if the length of files is limited. Errors: [`open_nameless`] fails, or the length is refused.
 pub(crate) fn create_file(layout: SegmentLayout) -> Result<(OwnedFd, SegmentLayout), SegmentError> {
     let (file, can_seal) = open_somewhere()?;
     let layout = set_length(&file, layout)?;
     // The file is sealed, because a process that changed its length would end the other processes by SIGBUS.
     if can_seal {
-        // SAFETY: plain fcntl on this process's descriptor.
+        // SAFETY: the descriptor is open, and the call takes no pointer.
         let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) };
         if rc != 0 {
             return Err(system("fcntl (F_ADD_SEALS)"));
@@ -38,7 +38,7 @@ pub fn open_nameless() -> Result<OwnedFd, SegmentError> {
     open_somewhere().map(|(file, _)| file)
 }
 
-/// Returns the file, and whether it is a memory file, which can be sealed.
+/// Opens the file of [`open_nameless`]. Returns also whether it is a memory file, which can be sealed.
 fn open_somewhere() -> Result<(OwnedFd, bool), SegmentError> {
     let refused = match open_memory_file() {
         Ok(file) => return Ok((file, true)),
@@ -65,11 +65,11 @@ pub(crate) fn is_nameless(file: &File) -> io::Result<bool> {
 /// be sealed, but only processes of the job hold it, so it counts as safe
 /// (docs/decisions/0022-unlinked-files-are-not-sealed.md).
 pub(crate) fn is_sealed_or_unlinked(file: &File) -> io::Result<bool> {
-    // SAFETY: plain fcntl on an open descriptor.
+    // SAFETY: the descriptor is open, and the call takes no pointer.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 {
         let cause = io::Error::last_os_error();
-        // The file system has no seals.
+        // EINVAL: the file system has no seals.
         return match cause.raw_os_error() {
             Some(libc::EINVAL) => Ok(true),
             _ => Err(cause),
@@ -145,7 +145,8 @@ fn open_and_unlink(folder: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-/// Sets the length of a file to that of the layout, or of a smaller layout if the length is limited.
+/// Sets the length of a file to that of `layout`, or of a smaller layout if file sizes are limited. Returns that
+/// layout.
 fn set_length(file: &OwnedFd, layout: SegmentLayout) -> Result<SegmentLayout, SegmentError> {
     let mut fitting = layout;
     loop {
@@ -178,7 +179,7 @@ fn too_long_for(layout: SegmentLayout, cause: &io::Error) -> SegmentError {
 /// temporarily as far as allowed, and the limit's signal is ignored meanwhile.
 fn set_bytes(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     let mut old = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain calls on valid structures; the signal's former action is restored.
+    // SAFETY: the structures are valid for the calls, and the signal's former action is restored.
     unsafe {
         libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
         let action = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -226,7 +227,7 @@ mod tests {
             let file = File::from(open(&scratch.0).unwrap());
             assert!(is_nameless(&file).unwrap());
             assert_eq!(file.metadata().unwrap().mode() & 0o177, 0);
-            // SAFETY: plain fcntl on an open descriptor.
+            // SAFETY: the descriptor is open, and the call takes no pointer.
             let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
             assert_eq!(flags, libc::FD_CLOEXEC);
             assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0);
@@ -273,7 +274,7 @@ mod tests {
             OwnedFd::from_raw_fd(libc::memfd_create(c"fastpath".as_ptr(), libc::MFD_CLOEXEC))
         };
         let other_seals = open_memory_file().unwrap();
-        // SAFETY: plain fcntl on an open descriptor.
+        // SAFETY: the descriptor is open, and the call takes no pointer.
         let rc =
             unsafe { libc::fcntl(other_seals.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SEAL) };
         assert_eq!(rc, 0);

@@ -34,8 +34,7 @@ pub struct JobHeader {
     /// Ranks of the job so far, including spawned ones. It never falls. Only the launcher writes it, after the pages of
     /// new ranks are backed.
     pub present: AtomicU32,
-    /// Processors of all nodes of the job together, if an agent has reported them; 0 if only this node's processors are
-    /// known.
+    /// Number of processors of all nodes of the job, as reported by agents; 0 if only this node's are known.
     pub universe: AtomicU32,
     /// Ranks started by the launcher's command line; 0: all ranks.
     pub began_with: AtomicU32,
@@ -58,8 +57,8 @@ pub struct JobHeader {
     pub abort: AbortRecord,
     /// Choice of transports, which must be equal on all ranks.
     pub transports: Agreement,
-    /// Secret by which a process proves on a network that it is of this job. It is equal in all memory files of the
-    /// job, and known only to the job's processes. Written before any rank starts.
+    /// Secret by which a process proves on a network that it belongs to this job. It is equal in all memory files of
+    /// the job, and known only to the job's processes. Written before any rank starts.
     secret: [AtomicU64; SECRET_WORDS],
     /// Choice of transports to ranks without common memory, which must be equal on all ranks.
     pub outside: Agreement,
@@ -67,13 +66,13 @@ pub struct JobHeader {
     pub collectives: Agreement,
     /// Number of address cards that ranks of other nodes share, including a card that is being written.
     pub cards: CacheLine<AtomicU32>,
-    /// Number of places, from 0 on, whose pair regions were backed before the ranks started.
+    /// Number of leading places whose pair regions were backed before the ranks started.
     pub ahead: CacheLine<AtomicU32>,
     /// Process number of the rank that is adding ranks of another job, if no launcher adds them; 0: none.
     pub adding: CacheLine<AtomicU32>,
-    /// Notices that a rank of this node has printed, a bit for each [`Notice`].
+    /// Bit set of the [`Notice`]s that a rank of this node has printed.
     notices: CacheLine<AtomicU32>,
-    /// Number of places, from 0 on, that are never reused: those of the node's first ranks. Written by the creator.
+    /// Number of leading places that are never reused: those of the node's first ranks. Written by the creator.
     pub kept_places: CacheLine<AtomicU32>,
     /// Number of first ranks whose place equals their rank number. In a job on one node, all first ranks have such a
     /// place. Written by the creator.
@@ -157,8 +156,7 @@ pub enum FailureKind {
     Gone,
 }
 
-/// The first failure of the job. The launcher writes it or, without our launcher, the rank that sees another rank of
-/// its node end.
+/// First failure of the job. The launcher writes it or, without our launcher, the rank that watches the node.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct FailureRecord {
@@ -257,7 +255,7 @@ impl Agreement {
     /// Records a rank's choice, or compares it with the first one.
     ///
     /// # Errors
-    /// The rank that made another choice first.
+    /// The rank that recorded another choice first.
     pub fn join(&self, rank: usize, choice: u32) -> Result<(), usize> {
         let own = (rank as u64 + 1) << 32 | choice as u64;
         // ORDERING: release: a rank whose choice is refused sees what this rank wrote about its choice. Partner is the

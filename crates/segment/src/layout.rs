@@ -8,15 +8,15 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes of the region of one sender and one receiver.
 pub const PAIR_BYTES: usize = 1088 * 1024;
 
-/// Bytes at the start of each pair region that are backed before the ranks start, if all pairs of a node together need
-/// at most [`AHEAD_BYTES`]. They hold everything before the data area, and a first message of 64 KiB.
+/// Bytes at the start of each pair region that are backed before the ranks start. They hold everything before the data
+/// area, and a first message of 64 KiB. Nothing is backed if all pairs of a node need more than [`AHEAD_BYTES`].
 pub const PAIR_AHEAD_BYTES: usize = 148 * 1024;
 
-/// Limit of [`PAIR_AHEAD_BYTES`] for all pairs of a node, in bytes.
+/// Limit, in bytes, of the memory backed before the ranks start, for all pairs of a node together.
 pub const AHEAD_BYTES: usize = 1 << 20;
 
-/// Address range of one rank's arena (`MPI_Alloc_mem`), in bytes, if the length of files is unlimited. Only used parts
-/// take memory.
+/// Address range of one rank's arena (`MPI_Alloc_mem`), in bytes, if file sizes are unlimited. Only used parts take
+/// memory.
 pub const ARENA_BYTES: u64 = 1 << 40;
 
 /// Largest number of ranks of one node: the regions of all pairs fit a process's address space.
@@ -86,8 +86,8 @@ impl SegmentLayout {
         }
     }
 
-    /// Returns the layout of a file of `bytes` bytes for `ranks` ranks of a job of `job`, or for the whole job if that
-    /// is 0. `None` if no layout has that length.
+    /// Returns the layout whose file has `bytes` bytes, for `ranks` places in a job of at most `job` ranks. If `job` is
+    /// 0, all ranks of the job have a place. `None` if no layout has that length.
     pub fn of_length(ranks: usize, job: usize, bytes: u64) -> Option<SegmentLayout> {
         let largest = match job {
             0 => SegmentLayout::new(ranks)?,
@@ -97,8 +97,8 @@ impl SegmentLayout {
             .find(|layout| layout.total_bytes() == bytes)
     }
 
-    /// Number of places: ranks with a page, and with regions for each other. If the job has only this memory, a rank's
-    /// place is its number.
+    /// Number of places. A rank with a place has a page here, and a region for each other place. If the job has only
+    /// this memory, a rank's place is its number.
     pub const fn ranks(self) -> usize {
         self.ranks
     }
@@ -123,7 +123,7 @@ impl SegmentLayout {
         }
     }
 
-    /// Offset of the table of all ranks of the job, [`ENTRY_BYTES`] each; empty if all ranks are here.
+    /// Offset of the table of all ranks of the job, [`ENTRY_BYTES`] each; empty if all ranks have a place here.
     pub const fn table_offset(self) -> usize {
         self.bitmap_offset(self.ranks)
     }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! 0              JobHeader                  4 KiB
-//! 4 KiB          RankPage[N]                4 KiB each, backed as far as ranks are there
-//!                RankPage[4]                which stand for ranks without a place, where the job can have any
+//! 4 KiB          RankPage[N]                4 KiB each, backed for present ranks
+//!                RankPage[4]                for ranks without a place, if the job has a table
 //! bitmap_offset  incoming bitmaps[N]        one bit per sender, rows padded to a cache line
-//! table_offset   Entry[J]                   16 bytes for each rank of the job, where it has several nodes
+//! table_offset   Entry[J]                   16 bytes for each rank of a job that can have ranks without a place
 //! cards_offset   Card[J]                    200 bytes, one for each node whose ranks share name and addresses, sparse
 //! pair_offset    PairRegion[N * (N + 1)]    PAIR_BYTES each, both directions of a pair side by side, sparse
 //! arena_offset   Arena[N]                   ARENA_BYTES each or less, sparse, mapped piece by piece

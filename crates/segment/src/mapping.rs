@@ -23,7 +23,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a piece of the file, shared. It begins on a page border.
+    /// Maps `bytes` bytes of the file from `offset`, a page boundary, as shared memory.
     pub(crate) fn new(
         file: BorrowedFd<'_>, offset: u64, bytes: usize, writable: bool,
     ) -> Result<Mapping, SegmentError> {
@@ -81,8 +81,8 @@ impl Mapping {
         }
         let piece = ManuallyDrop::new(self.duplicate(part.start as u64, bytes)?);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: the piece is this function's own; its new place holds nothing, or the same part of the file (see
-        // `fill`).
+        // SAFETY: the piece is this function's own. It replaces addresses of this mapping that hold nothing, or the
+        // same part of the file (see `fill`).
         unsafe {
             let at = self.base.as_ptr().add(part.start).cast::<libc::c_void>();
             let from = piece.base.as_ptr().cast();
@@ -113,8 +113,8 @@ impl Mapping {
         Ok(Mapping { base, bytes })
     }
 
-    /// Maps a part of the file, shared, at the same offset of these addresses. Both ends of the part are on page
-    /// borders. An earlier mapping of the same part stays unchanged for its readers. Core files leave the part out,
+    /// Maps a part of the file, shared, at the same offset of these addresses. Both ends of the part are page
+    /// boundaries. An earlier mapping of the same part stays unchanged for its readers. Core files leave the part out,
     /// because other processes write it. Errors: the part leaves the addresses, or the kernel refuses.
     pub(crate) fn fill(
         &self, file: BorrowedFd<'_>, part: Range<usize>, writable: bool,

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The segment as memory: created, attached to, mapped, backed.
+//! Creation, attachment, mapping and backing of a segment.
 
 use crate::error::SegmentError;
 use crate::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlinked};
@@ -21,7 +21,7 @@ const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZ
 
 const STEP_BYTES: u64 = 64 << 20;
 
-/// Zeros that one write copies. The array has few pages, so that reading them takes no time.
+/// Source of the zeros that `fill_with_zeros` writes, one array at a time. It stays in the cache, because it is small.
 static ZEROS: [u8; 4 * PAGE_BYTES] = [0; 4 * PAGE_BYTES];
 
 /// Bytes that may be backed without another check of the available memory.
@@ -38,11 +38,11 @@ pub struct Segment {
     pub(crate) file: CheckedFd,
     pub(crate) layout: SegmentLayout,
     pub(crate) front: Mapping,
-    /// Number of places, from 0 on, whose pair regions have addresses. If address space is short, only the regions of
-    /// present ranks have them.
+    /// Number of leading places whose pair regions have addresses. If address space is short, only the regions of the
+    /// first ranks have addresses.
     pub(crate) reach: usize,
-    /// Number of places, from 0 on, whose pair regions are mapped. Unused regions stay unmapped, so that a process that
-    /// locks all its memory does not lock these regions.
+    /// Number of leading places whose pair regions are mapped. Unused regions stay unmapped: a process that locks all
+    /// its memory would lock them too.
     pub(crate) mapped: AtomicUsize,
     /// Number of first ranks whose place equals their rank number.
     pub(crate) ordered: usize,
@@ -52,8 +52,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes the segment of a job with `ranks` ranks: a file without a name, closed on exec, with header, pages and
-    /// bitmaps backed and the header's first line written.
+    /// Makes the segment of a job with `ranks` ranks, in a file without a name that is closed on exec. Header, pages
+    /// and bitmaps are backed, and the header's first line is written.
     ///
     /// # Errors
     /// The number of ranks is out of range, the kernel refuses, or memory is short.
@@ -132,7 +132,7 @@ impl Segment {
         Segment::open(file, None)
     }
 
-    /// Maps the segment of the job with this number for writing, or of any job read-only.
+    /// Maps a segment: for writing if `job_id` names its job, or read-only, of any job, if `job_id` is `None`.
     fn open(file: OwnedFd, job_id: Option<u64>) -> Result<Segment, SegmentError> {
         let writable = job_id.is_some();
         let foreign = |why: String| SegmentError::Foreign(why);
@@ -260,15 +260,15 @@ impl Segment {
     /// Returns the job's header.
     #[inline]
     pub fn header(&self) -> &JobHeader {
-        // SAFETY: mapped and backed from offset 0 for the life of `self`. Every field is an atomic, so writes of other
-        // processes are sound.
+        // SAFETY: mapped and backed from offset 0 for the life of `self`; every field is an atomic, which others may
+        // write.
         unsafe { self.front.base.cast::<JobHeader>().as_ref() }
     }
 
     /// Maps another piece of the file, shared, readable and writable.
     ///
     /// # Errors
-    /// `offset` is not on a page border, the piece leaves the file, or the kernel refuses.
+    /// `offset` is not on a page boundary, the piece leaves the file, or the kernel refuses.
     pub fn map_range(&self, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
         self.check_range(offset, bytes as u64)?;
         self.map_piece(offset, bytes)
@@ -288,8 +288,8 @@ impl Segment {
     /// Backs every byte of the range, so that touching it cannot fail later. Backed parts stay unchanged.
     ///
     /// # Errors
-    /// The range leaves the file, or memory is short. The error then states bytes needed and available, and nothing of
-    /// the range may be touched.
+    /// The range leaves the file, or memory is short. The range must not be touched then. The error states bytes needed
+    /// and available.
     pub fn ensure_backed(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
         self.check_range(offset, bytes)?;
         match bytes {
@@ -313,7 +313,7 @@ impl Segment {
         self.with_room_for(bytes as u64, || write().map_err(explain))
     }
 
-    /// Allocates `bytes` bytes if enough memory is available.
+    /// Calls `allocate`, which takes `bytes` bytes, if enough memory is available.
     fn with_room_for(
         &self, bytes: u64, allocate: impl FnOnce() -> Result<(), SegmentError>,
     ) -> Result<(), SegmentError> {
@@ -321,7 +321,7 @@ impl Segment {
             return allocate();
         }
         // A control group at its limit kills the process instead of returning an error, so check first. A request that
-        // cannot be met is not counted in `backing`, because other ranks would take its bytes for used ones.
+        // cannot be met is not counted in `backing`: other ranks would treat its bytes as used.
         let available = available_memory();
         self.check_available(available, bytes)?;
         let backing = &self.header().backing;
@@ -385,7 +385,7 @@ impl Segment {
             Ok(file) => file.as_raw_fd(),
             Err(lost) => return self.advise_slow(mode, offset, bytes, lost.into()),
         };
-        // SAFETY: plain fallocate on this process's descriptor, inside the file's length.
+        // SAFETY: the descriptor is open, the call takes no pointer, and callers pass ranges inside the file.
         let rc = unsafe { libc::fallocate(file, mode, offset as i64, bytes as i64) };
         if rc == 0 {
             return None;
@@ -400,8 +400,8 @@ impl Segment {
     }
 
     /// Replaces `fallocate` by advice on a mapping, if a sandbox refuses the call, the file system lacks it, or the
-    /// descriptor is lost. The advice is `MADV_POPULATE_WRITE` (Linux 5.14) or `MADV_REMOVE`. Neither changes other
-    /// backed pages.
+    /// descriptor is lost. The advice is `MADV_POPULATE_WRITE` (Linux 5.14) or `MADV_REMOVE`. Other backed pages stay
+    /// unchanged.
     #[cold]
     #[inline(never)]
     fn advise_slow(
@@ -423,15 +423,15 @@ impl Segment {
         }
         let cause = io::Error::last_os_error();
         Some(match cause.raw_os_error() {
-            // A touch of the page would have raised SIGBUS.
+            // EFAULT: touching the page would have raised SIGBUS, because the file system is full.
             Some(libc::EFAULT) => io::Error::from_raw_os_error(libc::ENOSPC),
             Some(libc::ENOMEM | libc::EINTR) => cause,
             _ => refused,
         })
     }
 
-    /// Describes a failed allocation. A full file system, unlike a full control group, returns an error. So the space
-    /// of the file system is not checked before.
+    /// Describes a failed allocation. The free space of the file system is read only here, because a full file system
+    /// returns an error. A full control group returns none, so `with_room_for` checks memory before.
     fn explain_allocate(&self, step: &'static str, cause: io::Error, needed: u64) -> SegmentError {
         if !matches!(cause.raw_os_error(), Some(libc::ENOSPC | libc::ENOMEM)) {
             return SegmentError::System { step, cause };
@@ -445,7 +445,7 @@ impl Segment {
         }
     }
 
-    /// Returns what remains of `available` bytes after `bytes` and the margin.
+    /// Returns the rest of `available` bytes after `bytes` and the margin are subtracted; an error if they exceed it.
     fn check_available(&self, available: u64, bytes: u64) -> Result<u64, SegmentError> {
         available
             .checked_sub(margin(available))

@@ -62,8 +62,8 @@ pub struct Wakes {
 impl Wakes {
     /// Stores the state of a rank that leaves the job.
     pub fn set_left(&self, state: u32) {
-        // ORDERING: release pairs with the acquires in the transport's `peer_has_left` and `wake_peer`: a peer that
-        // finds the rank gone sees what it sent and took before.
+        // ORDERING: release pairs with the acquires in the transport's `peer_has_left` and `wake_peer`. A peer that
+        // finds the rank gone sees what the rank sent and took before.
         self.state.store(state, Ordering::Release);
     }
 
@@ -107,15 +107,15 @@ pub struct RankPage {
     pub witness: [AtomicU64; 2],
     /// Number of the rank's host. Only the launcher writes it, before any rank starts.
     pub host: AtomicU32,
-    /// Incremented at the start and at the end of each wait for a message in which the rank stays awake, on a node with
-    /// more awake ranks than processors. An odd number means that the rank waits.
+    /// Incremented at the start and at the end of each wait for a message in which the rank stays awake. Counted only
+    /// on a node with more awake ranks than processors. An odd number means that the rank waits.
     pub waits: AtomicU32,
     /// Notes of waiting threads, one for each while it waits.
     waits_for: [Status; NOTES],
     /// Number of threads that wait without a note, because there are too many.
     unnoted: AtomicU32,
-    /// Last error message of the rank, for the launcher's report. If a spawned rank never called `MPI_Init`, this is
-    /// the launcher's description of its end, for its parents.
+    /// Last error message of the rank, for the launcher's report. If a spawned rank never called `MPI_Init`, the
+    /// launcher writes here how the rank ended, for its parents.
     pub message: SharedText<120>,
     /// Transports requested for the rank, as written.
     pub transports: SharedText<16>,
@@ -154,7 +154,8 @@ pub struct RankPage {
     window_titles: [WindowTitle; WINDOWS_NAMED],
     /// Rank that spawned this rank as root, plus 1; 0 for a rank of the command line.
     pub parent: AtomicU32,
-    /// Open ports: the port's number in the upper half, the caller not yet accepted in the lower half; 0 for no port.
+    /// One word for each open port: its number in the upper half, the caller not yet accepted in the lower half. 0:
+    /// none.
     pub ports: [AtomicU64; PORTS],
     /// The rank's number in the job, if that is not its place in this memory. Written before the rank is visible.
     pub(crate) rank: AtomicU32,
@@ -243,8 +244,8 @@ impl RankPage {
         self.waits.load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// Registers `caller` at the port `number`, checks its call, or withdraws it. Returns `None` if the port is not
-    /// open. A port is one word, with the port's number in the upper half and the present caller in the lower half.
+    /// Performs action `visit` of `caller` at the port `number`. Returns `None` if the port is not open. A port is one
+    /// word, with the port's number in the upper half and the present caller in the lower half.
     pub fn knock(&self, number: u32, caller: u32, visit: PortRequest) -> Option<CallOutcome> {
         let is_open = |word: u64| (word >> 32) as u32 == number;
         let loads = || self.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
@@ -265,7 +266,7 @@ impl RankPage {
             (PortRequest::Leaves, _) if is_there => {
                 match change(u64::from(number) << 32) {
                     Ok(_) => CallOutcome::Waits,
-                    // If the caller has just disappeared from the word, it was accepted, unless the port was closed.
+                    // The word no longer holds the caller: it was accepted, unless the port was closed.
                     Err(now) if is_open(now) => CallOutcome::LetIn,
                     Err(_) => return None,
                 }
@@ -274,8 +275,8 @@ impl RankPage {
         })
     }
 
-    /// Records the number of unexpected messages, whether there may be more, and the first messages. Only the rank
-    /// calls it.
+    /// Records the number of unexpected messages, whether there may be more, and the first ones. Only the rank calls
+    /// it.
     pub fn note_unexpected(&self, count: u64, is_partial: bool, first: &[UnexpectedMessage]) {
         self.unexpected.note(count, is_partial, first);
     }
@@ -352,7 +353,7 @@ impl RankPage {
 
     /// Records the rank's phase. Only the owner calls it.
     pub fn set_phase(&self, phase: RankPhase) {
-        // ORDERING: release: a process that sees the phase sees what the rank wrote before; partner is the acquire in
+        // ORDERING: release: a process that sees the phase sees earlier writes of the rank; partner is the acquire in
         // `phase`.
         self.phase.store(phase as u32, Ordering::Release);
     }
@@ -480,8 +481,7 @@ mod model {
             builder.preemption_bound = Some(1);
         }
         builder.check(|| {
-            // A page is made on the stack before it is moved, and the model checker's words are larger than plain
-            // words.
+            // A page is made on the stack, where the model checker's words are larger than plain words.
             let make = thread::Builder::new().stack_size(STACK_WORDS);
             let page = make.spawn(|| Arc::new(RankPage::fresh())).unwrap().join().unwrap();
             page.note_waiting(0, note(1, "MPI_Recv"));

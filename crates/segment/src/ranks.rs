@@ -25,7 +25,7 @@ pub struct RemoteRank<'a> {
     pub card: &'a [u8],
 }
 
-/// First host number of other jobs' ranks: two jobs share no memory, even on one host.
+/// First host number for ranks of other jobs. Even on one host they count as remote, because two jobs share no memory.
 pub const FIRST_FOREIGN_HOST: u32 = 1 << 30;
 
 /// Number of ranks that a job may get beyond the ranks with which it begins.
@@ -166,7 +166,7 @@ impl Segment {
         (self.look_up(rank) == RankLocation::Here(place)).then_some(rank)
     }
 
-    /// Returns the number of taken places, which is the number of places of this node's ranks.
+    /// Returns the number of places taken so far; places of ended ranks count. The taken places are the leading ones.
     #[inline]
     pub fn here(&self) -> usize {
         if !self.layout.has_others() {
@@ -226,8 +226,8 @@ impl Segment {
 
     /// Adds `ranks` ranks. Ranks of this node get the places `free` ([`Segment::reuse_places`]), then new places.
     /// `elsewhere` returns the location of a rank of another node. The pages of new ranks of this node are backed, and
-    /// `prepare` fills each page before its rank becomes visible. Returns the first new rank. Only the launcher calls
-    /// it.
+    /// `prepare` fills each page before its rank becomes visible. Returns the first new rank. Only the launcher and
+    /// [`Segment::add_foreign`] call it.
     ///
     /// # Errors
     /// The segment has no space for that many ranks, or no memory for their pages.

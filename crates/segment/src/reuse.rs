@@ -5,12 +5,12 @@
 //! and trace. Another rank gets the place once nothing can refer to it:
 //!
 //! - No process of the rank is left.
-//! - No living rank of the node has a pair of rings in use with it. A ring in use is a bit of the incoming bitmaps, set
-//!   by the rank that opened it. The surviving side clears the bits of both directions ([`Segment::release_pair`])
-//!   after it has dropped its lane.
+//! - No living rank of the node has a pair of rings in use with it. A bit of the incoming bitmaps marks a ring in use;
+//!   the rank that opens the ring sets it. The surviving side clears the bits of both directions
+//!   ([`Segment::release_pair`]) after it has dropped its lane.
 //!
-//! **RETIRE.** The launcher first changes the entry of the number, so that it leads to a page for ranks without a
-//! place. Then it reads the bits. A rank that opens a ring first sets its bit and then looks the number up
+//! **RETIRE.** The launcher first changes the rank's table entry to name a page for ranks without a place. Then the
+//! launcher reads the bits. A rank that opens a ring first sets its bit and then looks up the peer's entry
 //! ([`Segment::announce_ring`]). The launcher and the rank each have a sequentially consistent fence between their two
 //! steps. So the launcher sees the bit, or the rank sees that the peer has lost its place.
 
@@ -69,8 +69,7 @@ impl Segment {
         kept.min(self.layout.ranks())
     }
 
-    /// Returns whether the job reuses places: rank numbers are independent of places, and no connection refers to a
-    /// page.
+    /// Returns whether the job reuses places. If so, ranks are numbered independently, and no connection names a page.
     fn reuses_places(&self) -> bool {
         self.layout.has_others() && !self.is_pinned()
     }
@@ -108,8 +107,8 @@ impl Segment {
         free.filter(|&place| self.retire(place, &ended)).take(count).collect()
     }
 
-    /// Returns, for each place taken so far, whether no process of its rank is left, or no rank has the place. Callers
-    /// use the length of the result, because [`Segment::here`] may change at any time.
+    /// Returns whether each place taken so far is without a living rank: no process of its rank is left, or it has no
+    /// rank. Callers use the length of the result, because [`Segment::here`] may change at any time.
     fn list_ended(&self, has_ended: impl Fn(usize) -> bool) -> Vec<bool> {
         let is_ended = |place: usize| self.rank_at(place).is_none_or(&has_ended);
         (0..self.here()).map(is_ended).collect()
@@ -242,7 +241,7 @@ impl Segment {
         if self.place(peer) == Some(place) {
             return true;
         }
-        // If another rank already has the place, that rank may see the bit, and treats it as an empty ring.
+        // If another rank already has the place, it may see the bit for a moment, and finds an empty ring.
         word.fetch_and(!bit, Ordering::Relaxed);
         false
     }

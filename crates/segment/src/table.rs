@@ -69,7 +69,7 @@ impl RankEntry {
         }
     }
 
-    /// Stores the location of the rank. A later store, which makes the rank visible, publishes it.
+    /// Stores the location of the rank. A new rank becomes visible only by a later store to `JobHeader::present`.
     pub fn set_place(&self, at: RankLocation) {
         let place = match at {
             RankLocation::Here(place) => place as u32 + 1,

@@ -29,7 +29,7 @@ impl<const W: usize> SharedText<W> {
         }
     }
 
-    /// Replaces the text. A longer text is cut at a character's border.
+    /// Replaces the text. A longer text is cut between two characters.
     pub fn store(&self, text: &str) {
         let mut end = text.len().min(Self::CAPACITY);
         while !text.is_char_boundary(end) {

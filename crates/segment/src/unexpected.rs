@@ -6,7 +6,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 /// Largest number of messages on a page.
 pub const SHOWN_MOST: usize = 3;
 
-/// Bit of the word with the count: there may be more messages.
+/// Bit of `count` that marks a partial count: there may be more messages than were examined.
 const PARTIAL: u64 = 1 << 63;
 
 /// An unexpected message.

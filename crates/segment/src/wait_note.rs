@@ -3,7 +3,8 @@
 use crate::text::SharedText;
 use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Note of a waiting thread, written before the thread sleeps. A wait whose message has already arrived writes no note.
+/// Note of a waiting thread in shared memory, written before the thread sleeps. A wait whose message has already
+/// arrived writes no note.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -38,7 +39,7 @@ const _: () = {
 /// Largest number of ranks that an [`AwaitedRanks`] names.
 const AWAITED_MOST: usize = 14;
 
-/// Ranks of the job, any of which could end a wait: only the rank that a receive names, or several ranks.
+/// Set of the ranks of the job that could end a wait; each of them could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedRanks {
     /// Number of named ranks; 0: unknown; above [`AWAITED_MOST`]: any rank of the job.
@@ -77,7 +78,7 @@ impl AwaitedRanks {
         self.holds
     }
 
-    /// Adds the ranks awaited by another part of the wait.
+    /// Adds the ranks awaited by another part of the wait. Unknown ranks add nothing.
     pub fn add(&mut self, other: AwaitedRanks) {
         for &rank in other.named() {
             if self.named().contains(&rank) {
@@ -150,7 +151,7 @@ pub struct WaitNote {
     pub awaited: AwaitedRanks,
     /// Whether other threads of the process may call MPI during the wait.
     pub multiple: bool,
-    /// Kernel's number of the thread, as the rank sees it.
+    /// Kernel's id of the thread, in the rank's process id namespace; 0 unless several threads may call MPI.
     pub thread: u32,
     /// Number that changes with each note. While the number is constant, the thread was not woken.
     pub sequence: u64,
@@ -249,7 +250,7 @@ impl Status {
     }
 }
 
-/// A note for its writer; the fields are those of [`WaitNote`].
+/// Borrowed form of a [`WaitNote`], which the waiting thread passes to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitNoteRef<'a> {
     /// Name of the MPI call; at most 72 bytes are kept.
