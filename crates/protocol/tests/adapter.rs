@@ -35,8 +35,7 @@ fn one_way(world: &mut World, size: usize) -> f64 {
 fn inline__saves_two_serial_reads_and_one_beyond_blueflame() {
     let read = host("2009").unwrap().read.ns();
     let mut inline = world("connectx", 400);
-    // Each message has a header of 16 bytes. BlueFlame takes 224 bytes, and the adapter grants 448 bytes of inline
-    // data.
+    // Each message has a header of 16 bytes. BlueFlame takes 224 bytes, and inline data is at most 448 bytes.
     let at = [8, 208, 209, 432, 433].map(|size| one_way(&mut inline, size));
     let without = one_way(&mut world("connectx", 0), 13);
     assert!((without - at[0] - 2.0 * read).abs() < 0.3 * read, "{at:?} {without}");

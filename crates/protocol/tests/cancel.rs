@@ -101,7 +101,7 @@ fn cancel__completes_once_what_goes_by_itself_has_left() {
     let mut world = small_world(2, conditions);
     let before: Vec<_> =
         (0..4).map(|tag| world.send(0, 1, tag, &pattern(tag as u32, 50))).collect();
-    // The last of the 200 eager bytes find no space.
+    // The ring has no space for the last of the 200 eager bytes.
     let (sending, id) = waiting_send(&mut world, 7, 1000);
     // The receiver makes space. Then the cancel request overtakes the queued bytes.
     while world.network.advance_to_next() || world.rank(1).progress() {}
@@ -154,7 +154,7 @@ fn cancel__of_a_message_that_a_matched_probe_has_taken_changes_nothing() {
     assert!(data[..] == pattern(1, 8) && !world.finish_send(sending).unwrap().cancelled);
 }
 
-/// The peer leaves after it has confirmed the cancellation, while the rest of the eager bytes still waits for space.
+/// The peer leaves after it has confirmed the cancellation. The rest of the eager bytes still waits for space then.
 #[test]
 fn cancel__completes_once_whatever_becomes_of_what_goes_by_itself() {
     let mut world = World::shared_with(2, false, true);

@@ -57,8 +57,8 @@ fn progress__asks_the_adapter_once_for_all() {
     assert!((1000..1010).contains(&made), "{made}");
 }
 
-/// UCX-21: the datagrams by which pairs connect are not polled once all pairs have a connection. A later pair can still
-/// connect by datagrams. After that they are again not polled.
+/// The datagram interface is not polled once all pairs have a connection (UCX-21). A later pair can still connect by
+/// datagrams; afterwards the interface is again not polled.
 #[test]
 fn late_pair__connects_by_datagrams_that_had_gone_to_rest() {
     let device = device();

@@ -282,8 +282,7 @@ fn peer__that_leaves_without_a_word_is_an_error_and_nothing_hangs() {
     }
 }
 
-/// Creates a pair of ranks that gets a connection after `messages` short messages. If there is a wire, each end has one
-/// rank.
+/// Creates a pair of ranks that gets a connection after `messages` short messages: one rank for each end of a wire.
 fn upgrade_world(messages: u64) -> World {
     let names = std::env::var("MPI_TEST_DEVICES")
         .or_else(|_| std::env::var("FASTPATH_TEST_DEVICE"))
@@ -302,10 +301,10 @@ struct Traffic {
     found: Vec<u64>,
 }
 
-/// Turns after which a pair deserves a connection.
+/// Number of turns after which the rule gives a pair a connection.
 const WORTH: usize = 30;
-/// Turns that are posted without waiting until the connection exists. A wire that loses and reorders messages carries
-/// some hundred a second. If thousands of messages waited, a flush would exceed the watchdog.
+/// Number of turns that are posted at once, before the connection exists. A wire that loses and reorders messages
+/// carries some hundred a second. If thousands of messages waited, a flush would exceed the watchdog.
 const BACKLOG: usize = 200;
 /// Rounds of progress between two turns after the [`BACKLOG`].
 const ROUNDS: usize = 4096;
@@ -348,8 +347,7 @@ impl Traffic {
     /// Checks that every operation was performed exactly once.
     fn check(&mut self) {
         let turns = self.got.len();
-        // SAFETY: a new slice of valid memory, because the adapter or the other rank wrote there without the compiler's
-        // knowledge.
+        // SAFETY: the vector is valid. A new slice is made, because the adapter or the other rank wrote there.
         let memory = unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), WORDS) };
         assert_eq!(memory[0], turns as u64, "atomics");
         assert!(memory[2..turns + 2] == self.sent[2..turns + 2], "puts");
@@ -361,8 +359,8 @@ impl Traffic {
     }
 }
 
-/// Puts, gets and atomics are posted before, during and after the change from datagrams to a connection. Each is
-/// performed once, and flushes wait for it.
+/// Puts, gets and atomics are posted before, during and after the change from datagrams to a connection. Each operation
+/// is performed once, and flushes wait for it.
 #[test]
 fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
     for flushes in [false, true] {

@@ -1,5 +1,5 @@
-//! Hostile peer with forged messages. The transport's tests cover invalid ring words. Here whole messages have wrong
-//! lengths, requests and owners.
+//! Hostile peer that sends forged messages with wrong lengths, requests and owners. The transport's tests cover invalid
+//! ring words.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -65,7 +65,7 @@ enum ForgedTarget {
     Any(u64),
     /// A match key in `MPI_COMM_WORLD`.
     Match,
-    /// A request that the honest rank has named, or a number near it.
+    /// A request that a message of the honest rank has named, or a number near it.
     Seen(usize, i8),
 }
 
@@ -155,7 +155,7 @@ impl Victim {
         }
     }
 
-    /// Reads the honest rank's messages: collects requests, and checks that they have no bytes it may not read.
+    /// Reads the honest rank's messages. Collects the requests that they name, and checks that they contain no poison.
     fn spy(&mut self) {
         while let Some(arrival) = self.peer.look() {
             // SAFETY: the arrival is valid until it is taken.
@@ -341,7 +341,7 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     let handle = victim.world.rank(0).requests.get(victim.receives[0].id).handle as u64;
     victim.forge(wire::FRAG, handle, &[3; 940]);
     victim.turn();
-    // If the receive were complete already, these bytes would go to a buffer that belongs to its user again.
+    // If the receive were complete already, these bytes would be written to a buffer that its user may reuse.
     victim.forge(wire::EAGER_MIDDLE, 0, &[4; 140]);
     victim.turn();
     assert_eq!(victim.receives.len(), 1, "still under way");

@@ -1,5 +1,4 @@
-//! Memory of ranks of a large job before they connect. This test is alone in its process, because it measures the
-//! process's memory.
+//! Memory of ranks of a large job before they connect. The test has its own process, whose memory it measures.
 #![allow(non_snake_case)]
 
 use fastpath_base::config::Config;

@@ -54,8 +54,7 @@ fn phases__are_known_between_memories_without_a_message_before() {
     assert!(!world.rank(0).is_silent(1));
     world.rank(1).tell_phase(RankPhase::Silent);
     world.rank(2).tell_phase(RankPhase::Silent);
-    // A rank of the same node reads the peer's phase from its page at once. A rank of another node first makes a
-    // connection.
+    // A rank of the same node reads the phase from the peer's page. A rank of another node first connects.
     assert!(world.rank(2).is_silent(1));
     world.await_until("both to be known", |w| w.rank(0).is_silent(1) & w.rank(0).is_silent(2));
     assert!(!world.rank(1).is_silent(0));

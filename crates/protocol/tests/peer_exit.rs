@@ -126,7 +126,7 @@ fn detached__end_when_what_could_match_them_has_gone_by() {
     assert_eq!(world.rank(0).requests.alive(), 4);
     let late = world.send(1, 0, 2, &pattern(2, 100_000));
     world.rank(1).tell_phase(RankPhase::Silent);
-    // Rank 1 sends nothing new: receives without a message end, the other receives complete.
+    // Rank 1 sends nothing new: receives without a message end, and all others complete.
     assert!(world.rank(0).end_detached(|worker, _| worker.is_silent(1)));
     world.settle();
     assert!(world.is_sent(&late) && there.data[..100_000] == pattern(2, 100_000));

@@ -328,8 +328,7 @@ impl ProgramRun {
                 continue;
             };
             let got = &self.messages[number];
-            // Messages may not overtake: earlier messages of this sender that the receive accepts went to earlier
-            // receives.
+            // Messages may not overtake: an earlier receive got each earlier acceptable message of this sender.
             for (earlier, message) in self.messages[..number].iter().enumerate() {
                 if message.from == got.from && receive.accepts(message) {
                     let ok = message.receive.is_some_and(|other| other < index);
@@ -377,7 +376,7 @@ impl ProgramRun {
         }
     }
 
-    /// Cancels and receives what is left.
+    /// Cancels the pending receives, and receives the remaining messages.
     fn clean_up(&mut self) {
         for receive in &self.receives {
             if let Some(id) = receive.request {

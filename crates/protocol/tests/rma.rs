@@ -303,7 +303,7 @@ fn operations__are_queued_only_where_there_is_no_room_or_no_connection() {
     }
     assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 0));
     assert!(near.bytes() == bytes);
-    // A larger put is not done at once: its rest is queued, and the operations after it too.
+    // A larger put is not complete at once: its rest is queued, and so are later operations.
     let mut far = region(&mut world, 1 << 20, 0, false);
     world.workers[0].planner.thresholds.fragment = 1000;
     let many = pattern(2, 1 << 20);
@@ -410,7 +410,7 @@ fn blocking__operations_are_done_when_they_return() {
     assert_eq!(region.bytes(), wanted);
 }
 
-/// Another thread owns the memory: a rank that only makes progress.
+/// The owner of the memory runs in another thread, and only makes progress.
 #[test]
 fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
     let mut world = World::shared_with(2, false, true);

@@ -40,8 +40,7 @@ fn deed() -> impl Strategy<Value = RmaAction> {
     ]
 }
 
-/// Performs the operations on the region and on an array. A flush follows each operation except puts, because only puts
-/// have an order.
+/// Performs the operations on the region and on an array. Only puts have an order, so a flush follows all others.
 fn run_deeds(
     world: &mut World, region: &mut Region, deeds: &[RmaAction],
 ) -> Result<(), TestCaseError> {
@@ -108,7 +107,7 @@ fn run_deeds(
             }
         }
         kept.push((buffer, wanted));
-        // Only puts have an order: those to one peer over one access path.
+        // Only puts have an order, and only those to one peer over one access path.
         if !matches!(deed, RmaAction::Put(..)) {
             prop_assert_eq!(flush(world), Ok(()));
         }

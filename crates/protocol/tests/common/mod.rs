@@ -71,13 +71,13 @@ impl World {
         World { network, workers, get }
     }
 
-    /// Creates ranks over the shared memory of a new job. Only the clock of the network is used.
+    /// Creates ranks over the shared memory of a new job. The simulated network serves only as a clock.
     pub fn shared(ranks: u32) -> Self {
         Self::shared_with(ranks, true, true)
     }
 
-    /// Creates ranks over shared memory, with or without single copies by the kernel. A rank sends to itself through
-    /// the process's queue if `loopback` is set, else through a ring. See [`World::shared`].
+    /// Creates ranks like [`World::shared`], with or without single copies by the kernel. A rank sends to itself
+    /// through the process's queue if `loopback` is set, otherwise through a ring.
     pub fn shared_with(ranks: u32, single_copy: bool, loopback: bool) -> Self {
         let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
         let worker = |job| {
@@ -118,8 +118,8 @@ impl World {
         }
     }
 
-    /// Creates ranks over connections of the kernel's network; `nodes` has the node of each rank. Ranks of a node share
-    /// memory, unless `all` is set. The simulated network is not used.
+    /// Creates ranks over TCP connections of the kernel; `nodes` has the node of each rank. Ranks of a node use shared
+    /// memory, unless `all` requires TCP for all pairs. The simulated network is not used.
     pub fn over_network(nodes: &[u32], all: bool) -> Self {
         let several = nodes.iter().any(|node| node != &nodes[0]);
         let jobs = match several {
@@ -162,7 +162,7 @@ impl World {
         self.workers.iter_mut().fold(false, |moved, worker| moved | worker.progress())
     }
 
-    /// Makes progress and advances time until `done` holds. Returns false if it never does.
+    /// Makes progress and advances time until `done` holds. Returns false if that takes more than [`TIMEOUT_NS`].
     pub fn run_until(&mut self, mut done: impl FnMut(&mut World) -> bool) -> bool {
         let start = self.network.now_ns();
         loop {
@@ -185,7 +185,7 @@ impl World {
     /// Makes progress in real time until `done` holds.
     ///
     /// # Panics
-    /// It does not hold after [`WATCHDOG`].
+    /// `done` does not hold after [`WATCHDOG`].
     pub fn await_until(&mut self, what: &str, mut done: impl FnMut(&mut World) -> bool) {
         let start = Instant::now();
         while !done(self) {
@@ -331,7 +331,7 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Checks that no byte beyond the received ones was written.
+    /// Checks that no byte beyond the first `received` ones was written.
     pub fn check_guard(&self, received: usize) {
         assert!(received <= self.room);
         let rest = &self.data[received..];

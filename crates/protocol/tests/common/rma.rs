@@ -74,7 +74,7 @@ pub fn get(
     unsafe { world.rank(0).get_nbi(key, offset, to.as_mut_ptr(), to.len()) }
 }
 
-/// Network that loses, duplicates, delays and refuses.
+/// Returns the conditions of a network that loses, duplicates, delays and refuses messages.
 pub fn bad_network(seed: u64) -> Conditions {
     Conditions {
         seed,
