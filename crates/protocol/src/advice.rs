@@ -52,7 +52,8 @@ impl Worker {
         }
     }
 
-    /// Returns learnt protocols as lines or JSON objects: by peer of this host and octave, and for shared processors.
+    /// Returns learnt protocols as lines or JSON objects: by peer of this host and size octave, and for shared
+    /// processors.
     pub fn report_learnt(&self, json: bool) -> Vec<String> {
         let mut lines = self.planner.copy_costs.report(self.rank, json);
         for peer in 0..self.present() {

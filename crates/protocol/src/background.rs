@@ -1,9 +1,9 @@
 //! Progress while the program computes: the progress thread's work under the lock, and the signals that wake it.
 //!
-//! Peers of the host signal the thread (`fastpath_segment::CallWord`) after events that need an answer: an RTS or RTR,
-//! a synchronous message, fragments, space, a one-sided operation by messages. Short messages do not signal. The kernel
-//! reports all arrivals from other hosts. While a thread of the program waits inside MPI, that thread polls, and the
-//! progress thread only notes a signal. The rank signals its own thread if a call leaves work to the thread.
+//! Peers of the host signal the thread (`fastpath_segment::CallWord`) after events that need an answer. Such events are
+//! an RTS or RTR, a synchronous message, fragments, space, and a one-sided operation by messages. Short messages do not
+//! signal. The kernel reports all arrivals from other hosts. While a thread of the program waits inside MPI, that
+//! thread polls, and the progress thread only notes a signal. If a call leaves work, the rank signals its own thread.
 
 use crate::request::{MessagePhase, RequestId};
 use crate::unexpected::{EntryId, UnexpectedKind};
@@ -53,7 +53,7 @@ impl Worker {
         self.background.attending += 1;
     }
 
-    /// Ends the wait that [`Worker::attend`] has marked.
+    /// Ends the wait that [`Worker::attend`] has marked, and handles signals that the progress thread missed meanwhile.
     pub fn resume(&mut self) {
         self.background.attending -= 1;
         if self.background.attending != 0 {
@@ -61,8 +61,7 @@ impl Worker {
         }
         let is_due = self.interfaces.has_outside();
         let missed = self.own_call().resume(is_due) | self.background.missed;
-        // The event of the noted signal is usually handled already. `ROUNDS` bounds the program's delay by other
-        // events.
+        // The event of the missed signal is usually handled already. `ROUNDS` bounds the delay by other events.
         let goes_on = missed && (0..ROUNDS).all(|_| self.progress());
         if goes_on || !self.is_idle() {
             self.own_call().ring();
@@ -137,7 +136,7 @@ impl Worker {
     pub fn serve_others(&mut self, wanted: fn() -> bool) -> TurnEnd {
         self.background.turns += 1;
         let (mut polls, mut since_ns) = (0_u32, 0);
-        // At the end of the job the word is left unanswered.
+        // `CallWord::end` ends this loop at the end of the job.
         while self.background.attending == 0 && self.own_call().is_answered() {
             self.own_call().take();
             let moved = self.serve_round();
@@ -190,8 +189,9 @@ impl Worker {
         now - *since_ns < most
     }
 
-    /// Requests signals from peers that make awaited space, and from adapter and network. Returns `Some` with the
-    /// longest sleep if one more poll is needed afterwards.
+    /// Requests signals from peers that make awaited space, and from adapter and network. Returns `None` if no space is
+    /// awaited and there is no adapter or network. Otherwise the caller polls once more, and then sleeps for at most
+    /// the returned time, if any.
     fn prepare_rest(&mut self) -> Option<Option<Duration>> {
         let awaits_room = self.await_all_room();
         if !awaits_room && !self.interfaces.has_outside() {

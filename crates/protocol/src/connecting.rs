@@ -7,7 +7,7 @@ use crate::wireup::{Stage, WireupAction, WireupMessage};
 use crate::worker::Worker;
 use fastpath_transport::{Address, Connection};
 
-/// Bit of wire-up messages for connections that replace datagrams.
+/// Bit that marks wire-up messages for a connection that replaces datagrams.
 const RISE: u8 = 0x10;
 
 impl Worker {
@@ -197,8 +197,8 @@ impl Worker {
         }
     }
 
-    /// Replaces a lane that will not be wired up. Messages wait for the wire-up, so the old lane has sent none. If no
-    /// other lane is possible, fails all pending messages and returns false.
+    /// Replaces an adapter's lane that will not be wired up. No message is lost, because messages wait for the wire-up.
+    /// If no other lane is possible, fails all pending messages and returns false.
     #[cold]
     fn leave_adapter(&mut self, peer: u32) -> bool {
         // The peer gets the refusal when it requests a connection.
@@ -218,8 +218,7 @@ impl Worker {
     }
 }
 
-/// Connections that replace datagrams when the lane finds a connection worth its cost. Without such a connection,
-/// datagrams continue.
+/// Connections that replace datagrams, when the lane finds a connection worth its cost. Otherwise datagrams continue.
 impl Worker {
     #[cold]
     fn start_upgrade(&mut self, peer: u32) {

@@ -18,12 +18,12 @@ impl Traffic {
     }
 }
 
-/// Counters for reports and tests; the immediate path counts nothing. Each counter is one word, because other processes
-/// read it (`snapshot`).
+/// Counters for reports and tests; the immediate path counts nothing. Each counter is one word: other processes read it
+/// (`snapshot`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages sent whole, except short ones through memory. [0]: through memory; [1]: adapter or network.
+    /// Messages sent whole. Index 0: through memory, without short messages; 1: through an adapter or the network.
     pub eager: [Traffic; 2],
     /// Messages announced first (rendezvous). Index 0: through memory; 1: through an adapter or the network.
     pub announced: [Traffic; 2],

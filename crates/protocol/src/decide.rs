@@ -18,8 +18,8 @@ const COOPERATIVE_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 /// Largest piece of a cooperative copy, in bytes, so that neither side waits long for the other's last piece.
 const COOPERATIVE_PIECE_MAX: u64 = 256 * 1024;
 
-/// Most eager bytes if a progress thread receives announced messages while the program computes. Eager bytes instead
-/// take the program's time, in the send call and in the wait.
+/// Most eager bytes of a rank with a progress thread. The thread receives announced messages while the program
+/// computes. Eager bytes take the program's time, in the send call and in the wait.
 const EAGER_BESIDE: u64 = 32 * 1024;
 
 /// Nanoseconds until the other rank of a shared processor runs.
@@ -52,7 +52,7 @@ pub fn thresholds(selection: &Selection) -> Thresholds {
     decide(&selection.constants, &selection.overrides, selection.kernel.is_ok())
 }
 
-/// Returns the thresholds. `kernel` is whether the kernel is known to copy between processes.
+/// Computes the thresholds from costs and overrides. `kernel`: whether the kernel is known to copy between processes.
 pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds {
     let mut t = Thresholds {
         pipelined: overrides.pipeline,
@@ -123,7 +123,7 @@ fn choose_crowded_copy(c: &Constants, t: &Thresholds) -> u64 {
     }
 }
 
-/// Returns the size from which a copy without the ring costs least, and the size from which both sides copy.
+/// Returns two sizes: that from which a copy without the ring costs least, and that from which both sides copy.
 fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64, u64) {
     const COPIES: usize = Protocol::Get as usize;
     let mut curves = curves(c, t, shared);

@@ -5,9 +5,8 @@
 //!
 //! Messages behind such a message wait too, and this process may need one of them. A process that can do nothing else
 //! therefore still takes a few messages. It takes one for each failed poll of the awaited peer, or of peers with posted
-//! receives. A long wait also takes a few messages of all peers, ever less often, because a chain of waiting processes
-//! may lead back to this process. Every program that terminates without the bound terminates with it. The bound is
-//! soft.
+//! receives. A long wait also takes a few messages of all peers, at growing intervals. A chain of waiting processes may
+//! lead back to this process. Every program that terminates without the bound terminates with it. The bound is soft.
 #![allow(unsafe_code)]
 
 use crate::wire;
@@ -16,8 +15,7 @@ pub use crate::worker::flood::{Flood, FloodWarning};
 use fastpath_base::clock;
 use fastpath_transport::Header;
 
-/// Longest interval between two calls of `relieve` that take messages, in nanoseconds: with and without an awaited
-/// peer.
+/// Longest interval between two calls of `relieve` that take messages, in nanoseconds: [a peer is awaited, none is].
 const RELIEF_NS_MAX: [u64; 2] = [50_000_000, 1_000_000];
 const RELIEF: u32 = 8;
 

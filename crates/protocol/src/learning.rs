@@ -1,10 +1,10 @@
 //! Learns from measured times which protocol is fastest for messages of a size to a peer.
 //!
-//! The receiver has one [`Learner`] for each octave of sizes (from a power of two to the next), because only the
-//! receiver sees when a message is complete. A protocol is an *arm*. The learner uses the arm with the least known time
-//! and tries the others now and then. Trials may lose only a bounded share of the time of all messages. (Bandits: Auer,
-//! Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed Bandit Problem, 2002.) A trial takes several
-//! messages in a row, because the first one after a change meets cold caches.
+//! The receiver learns, because only the receiver sees when a message is complete. The receiver has one [`Learner`] for
+//! each octave of sizes, from a power of two to the next. A protocol is an *arm*. The learner uses the arm with the
+//! least known time and tries the others now and then. Trials may lose only a bounded share of the time of all
+//! messages. (Bandits: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed Bandit Problem, 2002.) A
+//! trial takes several messages in a row, because the first one after a change meets cold caches.
 //!
 //! The receiver sends the result as [`Advice`]. An RTS states the arm of its message, so a sender may ignore the
 //! advice. Pure: all times are arguments.
@@ -36,7 +36,7 @@ const SHARE: i64 = 128;
 const START_MESSAGES: i64 = 32;
 /// Number of timed messages before the first trial.
 const START_AFTER: u32 = 6;
-/// Most sent messages that mirror a trial. Bounded, because further messages of the trial may never come.
+/// Most sent messages that mirror a trial. They are bounded, because the trial's further messages may never arrive.
 const MIRRORED: u8 = 4 * TRIAL;
 /// Assumed time of an arm without measurements, as a multiple of the best arm's.
 const UNKNOWN: u64 = 3;
@@ -44,7 +44,7 @@ const UNKNOWN: u64 = 3;
 const HOPELESS: u64 = 4;
 /// Most doublings of the allowance that a trial needs. Each failed trial of the arm adds one doubling.
 const DOUBLINGS: u8 = 6;
-/// Timed messages with another arm during a trial after which the sender counts as not following.
+/// Number of timed messages with another arm during a trial, after which the sender counts as ignoring the advice.
 const IGNORED: u8 = 12;
 /// Longest time of a message that counts, in nanoseconds: 18 minutes. Longer times come from a clock that jumps.
 const LONGEST_NS: u64 = 1 << 40;
@@ -155,7 +155,7 @@ pub struct Learner {
     ignored: u8,
     least: u32,
     last: u8,
-    /// Time of the best arm when the last rivals were given up.
+    /// Time of the best arm, in picoseconds per byte, when the last trial ended or failed trials were forgotten.
     settled: u32,
     /// Nanoseconds that trials may lose.
     allowance: i64,
@@ -239,8 +239,8 @@ impl Learner {
         Some(Advice { arm: next, timed: 1 })
     }
 
-    /// Returns the arm to try next: the arm with the least known time, if that time is at most half of the best arm's
-    /// current time. Otherwise returns the next arm in turn whose trial the allowance covers.
+    /// Returns the arm to try next. An arm whose known time is at most half of the best arm's current time comes first.
+    /// Otherwise it is the next arm in turn whose trial the allowance covers.
     fn next_trial(&self, bytes: u64) -> Option<Arm> {
         if self.messages < START_AFTER {
             return None;

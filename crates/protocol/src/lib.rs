@@ -1,6 +1,6 @@
 //! Messages and one-sided operations: worker, endpoint, tag matching, eager and rendezvous.
 //!
-//! The files are in three layers, without a circle (`scripts/lint`):
+//! The files are in three layers, without a cycle (checked by `scripts/lint`):
 //! 1. state and pure types that do not use a worker: `matching`, `request`, `unexpected`, `endpoint`, `learning`,
 //!    `selection`, `rma`, `wait_policy`, `wire` and others
 //! 2. `worker`, which holds them

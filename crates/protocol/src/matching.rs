@@ -34,7 +34,7 @@ use std::ptr;
 
 /// Receives that a search compares before their list gets an index.
 const POLLS_MAX: u32 = 8;
-/// Largest number of lists whose receives a wait counts.
+/// Number of peers from which on waits do not count posted receives.
 const COUNTED_MAX: u32 = 256;
 
 /// Place where the last message found its receive in an indexed list. The next search with this key and tag starts at
@@ -149,7 +149,7 @@ impl Matcher {
         unsafe { &raw mut (*self.peers.add(list as usize)).lists }
     }
 
-    /// Returns whether a message of `peer` may match a posted receive.
+    /// Returns whether a posted receive names `peer` or any source, and so may match a message of `peer`.
     pub fn wants_of(&self, peer: u32) -> bool {
         self.any_source_count != 0 || !self.lists(peer).posted.first.is_null()
     }
@@ -158,9 +158,9 @@ impl Matcher {
         self.posted_most
     }
 
-    /// Counts the posted receives during a long wait, because posting and matching do not count them. The result, list
-    /// entries minus messages, is a lower bound if a probe has taken messages out. Skipped for [`COUNTED_MAX`] peers or
-    /// more.
+    /// Updates the largest number of posted receives, during a long wait, because posting and matching do not count.
+    /// The number, list entries minus messages, is a lower bound if a probe has taken messages out. Skipped for
+    /// [`COUNTED_MAX`] peers or more.
     pub(crate) fn count_posted(&mut self) {
         if self.count < COUNTED_MAX {
             let entries: u64 = (0..=self.count).map(|list| u64::from(self.lists(list).busy)).sum();
@@ -181,7 +181,7 @@ impl Matcher {
             if (*request).peer != ANY_PEER {
                 return self.post_named(request);
             }
-            // Named receives posted before this any-source receive have a smaller order; later ones have at least its
+            // Named receives posted before this any-source receive have a smaller order. Later ones have at least this
             // order.
             self.order += 1;
             self.any_source_count += 1;

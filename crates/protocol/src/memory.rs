@@ -25,8 +25,8 @@ impl Worker {
         Ok(memory)
     }
 
-    /// Reserves memory like [`Worker::allocate_memory`], but a page takes memory only when touched. For little used
-    /// windows.
+    /// Reserves memory like [`Worker::allocate_memory`], but a page takes memory only when touched. For windows of
+    /// which little is used.
     pub fn reserve_memory(
         &mut self, bytes: usize, align: usize,
     ) -> Result<NonNull<u8>, SegmentError> {

@@ -47,8 +47,8 @@ impl Worker {
         spawned.map(|rank| rank as u32).filter(has_left).collect()
     }
 
-    /// Drops the lanes to those of `departed` that are in no communicator of this process and have no operation. Their
-    /// places in memory can then be reused. Operations with such a rank fail as before.
+    /// Drops the lanes to the ranks of `departed`, which are in no communicator of this process, so that their places
+    /// in memory can be reused. A lane with an operation or arrival stays. Operations with such a rank fail as before.
     pub fn release_departed(&mut self, departed: &[u32]) {
         self.take_arrivals();
         for &peer in departed {
@@ -65,29 +65,29 @@ impl Worker {
         }
     }
 
-    /// Describes why a peer cannot be reached any more.
+    /// Returns why the first unreachable peer, by rank, cannot be reached any more; `None` if there is none.
     pub fn lost_peer(&self) -> Option<String> {
         let of_lane = |peer| self.endpoints[peer].lane.describe_failure(peer);
         let of_interface = |peer| self.interfaces.failure(peer);
         (0..self.present()).find_map(|peer| of_lane(peer).or_else(|| of_interface(peer)))
     }
 
-    /// Returns whether none of `senders`, by world rank, will send another message. With `blocked`, this process does
-    /// not count as a sender, because it waits for the message.
+    /// Returns whether none of `senders`, by world rank, will send another message. If `blocked`, this process itself
+    /// does not count as a sender, because it waits for the message.
     pub fn have_left(&self, senders: &[u32], blocked: bool) -> bool {
         let is_silent = |&peer: &u32| (blocked && peer == self.rank) || self.peer_has_left(peer);
         senders.iter().all(is_silent)
     }
 
     /// Completes an operation that cannot end because `peer` has left the job, with [`Fault::PeerGone`] or
-    /// [`Fault::SourceGone`]. If the operation's message has arrived, the operation completes normally. Returns whether
-    /// it is complete.
+    /// [`Fault::SourceGone`]. If its message has arrived, the operation completes normally. Returns whether it is
+    /// complete.
     #[inline]
     pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
         self.peer_has_left(peer) && self.give_up_slow(id)
     }
 
-    /// Gives up an operation if all its possible peers have left. See [`Worker::give_up`].
+    /// Gives up an operation. The caller has checked that all its possible peers have left. See [`Worker::give_up`].
     #[cold]
     #[inline(never)]
     pub fn give_up_slow(&mut self, id: RequestId) -> bool {

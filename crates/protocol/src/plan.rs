@@ -12,8 +12,8 @@ use crate::selection::Selection;
 pub use crate::selection::thresholds::{LaneSizes, SendProtocol, Thresholds};
 use fastpath_transport::Lane;
 
-/// Largest message, in bytes, that leaves at once however many peers a rank has. A longer message leaves at once only
-/// if the ring can hold `RING_MESSAGES` of its size.
+/// Largest message, in bytes, that leaves at once for any number of peers. A longer message leaves at once only if the
+/// ring can hold `RING_MESSAGES` of its size.
 const ALWAYS_EAGER: u64 = 32 << 10;
 const RING_MESSAGES: u64 = 4;
 
@@ -39,7 +39,7 @@ pub struct Outgoing {
 pub struct SendPlan {
     /// Protocol of the first bytes.
     pub protocol: SendProtocol,
-    /// Copy loop if the message goes through the ring, otherwise the way in which it is copied without the ring.
+    /// How the message is copied: the sender's copy loop through the ring, or a copy without the ring.
     pub arm: Arm,
     /// Whether the message needs no request if there is space for all of it.
     pub immediate: bool,
@@ -134,7 +134,7 @@ impl Planner {
         }
     }
 
-    /// Plans the first message of a request again, for the current lane. Arm and timing stay.
+    /// Plans the send of a request again, for the current lane. Arm and timing stay.
     pub(crate) fn replan(&self, lane: &Lane, request: &Request, crowded: bool) -> SendPlan {
         let arm = Arm::of(request.arm).unwrap_or(Arm::Vector);
         let (sizes, timed) = (self.thresholds.sizes_on(lane), request.sent_ns != 0);
@@ -312,8 +312,7 @@ mod tests {
         assert!(announced.protocol == SendProtocol::Announced && !announced.immediate);
     }
 
-    /// An immediate message without space gets the arm of a request: `crowded_copy` exceeds every size that leaves at
-    /// once.
+    /// An immediate message without space gets a request's arm: `crowded_copy` exceeds every size that leaves at once.
     #[test]
     fn plan__on_a_crowded_node_without_space__has_the_arm_of_a_request() {
         let planner = Planner::default();

@@ -91,7 +91,7 @@ impl Worker {
     #[inline]
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
-        // If threads sleep, use the slow path: only the slow path wakes a thread when its request completes.
+        // If threads sleep, use the slow path, which alone wakes a thread when its request completes.
         let alone = self.wait.sleepers.count() == self.wait.drain_at;
         while rounds < ROUND {
             if alone && self.drain_next(peer).is_some() {
@@ -116,8 +116,7 @@ impl Worker {
         if rounds == 0 {
             self.endpoints[peer].lane.offer_credits();
         } else {
-            // The arrival may concern another thread, which may probe for it, or may have to push a long message after
-            // it.
+            // Another thread may probe for the arrival, or may have to push a long message because of it.
             self.wake_sleepers();
         }
         rounds != 0

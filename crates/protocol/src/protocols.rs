@@ -34,8 +34,7 @@ pub struct Record {
     pub probe: fn(&SelectionCase) -> Result<u64, String>,
     /// Describes how the bytes move.
     pub describe: fn(&SelectionCase) -> String,
-    /// Returns the cost between two ranks of a node, in nanoseconds by size. The last argument is whether both sides
-    /// reach the memory directly.
+    /// Returns the cost between two ranks of a node, in nanoseconds by size. Last argument: whether memory is shared.
     pub cost: fn(&Constants, &Thresholds, bool) -> Curve,
 }
 

@@ -1,5 +1,5 @@
-//! Fast path of a receive that names its source, if that source has unexpected messages or posted receives. The path
-//! copies from the unexpected queue without a request. The immediate path has found that the source is not quiet.
+//! Fast path of a receive that names its source, if that source has unexpected messages or posted receives
+//! (`Matcher::is_quiet`). The path copies from the unexpected queue without a request.
 #![allow(unsafe_code)]
 
 use crate::endpoint::ImmediateReceive;

@@ -150,8 +150,8 @@ impl Worker {
         request.state == RequestState::Active && request.is_unmatched_send()
     }
 
-    /// Hands a partly sent message over to a detached request, whose buffer `copy` returns, and completes the original
-    /// request. `None` if the message is not sent in part, or cannot be handed over.
+    /// Moves a partly sent eager message to a new detached request, whose buffer `copy` returns, and completes the
+    /// original request. Returns the new request; `None` if there is no such message or no free request.
     pub fn hand_over(
         &mut self, id: RequestId, copy: impl FnOnce(&Request) -> Buffer,
     ) -> Option<RequestId> {
@@ -216,7 +216,7 @@ impl Worker {
         let Some(entry) = asked(self) else {
             return false;
         };
-        // An answer to the message may have arrived.
+        // The receiver's answer may have arrived without being handled.
         self.take_arrivals();
         let take_back = self.is_unmatched(id);
         let recalls = self.endpoints[peer].lane.sent_recalls();

@@ -39,7 +39,7 @@ impl Worker {
         Ok(id)
     }
 
-    /// Starts a receive for a call that returns at once. The progress thread makes the copy if the copy is long.
+    /// Starts a receive for a call that returns at once. With a progress thread, that thread makes a long copy.
     ///
     /// # Safety
     /// See [`Worker::start_recv`].
@@ -183,8 +183,8 @@ impl Worker {
 
 /// Fast path of [`Worker::start_recv`] for contiguous buffers and named sources, in three steps without a loop.
 impl Worker {
-    /// Returns `Some(true)` if a receive may read the next arrival of an endpoint, and `Some(false)` if it must be
-    /// posted behind other receives. Returns `None` if only the slow path can decide.
+    /// Returns `Some(true)` if a receive may read the next arrival of an endpoint, and `Some(false)` if the receive
+    /// must be posted behind other receives. Returns `None` if only the slow path can decide.
     ///
     /// # Safety
     /// The endpoint is one of this worker's.

@@ -56,7 +56,7 @@ pub struct SelectionClass {
     pub ranges: Vec<SizeRange>,
     /// Access to the peers' memory by one-sided operations.
     pub one_sided: Vec<OneSided>,
-    /// Options that these peers do not use, or only in part.
+    /// Options that these peers do not use, or use only for some sizes.
     pub rejected: Vec<RejectedOption>,
     /// Adapter that reaches the peers, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,7 +247,7 @@ fn list_one_sided(case: &SelectionCase) -> Vec<OneSided> {
     OneSided::list(reach, place == PeerPlace::Node && peers.load_store && maps)
 }
 
-/// Adds the ranges of sizes: each record serves sizes up to its limit, starting after the limit of earlier records.
+/// Adds the ranges of sizes. Each record serves the sizes above the limits of earlier records, up to its own limit.
 fn list_ranges(case: &SelectionCase, class: &mut SelectionClass) {
     let curves = case.curves();
     let mut next = Some(0);

@@ -1,7 +1,7 @@
 //! Requests: operations that outlive the call that started them.
 //!
-//! All requests are in one reserved range of address space. One multiplication turns an index into an address,
-//! addresses never change, and memory is used only for requests that existed at the same time.
+//! All requests are in one reserved range of address space. One multiplication turns an index into an address, and
+//! addresses never change. The pool takes memory for the largest number of requests that existed at the same time.
 //!
 //! **GIVEN OUT.** An id that the pool gave out is an index inside the reservation. Code that holds an address makes no
 //! reference while one from `get` or `get_mut` lives (`RequestPool::address`).
@@ -29,7 +29,7 @@ pub enum RequestKind {
     Send,
     /// A receive.
     Recv,
-    /// Operation of the layer above, which completes it.
+    /// An operation of the layer above, which completes the request.
     Foreign,
 }
 
@@ -85,8 +85,8 @@ pub enum Fault {
     Protocol,
 }
 
-/// Place of a pointer to a posted receive: the `first` of a list, or the `next` of a receive in it. Stored as the
-/// distance from `first`, so that an empty list has 0 and posting needs no branch for it.
+/// Location of a pointer to a posted receive: a list's `first`, or the `next` of a receive in the list. It is stored as
+/// the distance from `first`. An empty list thus has 0, and posting needs no branch for it.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveLink(pub(crate) usize);
@@ -390,7 +390,7 @@ fn capacity_within(limit: Option<u64>) -> u32 {
 }
 
 impl RequestPool {
-    /// Reserves address space for the pool, less if address space is limited. No memory is used yet.
+    /// Reserves address space for the pool, and less of it if address space is limited. Takes no memory yet.
     ///
     /// # Errors
     /// There is no address space for [`CAPACITY_MIN`] requests.

@@ -56,9 +56,10 @@ pub enum BufferState {
 pub struct Rma {
     /// Number that changes with every change of a lane. A key resolved under another number is resolved again.
     pub(crate) generation: u32,
-    /// Whether keys stay resolved (`FASTPATH_DISABLE=resolve-once`).
+    /// Whether keys stay resolved between operations; false with `FASTPATH_DISABLE=resolve-once`.
     pub resolves_once: bool,
-    /// Whether flushes skip the wire-up interface while no peer is connecting (`FASTPATH_DISABLE=wireup-gate`).
+    /// Whether flushes skip the wire-up interface while no peer is connecting; false with
+    /// `FASTPATH_DISABLE=wireup-gate`.
     pub gates_wireup: bool,
     pub(crate) busy: u32,
     pub(crate) queues: u32,

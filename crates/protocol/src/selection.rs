@@ -67,8 +67,7 @@ pub struct Selection {
     pub constants: Constants,
     /// Source of the constants.
     pub source: Source,
-    /// `Ok` if the kernel copies between processes. Otherwise the reason why it does not: a setting, or a refusal of
-    /// this process.
+    /// `Ok` if the kernel copies between processes. Otherwise the reason: a setting, or the kernel's refusal.
     pub kernel: Result<(), String>,
     /// Warnings about stored constants and sizes, a line each.
     pub warnings: Vec<String>,

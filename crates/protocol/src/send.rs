@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Calls [`Worker::send_planned`], for a send that becomes a request if this fails.
+    /// Calls the inlined [`Worker::send_planned`], for a send that becomes a request if there is no space.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.

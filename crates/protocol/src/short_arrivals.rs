@@ -1,5 +1,5 @@
-//! Fast path of an arrival to a posted receive. The message is whole, and the receive names its source and has space in
-//! a contiguous buffer. `progress` handles all other arrivals.
+//! Fast path of an arrival to a posted receive, for a whole message and a receive that names its source. The receive
+//! has space in a contiguous buffer. `progress` handles all other arrivals.
 #![allow(unsafe_code)]
 
 use crate::endpoint::Endpoint;
@@ -50,8 +50,7 @@ impl Worker {
         if len as u64 > found.bytes || !found.is_contiguous() || found.detached {
             return None;
         }
-        // SAFETY: the buffer has space for `len` bytes, the arrival was just read, and the request is posted to this
-        // peer.
+        // SAFETY: the buffer has space for `len` bytes, the arrival was just read, and the peer's list has the request.
         unsafe {
             match is_short {
                 true => copy_small(found.ptr, from, len),

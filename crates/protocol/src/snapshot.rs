@@ -2,7 +2,7 @@
 //! its process id. The process need not act and is not stopped: its rank's page holds the address of its [`Addresses`]
 //! (`docs/decisions/0070-ps-reads-counters-from-outside.md`).
 //!
-//! The values may change during a read, or belong to another process. The values are not trusted, and only displayed.
+//! The values may change during a read, or belong to another process. They are not trusted, and only displayed.
 #![allow(unsafe_code)]
 
 use crate::counters::Counters;
@@ -21,7 +21,7 @@ pub struct Addresses {
     counters: u64,
     unexpected: u64,
     requests: u64,
-    /// Address of the 32-bit index that follows the last request used so far.
+    /// Address of the pool's 32-bit index of the first request that was never used.
     fresh: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub counters: Counters,
     /// Number of unexpected messages.
     pub unexpected: u64,
-    /// Receives that wait for their message or its rest.
+    /// Number of active receives.
     pub receives: u64,
     /// Number of active sends.
     pub sends: u64,

@@ -19,8 +19,8 @@ impl Context {
     /// The context of messages between processes in `MPI_Finalize`.
     pub const LEAVING: Context = Context(6);
 
-    /// Returns context number `counter` of world rank `leader`, its only creator. Contexts made at run time have
-    /// counters from 4 up.
+    /// Returns context number `counter` of world rank `leader`, its only creator. Counters below 4 are those of
+    /// predefined contexts.
     pub fn from_leader(leader: u32, counter: u32) -> Self {
         Context(
             ((leader as u64 & 0xf_ffff) << 20 | (counter as u64 & 0x7_ffff) << 1) & ((1 << 40) - 1),

@@ -2,10 +2,11 @@
 //!
 //! An entry is a record of two cache lines. It holds the fields that are compared and all bytes of a short message.
 //! Records come from a slab with a free list, so a short message needs no allocation. Entries are in two lists in the
-//! order of arrival: that of their peer, and that of all peers. If receives have had to compare many entries, all
-//! entries are also in an index (`chains`). Then every receive finds its message in constant time, also with wildcards.
+//! order of arrival: that of their peer, and that of all peers. Once receives had to compare many entries, all entries
+//! are also in an index (`chains`). Every receive, also one with wildcards, then finds its message in constant time.
 //!
-//! **IN USE.** An id that the slab gave out, or that a list names, is of an entry in use, whose memory never moves.
+//! **IN USE.** An id that the slab gave out, or that a list holds, names an entry in use. The entry's memory never
+//! moves.
 #![allow(unsafe_code)]
 
 mod buffers;
@@ -166,7 +167,7 @@ pub(crate) struct UnexpectedStore {
     count: u64,
     bytes_elsewhere: u64,
     most: u64,
-    /// Criteria of the last receive from a given peer for which a search found no entry. Reset to [`NOTHING`] when a
+    /// Criteria of the last search by a receive with a named source that found no entry. Reset to [`NOTHING`] when a
     /// message with the same key arrives, because it may match.
     lacked: MatchCriteria,
     /// Entries that a search compares before an index is built.

@@ -18,7 +18,7 @@ use fastpath_base::tell::FixedString;
 use fastpath_base::topology::CpuSet;
 use fastpath_base::{clock, wait};
 
-/// While other threads wait, a thread makes 1/`COMPANY_SHARE` of its polls, because the others may need its processor.
+/// While other threads wait, a thread makes only 1/`COMPANY_SHARE` of its polls: the others may need its processor.
 const COMPANY_SHARE: u32 = 4;
 
 /// Description of a wait by the layer above.
@@ -57,11 +57,11 @@ pub struct WaitPolicy {
     pub census: Census,
     /// Number of threads that wait in this worker, awake or asleep.
     pub waiting: u32,
-    /// Sleeping threads that no thread of this process has woken.
+    /// Sleeping threads that this process has not woken.
     pub sleepers: Sleepers<WakeEvents>,
     /// Number of sleeping threads at which arrivals may take the fast path (`drain`): 0, or `u32::MAX` for never.
     pub drain_at: u32,
-    /// Calls that have answered "not yet", modulo 256.
+    /// Number of calls that answered "not yet", modulo 256.
     pub misses: u8,
     /// Decides which unsuccessful polls yield if ranks share processors.
     pub poll_yields: PollYields,
@@ -142,7 +142,8 @@ impl LockYield {
         }
     }
 
-    /// Yields the processor and the lock. Returns begin and end of the yield, without the wait for the lock.
+    /// Yields the processor and the lock. Returns the times, in nanoseconds, when the yield of the processor began and
+    /// ended.
     pub fn yield_timed(self) -> (u64, u64) {
         let (mut began, mut ended) = (0, 0);
         self.outside(&mut || {

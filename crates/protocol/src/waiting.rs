@@ -27,15 +27,15 @@ mod spread;
 use asleep::sleep;
 pub use spin::{spin, try_briefly};
 
-/// Polls of one peer between two rounds of progress over everything.
+/// Polls of the awaited peer per round of progress over all peers.
 const DIRECTED_POLLS: u32 = 64;
-/// Polls of one peer between two rounds over everything if each poll is followed by a yield, which takes longer.
+/// Polls of the awaited peer per round over all peers, if a yield follows each poll. A yield takes longer than a poll.
 const YIELDED_POLLS: u32 = 2;
-/// Polls after an arrival for another waiting thread before this thread lets others run. This thread's own message may
-/// follow at once; then threads that exchange messages run at the same time.
+/// Polls after an arrival before a thread lets other waiting threads run. The thread's own message may follow at once;
+/// then threads that exchange messages run at the same time.
 const GIVING_POLLS: u32 = 64;
 const POLLS_PER_CLOCK: u32 = 256;
-/// Nanoseconds after which a spinning rank yields at intervals, unless configured.
+/// Nanoseconds of spinning after which a rank also yields at intervals, unless configured.
 const ALONE_NS: u64 = 5_000;
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
 /// Longest sleep while a connection is made through an adapter.
@@ -74,19 +74,19 @@ struct Wait {
     polls: u32,
     /// Number of polls between two readings of the clock, minus one. The number is a power of two.
     clock_mask: u32,
-    /// Time of the first reading of the clock; 0 before it. Reports show how long this rank has waited.
+    /// Time of the first reading of the clock, from which reports compute the length of the wait; 0 before it.
     since_ns: u64,
     /// Time of the first reading of the clock after the last arrival.
     started_ns: u64,
     crowded: bool,
     focus: Option<u32>,
-    /// Whether the next send to `focus` can still be prepared.
+    /// Whether `Lane::warm` can still prepare the next send to `focus`.
     cold: bool,
     request: RequestId,
     begun: bool,
     /// Whether the rank has kept its processor so far. Used on an oversubscribed node.
     kept: bool,
-    /// Nanoseconds until the last reading of the clock. Used on an oversubscribed node.
+    /// Length of the wait up to the last reading of the clock, in nanoseconds. Used on an oversubscribed node.
     waited_ns: u64,
     /// Nanoseconds since `started_ns` in which other processes ran.
     given_ns: u64,
@@ -138,9 +138,8 @@ impl Worker {
         self.job.header().awake.load(Ordering::Relaxed) > self.wait.processors
     }
 
-    /// Makes progress until `done` returns true, and then calls `done` no more. `focus` is the peer whose message is
-    /// awaited, if there is exactly one. That peer is polled first, and mostly alone while no other operation is under
-    /// way.
+    /// Makes progress until `done` returns true, and does not call `done` again. `focus` is the peer whose message is
+    /// awaited, if there is exactly one. While no other operation is under way, mostly that peer alone is polled.
     ///
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.
@@ -165,7 +164,8 @@ impl Worker {
         unsafe { Worker::carry_out(worker, focus, note, (request, 0, 0), done) };
     }
 
-    /// Makes progress until `done` returns true ([`Worker::wait_for`]), or `until_ns`. The wait began at `since_ns`.
+    /// Makes progress until `done` returns true ([`Worker::wait_for`]) or `limit` has passed. `since_ns`: start of the
+    /// wait.
     ///
     /// # Safety
     /// See [`Worker::wait_until`].
@@ -338,9 +338,8 @@ unsafe fn pause_slow(
         WaitMode::Yield => (true, u64::MAX),
         WaitMode::Sleep => (false, 0),
         WaitMode::Auto if wait.crowded => (true, this.wait.oversubscription.yields_for(now)),
-        // A rank may share its processor although there is a processor for each rank: with a rank that the kernel has
-        // put there, or with a thread of its program. The rank yields, and sleeps soon if the other rank or thread does
-        // not yield in turn.
+        // A rank may share its processor although each rank could have one: the kernel has put another rank there, or
+        // the program has a thread there. The rank yields, and sleeps soon if the other one does not yield in turn.
         WaitMode::Auto if this.wait.oversubscription.is_slow(now) => (waited > spin_ns, spin_ns),
         WaitMode::Auto => (waited > spin_ns, this.polls_on_for().max(spin_ns)),
     };
@@ -377,8 +376,7 @@ impl Worker {
         }
     }
 
-    /// Moves this rank off a processor that it shares with an awaited rank. The kernel would move one of them only
-    /// after milliseconds.
+    /// Moves this rank off a processor that it shares with an awaited rank. The kernel would take milliseconds.
     #[cold]
     fn migrate_away(&mut self, focus: Option<u32>, now: u64) {
         let Some(here) = topology::current_processor() else {

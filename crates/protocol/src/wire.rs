@@ -7,15 +7,15 @@
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
 //! | `RTS` | tag | match key | [`RtsHeader`], then the first eager bytes of the message, if any |
 //! | `EAGER_FIRST` | tag | match key | the first bytes of a message in eager fragments; its length is one more than `header.aux` |
-//! | `RTR` | 0 | sender's request | [`Rtr`]: bytes to send in all, and how |
+//! | `RTR` | 0 | sender's request | [`Rtr`]: bytes to send in all, and the transfer to use |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
 //! | `ATS` | 0 | sender's request | none: the receiver needs no more from the sender |
 //! | `EAGER_MIDDLE` | 0 | 0 | the next eager bytes of the message announced last |
 //! | `ATP` | 0 | receiver's request | none: the sender has written the rest to the address in the `RTR` |
 //! | `CANCEL` | 1 if an answer is requested, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
-//! | `CANCELLED` | 0 | sender's request | none: it was taken back |
+//! | `CANCELLED` | 0 | sender's request | none: the message was taken back |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a cooperative copy |
-//! | `ADVICE` | octave, and of how many messages one is to be timed | arm | none: protocol to use (see `learning`) |
+//! | `ADVICE` | octave, and above it the number of messages per timed message | arm | none: protocol to use (see `learning`) |
 //!
 //! `rma::message` has the messages of one-sided operations.
 #![allow(unsafe_code)]

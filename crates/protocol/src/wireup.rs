@@ -10,8 +10,8 @@
 //!    Confirm                -->    ready
 //! ```
 //!
-//! *Open*: the local end accepts what the peer sends. *Ready*: the peer's end is known to be open, so that data may be
-//! sent. If both sides start at once, each answers the other's request, and each reply confirms the other side's
+//! *Open*: the local end accepts what the peer sends. *Ready*: data may be sent, because the peer's end is known to be
+//! open. If both sides start at once, each answers the other's request, and each reply confirms the other side's
 //! opening. A side that cannot open its end refuses each request and reply.
 
 use fastpath_transport::Address;
@@ -278,7 +278,7 @@ mod tests {
         random: Random,
         now: u64,
         loss: f64,
-        /// Side that cannot open its end.
+        /// Index of the side that cannot open its end, if any.
         refuses: Option<usize>,
         /// Whether each side has failed.
         failed: [bool; 2],

@@ -66,8 +66,8 @@ pub struct Worker {
     pub hooks: Hooks,
     /// Number of deaths and aborts in the job at the last check ([`Worker::note_ends`]).
     pub(crate) seen_events: u32,
-    /// Addresses that other processes read first. The rank's page refers to them, but leak checkers do not see that
-    /// reference.
+    /// Addresses that other processes read first. The rank's page refers to them only by a number, so this field keeps
+    /// leak checkers from reporting them.
     pub(crate) shown: Option<Box<Addresses>>,
 }
 
@@ -83,8 +83,7 @@ impl Worker {
     ) -> std::io::Result<Self> {
         let endpoints = Endpoints::of_job(job)?;
         Ok(Worker {
-            // SAFETY: matcher and endpoints are fields of the worker, and the matcher is not used while the worker is
-            // dropped.
+            // SAFETY: the worker owns matcher and endpoints, and does not use the matcher while it is dropped.
             matcher: unsafe { Matcher::new(endpoints.peers()) },
             endpoints,
             rank: job.rank() as u32,
@@ -151,8 +150,8 @@ impl Worker {
             return self.leave_unanswered(peer, fault);
         }
         let endpoint = &mut self.endpoints[peer];
-        // Control messages may overtake queued data, because they are matched by request. SAFETY: the payload is a
-        // slice.
+        // Control messages may overtake queued data, because they name a request. SAFETY: pointer and length are those
+        // of the slice `payload`.
         let post = unsafe { endpoint.post_short(header, payload.as_ptr(), payload.len()) };
         if post == Post::NoResource {
             let mut bytes = [0; CONTROL_MAX];
@@ -232,7 +231,8 @@ impl Worker {
         !self.matcher.has_no_receive(peer) || self.must_look_around(peer)
     }
 
-    /// Returns whether a receive of unclaimed arrivals ([`Worker::is_unclaimed`]) must leave its loop.
+    /// Returns whether a loop that receives unclaimed arrivals of `peer` ([`Worker::is_unclaimed`]) must make general
+    /// progress.
     pub fn must_look_around(&mut self, peer: u32) -> bool {
         !self.is_idle()
             || self.interfaces.has_signal()
@@ -273,7 +273,7 @@ impl Worker {
         peers.map(|peer| self.endpoints[peer].lane.ring_slots_sent()).sum()
     }
 
-    /// Delivers all messages to the peers' side. Call it before the process leaves the job.
+    /// Completes the transfer of all sent messages to the peers. Call it before the process leaves the job.
     pub fn leave(&mut self) {
         self.progress();
         for peer in self.active.clone() {

@@ -102,8 +102,7 @@ fn defaults__step_by_no_more_than_a_quarter() {
         for size in sizes(&t) {
             let at = |size| cost(&curves, chosen(&t, shared, size), size).unwrap();
             let step = at(size + 1) / at(size);
-            // A payload of more than 48 bytes is not in the slot, so the receiver waits for a second line, in the data
-            // area.
+            // A payload of more than 48 bytes is in the data area, so the receiver waits for a second line.
             let most = if size == SHORT_LIMIT as u64 { 1.5 } else { 1.25 };
             assert!(step <= most, "{size}: {step}, shared {shared}");
         }
@@ -217,7 +216,8 @@ proptest! {
         let curves = curves(&c, &t, shared);
         for size in sizes(&t) {
             let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();
-            // A message that may be eager leaves at once, whatever the cost of a copy: its sender need not wait.
+            // A message that may be eager leaves at once, because its sender then need not wait, even if a copy costs
+            // less.
             let open = if size <= t.first { &curves[..4] } else { &curves[..Protocol::Put as usize] };
             let best = open.iter().filter_map(|curve| curve.at(size)).min_by(f64::total_cmp).unwrap();
             // A copy that is best only in a middle range is not chosen, because a threshold has no upper end.

@@ -40,9 +40,8 @@ impl PeerLearning {
         self.entries[octave(bytes)].count(timed);
     }
 
-    /// Notes a timed message of the peer that is complete at `now_ns`. The message's time runs from the begin of its
-    /// send, or from the completion of the previous message if the completion was later. Returns the advice for the
-    /// peer if it changes.
+    /// Notes a timed message of the peer that is complete at `now_ns`. The message's time runs from the start of its
+    /// send, or from the completion of the previous message if that was later. Returns new advice for the peer, if any.
     pub(crate) fn note(
         &mut self, arm: Arm, bytes: u64, sent_ns: u32, now_ns: u32,
     ) -> Option<Advice> {

@@ -8,12 +8,11 @@ use super::Arm;
 use fastpath_base::clock;
 use fastpath_base::copy::CopyLoop;
 
-/// Messages per trial of the other protocol. Trials are rarer if the other protocol takes more than twice as long
-/// ([`rarer`]).
+/// Messages per trial of the other protocol; more if that protocol takes more than twice as long ([`rarer`]).
 const TRIES: u32 = 64;
 /// Shortest copy, in bytes, that is timed by ranks that share processors.
 pub(crate) const TIMED_MIN: u64 = 8 * 1024;
-/// A message through the ring takes 1/`RING_MORE` longer than its copies.
+/// A message through the ring takes longer than its copies by 1/`RING_MORE` of their time.
 const RING_MORE: u64 = 4;
 /// A measurement above a cost raises the cost by 1/`RISES` of the difference. A measurement below it lowers the cost by
 /// half of the difference, because an interruption can only lengthen a copy.
@@ -24,7 +23,8 @@ const RISES: u64 = 8;
 struct CopyCost(u64);
 
 impl CopyCost {
-    /// Notes a copy. A copy in which this rank lost its processor counts as twice the usual cost.
+    /// Notes a copy. A copy counts at most as twice the known cost, because this rank may have lost its processor
+    /// during the copy.
     fn note(&mut self, bytes: u64, ns: u64) {
         let took = (ns.saturating_mul(1000) / bytes.max(1)).max(1);
         self.0 = match self.0 {
@@ -35,8 +35,9 @@ impl CopyCost {
     }
 }
 
-/// Returns the factor by which trials of the slower of two known protocols are rarer: its excess time, as a multiple of
-/// the time of the faster protocol, rounded up, at least 1. Trials then lose at most one part in [`TRIES`] of all time.
+/// Returns the factor, at least 1, by which trials of the slower of two known protocols are rarer. It is the excess
+/// time of the slower protocol divided by the time of the faster one, rounded up. Trials then lose at most 1/[`TRIES`]
+/// of all time.
 fn rarer(one: u64, other: u64) -> u32 {
     let more = one.abs_diff(other).div_ceil(one.min(other).max(1));
     u32::try_from(more).unwrap_or(u32::MAX).max(1)
@@ -189,12 +190,12 @@ impl LearnedChoice {
 const EAGER_TIMED_MIN: u64 = 8 * 1024;
 /// Octaves of timed eager messages, up to [`crate::wire::EARLY_LIMIT`].
 const EAGER_OCTAVES: usize = 4;
-/// Messages of an octave per cycle. A cycle sends its trial messages in a row, because the effect of a copy loop on a
+/// Messages of an octave per cycle. A cycle sends its trial messages in a row. The effect of a copy loop on a cache
 /// line shows only after the ring has wrapped.
 const EAGER_CYCLE: u32 = 2048;
 /// Messages of a trial.
 const EAGER_TRIAL: u32 = 32;
-/// Messages at the end of a trial that are timed.
+/// Number of messages, the last ones of a trial, that are timed.
 const EAGER_TIMED: u32 = 4;
 /// Messages outside a trial per timed message.
 const EAGER_SAMPLE: u32 = 16;
@@ -229,7 +230,7 @@ impl EagerCopy {
     /// Copy without learning.
     pub const PLAIN: EagerCopy = EagerCopy { by: CopyLoop::Vector, timed: false };
 
-    /// Encodes the copy for `header.imm` of the message's `EAGER_MIDDLE`s; 0 if it is not timed.
+    /// Encodes the copy for `header.imm` of the message's `EAGER_MIDDLE` parts; 0 if it is not timed.
     pub fn mark(self) -> u32 {
         match (self.timed, self.by) {
             (false, _) => 0,

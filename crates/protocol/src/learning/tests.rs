@@ -132,7 +132,8 @@ fn learner__loses_no_more_than_its_bound() {
 }
 
 /// Simulates two ranks that send to each other at the same time. Each rank copies its own message into a ring, then the
-/// other rank's message out of the other ring. Its clock shows the slower of the two copies in, plus its own copy out.
+/// other rank's message out of the other ring. A rank's clock shows the slower of the two copies in, plus its own copy
+/// out.
 fn exchange(
     ranks: &mut [LearningModel; 2], mirrors: &mut [Mirror; 2], copies: &[(u64, u64); 5],
 ) -> u64 {

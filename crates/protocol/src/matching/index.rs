@@ -4,8 +4,8 @@
 //! added at most once. If messages find their receives near the start of the list, no receive is added. Receives with
 //! the wildcard tag have their own chains. If both chains have a matching receive, a place number decides.
 //!
-//! **IN THE LIST.** The receives in the chains, and those from `rest` on, are posted in the list of this index: valid
-//! and in place (POSTED IN PLACE, in `matching`). A receive that leaves the list leaves the index first.
+//! **IN THE LIST.** The receives in the chains, and those from `rest` on, are posted in the list of this index. They
+//! are therefore valid and do not move (POSTED IN PLACE, in `matching`). A receive leaves the index before the list.
 #![allow(unsafe_code)]
 
 use crate::peers::PeerLists;

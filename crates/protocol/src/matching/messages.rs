@@ -39,8 +39,7 @@ impl Matcher {
     }
 
     /// Takes the earliest unexpected message that satisfies `want`, which names its source, and copies it to `to`. The
-    /// message must be stored inside its entry, with at most `room` bytes. Returns `None` if no message satisfies
-    /// `want`.
+    /// message must be stored inside its entry, with at most `room` bytes. `None` if no message satisfies `want`.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.

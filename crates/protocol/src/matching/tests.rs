@@ -40,8 +40,7 @@ fn step() -> impl Strategy<Value = MatchStep> {
     ]
 }
 
-/// Maps the number of a step to a tag. Tags of receives and messages overlap only in part, so some receives and some
-/// messages stay unmatched.
+/// Maps the number of a step to a tag. Tags of receives and messages overlap only in part, so some stay unmatched.
 fn tag_of(number: i32) -> i32 {
     match number {
         3 => ANY_TAG,
@@ -230,14 +229,14 @@ fn want(tag: i32) -> MatchCriteria {
     MatchCriteria { peer: 1, tag, key: key(0, 1) }
 }
 
-/// Number of receives that one arrival is compared with.
+/// Returns the number of receives with which one arrival is compared.
 fn steps_of_arrival(both: &mut ModelledMatcher, tag: i32) -> usize {
     let before = both.matcher.steps;
     both.arrive(1, key(0, 1), tag);
     both.matcher.steps - before
 }
 
-/// Number of messages that one receive is compared with.
+/// Returns the number of messages with which one receive is compared.
 fn steps_of_receive(both: &mut ModelledMatcher, want: MatchCriteria) -> usize {
     let before = both.matcher.store.steps.get();
     both.receive(want);

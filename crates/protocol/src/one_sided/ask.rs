@@ -1,5 +1,5 @@
-//! Small operations on memory that only the kernel reaches, performed by the owner while it is inside MPI: puts, gets,
-//! and changes of the layer above.
+//! Small operations on memory that only the kernel reaches: puts, gets, and changes of the layer above. The owner
+//! performs them while it is inside MPI.
 //!
 //! A message and a flag in return take a fraction of the time of a system call. So the origin writes its request into a
 //! slot of shared memory, sends the owner a message without payload, and waits briefly. An owner that has not begun by
@@ -45,7 +45,7 @@ const CHANGE: u32 = 1 << 30;
 
 /// Nanoseconds that an origin waits for the owner to begin: less than a system call takes.
 const WAIT_NS: u64 = 1_000;
-/// Polls of the slot per poll of messages. Also the number of such rounds per reading of the clock.
+/// Polls of the slot per poll of messages. They make a round; the clock is read every [`ROUNDS`] rounds.
 const POLLS: u32 = 8;
 const ROUNDS: u32 = 8;
 
@@ -87,8 +87,8 @@ impl Worker {
         })
     }
 
-    /// Lets the owner perform a small operation, or the first part of one. Returns the number of bytes done; the rest
-    /// is unchanged. Returns 0 if the owner should not be asked.
+    /// Lets the owner perform a small operation, or the first part of one. Returns the number of bytes done; the others
+    /// are unchanged. Returns 0 if no request was made, or the owner did not begin in time.
     ///
     /// # Errors
     /// `OutOfBounds`; `Withdrawn` if the owner does not expose the bytes or does not know the change; `PeerGone`.
@@ -160,7 +160,7 @@ impl Worker {
             return false;
         }
         if !awake && key.asked.note_asleep() {
-            // This message only wakes the owner: it names a use of the slot that ended long ago.
+            // This message only wakes the owner: it has an old use count, so the owner finds no request.
             let old = slots.slot(0, 0).word.load(Ordering::Relaxed);
             _ = self.tell_owner(peer, slots, 0, use_of(old) ^ (NAMED / 2 + 1));
         }

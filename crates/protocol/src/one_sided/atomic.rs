@@ -10,8 +10,8 @@ use crate::rma::{BufferState, RmaError::Misaligned};
 use crate::worker::Worker;
 
 impl Worker {
-    /// Adds to the 8 bytes at `offset`, and stores the previous value in `found`: at once if the result is `Done`, else
-    /// before a flush ends. Atomic with respect to all atomics on the region, by any rank.
+    /// Adds to the 8 bytes at `offset`, and stores the previous value in `found`. The value is there at once if the
+    /// result is `Done`, otherwise after a flush. Atomic with respect to all atomics on the region, by any rank.
     ///
     /// # Errors
     /// `Misaligned` if the address at the owner is not a multiple of 8. Others: see [`Worker::put_nbi`].

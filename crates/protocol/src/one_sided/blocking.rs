@@ -12,7 +12,7 @@ use crate::worker::Worker;
 use fastpath_base::sync::{Ordering, fence};
 use fastpath_segment::AwaitedRanks;
 
-/// Makes progress until `step` returns an error, or true for a complete flush.
+/// Waits until `step` returns true (complete) or an error, which this function returns.
 ///
 /// # Safety
 /// See [`Worker::put`] for `worker`.
@@ -64,8 +64,7 @@ unsafe fn end_locally(worker: *mut Worker, peer: u32, moved: BufferState) -> Res
 }
 
 impl Worker {
-    /// Writes `len` bytes to `offset` of a region. On return the buffer is free; after [`Worker::flush`] the bytes are
-    /// in the region.
+    /// Writes `len` bytes to `offset` of a region. On return the buffer is free; [`Worker::flush`] completes the write.
     ///
     /// # Errors
     /// See [`Worker::put_nbi`]; also errors of earlier operations on this peer.

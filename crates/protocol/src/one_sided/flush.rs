@@ -22,7 +22,8 @@ impl Worker {
         }
     }
 
-    /// Advances the completion. Without `remote`, stops when the local buffers may be reused.
+    /// Advances the completion of the operations posted to `peer`, whose lane has answered `post`. Returns whether they
+    /// are complete. If not `remote`, it is enough that the local buffers may be reused.
     #[cold]
     #[inline(never)]
     pub(super) fn settle(&mut self, peer: u32, post: Post, remote: bool) -> Result<bool, RmaError> {

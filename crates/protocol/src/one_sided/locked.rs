@@ -27,8 +27,8 @@ fn take(word: &AtomicU64) -> bool {
 
 impl Worker {
     /// Requests that the owner make a change under a lock word. Returns whether the request was posted. A flush then
-    /// brings the answer: first a word of 8 bytes, which is 0 if the lock word was taken and nothing was changed, then
-    /// the previous bytes.
+    /// brings the answer: a word of 8 bytes, then the previous bytes. The word is 0 if the lock was taken and nothing
+    /// changed.
     ///
     /// # Errors
     /// See [`Worker::put_nbi`]. The flush returns `Withdrawn` also if the owner does not know the change.

@@ -1,7 +1,7 @@
 //! Posts puts and gets: at once if the memory is reached by load and store, or an adapter has space.
 //!
-//! **LOCAL BYTES.** The caller's `len` bytes are readable for a put, writable without other users for a get; if the
-//! result is `Pending`, until a flush. All functions here pass on these contracts of `put_nbi` and `get_nbi`.
+//! **LOCAL BYTES.** The caller's `len` bytes are readable for a put, and writable without other users for a get. If the
+//! result is `Pending`, this holds until a flush. All functions here pass on this contract.
 #![allow(unsafe_code)]
 
 use crate::rma::error::RmaError;
@@ -61,10 +61,11 @@ impl Worker {
     /// Writes `len` bytes to `offset` of a region. `Done`: the buffer is free. [`Worker::flush`] completes the write.
     ///
     /// # Errors
-    /// `OutOfBounds`: nothing was written. Errors of the connection. A flush returns errors of a queue or the owner.
+    /// `OutOfBounds`: nothing was written. Errors of making the connection. A later flush returns errors of queued
+    /// operations and refusals by the owner.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes; if the result is `Pending`, until a flush.
+    /// `from` is readable for `len` bytes. If the result is `Pending`, this holds until a flush.
     #[inline]
     pub unsafe fn put_nbi(
         &mut self, key: &mut RemoteKey, offset: u64, from: *const u8, len: usize,
@@ -76,7 +77,7 @@ impl Worker {
     /// Reads `len` bytes at `offset` of a region. The bytes have arrived at `Done`, or else after [`Worker::flush`].
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes and has no other user; if the result is `Pending`, until a flush.
+    /// `to` is writable for `len` bytes and has no other user. If the result is `Pending`, this holds until a flush.
     #[inline]
     pub unsafe fn get_nbi(
         &mut self, key: &mut RemoteKey, offset: u64, to: *mut u8, len: usize,
@@ -102,8 +103,8 @@ impl Worker {
         unsafe { self.move_elsewhere::<PUTS>(key, offset, local, len) }
     }
 
-    /// Posts a put or a get of every kind but the common copy to or from mapped memory. Its caller makes a tail call,
-    /// so that the common copy saves no registers.
+    /// Posts a put or a get that is not the common copy to or from mapped memory. [`Worker::move_nbi`] calls this
+    /// function last, as a tail call, and so saves no registers for the common copy.
     ///
     /// # Safety
     /// See [`Worker::move_nbi`].

@@ -38,7 +38,8 @@ impl Worker {
     }
 
     /// Ends the exposure of memory; returns false if it was not exposed. Ranks that still have its key get
-    /// [`RmaError::Withdrawn`] or, over an adapter, lose the connection. Load and store must stop by agreement.
+    /// [`RmaError::Withdrawn`] or, over an adapter, lose the connection. Ranks that load and store must stop by
+    /// agreement with the owner.
     pub fn withdraw_memory(&mut self, id: RegionId) -> bool {
         let removed = self.rma.regions.remove_if(id.0, |_| true).is_some();
         if removed {

@@ -11,8 +11,7 @@ impl Worker {
     /// Resolves `bytes`, a key of `peer`. Lane and access path are chosen now, and after each change of a lane.
     ///
     /// # Errors
-    /// `BadKey` if `bytes` are no key of this peer. A key with other hostile contents can only name memory of this
-    /// peer.
+    /// `BadKey` if `bytes` are not a key of this peer. A forged key can only name memory of this peer.
     pub fn unpack_key(&mut self, peer: u32, bytes: &[u8]) -> Result<RemoteKey, RmaError> {
         if peer >= self.present() {
             return Err(RmaError::BadKey("the owner of the memory is not a rank of this job"));

@@ -1,7 +1,7 @@
 //! Cooperative protocol: both sides copy pieces of an announced message, from opposite ends until they meet.
 //!
-//! The RTS names a counter in shared memory that counts claimed pieces. The RTR has the size of the pieces. The sender
-//! sends `DONE` after its last piece; the receiver sends `ATS` when the message is complete.
+//! The RTS names a counter in shared memory that counts claimed pieces. The RTR states the size of the pieces. The
+//! sender sends `DONE` after its last piece; the receiver sends `ATS` when the message is complete.
 #![allow(unsafe_code)]
 
 use super::pieces::{CopyStart, HALF, Pieces};
@@ -33,8 +33,8 @@ pub(super) const RECORD: Record = Record {
     cost: |c, t, shared| cooperative_copy(c, DirectCopyCost::of(c, shared), t),
 };
 
-/// Cost if both sides copy pieces. The receiver begins after it has sent the RTR, the sender when it has the RTR. A
-/// message from the sender reports the end of its last piece.
+/// Cost if both sides copy pieces. The receiver begins after it has sent the RTR, the sender when it has received the
+/// RTR. The sender reports the end of its last piece by a message.
 fn cooperative_copy(c: &Constants, by: DirectCopyCost, t: &Thresholds) -> Curve {
     let (least, most) = (t.piece_min, t.piece_max);
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
@@ -43,8 +43,8 @@ fn cooperative_copy(c: &Constants, by: DirectCopyCost, t: &Thresholds) -> Curve 
     let half = HALF.clamp(least, most);
     let piece = |size: u64| by.call_ns + size as f64 * by.byte_ns;
     let each = piece(half) / (2 * half) as f64;
-    // Ranges of the curve, by the pieces of a message: one; two, the second one shorter; two halves; three or four; two
-    // for each side; more, of the largest size.
+    // Ranges of the curve, by the pieces of a message: one, two with a shorter second one, two halves, three or four.
+    // Longer messages have two pieces for each side, then more pieces of the largest size.
     let mut curve = Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost(by.call_ns, by.byte_ns))
         .then(least + 1, cost(piece(least), 0.0));
     if half > least {

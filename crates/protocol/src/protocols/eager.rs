@@ -50,8 +50,7 @@ pub(super) const EAGER: Record = Record {
 
 const KEPT: &str = "kept in the process until it is received";
 
-/// Cost of a message that fits a slot: one line. Such a message does not use the data area, which is half of the work
-/// of a longer message.
+/// Cost of a message that fits a slot: one line. It saves the data area, which is half of the work of a longer message.
 fn short(c: &Constants) -> Curve {
     let cost = fixed(c.post_ns / 2.0, c.line_ns, c.post_ns / 2.0, 0.0);
     Curve::line(0, SHORT_LIMIT as u64, cost)
@@ -244,7 +243,7 @@ pub(super) fn start(worker: &mut Worker, id: RequestId) -> Post {
     }
     let request = worker.requests.get_mut(id);
     if post == Post::Done && sync {
-        // Only from now on may the receiver answer.
+        // The receiver can answer only after the post.
         request.phase = MessagePhase::Announced;
     } else if post == Post::Done {
         worker.complete(id);

@@ -1,6 +1,7 @@
 //! Eager fragments: a message that is sent at once in several parts, so that both sides copy at the same time.
 //!
-//! `EAGER_FIRST` carries the first part and the message's length, each `EAGER_MIDDLE` the next part or eager bytes.
+//! `EAGER_FIRST` carries the first part and the message's length. Each `EAGER_MIDDLE` carries the next part, or eager
+//! bytes after an RTS.
 #![allow(unsafe_code)]
 
 use super::{Record, below};
@@ -31,7 +32,8 @@ pub(super) const RECORD: Record = Record {
     cost: |c, t, _| eager_fragments(c, t),
 };
 
-/// Returns the cost of several eager buffers, copied in and out at the same time. One buffer costs what `eager` does.
+/// Returns the cost of several eager buffers, copied in and out at the same time. One buffer costs as much as in
+/// `eager`.
 pub fn eager_fragments(c: &Constants, t: &Thresholds) -> Curve {
     let ns_per_byte = stream_byte_ns(c, t.fragment, true);
     let first = t.fragment as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
@@ -103,7 +105,7 @@ fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize, u32)> {
 
 impl Worker {
     /// Receives a message in parts from the ring into the buffer, without a request, if it is the peer's next arrival,
-    /// matches and fits. `None` if nothing was received. If the sender pauses, a request receives the rest.
+    /// matches and fits. `None` if nothing was received. If the next part has not arrived, a request receives the rest.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes. The caller has checked that no posted receive matches the arrival
@@ -202,8 +204,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether eager bytes for this receive's buffer are still to come. Until they have come, the receive must
-    /// not end.
+    /// Returns whether eager bytes for this receive's buffer are outstanding. The receive must not end before they
+    /// arrive.
     pub(crate) fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
         let early = &self.endpoints[peer].early;
         early.left > 0 && !early.stored && early.id == id

@@ -1,9 +1,9 @@
 //! Pieces of a message that two processes copy, one from each end.
 
-/// Unit of the size of a piece.
+/// Unit of the sizes of pieces, in bytes.
 pub const PAGE: u64 = 4096;
 /// Largest piece, in bytes, that may be half of a message. With smaller pieces both sides would end closer together,
-/// but the additional system calls would cost more than the earlier end saves.
+/// but the added system calls would cost more than that saves.
 pub const HALF: u64 = 64 * 1024;
 /// Most pieces of a message: both sides count claims in 32 bits.
 const COUNT_MAX: u64 = u32::MAX as u64 / 2;
@@ -20,9 +20,9 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Cuts a message of `total` bytes into two pieces, one for each side, if a piece then has at most [`HALF`] bytes.
-    /// Otherwise cuts it into three or four. `smallest` and `largest` bound the size of a piece, in bytes, and so may
-    /// change the number.
+    /// Cuts a message of `total` bytes into two pieces, one for each side, if each has at most [`HALF`] bytes,
+    /// otherwise into three or four. The number differs if `smallest` or `largest` bounds the size of a piece, in
+    /// bytes.
     pub fn of(total: u64, smallest: u64, largest: u64) -> Self {
         let wanted = (total / 4)
             .max((total / 2).min(HALF))
@@ -32,7 +32,7 @@ impl Pieces {
         Pieces { total, size, count: total.div_ceil(size) as u32 }
     }
 
-    /// Cuts a message of `total` bytes into pieces of `pages` pages. `None` if no valid peer sends this number.
+    /// Cuts a message of `total` bytes into pieces of `pages` pages. `None` for a number that valid peers do not send.
     pub fn cut(total: u64, pages: u32) -> Option<Self> {
         let size = pages as u64 * PAGE;
         if size == 0 || total.div_ceil(size) > COUNT_MAX {
@@ -58,8 +58,8 @@ impl Pieces {
     }
 }
 
-/// End at which a side begins. The lower rank begins at the front, whichever rank sends. So if memory is sent both
-/// ways, each half stays in the caches of the rank that copies it.
+/// End at which a side begins. The lower rank begins at the front, whichever rank sends. If memory is sent both ways,
+/// each half thus stays in the caches of the rank that copies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyStart {
     /// Begins with the first piece and goes forward.

@@ -1,4 +1,5 @@
-//! Rendezvous pipelined: after the RTR the message is sent in fragments (`FRAG`), copied by both sides at once.
+//! Pipelined rendezvous: after the RTR the message is sent in fragments (`FRAG`), which both sides copy at the same
+//! time.
 #![allow(unsafe_code)]
 
 use super::{PeerPlace, Record, below};
@@ -60,7 +61,7 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     Curve::line(early + 1, u64::MAX, cost)
 }
 
-/// Most bytes, of a message without a final destination, that are taken at once.
+/// Most bytes that are taken at once of a bulk message without a final destination.
 const PART: usize = 16 * 1024;
 
 impl Worker {
@@ -155,7 +156,8 @@ impl Worker {
         self.add_bytes(id, data, len);
     }
 
-    /// Takes bytes of a bulk message, into the buffer if the buffer is contiguous. Returns whether there were any.
+    /// Takes bytes of a peer's bulk message; a contiguous receive buffer gets them directly. Returns whether there were
+    /// any.
     #[cold]
     pub(crate) fn receive_bulk(&mut self, peer: u32) -> bool {
         let Some((header, left)) = self.endpoints[peer].lane.find_bulk() else {
@@ -205,8 +207,7 @@ impl Worker {
         taken > 0
     }
 
-    /// Returns whether a receive accepts requested bytes. A posted receive does not: its limit is still that of the
-    /// request's last use.
+    /// Returns whether a receive accepts requested bytes. A posted receive does not: its limit is from an earlier use.
     pub(crate) fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
         let phase = self.requests.get(id).phase;
         matches!(phase, MessagePhase::Begun | MessagePhase::FellBack)

@@ -1,5 +1,5 @@
-//! Rendezvous put: the sender writes the rest of a message into the receiver's memory, if that memory is shared and the
-//! RTR names it. `ATP` reports the end. The receiver chooses this protocol.
+//! Rendezvous put: the sender writes the rest of a message into shared memory of the receiver that the RTR names. `ATP`
+//! reports the end. The receiver chooses this protocol.
 #![allow(unsafe_code)]
 
 use super::{PeerPlace, Protocol, Record};

@@ -1,4 +1,4 @@
-//! Slots in which origins request small operations of the memory's owner; see `one_sided::ask`.
+//! Slots in which origins request small operations from the memory's owner; see `one_sided::ask`.
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub const SLOT_BYTES: usize = size_of::<AskSlot>();
 /// Bytes of a slot before its data.
 pub const SLOT_HEAD: usize = 32;
 
-/// Operations that find the owner asleep before it is woken for later operations. Doubles with each wake-up.
+/// Number of operations that must find the owner asleep before it is woken for later ones. Doubles with each wake-up.
 pub(crate) const ASLEEP_FIRST: u32 = 8;
 pub(crate) const ASLEEP_MOST: u32 = 1024;
 /// Most failed waits in a row that are counted. After a count of n, 2^n - 1 operations do not wait.
@@ -176,8 +176,8 @@ pub(crate) struct AskBackoff {
     asleep: u32,
     /// Number of wake-ups.
     woken: u32,
-    /// Whether the kernel has written to the region. If not, the region may be read-only, and the owner would be killed
-    /// if it performed a put.
+    /// Whether the kernel has written to the region. Otherwise the region may be read-only, and performing a put would
+    /// kill the owner.
     pub is_writable: bool,
 }
 
@@ -193,7 +193,7 @@ impl AskBackoff {
         }
     }
 
-    /// Notes that the owner sleeps, which it does inside MPI. Returns whether to wake it for later operations.
+    /// Notes that the owner sleeps, and so is inside MPI. Returns whether to wake it for later operations.
     pub(crate) fn note_asleep(&mut self) -> bool {
         (self.vain, self.skip) = (0, 0);
         self.asleep += 1;

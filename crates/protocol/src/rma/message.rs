@@ -12,7 +12,7 @@
 
 pub(crate) const ADD: u32 = 0;
 pub(crate) const SWAP: u32 = 1;
-/// `REMOTE_ATOMIC`: add to each field; `compare` has the highest bit of each.
+/// `REMOTE_ATOMIC`: add to each field; `compare` has the highest bit of each field.
 pub(crate) const MASKED_ADD: u32 = 2;
 
 #[repr(C)]

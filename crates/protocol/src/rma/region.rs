@@ -24,8 +24,7 @@ pub struct ExposedMemory {
 pub(crate) struct Region {
     pub base: *mut u8,
     pub len: u64,
-    /// Whether this process may write the memory, checked when a peer first writes: the memory of a window may be
-    /// read-only.
+    /// Whether this process may write the memory; a window may be read-only. `None` until a peer first writes.
     pub is_writable: Cell<Option<bool>>,
     /// Registration with the adapter.
     pub _registration: Option<Registration>,

@@ -46,7 +46,7 @@ impl AccessPath {
     }
 }
 
-/// Access to a region by other paths than messages.
+/// Access paths to a region, besides messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reach {
     /// Whether the region's pages are mapped in this process.
@@ -71,8 +71,7 @@ impl Reach {
 
 /// Key of a peer's region, ready for operations.
 pub struct RemoteKey {
-    /// Value of `Rma::generation` at which the key was resolved. If the worker's value differs, the key must be
-    /// resolved again.
+    /// Value of `Rma::generation` when the key was resolved. If it has changed, the key must be resolved again.
     pub(crate) generation: u32,
     pub(crate) way: AccessPath,
     pub(crate) base: *mut u8,

@@ -1,9 +1,8 @@
-//! Parts of the costs of protocols between two ranks of a node. Each protocol's file computes the cost of that
-//! protocol.
+//! Parts of the costs of protocols between two ranks of a node. Each protocol's file combines these parts.
 //!
-//! Time runs from the begin of the send until the receiver, which already waits, has the whole message. Work that both
-//! sides do at the same time counts once. Each curve follows the steps of its protocol. The constants' defaults were
-//! fitted to ping-pongs whose buffers are written on each turn.
+//! Time runs from the start of the send until the receiver, which already waits, has the whole message. Work that both
+//! sides do in parallel counts once. Each curve follows the steps of its protocol. The constants' defaults were fitted
+//! to ping-pongs whose buffers are written on each turn.
 
 use super::constants::Constants;
 use fastpath_transport::Cost;
@@ -22,11 +21,10 @@ pub(crate) fn stream_byte_ns(c: &Constants, piece: u64, pipelined: bool) -> f64 
     }
 }
 
-/// Time to load a byte from the other side's cache, relative to its time in a stream, where each side does half of the
-/// work.
+/// Time to load a byte from the other side's cache, relative to a stream, where each side does half of the work.
 const LOAD_BYTE: f64 = 1.5;
 
-/// Cost of a copy without the ring: of each system call, of one more call per message, and of each byte.
+/// Cost of a copy without the ring. `call_ns`: each system call, and one extra per message. `byte_ns`: each byte.
 #[derive(Clone, Copy)]
 pub struct DirectCopyCost {
     pub(crate) call_ns: f64,

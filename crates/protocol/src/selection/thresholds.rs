@@ -7,10 +7,10 @@ use fastpath_transport::Lane;
 /// about as long as two copies of this size. Not measured on this machine.
 const FETCH_FROM: u64 = EARLY_LIMIT + 1;
 
-/// Eager bytes over a lane that sends messages in place, unless the user sets a limit. A handshake costs two short
-/// messages in the middle of a long one: 20 to 27 us between two virtual hosts, where a short message takes 6 us
-/// (docs/performance.md). Between distant hosts a handshake costs more. Without the handshake, an unexpected message
-/// costs a copy, which at this size takes about as long.
+/// Eager bytes over a lane that sends messages in place, unless the user sets a limit. A handshake adds two short
+/// messages to a long one. It takes 20 to 27 us between two virtual hosts, where a short message takes 6 us
+/// (docs/performance.md), and more between distant hosts. Without the handshake, an unexpected message costs a copy,
+/// which at this size takes about as long.
 pub(crate) const BULK_EARLY: u64 = 256 * 1024;
 
 /// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can request, in bytes.
@@ -27,8 +27,8 @@ pub struct Thresholds {
     pub eager: u64,
     /// Largest eager message in one buffer, on a lane that prefers one buffer to several ([`Lane::max_single`]).
     pub max_single: u64,
-    /// Eager bytes of a longer message, at most [`EARLY_LIMIT`]: the first `fragment` bytes in the RTS, the others
-    /// right after it.
+    /// Eager bytes of a longer message, at most [`EARLY_LIMIT`]: `fragment` bytes in the RTS, the others right after
+    /// it.
     pub first: u64,
     /// Bytes of each part of a message in several parts.
     pub fragment: u64,
@@ -42,7 +42,7 @@ pub struct Thresholds {
     pub direct: u64,
     /// Size from which both sides move a message by load and store.
     pub cooperative: u64,
-    /// Smallest piece of a cooperative copy. For a smaller one, its system call costs more than its copy.
+    /// Smallest piece of a cooperative copy. A smaller piece would spend too much of its time in its system call.
     pub piece_min: u64,
     /// Largest piece of a cooperative copy, so that neither side waits long for the other's last piece.
     pub piece_max: u64,

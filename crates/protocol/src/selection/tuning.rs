@@ -28,7 +28,7 @@ pub fn load(
     place: &TuningSource, machine: impl FnOnce() -> Machine,
 ) -> Result<Option<(PathBuf, Constants)>, String> {
     if matches!(place, TuningSource::Cache(folder) if !folder.is_dir()) {
-        return Ok(None); // before the machine's identity is read
+        return Ok(None); // saves reading the machine's identity
     }
     let machine = machine();
     let Some(path) = place.path(&machine) else {

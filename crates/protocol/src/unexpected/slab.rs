@@ -29,7 +29,7 @@ impl Slab {
         unsafe { &*self.address(id) }
     }
 
-    /// Returns the address of an entry, which is valid as long as the slab.
+    /// Returns the address of an entry. The address is valid as long as the slab.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
     pub fn address(&self, id: EntryId) -> *mut UnexpectedEntry {
         debug_assert!(id < self.len());

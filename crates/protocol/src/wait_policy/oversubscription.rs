@@ -6,10 +6,10 @@ const YIELD_NS: u64 = 200_000;
 /// Least nanoseconds for which a rank on an oversubscribed node polls before it lets others run, if polling has paid
 /// off. Usually the rank polls for twice the time of its last waits.
 const KEEP_NS: u64 = 2_000;
-/// Most nanoseconds for which a rank polls before it lets others run, also in its first trial. A message of some 100
-/// KiB takes about as long.
+/// Most nanoseconds for which a rank polls before it lets others run: about the time of a message of 100 KiB. The first
+/// trial also polls for this time.
 const KEEP_LONGEST_NS: u64 = 50_000;
-/// Failures in a row after which a rank stops keeping its processor.
+/// Number of failures in a row after which a rank stops keeping its processor.
 const KEEP_MOST: u8 = 3;
 /// Waits between two checks of the other ranks. If none of them waits, the rank tries again to keep its processor.
 const KEEP_TRIES: u8 = 64;
@@ -17,11 +17,11 @@ const KEEP_TRIES: u8 = 64;
 const TURN_NS: u64 = 125_000;
 /// After each yield, 1/`SHARERS_PER_YIELD` of the ranks that no longer share the processor are forgotten.
 const SHARERS_PER_YIELD: u32 = 8;
-/// Nanoseconds of a yield that has run a process without yields: another program, or a rank that computes. The kernel
-/// gives such a process a whole slice each time.
+/// Nanoseconds of a yield above which the yield is slow: it has run a process that does not yield, another program or a
+/// rank that computes. The kernel gives such a process a whole time slice.
 const SLOW_YIELD_NS: u64 = 500_000;
-/// Most doublings of the time in which a rank sleeps instead of yielding. (A sleeper runs soon after it is woken.) The
-/// time is twice that of the slow yield, and doubles with each further slow yield.
+/// Largest score of slow yields. After a slow yield, a rank sleeps instead of yielding, because a sleeper runs soon
+/// after it is woken. At score n it does so for 2^(n - 1) times the yield's time, at most `SLEEPS_NS`.
 const SLOW_MOST: u32 = 5;
 const SLEEPS_NS: u64 = 50_000_000;
 
@@ -35,10 +35,10 @@ pub struct Oversubscription {
     worth: u8,
     keep_ns: u64,
     waits: u8,
-    /// Slow yields, minus later yields that were not slow.
+    /// Score of slow yields: each adds 2, up to `SLOW_MOST`, and each other yield subtracts 1.
     slow: u32,
     sleeps_until_ns: u64,
-    /// Rank that was computing after a slow yield, and its count of waits then.
+    /// Rank that was computing after a slow yield, and its count of waits (`RankPage::waits`) at that time.
     pub(crate) computing: Option<(u32, u32)>,
 }
 
@@ -91,8 +91,9 @@ impl Oversubscription {
         }
     }
 
-    /// Notes the number of ranks that share a processor. A larger earlier number decays, because some ranks may only
-    /// have gone to sleep. A rank that is woken alone must not yield for as long as if all of them were awake.
+    /// Notes the number of ranks that share a processor. A larger earlier number decays slowly, because some ranks may
+    /// only have gone to sleep. It does decay: a rank that is woken alone must not yield for as long as if all ranks
+    /// were awake.
     pub(crate) fn note_sharers(&mut self, ranks: u32) {
         self.sharers = ranks.max(self.sharers - self.sharers.div_ceil(SHARERS_PER_YIELD));
     }

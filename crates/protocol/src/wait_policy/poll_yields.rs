@@ -2,12 +2,12 @@
 const HOLD_NS: u64 = 10_000;
 /// Nanoseconds between two polls above which the program counts as working. A loop of polls takes a fifth of this time.
 const WORK_NS: u64 = 1_000;
-/// If a series ends with at least this many misses without a yield, no yield counts as the cause of its end.
+/// Number of misses since the last yield from which on the end of a series is not attributed to a yield.
 const MISSES_BY_ITSELF: u32 = 16;
 /// Score from which the program counts as working between its polls.
 const SCORE_WORKS: u8 = 4;
 const SCORE_MOST: u8 = 8;
-/// Nanoseconds without a message or request until a delayed yield is made.
+/// Nanoseconds without a message or request after which a delayed yield is due.
 const IDLE_NS: u64 = 50_000;
 /// Nanoseconds of a yield after which the next series has no free yields. A delay of [`IDLE_NS`] costs a tenth of such
 /// a yield, and shows whether the program works.
@@ -19,8 +19,8 @@ const MISSES_PER_CLOCK: u32 = 16;
 /// A *miss* is a poll that finds nothing. A series of misses ends when a message arrives, or the program makes a
 /// request or sends. In a program that waits, the first misses of a series yield (*free* yields), at most one for each
 /// rank. Later misses yield if the process has run for as long as the last yield took, or if nothing has happened for
-/// [`IDLE_NS`]. Each such yield without an event doubles the latter time. In a program that works, a miss yields only
-/// if both conditions hold: otherwise the program would lose its time slice.
+/// [`IDLE_NS`]. Within a series, each yield doubles the latter time. In a program that works, a miss yields only if
+/// both conditions hold: otherwise the program would lose its time slice.
 ///
 /// The score rises if a series ends long after its last yield, and falls if a series ends soon after a yield.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,13 +33,13 @@ pub struct PollYields {
     was_long: bool,
     /// Misses since the series began or last yielded.
     misses: u32,
-    /// Time of the last event among begin of a series, yield, and work between two polls, in nanoseconds.
+    /// Time of the last of these events, in nanoseconds: start of a series, yield, work between two polls.
     since_ns: u64,
     idle_limit_ns: u64,
     unread: u32,
-    /// Time when the last miss that read the clock returned to the program, in nanoseconds.
+    /// Time, in nanoseconds, when the last miss that read the clock returned to the program.
     returned_ns: u64,
-    /// Time when the process will have run for as long as the last yield took, in nanoseconds.
+    /// Time, in nanoseconds, from which on the process has run for as long as the last yield took.
     held_until_ns: u64,
 }
 

@@ -3,7 +3,8 @@
 //! A wake-up by an adapter takes an event, a thread that waits for it, and two system calls for each queue. Such a
 //! wake-up costs many times a wake-up by a rank of the node. Polling for the duration of a short sleep is cheaper.
 
-/// Nanoseconds that a rank with its own processor spins before it sleeps, unless learnt: about the cost of a wake-up.
+/// Default time, in nanoseconds, that a rank with its own processor spins before it sleeps: about the cost of a
+/// wake-up.
 pub(crate) const SPIN_NS: u64 = 50_000;
 
 /// Longest polling time after a short sleep, in nanoseconds.

@@ -50,11 +50,11 @@ pub(super) unsafe fn sleep(
     let mut fenced = true;
     if leads || awaits_room {
         // ORDERING: fence that peers do not pay. Either peers see the state and that space is awaited, or the polls
-        // below see the peers' messages and credits (partners: the loads in the transport's `publish` and
-        // `publish_head`).
+        // below see the peers' messages and credits. Partners: the loads in the transport's `publish` and
+        // `publish_head`.
         fenced = wait::fence_others();
     }
-    // Return the credits that earlier calls could not return: no event wakes this rank when that becomes possible.
+    // Return the credits that earlier calls could not return, because no event will wake this rank to return them.
     this.return_all_credits();
     let mut limit = note.naps.then_some(NAP);
     if leads {
@@ -91,7 +91,7 @@ pub(super) unsafe fn sleep(
     this.wait.sleepers.unregister(&slot);
     if leads {
         page.state.store(STATE_AWAKE, Ordering::Relaxed);
-        // Wake the other threads: only the leader is woken by events that peers cause without a message.
+        // Wake the other threads. Events that peers cause without a message wake only the leader.
         this.wake_sleepers();
     }
     this.wait.census.end_sleep(job, naps);
@@ -165,7 +165,7 @@ impl Worker {
             || !self.sends.pushing.is_empty()
     }
 
-    /// Prepares a sleep that external events will end. Returns its longest duration.
+    /// Prepares a sleep that external events will end. Returns its longest duration; `None` without a limit.
     pub(crate) fn arm(&mut self) -> Option<Duration> {
         let armed = self.interfaces.arm();
         match self.is_connecting() {

@@ -78,8 +78,7 @@ impl Worker {
         self.job.note_waiting(free, note);
     }
 
-    /// Writes the program's unexpected messages to the status page. `added`: bytes of each message that the library
-    /// added.
+    /// Writes the program's unexpected messages to the status page. `added`: bytes that the library adds to each.
     fn note_unexpected(&self, added: u64) {
         let (all, _) = self.matcher.store.usage();
         let mut first = [UnexpectedMessage { source: 0, tag: 0, bytes: 0 }; SHOWN_MOST];

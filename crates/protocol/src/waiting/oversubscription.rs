@@ -1,8 +1,9 @@
-//! Waiting while more ranks are awake than there are processors. The last waits decide about the next wait.
+//! Waiting while more ranks are awake than there are processors. The last waits determine how the next wait polls and
+//! yields.
 //!
-//! A yield is right if every rank yields. A yield is wrong in two cases. If the peer runs on another processor and
-//! answers within a microsecond, a yield costs one turn of all ranks on this processor. If a rank computes, a yield
-//! costs a time slice.
+//! A yield is right if every rank yields. A yield is wrong in two cases. If the peer on another processor answers
+//! within a microsecond, a yield costs one turn of all ranks of this processor. If a rank computes, a yield costs a
+//! time slice.
 
 use super::{DIRECTED_POLLS, Wait, YIELDED_POLLS};
 use crate::worker::Worker;

@@ -2,8 +2,7 @@
 //! On a node with more ranks than processors they yield, because a peer may need this processor to answer.
 //!
 //! A program that only polls should yield at once. A program that works between its polls should not yield. More than a
-//! microsecond between polls shows work. For shorter times, [`PollYields`] learns whether messages and requests go on
-//! without yields.
+//! microsecond between polls shows work. For shorter times, [`PollYields`] learns whether messages come without yields.
 #![allow(unsafe_code)]
 
 use crate::worker::Worker;
@@ -15,8 +14,8 @@ const PEERS_COUNTED: usize = 32;
 
 impl Worker {
     /// Notes that a call will answer "not yet" after a round of progress. If each rank has a processor, this call takes
-    /// about ten instructions, and one miss in 256 yields. A yield takes as long as ten polls. Without the yield, a
-    /// rank or thread on the same processor would wait for a time slice.
+    /// about ten instructions, and one miss in 256 yields. A yield takes as long as ten polls. Without it, another rank
+    /// or thread on this processor would wait for a time slice.
     ///
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.

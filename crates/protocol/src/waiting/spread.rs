@@ -15,9 +15,9 @@ const LEAST_NS: u64 = 500_000;
 /// Least nanoseconds between two scans, for each pair of ranks, because every rank scans all others.
 const PAIR_NS: u64 = 2_500;
 
-/// Returns the processor to which a rank moves from `here`: the processor of `allowed` with the fewest ranks, if that
-/// has at least two ranks fewer than `here`. Only the highest waiting rank of a processor moves. `before` and `after`
-/// are the lower and the higher ranks.
+/// Returns the processor to which a rank moves from `here`: the processor of `allowed` with the fewest ranks. `None`
+/// unless that processor has at least two ranks fewer than `here`. Only the highest waiting rank of a processor moves.
+/// `before` and `after` are the lower and the higher ranks.
 fn choose(
     here: usize, before: &[AwakeRank], after: &[AwakeRank], allowed: impl Iterator<Item = usize>,
 ) -> Option<usize> {

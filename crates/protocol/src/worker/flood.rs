@@ -3,8 +3,7 @@
 use super::Worker;
 use crate::matching::Matcher;
 
-/// First interval, in nanoseconds, after which messages that are not awaited are taken. Each further interval is twice
-/// as long.
+/// First interval, in nanoseconds, after which messages that are not awaited are taken. Later intervals double.
 const RELIEF_NS: u64 = 50_000;
 
 /// Warning printed once, when unexpected messages first reach the bound.
@@ -31,9 +30,9 @@ pub struct Flood {
     /// Whether all messages are taken despite the bound.
     pub(crate) lifted: bool,
     pub(crate) next: usize,
-    /// Time when messages of all peers were last taken beyond the bound.
+    /// Time, in nanoseconds, when messages of all peers were last taken beyond the bound.
     pub(crate) relieved_ns: u64,
-    /// Interval until messages of all peers are taken again.
+    /// Interval, in nanoseconds, until messages of all peers are taken again.
     pub(crate) interval_ns: u64,
 }
 

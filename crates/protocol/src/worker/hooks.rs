@@ -17,7 +17,7 @@ pub struct Hooks {
     pub on_detached: Option<fn(&Request)>,
     /// Called by progress when ranks with a ring to this process have ended.
     pub on_ends: Option<fn(&mut Worker)>,
-    /// Called with a peer that cannot be answered for lack of memory, so that its operation would never end.
+    /// Called with a peer that cannot be answered for lack of memory. The peer's operation would never end.
     pub on_no_answer: Option<fn(u32)>,
 }
 

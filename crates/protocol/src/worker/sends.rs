@@ -13,7 +13,7 @@ pub(crate) struct RecalledSend {
 
 #[derive(Default)]
 pub(crate) struct Sends {
-    /// Sends of long messages that progress continues after their answer, and receives with a deferred copy.
+    /// Sends of long messages that progress continues after the receiver's answer, and receives with a deferred copy.
     pub pushing: Vec<RequestId>,
     pub recalled: Vec<RecalledSend>,
     /// Peers with pending messages, in the order in which they became blocked.
