@@ -40,13 +40,13 @@ pub struct AblationOptions {
 /// Calls whose instructions are printed.
 const CALLS: [&str; 2] = ["MPI_Send", "MPI_Recv"];
 
-/// Sizes where the optimisations differ: a slot, a buffer, fragments, a large message.
+/// Message sizes in bytes, one for each kind of optimisation: a slot, a buffer, fragments, a large message.
 const SIZES: [u64; 4] = [8, 1 << 10, 16 << 10, 256 << 10];
 
 /// Message size, in bytes, of the window test: some optimisations act only if many messages follow each other.
 const RATE_SIZE: u64 = 8;
 
-/// Default time for the samples of a case in a turn, in milliseconds.
+/// Default duration of the samples of a case in one turn, in milliseconds.
 const DURATION_MS: f64 = 50.0;
 
 /// Lists the steps: the feature that each enables, and the features still off.

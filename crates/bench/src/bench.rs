@@ -1,6 +1,6 @@
-//! `fastpath bench`: measurements of MPI calls beside the floor.
+//! `fastpath bench`: measures MPI calls, and the hardware floor of each.
 //!
-//! The benchmark program ([`crate::program`]) is compiled for the MPI in question and run as a job for each number of
+//! The benchmark program ([`crate::program`]) is compiled for the measured MPI and run as a job for each number of
 //! ranks. Results are printed as they arrive, and collected in one [`Report`].
 
 pub mod copy;
@@ -47,7 +47,7 @@ struct Session {
 /// Runs `fastpath bench TEST...`.
 ///
 /// # Errors
-/// The command names what does not exist, a job failed (its results are kept), nothing was measured, or writing failed.
+/// An option is invalid, a job failed (its results are kept), nothing was measured, or writing failed.
 pub fn run(options: &BenchOptions) -> Result<()> {
     if options.list {
         print_list();

@@ -2,9 +2,9 @@
 //! are exact, and equal on every run of one build.
 //!
 //! One of two ranks runs under callgrind, which collects only inside the named call (`instructions.c`). A call's count
-//! is what was executed outside of that program: the library and what it calls. For this library, debug information
-//! attributes the instructions, with inlined functions listed separately. For a peer only totals are known. The levels
-//! below MPI are counted in this program (`below.rs`).
+//! covers the code outside of the counted program: the library and the code that it calls. For this library, debug
+//! information attributes the instructions, with inlined functions listed separately. For a peer only totals are known.
+//! The levels below MPI are counted in this program (`below.rs`).
 
 mod below;
 mod budget;
@@ -29,7 +29,7 @@ use callgrind::Dump;
 use job::{ScratchFolder, run_quietly, watch};
 use symbols::Symbols;
 
-/// Largest message, in bytes: with every MPI a send must complete before its receive begins.
+/// Largest message, in bytes: with every MPI, a send of this size must complete before its receive begins.
 const BYTES_MAX: u64 = 2048;
 
 const SOURCE: &str = include_str!("instructions.c");
@@ -76,7 +76,7 @@ fn parse_payload(text: &str) -> Result<u64, String> {
     }
 }
 
-/// An MPI to count.
+/// An MPI whose calls are counted.
 pub struct CountedMpi<'a> {
     /// The MPI.
     pub mpi: &'a ComparedMpi,
@@ -100,7 +100,7 @@ fn parse_name(name: &str) -> Result<(String, u64)> {
 /// Counts every call of one MPI.
 ///
 /// # Errors
-/// No valgrind, a compiler or a job that fails, dumps that cannot be read.
+/// Valgrind is missing, a compiler or a job fails, or a dump cannot be read.
 pub fn count(mpi: &CountedMpi) -> Result<Vec<Breakdown>> {
     job::find_valgrind()?;
     let folder = ScratchFolder::make()?;

@@ -1,5 +1,5 @@
-//! An early end of a long run keeps its results. The first signal is recorded, the job is ended, and the results are
-//! written; the second ends this program at once.
+//! Keeps the results of a run that a signal ends early. At the first signal, the job is ended and the results are
+//! written. The second signal ends this program at once.
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{AtomicI32, Ordering};
@@ -21,7 +21,8 @@ extern "C" fn note(signal: libc::c_int) {
 /// Records signals that request the end from now on. Signals that the parent has ignored stay ignored.
 pub fn keep_results() {
     for signal in ENDING {
-        // SAFETY: `note` does nothing that a handler may not do; the structures are valid and outlive the calls.
+        // SAFETY: `note` only swaps an atomic and calls `_exit`, both async-signal-safe; the structures outlive the
+        // calls.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut old);

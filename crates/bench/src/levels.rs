@@ -1,5 +1,5 @@
-//! `fastpath bench TEST --level protocol|transport|verbs`: tests of the benchmark program, implemented directly on the
-//! protocol layer, on a transport, and on the verbs interface of an adapter.
+//! `fastpath bench TEST --level protocol|transport|verbs`: tests of the benchmark program, directly on the protocol
+//! layer, on a transport, or on the verbs interface of an adapter.
 //!
 //! The command starts itself as the two ranks of a job under this library's launcher ([`run_rank`]). Rank 0 prints the
 //! same lines as the benchmark program, so that all code that reads these lines is shared. At every level a size uses
@@ -39,7 +39,7 @@ pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS, SIDE_MESSAGES};
 pub use table::describe as describe_levels;
 
-/// Instructions for the ranks.
+/// Plan that the command passes to the ranks, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelPlan {
     /// Level to measure.
@@ -54,7 +54,7 @@ pub struct LevelPlan {
     /// Adapter of each rank; empty: the library's choice.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// Use of the adapter by the bare loops.
+    /// Options of the bare loops of level verbs.
     #[serde(default)]
     pub verbs: VerbsOptions,
 }
@@ -89,7 +89,7 @@ impl LevelPlan {
     }
 }
 
-/// Two ranks that can pass messages, at some level.
+/// Message link between two ranks, at one level of the library.
 trait MessageLink {
     /// Sends a message; returns when its buffer may be used again.
     fn send(&mut self, data: &[u8]);
@@ -181,7 +181,7 @@ fn visit_sizes(
 }
 
 impl LevelTest {
-    /// Divisor of the time of one run, in addition to the window: 2 for half a round trip, otherwise 1.
+    /// Divisor of the time of one operation, in addition to the window: 2 for half a round trip, otherwise 1.
     fn divisor(&self) -> f64 {
         if self.of == Quantity::HalfRoundTrip { 2.0 } else { 1.0 }
     }
@@ -193,7 +193,7 @@ impl LevelTest {
         }
     }
 
-    /// Whether the test is of one word, or of no bytes.
+    /// Returns whether the size cannot be chosen: the test is of one word, or of no bytes.
     fn has_fixed_size(&self) -> bool {
         matches!(self.name, "atomics" | "flush")
     }
@@ -239,7 +239,7 @@ pub fn run_rank(plan: &str) -> io::Result<()> {
 /// Prints a line for the process that started the job.
 fn print_event(line: &str) {
     let mut out = io::stdout().lock();
-    // The process that started this job has ended, so no result is needed.
+    // A failed write means that the process that started this job has ended, so no result is needed.
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
         std::process::exit(1);
     }
@@ -290,7 +290,7 @@ fn describe_adapter(transport: &str, adapter: Option<String>) -> Vec<String> {
     [line].into_iter().chain(software).collect()
 }
 
-/// A link of a level for both messages and memory access.
+/// Link between two ranks at one level, for both messages and remote memory access.
 trait LevelLink: MessageLink + remote::RemoteLink {
     /// Counts the instructions of a packet on each side, if this level supports that (see [`sides`]).
     fn count_sides(&mut self, _board: &SharedBoard, _bytes: u64) {}

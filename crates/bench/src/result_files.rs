@@ -48,7 +48,7 @@ impl ResultFiles {
         })
     }
 
-    /// Saves the results so far to the file. If that fails, an earlier state of the file stays complete.
+    /// Saves the results so far to the JSON file. If that fails, the file keeps its earlier contents.
     pub fn save(&self, report: &Report) -> Result<()> {
         let saved = self.json.iter().map(|target| target.save(&json::format_report(report)));
         saved.collect()
@@ -59,7 +59,7 @@ impl ResultFiles {
         let is_standard = self.json.as_ref().is_some_and(OutputFile::is_standard);
         let written = self.json.map_or(Ok(()), |f| f.finish(&json::format_report(report)));
         if is_standard && written.is_err() {
-            // Standard error is the last place where the result can be seen.
+            // Standard output failed; print the result to standard error instead, so that it is not lost.
             tell::lines(&output::format_tables(report));
         }
         let csv = self.csv.map_or(Ok(()), |f| f.finish(&csv::format_report(report)));

@@ -51,8 +51,7 @@ const ODD: &str = "the measured values are implausible";
 const NOT_STORED: &str = "no value is stored";
 /// Minimum duration of a sample, in nanoseconds.
 const BATCH_NS: u64 = 20_000;
-/// Chunk and ring of the stream of a large message, and two message sizes whose difference is only the stream, in
-/// bytes.
+/// Sizes, in bytes, of chunk and ring of a large message's stream, and of two messages that differ only by the stream.
 const CHUNK: usize = 8 << 10;
 const RING: usize = 64 << 10;
 const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];

@@ -1,4 +1,4 @@
-//! Floor of file accesses: system calls that transfer equal bytes from the same number of processes.
+//! Floor of file accesses: system calls that transfer equally many bytes from equally many processes.
 
 use fastpath_report::record::Case;
 
@@ -9,7 +9,7 @@ fn is_system(case: &Case) -> bool {
     matches!(case.variant.as_str(), "pwrite" | "pread")
 }
 
-/// Cases of a run in order. The system calls of each size are measured first.
+/// Attaches floors to the file cases of a run, in their order. The system calls of each size are measured first.
 #[derive(Default)]
 pub struct Floors {
     system: Option<Case>,

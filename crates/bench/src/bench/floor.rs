@@ -115,7 +115,7 @@ pub(crate) fn choose_processors(asked: &[usize]) -> Result<[usize; 2]> {
     }
 }
 
-/// Returns the requested sizes, or `otherwise`.
+/// Returns the requested sizes, or `otherwise` if none are requested.
 pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
     let sizes = match asked {
         [] => otherwise,
@@ -124,7 +124,7 @@ pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
     sizes.iter().map(|&b| b as usize).collect()
 }
 
-/// Measures the cache line between two processors, the stream of lines, memory copies by size, and transfer methods of
+/// Measures a cache line between two processors, a stream of lines, memory copies by size, and transfer methods of
 /// large messages.
 ///
 /// # Errors
@@ -194,7 +194,7 @@ fn summarize_all(taken: io::Result<Vec<f64>>) -> Result<Summary> {
     summarize(&taken.context(FAILED)?).context(EMPTY)
 }
 
-/// Prints the cache line between two processors.
+/// Prints the one-way time of a cache line between two processors.
 fn say_line(
     processors: [usize; 2], taken: io::Result<Vec<f64>>, batch_ns: u64, output: &Output,
 ) -> Result<()> {
@@ -222,7 +222,7 @@ fn say_time(time: &Summary) -> String {
     format!("min {:.1}, median {:.1}, p99 {:.1}", time.min, time.median, time.p99)
 }
 
-/// Prints the stream of lines through a ring.
+/// Prints the time of a message of one cache line, in a stream through a ring.
 fn say_stream(taken: io::Result<Vec<f64>>, output: &Output) -> Result<()> {
     let stream = summarize_all(taken)?;
     let rate = 1e3 / stream.median;
@@ -250,7 +250,7 @@ fn list_times(bytes: usize, time: &Summary) -> [String; 4] {
     [time.min, time.median, time.p99, rate].map(|value| format!("{value:.1}"))
 }
 
-/// Prints the memory copy of one size.
+/// Prints the time of a memory copy of `bytes` bytes.
 fn say_copy(
     bytes: usize, taken: io::Result<Vec<f64>>, table: &Table, output: &Output,
 ) -> Result<()> {

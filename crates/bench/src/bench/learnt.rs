@@ -10,7 +10,7 @@ use crate::options::{CaseOptions, MpiOptions};
 use crate::peers::ComparedMpi;
 use crate::program::{LearnedCosts, ProgramJob, Settings};
 
-/// Message sizes as powers of two, up to 4 MiB, each measured for [`SECONDS`].
+/// Message sizes, as exponents of two: 4 KiB to 4 MiB. Each is measured for [`SECONDS`].
 const SIZES: std::ops::RangeInclusive<u32> = 12..=22;
 const SECONDS: f64 = 0.3;
 

@@ -61,7 +61,7 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
-    /// Whether tests are to run at this level.
+    /// Returns whether tests run at this level.
     pub fn has_level(&self, level: Level) -> bool {
         self.levels.iter().any(|name| name.means(level))
     }
@@ -84,10 +84,10 @@ impl BenchOptions {
         Ok(())
     }
 
-    /// Whether the standard output belongs to a result, in place of the table.
+    /// Returns whether standard output gets a result instead of the table.
     ///
     /// # Errors
-    /// Two results were to go to one place.
+    /// Two options write to one file, or both to standard output.
     pub fn check_places(&self) -> Result<bool> {
         let all =
             [("--json", &self.results.json), ("--csv", &self.csv), ("--html", &self.results.html)];
@@ -107,7 +107,7 @@ impl BenchOptions {
         Ok(given.iter().any(|(_, path)| is_standard(path)))
     }
 
-    /// Options of the bare loops: those requested, with the connection that the transport implies.
+    /// Returns the requested options of the bare loops, with the connection that the transport implies.
     ///
     /// # Errors
     /// Options of the bare loops without the verbs level, or options that contradict each other.

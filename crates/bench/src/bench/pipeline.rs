@@ -56,7 +56,7 @@ fn list_large(tests: &[&'static Test], asked: &[u64]) -> Vec<u64> {
 }
 
 /// Pipelines of a session, by processor pair and cache-line time. The ranks' processors are known only after a run. The
-/// best plan in one state of a virtual machine may not be the best in another state.
+/// cache-line time identifies the state of a virtual machine; each state may have another best plan.
 #[derive(Default)]
 pub struct Pipelines {
     known: Vec<PipelineRun>,
@@ -173,7 +173,7 @@ impl Pipelines {
     }
 }
 
-/// Number of batches of the cache-line measurement that detects the state.
+/// Number of batches of the cache-line measurement that detects the state of the machine.
 const LINES: usize = 5;
 const LINE_BATCH_NS: u64 = 20_000;
 
@@ -181,7 +181,7 @@ const LEGEND: &str = "line: ns of a cache line one way, measured with the pipeli
     of the ping-pong divided by the sum of pipeline and line; omitted if the line took another \
     time during the ping-pong";
 
-/// Adds a row for each time that the pipeline was measured beside the case.
+/// Adds a row for each measurement of the pipeline beside the case.
 fn add_best(best: &BestPipeline, case: &Case, table: &mut Table) {
     let median = case.samples.quantile(0.5);
     for (when, taken) in &best.taken {

@@ -30,23 +30,23 @@ const NOTE: Note = Note {
     naps: false,
 };
 
-/// Time of a trace point in nanoseconds, one value a batch.
+/// Times of a trace point in nanoseconds, one value for each batch.
 pub struct PointTimes {
-    /// Recording off, in a loop.
+    /// Times in a loop, with recording off.
     pub off: Vec<f64>,
-    /// Only the clock reading of a point, in a loop.
+    /// Times of the clock reading of a point alone, in a loop.
     pub clock: Vec<f64>,
-    /// Recorded, in a loop.
+    /// Times in a loop, with recording on.
     pub on: Vec<f64>,
     /// The three points of an immediate call, which read the clock twice, in a loop.
     pub of_call: Vec<f64>,
     /// Extra time of a message with its points, divided by the number of points.
     pub in_place: Vec<f64>,
-    /// Number of points of that message.
+    /// Number of points of the message of `in_place`.
     pub of_message: f64,
 }
 
-/// Measures the cost of points. From then on this process records permanently.
+/// Measures the cost of trace points. Afterwards this process records events permanently.
 ///
 /// # Errors
 /// No memory for the ring or for a worker, or a variable is invalid.

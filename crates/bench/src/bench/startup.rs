@@ -26,8 +26,8 @@ pub(super) fn observe_kernel_clock() -> Clock {
     }
 }
 
-/// Times jobs that only call `MPI_Init` and `MPI_Finalize`, after `warmup` further jobs of this kind. `start` returns a
-/// job's failure.
+/// Times jobs that only call `MPI_Init` and `MPI_Finalize`, after `warmup` untimed jobs. `start` runs one job, and
+/// returns its failure.
 pub(crate) fn measure(
     test: &'static Test, ranks: u32, [warmup, jobs]: [u64; 2],
     mut start: impl FnMut() -> Option<RunError>,

@@ -16,7 +16,7 @@ const SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 <
 /// Default time for the samples of a case, in milliseconds.
 const DURATION_MS: f64 = 100.0;
 
-/// Least share of a processor, in percent, of a rank that shares its processor with no other program.
+/// Smallest processor share, in percent, of a rank that no other program disturbs.
 const UNDISTURBED_PERCENT: f64 = 90.0;
 
 /// Largest message, in bytes, at which a rank of an idle machine polls instead of sleeping.
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn idle_machine__is_not_called_busy() {
-        // A rank that sleeps during a large transfer, and a library that does not report its share.
+        // A rank sleeps during a large transfer; another library does not report its processor share.
         let idle = [make(8, 100.0, 99.0), make(64, 120.0, 97.0), make(1 << 20, 9e4, 30.0)];
         assert_eq!(describe_busy(&idle.iter().collect::<Vec<_>>()), None);
         let silent = [make_case(8, &[100.0])];

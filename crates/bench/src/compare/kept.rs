@@ -67,14 +67,14 @@ pub(super) fn hash_library(mpicc: &Path) -> u64 {
     hasher.finish()
 }
 
-/// Round, peer, number of the plan.
+/// Key of a turn: round, peer, number of the plan.
 type TurnKey = (u32, usize, usize);
 
 fn place_of(turn: &RunTurn<'_>) -> TurnKey {
     (turn.round, turn.peer, turn.number)
 }
 
-/// The file, and the turns it held.
+/// File of stored turns, with its contents when it was opened.
 #[derive(Debug)]
 pub struct StoredTurns {
     path: PathBuf,
@@ -83,7 +83,7 @@ pub struct StoredTurns {
     pub turns: HashMap<TurnKey, [RunResult; 2]>,
     /// Start of the first turn, in seconds since 1970.
     pub started_unix_s: u64,
-    /// Reason for which results of an earlier comparison were dropped.
+    /// Reason for which results of an earlier comparison were dropped; None if none were.
     pub dropped: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl StoredTurns {
         Ok(kept)
     }
 
-    /// Reads the turns. Returns the number of valid bytes of the text.
+    /// Parses the stored turns. Returns the number of valid bytes of the text.
     fn take_over(&mut self, text: &str, identity: &ComparisonIdentity) -> Result<usize> {
         let mut lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
         let Some(first) = lines.next() else {

@@ -1,9 +1,9 @@
 //! Application-like loads as one named set of tests: `fastpath compare --loads`.
 //!
 //! Untouched buffers, one message at a time and one pair of ranks favour data that has just been copied. The loads add
-//! buffers that are written and read, both directions at once, rings and all-to-all of more ranks than processors,
-//! windows, halos, memory of `MPI_Alloc_mem`, odd addresses, large collectives, and the first messages after
-//! `MPI_Init`.
+//! buffers that are written and read, odd addresses, memory of `MPI_Alloc_mem`, and both directions at once. They also
+//! add windows, halos, rings and all-to-all of more ranks than processors, large collectives, and the first messages
+//! after `MPI_Init`.
 
 use fastpath_report::data::table;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ struct Load {
     /// Numbers of ranks, a job each.
     #[serde(default = "pair")]
     ranks: Vec<u32>,
-    /// Sizes with more ranks than processors; None: unchanged.
+    /// Message sizes, in bytes, if there are more ranks than processors; None: unchanged.
     crowded: Option<Vec<u64>>,
     #[serde(flatten)]
     case: CaseOptions,

@@ -78,8 +78,8 @@ pub struct RunTurn<'a> {
 }
 
 impl RunTurn<'_> {
-    /// Runs both MPIs in the order of the turn. `measure` runs the plan on the MPI of a number. The result of this MPI
-    /// comes first.
+    /// Runs both MPIs in the order of the turn. `measure` runs the plan on the MPI with the given number, 0 for this
+    /// MPI. The result of this MPI comes first.
     pub fn take(&self, mut measure: impl FnMut(usize, &RunPlan) -> RunResult) -> [RunResult; 2] {
         if self.ours_first {
             let ours = measure(0, self.plan);
@@ -91,7 +91,7 @@ impl RunTurn<'_> {
     }
 }
 
-/// Statistics of this MPI and a peer in each round of one case, and the measurements beside these runs.
+/// One case of this MPI and a peer: both statistics of each round, and the floors and cache-line times of these runs.
 #[derive(Debug)]
 struct Pairs {
     peer: usize,
@@ -109,12 +109,12 @@ pub struct Rounds {
     missing: Vec<NotCompared>,
     /// Results of each MPI, merged over the rounds.
     pub reports: Vec<Report>,
-    /// Peers and plans that failed and are not tried again.
+    /// Numbers of peer and plan of failed turns, which are not tried again.
     failed: Vec<(usize, usize)>,
 }
 
 impl Rounds {
-    /// The first report is of this MPI.
+    /// Creates empty results. The first report belongs to this MPI.
     pub fn new(reports: Vec<Report>, statistic: Statistic) -> Rounds {
         Rounds {
             names: reports.iter().map(|r| r.run.mpi.name.clone()).collect(),
@@ -234,7 +234,7 @@ impl Rounds {
         }
     }
 
-    /// Records once what was not compared.
+    /// Records a test or case that was not compared, unless it is recorded already.
     pub fn note(&mut self, mpi: &str, what: String, reason: &str) {
         let noted = NotCompared { mpi: mpi.to_owned(), what, reason: reason.to_owned() };
         if !self.missing.contains(&noted) {
@@ -319,7 +319,7 @@ mod tests {
         RunResult { cases: vec![make_case(8, &[ns, ns, ns])], ..RunResult::default() }
     }
 
-    /// Runs all rounds. `measure` runs a plan on the MPI of a number.
+    /// Runs all rounds. `measure` runs a plan on the MPI with the given number.
     fn run(
         rounds: &mut Rounds, plans: &[RunPlan], count: u32,
         mut measure: impl FnMut(usize, &RunPlan) -> RunResult,

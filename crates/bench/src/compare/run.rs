@@ -29,7 +29,7 @@ use crate::program::{JobResult, Program};
 /// Exit code if an MPI could not be measured, or nothing could be compared.
 const REFUSED: u8 = 2;
 
-/// Exit code if the time was over before all was measured.
+/// Exit code if the time limit ended the comparison early.
 const UNFINISHED: u8 = 3;
 
 /// Runs `fastpath compare`. Exit code 0; 1 if a stored result became worse; 2 if something could not be compared.
@@ -80,7 +80,7 @@ fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u
     let table = || show::format_changes(&changes, rule);
     let said = output::print(&if is_json_printed(options) { json() } else { table() });
     if said.is_err() {
-        // Standard error is the last place where the result can be seen.
+        // Standard output failed; print the result to standard error instead, so that it is not lost.
         tell::lines(&table());
     }
     let written = files.json.map_or(Ok(()), |target| target.finish(&json()));
@@ -276,7 +276,7 @@ fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Resu
     };
     let said = output::print(&text);
     if said.is_err() {
-        // Standard error is the last place where the result can be seen.
+        // Standard output failed; print the result to standard error instead, so that it is not lost.
         tell::lines(&show::format_comparison(comparison));
     }
     files.write(comparison)?;

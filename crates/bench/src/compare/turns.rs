@@ -14,7 +14,7 @@ use super::rounds::{Rounds, RunPlan, RunResult, RunTurn, describe_plan};
 /// Reason for which the turns are incomplete.
 #[derive(Debug)]
 pub enum Stop {
-    /// The time for this start is over.
+    /// The time limit of this start has passed.
     Time {
         /// Turns that were measured.
         done: usize,
@@ -38,7 +38,7 @@ pub struct Turns<'a> {
     pub peers: usize,
     /// File that stores the turns.
     pub kept: Option<StoredTurns>,
-    /// Time limit.
+    /// Time limit of this start; None: no limit.
     pub limit: Option<Duration>,
     /// Whether progress is reported.
     pub shows_progress: bool,
@@ -55,7 +55,7 @@ struct TurnProgress {
 }
 
 impl Turns<'_> {
-    /// Executes all turns that are not stored. `measure` runs a plan on the MPI of a number, `name` returns its name.
+    /// Executes the turns that are not stored. `measure` runs a plan on the MPI of a number; `name` returns its name.
     ///
     /// # Errors
     /// See [`Stop`].

@@ -1,5 +1,5 @@
-//! Levels below MPI. The ranks execute this program (`levels/counted.rs`). Source files distinguish counted
-//! instructions from those that only measure.
+//! Instruction counts at the levels below MPI. The ranks execute this program (`levels/counted.rs`), so counted and
+//! measuring code are distinguished by their source files.
 
 use anyhow::{Context, Result, bail};
 use fastpath_report::record::{Breakdown, Level, MissingTest};
@@ -13,7 +13,7 @@ use crate::options::verbs::VerbsOptions;
 use crate::options::{CaseOptions, PathOptions, TransportName};
 use crate::program::Settings;
 
-/// Operations counted between ranks that share memory, besides the messages.
+/// Operations that are counted, in addition to messages, between ranks that share memory.
 const WAYS: [&str; 6] = [
     "put, load-store",
     "get, load-store",

@@ -15,7 +15,7 @@ pub struct Symbols {
     loaders: HashMap<String, Option<Loader>>,
 }
 
-/// Level of this tool's own instructions, if it is the counted program.
+/// Name for the level of this tool's own instructions, if the tool is the counted program.
 pub const PROGRAM: &str = "program";
 
 /// Level of a source file of this project; None for other files.

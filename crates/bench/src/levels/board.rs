@@ -1,4 +1,4 @@
-//! A page that the two ranks share, separate from measured memory: orders, addresses, the lines of the floor.
+//! A page that the two ranks share, separate from measured memory: orders, answers, and the cache lines of the floor.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -76,7 +76,7 @@ impl SharedBoard {
         unsafe { &*self.mapped.as_ptr().cast() }
     }
 
-    /// The engine's lines of the floor (`struct share` of the benchmark program); all zero at first.
+    /// Cache lines by which the engine measures the floor (`struct share` of the benchmark program); all zero at first.
     pub fn lines(&self) -> *mut u8 {
         // SAFETY: the field is inside the mapping.
         unsafe { &raw mut (*self.mapped.as_mut_ptr().cast::<Page>()).share }.cast()

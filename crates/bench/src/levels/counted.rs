@@ -23,14 +23,14 @@ const SHARE: u64 = 3;
 const END: u64 = 4;
 const _: () = assert!(sides::GIVE > END && sides::TAKE > END);
 
-/// Longest time that rank 1 does not poll while it waits for the next window of messages that rank 0 counts.
+/// Longest time for which rank 1 does not poll while it waits for the next window of messages that rank 0 counts.
 const REST: Duration = Duration::from_secs(2);
 
 pub fn run<L: LevelLink>(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut L) {
     if !leads {
         return answer(board, link);
     }
-    // Posting sends and polling arrivals alone takes no completions, so it cannot return credits.
+    // Progress before each call: posting sends and polling for arrivals take no completions, and so return no credits.
     let serve = |link: &mut L| _ = link.serve();
     for &bytes in &plan.settings.case.sizes {
         let data = vec![1u8; bytes as usize];
@@ -41,7 +41,7 @@ pub fn run<L: LevelLink>(plan: &LevelPlan, board: &SharedBoard, leads: bool, lin
         link.count_sides(board, bytes);
         count_remote(board, link, bytes);
     }
-    // Progress of a waiting rank without arrivals.
+    // Cost of one progress call of a waiting rank, if nothing has arrived.
     count("progress of nothing", 0, link, |_| (), serve, |_| ());
     board.ask(END, 0, 0);
 }

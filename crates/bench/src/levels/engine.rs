@@ -4,8 +4,8 @@
 //! SAFETY (`one rank a process`): the engine keeps its state in C variables. One rank of a process leads, and it alone
 //! calls functions that read or write them. The tests take turns.
 //!
-//! **ENGINE'S POINTERS.** The engine passes back the context of the current call, to which no other reference exists
-//! meanwhile, and arrays with the number of words that its header states.
+//! **ENGINE'S POINTERS.** The engine passes back the context of the current call. No other reference to the context
+//! exists meanwhile. Arrays have the number of words that the engine's header states.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -305,8 +305,8 @@ impl<'a> LevelRank<'a> {
         Some(self.agree(right))
     }
 
-    /// Measures a case. `run` executes a number of operations on either rank; the time of one is divided by `divisor`.
-    /// Afterwards `counts` returns what was done for each operation.
+    /// Measures a case. `run` executes a number of operations on either rank; the time of one operation is divided by
+    /// `divisor`. Afterwards `counts` returns the counts of the leader per operation.
     pub fn measure(
         &mut self, case: Case, divisor: f64, mut run: impl FnMut(u64),
         counts: impl FnOnce() -> BTreeMap<String, f64>,
@@ -379,10 +379,10 @@ impl<'a> LevelRank<'a> {
 
 impl Figures {
     fn complete(&self, case: Case) -> Case {
-        // SAFETY: the engine keeps both until its next case, which begins after this call.
+        // SAFETY: the engine keeps both histograms until its next case, which begins after this call.
         let (samples, floor) = unsafe { (read_samples(self.samples), read_samples(self.floor)) };
         let floor = floor.filter(|floor| floor.count() > 0);
-        // SAFETY: the engine sets it to a static text.
+        // SAFETY: the engine sets the pointer to a static C string.
         let floor_of = unsafe { CStr::from_ptr(self.floor_of) }.to_string_lossy().into_owned();
         Case {
             samples: samples.unwrap_or_default(),
@@ -417,14 +417,14 @@ unsafe fn read_samples(at: *const Samples) -> Option<Histogram> {
 fn take_options(arguments: &[String]) -> io::Result<()> {
     // SAFETY: one rank a process.
     unsafe { reset_options() };
-    // The first word names the tests. Flags affect only the code around a case.
+    // Skip the first word, which names the tests, and the two flags, which the engine does not know.
     let values =
         arguments.iter().skip(1).filter(|word| !["--check", "--touch"].contains(&word.as_str()));
     let words: Vec<CString> =
         values.map(|word| CString::new(word.as_str())).collect::<Result<_, _>>()?;
     // Skip `--intervals`: the level repeats cases itself.
     for pair in words.chunks_exact(2).filter(|pair| pair[0].as_bytes() != b"--intervals") {
-        // The engine keeps some of the texts.
+        // The engine keeps pointers to some values, so all are leaked.
         let value = Box::leak(pair[1].clone().into_boxed_c_str());
         // SAFETY: one rank a process. Both arguments are C strings; the result is null or a C string.
         let problem = unsafe {

@@ -44,7 +44,7 @@ pub struct ProtocolLink {
     from_key: u64,
     requests: Vec<RequestId>,
     ways: ProtocolRanges,
-    /// Memory of the other rank that puts and gets access.
+    /// Key of the other rank's memory for puts and gets; None while no memory is open.
     pub(super) key: Option<RemoteKey>,
 }
 

@@ -1,9 +1,9 @@
-//! Put, get, atomics and flush below MPI. There are windows with one flush (the message-rate test of the study of UCX
-//! over InfiniBand, CCGRID 2017), and single operations, each with its flush (the latency test of that study). Puts
-//! also go back and forth.
+//! Put, get, atomics and flush below MPI. There are windows with one flush, and single operations, each with its flush.
+//! These are the message-rate test and the latency test of the study of UCX over InfiniBand (CCGRID 2017). Puts also go
+//! back and forth.
 //!
-//! One set of loops drives the protocol and the transport level, and both levels report their transfer method. So they
-//! differ only by their own cost.
+//! One set of loops drives the protocol and the transport level, so their times differ only by the levels' own cost.
+//! Both levels report their transfer method.
 
 pub mod atomics;
 mod protocol;
@@ -54,7 +54,7 @@ pub trait RemoteLink {
     /// Ends the exposure to the peer.
     fn deregister(&mut self, held: HeldResource);
     fn free(&mut self, at: *mut u8);
-    /// Opens the other rank's memory at this location for the following operations.
+    /// Opens the other rank's memory at `words` for the operations that follow.
     ///
     /// # Errors
     /// This level cannot access it.
@@ -68,7 +68,7 @@ pub trait RemoteLink {
     fn get(&mut self, into: &mut [u8]) -> bool;
     /// Gets data, complete on return; false on failure.
     fn get_blocking(&mut self, into: &mut [u8]) -> bool;
-    /// Completes all posted operations.
+    /// Completes all posted operations; false on failure.
     fn flush(&mut self) -> bool;
     /// Whether this level has atomics on this kind of memory.
     fn has_atomics(&self, memory: Memory) -> bool;
@@ -77,7 +77,7 @@ pub trait RemoteLink {
     }
     /// Executes an atomic on the first word, and returns the old value; None on failure.
     fn change(&mut self, atomic: Atomic, operand: u64, compare: u64) -> Option<u64>;
-    /// Serves requests that arrive as messages, on the accessed rank while it is idle. Returns whether there were any.
+    /// Serves requests that arrive as messages; the idle target rank calls it. Returns whether there were any.
     fn serve(&mut self) -> bool;
     /// Whether the other rank has left the job, or is unreachable.
     fn has_lost_peer(&mut self) -> bool;

@@ -11,7 +11,7 @@ const ZERO_STATS: u64 = TOOL + 1;
 const TOGGLE_COLLECT: u64 = TOOL + 2;
 const DUMP_STATS_AT: u64 = TOOL + 3;
 
-// `fastpath bench instructions` counts the instructions between two requests, and would count a call too.
+// Inlined because `fastpath bench instructions` would also count the instructions of a call between two requests.
 #[inline(always)]
 fn request(code: u64, argument: u64) -> u64 {
     let words = [code, argument, 0, 0, 0, 0];
@@ -54,7 +54,7 @@ fn dump(name: &CStr) {
 }
 
 /// Executes the operation once and collects over it.
-// `fastpath bench instructions`: a call between the requests would be counted too.
+// Inlined because `fastpath bench instructions` would also count a call between the requests.
 #[inline(always)]
 pub fn collect<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
     toggle_collect();

@@ -26,14 +26,14 @@ const WARM: u64 = 256;
 const SETTLE: u64 = 64;
 const SETTLE_MOST: u64 = SETTLE << 10;
 
-/// Windows of messages over an adapter, at some level.
+/// Windows of messages over an adapter, at one level of the library.
 pub(super) trait WindowSide {
     /// Messages of a window. Divides both [`SIDE_MESSAGES`] and [`WARM`].
     fn window(&self) -> u32;
     fn post_messages(&mut self, data: &[u8]);
     /// Processes the results of the posted window once.
     fn take_in(&mut self);
-    /// Whether there is room for another window.
+    /// Returns whether the queues have room for another window of messages of `bytes` bytes.
     fn has_room(&mut self, bytes: usize) -> bool;
     /// Takes a window; returns the number of empty polls.
     fn take_messages(&mut self, into: &mut [u8]) -> u32;
@@ -67,8 +67,8 @@ fn await_room(link: &mut impl WindowSide, bytes: usize) {
     }
 }
 
-/// Repeats windows until enough in a row had no empty poll. If that fails even with the longest time for arrivals,
-/// there is no count.
+/// Repeats windows until enough in a row had no empty poll. No count is written if that fails even with the longest
+/// time for arrivals.
 fn count_windows(name: &str, bytes: u64, window: u64, mut make: impl FnMut(u64) -> bool) {
     let (warm, counted) = (WARM / window, SIDE_MESSAGES / window);
     let mut settle = SETTLE;

@@ -16,7 +16,7 @@ use super::protocol::{end_without_peer, open_worker};
 use super::sides::WindowSide;
 use super::{MessageLink, ProtocolRange, ProtocolRanges};
 
-/// Id of every message; transports do not read it.
+/// Id in every message header; transports do not read it.
 const ID: u8 = 1;
 
 /// Empty polls after which the processor is yielded: the two ranks may share a processor.
@@ -36,7 +36,7 @@ pub struct TransportLink {
     pub interfaces: Interfaces,
     pub lane: Lane,
     pub peer: u32,
-    /// Memory of the other rank that puts and gets access.
+    /// Memory of the other rank for puts and gets.
     pub reached: PeerMemory,
     thresholds: Thresholds,
     ways: ProtocolRanges,

@@ -67,7 +67,7 @@ pub fn run(
         }
     });
     tests.bare.borrow_mut().flush();
-    // Neither rank leaves while the other may wait for an acknowledgement of its queue pair.
+    // Neither rank leaves while the other rank may wait for an acknowledgement by its queue pair.
     board.exchange(rank.leads(), [0; 4]);
     Ok(())
 }
@@ -176,7 +176,7 @@ impl Tests<'_> {
         true
     }
 
-    /// Whether each side receives, or reads, what the other sent or wrote.
+    /// Verifies that each side gets the bytes that the other side sent or wrote; None if not requested, or for `flush`.
     fn check(&self, rank: &mut engine::LevelRank, test: &LevelTest, bytes: usize) -> Option<bool> {
         if !rank.checks() {
             return None;

@@ -24,7 +24,7 @@ pub enum RunError {
     Ended(ExitStatus, Vec<String>),
     /// The job was silent for too long and was ended.
     Stalled(Duration, Vec<String>),
-    /// This signal requested the end of this program, which has ended the job.
+    /// This signal requested the end of this program, so the job was ended.
     Interrupted(i32),
     Event(anyhow::Error),
     /// The job ended normally without a result.
@@ -83,10 +83,10 @@ fn describe_end(status: ExitStatus, said: &[String]) -> String {
     }
 }
 
-/// Lines of output that an error repeats.
+/// Largest number of output lines that an error repeats.
 const TAIL: usize = 20;
 
-/// Time to wait, after the end of the launcher, for a process that holds its output open.
+/// Time to wait, after the launcher has ended, for a process that holds the launcher's output open.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Interval of checks whether the launcher has ended.

@@ -64,7 +64,7 @@ fn finish(command: &mut Command, limit: Duration) -> Result<Output> {
     Ok(Output { status, stdout: said(out), stderr: said(err) })
 }
 
-/// Time to wait for a compiler's output after its end.
+/// Time to wait for a compiler's output after the compiler has ended.
 const LINGER: Duration = Duration::from_secs(2);
 
 fn read_all(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {

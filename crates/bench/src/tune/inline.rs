@@ -88,7 +88,7 @@ struct InlineReport {
     /// Largest granted inline data, in bytes, among the measured sizes.
     largest_granted: u32,
     cases: Vec<SweepPoint>,
-    /// None if nothing could be measured.
+    /// Measured crossover; None if nothing could be measured.
     crossover: Option<Finding>,
     queues: Vec<InlineCost>,
     /// Predictions of the model: for adapters of this kind, or for several.
@@ -111,7 +111,7 @@ struct InlineModel {
     all: bool,
 }
 
-/// Measures, prints and stores.
+/// Runs `fastpath tune inline`: measures, prints and stores.
 ///
 /// # Errors
 /// The settings are invalid, the host or its processors cannot be used, or nothing can be written.

@@ -12,7 +12,7 @@ pub enum Atomic {
     CompareSwap,
 }
 
-/// Operations, their names in variants as in the test of the MPI functions, and descriptions.
+/// Each atomic operation, its name in variants (as in the test of the MPI functions), and its description.
 const ATOMICS: [(Atomic, &str, &str); 2] = [
     (Atomic::FetchAdd, "fetch_and_op", "fetch and add, then flush"),
     (Atomic::CompareSwap, "compare_and_swap", "compare and swap, then flush"),

@@ -8,7 +8,7 @@ use super::{RemoteLink, RemoteTarget, complete, engine, post, serve_until};
 use crate::levels::protocol::end_without_peer;
 use crate::levels::{LevelTest, alternate};
 
-/// Polls of memory between two calls of progress, which alone writes bytes that arrive as messages.
+/// Polls of memory between two calls of progress. Only progress writes bytes that arrive as messages.
 const POLLS: u32 = 16;
 /// Polls between two checks of whether the peer is alive. The processor is yielded after each check.
 const POLLS_PER_YIELD: u32 = 1024;
@@ -33,7 +33,7 @@ pub fn run<L: RemoteLink>(
     let (leads, at) = (rank.leads(), target.at.wrapping_add(bytes - 1));
     let mut mark = 0_u8;
     rank.measure_served(case, 2.0, link, |link, operations| {
-        // Both puts of a round trip have the same mark.
+        // Both puts of a round trip write one mark value.
         for _ in 0..operations {
             mark = mark.wrapping_add(1);
             let give = |link: &mut L| write(link, buffer, mark);

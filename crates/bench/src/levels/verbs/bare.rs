@@ -16,9 +16,9 @@ pub const POLL_BATCH: u32 = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub depth: u32,
-    /// Sends posted by one call.
+    /// Number of sends posted by one call.
     pub list: u32,
-    /// Every N-th send is signaled.
+    /// Number of sends from one signaled send to the next.
     pub moderation: u32,
     pub eager: bool,
 }
@@ -55,7 +55,7 @@ struct PostCounts {
     send_polls: u64,
     most: u64,
     arrivals: u64,
-    /// Polls that found arrivals.
+    /// Number of polls that found arrivals.
     found: u64,
 }
 

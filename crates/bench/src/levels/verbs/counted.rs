@@ -44,7 +44,7 @@ pub fn run(
         return answer(board, bare);
     }
     for &bytes in &plan.settings.case.sizes {
-        // Posting alone. The time of the completion depends on the adapter, so it is taken outside the count.
+        // Count only the post. The completion is taken outside the count, because its time depends on the adapter.
         let post = |b: &mut BareLoop| b.post_message(bytes as usize);
         let take = |b: &mut BareLoop| _ = b.receive();
         count_messages(board, bytes, bare, |b| b.flush(), post, take);

@@ -1,8 +1,7 @@
 //! Crossover of inline and DMA with its confidence. Pure functions of times.
 //!
-//! The limit is the size for which inline up to the limit and DMA above it take the least total time over the measured
-//! sizes, with equal weights. If inline equals DMA over several sizes, any of them may be the limit, and the interval
-//! shows that.
+//! The limit is the size for which inline up to it and DMA above it take the least total time. All measured sizes have
+//! equal weights. If inline equals DMA over several sizes, any of them may be the limit, and the interval shows that.
 
 use fastpath_base::random::Random;
 use serde::Serialize;
@@ -22,7 +21,7 @@ pub(super) struct Finding {
     /// Largest size to send inline; None: inline is never faster, or the limit is unknown.
     pub limit: Option<u32>,
     pub all: bool,
-    /// Interval of the limit with 95 % confidence; None: never.
+    /// Interval of the limit with 95 % confidence; an end of None: inline is never faster.
     pub interval: [Option<u32>; 2],
     /// Share of the resamples that gave the same limit.
     pub confidence: f64,

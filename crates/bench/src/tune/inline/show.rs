@@ -1,4 +1,4 @@
-//! The report as text.
+//! Text form of the report of `fastpath tune inline`.
 
 use fastpath_report::document::{Document, Table};
 use fastpath_report::record::interval::{Ratio, Verdict};

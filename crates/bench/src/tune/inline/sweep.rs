@@ -98,8 +98,8 @@ pub(super) fn run(port: &EchoPort, inline: u32, plan: &SweepPlan) -> Result<Vec<
     Ok(times)
 }
 
-/// Order of the sizes in a round, and the first method of each. Both are random: periodic disturbances of the machine
-/// then affect both methods of all sizes equally, and also both halves of the rounds that are compared.
+/// Order of the sizes in a round, and the first method of each. Both are random, so that periodic disturbances of the
+/// machine affect both methods of all sizes equally. The same holds for the two halves of the rounds that are compared.
 pub(super) struct Orders {
     random: Random,
     sizes: Vec<usize>,

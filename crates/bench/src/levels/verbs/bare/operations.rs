@@ -172,7 +172,7 @@ impl BareLoop<'_> {
     #[inline]
     pub fn await_marked(&mut self, bytes: usize) {
         self.seen = self.seen.wrapping_add(1);
-        // SAFETY: inside the landing area.
+        // SAFETY: callers pass 1 to `room` bytes, so the address is inside the landing area.
         let last = unsafe { self.wire.landing().add(bytes - 1) };
         let mut polls = 0;
         // SAFETY: inside the landing area; the adapter writes it, hence the volatile read.

@@ -1,4 +1,4 @@
-//! Posting and polling, of which the operations consist.
+//! Posting and polling: the steps of every operation.
 #![allow(unsafe_code)]
 
 use fastpath_base::tell;
