@@ -62,9 +62,9 @@ struct Facts {
     /// Engines that could start ranks on several hosts.
     engines: Vec<EngineFacts>,
     network: EngineNetwork,
-    /// Device that `FASTPATH_DEVICE` names, with its port if given.
+    /// Device that `FASTPATH_DEVICE` names, with its port if given; None: the variable is unset or invalid.
     wanted: Option<String>,
-    /// Reason for which jobs of two ranks started from here fail at once, if they do.
+    /// Reason for which a job of two ranks, started from here, fails at once; None if it does not.
     refused: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub fn examine() -> Examination {
     })
 }
 
-/// Device that jobs started from here would use.
+/// Returns the device that `FASTPATH_DEVICE` names, if any.
 fn read_wanted() -> Option<String> {
     Config::from_env().ok()?.device().map(str::to_owned)
 }

@@ -104,13 +104,13 @@ pub fn collect() -> InfoReport {
     }
 }
 
-/// Selection that a job would print with `FASTPATH_REPORT`, if it may use `loopback` and `shm`, and problems of the
-/// stored constants.
+/// Returns the selection that a job would print with `FASTPATH_REPORT`, and the problems of the stored constants. The
+/// flags are whether the job may use `loopback` and `shm`.
 fn report_protocols(
     config: &Config, (loopback, shm): (bool, bool), transports: &[Transport],
 ) -> (SelectionReport, Vec<String>) {
     let mut selection = Selection::of(config);
-    // The result of the test between two processes replaces the result of the test of this process alone.
+    // The test between two processes has precedence over the test of this process alone.
     if let Some(cma) = transports.iter().find(|t| t.name == "cma" && !t.usable) {
         selection.kernel = Err(cma.reason.clone());
     }
@@ -203,7 +203,7 @@ fn describe(info: &InfoReport) -> Document {
     said
 }
 
-/// Table of available and missing things.
+/// Makes a table of facilities: name, whether available, note.
 fn tabulate<'a>(width: usize, rows: impl Iterator<Item = (&'a str, bool, &'a String)>) -> Table {
     let mut table = Table::of(&format!("<{width}|<4|"));
     for (name, is_there, note) in rows {

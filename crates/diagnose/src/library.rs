@@ -32,7 +32,7 @@ pub fn find_library() -> Result<PathBuf> {
     })
 }
 
-/// Text of an error with the loader's message, which is its source.
+/// Returns the loader's message, which is the source of the error; without a source, the error's own text.
 fn describe(e: &libloading::Error) -> String {
     use std::error::Error;
     e.source().map_or_else(|| e.to_string(), |s| s.to_string())

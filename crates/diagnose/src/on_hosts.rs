@@ -1,5 +1,5 @@
-//! One process of this program on each of several hosts. An engine starts them as for `mpiexec`, and they communicate
-//! through it: a value put before a fence is visible to all processes after the fence.
+//! One process of this program on each of several hosts. An engine starts the processes as for `mpiexec`. They
+//! communicate through it: a value put before a fence is visible to all processes after the fence.
 
 use clap::Args;
 use fastpath_base::tell;

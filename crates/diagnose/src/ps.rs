@@ -1,7 +1,7 @@
 //! `fastpath ps`: this user's jobs on this host or on several, what each rank does, and which rank waits for which.
 //!
-//! It reads the job's segment and `/proc` without affecting a process. Only `--why` may stop a process, that of the
-//! rank which the others wait for, while its registers and the top of its stack are read.
+//! It reads the job's segment and `/proc` without affecting a process. Only `--why` may stop a process: that of the
+//! rank for which the others wait. It is stopped while its registers and the top of its stack are read.
 
 mod hosts;
 mod memory;
@@ -78,7 +78,7 @@ struct RankEntry {
     /// Whether the rank only waits, as far as visible, and has waited for a second.
     #[serde(default)]
     is_idle: bool,
-    /// Whether the rank sends nothing any more.
+    /// Whether the rank sends no more messages: its process has ended, or it has finalized MPI.
     has_left: bool,
     doing: String,
     #[serde(default)]
@@ -147,7 +147,7 @@ fn words(options: &PsOptions) -> Vec<&'static str> {
     ["ps"].into_iter().chain(why).collect()
 }
 
-/// Lists the jobs of this host. `apart`: only list ranks, because the verdict needs all hosts.
+/// Lists the jobs of this host. With `apart`, lists only its ranks: the verdict needs the ranks of all hosts.
 fn list(options: &PsOptions, apart: bool) -> Listing {
     let mut jobs = find_jobs();
     jobs.retain(|job| options.job.is_none_or(|number| job.number == number));

@@ -1,7 +1,7 @@
-//! Measures the time of a full explanation, from the start of the process to its end: each command of docs/explained.md
-//! that needs no device, as text and with a page. Build: `cargo build --profile quick -p fastpath-toolbox -p
-//! fastpath-explain --bin fastpath --example explanations`. Run: `target/quick/examples/explanations
-//! target/quick/fastpath`.
+//! Measures the time of a full explanation, from the start of the process to its end. It runs each command of
+//! docs/explained.md that needs no device, as text and with a page. Build: `cargo build --profile quick -p
+//! fastpath-toolbox -p fastpath-explain --bin fastpath --example explanations`. Run:
+//! `target/quick/examples/explanations target/quick/fastpath`.
 
 use std::error::Error;
 use std::process::{Command, Stdio};

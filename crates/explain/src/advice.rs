@@ -1,4 +1,4 @@
-//! Interpretation of the facts about a device: what its link carries, what it could carry, and causes of less.
+//! Interpretation of the facts about a device: the rate of its link, the rate that it supports, and causes of less.
 //!
 //! Nothing is read here: facts come from `fastpath_machine::pci`.
 
@@ -115,7 +115,7 @@ fn describe_link(link: &Link) -> String {
     format!("{link} ({} GT/s)", link.generation().gt_per_s())
 }
 
-/// Size of the transfers for which ceilings are calculated: large enough that their ends do not count.
+/// Size of the transfers for which ceilings are calculated: large enough that effects at their ends are negligible.
 const TRANSFER: Bytes = Bytes(1 << 20);
 
 /// Largest rate that a device can move over a link in one direction. Acknowledgements of this traffic go the other way.

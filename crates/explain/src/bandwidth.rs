@@ -151,7 +151,7 @@ struct BandwidthSubject {
     wire: Option<Wire>,
     adapter: &'static Adapter,
     message: Message,
-    /// One side, or both at once.
+    /// Direction of the transfers; None: a message stream from the sender's bus to the receiver's.
     moves: Option<Moves>,
     unit: RateUnit,
     measured: Option<Rate>,
@@ -185,7 +185,7 @@ impl BandwidthSubject {
         self.load(link, Moves::Read).rate(DataLink::Directional)
     }
 
-    /// Load of messages on a link: received, sent, or both.
+    /// Load of one message on a link, if it is received, sent, or both.
     fn load(&self, link: &Link, moves: Moves) -> Load {
         let received = || message::receiver(link, self.adapter, &self.message);
         let sent = || message::sender(link, self.adapter, &self.message);

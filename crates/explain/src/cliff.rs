@@ -1,5 +1,5 @@
-//! `fastpath explain cliff`: what changes between one size and the next, and sizes to measure that distinguish the
-//! candidates.
+//! `fastpath explain cliff`: lists candidate causes of a step between one size and the next, and the sizes to measure
+//! that distinguish them.
 
 use clap::Args;
 use fastpath_pcie::descriptor::{self, PostMethod};

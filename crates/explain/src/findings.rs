@@ -1,5 +1,5 @@
-//! Sentences of explanations, from `data/findings.toml` and `data/experiments.toml`. The code selects the true ones and
-//! fills in the values.
+//! Sentences of explanations, from `data/findings.toml` and `data/experiments.toml`. The code selects the sentences
+//! that apply, and fills in the values.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ struct FindingText {
 table!(SAYINGS: BTreeMap<String, BTreeMap<String, FindingText>> = "findings.toml");
 table!(EXPERIMENTS: BTreeMap<String, Experiment> = "experiments.toml");
 
-/// Finding by its subject and name, with values filled in. Panics without such an entry: the file is part of the
-/// program.
+/// Returns the finding of a subject and name, with values filled in. Panics if the file has no such entry: the file is
+/// part of the program.
 pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
     let saying = &SAYINGS[subject][name];
     Finding {
@@ -33,7 +33,7 @@ pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
     }
 }
 
-/// Experiment by its name, with values filled in. Panics without such an entry: the file is part of the program.
+/// Returns the experiment called `name`, with values filled in. Panics if the file has no such entry.
 pub fn experiment(name: &str, values: Values) -> Experiment {
     let known = &EXPERIMENTS[name];
     let outcome = |o: &PossibleResult| PossibleResult {

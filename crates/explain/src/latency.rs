@@ -1,5 +1,5 @@
-//! `fastpath explain latency`: one-way time of a message part by part, and the conclusions that a pair of measurements
-//! allows with the tick of their clock.
+//! `fastpath explain latency`: one-way time of a message, part by part. Also the conclusions that a pair of
+//! measurements allows, given the tick of their clock.
 
 #[cfg(test)]
 #[allow(non_snake_case)]

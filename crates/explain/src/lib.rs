@@ -34,8 +34,8 @@ pub const VERSION: u32 = 1;
 /// Schema of an explanation, as JSON Schema (draft 2020-12).
 pub const SCHEMA_TEXT: &str = include_str!("../../../docs/schema/explanation-1.json");
 
-/// Largest relative difference between a measured and a predicted figure that agree: the tolerance of clocks and
-/// windows of the usual tools.
+/// Largest relative difference at which a measured and a predicted figure agree. It covers the errors of the usual
+/// tools by their clocks and time windows.
 pub const AGREES: f64 = 0.03;
 
 /// Relative difference between a MiB and a MB.
@@ -98,7 +98,7 @@ impl Explanation {
     }
 }
 
-/// Rejects a wrong value, with the expected one.
+/// Returns an error with the expected values if `is_wrong`.
 fn refuse_if(
     is_wrong: bool, what: &'static str, found: impl ToString, expected: &'static str,
 ) -> Result<(), LinkError> {

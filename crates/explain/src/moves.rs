@@ -114,7 +114,7 @@ impl Moves {
         self != Moves::Write
     }
 
-    /// Sum of the rates of both directions of a link, one of which is full, as a multiple of the rate of one direction.
+    /// Sum of the rates in both directions, if the busier direction is full, as a multiple of one direction's rate.
     pub fn over_one(self) -> f64 {
         match self {
             Moves::Both(r) => f64::from(r.written + r.read) / f64::from(r.written.max(r.read)),
@@ -130,8 +130,7 @@ impl Moves {
         }
     }
 
-    /// Bytes of an operation with transfers of `size` bytes: one transfer, or as many in each direction as the ratio
-    /// states.
+    /// Bytes of one operation: one transfer of `size` bytes, or as many in each direction as the ratio states.
     pub fn data(self, size: Bytes) -> Bytes {
         match self {
             Moves::Both(r) => Bytes(size.0 * u64::from(r.written + r.read)),
@@ -139,7 +138,7 @@ impl Moves {
         }
     }
 
-    /// Traffic on a link of the operation of [`Moves::data`], a part for each direction.
+    /// Traffic on a link of the operation of [`Moves::data`], one part for each direction.
     pub fn parts(self, link: &Link, size: Bytes) -> Vec<TrafficPart> {
         let part =
             |name, traffic, times: u32| TrafficPart { name, traffic: traffic * f64::from(times) };

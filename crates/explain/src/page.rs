@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::{Explanation, Finding, FindingKind, StepKind, Waterfall, WaterfallStep};
 
-/// Width of a drawing, and height of a row, which has a line of text and a bar below the text.
+/// Width of a drawing, and height of a row. A row has a line of text, and a bar below the text.
 const WIDE: f64 = 380.0;
 const ROW: f64 = 42.0;
 const TEXT: f64 = 13.0;

@@ -1,5 +1,5 @@
-//! `fastpath explain probe`: measures copies between pinned memory and a GPU, and reads of host memory by the GPU, and
-//! compares them with the model's prediction for the link.
+//! `fastpath explain probe`: measures copies between pinned memory and a GPU, and reads of host memory by the GPU. The
+//! results are compared with the model's prediction for the link.
 //!
 //! The CUDA driver is opened at run time; the build does not need it.
 
@@ -32,7 +32,7 @@ pub struct ProbeOptions {
     pub here: LocalOptions,
 }
 
-/// Prefix of errors without a measurement.
+/// Prefix of the error messages if nothing could be measured.
 const NOTHING: &str = "nothing was measured";
 /// Sizes of the copies, in bytes.
 const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];

@@ -61,11 +61,11 @@ pub struct Test {
     /// Description in one line.
     #[serde(deserialize_with = "leak")]
     pub text: Text,
-    /// Subject.
+    /// Group to which the test belongs.
     pub group: TestGroup,
     /// Participants.
     pub class: Participants,
-    /// Meaning of a time.
+    /// Quantity that one time of the test measures.
     pub of: Quantity,
     /// Levels at which the test can run.
     #[serde(default = "only_mpi", deserialize_with = "leak_all")]

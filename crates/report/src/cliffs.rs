@@ -1,7 +1,7 @@
 //! Cliffs in a sweep over sizes: sizes at which the time of a message jumps up or down more than the neighbouring sizes
 //! explain.
 //!
-//! Time grows with size, so the ratio of two neighbours alone says little if their sizes are far apart. The line
+//! Time grows with size, so the ratio of two neighbours alone means little if their sizes are far apart. The line
 //! through the points below a step and the line through those above are extended into the step. The step is a cliff if,
 //! even at the most favourable size between the two, one line is more than 1.25 times above the other. For neighbours
 //! that differ by a byte this is the ratio of their times. The question comes from "Understanding the Bandwidth Limit
@@ -48,7 +48,7 @@ pub struct Cliff {
     pub is_in_noise: bool,
 }
 
-/// Finds the cliffs of one sweep. The points must be in ascending order of size.
+/// Finds the cliffs of one sweep: index of the point before the step, and factor. The points must ascend by size.
 pub fn find(points: &[Point]) -> Vec<(usize, f64)> {
     let mut cliffs: BTreeMap<usize, f64> = BTreeMap::new();
     loop {
@@ -65,7 +65,7 @@ pub fn find(points: &[Point]) -> Vec<(usize, f64)> {
     }
 }
 
-/// Factor of the step from point `i` to the next that growth does not explain; 1 if both lines meet in the step.
+/// Returns the factor by which the step from point `i` to the next exceeds growth; 1 if both lines meet in the step.
 fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f64 {
     let (a, b) = (points[i], points[i + 1]);
     let width = (b.bytes - a.bytes) as f64;
@@ -86,7 +86,7 @@ fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f6
     let slope = |p: Point, q: Point| ((q.ns - p.ns) / (q.bytes - p.bytes) as f64).max(0.0);
     let left = below.map(|p| slope(p, a));
     let right = above.map(|p| slope(b, p));
-    // Without a line above, time may grow proportionally to size, which exceeds any fixed cost plus speed.
+    // Without a line above, assume growth in proportion to size: a fixed cost plus a constant speed grows no faster.
     let proportional = a.ns / a.bytes.max(64) as f64;
     let (left, right) = match (left, right) {
         (Some(left), Some(right)) => (left, right),
@@ -101,7 +101,7 @@ fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f6
         return 1.0;
     }
     // At least one of the two ratios is positive. If the far line is negative at `a`, it is below the near side's line
-    // there; a ratio above 1 at `b` would then mean that the lines meet.
+    // there. A ratio above 1 at `b` would then mean that the lines meet.
     let charitable = |x: f64| if x > 0.0 { x.ln().abs() } else { f64::INFINITY };
     if charitable(at_a) < charitable(at_b) { at_a } else { at_b }
 }

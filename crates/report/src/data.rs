@@ -41,7 +41,7 @@ pub use crate::{table, value, values};
 ///
 /// # Panics
 ///
-/// If the text does not fit the type. The files are part of the program, and a test reads each of them.
+/// Panics if the text does not parse as `T`. The files are part of the program, and a test reads each of them.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> T {
     toml::from_str(text).unwrap_or_else(|e| panic!("data/{file}: {e}"))
 }

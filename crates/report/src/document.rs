@@ -128,9 +128,9 @@ pub struct Cell {
     pub below: String,
     /// Whether the second line is emphasized.
     pub is_strong: bool,
-    /// Share of a whole, from 0 to 1, that a bar shows.
+    /// Share of a whole, from 0 to 1, drawn as a bar; None: no bar.
     pub share: Option<f64>,
-    /// Number of a colour with a meaning.
+    /// Number of the colour of a square before the text; None: no square.
     pub swatch: Option<usize>,
 }
 

@@ -1,6 +1,6 @@
 //! Output of results: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
 //!
-//! A table grows line by line during the run, so that measurements are visible even if the run fails, or if its result
+//! A table grows line by line during the run. Measurements are therefore visible even if the run fails or its result
 //! cannot be written.
 
 pub mod chart;
@@ -55,7 +55,7 @@ impl Printer {
         }
     }
 
-    /// Lines about the run, in the form of the table.
+    /// Formats lines about the run for the top of the table.
     pub fn comment(&self, text: &str) -> Vec<String> {
         let mark = match self {
             Printer::Table(_) => "",
@@ -64,7 +64,7 @@ impl Printer {
         text.lines().map(|line| format!("{mark}{line}")).collect()
     }
 
-    /// The lines for one more case.
+    /// Adds a case, and returns its lines.
     pub fn add(&mut self, case: &Case) -> Vec<String> {
         match self {
             Printer::Table(table) => table.add(case),
@@ -108,13 +108,13 @@ fn write(text: &str) -> Result<()> {
     written.context("cannot write to standard output")
 }
 
-/// Whether the reader of the output has closed it, which is not an error.
+/// Returns whether `error` is a closed pipe: the reader has closed the output, which is not a failure.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Reason for which the standard output was given up.
+/// Error after which [`print_line`] stopped writing to standard output; unset while writing works.
 static GIVEN_UP: OnceLock<String> = OnceLock::new();
 
 /// Prints a line to the standard output. If its reader has closed the output, the program ends, or continues without

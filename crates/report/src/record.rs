@@ -341,7 +341,7 @@ impl Case {
         self.variant.split(", ").any(|part| part == TOUCHED)
     }
 
-    /// One-way time of a cache line beside the samples: the mean of before and after.
+    /// One-way time of a cache line, in ns: the mean of before and after the samples. None if it was not measured.
     pub fn line(&self) -> Option<f64> {
         self.lines.map(|[before, after]| (before + after) / 2.0)
     }
@@ -365,7 +365,7 @@ impl Case {
 /// Parses JSON that states its format and version.
 ///
 /// # Errors
-/// It is not JSON of this type, or has another format or version.
+/// The text is not JSON of this type, or has another format or version.
 pub fn read_versioned<T: DeserializeOwned>(
     text: &str, wanted: &'static str, version: u32,
 ) -> Result<T> {

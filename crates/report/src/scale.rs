@@ -1,7 +1,7 @@
 //! Logarithmic axes and axes of shares: positions of values, and marks.
 
-/// A logarithmic or even axis, drawn from `start` to `end`. If the axis has a position for zero, that position is
-/// `start`, and the logarithm begins after a gap.
+/// A logarithmic axis, or a linear axis of shares, drawn from `start` to `end`. If the axis has a position for zero,
+/// that position is `start`, and the logarithm begins after a gap.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     low: f64,
@@ -52,7 +52,7 @@ impl Axis {
         }
     }
 
-    /// Position of a value; zero and less are at the start.
+    /// Returns the position of a value. On a logarithmic axis, values of zero and less are at the start.
     pub fn place(&self, value: f64) -> f64 {
         if self.is_even {
             let share = (value - self.low) / (self.high - self.low);

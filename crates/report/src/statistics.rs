@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Statistics in the unit of the samples, all of which count. A sample is the mean over one batch of operations.
+/// Statistics over all samples, in the unit of the samples. A sample is the mean over one batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Smallest sample.

@@ -18,7 +18,7 @@ pub(super) struct Device {
     pub node_guid: Option<String>,
     /// User-space access to the device.
     pub uverbs: Option<Uverbs>,
-    /// None: the device is on no PCIe bus, so it is software.
+    /// PCIe link; None: the device is software, because it is on no PCIe bus.
     pub pcie: Option<Pcie>,
     pub ports: Vec<PortFacts>,
     /// Result of opening the device through the library; None: not tried.
@@ -28,7 +28,7 @@ pub(super) struct Device {
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Uverbs {
     pub path: String,
-    /// Reason for which this user cannot open the file.
+    /// Reason for which this user cannot open the file; None if it can be opened.
     pub problem: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Severity {
     Note,
 }
 
-/// Locked memory, in bytes, that is enough for a job of some ranks with messages of some megabytes.
+/// Locked memory, in bytes, that suffices for a job of a few ranks with messages of a few megabytes.
 const ENOUGH_LOCKED: u64 = 64 << 20;
 /// Size of the buffers of one rank with a few peers, in bytes.
 const LEAST_LOCKED: u64 = 4 << 20;

@@ -16,13 +16,13 @@ pub(super) struct EngineFacts {
     pub version: Option<String>,
     /// Wire-up protocols of the engine's processes.
     pub protocols: Vec<String>,
-    /// Variable that is set in an allocation of the engine, if the engine needs an allocation.
+    /// Variable that is set in an allocation of the engine; None: the engine needs no allocation.
     pub allocation: Option<&'static str>,
     /// Whether the engine could start a job on several hosts from here.
     pub usable: bool,
 }
 
-/// Name, program, protocols, variable of the allocation.
+/// Row of the engine table: name, program, protocols, and the variable set in an allocation, if one is needed.
 type Row = (&'static str, &'static str, &'static [&'static str], Option<&'static str>);
 
 /// Engines in the search order of `mpiexec`.

@@ -1,8 +1,8 @@
 //! The verbs library and its providers: configured ones, loaded ones, and their files.
 //!
 //! libibverbs reads `/etc/libibverbs.d/*.driver`, each naming a provider, and loads `lib<name>-rdmav<ABI>.so` from a
-//! folder beside itself, or `<name>-rdmav<ABI>.so` if the name is a path. A path to a provider built elsewhere is
-//! loaded in addition to the installed one, which is the classic way to run the wrong of two copies.
+//! folder beside itself, or `<name>-rdmav<ABI>.so` if the name is a path. A provider given by a path is loaded in
+//! addition to the installed one. This is the classic way to run the wrong of two copies.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Results as text.
+//! Text form of the results of `fastpath doctor` on one host.
 
 use std::path::PathBuf;
 

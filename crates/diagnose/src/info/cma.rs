@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! Tests whether one process may read another's memory (cross-memory attach).
 //!
-//! A child of this process reads from this process. The kernel treats this relation like that of two ranks: the target
-//! is no descendant of the reader, so a restriction to descendants (Yama, scope 1) is detected.
+//! A child of this process reads from this process. The kernel treats this relation like that of two ranks, because the
+//! target is no descendant of the reader. A restriction to descendants (Yama, scope 1) is therefore detected.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};

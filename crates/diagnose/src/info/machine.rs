@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The machine as this process may use it.
+//! Facts about the machine that this process may use: processors, cores, caches, memory, clock.
 
 use std::collections::BTreeSet;
 use std::fs;

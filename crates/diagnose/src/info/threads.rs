@@ -4,7 +4,7 @@ use fastpath_base::wait;
 
 use super::transports::Facility;
 
-/// Lists the levels, and how the lock of the highest works on this machine.
+/// Lists the thread levels, and how the lock of `MPI_THREAD_MULTIPLE` works on this machine.
 pub fn list_threads() -> Vec<Facility> {
     describe(wait::register_own_membarrier())
 }

@@ -1,8 +1,8 @@
 //! Finds where another process is: the executing function, and the line of its program that called it.
 //!
 //! `ptrace` stops the process while its registers and the top of its stack are read; it continues before symbols are
-//! resolved. A word on the stack counts as a return address if it is in program code behind a call instruction. So
-//! the method works for any build. A name needs a symbol, a line needs debug information.
+//! resolved. A word on the stack counts as a return address if it points into program code, right behind a call
+//! instruction. This works for any build. A name needs a symbol, a line needs debug information.
 #![allow(unsafe_code)]
 
 use super::memory::read_memory;

@@ -8,7 +8,7 @@ pub(super) struct RankWaits {
     pub named: Option<Vec<u32>>,
     /// Whether the rank only waits, as far as visible, and has waited for a second.
     pub is_idle: bool,
-    /// Whether the rank sends nothing any more.
+    /// Whether the rank sends no more messages: its process has ended, or it has finalized MPI.
     pub has_left: bool,
 }
 
@@ -112,7 +112,7 @@ fn name_chain(circle: &[usize]) -> String {
     format!("rank {first} {}", links.join(", which "))
 }
 
-/// Lists the waiting ranks, as the begin of a sentence.
+/// Lists the waiting ranks, as the beginning of a sentence.
 pub(super) fn name_ranks(ranks: &[usize]) -> String {
     const NAMED_MOST: usize = 8;
     let named: Vec<String> = ranks.iter().take(NAMED_MOST).map(usize::to_string).collect();

@@ -1,5 +1,5 @@
-//! Comparison of a measured bandwidth with that of the link. The result is agreement, a figure above the link's, or
-//! causes of a lower figure.
+//! Comparison of a measured bandwidth with that of the link. The result is agreement, a measured figure above that of
+//! the link, or causes of a lower figure.
 
 use fastpath_machine::pci::function::PciFunction;
 use fastpath_pcie::{Link, Rate, RateUnit, StatedRate};

@@ -1,4 +1,4 @@
-//! State of a link: what it is, what it could be, and the cause of the difference.
+//! State of a link: its width and speed, those that it supports, and the cause of the difference.
 
 use fastpath_machine::pci::function::{
     CapabilityState, LinkShape, PciFunction, PortType, rate_text,

@@ -149,7 +149,7 @@ fn tighter__stage_is_named() {
     assert!(finding(&made, "limit").text.starts_with("The sender's bus is the limit"));
 }
 
-/// In both directions at once, requests share the upstream direction with writes, so that the sum is less than twice
+/// In both directions at once, requests share the upstream direction with writes. The sum is therefore less than twice
 /// the smaller of the two rates.
 #[test]
 fn both__is_the_sum_of_the_model() {
@@ -158,8 +158,8 @@ fn both__is_the_sum_of_the_model() {
     assert_eq!(titles.len(), 1);
     assert!(titles[0].starts_with("Bus, both ways"), "{titles:?}");
     is_near(step(&made, 0, "encoding").level, 2.0 * 3814.7);
-    // For each 64 KiB in each direction, 256 writes go upstream, each with 24 B besides its 256 B of data, and 128 read
-    // requests of 24 B each.
+    // For each 64 KiB in each direction, 256 writes and 128 read requests go upstream. Each write has 24 B besides its
+    // 256 B of data, and each request has 24 B.
     let up = 65536.0 + 384.0 * 24.0;
     is_near(step(&made, 0, "packet headers").level, 2.0 * 3814.7 * 65536.0 / up);
     let link: Link = "2.0x8".parse().unwrap();

@@ -42,7 +42,7 @@ pub fn find_mix(expected: StatedRate, raw: Rate) -> Option<&'static str> {
     MIXES.iter().find(near).map(|mix| mix.1)
 }
 
-/// The figure that the message rate belongs to.
+/// Returns the figure that the tool printed beside the message rate.
 fn printed(options: &BandwidthOptions) -> Option<StatedRate> {
     options.single.or(options.measured)
 }
@@ -55,7 +55,7 @@ fn read_unit(printed: StatedRate, mpps: f64, size: Bytes) -> (Rate, Option<RateU
     (real, units.into_iter().find(tells))
 }
 
-/// The unit as written, and the unit that the message rate proves.
+/// Returns the unit as written, and the unit that the message rate proves; None without a proof.
 pub(super) fn prove(options: &BandwidthOptions) -> Option<(RateUnit, RateUnit)> {
     let printed = printed(options)?;
     let (_, unit) = read_unit(printed, options.message_rate?, options.size());

@@ -8,7 +8,7 @@ use super::super::Finding;
 use super::super::findings::said;
 use super::LatencyOptions;
 
-/// Step of a clock.
+/// Time between two steps of a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tick(pub Time);
 
@@ -91,7 +91,7 @@ pub fn count_ticks(printed: Time, tick: Time) -> f64 {
     (printed.ns() / tick.ns()).round()
 }
 
-/// Interval of the true time behind a printed mean of ticks. The division that gives the mean may have rounded it down.
+/// Interval of the true time behind a printed mean of ticks: up to a tick more, because the division may round down.
 pub fn truth_of(printed: Time, tick: Time) -> Interval {
     let ticks = count_ticks(printed, tick);
     Interval(ticks * tick.ns(), (ticks + 1.0) * tick.ns())

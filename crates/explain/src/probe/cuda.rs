@@ -282,7 +282,7 @@ impl Buffers<'_> {
     }
 }
 
-/// Threads of the kernel: each reads 8 bytes of a line of 64.
+/// Number of threads of the kernel: each reads 8 bytes of a 64-byte line.
 const LANES: usize = 8;
 /// Number and distance of lines in the chain. The chain has more lines than one run reads, so no line is read twice.
 /// The lines are so far apart that no line is fetched with another.
@@ -314,7 +314,7 @@ impl<'a> Chain<'a> {
         Ok(Chain { host, start })
     }
 
-    /// Checks that the kernel wrote, behind the lines, the addresses that `count` reads lead to.
+    /// Checks that the kernel wrote, behind the lines, the addresses at which `count` reads end.
     fn check_end(&self, count: u32) -> Result<()> {
         for lane in 0..LANES {
             let at = LINES * STRIDE + lane * 8;

@@ -1,5 +1,5 @@
-//! Stored form of a comparison of MPIs in one run: ratios with their intervals, the underlying pairs, and the results
-//! of every MPI, merged over the rounds. The schema is `docs/schema/compare-1.json`.
+//! Stored form of a comparison of MPIs in one run. It has ratios with their intervals, the underlying pairs, and the
+//! results of every MPI, merged over the rounds. The schema is `docs/schema/compare-1.json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -183,7 +183,7 @@ impl Comparison {
         unique(self.rows.iter().map(|row| row.peer.as_str()))
     }
 
-    /// Version of an MPI, as it reports it.
+    /// Returns the version string of the MPI called `name`; empty if there is no such MPI.
     pub fn find_version(&self, name: &str) -> &str {
         let report = self.reports.iter().find(|r| r.run.mpi.name == name);
         report.map_or("", |r| r.run.mpi.version.as_str())
@@ -197,7 +197,7 @@ pub mod tests {
     use crate::testing::samples::{make_case, make_report};
     use crate::testing::schema::{check_schema_file, pin_constant, validate};
 
-    /// Two sizes against two peers: better, worse, and undecided.
+    /// Makes a comparison of two sizes with two peers: better, worse, and undecided.
     pub fn make_comparison() -> Comparison {
         let keys = [make_case(8, &[1.0]).key(), make_case(4096, &[1.0]).key()];
         let rows = [

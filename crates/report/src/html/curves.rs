@@ -79,7 +79,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// Time that the hardware needs, drawn as a curve below the other curves.
+/// Floor: the time that the hardware needs, drawn as a curve below the other curves.
 #[derive(Clone, Debug)]
 pub struct Floor {
     pub name: String,
@@ -251,11 +251,11 @@ impl Chart {
             return html! {};
         };
         if points.len() == 1 {
-            // Extended to the left, because a single point would be invisible.
+            // Extend a single point to the left, because it would otherwise be invisible.
             points.insert(0, (from.0 - 12.0, from.1));
         }
         labels.push(Label {
-            // The title has the full name of the floor; the label has space only for this part.
+            // The label has space only for a part of the floor's name; the title has the full name.
             text: format!("floor: {}", floor.name.trim_end_matches(" one way")),
             from,
             class: "floor-label".to_owned(),

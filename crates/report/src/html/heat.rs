@@ -22,7 +22,7 @@ const COLORS: [[f64; 3]; 5] = [
     [28.0, 42.0, 104.0],
 ];
 
-/// Median between each pair, in nanoseconds.
+/// Heat map of the median time between each pair of ranks, in nanoseconds.
 pub struct Map {
     title: String,
     about: String,
@@ -32,7 +32,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Creates the map of cases whose variant is `i-j`; None without one.
+    /// Creates the map of cases whose variant is `i-j`; None without such a case.
     pub fn from_cases(title: String, about: String, cases: &[&Case]) -> Option<Map> {
         let mut cells = BTreeMap::new();
         for case in cases {
@@ -61,7 +61,7 @@ impl Map {
         self.cells.get(&(i, j)).or_else(|| self.cells.get(&(j, i)))
     }
 
-    /// Smallest and largest median.
+    /// Returns the smallest and the largest median, in nanoseconds.
     pub fn range(&self) -> (f64, f64) {
         self.range
     }

@@ -16,7 +16,7 @@ fn section(title: &str, is_there: bool, contents: &dyn Fn() -> Markup) -> Markup
     html! { @if is_there { section { h2 { (title) } (contents()) } } }
 }
 
-/// Table of cases that are the only ones of their test, and therefore have no curve.
+/// Formats a table of the cases that have no curve, because each is the only case of its test.
 pub fn show_singles(reports: &[Report]) -> Markup {
     let all = || reports.iter().flat_map(|r| r.cases.iter().map(move |c| (r, c)));
     let is_alone = |case: &Case| {

@@ -100,7 +100,7 @@ pub fn make_report(name: &str, slow: f64) -> Report {
     report
 }
 
-/// Changes of a step: the first two are significant, the others are not.
+/// Makes the changes of a step: the first two are significant, the others are not.
 fn make_changes(added: &str) -> Vec<StepChange> {
     let change = |bytes, interval| StepChange {
         test: "latency".into(),

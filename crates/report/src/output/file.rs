@@ -27,21 +27,21 @@ enum OutputPlace {
     Regular,
 }
 
-/// Number of results that files await.
+/// Number of results that are still to be written to files.
 static AWAITED: Mutex<usize> = Mutex::new(0);
 
-/// A file awaits a result: the program continues even if its standard output is closed.
+/// A result still to be written to a file. While one exists, a closed standard output does not end the program.
 #[derive(Debug)]
 pub struct PendingResult(());
 
 impl PendingResult {
-    /// Registers an awaited result, until the value is dropped.
+    /// Registers a result that is still to be written; dropping the value unregisters it.
     pub fn begin() -> PendingResult {
         change_awaited(|n| n + 1);
         PendingResult(())
     }
 
-    /// Whether any file awaits a result.
+    /// Returns whether any result is still to be written to a file.
     pub fn any() -> bool {
         change_awaited(|n| n) > 0
     }
@@ -66,7 +66,7 @@ pub fn is_standard(path: &Path) -> bool {
 }
 
 impl OutputFile {
-    /// Checks that the file can be written. Leaves its content unchanged and no temporary file. `-` is standard output.
+    /// Checks that the file can be written, without changing it or leaving a temporary file. `-` is standard output.
     ///
     /// # Errors
     /// The folder is missing or not writable.
@@ -131,7 +131,7 @@ fn describe_failure(path: &Path) -> String {
 
 fn write_part(mut file: File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
-    // A full disk may be reported only here.
+    // Some file systems report a full disk only when the data is synchronized.
     file.sync_all()
 }
 

@@ -24,7 +24,7 @@ impl StyledTable {
         StyledTable { style, current: None }
     }
 
-    /// Line of a case, below a head if the case begins a new table.
+    /// Formats the line of a case, below a head if the case begins a new table.
     pub fn add(&mut self, case: &Case) -> String {
         let (tool, program, set) = self.choose_columns(case);
         let columns = &COLUMNS[program][&set];
@@ -60,7 +60,7 @@ impl StyledTable {
         text + &table.format_row(fill_cells(&columns.cells, case, &s).split('|')) + "\n"
     }
 
-    /// The tool, the name that its programs begin with, and its columns for a case.
+    /// Returns the tool, the prefix of its programs' names, and its columns for a case.
     fn choose_columns(&self, case: &Case) -> (&'static str, &'static str, ColumnSet) {
         match (self.style, ColumnSet::of(case)) {
             (Style::Perftest, ColumnSet::Bandwidth | ColumnSet::Rate) => {
@@ -99,7 +99,7 @@ struct Columns {
     meaning: String,
 }
 
-/// The values that cells name: times in microseconds, rates from the mean, but a peak from the smallest sample.
+/// Fills in the values of a cell template: times in microseconds, rates from the mean, a peak from the smallest sample.
 fn fill_cells(cells: &str, case: &Case, s: &Summary) -> String {
     let us = |ns: f64| format!("{:.3}", ns / 1e3);
     let megabytes = |ns| megabytes_per_s(case, ns).unwrap_or(0.0);

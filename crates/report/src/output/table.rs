@@ -96,7 +96,7 @@ impl CaseTable {
     }
 }
 
-/// Width of the variants of a test. The table grows line by line, so the longest must be known in advance.
+/// Width of the longest variant of a test, in characters. Known in advance, because the table grows line by line.
 fn variant_width(test: &str) -> usize {
     match test {
         "put" | "get" => "load-store, each completed".len(),

@@ -66,7 +66,7 @@ const Z95: f64 = 1.959_964;
 /// Quantile for a number of degrees of freedom, which may be fractional.
 fn find_t95(degrees: f64) -> f64 {
     if degrees < 31.0 {
-        // Rounded down, which gives the wider interval.
+        // Round the degrees down, which gives the wider interval.
         return T95[(degrees.max(1.0) as usize).min(30) - 1];
     }
     // Two terms of the expansion around the normal distribution: accurate to 0.001 from here on.

@@ -36,7 +36,7 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
     }
 }
 
-/// Two sizes of a latency, a rate, a barrier, and a missing test.
+/// Makes a report with two sizes of a latency, a rate, a barrier, and a missing test.
 pub fn make_report() -> Report {
     let mut run = Run {
         tool: "fastpath 0.1.0 (0123abc)".into(),

@@ -15,7 +15,7 @@ use fastpath_report::statistics::{Summary, summarize};
 
 use super::CallResult;
 
-/// Purpose string of this file's proofs.
+/// Purpose string in the authentication tags of these connections.
 const PURPOSE: &[u8] = b"doctor";
 const NONCE: usize = 16;
 /// Time after which a call counts as silent.

@@ -1,4 +1,4 @@
-//! Results of several hosts as text.
+//! Text form of the results of `fastpath doctor --host`.
 
 use std::net::IpAddr;
 
