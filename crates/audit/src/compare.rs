@@ -8,7 +8,7 @@ use super::table::Cell;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The two tables, from 0.
+    /// Numbers of the two tables, from 0.
     pub tables: (usize, usize),
     /// The size (or the value of the first parameter column).
     pub at: f64,
@@ -21,7 +21,7 @@ pub struct Comparison {
     pub tells: bool,
 }
 
-/// Compares rows with equal parameters in two consecutive tables, by their last columns with a step.
+/// Compares rows with equal parameters in each pair of tables that show a step, by the columns of [`stepped`].
 pub fn compare_tables(findings: &[TableFindings]) -> Vec<Comparison> {
     let mut all = Vec::new();
     for (second, b) in findings.iter().enumerate() {
@@ -53,7 +53,7 @@ pub fn compare_tables(findings: &[TableFindings]) -> Vec<Comparison> {
     all
 }
 
-/// Parameters, values and step (in the column's unit) of a table's median column.
+/// Parameters, values and step (in the column's unit) of the median column with a step, else of the first such column.
 fn stepped(finding: &TableFindings) -> Option<(&[Cell], &[Cell], f64)> {
     let step = finding.steps.first()?;
     let is_median = |&&c: &&usize| finding.columns[c].statistic == Some(MEDIAN);

@@ -1,14 +1,14 @@
 //! Finds the step of a clock in rounded printed numbers.
 //!
-//! If a clock moves in steps, values computed from it lie on a lattice: each is a whole number times the step, up to
-//! the rounding of the last printed digit. The search is exact: every value allows the step certain intervals, one for
-//! each whole number, and all values together allow their intersection. A fitting step is significant only if few steps
-//! would fit by chance. The number of steps that fit by chance is the count of distinguishable steps, times the chance
-//! that all values fall this near to multiples of one of them.
+//! If a clock moves in steps, values computed from it lie on a lattice. Each value is a whole number times the step, up
+//! to the rounding of the last printed digit. The search is exact: every value allows the step certain intervals, one
+//! for each whole number, and all values together allow their intersection. A fitting step is significant only if few
+//! steps would fit by chance. The expected number of such steps is the count of distinguishable steps, times the chance
+//! that all values fall this near to multiples of one step.
 
 use super::table::Cell;
 
-/// Limit of the ratio of the smallest value to the step.
+/// Largest examined ratio of the smallest value to the step.
 const STEPS_MAX: f64 = 20_000.0;
 
 /// Smallest ratio of a step to the width of the rounding. Nearly all values would fit a smaller step.
@@ -20,14 +20,14 @@ const VALUES_MAX: usize = 256;
 /// Largest number of intervals; more mean that the numbers are too coarse.
 const INTERVALS_MAX: usize = 200_000;
 
-/// Rounding of the last digit.
+/// Rounding of the last printed digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
     Nearest,
     /// Towards zero.
     Down,
-    /// Either, after inexact arithmetic.
+    /// To the nearest or towards zero, after inexact arithmetic.
     Mixed,
 }
 
@@ -44,7 +44,7 @@ impl Rounding {
     }
 }
 
-/// A step of which all values are multiples.
+/// Clock step of which all values are whole multiples, up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lattice {
     /// Lower end of the step's interval, in the unit of the values.

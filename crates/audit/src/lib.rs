@@ -51,7 +51,7 @@ pub(crate) const CHANCE_MAX: f64 = 1e-3;
 /// Largest input, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Least number of rows of an unknown table in a text of a known tool.
+/// Smallest size of a table of an unknown tool: rows if the text has tables of a known tool, otherwise values.
 const ROWS_BESIDE: usize = 3;
 
 #[derive(Debug, Serialize)]
@@ -103,7 +103,7 @@ pub(crate) struct ColumnFindings {
     pub unit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statistic: Option<&'static str>,
-    /// One in the last printed digit, in the column's unit, or the number of digits.
+    /// Value of one in the last printed digit, in the column's unit; or the number of printed digits.
     pub resolution: String,
 }
 

@@ -1,7 +1,7 @@
 //! Parses the outputs of tools with known headings, as described by [`formats`].
 //!
-//! Everything else in such an output, such as banners, is ignored: a row counts only below headings of its tool, with
-//! the same number of values.
+//! Other lines of such an output, such as banners, are ignored. A row counts only below headings of its tool, with one
+//! value for each heading.
 //!
 //! [`formats`]: super::formats
 

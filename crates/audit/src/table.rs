@@ -1,4 +1,4 @@
-//! Tables parsed from a text: columns of numbers, each number with its printed precision, each column with the unit and
+//! Tables parsed from a text: columns of numbers. Each number has its printed precision. Each column has the unit and
 //! the statistic that its tool or its heading gives it.
 
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell without a number: `-nan`, or empty.
+    /// Cell without a number: printed as `-nan`, or empty.
     pub const MISSING: Cell = Cell { value: f64::NAN, quantum: 0.0 };
 
     /// Converts the cell to another unit.
@@ -85,7 +85,7 @@ impl Unit {
         Unit { name, ns: None, settled: true }
     }
 
-    /// Creates a unit whose word means two.
+    /// Creates a unit whose word stands for two units.
     pub const fn unsettled(name: &'static str) -> Unit {
         Unit { settled: false, ..Unit::new(name) }
     }
@@ -154,7 +154,7 @@ impl Column {
     }
 
     /// Whether the column holds sizes, counts or ranks rather than measurements. If neither the tool nor the heading
-    /// shows this: whether all are whole numbers that are powers of two or have at most two nonzero digits.
+    /// shows this, all values must be powers of two, or whole numbers of at most two digits before trailing zeros.
     pub fn is_parameter(&self) -> bool {
         match self.role {
             ColumnRole::Parameter => return true,

@@ -1,8 +1,8 @@
 //! Infers the unit of a bandwidth from the numbers beside it, if neither tool nor heading names it.
 //!
-//! If a row has a size, a bandwidth, and a message rate or a time, each of the three follows from the other two except
-//! for a factor. The factor is the unit: a power of ten for units of 10^n bytes, 1.048576 times a power of ten for
-//! units of 2^20 bytes, 8 times a power of ten for bits.
+//! If a row has a size, a bandwidth, and a message rate or time, each follows from the other two except for a factor.
+//! The factor shows the unit. It is a power of ten for units of 10^n bytes, with a further factor of 1.048576 for units
+//! of 2^20 bytes, or of 8 for bits.
 
 use super::table::{Cell, Column, ParsedTable};
 
@@ -20,7 +20,7 @@ pub enum Base {
     Gibi,
     /// Bits, powers of ten.
     Bits,
-    /// Powers of ten, and a factor of two: both directions, or half a round trip.
+    /// Twice a power of ten: the sum of both directions, or half a round trip.
     Twice,
 }
 
@@ -64,8 +64,8 @@ const AGREEMENT_LEAST: f64 = 0.1;
 /// A table, three of its columns (size, bandwidth, rate or time), and whether the last is a time.
 type Hypothesis = (usize, [usize; 3], bool);
 
-/// For each table, every bandwidth column whose unit is inferred with a chance of accident below this one. The chance
-/// covers all relations tried in the text.
+/// Returns, for each table, the bandwidth columns whose inferred unit is an accident with a chance below `chance_max`.
+/// The chance covers all relations tried in the text.
 pub fn find_units(tables: &[&ParsedTable], chance_max: f64) -> Vec<Vec<UnitFinding>> {
     let mut tried = Vec::new();
     for (index, table) in tables.iter().enumerate() {
@@ -96,8 +96,8 @@ pub fn find_units(tables: &[&ParsedTable], chance_max: f64) -> Vec<Vec<UnitFindi
     found
 }
 
-/// Lists every useful relation: a bandwidth without a known unit, and beside it a time with a unit of time or none, or
-/// a rate without one.
+/// Lists every useful relation of a bandwidth without a known unit: with a time, if its unit is one of time or unknown,
+/// or with a rate without a unit.
 fn list_hypotheses(index: usize, table: &ParsedTable, tried: &mut Vec<Hypothesis>) {
     let columns = &table.columns;
     let all = || 0..columns.len();
@@ -140,9 +140,9 @@ fn varies(column: &Column) -> bool {
 struct Relation {
     base: Base,
     rows: usize,
-    /// Chance that a factor on which the rows agree is that of a unit.
+    /// Chance that the factor on which the rows agree is by accident that of a unit.
     hit: f64,
-    /// Chance that the rows agree on a factor.
+    /// Chance that the rows agree on a factor by accident.
     agreement: f64,
 }
 

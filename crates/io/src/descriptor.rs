@@ -12,7 +12,7 @@ use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Bytes copied in the time of a system call on a file in this host's cache.
+/// Bytes that a copy moves in the time of one system call on a file in this host's cache.
 pub(crate) const CALL_BYTES: i64 = 4096;
 
 /// Options of [`Descriptor::open`].
@@ -153,7 +153,7 @@ impl Descriptor {
         self.is_uncached() && has_local_locks(self.raw())
     }
 
-    /// Bytes copied in the time of a call: its processor time, or the round trip to a server.
+    /// Bytes that a copy moves in the time of one system call: its processor time, or the round trip to a server.
     pub(crate) fn call_bytes(&self) -> i64 {
         match self.is_uncached() {
             true => 1 << 16,
@@ -244,7 +244,7 @@ impl Descriptor {
             // SAFETY: the call touches no memory and checks the file descriptor.
             match unsafe { libc::posix_fallocate(self.raw(), from, bytes) } {
                 0 => from += bytes,
-                // tmpfs may start over after a signal. A smaller step can finish between two signals of a timer.
+                // After a signal, tmpfs may start over. A smaller step can end between two signals of a timer.
                 libc::EINTR => step = (step / 2).max(1 << 20),
                 errno => {
                     return Err(IoError {

@@ -18,9 +18,9 @@ const MAGIC: [u32; 3] = [0x0BD1_0BD0, 0x0BD3_0BD0, 0x0BD5_0BD0];
 const HEAD: usize = 32;
 /// Bytes of a pool name.
 const POOL: usize = 16;
-/// Bytes for each stripe.
+/// Bytes of a layout for each stripe.
 const OBJECT: usize = 24;
-/// Most stripes.
+/// Largest number of stripes of a file.
 const MOST: usize = 2000;
 
 /// Granularity of the stripe size, in bytes.

@@ -65,7 +65,7 @@ impl RunList {
         RunList { runs: Vec::new(), bytes: 0, most, is_full: false }
     }
 
-    /// Whether the list has refused a run. A list that has refused a run takes no more.
+    /// Returns whether the list has refused a run; it then takes no more.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }

@@ -8,7 +8,7 @@ use crate::descriptor::Descriptor;
 use crate::error::{Action, IoError};
 use crate::system::retry;
 
-/// Most pieces of a call: the kernel's limit.
+/// Largest number of pieces of one call: the kernel's limit.
 const MOST: usize = 1024;
 
 /// An access that moves a contiguous range of a file to or from many pieces of memory.

@@ -71,7 +71,7 @@ fn folder_of(path: &CStr) -> CString {
     CString::new(folder).unwrap_or_default()
 }
 
-/// Requests an open file's size from the server. Network file systems otherwise report some seconds old values.
+/// Requests an open file's size from the server. Network file systems otherwise report sizes some seconds old.
 pub(crate) fn size_at_server(fd: i32) -> Option<i64> {
     let seen = ask(fd, c"", libc::AT_EMPTY_PATH)?;
     i64::try_from(seen.stx_size).ok()
@@ -87,7 +87,7 @@ pub(crate) fn is_deleted_at_server(fd: i32) -> bool {
 }
 
 /// Requests the attributes of the path's folder from the server. A host caches the absence of a file for some seconds,
-/// unless it learns that the folder has changed.
+/// unless it finds that the folder has changed.
 pub(crate) fn look_at_folder(path: &CStr) {
     ask(libc::AT_FDCWD, &folder_of(path), 0);
 }

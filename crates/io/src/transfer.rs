@@ -22,10 +22,10 @@ const SIEVE_BYTES: i64 = 1 << 20;
 
 const BATCH: usize = 1 << 16;
 
-/// Fewest pieces for which a mapping is made.
+/// Smallest number of pieces for which a mapping is made.
 const MAPPED_PIECES: usize = 64;
 
-/// Fewest pieces for which a range is read to be written back.
+/// Smallest number of pieces for which a range is read, changed and written back.
 const SIEVED_PIECES: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -340,7 +340,7 @@ impl Descriptor {
     }
 }
 
-/// State of a read of a view: the bytes read so far, until the file ends or a call fails.
+/// Progress of a read of a view: the bytes read until the file ended or a call failed.
 #[derive(Default)]
 struct ReadProgress {
     done: usize,

@@ -21,7 +21,7 @@ const SAMPLE: u64 = 1 << 14;
 /// Bytes of a view in the first walk for runs. Each further walk covers twice as many.
 const WALK: u64 = 1 << 16;
 
-/// Repetitions of the filetype in a walk, more than any access needs.
+/// No limit: repetitions of the filetype in a walk, or the smallest number of pieces that form a run (so none does).
 const ENDLESS: u64 = u64::MAX;
 
 impl View {

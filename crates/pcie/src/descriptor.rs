@@ -1,5 +1,5 @@
-//! Arithmetic of send descriptors: their size, the inline data granted to a queue pair, and when the processor writes
-//! the descriptor itself to the adapter (BlueFlame).
+//! Arithmetic of send descriptors: their size, and the inline data granted to a queue pair. Also the cases in which the
+//! processor writes the descriptor itself to the adapter (BlueFlame).
 //!
 //! Sources: the user libraries of the adapters (rdma-core, `providers/mlx4/qp.c` and `providers/mlx5/qp.c`) for their
 //! rules; UCX for the largest descriptor that it builds itself.

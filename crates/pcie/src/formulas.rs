@@ -52,7 +52,7 @@ impl DataLink {
         }
     }
 
-    /// Time on one direction of the link, in bytes, of an operation that sends `own` there and `other` the other way.
+    /// Time of an operation on one direction of the link, in byte times. It sends `own` there and `other` back.
     fn need(self, link: &Link, own: &Flow, other: &Flow) -> f64 {
         let left = 1.0 - self.fixed_share(link);
         let limit = f64::from(link.answer_limit() * link.lanes().count());

@@ -218,8 +218,8 @@ fn check_size(what: &'static str, bytes: u64) -> Result<u32, LinkError> {
 }
 
 impl Link {
-    /// Creates a link with the settings of most hosts: a maximum payload of 256 bytes, read requests of 512,
-    /// completions of the maximum payload, addresses of 64 bits, no ECRC.
+    /// Creates a link with the settings of most hosts: a maximum payload of 256 bytes and read requests of 512.
+    /// Completions have the maximum payload, addresses have 64 bits, and there is no ECRC.
     pub fn new(generation: Generation, lanes: Lanes) -> Link {
         Link {
             generation,

@@ -1,16 +1,16 @@
 //! Packet-level simulation of buses and adapters, with simulated time.
 //!
-//! It does not use the formulas of [`crate::formulas`]: packets are split one by one, a direction is a line on which
-//! one packet follows another, and answers are sent when they are due. Tests check that simulation and formulas agree
-//! where they must.
+//! The simulation does not use [`crate::formulas`]. Packets are split one by one, each direction is a line on which one
+//! packet follows another, and answers are sent when they are due. Tests check that simulation and formulas agree where
+//! they must.
 //!
-//! Simulated: both directions of each bus; doorbells and BlueFlame; reads of descriptors and payload, with a limit on
-//! outstanding ones; network packets, with credits of the receiving adapter's buffer; receive descriptors, fetched in
-//! batches, awaited (reliable connections) or missed (datagrams); writes of payload and completion entries; processes
-//! that take one message after another.
+//! Simulated on each bus: both directions, doorbells and BlueFlame, reads of descriptors and payload with a limit on
+//! outstanding reads, and writes of payload and completion entries. Simulated beyond the bus: network packets with
+//! credits of the receiving adapter's buffer, and processes that take one message after another. Receive descriptors
+//! are fetched in batches. Reliable connections wait for a descriptor, and datagrams without one are lost.
 //!
-//! Not simulated: bit errors, the root complex's own flow control beyond its updates on the link, acknowledgements'
-//! bytes on the network.
+//! Not simulated: bit errors, flow control of the root complex beyond its updates on the link, and the bytes of
+//! acknowledgements on the network.
 
 mod adapter;
 mod bus;

@@ -68,11 +68,11 @@ const SPEEDS: [(&str, f64, f64); 9] = [
     ("XDR", 212.5, 200.0 / 212.5),
 ];
 
-/// Local route header, base transport header, both checksums, delimiters at start and end.
+/// Bytes around an InfiniBand payload: local route header, base transport header, both checksums, both delimiters.
 const INFINIBAND_FRAME: u32 = 8 + 12 + 4 + 2 + 2;
-/// Preamble, Ethernet header, global route header, base transport header, both checksums, gap.
+/// Bytes around a RoCEv1 payload: preamble, Ethernet, global route and base transport headers, both checksums, gap.
 const ROCE_V1_FRAME: u32 = 8 + 14 + 40 + 12 + 4 + 4 + 12;
-/// Preamble, Ethernet header, IPv4, UDP, base transport header, both checksums, gap.
+/// Bytes around a RoCEv2 payload: preamble, Ethernet, IPv4, UDP and base transport headers, both checksums, gap.
 const ROCE_V2_FRAME: u32 = 8 + 14 + 20 + 8 + 12 + 4 + 4 + 12;
 
 const EXPECTED: &str = "an InfiniBand link such as QDR, FDRx4, EDR4x, or RoCE with its rate, such \
@@ -143,7 +143,7 @@ impl Wire {
         frame + if transport == Transport::Ud { 8 } else { 0 }
     }
 
-    /// Number of packets of a message: one even if it is empty.
+    /// Number of packets of a message; an empty message has one.
     pub fn packets(&self, size: Bytes) -> u64 {
         size.0.div_ceil(u64::from(self.mtu)).max(1)
     }

@@ -1,4 +1,4 @@
-//! Command line: commands, and the crates that execute them.
+//! Command line of `fastpath`: its commands, and the calls that execute them.
 
 use std::path::PathBuf;
 

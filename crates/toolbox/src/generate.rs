@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use std::fs;
 use std::path::Path;
 
-/// Completions: folder and file below `share`, by shell.
+/// Shells with their completion files: folder and name below `share`.
 const COMPLETIONS: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", "fastpath"),
     (Shell::Zsh, "zsh/site-functions", "_fastpath"),

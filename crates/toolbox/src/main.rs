@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Err(e) => {
             // Further lines, such as a compiler's, are indented, so that none looks like one of this tool's own.
             tell::lines(&format!("fastpath: {}\n", format!("{e:#}").replace('\n', "\n  ")));
-            // Exit code of shells for an end by a signal.
+            // Use the exit code that shells report for a signal: 128 plus its number.
             let ended =
                 interrupt::find_request().and_then(|signal| u8::try_from(128 + signal).ok());
             match compares {

@@ -15,7 +15,7 @@ const START: &str = r#"{"event":"start","program":1,"library":"Stand-in 1.0, of 
 
 const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"timing":{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4},"checked":null,"processors":[0,1],"samples":{"count":3,"min":100,"mean":200,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]]}}"#;
 
-/// A ping-pong of 64 KiB with its floor and the time of a line.
+/// A ping-pong of 64 KiB with its floor and the time of a cache line.
 const LARGE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":65536,"ranks":2,"window":null,"timing":{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4},"checked":null,"processors":[0,1],"lines":[1e-3,1e-3],"samples":{"count":3,"min":100,"mean":200,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]]},"floor_of":"memory copy","floor":{"count":1,"min":100,"mean":100,"max":100,"buckets":[[100000,1]]}}"#;
 
 /// A folder with an `mpicc` and an `mpiexec`, removed at the end.
@@ -28,7 +28,7 @@ impl Drop for Mpi {
 }
 
 fn write_script(path: &Path, text: &str) {
-    // Moved into place, so that it is never open for writing when it is started.
+    // Move the script into place, so that it is never open for writing when it is started.
     let aside = path.with_extension("new");
     fs::write(&aside, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&aside, fs::Permissions::from_mode(0o755)).unwrap();

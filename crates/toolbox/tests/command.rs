@@ -26,7 +26,7 @@ fn floor__states_unit_statistic_and_processors() {
     let output = run(&arguments, &[]);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
-        // A cache line between two processors needs two: otherwise the command fails with this error.
+        // The cache-line test needs two processors; with one, the command fails with this error.
         assert!(!output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains("one processor"));
         return;

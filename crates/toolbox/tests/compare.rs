@@ -42,7 +42,7 @@ impl Folder {
         fs::create_dir_all(&folder).unwrap();
         let compile = r#"while [ $# -gt 0 ]; do [ "$1" = -o ] && cp /bin/true "$2"; shift; done"#;
         for (file, text) in [("mpicc", compile), ("mpiexec", mpiexec)] {
-            // Moved into place, so that it is never open for writing when it is started.
+            // Move the script into place, so that it is never open for writing when it is started.
             let (path, aside) = (folder.join(file), folder.join("new"));
             fs::write(&aside, format!("#!/bin/sh\n{text}\n")).unwrap();
             fs::set_permissions(&aside, fs::Permissions::from_mode(0o755)).unwrap();

@@ -14,7 +14,7 @@ use fastpath_report::testing::parse_options;
 
 const PAGE: &str = include_str!("../../../docs/explained.md");
 
-/// Answer to a command of the page; None if it needs a device or a file.
+/// Returns the explanation of a command of the page; None if it needs a device or a file.
 fn run(line: &str) -> Option<Explanation> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some(words) = words.strip_prefix(&["fastpath", "explain"]) else {
@@ -83,7 +83,7 @@ fn examples__say_what_the_commands_answer() {
     assert!(commands >= 11 && rows >= 16 && sentences >= 15, "{commands} {rows} {sentences}");
 }
 
-/// Commands for devices, with sample devices: they are accepted, and print what the page quotes below them.
+/// Runs the commands for devices with sample devices. They print what the page quotes below them.
 #[test]
 fn devices__are_answered_as_the_page_says() {
     let tree = make_tree();

@@ -112,7 +112,7 @@ fn read_unit(set: &NamedSet, word: &str) -> Option<Option<Unit>> {
     }
 }
 
-/// NetPIPE's lines on the screen (3.x and 5.x), and those of 3.x in `np.out`.
+/// Parses a line of NetPIPE: as on the screen (3.x and 5.x), or as in `np.out` (3.x).
 pub fn read_netpipe(line: &str) -> Option<Values> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (is_old, parts) = match words[..] {

@@ -42,7 +42,7 @@ fn expect_few<'a>(what: &str, texts: &'a [String]) -> Vec<&'a String> {
     shown
 }
 
-/// Each column's numbers in another order, which destroys relations between columns.
+/// Shuffles the numbers of each column, which destroys relations between columns.
 #[test]
 fn shuffled_tables__show_no_more_than_their_chance() {
     let mut random = numbers();
@@ -62,7 +62,7 @@ fn shuffled_tables__show_no_more_than_their_chance() {
     expect_few("shuffled", &texts);
 }
 
-/// Each measured number off by up to a tenth, printed with equally many digits.
+/// Changes each measured number by up to a tenth, and prints it with equally many digits.
 #[test]
 fn disturbed_tables__show_no_more_than_their_chance() {
     let mut random = numbers();

@@ -1,6 +1,6 @@
 //! Outputs of perftest, OSU, IMB, HPCC, NetPIPE, iperf3, qperf and mpi4py as they were printed, in `tests/data`. The
-//! expected results are in `expected` beside them: for every table the tool, the test and the number of rows, for every
-//! column unit, statistic and resolution.
+//! expected results are in `expected` beside them. They list tool, test and number of rows of every table, and unit,
+//! statistic and resolution of every column.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -110,7 +110,7 @@ pub fn write_bare(table: &ParsedTable) -> String {
     text
 }
 
-/// Without headings nothing is known, and everything is searched: the results must be true.
+/// Without headings no column is known, so all are searched; what is found must be true.
 #[test]
 fn genuine_numbers_without_headings__betray_nothing_that_is_not_so() {
     let mut betrayed = 0;

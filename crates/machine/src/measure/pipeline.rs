@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
 //! Floor of large messages: a bare pipeline. The sender copies from its buffer into a ring, chunk by chunk, and sets a
-//! flag for each; the receiver copies out. Nothing else is done.
+//! flag for each; the receiver copies out. It does nothing else.
 //!
 //! Two threads, bound to two processors, alternately send each other a message of one size. The ring is shared memory
 //! as between processes. Both buffers begin 16 bytes into a page, as every large block of malloc does.
@@ -67,7 +67,7 @@ const PAGE: usize = 4096;
 /// word in `written` is raised. Then the chunk is the receiver's until `read` is raised. Only the sender reads
 /// `source`, only the receiver writes `target`.
 struct PipelineDirection {
-    /// For each chunk of the ring, the total of written chunks after its last write.
+    /// Total number of written chunks, after the last write to each chunk of the ring.
     written: Vec<Word>,
     /// Number of chunks read. The sender reads it only when the ring seems full.
     read: Word,
@@ -173,7 +173,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Two processors and the memory between them.
+/// A pipeline between two processors, with its memory.
 pub struct Pipeline {
     processors: [usize; 2],
     bytes: usize,

@@ -16,7 +16,7 @@ const SLOTS: u64 = 256;
 /// Number of messages after which the receiver reports its position.
 const GIVE_BACK: u64 = 64;
 
-/// One message: its number + 1, and 56 bytes.
+/// Slot of one message: the message's number + 1, and 56 bytes of payload.
 #[repr(C, align(64))]
 #[derive(Default)]
 struct StreamSlot {
@@ -62,7 +62,7 @@ impl MessageRing {
         while self.read.0.load(Ordering::Acquire) < end {}
     }
 
-    /// Reads messages until the end mark; returns the sum of the payloads, so that they are read.
+    /// Reads messages until the end mark. Returns the sum of the payloads, so that the compiler keeps the reads.
     fn receive(&self) -> u64 {
         let (mut n, mut sum) = (0u64, 0u64);
         loop {

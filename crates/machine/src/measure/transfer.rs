@@ -72,7 +72,7 @@ impl TransferDirection {
     }
 
     fn buffers(&self) -> [*mut u8; 2] {
-        // SAFETY: only the pointers are taken; the rule above `Sync` names the side that accesses the data.
+        // SAFETY: only pointers are taken, of vectors that are never resized; see the rule above `Sync` for the data.
         [&self.source, &self.target].map(|buffer| unsafe { (*buffer.get()).as_mut_ptr() })
     }
 
@@ -171,8 +171,8 @@ fn make_range(at: *mut u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: at.cast(), iov_len: len }
 }
 
-/// Samples half a round trip of a message of `bytes` bytes in nanoseconds, each the mean over a batch of at least
-/// `batch_ns` (estimated by a first trial).
+/// Samples half a round trip of a message of `bytes` bytes, in nanoseconds. Each sample is the mean over a batch of at
+/// least `batch_ns` (estimated by a first trial).
 ///
 /// # Errors
 /// This process may not use a processor; the kernel refuses the copy.
@@ -202,7 +202,7 @@ pub fn measure_transfer(
 }
 
 impl TransferDirection {
-    /// Carries one message with this thread as both sides.
+    /// Carries one message with this thread as both sender and receiver.
     fn try_alone(&self, way: CopyMethod, bytes: usize) -> io::Result<()> {
         match way {
             CopyMethod::KernelBoth { piece } => {

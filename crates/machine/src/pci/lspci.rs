@@ -1,5 +1,5 @@
-//! Parses the text of `lspci -vv`: several devices, in the forms of old and new versions, with `-nn`, `-D` and `-vvv`,
-//! truncated anywhere, indented by tabs, spaces or not at all.
+//! Parses the text of `lspci -vv`, by old and new versions, also with `-nn`, `-D` and `-vvv`. The text may have several
+//! devices, may be truncated anywhere, and may be indented by tabs, spaces or not at all.
 //!
 //! The registers and fields are those of the PCI Express Base Specification, chapter 7, with the names of `lspci`.
 
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Vec<PciFunction>> {
             continue;
         }
         if raws.is_empty() && starts_with_register(line) {
-            // The text begins in the middle, or has lines picked by grep.
+            // The text begins in the middle of a device, or has only lines selected by grep.
             raws.push(Raw::default());
         }
         if let Some(raw) = raws.last_mut() {
@@ -55,7 +55,7 @@ pub fn parse(text: &str) -> Result<Vec<PciFunction>> {
     Ok(functions.map(|(i, raw)| raw.describe(i == last)).collect())
 }
 
-/// Lines of a text, truncated to the longest of lspci: other text may be one line of any length.
+/// Splits a text into lines of at most [`LINE_MAX`] bytes: text of other programs may have a line of any length.
 fn cut_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| {
         let mut end = line.len().min(LINE_MAX);
@@ -116,7 +116,7 @@ fn clean(text: &str, most: usize) -> String {
 struct Raw<'a> {
     address: &'a str,
     name: &'a str,
-    /// Each label with its text, including continuation lines.
+    /// Text of each label, including continuation lines.
     fields: BTreeMap<&'a str, String>,
     /// Label to which a line without a label belongs; None after a repeated label.
     open: Option<&'a str>,

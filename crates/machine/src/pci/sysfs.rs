@@ -192,7 +192,7 @@ fn read_config(folder: &Path, function: &mut PciFunction) {
     }
 }
 
-/// Guesses the role of a port whose registers could not be read: by its class, and by whether it is below another port.
+/// Guesses the role of a port without readable registers, by its class and by whether it is below another port.
 fn guess_port(folder: &Path) -> Option<PortType> {
     let class = read_text(folder.join("class"))?;
     if !class.starts_with("0x0604") {

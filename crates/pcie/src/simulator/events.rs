@@ -117,7 +117,7 @@ impl Ord for QueuedEvent {
     }
 }
 
-/// Events by time, and by order of planning within one time. Times are in femtoseconds.
+/// Queue of events by time; events of one time are in the order of planning. Times are in femtoseconds.
 #[derive(Default)]
 pub(super) struct EventQueue {
     pub now: u64,

@@ -42,7 +42,7 @@ pub(super) struct SerialLine {
 }
 
 impl SerialLine {
-    /// Creates a line on which a byte takes `per_byte`, without interruptions.
+    /// Creates a line on which a byte takes `per_byte` femtoseconds, without interruptions.
     pub fn new(per_byte: f64) -> SerialLine {
         SerialLine {
             per_byte,
@@ -81,7 +81,7 @@ impl SerialLine {
         let start = now.max(self.free_at);
         let mut end = start + (bytes as f64 * self.per_byte).round() as u64;
         if self.next_skip < start && self.skip_every > 0 {
-            // Skips in idle time cost nothing; one skip may be in progress.
+            // Skips in idle time cost nothing. A skip that is in progress delays the packet.
             let passed = (start - self.next_skip) / self.skip_every;
             self.next_skip += passed * self.skip_every;
             end += (self.next_skip + self.skip).saturating_sub(start);

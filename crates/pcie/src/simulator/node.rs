@@ -106,11 +106,11 @@ pub(super) struct FlowState {
     pub load: (Bytes, u64),
     /// Earliest time of the next post, by the pace.
     pub next_post: u64,
-    /// Receive descriptors in memory, being fetched, in the adapter.
+    /// Number of receive descriptors posted in memory, of those being fetched, and of those in the adapter.
     pub posted: u32,
     pub fetching: u32,
     pub fetched: u32,
-    /// Posted messages that have not left.
+    /// Posted messages that have not left, in the order of their posts.
     pub order: VecDeque<u32>,
     /// Packets that are ready before their turn.
     pub ready: VecDeque<(u32, u32, PacketPlace)>,
@@ -154,7 +154,7 @@ pub(super) struct MessageState {
     pub way: PostMethod,
     pub descriptor: u32,
     pub signalled: bool,
-    /// Whether the message's delivery is returned.
+    /// Whether [`super::Simulator::take_delivery`] returns the message's delivery.
     pub told: bool,
     /// Number of references: sender and receiver.
     pub holders: u8,
@@ -183,7 +183,7 @@ pub(super) struct Stream {
     pub write: u64,
     pub read: u64,
     pub left: u64,
-    /// Finished halves of pairs.
+    /// Number of finished writes and reads: a pair has one of each, unless one has no bytes.
     pub halves: u64,
     pub completed: u64,
     pub first: Option<u64>,

@@ -20,7 +20,7 @@ fn node(host_name: &str, adapter_name: &str) -> NodeSpec<'static> {
     }
 }
 
-/// Zero memory latency, so that only the bus limits, and a choice of the number of outstanding reads.
+/// Makes a node without memory latency, limited by its bus alone. `reads` selects 4 (0) or 1024 (1) outstanding reads.
 fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
     static NEAR: LazyLock<Host> = LazyLock::new(|| Host { read: Time::ZERO, ..HOSTS[1] });
     static DEVICES: LazyLock<[Adapter; 2]> = LazyLock::new(|| {
@@ -35,8 +35,8 @@ fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
     }
 }
 
-/// Runs of reads alone have at most 4 outstanding reads: each answer triggers a request, so that requests are spread
-/// evenly. Runs with writes need no such limit.
+/// Runs a stream and returns its rate. Reads or writes alone use the limit of 4 outstanding reads, so that each answer
+/// triggers a request and requests are spread evenly. Runs with both need no such limit.
 fn stream_rate(link: Link, data_link: bool, write: u64, read: u64, count: u64) -> Rate {
     let both = write > 0 && read > 0;
     let mut simulator = Simulator::new(&[bus_only(link, data_link, usize::from(both))]);
@@ -132,8 +132,8 @@ fn bus__agrees_with_the_closed_form_both_ways_where_packets_are_even() {
     }
 }
 
-/// Every width with payloads and requests of up to 1024 bytes, answered in requested sizes. Generations 4, 5 and 7
-/// differ from the preceding ones only in their rate.
+/// Lists links of every width, with payloads and requests of 128 to 1024 bytes and the default completion size.
+/// Generations 4, 5 and 7 differ from the preceding ones only in their rate.
 fn every_link() -> impl Iterator<Item = Link> {
     let sizes = [128u64, 256, 512, 1024];
     let generations = [Generation::Gen1, Generation::Gen2, Generation::Gen3, Generation::Gen6];
@@ -339,7 +339,7 @@ fn experiments__tell_sender_from_receiver() {
     assert!(servers / one > 1.05, "{servers}");
 }
 
-/// A slow receiver: a connection stalls the sender, datagrams are lost.
+/// A slow receiver stalls the sender of a connection, and loses datagrams.
 #[test]
 fn receiver__without_descriptors_stalls_or_drops() {
     let counts = |transport| {
@@ -431,7 +431,7 @@ fn receiver__that_fell_behind_stays_behind() {
     assert_eq!(rested[3], 0, "{rested:?}");
 }
 
-/// Messages of many packets: in the closed form, later packets follow at the rate of the slowest stage.
+/// In the closed form, the later packets of a message follow at the rate of the slowest stage.
 #[test]
 fn message__of_many_packets_takes_as_long_as_its_parts() {
     for (host_name, adapter_name) in

@@ -19,7 +19,7 @@ pub struct BestPlan {
     pub time: Summary,
     /// One-way time of a cache line: the median over all compared plans.
     pub line: f64,
-    /// Number of batches with another cache-line time.
+    /// Number of batches that were excluded because of another cache-line time.
     pub elsewhere: usize,
 }
 
@@ -77,8 +77,7 @@ const QUICK: Effort = Effort { samples: ROUNDS, batch_ns: 30_000, ..Effort::DEFA
 /// Number of plans that are measured until the end, and with which the next size begins.
 const BEST: usize = 4;
 
-/// Percentages of the time for one size: the search of loop pairs ends at the first, and the search of chunk and ring
-/// at the second.
+/// Percentages of the time for one size at which two searches end: that of loop pairs, and that of chunk and ring.
 const PARTS: [u64; 2] = [40, 70];
 
 /// Finds the best plan for messages of each size, which is the floor of a large message between these processors.
@@ -150,7 +149,7 @@ pub fn compare(one: &BestPlan, two: &BestPlan) -> Ordering {
 
 /// Finds, for each loop of the sender, the best loop of the receiver with the best chunk and ring, unsorted. With `all`
 /// it does so for each pair of loops. Chunk and ring are chosen by one pair of loops. Then all pairs are measured with
-/// the chosen chunk and ring. At last, chunk and ring are chosen once more. `tick` is called after each measurement.
+/// the chosen chunk and ring. Finally, chunk and ring are chosen once more. `tick` is called after each measurement.
 ///
 /// # Errors
 /// See [`Pipeline::sample`].
