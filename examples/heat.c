@@ -126,10 +126,10 @@ static double processor_seconds(void)
 /* Resources of a computation. */
 typedef struct {
     double seconds;
-    double processors; /* average number; less than the ranks if other programs ran */
+    double processors; /* mean number of processors in use; below the number of ranks if other programs ran */
 } Spent;
 
-/* All ranks together; the result stays in the ranks' blocks. */
+/* Computes with all ranks; the result stays in their blocks. */
 static Spent run_together(Block *b, int steps, MPI_Comm grid)
 {
     int rank, neighbour[SIDES], report = steps < 100 ? 1 : steps / 100;
@@ -161,7 +161,7 @@ static Spent run_together(Block *b, int steps, MPI_Comm grid)
     return spent;
 }
 
-/* Rank 0 alone, while the others wait. */
+/* Computes on rank 0 alone, while the other ranks wait. */
 static Spent run_alone(Block *whole, int steps)
 {
     int report = steps < 100 ? 1 : steps / 100;

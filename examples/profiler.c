@@ -40,7 +40,7 @@ typedef struct {
 } Seen;
 
 static Seen seen[EVENTS];
-static int ranks; /* of MPI_COMM_WORLD; all other peers share one further entry */
+static int ranks; /* size of MPI_COMM_WORLD; all other peers share one further entry */
 static unsigned char *class_of;
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle *counters;
@@ -55,7 +55,7 @@ static void count(MPI_T_event_instance instance, MPI_T_event_registration regist
     (void)registration, (void)safety;
     MPI_T_event_read(instance, 0, &peer);
     MPI_T_event_read(instance, it->bytes_at, &bytes);
-    /* Several threads may run this at once. */
+    /* Several threads may run this callback at once. */
     Count *counts = it->of_peer;
     if (!counts)
         return;
@@ -173,7 +173,7 @@ static void print_variables(const unsigned long long *values)
     }
 }
 
-/* Before MPI_Finalize: the sums are taken before they are sent, so they do not include these messages. */
+/* Before MPI_Finalize: sums are taken before they are sent, so they exclude the messages that carry them. */
 static void report(void)
 {
     Total of[EVENTS][CLASSES] = {{{0}}};

@@ -7,8 +7,8 @@
  *   MPI_Compare_and_swap   claims a free slot, or returns its word
  *   MPI_Accumulate         adds 1 to its count
  *
- * All of it happens inside one MPI_Win_lock_all: no rank waits for another one. At the end every rank reads the shares of
- * all with MPI_Get and compares: each word must be there once, with the count that a single rank computes.
+ * All calls are inside one MPI_Win_lock_all epoch, so no rank waits for another. At the end every rank reads all shares
+ * with MPI_Get and compares: each word must be there once, with the count that a single rank computes.
  *
  * usage: mpiexec -n 4 table [WORDS]
  */
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text of a rank, which others know by its seed only. */
+/* Text of a rank. Any rank can generate it from its seed. */
 typedef struct {
     unsigned long long state;
     long kinds; /* number of distinct words */
@@ -41,7 +41,7 @@ static Text read_text(int rank, long kinds)
     return (Text){.state = 88172645463325252ull + (unsigned)rank * 7919ull, .kinds = kinds};
 }
 
-/* The next word, a number from 1 on; small ones are more frequent, as in a language. */
+/* Returns the next word, a number from 1 on. Small numbers are more frequent, as words in a language. */
 static long long next_word(Text *text)
 {
     text->state ^= text->state << 13;

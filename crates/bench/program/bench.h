@@ -18,16 +18,16 @@ struct test {
     const char *name;
     enum who who;
     const char *operation, *of, *sizes;
-    const char *const *variants; /* terminated by NULL; NULL: one without a name */
+    const char *const *variants; /* names, terminated by NULL; NULL: a single unnamed variant */
     int window;                  /* messages of one operation; 0: not a test of windows */
-    int messages;                /* messages in each buffer; 0: one, or as the fields below imply */
+    int messages;                /* messages in each buffer; 0: one, or as `by_rank` or a rewritten window implies */
     double per_operation;        /* divisor of an operation's time, besides the window */
     bool by_rank;                /* buffers for a message from each rank */
     bool fixed_size;             /* the size cannot be chosen */
     bool touches;                /* supports writing sent and reading received messages */
     bool strides;                /* supports messages that are rows in memory */
-    bool rows;                   /* its messages are always rows */
-    bool words;                  /* its buffers hold aligned words */
+    bool rows;                   /* all messages of the test are rows */
+    bool words;                  /* buffers of the test hold aligned words */
     size_t multiple;             /* sizes are multiples of this (elements of a reduction); 0: any */
     bool line_floor;             /* the floor is at least a cache line one way */
     long batch_min;              /* minimum operations of a sample */
@@ -45,7 +45,7 @@ struct bench_case {
     int variant_index;
     size_t bytes;
     int window;
-    double flows;     /* concurrent messages for each of the leader's; usually 1 */
+    double flows;     /* messages of all ranks for each message of the leader; usually 1 */
     MPI_Comm members; /* participants; its rank 0 leads */
     int rank, ranks;  /* in MPI_COMM_WORLD */
     int member, member_count;
@@ -54,12 +54,12 @@ struct bench_case {
     bool leads;      /* the one participant that gives orders */
     bool goes_first; /* in its pair: sends before it receives; the leader if there is one pair only */
     char *send, *receive;
-    MPI_Datatype type; /* of a message, which has `count` of these */
+    MPI_Datatype type; /* element type of a message, which has `count` elements */
     int count;
     bool strided;
     long calls; /* operations so far, which determine the root of the next */
     bool touch; /* each message is written before it is sent and read after it is received */
-    uint64_t turn; /* value to write */
+    uint64_t turn; /* counter of written messages, from which their contents are made */
     MPI_Request *requests;
     MPI_Win win;
     char *part; /* this rank's memory of the window */
@@ -92,12 +92,12 @@ void step_progress(const char *test, size_t bytes);
 void expect_steps(long steps);
 void expect_test(const struct test *t); /* steps of the test, unless it counts them itself */
 struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes);
-/* Requested sizes, or the given ones; whole elements, each once. */
+/* Lists the requested sizes, or those of `own`, rounded up to whole elements, each once. */
 size_t list_sizes(const char *own, size_t multiple, size_t *sizes);
 /* Returns whether all members could allocate their resources. */
 bool agree(MPI_Comm members, bool own);
 bool open_lines(MPI_Comm members, int member); /* returns whether there is a shared page for the lines */
-/* Processors of the first and the last member. */
+/* Returns whether the first and the last member share a processor, and both processors. */
 bool runs_on_one_processor(MPI_Comm members, int processors[2]);
 
 struct pair {
@@ -107,7 +107,7 @@ struct pair {
     const char *idle; /* action of the other ranks: rest.c */
 };
 
-/* One case of a pair of ranks with the others resting; all ranks call it. */
+/* Measures one case of a pair of ranks while the other ranks rest; all ranks call it. */
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns);
 /* The first and the last rank measure each size by themselves, with `ways` measurements; all ranks call it. */
 void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_case *, int way));
@@ -119,17 +119,17 @@ void receive_case(const struct test *t, int from);
 
 /* ---- rest.c: actions of ranks without a part in the case ---- */
 
-bool rest(const char *how);        /* the other ranks, until the pair ends it */
-void end_rest(const char *how);    /* both ranks of the pair */
+bool rest(const char *how);        /* called by the other ranks; returns when the pair ends the rest */
+void end_rest(const char *how);    /* called by both ranks of the pair */
 bool can_rest(const char *how);
 
 
 /* ---- buffers.c ---- */
 
-/* A message of rows: each of 64 doubles, in an array whose rows are twice as long. */
+/* Bytes of a row of a strided message: 64 doubles, in an array whose rows are twice as long. */
 enum { ROW_BYTES = 512, ROW_STRIDE = 1024 };
 
-void *get_memory(size_t bytes); /* by --buffer and --offset; written once */
+void *get_memory(size_t bytes); /* allocated by --buffer and --offset, and written once; NULL on failure */
 void free_memory(void *at);
 const char *describe_buffers(void); /* layout and use of the buffers, which distinguish cases */
 size_t span_of(const struct bench_case *c); /* memory extent of a message, in bytes */
@@ -137,8 +137,8 @@ int make_type(struct bench_case *c);  /* type of a message, by the bytes of the 
 void free_type(struct bench_case *c);
 void fill_message(const struct bench_case *c, char *at, unsigned seed);
 bool has_message(const struct bench_case *c, const char *at, unsigned seed);
-void write_message(struct bench_case *c, char *at); /* as a program that produces it */
-void read_message(const struct bench_case *c, const char *at); /* as a program that uses it */
+void write_message(struct bench_case *c, char *at); /* stores all data, like a program that produces it */
+void read_message(const struct bench_case *c, const char *at); /* loads all data, like a program that uses it */
 void fill_pattern(char *at, size_t bytes, unsigned seed);
 bool has_pattern(const char *at, size_t bytes, unsigned seed);
 void write_all(char *at, size_t bytes, uint64_t word);

@@ -10,7 +10,7 @@ static struct {
     void *buffer, *memory;
 } held[64];
 
-/* From malloc, as in a program: a large block starts 16 bytes into a page. */
+/* Blocks of malloc are not aligned to pages: as in a program, a large block starts 16 bytes into a page. */
 void *get_memory(size_t bytes) {
     size_t all = bytes + options.offset + 1, at = 0;
     void *memory = NULL;
@@ -19,7 +19,7 @@ void *get_memory(size_t bytes) {
     if (!options.alloc_mem) memory = malloc(all);
     else if (MPI_Alloc_mem((MPI_Aint)all, MPI_INFO_NULL, &memory) != MPI_SUCCESS) memory = NULL;
     if (!memory) return NULL;
-    /* A compiler would turn both calls into calloc, whose pages are not yet written. */
+    /* Without this barrier, a compiler merges malloc and memset into calloc, whose pages are not yet written. */
     __asm__ volatile("" : "+r"(memory));
     memset(memory, 0, all);
     held[at].memory = memory;
@@ -83,7 +83,7 @@ bool has_message(const struct bench_case *c, const char *at, unsigned seed) {
 }
 
 void write_message(struct bench_case *c, char *at) {
-    /* A double, so that sums of it are like those of a program. */
+    /* The value is a double, so that reductions of it resemble those of a program. */
     double value = (double)++c->turn;
     uint64_t word;
     memcpy(&word, &value, sizeof word);
@@ -106,7 +106,7 @@ bool has_pattern(const char *at, size_t bytes, unsigned seed) {
     return true;
 }
 
-/* Stores every byte, as a program that produces its message. */
+/* Stores every byte, like a program that produces its message. */
 void write_all(char *at, size_t bytes, uint64_t word) {
     size_t i = 0;
     for (; i + sizeof word <= bytes; i += sizeof word) memcpy(at + i, &word, sizeof word);
@@ -114,7 +114,7 @@ void write_all(char *at, size_t bytes, uint64_t word) {
     __asm__ volatile("" : : "r"(at) : "memory");
 }
 
-/* Loads every byte, as a program that uses it. */
+/* Loads every byte, like a program that uses its message. */
 void read_all(const char *at, size_t bytes) {
     uint64_t all = 0, word;
     size_t i = 0;

@@ -46,7 +46,7 @@ static bool agree_on(struct bench_case *c, bool own) { return agree(c->members, 
 static bool find_places(struct bench_case *c, int *processors) { return runs_on_one_processor(c->members, processors); }
 
 static bool verify(struct bench_case *c) {
-    /* The known contents are sent. */
+    /* Do not overwrite the known contents that are sent. */
     bool touch = c->touch;
     c->touch = false;
     bool right = c->test->verify(c);
@@ -110,7 +110,7 @@ static void measure_case(struct bench_case *c, double duration_ns) {
 static size_t buffer_bytes(const struct bench_case *c) {
     size_t messages = c->test->messages > 0 ? (size_t)c->test->messages : 1;
     if (c->test->by_rank) messages = (size_t)c->member_count;
-    /* A buffer that is rewritten must not be in flight. */
+    /* A buffer must not be rewritten in flight, so each message of a window has its own. */
     if (c->touch && c->window > 0) messages = (size_t)c->window;
     return span_of(c) * messages;
 }
@@ -152,7 +152,7 @@ static bool prepare_case(struct bench_case *c) {
     return false;
 }
 
-/* Returns whether it could be measured. */
+/* Returns whether the case could be measured. */
 static bool run_case(struct bench_case *c, double duration_ns) {
     c->leads = c->goes_first = c->member == 0;
     bool ready = prepare_case(c);
@@ -198,7 +198,7 @@ static size_t count_sizes(const struct test *t, size_t *sizes) {
     return (size_t)count;
 }
 
-/* A requested option that the test does not support; NULL: none. */
+/* Returns the reason why the test does not support a requested option; NULL: it supports all. */
 static const char *find_lacking(const struct test *t) {
     if (options.touch && !t->touches) return "the test does not support --touch";
     if (options.strided && !t->strides) return "the test does not support --type strided";
@@ -210,7 +210,7 @@ void expect_test(const struct test *t) {
     size_t sizes[SIZES_MAX];
     long variants = 0;
     while (t->variants && t->variants[variants]) variants++;
-    /* Tests that run themselves count as they run. */
+    /* Tests with a `drive` function count their steps themselves. */
     if (!t->drive && !find_lacking(t)) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
 }
 

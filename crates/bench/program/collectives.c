@@ -11,7 +11,7 @@ static double element(int rank, size_t i, long call) { return (double)((rank + 1
 
 static int root_of(const struct bench_case *c, long call) { return (int)(call % c->member_count); }
 
-/* Number of blocks that a rank sends, if a test can write them, and that it receives. */
+/* Numbers of blocks that a rank sends and receives, for tests that can write and read them. */
 static size_t blocks_sent(const struct bench_case *c) {
     return !strcmp(c->test->name, "alltoall") ? (size_t)c->member_count : 1;
 }
@@ -166,7 +166,7 @@ static bool verify_alltoall(struct bench_case *c) {
     return has_blocks(c, true);
 }
 
-/* Ranks below `first` and from `end` on are excluded from the sum. */
+/* Returns whether the result is the sum over the ranks from `first` up to but excluding `end`. */
 static bool has_sum(const struct bench_case *c, size_t skipped, int first, int end, long call) {
     const double *received = (const double *)c->receive;
     for (size_t i = 0; i < c->bytes / 8; i++) {

@@ -1,4 +1,4 @@
-/* Cases led by a rank other than 0 are sent to rank 0, which prints all output. */
+/* Sends the cases that are led by another rank to rank 0, which prints all output. */
 #include "bench.h"
 
 #include <stdlib.h>

@@ -34,7 +34,7 @@ static void time_samples(struct bench_case *c, void (*run)(struct bench_case *, 
     }
 }
 
-/* The loop with its clock readings less the bare loop, with an empty operation. */
+/* Measures the overhead of clock readings: an empty operation in the timed loop, less the bare loop. */
 void measure_overhead(void) {
     enum { TRIES = 15, SAMPLES = 256 };
     void (*volatile run)(struct bench_case *, long) = run_empty;
@@ -71,11 +71,11 @@ static void order(const struct loop *l, enum order what, long samples, long oper
 }
 
 struct pace {
-    double operation_ns; /* of one call of the operation, windows whole */
+    double operation_ns; /* time of one call of the operation, with its whole window */
     uint64_t warmed;
 };
 
-/* Runs a turn; operations before its first sample are for settling. Returns its length in ns. */
+/* Runs a turn, with some untimed operations before its first sample. Returns the time of all samples in ns. */
 static double run_turn(const struct loop *l, long samples, long operations, struct pace *p) {
     long settle = operations < 16 ? operations : 16;
     order(l, TURN, samples, operations);
@@ -135,13 +135,13 @@ static long choose_batch(const struct loop *l, const struct pace *p) {
     if (!options.batch && batch < l->batch_min) batch = l->batch_min;
     if (options.sample_bytes > 0)
         while (batch > 1 && (double)batch * l->sample_each > options.sample_bytes) batch /= 2;
-    /* Each round has some of the requested operations. */
+    /* If the number of operations was requested, a sample must not exceed a round's share of them. */
     long most_of_round = options.iterations / options.rounds > 1 ? options.iterations / options.rounds : 1;
     if (options.iterations && !options.batch && batch > most_of_round) batch = most_of_round;
     return batch;
 }
 
-/* The bare connection; a sample of long messages is one trip. */
+/* Measures the floor by the bare connection; a sample of long messages is one trip. */
 static void measure_wire(const struct loop *l, struct histogram *h) {
     double each = l->sample_each > 0 ? l->sample_each : 1;
     long trips = each > 65536 ? 1 : 10, samples = each > 1 << 22 ? 3 : 20;
@@ -178,14 +178,14 @@ static void measure_floor(const struct loop *l, struct histogram *line, struct h
     }
 }
 
-/* Number of samples of `batch` operations in a round, if the number of operations was requested: all rounds together
- * have as many samples as contain it. */
+/* Number of samples of `batch` operations in a round, if the number of operations was requested. All rounds together
+ * have the fewest samples that contain the requested number. */
 static long share_of_round(int round, long batch) {
     long all = (options.iterations + batch - 1) / batch, rounds = options.rounds;
     return (long)((__int128)all * (round + 1) / rounds - (__int128)all * round / rounds);
 }
 
-/* The samples of one round. */
+/* Takes the samples of one round. */
 static void measure_round(const struct loop *l, struct pace *p, int round, long batch, double case_ns, struct histogram *h) {
     double rounds = options.rounds, budget = case_ns / rounds, spent = 0;
     long least = SAMPLES_MIN / options.rounds > 0 ? SAMPLES_MIN / options.rounds : 1;
@@ -212,7 +212,7 @@ static double read_processor_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Returns whether all ranks have a page for the lines. */
+/* Returns whether all ranks have the shared page with the cache lines of the floor. */
 static bool open_floor(const struct loop *l) {
     reset_lines(l->leads);
     return l->agree(l->c, shared != NULL);
@@ -222,14 +222,14 @@ struct parts {
     struct histogram samples, line, copy;
 };
 
-/* Time of a cache line one way, in ns. */
+/* Returns the one-way time of a cache line, in ns. */
 static double ask_line_time(const struct loop *l) {
     enum { MEANS = 5, TRIPS = 24 };
     order(l, LINES, MEANS, TRIPS);
     return time_lines(MEANS, TRIPS);
 }
 
-/* All rounds of one interval. */
+/* Measures all rounds of one interval. */
 static void measure_rounds(const struct loop *l, struct pace *p, double duration_ns, bool floor, struct figures *f,
                            struct parts *parts) {
     double begun = (double)read_monotonic_ns(), used = read_processor_ns();
@@ -265,7 +265,7 @@ void lead_loop(const struct loop *l, double duration_ns, struct figures *f) {
     bool crowded = l->find_places(l->c, f->processors);
     bool floor = l->floor && (wire >= 0 ? wire_messages(l) > 0 : !crowded && open_floor(l));
     f->operations_per_sample = choose_batch(l, &p);
-    /* The rounds follow without a pause; the last is left to the caller. */
+    /* The intervals follow without a pause. The caller shows the figures of the last one. */
     for (f->interval = options.intervals ? 1 : 0;; f->interval++) {
         measure_rounds(l, &p, duration_ns, floor, f, &parts);
         if (options.intervals >= 0 && f->interval >= options.intervals) break;

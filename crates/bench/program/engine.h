@@ -24,9 +24,9 @@ uint64_t read_monotonic_ns(void);
 static inline uint64_t read_ticks(void) {
 #if defined __x86_64__
     if (bench_clock.uses_tsc) {
-        /* Waits for preceding instructions, so that a message has arrived when its time is read. */
+        /* rdtscp waits for preceding instructions, so that a message has arrived when its time is read. */
         unsigned processor;
-        return __builtin_ia32_rdtscp(&processor); /* <x86intrin.h> takes as long to parse as a file to compile */
+        return __builtin_ia32_rdtscp(&processor); /* avoids <x86intrin.h>, which doubles the compile time of a file */
     }
 #endif
     return read_monotonic_ns();
@@ -70,7 +70,7 @@ struct options {
     double sample_bytes; /* limit of the bytes of a sample of several operations; 0: no limit */
     int rounds;
     long intervals; /* cases in a row at each size; 0: one; below 0: endless */
-    int runs; /* measurements of tests that define a number; 0: theirs */
+    int runs; /* measurements, for tests that define a number of them; 0: the defined number */
     bool check, floor, list, touch;
     bool alloc_mem;  /* buffers are from MPI_Alloc_mem instead of malloc */
     size_t offset;   /* offset of the buffers in that memory */
@@ -79,10 +79,10 @@ struct options {
 };
 extern struct options options;
 
-void reset_options(void); /* to their defaults */
+void reset_options(void); /* sets all options to their defaults */
 double case_duration_ns(void);
 
-/* These return an error text, or NULL. */
+/* These functions return an error text, or NULL on success. */
 const char *set_option(const char *name, const char *text);
 const char *refuse_option(const char *what, const char *text);
 const char *parse_sizes(const char *text, size_t *sizes, int *count);
@@ -94,7 +94,7 @@ struct figures {
     const char *test, *variant, *operation, *of, *unit;
     size_t bytes;
     int window;
-    long interval; /* number of one of several in a row; 0: the only one */
+    long interval; /* number of the interval, from 1, if there are several; 0: the only one */
     long operations_per_sample;
     uint64_t warmup_operations;
     double overhead_ns;
@@ -113,7 +113,7 @@ struct loop {
     struct bench_case *c;
     void (*run)(struct bench_case *, long n);
     bool (*verify)(struct bench_case *); /* checks that sent data reaches the other side; NULL: not requested */
-    /* The leader orders, the others wait for orders; each order has three words. */
+    /* The leader gives orders, and the other ranks wait for them; an order has three words. */
     void (*order)(struct bench_case *, const long *words);
     void (*await_order)(struct bench_case *, long *words);
     bool (*agree)(struct bench_case *, bool own);
@@ -122,10 +122,10 @@ struct loop {
     void (*show_life)(struct bench_case *);                          /* during a case; NULL: none */
     void (*show_interval)(struct bench_case *, const struct figures *); /* for all but the last; NULL: none */
     size_t bytes;
-    double divisor;     /* of an operation's time */
+    double divisor;     /* divisor of an operation's time */
     double sample_each; /* bytes of an operation */
     long batch_min;     /* minimum operations of a sample */
-    bool leads, floor;  /* floor: it is requested */
+    bool leads, floor;  /* floor: whether the floor is requested */
     bool line_floor;    /* the floor is at least a cache line one way */
     size_t copy_min;    /* smallest message that is compared with a copy; 0: none */
     char *send, *receive; /* source and target of the copy */
@@ -136,7 +136,7 @@ double overhead_of(long operations); /* ns that timing adds to an operation with
 /* Measures a case, as its leader; figures that stay zero are for the caller. The histograms are valid until the next
  * case. */
 void lead_loop(const struct loop *l, double duration_ns, struct figures *f);
-void follow_loop(const struct loop *l); /* the other ranks, until the leader ends it */
+void follow_loop(const struct loop *l); /* called by the other ranks; returns when the leader ends the case */
 
 /* ---- floor.c ---- */
 
@@ -153,7 +153,7 @@ double time_lines(long means, long trips); /* shortest one-way mean, in ns; the 
 
 extern int wire; /* a bare connection of the two ranks on different hosts; -1: none */
 
-long wire_messages(const struct loop *l); /* messages of a trip; 0: the bare connection is no floor of it */
+long wire_messages(const struct loop *l); /* messages of a trip; 0: the bare connection is no floor of this case */
 void ask_wire(const struct loop *l, long trips);
 void answer_wire(const struct loop *l, long trips);
 

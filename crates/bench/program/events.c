@@ -74,7 +74,7 @@ void print_missing(const char *test, const char *format, ...) {
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     if (world_rank != 0) return;
-    /* Each size of a test may lack the same resource. */
+    /* Print a reason once: every size of a test may lack one resource. */
     static char said[1280];
     char now[1280];
     snprintf(now, sizeof now, "%s: %s", test, reason);

@@ -21,7 +21,7 @@ static const char *const reads[] = {"pread", VIEWS};
 
 static MPI_File file = MPI_FILE_NULL;
 static int descriptor = -1;
-/* The folder, and the file in it; empty if there is none. */
+/* Paths of the folder and of the file in it; empty if there is none. */
 static char folder[512], path[520];
 
 /* Dimensions of the ranks' interleaving in the file: rows (1), a plane or a cube of blocks; 0: one contiguous piece
@@ -42,7 +42,7 @@ static bool is_together(const struct bench_case *c) {
     }
 }
 
-/* The largest power of two that divides `count`, and whose power `n` is at most `count`. */
+/* Returns the largest power of two that divides `count` and whose n-th power is at most `count`. */
 static int find_side(int count, int n) {
     int side = 1;
     for (int next = 2; count % next == 0; next *= 2) {
@@ -206,7 +206,7 @@ static void move_once(struct bench_case *c) {
 
 static void run_file(struct bench_case *c, long n) {
     for (long i = 0; i < n; i++) {
-        /* The file does not grow: the pointer is reset to the start for each call of all ranks. */
+        /* Reset the pointer to the start before each call, so that the file does not grow. */
         if (c->variant_index == SHARED) MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
         move_once(c);
     }
@@ -219,7 +219,7 @@ static int find_record(const struct bench_case *c) {
     return -1;
 }
 
-/* With the shared pointer the order is unknown, but each nonempty record is there once. */
+/* The shared pointer gives records in unknown order, but the file has each nonempty record once. */
 static bool verify_records(struct bench_case *c) {
     bool right = true;
     int found, *all = calloc((size_t)c->member_count, sizeof *all);

@@ -1,5 +1,5 @@
-/* The first messages of a pair: time of a size right after MPI_Init, before anything is learned, registered or
- * cached, and time when it has settled. */
+/* The first messages of a pair: their times right after MPI_Init, before anything is learned, registered or cached,
+ * and the times of later messages. */
 #include "bench.h"
 #include "share.h"
 
@@ -27,7 +27,7 @@ static void play(struct bench_case *c, long trips, uint64_t *stamps) {
     }
 }
 
-/* Time of a line one way, if the ranks share memory and have a processor each. */
+/* Returns the one-way time of a cache line, in ns; 0 unless the ranks share memory and have a processor each. */
 static double time_line(struct bench_case *c) {
     enum { MEANS = 5, TRIPS_OF_LINE = 24 };
     int processors[2];
@@ -46,7 +46,7 @@ static bool check_contents(struct bench_case *c) {
     return agree(c->members, has_message(c, c->receive, (unsigned)c->peer));
 }
 
-/* Round trips from one number to another, each a sample, or only the longest of them. */
+/* Prints `count` round trips as samples; with `worst`, only the longest of them. */
 static void print_part(const struct bench_case *c, const char *name, const uint64_t *stamps, long count, bool worst,
                        struct figures *f) {
     const struct test *t = c->test;

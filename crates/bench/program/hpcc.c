@@ -63,7 +63,7 @@ static void play_server(struct pairs *p, int client) {
     }
 }
 
-/* One round trip of known contents, outside the timed part. */
+/* Verifies one round trip of known contents, outside the timed part. */
 static void check_pair(struct pairs *p, int other, bool first) {
     int bytes = (int)p->bytes;
     fill_pattern(p->send, p->bytes, (unsigned)world_rank);
@@ -96,7 +96,7 @@ static void measure_pairs(struct pairs *p, int clients_end, int servers_begin) {
         }
 }
 
-/* Chosen so that all pairs take at most ten seconds; a prime, or more than a third of the ranks. */
+/* Chooses a stride with which all pairs take at most ten seconds: a prime, or more than a third of the ranks. */
 static int choose_stride(const struct pairs *p, double half_ns) {
     double once = half_ns * 2 * (p->loop + 1);
     if (once < p->shortest) once = p->shortest;
@@ -202,7 +202,7 @@ static double time_steps(struct ring *r, void (*step)(struct ring *)) {
     return ns_of(read_ticks() - start);
 }
 
-/* The better of both directions on this rank, in ns for each message that it sends. */
+/* Returns the shorter time of this rank, by MPI_Sendrecv or nonblocking, in ns for each message that it sends. */
 static double measure_ring(struct ring *r) {
     double with_sendrecv;
     for (int enough = 0; !enough;) {
@@ -232,7 +232,7 @@ static bool check_ring(struct ring *r) {
     return right;
 }
 
-/* The same permutation on every rank; the seed is fixed, so that rings are equal in every run. */
+/* Orders the ring by one permutation on all ranks. The seed is fixed, so that rings are equal in every run. */
 static void order_ring(struct ring *r, bool random, uint64_t seed) {
     int *order = malloc((size_t)world_ranks * sizeof *order);
     if (!order) MPI_Abort(MPI_COMM_WORLD, 2);

@@ -5,8 +5,8 @@
 
 /* ---- ping-pong ---- */
 
-/* With messages that are written before each send and read after each receive: otherwise a copy can profit from
- * bytes that are unchanged since the last one. */
+/* Ping-pong of messages that are written before each send and read after each receive. Otherwise a copy can profit
+ * from bytes that have not changed since the preceding copy. */
 static void run_touched_latency(struct bench_case *c, long n) {
     for (long i = 0; i < 2 * n; i++) {
         if ((i % 2 == 0) == c->goes_first) {
@@ -61,7 +61,7 @@ static bool verify_exchange(struct bench_case *c) {
 
 /* ---- windows ---- */
 
-/* Address of a message of a window: one buffer for all, unless each is rewritten. */
+/* Address of message `w` of a window: one buffer for all messages, unless each message is rewritten. */
 static char *slot(const struct bench_case *c, char *buffer, int w) {
     return c->touch ? buffer + (size_t)w * span_of(c) : buffer;
 }
@@ -110,7 +110,7 @@ static void run_both_windows(struct bench_case *c, long n) {
     }
 }
 
-/* Lower half to upper half, all pairs at once. Rank 0's clock stops when all pairs have finished. */
+/* The lower half of the ranks sends to the upper half, all pairs at once. Rank 0's time ends when all have finished. */
 static int prepare_multirate(struct bench_case *c) {
     int half = c->ranks / 2;
     c->peer = c->rank < half ? c->rank + half : c->rank < 2 * half ? c->rank - half : MPI_PROC_NULL;
@@ -127,7 +127,7 @@ static bool verify_multirate(struct bench_case *c) {
     return c->peer == MPI_PROC_NULL ? (run_multirate(c, 1), true) : verify_exchange(c);
 }
 
-/* All others to rank 0 at once. A time is for one message of all flows together. */
+/* All other ranks send to rank 0 at once. A time is for one message of all flows together. */
 static int prepare_incast(struct bench_case *c) {
     c->flows = c->ranks > 1 ? c->ranks - 1 : 1;
     return MPI_SUCCESS;
@@ -198,7 +198,7 @@ static bool verify_sendrecv(struct bench_case *c) {
     return verify_exchange(c);
 }
 
-/* One message to and one from each neighbour, all at once. */
+/* Sends one message to each neighbour and receives one from each, all at once. */
 static void run_halo(struct bench_case *c, long n) {
     char *from[2] = {c->receive, c->receive + span_of(c)}, *to[2] = {c->send, c->send + span_of(c)};
     int left = c->previous_peer, right = c->next_peer;

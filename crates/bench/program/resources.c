@@ -19,7 +19,7 @@ static uint64_t exchange(struct bench_case *c, uint64_t compute_ticks) {
     return read_ticks() - start;
 }
 
-/* The leader receives and computes meanwhile; the other one waits in MPI_Send. */
+/* The leader computes while it receives; the other rank waits in MPI_Send. */
 static uint64_t receive_alone(struct bench_case *c, uint64_t compute_ticks) {
     int bytes = (int)c->bytes;
     MPI_Barrier(c->members);
@@ -38,7 +38,7 @@ static uint64_t receive_alone(struct bench_case *c, uint64_t compute_ticks) {
 struct overlap_way {
     const char *variant, *operation;
     uint64_t (*transfer)(struct bench_case *c, uint64_t compute_ticks);
-    /* Computation time in bare transfers: a rank that copies alone may take longer than both sides do. */
+    /* Computation time as a multiple of a bare transfer: a rank that copies alone may take longer than both do. */
     int times;
 };
 static const struct overlap_way overlap_ways[] = {
@@ -98,7 +98,7 @@ static void drive_overlap(const struct test *t) {
 
 /* ---- memory ---- */
 
-/* A field of the kernel's summary for this process, in bytes; below 0 if it is missing. */
+/* Reads a field of the kernel's memory summary of this process, in bytes; below 0 if it is missing. */
 static double read_memory(const char *field) { return read_number("/proc/self/smaps_rollup", field) * 1024; }
 
 static void print_memory(const struct test *t, const char *variant, double own) {
@@ -117,7 +117,7 @@ static void print_memory(const struct test *t, const char *variant, double own) 
     free(all);
 }
 
-/* One message each way with the rank at each of these distances. */
+/* Exchanges one message with the rank at each distance from 1 to `distances`, in both directions. */
 static void talk(int distances) {
     int own = world_rank, other;
     for (int d = 1; d <= distances; d++)
@@ -125,7 +125,7 @@ static void talk(int distances) {
                      (world_rank + world_ranks - d) % world_ranks, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* All values are read before any is gathered or counted, which takes memory too. */
+/* Reads all values before any is gathered or counted, because that takes memory too. */
 static void drive_memory(const struct test *t) {
     static const char *const variants[] = {"pss, neighbours", "rss, neighbours", "pss, all pairs", "rss, all pairs"};
     double own[4];

@@ -31,7 +31,7 @@ void end_rest(const char *how) {
         return;
     }
     uint32_t own = rests++, expected = own;
-    /* Both ranks of the pair call this; one of them ends the rest. */
+    /* Both ranks of the pair call this function; the first one ends the rest. */
     if (atomic_compare_exchange_strong(&shared->released, &expected, own + 1))
         syscall(SYS_futex, &shared->released, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -74,7 +74,7 @@ static void run_flush(struct bench_case *c, long n) {
     for (long i = 0; i < n; i++) MPI_Win_flush(target, c->win);
 }
 
-/* send[0] is the operand, send[1] the expected value, send[2] the returned one. */
+/* send[0] is the operand, send[1] the expected value, send[2] the returned value. */
 static void run_atomic(struct bench_case *c, long n) {
     int64_t *words = (int64_t *)c->send;
     int target = target_of(c), atomic = c->variant_index % ATOMICS;
@@ -90,7 +90,7 @@ static void run_atomic(struct bench_case *c, long n) {
     }
 }
 
-/* The target's memory is ready for the leader, or the leader's data has arrived at the target. */
+/* Synchronizes both ranks: then the target's memory is ready, or the leader's data has arrived there. */
 static void meet(struct bench_case *c) {
     MPI_Win_sync(c->win);
     MPI_Barrier(c->members);

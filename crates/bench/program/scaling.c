@@ -33,7 +33,7 @@ static void drive_matrix(const struct test *t) {
     struct test latency = *find_test("latency");
     size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, 0, sizes);
     latency.name = t->name;
-    /* One case each: intervals of every pair would not form a matrix. */
+    /* Measure one case for each pair: a matrix has one value for each pair, not several intervals. */
     long intervals = options.intervals;
     options.intervals = 0;
     expect_steps((long)count * world_ranks * (world_ranks - 1) / 2);
@@ -61,7 +61,7 @@ static void stamp_exits(struct bench_case *c, long samples, int64_t *stamps) {
     }
 }
 
-/* Number of calls that fit the time of a case, from the time of a few. */
+/* Returns the number of calls that fit the time of a case, estimated from a few calls. */
 static long count_calls(struct bench_case *c, int64_t *stamps) {
     stamp_exits(c, SKEW_LEAST, stamps);
     double each = (double)(stamps[SKEW_LEAST - 1] - stamps[0]) / (SKEW_LEAST - 1);

@@ -37,7 +37,7 @@ long wire_messages(const struct loop *l) {
     return window > 1 && l->divisor == (double)window ? window : 0;
 }
 
-/* A message each way, or a window of them and a byte back. */
+/* Sends one message and receives one, or sends a window of messages and receives one byte. */
 void ask_wire(const struct loop *l, long trips) {
     long messages = wire_messages(l);
     size_t bytes = l->bytes > 0 ? l->bytes : 1, back = messages > 1 ? 1 : bytes;

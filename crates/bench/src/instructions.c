@@ -62,12 +62,12 @@ static void ask(enum job job, int wait) {
     while (wait && board->done != board->asked) sched_yield();
 }
 
-/* One message for each of very many other tags. */
+/* Sends CROWD messages, each with a different tag. */
 static void flood(void) {
     for (int i = 0; i < CROWD; i++) MPI_Send(buffer, 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD);
 }
 
-/* A message in as many partitions as a case has calls. */
+/* A partitioned message with as many partitions as a case has calls. */
 #if MPI_VERSION >= 4
 enum { PARTS = WARM + CALLS };
 static char parts[PARTS * BYTES_MAX];
@@ -126,7 +126,7 @@ static void pull_arrivals(void) {
     for (int i = 0; i < 3; i++) MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
 }
 
-/* Moves the messages of `flood` into the queue. */
+/* Moves the messages of `flood` into the unexpected queue. */
 static void pull_flood(void) {
     int found;
     ask(FLOOD, 0);
@@ -142,7 +142,7 @@ static void post_crowd(void) {
         MPI_Irecv(&crowd_bytes[i], 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD, &crowd[i]);
 }
 
-/* Load while a case runs: very many messages or receives of other tags, or a message in partitions. */
+/* Prepares the load of a case: CROWD messages or receives of other tags, or a partitioned message. */
 static void gather_crowd(const char *which) {
     if (!strcmp(which, "MPI_Pready")) {
         ask(PARTITIONS, 0);
@@ -164,7 +164,7 @@ static void disperse_crowd(const char *which) {
     MPI_Waitall(CROWD, crowd, MPI_STATUSES_IGNORE);
 }
 
-/* One call of case `which`, with its uncounted preparation and completion. */
+/* Makes one call of case `which`, with its uncounted preparation and completion. */
 static void make_call(const char *which) {
     static MPI_Status of_bytes;
     MPI_Request request;
@@ -309,7 +309,7 @@ static const char *const cases[] = {
     "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted", "MPI_Neighbor_alltoall", "MPI_Pready",
     "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Fetch_and_op_char", "MPI_Fetch_and_op_read",
     "MPI_Compare_and_swap", "MPI_Compare_and_swap_char", "MPI_Win_flush", "MPI_Win_flush_local",
-    /* Before the first exclusive lock of that window. */
+    /* These cases precede the first exclusive lock of the window `unlocked`. */
     "MPI_Win_lock_all", "MPI_Win_unlock_all",
     "MPI_Win_lock",    "MPI_Win_unlock",
 };
@@ -354,7 +354,7 @@ static int is_immediate(const char *which) {
     return 0;
 }
 
-/* Cases from `first` up to but excluding `end`, with each requested number of bytes. */
+/* Counts the cases from `first` up to but excluding `end`, with each requested number of bytes. */
 static void count_cases(int first, int end, int argc, char **argv) {
     for (int size = 2; size < argc; size++) {
         bytes = atoi(argv[size]);

@@ -1,5 +1,5 @@
-/* A driver with one GPU that is none, for the tests of `fastpath explain probe`: its memory is the host's, its copies are
-   memcpy, its kernel is a loop. It checks what it is given, and says at the end what was not given back. */
+/* A fake CUDA driver with one GPU, for the tests of `fastpath explain probe`. GPU memory is host memory, copies are
+   memcpy, and the kernel is a loop. Arguments are checked, and unreleased resources are reported at the end. */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ static int started, retained, current, alive;
 static const char *const names[] = {"CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"};
 static int context, module, kernel;
 
-/* With FAKE_FAIL set, the call of this name fails. */
+/* Returns whether the call `name` must fail: FAKE_FAIL holds its name. */
 static int fails(const char *name) {
     const char *which = getenv("FAKE_FAIL");
     return which != NULL && strcmp(which, name) == 0;
