@@ -341,16 +341,18 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
         for &column in &step.columns {
             let what = match finding.columns[column].statistic {
                 Some(s) if s.contains(MEAN) => {
-                    "has the name of a mean, but falls on whole steps, so the tool divided the sum \
-                     of the samples in whole steps; if this division rounds down, the true mean is \
-                     up to one step larger"
+                    "is named as a mean, but all values are whole steps of the clock, so the tool \
+                     divided the sum of the samples in whole steps. If this division rounds down, \
+                     the true mean is up to one step larger"
                 }
-                Some(s) => {
-                    &format!("has the name of a {s}, and falls on whole steps as single samples do")
-                }
+                Some(s) => &format!(
+                    "is named as a {s}, and all values are whole steps of the clock, as those of \
+                     single samples are"
+                ),
                 None => {
-                    "falls on whole steps, so it is a single sample (minimum, median, maximum), or \
-                     a mean divided in whole steps, whose true value is up to one step larger"
+                    "has only whole steps of the clock, so it is a single sample (minimum, median, \
+                     maximum) or a mean that was divided in whole steps. The true value of such a \
+                     mean is up to one step larger"
                 }
             };
             said.push(format!("`{}` {what}", name(column)));
@@ -373,8 +375,8 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
         let misses = cells.any(|c| step.lattice.multiple(c).is_none());
         if measured && same && is_known && !on(index) && !in_unit && misses {
             said.push(format!(
-                "`{}` does not fall on the steps, so it is a mean over several samples, or from \
-                 another clock",
+                "`{}` has values between the steps of the clock, so it is a mean over several \
+                 samples, or comes from another clock",
                 name(index)
             ));
         }

@@ -143,8 +143,9 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     if unit.base == Base::Mebi {
         let decimal = top * unit.base.factor();
         said.go_on(format!(
-            "{top} of 2^20 bytes are {decimal:.1} of 10^6; compare with a limit in the same unit \
-             (4000 of 10^6 are 3814.7 of 2^20)"
+            "the largest value, {top} in units of 2^20 bytes, is {decimal:.1} in units of 10^6 \
+             bytes; compare it with a limit in the same unit (4000 units of 10^6 bytes are 3814.7 \
+             units of 2^20)"
         ));
     }
 }
@@ -184,7 +185,7 @@ fn describe_worth(table: &TableFindings, step: &ClockStep, said: &mut Document) 
 fn say_difference(steps: i64, step: f64, unit: &str) -> String {
     match steps {
         0 => "the same step".to_owned(),
-        -1 | 1 => "one step: a difference is not proved".to_owned(),
+        -1 | 1 => "one step: not enough to prove a difference".to_owned(),
         n => {
             let digits = if step < 10.0 { 3 } else { 0 };
             let (near, far) = ((n.abs() - 1) as f64 * step, (n.abs() + 1) as f64 * step);
