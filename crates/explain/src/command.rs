@@ -42,7 +42,7 @@ pub enum ExplainCommand {
     Latency(Box<LatencyOptions>),
     /// Changes between one size and the next, and sizes to measure to find the cause
     Cliff(Box<CliffOptions>),
-    /// Fields of `lspci -vv`: what a link carries, what it supports, and causes of less
+    /// Fields of `lspci -vv`: what a link carries, what it supports, and why it carries less
     Lspci(LspciOptions),
     /// Like `lspci`, for a device of this machine, read from sysfs
     Device(DeviceOptions),

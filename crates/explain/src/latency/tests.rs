@@ -23,7 +23,7 @@ fn inline__of_2009_read_through_the_clocks_tick() {
     let gains = findings(&made, "gain");
     assert!(gains[0].text.contains("0.84 to 1.40 us"), "{gains:?}");
     assert!(
-        gains[0].why.contains("8 ticks before (2.23 to 2.51 us), 4 after (1.12 to 1.40 us)"),
+        gains[0].why.contains("By DMA 8 ticks (2.23 to 2.51 us), inline 4 ticks (1.12 to 1.40 us)"),
         "{gains:?}"
     );
     assert!(gains[0].why.contains("saves 2 serial reads: 0.42 to 0.70 us each"), "{gains:?}");

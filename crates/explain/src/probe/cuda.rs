@@ -322,7 +322,7 @@ impl<'a> Chain<'a> {
             let found = unsafe { self.host.at.byte_add(at).cast::<u64>().read_volatile() };
             let wanted = self.start + ((count as usize % LINES) * STRIDE + lane * 8) as u64;
             if found != wanted {
-                bail!("chase: the kernel did not follow the chain to its end");
+                bail!("wrong result: the GPU did not follow the chain of reads to its end");
             }
         }
         Ok(())
