@@ -123,35 +123,38 @@ variables! {
     Disable "FASTPATH_DISABLE" ValueKind::Words(FEATURES), "", false,
         "optimizations to switch off, by name, to measure their effect";
     Report "FASTPATH_REPORT" ValueKind::FlagOr(REPORT_FORMS), "0", false,
-        "1 or json: print at start the transport and protocol for each size, with reasons, and at \
-         the end learned costs and counters; selection: like json, without counters that take time";
+        "1 or json: print the transport and protocol for each size, with reasons, at the start, \
+         and learned costs and counters at the end; selection: like json, but without counters \
+         that cost time";
     Coll "FASTPATH_COLL" ValueKind::Text, "", false,
-        "algorithms of collective calls, by name, such as allreduce:nodes,bcast:binomial; a call \
-         that cannot use its algorithm takes the default; any-order: the last bits of sums may \
-         depend on the hosts; docs/scale.md lists the names";
+        "algorithms of collective calls, by name, such as allreduce:nodes,bcast:binomial \
+         (docs/scale.md lists the names). A call that cannot use the named algorithm uses its \
+         default. any-order: the last bits of sums may depend on the hosts of the ranks";
     Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
         "1: report mistakes of the program (slower): datatypes that do not match, collective calls \
          that differ, requests and messages left at MPI_Finalize";
     Transports "FASTPATH_TRANSPORTS" ValueKind::Words(TRANSPORTS), "all", false,
-        "allowed transports: shm between ranks of one host; ud between hosts, replaced by rc for \
-         pairs that communicate much; tcp between hosts without an adapter";
+        "allowed transports, separated by commas. Within a host: shm. Between hosts with RDMA \
+         adapters: ud (datagrams), and rc (connections) for pairs of ranks that communicate much. \
+         Between hosts without an adapter: tcp";
     EagerMax "FASTPATH_EAGER_MAX" ValueKind::SizeWithin(48, 64 << 10), "auto", false,
-        "largest eager message, 48 to 64K; auto: by measured cost";
+        "largest eager message, 48 to 64K; auto: chosen by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" ValueKind::SizeWithin(256, 32704), "auto", false,
         "size of the chunks in which a large message is copied through shared memory, 256 to 32704 \
-         bytes; auto: by measured cost";
+         bytes; auto: chosen by measured cost";
     Tuning "FASTPATH_TUNING" ValueKind::Text, "auto", false,
-        "file of measured constants; auto: in the cache directory, if present; none: defaults";
+        "file of measured constants, written by `fastpath tune`; auto: the file in the cache \
+         directory, if present; none: built-in constants";
     Device "FASTPATH_DEVICE" ValueKind::Text, "auto", false,
-        "RDMA adapter, such as mlx5_0, or mlx5_0:1 for its first port; auto: the first with an \
-         active port";
+        "RDMA adapter, such as mlx5_0, or mlx5_0:1 for its first port; auto: the first adapter \
+         with an active port";
     MaxInline "FASTPATH_MAX_INLINE" ValueKind::BytesOrAuto, "auto", false,
-        "bytes of inline data to request from an RDMA adapter; the granted size applies; auto: \
-         stored by `fastpath tune inline`, else 220";
+        "bytes of inline data to request from an RDMA adapter, which may grant another size; auto: \
+         the size stored by `fastpath tune inline`, else 220";
     Interfaces "FASTPATH_INTERFACES" ValueKind::Text, "auto", false,
-        "addresses for ranks of other hosts, best first: interface names, addresses or networks \
-         such as 10.1.0.0/16, separated by commas; a ^ before an entry excludes that entry; auto: \
-         all but loopback";
+        "addresses at which ranks of other hosts reach this host, best first: interface names, \
+         addresses or networks such as 10.1.0.0/16, separated by commas; a ^ before an entry \
+         excludes that entry; auto: all but loopback";
     Ports "FASTPATH_PORTS" ValueKind::Text, "auto", false,
         "listening ports, such as 50000-50100, one for each rank of a host; auto: chosen by the \
          kernel";
@@ -162,16 +165,18 @@ variables! {
         "maximum number of rc connections of a rank, if FASTPATH_TRANSPORTS lists rc and ud; \
          further pairs of ranks stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" ValueKind::SizeOrAuto, "auto", false,
-        "most bytes of program memory kept registered with an adapter between messages; auto: half \
-         of the locked-memory limit, but at most the rank's share of an eighth of the host's \
-         memory";
+        "maximum bytes of program memory that stay registered with an adapter between messages; \
+         auto: half of the locked-memory limit, but at most the rank's share of an eighth of the \
+         host's memory";
     UnexpectedMax "FASTPATH_UNEXPECTED_MAX" ValueKind::Size, "64M", false,
-        "most bytes of unexpected messages in a rank; beyond that senders wait, unless the \
-         program needs a later message";
+        "maximum bytes of unexpected messages stored in a rank. At this limit senders wait, unless \
+         the program needs a later message";
     Spin "FASTPATH_SPIN" ValueKind::DurationOrAuto, "auto", false,
-        "spin time before a yield, on a dedicated core; auto: 5us";
+        "time that a waiting rank with a dedicated core spins before it yields the processor; \
+         auto: 5us";
     Trace "FASTPATH_TRACE" ValueKind::Text, "", false,
-        "file for a trace of all ranks, for Perfetto or chrome://tracing; empty: none";
+        "file that receives a trace of all ranks, for Perfetto or chrome://tracing; empty: no \
+         trace";
     TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
         "number of trace points kept per thread (the most recent ones); 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,

@@ -82,7 +82,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         title: "Output",
         note: "PATTERN: %r rank, %R rank with leading zeros, %h host, %t seconds since 1970, %T \
-               date and time, %g and %p 0, %% percent sign. Missing folders of files are \
+               date and time, %g and %p always 0, %% percent sign. Missing folders of files are \
                created.",
         options: OUTPUT,
     },
@@ -129,7 +129,12 @@ const RANKS: &[Opt] = &[
         "one rank per host; error if -n exceeds hosts",
     ),
     opt("--npersocket", One("N"), place::take_per_socket, "ranks per socket"),
-    opt("--ppr", One("N:PLACE"), place::take_ppr, "ranks per place, such as 2:numa (see Binding)"),
+    opt(
+        "--ppr",
+        One("N:PLACE"),
+        place::take_ppr,
+        "ranks per place, such as 2:numa for two per NUMA node (see Binding)",
+    ),
     opt(
         "-soft",
         One("LIST"),
@@ -349,15 +354,15 @@ const OUTPUT: &[Opt] = &[
         "--output-filename --output-directory",
         One("DIR[:nocopy,nojobid]"),
         |p, g| take_directory(p, &g.text()),
-        "write output to DIR/1/rank.RANK/stdout and stderr as well; nocopy: only to these files; \
-         nojobid: without /1",
+        "also write output to the files stdout and stderr in DIR/1/rank.RANK; nocopy: write only \
+         to these files; nojobid: omit /1",
     ),
     opt(
         "--output",
         One("FORMAT,..."),
         take_list,
-        "any of tag, timestamp, merge, dir=DIR and file=NAME (NAME.RANK.out and NAME.RANK.err); \
-         append :nocopy to write only to files",
+        "output options: tag, timestamp, merge, dir=DIR, file=NAME (files NAME.RANK.out and \
+         NAME.RANK.err); append :nocopy to write only to the files",
     ),
     opt(
         "--stdin -s",
@@ -390,8 +395,8 @@ const BINDING: &[Opt] = &[
         "--rank-by",
         One("ORDER"),
         place::take_rank,
-        "order in which mapped processes are numbered: fill, slot or core (one place after the \
-         other), span or PLACE (round-robin over places)",
+        "order of rank numbers: fill, slot or core (place by place), span or PLACE (round-robin \
+         over places)",
     ),
     opt("--cpus-per-proc --cpus-per-rank", One("N"), place::take_per_rank, "cores per rank"),
     set(
