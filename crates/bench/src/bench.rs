@@ -333,7 +333,7 @@ impl Session {
 fn describe_absence(missing: &MissingTest) -> String {
     let lower = catalogue::find(&missing.test).is_some_and(|t| t.levels.contains(&Level::Protocol));
     let elsewhere = match missing.level == Level::Mpi && missing.reason.contains("of Fastpath") {
-        true if lower => " (below MPI: --level transport,protocol)",
+        true if lower => " (the test exists below MPI: --level transport,protocol)",
         _ => "",
     };
     format!("{} is missing: {}{elsewhere}", missing.test, missing.reason)
@@ -357,9 +357,9 @@ fn print_list() {
         }
     }
     print_line(
-        "hardware:\n  floor                  a cache line between two processors, a copy of \
-         memory, transfer methods of large messages\n  copy                   copy loops, alone \
-         and as a pipeline between two processors: the floor of large messages",
+        "hardware:\n  floor                  times of a cache line between two processors, of a \
+         copy of memory, and of transfer methods for large messages\n  copy                   copy \
+         loops, alone and as a pipeline between two processors: the floor of large messages",
     );
     print_line(
         "The name of a group runs all of its tests; `all` runs all tests except those of the \

@@ -36,7 +36,7 @@ use waiting::{RankWaits, find_cause, name_ranks};
 pub struct PsOptions {
     /// Job number, as listed by `fastpath ps`: the process number of its mpiexec [default: all jobs]
     pub job: Option<i32>,
-    /// Find hangs: print which ranks deadlock, or where in its program the rank is that other ranks wait for
+    /// Find hangs: print the ranks of a deadlock, or the rank that the others wait for and its place in the program
     #[arg(long)]
     pub why: bool,
     /// Print one JSON object
@@ -227,11 +227,11 @@ fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) 
 fn find_place(pid: i32) -> String {
     let place = match stack::find_place(pid) {
         Ok(place) => format!("is in {place}"),
-        Err(why) => format!("is not in a wait of MPI; its stack cannot be read: {why}"),
+        Err(why) => format!("does not wait in MPI; its stack cannot be read: {why}"),
     };
     match is_stopped(pid) {
         true => {
-            format!("a signal has stopped: `kill -CONT {pid}` resumes the process, which {place}")
+            format!("is stopped by a signal (`kill -CONT {pid}` resumes it) and {place}")
         }
         false => place,
     }

@@ -207,8 +207,8 @@ impl Quantity {
             Quantity::Memory => "memory",
             Quantity::Instructions => "instructions of one call",
             Quantity::Overlap => {
-                "share of the transfer free to compute; values outside 0 to 100 %, which noise \
-                 causes, count as 0 or 100 %"
+                "share of the transfer time that is free to compute; noise can cause values \
+                 outside 0 to 100 %, which count as 0 or 100 %"
             }
         }
     }

@@ -168,13 +168,14 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     // Measure trace points last, because this process records events from then on.
     let points = measure_points(samples, batch_ns).context(FAILED)?;
     let in_place = format!(
-        "recorded, one of the {} points of a message to this rank itself, in the library",
+        "recorded, mean of the {} points that the library records for a message of a rank to \
+         itself",
         points.of_message
     );
-    let of_call = "recorded, one of the 3 points of an immediate call, in a loop";
+    let of_call = "recorded, mean of the 3 points of an immediate call, in a loop";
     for (times, what) in [
         (points.off, "not recorded"),
-        (points.clock, "only its clock reading"),
+        (points.clock, "not recorded; only the clock is read"),
         (points.on, "recorded, in a loop"),
         (points.of_call, of_call),
         (points.in_place, &in_place),

@@ -43,7 +43,7 @@ pub struct BenchOptions {
     /// Write the statistics to this file as CSV; `-`: to standard output, instead of the table
     #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Tool whose columns the table has; a line names the statistic
+    /// Tool whose column format the table uses; a line above the table explains the columns
     #[arg(help_heading = "Output", long, value_enum, default_value_t)]
     pub style: Style,
     /// Measure for some seconds and print one screen instead of the table: latency, floor and chart (ping-pongs only)

@@ -76,9 +76,9 @@ pub struct MeasureOptions {
         default_value = "latency,rate,bandwidth,barrier,allreduce"
     )]
     pub tests: Vec<String>,
-    /// Measure application-like loads instead of tests: buffers that are written and read, odd, strided or of
-    /// MPI_Alloc_mem, both directions at once, windows, rings and all-to-all of 2 to 8 ranks, halos, large collectives,
-    /// first messages
+    /// Measure application-like loads instead of tests. Buffers: written and read, at odd addresses, strided, or from
+    /// MPI_Alloc_mem. Patterns: both directions at once, windows, first messages, large collectives; rings, halos and
+    /// all-to-all of 2 to 8 ranks
     #[arg(
         help_heading = "Measurement",
         long,

@@ -183,8 +183,8 @@ impl Rounds {
         let batches = [ours, theirs].map(|c| c.timing.operations_per_sample);
         if self.statistic != Statistic::Mean && batches[0] != batches[1] {
             let reason = format!(
-                "different statistic: the {} of this MPI is over means of {} operations, that of \
-                 the other MPI over means of {}",
+                "different statistic ({}): a sample is the mean of {} operations in this MPI, and \
+                 of {} in the other MPI",
                 self.statistic.name(),
                 batches[0],
                 batches[1]

@@ -73,7 +73,7 @@ fn tabulate(levels: &[Level], rows: &BTreeMap<u64, BTreeMap<Level, (f64, &Case)>
         table.add_columns([format!("{}>10", level.name())]);
         table.add_columns((index > 0).then_some("adds>8"));
     }
-    table.add_columns([" protocol of the size"]);
+    table.add_columns([" protocol at this size"]);
     for (bytes, of_size) in rows {
         let (mut cells, mut below) = (vec![bytes.to_string()], None);
         for (index, level) in levels.iter().enumerate() {

@@ -12,9 +12,9 @@ pub fn list_threads() -> Vec<Facility> {
 fn describe(fences: bool) -> Vec<Facility> {
     let lock = match fences {
         true => {
-            "at MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread, the lock is biased to the \
-             calling thread, which uses no atomic operations; another thread takes the lock with a \
-             membarrier"
+            "calls take a lock at MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread. The lock \
+             is biased to the thread that took it last: that thread needs no atomic operation. \
+             Another thread needs a membarrier"
         }
         false => {
             "the kernel or a sandbox refuses membarrier, so an ordinary lock is used at \

@@ -64,8 +64,9 @@ pub fn list(config: &Config) -> Vec<Transport> {
 
 fn try_adapter(config: &Config, by: AdapterTransport) -> Result<String, String> {
     let (found, diagnostics) = find_adapter(config, by)?;
-    let mut text =
-        format!("{by} on {found}: between hosts, and inside a host if shm is not listed");
+    let mut text = format!(
+        "{by} on {found}: between hosts, and inside a host if FASTPATH_TRANSPORTS does not list shm"
+    );
     for trouble in diagnostics {
         text += &format!("; {trouble}");
     }
@@ -78,8 +79,8 @@ fn try_network(config: &Config) -> Result<String, String> {
     let addresses = card.addresses.iter().map(|address| address.to_string());
     let addresses: Vec<String> = addresses.collect();
     Ok(format!(
-        "between hosts without an adapter, and inside a host if only tcp is listed: by {}, ports \
-         such as {}",
+        "between hosts without an adapter, and inside a host if FASTPATH_TRANSPORTS lists only \
+         tcp; addresses {}; ports such as {}",
         addresses.join(", "),
         listener.port()
     ))

@@ -32,7 +32,7 @@ pub(super) fn find_cause(ranks: &[RankWaits]) -> Result<(usize, Vec<usize>), Str
     if let Some(circle) = find_circle(ranks) {
         let chain = name_chain(&circle);
         return Err(format!(
-            "{chain}: a deadlock, unless a message is in flight; run the command again"
+            "{chain}: a deadlock, unless a message is in flight; run the command again to check"
         ));
     }
     find_awaited(ranks).ok_or_else(|| describe_waits(ranks))

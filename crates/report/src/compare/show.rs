@@ -47,10 +47,11 @@ pub fn format_comparison(comparison: &Comparison) -> String {
 }
 
 const READING: &str = "ratio: ours/theirs, geometric mean over the rounds with its 95 % interval; \
-    floor: the larger of a cache line one way and one copy of the message;\nfor a ping-pong from 4 \
-    KiB, the bare pipeline plus a line; ours and theirs after floor: multiples of the floor; line: \
-    ns of a cache line one way during ours/theirs, and the number of rounds in which the two lines \
-    differ by more than half";
+                       floor: the larger of a cache line one way and one copy of the message;\nfor \
+                       a ping-pong from 4 KiB, the bare pipeline plus a line; right of floor, ours \
+                       and theirs are multiples of the floor; line: ns of a cache line one way \
+                       during ours/theirs, and the number of rounds in which the two lines differ \
+                       by more than half";
 
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
     let mut table = make_table(["ours", "theirs"]);

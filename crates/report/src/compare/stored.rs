@@ -180,8 +180,8 @@ fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(
     match other {
         None => Ok(()),
         Some(other) => Err(format!(
-            "different statistic: the {} is over means of {first} operations on one side, of \
-             {other} operations on the other; measure both sides with --timing batch=N, or use \
+            "different statistic ({}): a sample is the mean of {first} operations on one side, and \
+             of {other} operations on the other; measure both sides with --timing batch=N, or use \
              --statistic mean",
             statistic.name(),
         )),

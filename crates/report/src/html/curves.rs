@@ -149,8 +149,8 @@ impl Chart {
             (self.draw(id))
             (self.tabulate().to_fold("Numbers"))
             @if is_formed {
-                p class="note" { "The numbers are times of one message, from which the curve is \
-                    formed." }
+                p class="note" { "The table has the time of one message, from which the curve is \
+                                  calculated." }
             }
         } }
     }

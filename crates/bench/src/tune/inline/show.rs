@@ -78,8 +78,8 @@ fn judge(ratio: &Ratio) -> [String; 3] {
 pub(super) fn say_crossover(found: &Finding, report: &InlineReport) -> String {
     if !found.known {
         return format!(
-            "crossover unknown: over these {} rounds no inline limit is faster than sending \
-             nothing or everything inline",
+            "crossover unknown: in these {} rounds, no limit for inline data was faster than both \
+             extremes (nothing inline, everything inline)",
             report.rounds
         );
     }

@@ -59,7 +59,7 @@ fn describe_used(report: &HostsReport, used: &HostConnection, said: &mut Documen
     let trips = format!("minimum {least:.1} us, median {median:.1} us");
     said.pair("half a round trip of 8 bytes, bare socket", trips);
     let [there, back] = speed.bandwidth_mb_s;
-    said.pair("stream", format!("{there:.0} MB/s there, {back:.0} MB/s back"));
+    said.pair("stream", format!("{there:.0} MB/s from {dialer}, {back:.0} MB/s from {peer}"));
     if let Some(mtu) = speed.path_mtu {
         said.pair("path MTU", format!("{mtu} bytes"));
     }
