@@ -38,7 +38,7 @@ def _algorithms():
 def _told(text):
     """Counts of a report: (call, between groups, ranks, algorithm) with the number of calls by size."""
     told = {}
-    line = r"^fastpath: (\w+)( between groups)? of (\d+) ranks by ([a-z-]+): (.*)$"
+    line = r"^fastpath: (\w+)( between groups)? on (\d+) ranks, algorithm ([a-z-]+): (.*)$"
     for call, between, ranks, name, sizes in re.findall(line, text, re.MULTILINE):
         sizes = {int(b): int(n) for n, b in re.findall(r"(\d+) calls? from (\d+) B", sizes)}
         told[call, bool(between), int(ranks), name] = sizes
@@ -83,8 +83,8 @@ def case_costs_leave_the_floating_point_environment(session):
 
 def case_report_names_algorithms(session):
     """With a named algorithm and without. A call without that algorithm uses its default."""
-    for named, expected in (("allreduce:nodes", "allreduce of 4 ranks by nodes"),
-                            ("allreduce:ring,bcast:binomial", "bcast of 4 ranks by binomial")):
+    for named, expected in (("allreduce:nodes", "allreduce on 4 ranks, algorithm nodes"),
+                            ("allreduce:ring,bcast:binomial", "bcast on 4 ranks, algorithm binomial")):
         env = {"FASTPATH_REPORT": "1", "FASTPATH_COLL": named}
         outcome = _run(session, PLACINGS["blocks"], [session.binary("coll_reduce")], env)
         if problem := outcome.problem(quiet=False):

@@ -19,8 +19,8 @@ FIRST = ["world", "pt2pt_order", "coll_move", "sessions"]
 # Ways in which a rank ends (tests/c/fixtures/ends.c), and the expected report, if the engine leaves time for it.
 ENDS = {
     "kill": "has ended without calling MPI_Finalize",
-    "exit": "left with exit code 7",
-    "exit0": "left with exit code 0 but without calling MPI_Finalize",
+    "exit": "exited with code 7",
+    "exit0": "exited with code 0 before calling MPI_Finalize",
     "_exit": "has ended without calling MPI_Finalize",
     "abort": "MPI_Abort with code 7",
     "error": "MPI_ERR_BUFFER",

@@ -19,7 +19,7 @@ ENDS = {
     "abort": (9, ["aborted the job with code 9", "MPI_Abort on rank", "of 2 spawned", "spawn_ends"]),
     "dies": (137, ["was ended by signal 9, SIGKILL", "spawn_ends"]),
     "fails": (6, ["MPI_ERR_RANK", "of 2 spawned processes, rank ", " of the job, host "]),
-    "leaves": (4, ["left with exit code 4"]),
+    "leaves": (4, ["exited with code 4"]),
     "accept": (43, ["MPI_Comm_accept", "no other process of this job is left"]),
     "silent": (16, ["MPI_Recv", " of 2, host", "rank 0 has left the job (/bin/true, process ", "exited with code 0 before it called MPI_Init"]),
     "silent-any": (16, ["MPI_Recv", "left the job", "(rank 0: /bin/true, process ", "exited with code 0 before it called MPI_Init"]),
@@ -39,7 +39,7 @@ def _make(how, code, texts):
 APART = {
     "abort": (9, "aborted the job with code 9"),
     "dies": (137, "was ended by signal 9, SIGKILL"),
-    "exits": (3, "left with exit code 3"),
+    "exits": (3, "exited with code 3"),
     "fails": (6, "MPI_ERR_RANK"),
 }
 
@@ -61,7 +61,7 @@ def judge_apart(outcome, how, goes_on):
 
 def judge_connected(outcome):
     """One process has exited with 3; all have ended."""
-    problem = _judge(outcome, 3, ["left with exit code 3"])
+    problem = _judge(outcome, 3, ["exited with code 3"])
     return problem or (f"there go on {outcome.out}" if outcome.out or "continue" in outcome.err else None)
 
 
@@ -72,7 +72,7 @@ def _make_apart(how, link, goes_on):
 def case_apart_later(session):
     """The first failure gives the job's exit code, and both are reported."""
     outcome = _worlds(session, "exits", "later")
-    return _judge(outcome, 3, ["left with exit code 3", "ranks that are not connected with the failed rank continue", "aborted the job with code 7"])
+    return _judge(outcome, 3, ["exited with code 3", "ranks that are not connected with the failed rank continue", "aborted the job with code 7"])
 
 
 def _make_connected(link):
@@ -114,7 +114,7 @@ def case_alone(session):
     and does not end this one. Its mpiexec may end a moment later."""
     job = session.start([session.binary("spawn_ends"), "leaves"])
     job.await_end(5)
-    return _judge(job.finish(), 0, ["spawn_ends) left with exit code 4"])
+    return _judge(job.finish(), 0, ["spawn_ends) exited with code 4"])
 
 
 def _spawn_limited(session, program, kib):
@@ -126,7 +126,7 @@ def _spawn_limited(session, program, kib):
 def case_limited(session):
     """With limited address space the capacity for spawned processes is smaller, or zero, which is reported."""
     outcome = _spawn_limited(session, [session.binary("spawn_ends"), "leaves"], 8_000_000)
-    if problem := _judge(outcome, 4, ["left with exit code 4"]):
+    if problem := _judge(outcome, 4, ["exited with code 4"]):
         return problem
     outcome = _spawn_limited(session, [session.binary("spawn_ends"), "leaves"], 70_000)
     return _judge(outcome, 53, ["MPI_ERR_SPAWN", "the call requests 2 more ranks", "room for 0", "ulimit -v"])
@@ -179,7 +179,7 @@ def _make_reused(how, code, text):
 
 
 case_reused_dies = _make_reused("dies", 137, "was ended by signal 9, SIGKILL")
-case_reused_exits = _make_reused("exits", 1, "without calling MPI_Finalize")
+case_reused_exits = _make_reused("exits", 1, "exited with code 0 before calling MPI_Finalize")
 
 
 for _how, (_code, _texts) in ENDS.items():

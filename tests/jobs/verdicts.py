@@ -35,7 +35,7 @@ DEADLOCKS = [
     ("multiple-threads", 2, r"deadlock: rank 0 waits for rank 1 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\), "
                             r"which waits for rank 0 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\)"),
     ("multiple-finalized", 2, r"this wait cannot end: rank 0 waits for any of ranks 0, 1 \(MPI_Recv, .*\), "
-                              r"and all other ranks have left MPI"),
+                              r"and all other ranks have finalized MPI or ended"),
 ]
 
 # Jobs that progress, or might: no verdict.

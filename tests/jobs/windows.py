@@ -14,7 +14,7 @@ ENDS = {
     "range": (48, ["MPI_Put", "rank 1 of 2", "MPI_ERR_RMA_RANGE", "4 bytes", "at byte 64", "rank 0 has 64 bytes", "ledger", "to do:"]),
     "epoch": (50, ["MPI_Put", "MPI_ERR_RMA_SYNC", "rank 0", "window ledger", "call MPI_Win_lock"]),
     "free": (50, ["MPI_Win_free", "MPI_ERR_RMA_SYNC", "holds a lock", "locked: 0", "call MPI_Win_unlock first"]),
-    "dies": (9, ["rank 0", "exit code 9", "while it held a lock of rank 0's window memory (window ledger)"]),
+    "dies": (9, ["rank 0", "exited with code 9", "while it held a lock of rank 0's window memory (window ledger)"]),
     # A rank finalizes with a lock that another waits for.
     "ends": (50, ["MPI_Finalize", "rank 0", "MPI_ERR_RMA_SYNC", "holds a lock", "locked: 0", "window ledger, made by MPI_Win_allocate",
                   "call MPI_Win_unlock first"]),
@@ -27,11 +27,11 @@ WAIT_S = 6
 HANGS = {
     "held": ["the rank holds a lock of rank 0's window memory (window ledger)", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
              "which waits for rank 0 (MPI_Win_lock"],
-    "other": ["rank 1 (process", "MPI_Win_lock, peer 1, communicator of the window ledger, a lock of the peer's memory that rank 0 holds",
+    "other": ["rank 1 (process", "MPI_Win_lock, peer 1, communicator of the window ledger, for a lock on the peer's memory that rank 0 holds",
               "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
-    "all": ["MPI_Win_lock_all, peer 1, communicator of the window ledger, a lock of the peer's memory that rank 0 holds",
+    "all": ["MPI_Win_lock_all, peer 1, communicator of the window ledger, for a lock on the peer's memory that rank 0 holds",
             "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock_all"],
-    "entered": ["MPI_Win_lock, communicator of the window ledger, until rank 0 leaves MPI_Win_lock_all",
+    "entered": ["MPI_Win_lock, communicator of the window ledger, until rank 0 ends its MPI_Win_lock_all epoch",
                 "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
     "post": ["MPI_Win_start, peer 0", "which waits for rank 0 (MPI_Win_start"],
 }
@@ -91,7 +91,7 @@ def case_queue(session):
     """A rank that waits for a lock behind another one waits for that rank too, which progresses: no deadlock is
     reported."""
     outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=WAIT_S).finish()
-    problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, communicator of the window ledger, a lock of the peer's memory, "])
+    problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, communicator of the window ledger, for a lock on the peer's memory, "])
     return problem or ("a deadlock is named" if "deadlock" in outcome.err else None)
 
 
@@ -169,8 +169,9 @@ def case_ways(session):
 def case_remedy(session):
     """If operations depend on a target's progress, the report states it with the setting that provides progress;
     otherwise it does not."""
-    remedy, atomics = "with FASTPATH_PROGRESS=thread, also while the target computes", "locks, atomics and accumulates"
-    for env, said in (({}, []), ({"FASTPATH_DISABLE": "direct"}, [remedy, atomics + " wait"]), ({"FASTPATH_DISABLE": "cma,direct"}, [remedy, atomics]),
+    remedy = "inside its MPI calls or, with FASTPATH_PROGRESS=thread, in its progress thread"
+    atomics = "locks, atomics and accumulates"
+    for env, said in (({}, []), ({"FASTPATH_DISABLE": "direct"}, [remedy, "the target performs " + atomics]), ({"FASTPATH_DISABLE": "cma,direct"}, [remedy, atomics]),
                       ({"FASTPATH_TRANSPORTS": "tcp"}, [remedy, atomics])):
         outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env={"FASTPATH_REPORT": "1", **env}).finish()
         problem = outcome.problem(quiet=False)

@@ -27,13 +27,13 @@ pub fn describe_failure(
             describe_signal(failure.code),
             if core { ", core file written" } else { "" }
         ),
-        FailureKind::Exit => write!(text, " left with exit code {}", failure.code),
+        FailureKind::Exit => write!(text, " exited with code {}", failure.code),
         // The diagnostics of the rank follow below.
         FailureKind::NoFinalize if !said.is_empty() => {
-            write!(text, " left with exit code 0 but without finalizing MPI")
+            write!(text, " exited with code 0 before finalizing MPI")
         }
         FailureKind::NoFinalize => {
-            write!(text, " left with exit code 0 but without calling MPI_Finalize")
+            write!(text, " exited with code 0 before calling MPI_Finalize")
         }
         FailureKind::Gone => write!(text, " has ended without calling MPI_Finalize"),
         FailureKind::Abort => write!(text, " aborted the job with code {}", failure.code),

@@ -35,7 +35,7 @@ pub fn describe_ends(ranks: &[RankProcess]) -> String {
     let own = |(_, rank): &(usize, &RankProcess)| rank.end != Some(ProcessEnd::Elsewhere);
     for (number, rank) in ranks.iter().enumerate().filter(own) {
         let how = match rank.end {
-            Some(ProcessEnd::Exit(code)) => format!("left with exit code {code}"),
+            Some(ProcessEnd::Exit(code)) => format!("exited with code {code}"),
             Some(end) => describe_end(end),
             None => "had not ended".to_owned(),
         };

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 #[test]
 fn exit_code__is_that_of_the_rank_that_failed() {
     let o = mpiexec(&["-n", "1", "sleep", "1000", ":", "-n", "1", "sh", "-c", "exit 7"]).run();
-    o.expect_code(7).expect_stderr("rank 1 on").expect_stderr("exit code 7");
+    o.expect_code(7).expect_stderr("rank 1 on").expect_stderr("exited with code 7");
 }
 
 #[test]
@@ -38,7 +38,10 @@ fn killed_rank__is_reported_with_the_call_it_was_in() {
 fn leaving_without_finalize__is_a_failure() {
     let words = ["-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":"];
     let words = [&words[..], &["PROBE", "attach", "init", "exit", "0"]].concat();
-    mpiexec(&words).run().expect_code(1).expect_stderr("without calling MPI_Finalize");
+    mpiexec(&words)
+        .run()
+        .expect_code(1)
+        .expect_stderr("exited with code 0 before calling MPI_Finalize");
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn timeout__says_what_each_rank_was_doing() {
     let o = mpiexec(&words).run().expect_code(124);
     o.expect_stderr("waits in MPI_Recv, peer 1, tag 7")
         .expect_stderr("has not called MPI_Init")
-        .expect_stderr("has left with exit code 0");
+        .expect_stderr("has exited with code 0");
 }
 
 /// The kernel's letter for a process's state.

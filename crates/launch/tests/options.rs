@@ -249,7 +249,7 @@ fn map__says_what_runs_where() {
 #[test]
 fn exit_codes__of_all_ranks_are_said() {
     let o = mpiexec(&["-print-all-exitcodes", "-n", "3", "true"]).run().expect_code(0);
-    let line = |rank| format!("mpiexec: rank {rank} left with exit code 0\n");
+    let line = |rank| format!("mpiexec: rank {rank} exited with code 0\n");
     assert_eq!(o.stderr, line(0) + &line(1) + &line(2));
     mpiexec(&["-print-all-exitcodes", "sh", "-c", "kill -9 $$"])
         .run()

@@ -133,7 +133,7 @@ fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer>
     let job = p.running()?.job;
     if job.launcher().is_none() {
         let text =
-            format!("this process was started without Fastpath's mpiexec, which alone can {what}");
+            format!("only Fastpath's mpiexec can {what}, and this process was started without it");
         let advice = format!("start the program with Fastpath's mpiexec: {}", describe_start(1));
         return Err(Error::new(class, text).with_advice(Some(advice)));
     }

@@ -103,7 +103,7 @@ impl SelectionCase<'_> {
                 Err("not at first; used after a measurement shows that it is faster".to_owned())
             }
             u64::MAX => Err(format!(
-                "slower: 1 MiB takes {:.1} us, and {:.1} us through the ring",
+                "slower: 1 MiB takes {:.1} us, against {:.1} us through the ring",
                 self.far_us(Protocol::Cooperative),
                 self.far_us(Protocol::Pipelined)
             )),

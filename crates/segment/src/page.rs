@@ -224,7 +224,8 @@ impl std::fmt::Display for WindowLocks {
             (1, None) => f.write_str("a lock of window memory"),
             (many, Some((owner, window))) => write!(
                 f,
-                "{many} locks of window memory, the last one rank {owner}'s (window {window})"
+                "{many} locks of window memory, the latest one on rank {owner}'s memory (window \
+                 {window})"
             ),
             (many, None) => write!(f, "{many} locks of window memory"),
         }
@@ -544,7 +545,7 @@ mod tests {
         page.set_window_title(5 + WINDOWS_NAMED as u32, "made by MPI_Win_create");
         assert_eq!(told().unwrap(), "a lock of rank 3's window memory (window 5)");
         page.note_window_lock(5 + WINDOWS_NAMED as u32, 2, true);
-        let last = "the last one rank 2's (window made by MPI_Win_create)";
+        let last = "the latest one on rank 2's memory (window made by MPI_Win_create)";
         assert_eq!(told().unwrap(), format!("2 locks of window memory, {last}"));
         page.note_window_lock(5 + WINDOWS_NAMED as u32, 2, false);
         assert_eq!(told().unwrap(), "a lock of window memory");

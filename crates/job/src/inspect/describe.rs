@@ -22,7 +22,7 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     let mut text = String::new();
     let absence = |rank: usize| {
         if segment.has_lost_place(rank) {
-            return Some("no longer there: spawned, and ended".to_owned());
+            return Some("no longer running: spawned during the job, and already ended".to_owned());
         }
         let host = segment.other_host(rank)?;
         Some(match segment.is_foreign(rank) {
@@ -160,7 +160,7 @@ fn count_bytes(bytes: u64) -> String {
 /// Describes the end of a process.
 pub fn describe_end(end: ProcessEnd) -> String {
     match end {
-        ProcessEnd::Exit(code) => format!("has left with exit code {code}"),
+        ProcessEnd::Exit(code) => format!("has exited with code {code}"),
         ProcessEnd::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
         ProcessEnd::Unknown => "has ended".to_owned(),
         ProcessEnd::Elsewhere => {
@@ -203,10 +203,10 @@ pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
 /// Describes an awaited lock: the rank whose memory it protects, and its holder.
 fn describe_lock(note: &WaitNote) -> String {
     match (note.peer < 0, note.awaited.named()) {
-        (false, [rank]) => format!(", a lock of the peer's memory that rank {rank} holds"),
-        (false, _) => ", a lock of the peer's memory".to_owned(),
-        (true, [rank]) => format!(", until rank {rank} leaves MPI_Win_lock_all"),
-        (true, _) => ", until no rank is in MPI_Win_lock_all".to_owned(),
+        (false, [rank]) => format!(", for a lock on the peer's memory that rank {rank} holds"),
+        (false, _) => ", for a lock on the peer's memory".to_owned(),
+        (true, [rank]) => format!(", until rank {rank} ends its MPI_Win_lock_all epoch"),
+        (true, _) => ", until no rank has an open MPI_Win_lock_all epoch".to_owned(),
     }
 }
 
@@ -269,7 +269,7 @@ pub fn describe_verdict(
             let waits = describe_step(*rank, facts, now_ns);
             let gone = match awaited_by(&facts[*rank]).named() {
                 &[peer] => describe_leave(members, peer as usize),
-                _ => "and all other ranks have left MPI".to_owned(),
+                _ => "and all other ranks have finalized MPI or ended".to_owned(),
             };
             format!("this wait cannot end: {waits}, {gone}")
         }
@@ -435,8 +435,8 @@ mod tests {
             note.awaited = AwaitedRanks::holding(&[0]);
             describe(&facts(Activity::Unknown, Some(note)))
         };
-        let lock = "waits in MPI_Win_lock, peer 1, communicator the window, a lock of the peer's memory that rank 0 \
-                    holds, 8 bytes, for 2.5 s";
+        let lock = "waits in MPI_Win_lock, peer 1, communicator the window, for a lock on the \
+                    peer's memory that rank 0 holds, 8 bytes, for 2.5 s";
         assert_eq!(locks(1), lock);
         let lock = "waits in MPI_Win_lock, communicator the window, until rank 0 leaves MPI_Win_lock_all, 8 bytes, \
                     for 2.5 s";
@@ -546,7 +546,7 @@ mod tests {
             )
         );
         let text = say(&Verdict::Left(0), &[any]);
-        assert!(text.ends_with(", and all other ranks have left MPI"), "{text}");
+        assert!(text.ends_with(", and all other ranks have finalized MPI or ended"), "{text}");
         let text = say(&Verdict::Knot((0..20).collect()), &ring);
         assert!(text.ends_with("; and 12 more ranks"), "{text}");
     }

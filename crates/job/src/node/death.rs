@@ -89,11 +89,9 @@ fn describe_death(own: OwnRank, rank: usize, status: Option<u32>) -> String {
     let said = page.map(|page| page.message.load_lines()).unwrap_or_default();
     let how = match status {
         // The rank's own message follows.
-        Some(0) if !said.is_empty() => {
-            "left with exit code 0 but without finalizing MPI".to_owned()
-        }
-        Some(0) => "left with exit code 0 but without calling MPI_Finalize".to_owned(),
-        Some(code) => format!("left with exit code {code}"),
+        Some(0) if !said.is_empty() => "exited with code 0 before finalizing MPI".to_owned(),
+        Some(0) => "exited with code 0 before calling MPI_Finalize".to_owned(),
+        Some(code) => format!("exited with code {code}"),
         None => "has ended without calling MPI_Finalize".to_owned(),
     };
     let host = topology::host_name();

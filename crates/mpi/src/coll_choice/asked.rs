@@ -241,7 +241,7 @@ fn print<'a>(counts: impl Iterator<Item = (&'a AlgorithmUse, &'a u64)>, json: bo
         ),
         false => {
             let groups = if between { " between groups" } else { "" };
-            format!("{call}{groups} of {ranks} ranks by {name}: {sizes}")
+            format!("{call}{groups} on {ranks} ranks, algorithm {name}: {sizes}")
         }
     };
     lines.into_iter().map(say).collect()
@@ -309,8 +309,8 @@ mod tests {
         assert_eq!(
             print(false),
             [
-                "bcast between groups of 5 ranks by leaders: 1 call from 0 B",
-                "scan of 4 ranks by chain: 2 calls from 8 B, 1 call from 16 B",
+                "bcast between groups on 5 ranks, algorithm leaders: 1 call from 0 B",
+                "scan on 4 ranks, algorithm chain: 2 calls from 8 B, 1 call from 16 B",
             ]
         );
         let line = concat!(

@@ -73,7 +73,7 @@ pub(super) fn print(p: &Process, file: &File, descriptor: &Descriptor) {
             false if number == 0 => Ok(()),
             false => {
                 let comma = if text.is_empty() { "" } else { ", " };
-                write!(text, "{comma}{number} {meaning} {bytes} bytes")
+                write!(text, "{comma}{number} {meaning} {bytes} bytes in all")
             }
         };
     }

@@ -264,7 +264,8 @@ impl Process {
         let biased = register_own_membarrier();
         let lock = match biased {
             true => format!(
-                "the lock is biased to one thread at a time, and the bias was revoked {}",
+                "the lock is biased to one thread at a time, which needs no atomic operation to \
+                 take the lock; the bias was revoked {}",
                 count(revocations, "time")
             ),
             false => "the lock is not biased to one thread: the kernel refuses membarrier, or \

@@ -134,7 +134,9 @@ fn explain_loss() -> String {
     let p = unsafe { process::get_unlocked() };
     // SAFETY: the worker lives as long as the engine.
     let lost = p.engine().and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
-    lost.map_or_else(String::new, |why| format!("; or a rank cannot be reached: {why}"))
+    lost.map_or_else(String::new, |why| {
+        format!("; another possible cause: a rank cannot be reached: {why}")
+    })
 }
 
 /// Ends the job because this rank lacks memory to answer `peer`. No MPI call would report the shortage.

@@ -15,9 +15,8 @@ use std::fmt::Write;
 
 /// Remarks on ranks whose control words load and store do not reach. [`ALL_NEED_OWNER`] is for ranks whose memory only
 /// messages reach.
-const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the target makes progress \
-                           in an MPI call; with FASTPATH_PROGRESS=thread, also while the target \
-                           computes";
+const NEEDS_OWNER: &str = "; the target performs locks, atomics and accumulates inside its MPI \
+                           calls or, with FASTPATH_PROGRESS=thread, in its progress thread";
 const ALL_NEED_OWNER: &str = "; this includes locks, atomics and accumulates";
 
 /// Prints how the accessed ranks were reached, and the counters, if `FASTPATH_REPORT` is set.

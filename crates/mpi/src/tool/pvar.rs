@@ -92,7 +92,7 @@ variables! {
     counter "connections" Worker |w| w.counters.connections,
         "peers that this process has connected to";
     counter "violations" Worker |w| w.counters.violations,
-        "invalid messages from peers that this process has dropped";
+        "invalid messages from peers, which this process has dropped";
     counter "rma_keys_resolved" Worker |w| w.rma.counters.resolved,
         "times that this process has chosen how to access a peer's memory";
     counter "rma_operations_queued" Worker |w| w.rma.counters.queued,

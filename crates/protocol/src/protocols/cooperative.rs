@@ -26,8 +26,8 @@ pub(super) const RECORD: Record = Record {
         let t = case.thresholds;
         let (how, least, most) = (case.copy_method(), t.piece_min, t.piece_max);
         format!(
-            "announced first; then sender and receiver copy {how} from buffer to buffer, in pieces \
-             of {least} to {most} B that they take from opposite ends"
+            "after the RTS, sender and receiver both copy {how} from buffer to buffer, in pieces \
+             of {least} to {most} B, and start at opposite ends"
         )
     },
     cost: |c, t, shared| cooperative_copy(c, DirectCopyCost::of(c, shared), t),

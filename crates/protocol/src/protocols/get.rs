@@ -39,13 +39,13 @@ pub(super) const RECORD: Record = Record {
         }
     },
     describe: |case| match case.place() {
-        PeerPlace::Itself => "announced first, then copied once from buffer to buffer".to_owned(),
+        PeerPlace::Itself => "after the RTS, copied once from buffer to buffer".to_owned(),
         PeerPlace::Node => format!(
-            "announced first; then the receiver copies {} from buffer to buffer",
+            "after the RTS, the receiver copies {} from buffer to buffer",
             case.copy_method()
         ),
         PeerPlace::Outside => {
-            "announced first; then the receiver's adapter reads from buffer to buffer".to_owned()
+            "after the RTS, the receiver's adapter reads from buffer to buffer".to_owned()
         }
     },
     cost: |c, _, shared| receiver_copy(c, DirectCopyCost::of(c, shared)),

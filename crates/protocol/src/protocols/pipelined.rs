@@ -33,15 +33,15 @@ pub(super) const RECORD: Record = Record {
         let LaneSizes { early: first, part: fragment, .. } = case.sizes();
         if case.peers.bulk {
             return format!(
-                "the first {first} B are sent with the announcement, from the buffer without a \
-                 copy; the rest is sent in the same way or, if it is not contiguous, in fragments \
-                 of {fragment} B"
+                "the first {first} B are sent with the RTS, from the buffer without a copy; the \
+                 rest is sent in the same way or, if it is not contiguous, in fragments of \
+                 {fragment} B"
             );
         }
         let stream = t.stream();
         format!(
-            "the first {first} B are sent with the announcement, the rest in fragments of \
-             {fragment} B; {stream}"
+            "the first {first} B are sent with the RTS, the rest in fragments of {fragment} B; \
+             {stream}"
         )
     },
     cost: |c, t, _| fragments(c, t),

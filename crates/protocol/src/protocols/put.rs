@@ -28,7 +28,7 @@ pub(super) const RECORD: Record = Record {
         PeerPlace::Itself | PeerPlace::Outside => Ok(0),
     },
     describe: |_| {
-        "announced first; then the sender stores the rest into the receiver's buffer".to_owned()
+        "after RTS and RTR, the sender stores the rest into the receiver's buffer".to_owned()
     },
     cost: |c, _, _| sender_copy(c),
 };

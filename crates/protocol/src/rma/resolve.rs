@@ -39,8 +39,8 @@ impl AccessPath {
             AccessPath::Kernel => "the kernel copies between the processes",
             AccessPath::Adapter => "the adapter reads and writes the target's memory",
             AccessPath::Messages => {
-                "the target performs the operations inside its MPI calls; with \
-                 FASTPATH_PROGRESS=thread, also while the target computes"
+                "the target performs the operations inside its MPI calls or, with \
+                 FASTPATH_PROGRESS=thread, in its progress thread"
             }
         }
     }

@@ -37,8 +37,8 @@ impl TransportCounts {
         };
         let text = format!(
             "{} {}, {} bytes of inline data granted; {} sends inline, {} from buffers; dropped: {} \
-             violations; {} connections failed; registrations: {} made, {} reused, {} dropped \
-             because their memory changed, {} dropped to make room for others, {kept}{}",
+             protocol violations; {} connections failed; registrations: {} made, {} reused, {} \
+             dropped because their memory changed, {} dropped to make room for others, {kept}{}",
             c.connections,
             if c.connections == 1 { "queue pair" } else { "queue pairs" },
             c.granted,

@@ -133,8 +133,8 @@ impl LearnedLoops {
                 if calls > 0 {
                     let from = LEARN_MIN << index;
                     lines.push(format!(
-                        "{name} by the algorithm shared, from {from} B: copies {how} ({calls} \
-                         calls timed)"
+                        "{name}, algorithm shared, {from} B or more: copies {how} ({calls} calls \
+                         timed)"
                     ));
                 }
             }

@@ -81,8 +81,8 @@ impl std::fmt::Display for UdCounters {
             f,
             "{} {}; {} bytes of inline data granted; {} packets sent, {} retransmitted, {} \
              separate acknowledgements; {} received, {} duplicates, {} out of order; dropped: {} \
-             malformed, {} violations, {} failed receives; {} times out of receive buffers, {} \
-             times stopped{}",
+             malformed packets, {} protocol violations, {} failed receives; {} times without a \
+             free receive buffer, {} times stopped{}",
             c.connections,
             if c.connections == 1 { "peer" } else { "peers" },
             c.granted,

@@ -158,7 +158,7 @@ impl Core {
             let (name, port) = self.port.name();
             let state = if active { "" } else { "down and " };
             let why = &self.outage.why;
-            self.lose_device(format!("{name} port {port} is {state}unusable for 10 s {why}"));
+            self.lose_device(format!("{name} port {port} has been {state}unusable for 10 s {why}"));
         }
     }
 

@@ -49,9 +49,10 @@ impl Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a pair starts with ud. It changes to rc at its first message that the receiver's \
-             adapter reads, or once its datagrams have taken {} us longer than rc would have: \
-             after {} messages of 8 B or {} of 8 KiB. A rank has at most {} connections",
+            "a pair starts with ud. It changes to rc at its first long message (one that the \
+             receiver's adapter reads by RDMA). It also changes once its datagrams have taken {} \
+             us longer than rc would have: after {} messages of 8 B, or {} of 8 KiB. A rank has at \
+             most {} connections",
             self.connect_ns / 1000,
             self.messages(8),
             self.messages(8192),

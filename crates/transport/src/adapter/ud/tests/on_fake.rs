@@ -432,7 +432,7 @@ fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
         assert_eq!(send(end, 1, 8), Post::PeerGone);
         assert!(end.peer_has_left() && end.has_arrived());
         let said = iface.last_error().unwrap();
-        assert!(said.contains("fake0 port 1 is down and unusable for 10 s"), "{said}");
+        assert!(said.contains("fake0 port 1 has been down and unusable for 10 s"), "{said}");
         // A permanent outage has no further attempts to wake for.
         assert!(iface.arm(|| ()) > Duration::from_millis(20));
     }
