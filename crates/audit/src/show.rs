@@ -158,7 +158,7 @@ fn describe_worth(table: &TableFindings, step: &ClockStep, said: &mut Document) 
         let scale = time.map_or(1.0, |(_, ns)| ns);
         let unit = time.map_or(String::new(), |(name, _)| format!(" {name}"));
         said.pair(
-            "worth",
+            "difference",
             format!(
                 "`{}`: printed value, steps, and true difference to the row above",
                 table.columns[index].name
