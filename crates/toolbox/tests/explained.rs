@@ -224,7 +224,7 @@ fn prose__has_the_figures_of_the_model() {
         format!("server process: {}", between(0)),
         format!("server hosts: {}", between(1)),
         format!(
-            "stay {:.0} to {:.0} % below the {write:.2} GB/s of the bus",
+            "These rates are {:.0} to {:.0} % below the bus's {write:.2} GB/s",
             below(2.6),
             below(1.9)
         ),

@@ -438,8 +438,8 @@ mod tests {
         let lock = "waits in MPI_Win_lock, peer 1, communicator the window, for a lock on the \
                     peer's memory that rank 0 holds, 8 bytes, for 2.5 s";
         assert_eq!(locks(1), lock);
-        let lock = "waits in MPI_Win_lock, communicator the window, until rank 0 leaves MPI_Win_lock_all, 8 bytes, \
-                    for 2.5 s";
+        let lock = "waits in MPI_Win_lock, communicator the window, until rank 0 ends its MPI_Win_lock_all \
+                    epoch, 8 bytes, for 2.5 s";
         assert_eq!(locks(-1), lock);
         let waits = "waits in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
         assert_eq!(describe(&waiting(&[4])), waits);

@@ -133,7 +133,7 @@ const STEPS: [(VerbsCall, &str); 6] = [
     (VerbsCall::ModifyInit, "initialising"),
     (VerbsCall::ModifyRtr, "ready to receive"),
     (VerbsCall::ModifyRts, "ready to send"),
-    (VerbsCall::QueryPort, "is down"),
+    (VerbsCall::QueryPort, "down and unusable"),
 ];
 
 #[test]
