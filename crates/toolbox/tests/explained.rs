@@ -238,7 +238,7 @@ fn prose__has_the_figures_of_the_model() {
         format!("64 B more, {:.1} % of 4096 B", 64.0 / 4096.0 * 100.0),
         format!("ticks every {:.0} ns", 1e9 / 3_579_545.0),
         format!("takes {:.0} ns for a datagram, and {:.0} once", takes(450.0), takes(520.0)),
-        format!("Within {}, the uncertainty of", percent(AGREES)),
+        format!("A difference within {}, the uncertainty of usual tools,", percent(AGREES)),
         format!(
             "{:.1} % of one-way writes, {:.1} % (x16) to {:.1} % (x1) of reads",
             lost(write_rate, "2.0x8"),
