@@ -18,6 +18,7 @@
 mod ask;
 mod atomic;
 mod blocking;
+mod blocks;
 mod flush;
 mod handle;
 mod locked;

@@ -139,7 +139,8 @@ impl Worker {
             wire::CANCEL => self.handle_cancel(peer, header),
             wire::CANCELLED => self.handle_cancelled(peer, header),
             wire::ADVICE => self.handle_advice(peer, header),
-            wire::REMOTE_PUT..=wire::REMOTE_FLUSHED | wire::REMOTE_ASK | wire::REMOTE_CHANGE => {
+            wire::REMOTE_PUT..=wire::REMOTE_FLUSHED
+            | wire::REMOTE_ASK..=wire::REMOTE_GET_BLOCKS => {
                 self.handle_remote(peer, header, data, len)
             }
             _ => self.violation(),

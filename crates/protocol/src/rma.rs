@@ -3,6 +3,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod atomic;
+pub(crate) mod blocks;
 pub(crate) mod error;
 pub(crate) mod key;
 pub(crate) mod locked;
@@ -16,7 +17,9 @@ pub use ask::{
     ASK_MOST, Ask, ChangeFunction, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots, TargetRequest,
 };
 pub use atomic::add_masked;
+pub use blocks::{BLOCK_MAX, BLOCKS_MAX};
 pub use error::RmaError;
+pub use fastpath_transport::Block;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
 pub use locked::{ANSWER_HEAD, ANSWER_MOST, HeldWord};

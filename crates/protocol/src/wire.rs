@@ -81,6 +81,11 @@ pub const REMOTE_ASK: u8 = 21;
 /// Change that the owner makes under its own lock word (`rma::message`).
 pub const REMOTE_CHANGE: u8 = 22;
 
+/// Put of many short blocks.
+pub const REMOTE_PUT_BLOCKS: u8 = 23;
+/// Get of many short blocks.
+pub const REMOTE_GET_BLOCKS: u8 = 24;
+
 /// Returns whether a control message only completes an operation. Such a message need not interrupt the program.
 pub fn only_completes(id: u8) -> bool {
     matches!(id, ACK | ATS | ATP | CANCELLED | ADVICE | REMOTE_DATA | REMOTE_FLUSHED)

@@ -8,7 +8,7 @@ mod remote;
 use common::*;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{
-    ANSWER_MOST, AccessPath, Ask, BufferState, HeldWord, RemoteKey, RmaError, TargetRequest,
+    ANSWER_MOST, AccessPath, Ask, Block, BufferState, HeldWord, RemoteKey, RmaError, TargetRequest,
 };
 use fastpath_segment::RankPhase;
 use fastpath_transport::sim::Conditions;
@@ -450,4 +450,82 @@ fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
     });
     assert!(got == bytes);
     assert!(theirs.bytes()[8..] == bytes[8..]);
+}
+
+/// Returns blocks in 3,000 bytes: in ascending order with gaps, then before these, in one place and long.
+fn blocks() -> Vec<Block> {
+    let ascending = (0..40).map(|index| Block { offset: 200 + 24 * index, len: index % 7 + 1 });
+    let others = [(0, 4), (100, 1), (2000, 900), (1990, 10)];
+    ascending.chain(others.map(|(offset, len)| Block { offset, len })).collect()
+}
+
+#[test]
+fn blocks__of_a_region_are_written_and_read_by_every_path() {
+    for (mut world, arena, way) in worlds() {
+        let mut region = region(&mut world, 3000, 3, arena);
+        let blocks = blocks();
+        let (before, sent) = (pattern(1, 3000), pattern(2, Block::total(&blocks) as usize));
+        region.fill(&before);
+        let mut wanted = before.clone();
+        let mut done = 0;
+        for block in &blocks {
+            let (at, len) = (block.offset as usize, block.len as usize);
+            wanted[at..at + len].copy_from_slice(&sent[done..done + len]);
+            done += len;
+        }
+        let key = &mut region.key;
+        // SAFETY: `sent` lives until the flush.
+        let put = unsafe { world.rank(0).put_blocks_nbi(key, None, sent.as_ptr(), &blocks) };
+        assert!(put.is_ok(), "{put:?}");
+        assert_eq!(flush(&mut world), Ok(()));
+        assert!(region.bytes() == wanted, "put, {way:?}");
+        let mut got = vec![FILL; sent.len() + 8];
+        // SAFETY: `got` lives until the flush.
+        let read =
+            unsafe { world.rank(0).get_blocks_nbi(&mut region.key, got.as_mut_ptr(), &blocks) };
+        assert!(read.is_ok(), "{read:?}");
+        assert_eq!(flush(&mut world), Ok(()));
+        assert!(got[..sent.len()] == sent[..], "get, {way:?}");
+        assert!(got[sent.len()..].iter().all(|&byte| byte == FILL));
+    }
+}
+
+#[test]
+fn blocks__outside_of_the_region__are_refused_and_nothing_is_written() {
+    for (mut world, arena, way) in worlds() {
+        let mut region = region(&mut world, 100, 8, arena);
+        let before = pattern(4, 100);
+        region.fill(&before);
+        let blocks = [Block { offset: 0, len: 4 }, Block { offset: 97, len: 4 }];
+        let sent = [FILL; 8];
+        // SAFETY: nothing is posted.
+        let put =
+            unsafe { world.rank(0).put_blocks_nbi(&mut region.key, None, sent.as_ptr(), &blocks) };
+        assert_eq!(put, Err(RmaError::OutOfBounds { offset: 97, len: 4, size: 100 }), "{way:?}");
+        assert_eq!(flush(&mut world), Ok(()));
+        assert!(region.bytes() == before);
+    }
+}
+
+/// A thousand blocks of 4 bytes take few messages.
+#[test]
+fn blocks__by_messages__share_messages() {
+    let mut world = World::new(2, Conditions::default());
+    let mut region = region(&mut world, 16 << 10, 8, false);
+    assert_eq!(region.key.way(), AccessPath::Messages);
+    let blocks: Vec<Block> = (0..1000).map(|index| Block { offset: 16 * index, len: 4 }).collect();
+    let mut buffer = pattern(5, 4000);
+    // SAFETY: `buffer` lives until the flush.
+    let put =
+        unsafe { world.rank(0).put_blocks_nbi(&mut region.key, None, buffer.as_ptr(), &blocks) };
+    assert!(put.is_ok());
+    assert_eq!(flush(&mut world), Ok(()));
+    // SAFETY: `buffer` lives until the flush.
+    let got =
+        unsafe { world.rank(0).get_blocks_nbi(&mut region.key, buffer.as_mut_ptr(), &blocks) };
+    assert!(got.is_ok());
+    assert_eq!(flush(&mut world), Ok(()));
+    assert!(buffer == pattern(5, 4000));
+    let served = world.rank(1).rma.counters.served;
+    assert!(served <= 8, "{served} messages");
 }

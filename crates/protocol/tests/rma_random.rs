@@ -137,7 +137,7 @@ fn forgery() -> impl Strategy<Value = (u8, u32, u64, Vec<u64>, usize)> {
     let imm = prop_oneof![0_u32..200, any::<u32>()];
     // In a `REMOTE_CHANGE` message (id 22), the upper 16 bits of `imm` are the length of the answer.
     let imm = prop_oneof![imm, (0_u32..80, 0_u32..80).prop_map(|(len, answer)| len | answer << 16)];
-    let id = prop_oneof![12_u8..18, 21_u8..23];
+    let id = prop_oneof![12_u8..18, 21_u8..25];
     (id, imm, key, words, 0_usize..8)
 }
 

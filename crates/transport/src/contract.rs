@@ -145,6 +145,22 @@ pub struct Remote {
     pub rkey: u64,
 }
 
+/// Consecutive bytes in a peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Bytes from the address of a [`Remote`], or from the start of a region.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl Block {
+    /// Returns the number of bytes in `blocks`.
+    pub fn total(blocks: &[Block]) -> u64 {
+        blocks.iter().map(|block| block.len).sum()
+    }
+}
+
 /// Most bytes of an [`Address`].
 pub const ADDRESS_BYTES: usize = 63;
 
@@ -417,5 +433,40 @@ pub trait Endpoint: Connection {
         &mut self, _from: *const u8, _len: usize, _to: Remote,
     ) -> Result<(), RemoteError> {
         Err(RemoteError::Unsupported)
+    }
+
+    /// Copies blocks of the peer's memory to `to`, one after the other. After an error, some may have been copied.
+    ///
+    /// # Safety
+    /// `to` is writable for the bytes of all blocks.
+    unsafe fn get_blocks(
+        &mut self, to: *mut u8, from: Remote, blocks: &[Block],
+    ) -> Result<(), RemoteError> {
+        let mut done = 0;
+        for block in blocks {
+            let from = Remote { addr: from.addr.wrapping_add(block.offset), ..from };
+            // SAFETY: `to` has space for the bytes of all blocks, by this function's contract.
+            unsafe { self.get(to.wrapping_add(done), block.len as usize, from)? };
+            done += block.len as usize;
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes at `from` to blocks of the peer's memory, one after the other. After an error, some may have
+    /// been copied.
+    ///
+    /// # Safety
+    /// `from` is readable for the bytes of all blocks.
+    unsafe fn put_blocks(
+        &mut self, from: *const u8, to: Remote, blocks: &[Block],
+    ) -> Result<(), RemoteError> {
+        let mut done = 0;
+        for block in blocks {
+            let to = Remote { addr: to.addr.wrapping_add(block.offset), ..to };
+            // SAFETY: `from` holds the bytes of all blocks, by this function's contract.
+            unsafe { self.put(from.wrapping_add(done), block.len as usize, to)? };
+            done += block.len as usize;
+        }
+        Ok(())
     }
 }

@@ -392,6 +392,30 @@ impl Lane {
         ask!(self, end => unsafe { end.put(from, len, to) }, or Err(RemoteError::Unsupported))
     }
 
+    /// See [`Endpoint::get_blocks`].
+    ///
+    /// # Safety
+    /// See [`Endpoint::get_blocks`].
+    pub unsafe fn get_blocks(
+        &mut self, to: *mut u8, from: Remote, blocks: &[Block],
+    ) -> Result<(), RemoteError> {
+        let refused = Err(RemoteError::Unsupported);
+        // SAFETY: BYTES: `to` is writable for the bytes of all blocks.
+        ask!(self, end => unsafe { end.get_blocks(to, from, blocks) }, or refused)
+    }
+
+    /// See [`Endpoint::put_blocks`].
+    ///
+    /// # Safety
+    /// See [`Endpoint::put_blocks`].
+    pub unsafe fn put_blocks(
+        &mut self, from: *const u8, to: Remote, blocks: &[Block],
+    ) -> Result<(), RemoteError> {
+        let refused = Err(RemoteError::Unsupported);
+        // SAFETY: BYTES: `from` is readable for the bytes of all blocks.
+        ask!(self, end => unsafe { end.put_blocks(from, to, blocks) }, or refused)
+    }
+
     /// Orders earlier puts and gets, which are complete on these lanes, before later messages to the peer.
     #[inline]
     pub fn flush(&mut self) {

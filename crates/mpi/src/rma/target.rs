@@ -16,7 +16,8 @@ use fastpath_base::heap::may_fail;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
 use fastpath_protocol::rma::{
-    AccessPath, Ask, BufferState, RemoteKey, Slots, TargetRequest, copy_mapped,
+    AccessPath, Ask, BLOCK_MAX, BLOCKS_MAX, Block, BufferState, RemoteKey, RmaError, Slots,
+    TargetRequest, copy_mapped,
 };
 use std::rc::Rc;
 
@@ -286,6 +287,13 @@ impl RmaTarget {
                 false => worker.get_nbi(key, offset, local, len),
             }
         };
+        self.note_moved(window, moved)
+    }
+
+    /// Notes that a flush must complete an operation, if it is not complete.
+    fn note_moved(
+        &self, window: &Window, moved: std::result::Result<BufferState, RmaError>,
+    ) -> Result {
         let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
         // SAFETY: SPAN AND BUFFER: the key lives as long as the window.
         let way = unsafe { (*self.key).way() };
@@ -295,6 +303,61 @@ impl RmaTarget {
             window.note_pending(self.rank);
         }
         Ok(())
+    }
+
+    /// Writes or reads elements at the target. They are packed at `local`. Short blocks are moved many at a time.
+    ///
+    /// # Safety
+    /// SPAN AND BUFFER: `local` has the bytes of all elements.
+    pub unsafe fn transfer_all<const PUTS: bool>(
+        &self, p: &Process, window: &Window, elements: &Elements, local: *mut u8,
+    ) -> Result {
+        let (mut blocks, mut done) = (Vec::new(), 0);
+        let batches = self.near.is_null() && !self.apart && elements.piece().is_none();
+        self.each(elements, |at, start, len| {
+            if !batches || len as u64 > BLOCK_MAX {
+                // SAFETY: SPAN AND BUFFER.
+                unsafe {
+                    self.transfer_blocks::<PUTS>(p, window, &mut blocks, local.wrapping_add(done))?;
+                    done = start + len;
+                    return self.transfer::<PUTS>(p, window, at, local.wrapping_add(start), len);
+                }
+            }
+            blocks.push(Block { offset: self.offset_of(at), len: len as u64 });
+            if blocks.len() == BLOCKS_MAX {
+                // SAFETY: SPAN AND BUFFER.
+                unsafe {
+                    self.transfer_blocks::<PUTS>(p, window, &mut blocks, local.wrapping_add(done))?;
+                }
+                done = start + len;
+            }
+            Ok(())
+        })?;
+        // SAFETY: SPAN AND BUFFER.
+        unsafe { self.transfer_blocks::<PUTS>(p, window, &mut blocks, local.wrapping_add(done)) }
+    }
+
+    /// Writes or reads blocks of the key's region, and clears the list.
+    ///
+    /// # Safety
+    /// SPAN AND BUFFER: `local` has the bytes of all blocks, one after the other.
+    unsafe fn transfer_blocks<const PUTS: bool>(
+        &self, p: &Process, window: &Window, blocks: &mut Vec<Block>, local: *mut u8,
+    ) -> Result {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let worker = p.worker()?;
+        // SAFETY: SPAN AND BUFFER.
+        let moved = unsafe {
+            let (worker, key): (&mut Worker, _) = (&mut *worker, &mut *self.key);
+            match PUTS {
+                true => worker.put_blocks_nbi(key, self.slots.as_ref(), local, blocks),
+                false => worker.get_blocks_nbi(key, local, blocks),
+            }
+        };
+        blocks.clear();
+        self.note_moved(window, moved)
     }
 
     /// Converts `at`, in bytes after the displacement, to an offset in the region of the key.
@@ -343,12 +406,10 @@ impl RmaTarget {
             unsafe { elements.layout().unpack(self.near, elements.count, 0, packed) };
             return Ok(());
         }
-        let from = packed.as_ptr();
+        let from = packed.as_ptr().cast_mut();
         // SAFETY: SPAN AND BUFFER. `packed` lives until `complete` has returned.
         unsafe {
-            let begun = self.each(elements, |at, done, len| {
-                self.put(p, window, at, from.wrapping_add(done), len)
-            });
+            let begun = self.transfer_all::<true>(p, window, elements, from);
             lock::complete(p, window, self.rank).and(begun)
         }
     }
@@ -368,9 +429,7 @@ impl RmaTarget {
         let to = packed.as_mut_ptr();
         // SAFETY: SPAN AND BUFFER. `packed` lives until `complete` has returned.
         unsafe {
-            let begun = self.each(elements, |at, done, len| {
-                self.get(p, window, at, to.wrapping_add(done), len)
-            });
+            let begun = self.transfer_all::<false>(p, window, elements, to);
             lock::complete(p, window, self.rank).and(begun)
         }
     }

@@ -134,14 +134,8 @@ unsafe fn move_data<const PUTS: bool>(
                     false => found.gather(p, window, there, bytes),
                 };
             }
-            // The pieces need no completion here: the program's buffer stays valid until the operation completes.
-            return found.each(there, |at, done, len| {
-                let here = first.wrapping_add(done);
-                match PUTS {
-                    true => found.put(p, window, at, here, len),
-                    false => found.get(p, window, at, here, len),
-                }
-            });
+            // No completion is needed here: the program's buffer stays valid until the operation completes.
+            return found.transfer_all::<PUTS>(p, window, there, first);
         }
         if !found.near.is_null() {
             move_in_chunks::<PUTS>(found, (buffer, origin), there);

@@ -22,6 +22,7 @@ use crate::rma::ask::{
     ASK_MOST, Ask, AskSlot, DONE, NAMED, POSTED, REFUSED, SERVING, SLOT_BYTES, SLOT_HEAD,
     SLOTS_BYTES, STATE, Slots, TargetRequest, use_of,
 };
+use crate::rma::blocks::{self, WORD};
 use crate::rma::error::RmaError::{self, PeerGone, Withdrawn};
 use crate::rma::key::PackedKey;
 use crate::rma::resolve::{AccessPath, RemoteKey};
@@ -31,7 +32,7 @@ use fastpath_base::clock;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::Ordering;
 use fastpath_segment::{STATE_AWAKE, SegmentError};
-use fastpath_transport::{Header, Post};
+use fastpath_transport::{Block, Header, Post};
 
 const LINE: u32 = 64;
 /// Most bytes of a put or get. For more, one copy by the kernel is faster than two copies.
@@ -42,6 +43,12 @@ const AHEAD: usize = 2;
 /// Flags in [`AskSlot`]'s `asked`, beside the number of bytes.
 const PUT: u32 = 1 << 31;
 const CHANGE: u32 = 1 << 30;
+/// The slot has a word for each block ([`blocks`]), then the bytes to write. `change` is the number of blocks.
+const BLOCKS: u32 = 1 << 29;
+const KINDS: u32 = PUT | CHANGE | BLOCKS;
+
+/// Largest block, in bytes, that the owner writes. To copy a longer one twice costs more than a system call.
+const ASKED_MAX: u64 = 1024;
 
 /// Nanoseconds that an origin waits for the owner to begin: less than a system call takes.
 const WAIT_NS: u64 = 1_000;
@@ -150,6 +157,57 @@ impl Worker {
             key.asked.note(begun);
         }
         Ok((done * ASK_MOST).min(asking.len))
+    }
+
+    /// Lets the owner write blocks of bytes that follow each other at `from`. Returns the number of blocks written.
+    ///
+    /// # Errors
+    /// `Withdrawn` if the owner does not expose a block; `PeerGone`.
+    ///
+    /// # Safety
+    /// `from` is readable for the bytes of all blocks. The slots are mapped, as for [`Worker::ask_owner`].
+    pub(super) unsafe fn ask_to_put_blocks(
+        &mut self, key: &mut RemoteKey, slots: &Slots, mut from: *const u8, blocks: &[Block],
+    ) -> Result<usize, RmaError> {
+        let fits = blocks.iter().all(|block| blocks::fits_word(block) && block.len <= ASKED_MAX);
+        if !fits || !key.asked.is_writable || !self.may_ask(key, slots) {
+            return Ok(0);
+        }
+        let mut done = 0;
+        while done < blocks.len() {
+            let slot = slots.slot(self.rank, 0);
+            let Some(held) = slot.hold() else {
+                break;
+            };
+            let (count, words, bytes) = blocks::fit(&blocks[done..], ASK_MOST);
+            for (index, block) in blocks[done..done + count].iter().enumerate() {
+                let word = slot.data().wrapping_add(index * WORD).cast::<u64>();
+                // SAFETY: this process holds the slot, whose data has space for the words and bytes.
+                unsafe { word.write_unaligned(blocks::pack_word(block)) };
+            }
+            // SAFETY: as above. `from` is readable for the bytes of all blocks.
+            unsafe { copy(slot.data().wrapping_add(words), from, bytes) };
+            slot.asked.store((words + bytes) as u32 | BLOCKS, Ordering::Relaxed);
+            slot.change.store(count as u64, Ordering::Relaxed);
+            slot.region.store(key.described.region, Ordering::Relaxed);
+            slot.post(held);
+            let index = slots.index(self.rank, 0);
+            let told = self.tell_owner(key.peer, slots, index, use_of(held));
+            if !(told && self.await_owner(slot, key.peer)) && slot.take_back() {
+                key.asked.note(false);
+                return Ok(done);
+            }
+            let written = self.await_end(slot, key.peer)?;
+            slot.leave();
+            if !written {
+                return Err(Withdrawn);
+            }
+            (done, from) = (done + count, from.wrapping_add(bytes));
+        }
+        if done != 0 {
+            key.asked.note(true);
+        }
+        Ok(done)
     }
 
     fn may_ask(&mut self, key: &mut RemoteKey, slots: &Slots) -> bool {
@@ -278,11 +336,19 @@ impl Worker {
         };
         // Read each field once, because the peer may still write the fields.
         let asked = slot.asked.load(Ordering::Relaxed);
-        let len = (asked & !(PUT | CHANGE)) as usize;
+        let len = (asked & !KINDS) as usize;
         let change = slot.change.load(Ordering::Relaxed);
         let place = (slot.region.load(Ordering::Relaxed), slot.offset.load(Ordering::Relaxed));
+        if asked & KINDS == BLOCKS {
+            // SAFETY: the slot's data has `ASK_MOST` bytes.
+            let written = len <= ASK_MOST
+                && unsafe { self.write_blocks(place.0, change as usize, slot.data(), len, 0) };
+            self.rma.counters.served += 1;
+            slot.end(serving, if written { DONE } else { REFUSED });
+            return Some(());
+        }
         let found = match len <= ASK_MOST {
-            true if asked & (PUT | CHANGE) == 0 => regions.locate(place.0, place.1, len as u64),
+            true if asked & KINDS == 0 => regions.locate(place.0, place.1, len as u64),
             true => regions.locate_to_write(place.0, place.1, len as u64),
             false => None,
         };
@@ -290,7 +356,7 @@ impl Worker {
         let done = found.is_some_and(|memory| {
             // SAFETY: `memory` is inside exposed memory, which its owner keeps mapped, and `data` is the slot's.
             unsafe {
-                match asked & (PUT | CHANGE) {
+                match asked & KINDS {
                     0 => copy(data, memory, len),
                     PUT => copy(memory, data, len),
                     _ => return (self.rma.change)(change, data, memory, len),

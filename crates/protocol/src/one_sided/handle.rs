@@ -27,6 +27,8 @@ impl Worker {
             wire::REMOTE_FLUSHED => self.take_flushed(peer, header),
             wire::REMOTE_ASK => self.serve_ask(header),
             wire::REMOTE_CHANGE => self.serve_change(peer, header, data, len),
+            wire::REMOTE_PUT_BLOCKS => self.serve_put_blocks(peer, header, data, len),
+            wire::REMOTE_GET_BLOCKS => self.serve_get_blocks(peer, header, data, len),
             _ => None,
         };
         self.counters.violations += u64::from(healthy.is_none());
@@ -50,16 +52,20 @@ impl Worker {
         // SAFETY: `data` holds `len` bytes.
         let place = unsafe { wire::read::<RegionOffset>(data, len) }?;
         let most = self.endpoints[peer].lane.capabilities().map_or(0, |c| c.bcopy);
-        let waiting = self.remote_peer(peer).replies.len();
-        if header.imm as usize > most.min(EAGER_LIMIT) || waiting >= REPLIES_MOST {
+        if header.imm as usize > most.min(EAGER_LIMIT) || !self.may_reply_later(peer) {
             return None;
         }
         self.rma.counters.served += 1;
         if self.connect(peer).is_ok() {
             let (token, len) = (header.key, header.imm);
-            self.start_reply(peer, Reply { token, place, len });
+            self.start_reply(peer, Reply { token, place, len, blocks: Vec::new() });
         }
         Some(())
+    }
+
+    /// Returns whether one more reply to the peer may wait for space.
+    pub(super) fn may_reply_later(&mut self, peer: u32) -> bool {
+        self.remote_peer(peer).replies.len() < REPLIES_MOST
     }
 
     fn serve_atomic(

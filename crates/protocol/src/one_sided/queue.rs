@@ -92,11 +92,11 @@ impl Worker {
 
     pub(super) fn progress_queue(&mut self, peer: u32) -> bool {
         let mut moved = false;
-        while let Some(&reply) = self.remote_peer(peer).replies.front() {
+        while let Some(reply) = self.remote_peer(peer).replies.pop_front() {
             if !self.post_reply(peer, &reply) {
+                self.remote_peer(peer).replies.push_front(reply);
                 break;
             }
-            self.remote_peer(peer).replies.pop_front();
             moved = true;
         }
         while let Some(mut operation) = self.remote_peer(peer).queue.pop_front() {
@@ -158,6 +158,7 @@ impl Worker {
                     let (to, len) = operation.rest();
                     self.post_moving::<false>(peer, to, len, operation.remote())
                 },
+                _ if !operation.blocks.is_empty() => self.post_blocks(peer, operation),
                 (_, OperationKind::Put) => self.post_put_message(peer, operation),
                 (_, OperationKind::Change(asked)) => self.post_change(peer, operation, asked),
                 (_, _) => self.post_question(peer, operation),
@@ -181,7 +182,7 @@ impl Worker {
         OperationState::Complete
     }
 
-    fn remote_part(&self, peer: u32) -> usize {
+    pub(super) fn remote_part(&self, peer: u32) -> usize {
         let lane = &self.endpoints[peer].lane;
         let most = lane.capabilities().map_or(0, |c| c.bcopy);
         let wanted = self.planner.thresholds.fragment.min(1 << 20) as usize;
@@ -199,13 +200,34 @@ impl Worker {
                 copy(to.add(size_of::<RegionOffset>()), from, len);
             }
         };
-        let post = self.post_packed(peer, header, size_of::<RegionOffset>() + len, pack);
-        let posted = as_posted(post, len);
+        self.post_put(peer, header, size_of::<RegionOffset>() + len, len, pack)
+    }
+
+    /// Posts a message of `payload` bytes that puts `len` bytes.
+    pub(super) fn post_put(
+        &mut self, peer: u32, header: Header, payload: usize, len: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> PostOutcome {
+        let posted = as_posted(self.post_packed(peer, header, payload, pack), len);
         if matches!(posted, PostOutcome::InProgress(_)) {
             self.note_busy(peer).posted += 1;
             return PostOutcome::Done(len);
         }
         posted
+    }
+
+    /// Posts a message of `payload` bytes that requests `len` bytes for `to`.
+    pub(super) fn post_get(
+        &mut self, peer: u32, (id, len): (u8, usize), to: *mut u8, payload: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> PostOutcome {
+        if self.remote_peer(peer).answers >= ANSWERS_MOST {
+            return PostOutcome::NoResource;
+        }
+        let token = self.rma.landings.insert(ReplyTarget { peer, to, len });
+        let header = Header::new(id, len as u32, token);
+        let post = self.post_packed(peer, header, payload, pack);
+        self.note_question(peer, token, as_posted(post, len))
     }
 
     fn post_question(&mut self, peer: u32, operation: &RmaOperation) -> PostOutcome {
@@ -270,14 +292,24 @@ impl Worker {
 
     fn post_reply(&mut self, peer: u32, reply: &Reply) -> bool {
         let (place, len) = (reply.place, reply.len as usize);
-        let found = self.rma.regions.locate(place.region, place.offset, len as u64);
-        let Some(from) = found else {
+        let header = Header::new(wire::REMOTE_DATA, 0, reply.token);
+        let post = if reply.blocks.is_empty() {
+            let found = self.rma.regions.locate(place.region, place.offset, len as u64);
+            found.map(|from| {
+                // SAFETY: `to` has space for `len` bytes, and the region has `len` bytes from `from` on.
+                self.post_packed(peer, header, len, |to| unsafe { copy(to, from, len) })
+            })
+        } else {
+            let packed = self.pack_blocks(reply);
+            packed.map(|bytes| {
+                // SAFETY: `to` has space for `len` bytes, which `bytes` holds.
+                self.post_packed(peer, header, len, |to| unsafe { copy(to, bytes.as_ptr(), len) })
+            })
+        };
+        let Some(post) = post else {
             self.send_control(peer, Header::new(wire::REMOTE_DATA, 1, reply.token), &[]);
             return true;
         };
-        let header = Header::new(wire::REMOTE_DATA, 0, reply.token);
-        // SAFETY: `to` has space for `len` bytes, and the region has `len` bytes from `from` on.
-        let post = self.post_packed(peer, header, len, |to| unsafe { copy(to, from, len) });
         post != Post::NoResource
     }
 

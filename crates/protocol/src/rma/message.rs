@@ -4,6 +4,8 @@
 //! |---|---|---|---|
 //! | `REMOTE_PUT` | 0 | 0 | [`RegionOffset`], then the bytes |
 //! | `REMOTE_GET` | bytes requested | token | [`RegionOffset`] |
+//! | `REMOTE_PUT_BLOCKS` | number of blocks | 0 | region, a word for each block ([`super::blocks`]), then the bytes |
+//! | `REMOTE_GET_BLOCKS` | bytes requested | token | region, a word for each block |
 //! | `REMOTE_ATOMIC` | [`ADD`], [`SWAP`] or [`MASKED_ADD`] | token | [`AtomicChange`] |
 //! | `REMOTE_CHANGE` | bytes to change, and from bit 16 bytes of the answer | token | [`LockedChange`], then the operand |
 //! | `REMOTE_DATA` | 0, or 1 for refused | token | the bytes, or the previous contents; for a `REMOTE_CHANGE` first a word that is 0 if nothing was changed |

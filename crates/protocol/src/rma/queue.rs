@@ -5,7 +5,7 @@ use super::key::UnpackedKey;
 use super::locked::LockedOperation;
 use super::message::RegionOffset;
 use super::resolve::{AccessPath, RemoteKey};
-use fastpath_transport::Remote;
+use fastpath_transport::{Block, Remote};
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) enum OperationKind {
     Change(LockedOperation),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct RmaOperation {
     pub kind: OperationKind,
     pub way: AccessPath,
@@ -33,6 +33,10 @@ pub(crate) struct RmaOperation {
     pub done: usize,
     /// Whether the buffer is in use until a flush.
     pub pending: bool,
+    /// Blocks of the region, if there are several; `len` is then their sum.
+    pub blocks: Vec<Block>,
+    /// Number of blocks that were posted.
+    pub next: usize,
 }
 
 impl RmaOperation {
@@ -50,6 +54,8 @@ impl RmaOperation {
             len,
             done: 0,
             pending: false,
+            blocks: Vec::new(),
+            next: 0,
         }
     }
 
@@ -64,16 +70,34 @@ impl RmaOperation {
         }
     }
 
+    /// Splits the next block if it has more than `most` bytes.
+    pub(crate) fn split_next(&mut self, most: u64) {
+        let Block { offset, len } = self.blocks[self.next];
+        if len > most {
+            self.blocks[self.next] = Block { offset: offset + most, len: len - most };
+            self.blocks.insert(self.next, Block { offset, len: most });
+        }
+    }
+
     pub(crate) fn rest(&self) -> (*mut u8, usize) {
         (self.local.wrapping_add(self.done), self.len - self.done)
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Reply {
     pub token: u64,
     pub place: RegionOffset,
     pub len: u32,
+    /// Blocks of the region, if there are several; `len` is then their sum.
+    pub blocks: Vec<Block>,
+}
+
+impl Reply {
+    pub fn of_blocks(token: u64, region: u64, blocks: Vec<Block>) -> Reply {
+        let len = Block::total(&blocks) as u32;
+        Reply { token, place: RegionOffset { region, offset: 0 }, len, blocks }
+    }
 }
 
 /// State of operations with a peer that the peer's lane does not track.

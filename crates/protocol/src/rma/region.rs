@@ -56,18 +56,34 @@ impl NumberedList<Region> {
     /// Returns the address of bytes to be written. `None` also if this process may not write them.
     pub fn locate_to_write(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
         let (region, at) = self.locate_in(id, offset, len)?;
-        let is_writable = region.is_writable.get().unwrap_or_else(|| {
-            let start = region.base.addr();
-            may_write(&(start..start.saturating_add(region.len as usize)))
-        });
-        region.is_writable.set(Some(is_writable));
-        is_writable.then_some(at)
+        region.may_be_written().then_some(at)
+    }
+
+    /// Returns a region that this process may write.
+    pub fn find_to_write(&self, id: u64) -> Option<&Region> {
+        self.find(id).filter(|region| region.may_be_written())
     }
 
     pub(crate) fn locate_in(&self, id: u64, offset: u64, len: u64) -> Option<(&Region, *mut u8)> {
         let region = self.find(id)?;
-        let inside = offset.checked_add(len).is_some_and(|end| end <= region.len);
-        inside.then(|| (region, region.base.wrapping_add(offset as usize)))
+        region.address(offset, len).map(|at| (region, at))
+    }
+}
+
+impl Region {
+    /// Returns the address of `len` bytes at `offset`; `None` if they are not all inside.
+    pub fn address(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        inside.then(|| self.base.wrapping_add(offset as usize))
+    }
+
+    fn may_be_written(&self) -> bool {
+        let is_writable = self.is_writable.get().unwrap_or_else(|| {
+            let start = self.base.addr();
+            may_write(&(start..start.saturating_add(self.len as usize)))
+        });
+        self.is_writable.set(Some(is_writable));
+        is_writable
     }
 }
 

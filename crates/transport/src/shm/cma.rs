@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::domain::Domain;
-use crate::contract::{Remote, RemoteError};
+use crate::contract::{Block, Remote, RemoteError};
 use fastpath_base::sync::Ordering;
 use std::io;
 
@@ -157,17 +157,97 @@ fn remote_part(addr: u64, done: usize, len: usize) -> libc::iovec {
     libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(at), iov_len: len - done }
 }
 
+/// Largest number of blocks that the kernel takes in a call (`IOV_MAX`).
+const BLOCKS_MAX: usize = 1024;
+
+/// Copies blocks of another process's memory to `to`, one after the other. Offsets of blocks count from `addr`.
+///
+/// # Errors
+/// The kernel's `errno`; some bytes may have been copied.
+///
+/// # Safety
+/// `to` is writable for the bytes of all blocks.
+pub unsafe fn read_blocks(
+    pid: libc::pid_t, to: *mut u8, addr: u64, blocks: &[Block],
+) -> Result<(), i32> {
+    copy_blocks(to, addr, blocks, |local, remote| {
+        let count = remote.len() as libc::c_ulong;
+        // SAFETY: the kernel checks the remote side; the local side is valid by this function's contract.
+        unsafe { libc::process_vm_readv(pid, local, 1, remote.as_ptr(), count, 0) }
+    })
+}
+
+/// Copies the bytes at `from` to blocks of another process's memory. Offsets of blocks count from `addr`.
+///
+/// # Errors
+/// The kernel's `errno`; some bytes may have been copied.
+///
+/// # Safety
+/// `from` is readable for the bytes of all blocks.
+pub unsafe fn write_blocks(
+    pid: libc::pid_t, from: *const u8, addr: u64, blocks: &[Block],
+) -> Result<(), i32> {
+    copy_blocks(from.cast_mut(), addr, blocks, |local, remote| {
+        let count = remote.len() as libc::c_ulong;
+        // SAFETY: the kernel checks the remote side; the local side is valid by this function's contract.
+        unsafe { libc::process_vm_writev(pid, local, 1, remote.as_ptr(), count, 0) }
+    })
+}
+
+/// Calls `copy` with the local side and up to [`BLOCKS_MAX`] blocks until all blocks are copied.
+fn copy_blocks(
+    local: *mut u8, addr: u64, blocks: &[Block],
+    mut copy: impl FnMut(&libc::iovec, &[libc::iovec]) -> isize,
+) -> Result<(), i32> {
+    let mut remote = Vec::with_capacity(blocks.len().min(BLOCKS_MAX));
+    let mut local = local;
+    for blocks in blocks.chunks(BLOCKS_MAX) {
+        remote.clear();
+        remote.extend(
+            blocks
+                .iter()
+                .map(|block| remote_part(addr.wrapping_add(block.offset), 0, block.len as usize)),
+        );
+        let (mut rest, mut left) = (&mut remote[..], Block::total(blocks) as usize);
+        while left != 0 {
+            let here = libc::iovec { iov_base: local.cast(), iov_len: left };
+            let moved = moved_bytes(copy(&here, rest))?;
+            (local, left) = (local.wrapping_add(moved), left - moved);
+            rest = skip_bytes(rest, moved);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the part of `blocks` that follows the first `bytes` bytes.
+fn skip_bytes(mut blocks: &mut [libc::iovec], mut bytes: usize) -> &mut [libc::iovec] {
+    while bytes != 0 {
+        let first = &mut blocks[0];
+        if bytes < first.iov_len {
+            first.iov_base = first.iov_base.wrapping_byte_add(bytes);
+            first.iov_len -= bytes;
+            break;
+        }
+        bytes -= first.iov_len;
+        blocks = &mut blocks[1..];
+    }
+    blocks
+}
+
+/// Converts the result of a copy to its bytes, at least 1.
+fn moved_bytes(result: isize) -> Result<usize, i32> {
+    match usize::try_from(result) {
+        Ok(0) => Err(libc::EFAULT),
+        Ok(moved) => Ok(moved),
+        Err(_) => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT)),
+    }
+}
+
 /// Copies in a loop, because the kernel copies at most 2 GiB in a call.
 fn copy_all(len: usize, mut copy_rest: impl FnMut(usize) -> isize) -> Result<(), i32> {
     let mut done = 0;
     while done < len {
-        match usize::try_from(copy_rest(done)) {
-            Ok(moved) if moved > 0 => done += moved,
-            Ok(_) => return Err(libc::EFAULT),
-            Err(_) => {
-                return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT));
-            }
-        }
+        done += moved_bytes(copy_rest(done))?;
     }
     Ok(())
 }

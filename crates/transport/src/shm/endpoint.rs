@@ -320,6 +320,30 @@ impl Endpoint for ShmEndpoint {
             done += part;
         })
     }
+
+    unsafe fn get_blocks(
+        &mut self, to: *mut u8, from: Remote, blocks: &[Block],
+    ) -> Result<(), RemoteError> {
+        if from.rkey & KEY_ARENA != 0 {
+            return Err(RemoteError::Unsupported);
+        }
+        let pid = self.permission.find_process(self.domain, self.tx.peer, from)?;
+        // SAFETY: `to` is writable for the bytes of all blocks, by the contract of an endpoint.
+        let read = unsafe { cma::read_blocks(pid, to, from.addr, blocks) };
+        read.map_err(|errno| self.permission.note_error(errno))
+    }
+
+    unsafe fn put_blocks(
+        &mut self, from: *const u8, to: Remote, blocks: &[Block],
+    ) -> Result<(), RemoteError> {
+        if to.rkey & KEY_ARENA != 0 {
+            return Err(RemoteError::Unsupported);
+        }
+        let pid = self.permission.find_process(self.domain, self.tx.peer, to)?;
+        // SAFETY: `from` is readable for the bytes of all blocks, by the contract of an endpoint.
+        let written = unsafe { cma::write_blocks(pid, from, to.addr, blocks) };
+        written.map_err(|errno| self.permission.note_error(errno))
+    }
 }
 
 /// Copies between buffers that should not overlap. If they overlap, the destination gets unspecified bytes.
