@@ -50,6 +50,11 @@ const KINDS: u32 = PUT | CHANGE | BLOCKS;
 /// Largest block, in bytes, that the owner writes. To copy a longer one twice costs more than a system call.
 const ASKED_MAX: u64 = 1024;
 
+/// Nanoseconds, for each block, that an origin waits for an owner that sleeps inside MPI, and the largest wait. The
+/// kernel takes 300 to 1,000 ns to write a short block.
+const BLOCK_NS: u64 = 250;
+const WAKE_MAX_NS: u64 = 200_000;
+
 /// Nanoseconds that an origin waits for the owner to begin: less than a system call takes.
 const WAIT_NS: u64 = 1_000;
 /// Polls of the slot per poll of messages. They make a round; the clock is read every [`ROUNDS`] rounds.
@@ -131,7 +136,7 @@ impl Worker {
                 break;
             }
             let slot = slots.slot(self.rank, done);
-            if begun && !self.await_owner(slot, key.peer) {
+            if begun && !self.await_owner(slot, key.peer, WAIT_NS) {
                 // Take back the last piece first, because the owner begins with the first.
                 begun = false;
                 while posted > done && slots.slot(self.rank, posted - 1).take_back() {
@@ -170,9 +175,14 @@ impl Worker {
         &mut self, key: &mut RemoteKey, slots: &Slots, mut from: *const u8, blocks: &[Block],
     ) -> Result<usize, RmaError> {
         let fits = blocks.iter().all(|block| blocks::fits_word(block) && block.len <= ASKED_MAX);
-        if !fits || !key.asked.is_writable || !self.may_ask(key, slots) {
+        if !fits || !key.asked.is_writable || self.is_crowded() || self.connect(key.peer).is_err() {
             return Ok(0);
         }
+        let wait_ns = match self.owner_is_awake(key.peer) {
+            true if !key.asked.is_due() => return Ok(0),
+            true => WAIT_NS,
+            false => (blocks.len() as u64 * BLOCK_NS).min(WAKE_MAX_NS),
+        };
         let mut done = 0;
         while done < blocks.len() {
             let slot = slots.slot(self.rank, 0);
@@ -193,7 +203,7 @@ impl Worker {
             slot.post(held);
             let index = slots.index(self.rank, 0);
             let told = self.tell_owner(key.peer, slots, index, use_of(held));
-            if !(told && self.await_owner(slot, key.peer)) && slot.take_back() {
+            if !(told && self.await_owner(slot, key.peer, wait_ns)) && slot.take_back() {
                 key.asked.note(false);
                 return Ok(done);
             }
@@ -210,10 +220,14 @@ impl Worker {
         Ok(done)
     }
 
+    fn owner_is_awake(&self, peer: u32) -> bool {
+        let page = self.job.rank_page(peer as usize);
+        page.is_some_and(|page| page.state.load(Ordering::Relaxed) == STATE_AWAKE)
+    }
+
     fn may_ask(&mut self, key: &mut RemoteKey, slots: &Slots) -> bool {
         let peer = key.peer;
-        let page = self.job.rank_page(peer as usize);
-        let awake = page.is_some_and(|page| page.state.load(Ordering::Relaxed) == STATE_AWAKE);
+        let awake = self.owner_is_awake(peer);
         if (awake && !key.asked.is_due()) || self.is_crowded() || self.connect(peer).is_err() {
             return false;
         }
@@ -299,8 +313,8 @@ impl Worker {
         !matches!(post, Post::NoResource | Post::PeerGone)
     }
 
-    /// Waits briefly, and handles arrivals meanwhile. Returns whether the owner has begun.
-    fn await_owner(&mut self, slot: &AskSlot, peer: u32) -> bool {
+    /// Waits for at most `wait_ns` nanoseconds, and handles arrivals meanwhile. Returns whether the owner has begun.
+    fn await_owner(&mut self, slot: &AskSlot, peer: u32, wait_ns: u64) -> bool {
         let mut until = None;
         loop {
             for _ in 0..ROUNDS {
@@ -312,7 +326,7 @@ impl Worker {
                 self.progress_peer(peer);
             }
             let now = clock::now_ns();
-            if *until.get_or_insert(now + WAIT_NS) <= now {
+            if *until.get_or_insert(now + wait_ns) <= now {
                 return false;
             }
             self.progress();
