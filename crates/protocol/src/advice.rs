@@ -7,7 +7,7 @@ use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_transport::Header;
 
-/// Bits of an `ADVICE`'s `header.imm` for the octave. The bits above them are `Advice::timed`.
+/// Number of low bits of an `ADVICE`'s `header.imm` that hold the octave. The higher bits hold `Advice::timed`.
 const OCTAVE_BITS: u32 = 8;
 
 pub(crate) fn stamp_ns() -> u32 {
@@ -52,8 +52,8 @@ impl Worker {
         }
     }
 
-    /// Returns learnt protocols as lines or JSON objects: by peer of this host and size octave, and for shared
-    /// processors.
+    /// Returns the learnt protocols, as lines of text or as JSON objects. There is one for each octave of sizes of each
+    /// peer on this host, and some for ranks that share processors.
     pub fn report_learnt(&self, json: bool) -> Vec<String> {
         let mut lines = self.planner.copy_costs.report(self.rank, json);
         for peer in 0..self.present() {

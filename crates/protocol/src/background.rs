@@ -16,12 +16,12 @@ use fastpath_base::wait;
 use fastpath_segment::CallWord;
 use std::time::Duration;
 
-/// Nanoseconds without an arrival for which the thread polls if a processor is free: about the time of one or two
-/// fragments.
+/// If a processor is free, the thread polls on for this many nanoseconds after the last arrival: about the time of one
+/// or two fragments.
 const POLLS_ON_NS: u64 = 20_000;
-/// Nanoseconds without an arrival for which the thread polls under the lock, before it releases the lock and polls on.
+/// A thread with its own processor polls for this many nanoseconds after an arrival under the lock, then without it.
 const POLLS_INSIDE_NS: u64 = 1_000;
-/// Most rounds of progress that a thread of the program makes when a wait ends.
+/// Maximum number of rounds of progress that a thread of the program makes when a wait ends.
 const ROUNDS: u32 = 4;
 const POLLS_PER_CLOCK: u32 = 64;
 /// Longest sleep of the thread while it awaits space and the kernel has no expedited membarrier.
@@ -45,7 +45,7 @@ impl Worker {
         &self.job.own_page().call
     }
 
-    /// Marks that a thread of the program waits and polls itself, until [`Worker::resume`].
+    /// Marks that a thread of the program waits and makes progress itself. [`Worker::resume`] ends this state.
     pub fn attend(&mut self) {
         if self.background.attending == 0 {
             self.background.missed = self.own_call().attend();
@@ -189,9 +189,9 @@ impl Worker {
         now - *since_ns < most
     }
 
-    /// Requests signals from peers that make awaited space, and from adapter and network. Returns `None` if no space is
-    /// awaited and there is no adapter or network. Otherwise the caller polls once more, and then sleeps for at most
-    /// the returned time, if any.
+    /// Prepares a sleep of the thread: peers that make awaited space, the adapter and the network will signal it.
+    /// Returns `None` if no space is awaited and there is no adapter or network. Otherwise the caller polls once more,
+    /// and then sleeps for at most the returned time; `Some(None)` sets no limit.
     fn prepare_rest(&mut self) -> Option<Option<Duration>> {
         let awaits_room = self.await_all_room();
         if !awaits_room && !self.interfaces.has_outside() {

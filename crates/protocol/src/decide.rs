@@ -11,20 +11,20 @@ use crate::wire::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 const FRAGMENTS_FOR: f64 = 256.0 * 1024.0;
 /// Bounds of the fragment size, in bytes: several fragments fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
-/// Time of copying the smallest piece of a cooperative copy, as a multiple of its system call's time.
+/// Copying the smallest piece of a cooperative copy takes this multiple of the time of its system call.
 const COPY_PER_CALL: f64 = 3.0;
 /// Bounds of the smallest piece of a cooperative copy, in bytes.
 const COOPERATIVE_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 /// Largest piece of a cooperative copy, in bytes, so that neither side waits long for the other's last piece.
 const COOPERATIVE_PIECE_MAX: u64 = 256 * 1024;
 
-/// Most eager bytes of a rank with a progress thread. The thread receives announced messages while the program
-/// computes. Eager bytes take the program's time, in the send call and in the wait.
+/// Maximum number of eager bytes that a rank with a progress thread sends of a message. The thread receives announced
+/// messages while the program computes. Eager bytes take the program's time, in the send call and in the wait.
 const EAGER_BESIDE: u64 = 32 * 1024;
 
 /// Nanoseconds until the other rank of a shared processor runs.
 const TURN_NS: f64 = 2000.0;
-/// Bytes through the ring that cost one wait of [`TURN_NS`].
+/// Number of bytes sent through the ring for each wait of [`TURN_NS`].
 const TURN_BYTES: f64 = 64.0 * 1024.0;
 
 /// Largest ratio of the cost of a rounded size to the cost of the exact size.
@@ -111,7 +111,7 @@ fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
     parts.map_or(most, |span| round_size(span.from - 1).max(t.fragment).min(most))
 }
 
-/// Returns the size from which a copy by the receiver costs both sides less work than two copies through the ring.
+/// Returns the size from which a copy by the receiver is less work, for both sides together, than two ring copies.
 fn choose_crowded_copy(c: &Constants, t: &Thresholds) -> u64 {
     let fixed = 2.0 * c.step_ns + 2.0 * c.kernel_call_ns;
     let through_ring =
@@ -123,7 +123,7 @@ fn choose_crowded_copy(c: &Constants, t: &Thresholds) -> u64 {
     }
 }
 
-/// Returns two sizes: that from which a copy without the ring costs least, and that from which both sides copy.
+/// Returns two sizes: the size from which a copy without the ring costs least, and the size from which both sides copy.
 fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64, u64) {
     const COPIES: usize = Protocol::Get as usize;
     let mut curves = curves(c, t, shared);
@@ -153,7 +153,7 @@ fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64,
 }
 
 impl Overrides {
-    /// Returns the largest number of eager bytes.
+    /// Returns the largest number of eager bytes of a message.
     pub fn eager_limit(&self) -> u64 {
         let usual = if self.serves { EAGER_BESIDE } else { EARLY_LIMIT };
         let most = self.eager_max.unwrap_or(usual);

@@ -19,7 +19,7 @@ pub(crate) enum PendingPost {
 /// Destination of the eager bytes of the message that a peer has announced last.
 #[derive(Clone, Copy)]
 pub(crate) struct EagerTarget {
-    /// Bytes still to come; 0 if there is no such message.
+    /// Bytes still to come; 0 if none are expected.
     pub left: u32,
     /// Whether `id` is the token of a stored message, and not a receive request.
     pub stored: bool,
@@ -45,14 +45,14 @@ impl EagerTarget {
 #[repr(C)]
 pub struct Endpoint {
     pub(crate) lane: Lane,
-    /// Nonzero while other messages must leave first. Immediate sends are then disabled.
+    /// Nonzero while queued messages must leave before any other message. Immediate sends are then disabled.
     pub(crate) blocked: u32,
     /// Whether the peer has declined single copies.
     pub(crate) declines: bool,
     #[allow(clippy::box_collection)] // an endpoint stays small
     pub(crate) pending: Option<Box<VecDeque<PendingPost>>>,
     pub(crate) early: EagerTarget,
-    /// Protocol choices for longer messages; none before the first one.
+    /// Protocol choices for longer messages; `None` before the first such message.
     pub(crate) learnt: Option<Box<PeerLearning>>,
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Messages behind such a message wait too, and this process may need one of them. A process that can do nothing else
 //! therefore still takes a few messages. It takes one for each failed poll of the awaited peer, or of peers with posted
-//! receives. A long wait also takes a few messages of all peers, at growing intervals. A chain of waiting processes may
-//! lead back to this process. Every program that terminates without the bound terminates with it. The bound is soft.
+//! receives. A long wait also takes a few messages of all peers, at growing intervals. Processes that wait in a circle
+//! thus make progress: every program that terminates without the bound terminates with it. The bound is soft.
 #![allow(unsafe_code)]
 
 use crate::wire;
@@ -15,7 +15,7 @@ pub use crate::worker::flood::{Flood, FloodWarning};
 use fastpath_base::clock;
 use fastpath_transport::Header;
 
-/// Longest interval between two calls of `relieve` that take messages, in nanoseconds: [a peer is awaited, none is].
+/// Longest intervals, in ns, between two calls of `relieve` that take messages: with and without an awaited peer.
 const RELIEF_NS_MAX: [u64; 2] = [50_000_000, 1_000_000];
 const RELIEF: u32 = 8;
 
@@ -30,7 +30,7 @@ impl Worker {
         self.matcher.store.most()
     }
 
-    /// Returns whether the next arrival of a peer stays in its ring, after the bound has been reached.
+    /// Returns whether the next arrival of a peer stays in its ring. Called only while the bound is exceeded.
     #[cold]
     #[inline(never)]
     pub(crate) fn leaves_waiting(&mut self, peer: u32, header: Header) -> bool {

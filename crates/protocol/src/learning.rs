@@ -28,25 +28,26 @@ pub fn timed_of(octave: usize) -> u8 {
     (128 >> octave.min(6)) as u8
 }
 
-/// Timed messages of a trial. The time of the first message does not count.
+/// Number of timed messages of a trial. The time of the first message does not count.
 const TRIAL: u8 = 4;
-/// Trials may lose 1/`SHARE` of the time of messages. Messages that mirror trials may lose as much again.
+/// Trials may lose 1/`SHARE` of the time of messages. While a rank tries a copy loop for received messages, it also
+/// sends with that loop ([`Mirror`]). These sends may lose as much again.
 const SHARE: i64 = 128;
-/// Initial allowance for trials, in messages.
+/// Initial allowance for trials: the time of this many messages.
 const START_MESSAGES: i64 = 32;
 /// Number of timed messages before the first trial.
 const START_AFTER: u32 = 6;
-/// Most sent messages that mirror a trial. They are bounded, because the trial's further messages may never arrive.
+/// Maximum number of messages that mirror a trial ([`Mirror`]), because its further messages may never arrive.
 const MIRRORED: u8 = 4 * TRIAL;
-/// Assumed time of an arm without measurements, as a multiple of the best arm's.
+/// Assumed time of an arm without measurements, as a multiple of the best arm's time.
 const UNKNOWN: u64 = 3;
-/// Time of a message that ends its arm's trial, as a multiple of the best arm's time.
+/// From its second message on, a trial ends if a message takes more than this multiple of the best arm's time.
 const HOPELESS: u64 = 4;
-/// Most doublings of the allowance that a trial needs. Each failed trial of the arm adds one doubling.
+/// Each failed trial of an arm doubles the allowance needed for its next trial, at most this number of times.
 const DOUBLINGS: u8 = 6;
-/// Number of timed messages with another arm during a trial, after which the sender counts as ignoring the advice.
+/// If this many timed messages during a trial used another arm, the sender counts as ignoring the advice.
 const IGNORED: u8 = 12;
-/// Longest time of a message that counts, in nanoseconds: 18 minutes. Longer times come from a clock that jumps.
+/// Longest time of a message, in nanoseconds, that is used: 18 minutes. Longer times come from a clock that jumps.
 const LONGEST_NS: u64 = 1 << 40;
 
 /// Transfer of a long message between two ranks of a host.
@@ -155,7 +156,7 @@ pub struct Learner {
     ignored: u8,
     least: u32,
     last: u8,
-    /// Time of the best arm, in picoseconds per byte, when the last trial ended or failed trials were forgotten.
+    /// Time of the best arm, in picoseconds per byte, when a trial last ended or failed trials were last forgotten.
     settled: u32,
     /// Nanoseconds that trials may lose.
     allowance: i64,
@@ -278,8 +279,8 @@ impl Learner {
             return None;
         }
         self.known[trial as usize] = self.least;
-        // A copy without the ring takes lines from the sender's cache. The sender pays at its next writes, which no
-        // message's time shows, so such a copy must be clearly faster than the ring.
+        // A copy without the ring takes lines from the sender's cache. The sender's next writes are then slower, which
+        // no message's time shows. Such a copy must therefore be clearly faster than the ring.
         let eighths = match self.best.is_ring() && !trial.is_ring() {
             true => 6,
             false => 7,

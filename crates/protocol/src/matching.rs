@@ -32,9 +32,9 @@ use crate::unexpected::UnexpectedStore;
 use index::Index;
 use std::ptr;
 
-/// Receives that a search compares before their list gets an index.
+/// Number of receives that a search compares before it builds an index of the list.
 const POLLS_MAX: u32 = 8;
-/// Number of peers from which on waits do not count posted receives.
+/// With this many peers or more, waits do not count posted receives.
 const COUNTED_MAX: u32 = 256;
 
 /// Place where the last message found its receive in an indexed list. The next search with this key and tag starts at
@@ -49,7 +49,7 @@ struct LastMatch {
 
 /// The matching engine of one worker.
 pub struct Matcher {
-    /// First of `count` peers. The entry behind them is for receives from any source.
+    /// First of `count` peers. The entry after the last peer has the receives from any source.
     peers: *mut Peer,
     count: u32,
     any_source_count: u32,
@@ -158,9 +158,9 @@ impl Matcher {
         self.posted_most
     }
 
-    /// Updates the largest number of posted receives, during a long wait, because posting and matching do not count.
-    /// The number, list entries minus messages, is a lower bound if a probe has taken messages out. Skipped for
-    /// [`COUNTED_MAX`] peers or more.
+    /// Updates the largest number of posted receives. Called during long waits, because posting and matching do not
+    /// count receives. The number is that of list entries minus that of messages. It is a lower bound if a probe has
+    /// taken messages out. With [`COUNTED_MAX`] peers or more, this function does nothing.
     pub(crate) fn count_posted(&mut self) {
         if self.count < COUNTED_MAX {
             let entries: u64 = (0..=self.count).map(|list| u64::from(self.lists(list).busy)).sum();
@@ -181,8 +181,8 @@ impl Matcher {
             if (*request).peer != ANY_PEER {
                 return self.post_named(request);
             }
-            // Named receives posted before this any-source receive have a smaller order. Later ones have at least this
-            // order.
+            // Named receives posted before this any-source receive have a smaller order. Named receives posted later
+            // have at least this order.
             self.order += 1;
             self.any_source_count += 1;
             self.append(self.count, request);
@@ -203,7 +203,7 @@ impl Matcher {
     /// See [`Matcher::post`]; `list` is at most `count`.
     #[inline(always)] // see `post_named`
     unsafe fn append(&mut self, list: u32, request: *mut Request) {
-        // SAFETY: POSTED IN PLACE for the request, and for the request or list whose link `end` names.
+        // SAFETY: POSTED IN PLACE: the request is valid, and so is the request or list whose link `end` names.
         unsafe {
             let lists = self.at(list);
             let end = (*lists).posted.end;
@@ -276,10 +276,10 @@ impl Matcher {
     fn find_further(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
         let again = &self.again;
         if (again.key, again.tag, again.list) == (key, tag, peer) && !again.link.is_null() {
-            // SAFETY: POSTED IN PLACE: the link is one of the list, and what it leads to is valid.
+            // SAFETY: POSTED IN PLACE: the link belongs to the list, so it leads to a valid request or null.
             let next = unsafe { (*again.link).as_ref() };
             if next.is_some_and(|next| next.key == key && tag_matches(next.tag, tag)) {
-                // SAFETY: POSTED IN PLACE: the link is one of the list.
+                // SAFETY: POSTED IN PLACE: the link belongs to the list, so it is valid.
                 return Some(unsafe { *again.link });
             }
         }
@@ -288,7 +288,7 @@ impl Matcher {
             return None;
         }
         if self.lists(peer).index != 0 {
-            // SAFETY: POSTED IN PLACE: `found` is in the list.
+            // SAFETY: POSTED IN PLACE: `found` is in the list, and so is valid.
             let link = unsafe { (*found).link.place(self.at(peer)) };
             self.again = LastMatch { key, tag, list: peer, link };
         }
@@ -309,7 +309,7 @@ impl Matcher {
     #[inline]
     pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<RequestId> {
         let found = self.find_posted(peer, key, tag)?;
-        // SAFETY: POSTED IN PLACE: the request that was found is in a list.
+        // SAFETY: POSTED IN PLACE: the request that was found is in a list, and so is valid.
         unsafe {
             self.unpost(found);
             Some((*found).id())
@@ -319,7 +319,7 @@ impl Matcher {
     /// Returns the earliest posted receive that a message satisfies, without removing it.
     #[inline]
     pub fn find_posted(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
-        // SAFETY: POSTED IN PLACE: both requests that were found are in a list.
+        // SAFETY: POSTED IN PLACE: both requests that were found are in a list, and so are valid.
         unsafe {
             let mut found = self.find_in(peer, key, tag);
             if self.any_source_count != 0 {
@@ -338,7 +338,7 @@ impl Matcher {
         if lists.index == 0 {
             let mut at = lists.posted.first;
             for _ in 0..self.polls_max {
-                // SAFETY: POSTED IN PLACE: links of the list lead to valid requests.
+                // SAFETY: POSTED IN PLACE: each link of the list leads to a valid request or null.
                 let Some(request) = (unsafe { at.as_ref() }) else {
                     return at;
                 };
@@ -359,7 +359,7 @@ impl Matcher {
     #[inline(never)]
     fn find_indexed(&mut self, list: u32, key: u64, tag: i32) -> *mut Request {
         let lists = self.at(list);
-        // SAFETY: POSTED IN PLACE for all requests in the list and its index.
+        // SAFETY: POSTED IN PLACE: all requests in the list and its index are valid.
         unsafe {
             if (*lists).index == 0 {
                 (*lists).index = self.unused.pop().unwrap_or_else(|| {
@@ -384,7 +384,7 @@ impl Matcher {
     #[inline(never)]
     unsafe fn leave_index(&mut self, list: u32, request: *mut Request) {
         let lists = self.at(list);
-        // SAFETY: POSTED IN PLACE: the receive is in the list. A receive with a place is in the list's index.
+        // SAFETY: POSTED IN PLACE: the receive is in the list, and if its `place` is not 0, also in the index.
         unsafe {
             if self.again.link == &raw mut (*request).next {
                 self.again.link = (*request).link.place(lists);

@@ -9,7 +9,7 @@ use fastpath_base::sync::Ordering;
 use fastpath_segment::RankPhase;
 use fastpath_transport::Connection;
 
-/// Most rounds of progress that drain arrivals. Each round takes some messages of every peer.
+/// Maximum number of rounds of progress that drain arrivals. Each round takes some messages of every peer.
 const ROUNDS_MAX: u32 = 1000;
 
 impl Worker {
@@ -37,7 +37,7 @@ impl Worker {
         call.is_some()
     }
 
-    /// Returns the spawned ranks of this host that have left, if this process has a lane to them.
+    /// Returns the spawned ranks of this host that have left and to which this process still has a lane.
     pub fn departed(&self) -> Vec<u32> {
         let has_left = |peer: &u32| {
             *peer != self.rank && self.endpoints[*peer].lane.is_ring() && self.peer_has_left(*peer)
@@ -79,15 +79,15 @@ impl Worker {
         senders.iter().all(is_silent)
     }
 
-    /// Completes an operation that cannot end because `peer` has left the job, with [`Fault::PeerGone`] or
-    /// [`Fault::SourceGone`]. If its message has arrived, the operation completes normally. Returns whether it is
-    /// complete.
+    /// Completes, with [`Fault::PeerGone`] or [`Fault::SourceGone`], an operation that cannot end because `peer` has
+    /// left the job. If the operation's message has arrived, completes it without a fault. Returns whether the
+    /// operation is complete.
     #[inline]
     pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
         self.peer_has_left(peer) && self.give_up_slow(id)
     }
 
-    /// Gives up an operation. The caller has checked that all its possible peers have left. See [`Worker::give_up`].
+    /// Completes an operation like [`Worker::give_up`]. The caller has checked that all its possible peers have left.
     #[cold]
     #[inline(never)]
     pub fn give_up_slow(&mut self, id: RequestId) -> bool {
@@ -156,8 +156,8 @@ impl Worker {
         }
     }
 
-    /// Ends the detached requests that can no longer complete. Returns whether any remain, for which this process must
-    /// stay. `is_unanswered` returns whether no rank can send the message of an any-source receive.
+    /// Ends the detached requests that can no longer complete. Returns whether any remain; if so, this process must not
+    /// leave yet. `is_unanswered` returns whether no rank can send the message of an any-source receive.
     pub fn end_detached(&mut self, is_unanswered: impl Fn(&Worker, &Request) -> bool) -> bool {
         let is_hopeless = |worker: &Worker, request: &Request| match request.peer {
             ANY_PEER => is_unanswered(worker, request),
@@ -182,7 +182,7 @@ impl Worker {
         left
     }
 
-    /// Cancels, in `MPI_Finalize`, receives that the program did not complete and no longer can.
+    /// Cancels, in `MPI_Finalize`, posted receives that the program has not completed. It can no longer complete them.
     pub fn abandon_posted(&mut self) {
         let is_abandoned =
             |r: &&Request| r.kind == RequestKind::Recv && r.is_posted() && !r.detached;

@@ -15,7 +15,7 @@ use std::ops::{Index, IndexMut};
 #[derive(Clone, Copy)]
 pub(crate) struct PostedList {
     pub first: *mut Request,
-    /// The `next` field of the last receive, or `first` if the list is empty.
+    /// Location of the next receive's link: the `next` field of the last receive, or `first` if the list is empty.
     pub end: ReceiveLink,
 }
 
@@ -24,14 +24,14 @@ pub(crate) struct PostedList {
 pub(crate) struct PeerLists {
     pub posted: PostedList,
     pub unexpected: MessageList,
-    /// Entries in both lists. If 0, a receive may read the peer's next arrival directly.
+    /// Number of entries in both lists. If 0, a receive may read the peer's next arrival directly.
     pub busy: u32,
     /// Place of the posted receives' index in `Matcher::indexes`, plus one; 0 without an index.
     pub index: u32,
 }
 
 const _: () = assert!(size_of::<PeerLists>() == 32);
-// `ReceiveLink` counts from the start of the lists.
+// A `ReceiveLink` counts from `first` but is added to the address of `PeerLists`, so the two addresses must be equal.
 const _: () = assert!(offset_of!(PeerLists, posted) == 0 && offset_of!(PostedList, first) == 0);
 
 /// One rank. All bits zero is a rank that has not been used.

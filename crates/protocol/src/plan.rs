@@ -49,7 +49,7 @@ pub struct SendPlan {
     pub times_copies: bool,
     /// Whether ranks share processors.
     pub crowded: bool,
-    /// Bytes of each buffer if there are several.
+    /// Bytes of each buffer, if the message is sent in several buffers.
     pub part: u32,
     /// Bytes of an announced message that leave before the answer, unless a copy without the ring is offered.
     pub early: u32,

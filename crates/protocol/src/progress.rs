@@ -10,7 +10,7 @@ use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header};
 
-/// Most arrivals of one peer that one round handles, so that no peer starves another.
+/// Maximum number of arrivals of one peer that one round handles, so that no peer starves another.
 const ROUND: u32 = 32;
 
 impl Worker {
@@ -27,7 +27,7 @@ impl Worker {
             let peer = self.active[index];
             let lane = &mut self.endpoints[peer].lane;
             index += 1;
-            // All peers of the adapter have been polled together; a poll of the lane would poll the adapter again.
+            // If the interfaces were polled, skip resting lanes: the adapter was polled for all its peers.
             if !asked || !lane.is_resting() {
                 moved |= self.progress_peer(peer);
             } else if lane.retire() {

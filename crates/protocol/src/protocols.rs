@@ -111,7 +111,7 @@ impl SelectionCase<'_> {
         }
     }
 
-    /// Describes the method of copies between two ranks of a node, to follow a verb.
+    /// Describes how bytes are copied between two ranks of a node, in words that follow a verb such as "copied".
     fn copy_method(&self) -> &'static str {
         match self.shared {
             true => "by load and store",
@@ -139,7 +139,7 @@ pub enum Protocol {
     Put,
 }
 
-/// All protocols by rising size, in order of preference at equal costs. Senders never choose the last.
+/// All protocols by rising size, in order of preference at equal costs. Only receivers choose the last.
 pub const RECORDS: [Record; 7] = [
     eager::SHORT,
     eager::EAGER,
@@ -150,7 +150,7 @@ pub const RECORDS: [Record; 7] = [
     put::RECORD,
 ];
 
-/// Sends a contiguous message by the protocol of its plan without a request, or does nothing.
+/// Sends a contiguous message by its plan without a request; `NoResource` if that needs a request or lacks space.
 ///
 /// # Safety
 /// `data` is readable for `len` bytes.

@@ -7,7 +7,7 @@ use crate::matching::MatchCriteria;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Receives a short unexpected message. If none matches, receives the next arrival, or does nothing.
+    /// Receives a short unexpected message or, if none matches, the next arrival. `None` if nothing was received.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.

@@ -121,7 +121,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// Cancels a send that its receiver has not matched; a matched send continues. An answer may come later.
+    /// Cancels a send that its receiver has not matched; a matched send continues. The receiver may answer later.
     pub fn cancel_send(&mut self, id: RequestId) {
         self.reap_recalled();
         let request = self.requests.get(id);
@@ -150,8 +150,8 @@ impl Worker {
         request.state == RequestState::Active && request.is_unmatched_send()
     }
 
-    /// Moves a partly sent eager message to a new detached request, whose buffer `copy` returns, and completes the
-    /// original request. Returns the new request; `None` if there is no such message or no free request.
+    /// Moves a partly sent eager message to a new detached request, which sends from the buffer that `copy` returns,
+    /// and completes the original request. Returns the new request; `None` without such a message or a free request.
     pub fn hand_over(
         &mut self, id: RequestId, copy: impl FnOnce(&Request) -> Buffer,
     ) -> Option<RequestId> {
@@ -254,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// Frees the request of a cancelled send, now or after its receiver has dropped the message.
+    /// Frees the request of a cancelled send: now, or when its receiver has dropped the message that it still holds.
     pub fn release_cancelled(&mut self, id: RequestId) {
         match self.sends.recalled.iter_mut().find(|recalled| recalled.id == id) {
             Some(recalled) => recalled.released = true,

@@ -39,7 +39,7 @@ impl Worker {
         Ok(id)
     }
 
-    /// Starts a receive for a call that returns at once. With a progress thread, that thread makes a long copy.
+    /// Starts a receive for a call that returns at once. If there is a progress thread, that thread makes a long copy.
     ///
     /// # Safety
     /// See [`Worker::start_recv`].
@@ -80,7 +80,7 @@ impl Worker {
         Ok(id)
     }
 
-    /// Returns the number of posted receives. Slow: walks all requests.
+    /// Returns the number of posted receives. Slow, because it visits all requests.
     pub fn posted(&self) -> u64 {
         self.requests.posted()
     }

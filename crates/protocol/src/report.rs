@@ -56,7 +56,7 @@ pub struct SelectionClass {
     pub ranges: Vec<SizeRange>,
     /// Access to the peers' memory by one-sided operations.
     pub one_sided: Vec<OneSided>,
-    /// Options that these peers do not use, or use only for some sizes.
+    /// Options that messages to these peers do not use, or use only for some sizes.
     pub rejected: Vec<RejectedOption>,
     /// Adapter that reaches the peers, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]

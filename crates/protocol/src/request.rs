@@ -59,7 +59,7 @@ pub enum MessagePhase {
     Cooperating,
     /// Sends: the receiver has requested fragments.
     Pushing,
-    /// Sends: the receiver needs no more, but expects the remaining eager bytes.
+    /// Sends: the receiver needs nothing else, but still expects the remaining eager bytes.
     Ending,
     /// Receives: the cooperative copy was given up. Fragments follow.
     FellBack,
@@ -92,14 +92,14 @@ pub enum Fault {
 pub struct ReceiveLink(pub(crate) usize);
 
 impl ReceiveLink {
-    /// Returns the link of the `next` of a receive.
+    /// Returns the location of the `next` field of a receive.
     #[inline(always)] // see `append`
     pub(crate) fn behind<List>(list: *mut List, request: *mut Request) -> ReceiveLink {
         let next = request.expose_provenance() + offset_of!(Request, next);
         ReceiveLink(next.wrapping_sub(list.addr()))
     }
 
-    /// Returns the place. `Matcher::new` exposed the list's provenance, and `behind` that of a receive.
+    /// Returns the pointer to the location. `Matcher::new` exposed the list's provenance, and `behind` a receive's.
     #[inline(always)] // see `append`
     pub(crate) fn place<List>(self, list: *mut List) -> *mut *mut Request {
         ptr::with_exposed_provenance_mut(list.addr().wrapping_add(self.0))
@@ -111,11 +111,11 @@ impl ReceiveLink {
 pub struct Request {
     /// Next posted request of its list, or next free request.
     pub next: *mut Request,
-    /// Place that points to this request while it is posted.
+    /// Location of the pointer to this request while it is posted.
     pub link: ReceiveLink,
     /// Handle in the layer above. A free request has the handle of its next use.
     pub handle: u32,
-    /// World rank of the peer, or `ANY_PEER`.
+    /// World rank of the peer, or `ANY_PEER` for a receive from any source.
     pub peer: u32,
     /// Kind.
     pub kind: RequestKind,
@@ -143,7 +143,7 @@ pub struct Request {
     pub tag: i32,
     /// Number of the message's [`crate::learning::Arm`], for sends and timed receives.
     pub arm: u8,
-    /// Whether an owned buffer counts towards the buffer that the program has attached.
+    /// Whether an owned buffer takes space of the buffer that the program has attached.
     pub charged: bool,
     /// Announced sends: index of the counter of claimed pieces, for a cooperative copy.
     pub counter: Option<u8>,
@@ -168,13 +168,13 @@ pub struct Request {
     // Third cache line: long messages only.
     /// Request of the peer.
     pub remote: u32,
-    /// Time when the send of a timed message began, in nanoseconds modulo 2^32; else 0.
+    /// Time when the send began, in nanoseconds modulo 2^32; 0 if the message is not timed.
     pub sent_ns: u32,
     /// Sends: number of eager bytes.
     pub early: u32,
     /// Receives: announced length of the whole message.
     pub announced_bytes: u64,
-    /// Message in the sender's memory, for cooperative copies and sends that an adapter exposes; otherwise key 0.
+    /// Message in the sender's memory, for cooperative copies and sends that an adapter exposes; key 0 without one.
     pub memory: Remote,
     /// Next receive of the same chain of an index.
     pub chain_next: *mut Request,
@@ -256,7 +256,7 @@ impl Request {
         }
     }
 
-    /// Returns the address of byte `at` of a contiguous message.
+    /// Returns the address of byte `at` of a contiguous message; `None` if it is not contiguous.
     pub fn place(&self, at: u64) -> Option<*mut u8> {
         // Inside the buffer, because callers compare `at` with its length.
         let place = self.ptr.wrapping_add(at as usize);
@@ -296,7 +296,7 @@ impl Request {
     /// Returns whether the request is a posted receive without other flags. One comparison.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
     fn is_posted_recv(&self) -> bool {
-        // SAFETY: eight adjacent fields of one byte each, which `begin` writes.
+        // SAFETY: the word is eight adjacent fields of one byte each, all of which `begin` writes.
         let word =
             unsafe { (&raw const *self).byte_add(offset_of!(Request, kind)).cast::<u64>().read() };
         word == first_word(RequestKind::Recv, RequestState::Active, MessagePhase::Posted)
@@ -308,17 +308,17 @@ impl Request {
         self.handle & (CAPACITY - 1)
     }
 
-    /// Sets kind, state and phase, and clears the flags, by one store. The compiler would not merge eight stores.
+    /// Sets kind, state and phase, and clears the flags, by one store. The compiler would not merge eight assignments.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     fn begin(&mut self, kind: RequestKind, state: RequestState, phase: MessagePhase) {
         let word = first_word(kind, state, phase);
-        // SAFETY: eight fields of one byte each, in this order (see the assertion); each value is one of its type.
+        // SAFETY: the word is eight one-byte fields in this order (see the assertion), with a valid value for each.
         unsafe {
             (&raw mut *self).byte_add(offset_of!(Request, kind)).cast::<u64>().write(word);
         }
     }
 
-    /// Resets the request to the state of a free request, which holds zeros like an unused request.
+    /// Drops the request's layout, and marks the request as free.
     #[inline]
     fn end(&mut self) {
         self.drop_layout();
@@ -335,7 +335,7 @@ impl Request {
     }
 }
 
-/// First eight bytes of a request without failure or flags.
+/// Returns the word of eight one-byte fields that `begin` writes: these three values, no failure and no flags.
 const fn first_word(kind: RequestKind, state: RequestState, phase: MessagePhase) -> u64 {
     const _: () = assert!(cfg!(target_endian = "little"));
     kind as u64 | (state as u64) << 8 | (phase as u64) << 32
@@ -343,12 +343,12 @@ const fn first_word(kind: RequestKind, state: RequestState, phase: MessagePhase)
 
 const INDEX_BITS: u32 = 22;
 const CAPACITY: u32 = 1 << INDEX_BITS;
-/// Fewest requests for which address space is reserved if address space is limited.
+/// Minimum number of requests for which address space is reserved, if address space is limited.
 const CAPACITY_MIN: u32 = 1 << 14;
 /// A pool reserves at most 1/`SHARE_OF_LIMIT` of the process's address space, and leaves the rest to the program.
 const SHARE_OF_LIMIT: u64 = 16;
-/// Bit of a handle made at run time, as for all objects of the layer above. The bits between it and the index are the
-/// generation: the number of times that the request was freed.
+/// Bit that all handles made at run time have, also those of other objects of the layer above. The bits between it and
+/// the index are the generation: the number of times that the request was freed.
 const USER_BIT: u32 = 1 << 30;
 #[inline]
 fn next_handle(handle: u32) -> u32 {
@@ -441,12 +441,12 @@ impl RequestPool {
         request
     }
 
-    /// Returns the addresses of request [`FIRST`] and of the first index that was never given out, for outside readers.
+    /// Returns the addresses of request [`FIRST`] and of the first index never given out, for other processes to read.
     pub(crate) fn shown(&self) -> (*const Request, *const u32) {
         (self.address(FIRST), &raw const self.fresh)
     }
 
-    /// Returns the largest number of requests at once.
+    /// Returns the largest number of requests that can be in use at once.
     pub fn capacity(&self) -> u32 {
         self.mask + 1 - FIRST
     }
@@ -555,7 +555,7 @@ impl RequestPool {
         (found.handle as u64 == handle && found.is_posted_recv()).then_some(request)
     }
 
-    /// Returns all active requests. Slow: walks the pool.
+    /// Returns all active requests. Slow, because it visits the whole pool.
     pub fn active(&self) -> impl Iterator<Item = &Request> {
         self.in_use().filter(|request| request.state == RequestState::Active)
     }

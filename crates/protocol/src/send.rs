@@ -91,7 +91,7 @@ impl Worker {
         Ok(StartOutcome::Request(id))
     }
 
-    /// Sends a contiguous message without a request, if it needs no answer and there is space for all of it.
+    /// Sends a contiguous message without a request, or returns `NoResource` if it needs one or space is lacking.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -112,7 +112,7 @@ impl Worker {
         unsafe { self.send_planned(&plan, peer, (key, tag), data, len) }
     }
 
-    /// Sends a message of [`LEARN_MIN`] bytes or more, if its plan needs no request. Otherwise does nothing.
+    /// Sends a message of [`LEARN_MIN`] bytes or more, or returns `NoResource` if its plan needs a request.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Calls the inlined [`Worker::send_planned`], for a send that becomes a request if there is no space.
+    /// Calls the inlined [`Worker::send_planned`]. The caller makes a request if space is lacking.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -165,7 +165,7 @@ impl Worker {
         self.planner.replan(&self.endpoints[request.peer].lane, request, self.is_crowded())
     }
 
-    /// Sends an immediate message by its plan, if there is space for all of it.
+    /// Sends an immediate message by its plan, or returns `NoResource` if space is lacking.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -211,7 +211,7 @@ impl Worker {
             let (tag, bytes) = (self.requests.get(id).tag, self.requests.get(id).bytes);
             trace::record(Point::NoRoom, peer, tag, bytes);
             if self.endpoints[peer].lane.peer_has_left() {
-                // A peer that has left makes no space.
+                // The peer has left and will never make space, so the send fails.
                 self.requests.get_mut(id).fault = Fault::PeerGone;
                 return self.complete(id);
             }
@@ -274,7 +274,7 @@ impl Worker {
             }
             if !sent {
                 if moved {
-                    self.ring(peer); // the peer then makes room again
+                    self.ring(peer); // the peer then makes space again
                 }
                 return moved;
             }

@@ -1,5 +1,5 @@
-//! Fast path of an arrival to a posted receive, for a whole message and a receive that names its source. The receive
-//! has space in a contiguous buffer. `progress` handles all other arrivals.
+//! Fast path of arrivals of posted receives. The message arrives whole, and the receive names its source and has a long
+//! enough contiguous buffer. `progress` handles all other arrivals.
 #![allow(unsafe_code)]
 
 use crate::endpoint::Endpoint;
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Takes the next arrival of `peer` by the fast path, or does nothing. Returns the completed receive.
+    /// Takes the next arrival of `peer` by the fast path. Returns the completed receive; `None` if nothing was taken.
     #[inline(always)] // `fastpath bench rate`: windows of nonblocking receives
     pub(crate) fn drain_next(&mut self, peer: u32) -> Option<*mut Request> {
         let endpoint: *mut Endpoint = &mut self.endpoints[peer];

@@ -10,7 +10,7 @@ use crate::matching::Matcher;
 use crate::request::{FIRST, Request, RequestKind, RequestPool, RequestState};
 use std::mem::offset_of;
 
-/// Largest number of requests that are read.
+/// Maximum number of requests that are read.
 const REQUESTS_MOST: usize = 1 << 14;
 const REQUESTS_EACH: usize = 256;
 

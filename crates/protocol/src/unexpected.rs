@@ -153,7 +153,7 @@ impl MessageList {
     }
 }
 
-/// Entries that a search compares before an index is built.
+/// Number of entries that a search compares before it builds an index.
 const POLLS_MAX: u32 = 8;
 
 /// Value of `UnexpectedStore::lacked` if no failed search is cached.
@@ -170,9 +170,9 @@ pub(crate) struct UnexpectedStore {
     /// Criteria of the last search by a receive with a named source that found no entry. Reset to [`NOTHING`] when a
     /// message with the same key arrives, because it may match.
     lacked: MatchCriteria,
-    /// Entries that a search compares before an index is built.
+    /// Number of entries that a search compares before it builds an index.
     pub polls_max: u32,
-    /// Entries compared by [`UnexpectedStore::find`].
+    /// Number of entries compared by [`UnexpectedStore::find`].
     #[cfg(test)]
     pub steps: std::cell::Cell<usize>,
 }
@@ -264,7 +264,7 @@ impl UnexpectedStore {
     /// Removes an entry from all lists. The entry stays in use. `list` is the list of the entry's peer.
     #[inline]
     pub fn unlink(&mut self, list: &mut MessageList, id: EntryId) {
-        // SAFETY: IN USE: the id is that of a listed entry.
+        // SAFETY: IN USE: the entry of this id is in a list, and so is in use.
         unsafe { self.unlink_at(list, self.slab.address(id)) }
     }
 
@@ -347,7 +347,7 @@ impl UnexpectedStore {
                 NIL => None,
                 id => Some(id),
             },
-            // SAFETY: IN USE: the entry that was found is in a list.
+            // SAFETY: IN USE: the entry that was found is in a list, and so is in use.
             _ => self.find_at(list, want).map(|entry| unsafe { (*entry).id }),
         }
     }
@@ -362,7 +362,7 @@ impl UnexpectedStore {
         }
         self.note_step();
         let first = self.slab.address(list.first);
-        // SAFETY: IN USE: `first` is in the list.
+        // SAFETY: IN USE: `first` is in the list, and so is in use.
         let found = unsafe { (*first).key == want.key && tag_matches(want.tag, (*first).tag) };
         match found {
             true => Some(first),

@@ -26,7 +26,7 @@ const COMPANY_SHARE: u32 = 4;
 pub struct Title {
     /// Name of the communicator for the user; empty for none.
     pub comm: FixedString<64>,
-    /// Call that began the awaited operation; empty if it is the waiting call.
+    /// Call that began the awaited operation; empty if the waiting call began it.
     pub began: &'static str,
     /// Rank of the peer in the communicator, if [`crate::waiting::Note::peer`] does not have it.
     pub peer: Option<i32>,
@@ -43,7 +43,7 @@ pub struct WaitPolicy {
     pub mode: WaitMode,
     /// Processors that the ranks of this node may use.
     pub processors: u32,
-    /// Nanoseconds that a rank with its own processor spins before it yields, if configured.
+    /// Nanoseconds that a rank with its own processor spins before it yields; `None` if not configured.
     pub spin_ns: Option<u64>,
     /// Whether a receive that names its source polls only that source.
     pub directed: bool,
@@ -59,9 +59,9 @@ pub struct WaitPolicy {
     pub waiting: u32,
     /// Sleeping threads that this process has not woken.
     pub sleepers: Sleepers<WakeEvents>,
-    /// Number of sleeping threads at which arrivals may take the fast path (`drain`): 0, or `u32::MAX` for never.
+    /// Arrivals may take the fast path (`drain`) if this many threads sleep: 0, or `u32::MAX` for never.
     pub drain_at: u32,
-    /// Number of calls that answered "not yet", modulo 256.
+    /// Number of calls, such as tests, that returned "not yet", modulo 256.
     pub misses: u8,
     /// Decides which unsuccessful polls yield if ranks share processors.
     pub poll_yields: PollYields,
@@ -115,7 +115,7 @@ impl WaitPolicy {
         self.waiting - self.sleepers.count() > 1
     }
 
-    /// Returns the number of polls, out of `polls`, that a thread makes before it waits.
+    /// Returns how many of `polls` polls a thread makes before it waits: fewer if other threads wait.
     #[inline]
     pub fn spin_polls(&self, polls: u32) -> u32 {
         match self.waiting == self.sleepers.count() {

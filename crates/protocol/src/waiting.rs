@@ -27,27 +27,27 @@ mod spread;
 use asleep::sleep;
 pub use spin::{spin, try_briefly};
 
-/// Polls of the awaited peer per round of progress over all peers.
+/// Number of polls of the awaited peer for each round of progress over all peers.
 const DIRECTED_POLLS: u32 = 64;
-/// Polls of the awaited peer per round over all peers, if a yield follows each poll. A yield takes longer than a poll.
+/// Number of polls of the awaited peer for each round, if a yield follows each poll. A yield takes longer than a poll.
 const YIELDED_POLLS: u32 = 2;
-/// Polls after an arrival before a thread lets other waiting threads run. The thread's own message may follow at once;
-/// then threads that exchange messages run at the same time.
+/// After an arrival, a thread makes this many polls before it lets other waiting threads run. Its own message may
+/// follow at once, and threads that exchange messages then run at the same time.
 const GIVING_POLLS: u32 = 64;
 const POLLS_PER_CLOCK: u32 = 256;
-/// Nanoseconds of spinning after which a rank also yields at intervals, unless configured.
+/// A rank that has spun for this many nanoseconds also yields at intervals, unless the user configures another time.
 const ALONE_NS: u64 = 5_000;
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
 /// Longest sleep while a connection is made through an adapter.
 const CONNECTING_NAP: Duration = Duration::from_millis(5);
-/// Nanoseconds of waiting after which a rank checks whether its peers are alive, if no event would report their end.
+/// After this many nanoseconds, a waiting rank checks whether its peers are alive, if no event would report their end.
 const ASK_NS: u64 = 250_000_000;
-/// Longest sleep of a thread if not every awaited event can wake it.
+/// Longest sleep of a thread if an awaited event may not wake it.
 const NAP: Duration = Duration::from_millis(1);
 const PARTING_NS: u64 = 1_000_000;
-/// Most nanoseconds of a yield that count as waiting. In a longer yield other processes had work.
+/// Maximum time of one yield, in nanoseconds, that counts as waiting. During the rest, other processes worked.
 const YIELD_SHARE_NS: u64 = 5_000;
-/// Nanoseconds without an arrival after which a rank that waits awake writes its note to the status page.
+/// A rank that waits awake writes its note to the status page after this many nanoseconds without an arrival.
 const NOTED_NS: u64 = 1_000_000_000;
 
 /// Note of a waiting rank on its status page.
@@ -94,7 +94,7 @@ struct Wait {
     /// Time when the wait began, if its note is written and nothing has arrived since; otherwise 0.
     slept_ns: u64,
     place: NotePlace,
-    /// Time of the next check of the peers; 0 before it is known, `u64::MAX` for no check.
+    /// Time of the next check whether the peers are alive; 0 before it is known, `u64::MAX` for no check.
     ask_ns: u64,
     until_ns: u64,
     /// Whether the wait ended in the poll before a sleep, or its time limit has passed.
@@ -139,7 +139,7 @@ impl Worker {
     }
 
     /// Makes progress until `done` returns true, and does not call `done` again. `focus` is the peer whose message is
-    /// awaited, if there is exactly one. While no other operation is under way, mostly that peer alone is polled.
+    /// awaited, if there is exactly one. While no other operation is under way, most polls are of that peer alone.
     ///
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.
@@ -267,7 +267,7 @@ impl Worker {
                     _ => {}
                 }
             }
-            // SAFETY: NO REFERENCE: no reference is held here.
+            // SAFETY: NO REFERENCE: this function holds no reference at this point.
             unsafe { pause(worker, &mut wait, note, &mut done) };
         }
     }
@@ -339,7 +339,7 @@ unsafe fn pause_slow(
         WaitMode::Sleep => (false, 0),
         WaitMode::Auto if wait.crowded => (true, this.wait.oversubscription.yields_for(now)),
         // A rank may share its processor although each rank could have one: the kernel has put another rank there, or
-        // the program has a thread there. The rank yields, and sleeps soon if the other one does not yield in turn.
+        // the program has a thread there. The rank yields, and sleeps soon if the other thread does not yield in turn.
         WaitMode::Auto if this.wait.oversubscription.is_slow(now) => (waited > spin_ns, spin_ns),
         WaitMode::Auto => (waited > spin_ns, this.polls_on_for().max(spin_ns)),
     };
@@ -368,7 +368,7 @@ unsafe fn pause_slow(
 }
 
 impl Worker {
-    /// Returns the nanoseconds of polling before a rank with its own processor sleeps.
+    /// Returns how many nanoseconds a rank with its own processor polls before it sleeps.
     fn polls_on_for(&self) -> u64 {
         match self.interfaces.has_outside() {
             true => self.wait.spin_budget.limit_ns(),
@@ -376,7 +376,7 @@ impl Worker {
         }
     }
 
-    /// Moves this rank off a processor that it shares with an awaited rank. The kernel would take milliseconds.
+    /// Moves this rank off a processor that it shares with an awaited rank. The kernel would wait for milliseconds.
     #[cold]
     fn migrate_away(&mut self, focus: Option<u32>, now: u64) {
         let Some(here) = topology::current_processor() else {

@@ -26,7 +26,7 @@ use fastpath_transport::Remote;
 pub const SHORT_LIMIT: usize = 48;
 /// Largest payload of one transport buffer, in bytes.
 pub const EAGER_LIMIT: usize = 32 * 1024;
-/// Most eager bytes of a message.
+/// Maximum number of eager bytes of a message.
 pub const EARLY_LIMIT: u64 = 64 * 1024;
 
 /// Whole message of standard mode.

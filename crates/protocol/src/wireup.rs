@@ -52,7 +52,7 @@ pub enum WireupAction {
     Send(u32, WireupMessage),
     /// Open the local end for messages from this address of this peer.
     Open(u32, Address),
-    /// The connection is open at both ends: data may be sent to this peer.
+    /// The connection is open at both ends, so data may be sent to this peer.
     Ready(u32),
     /// The connection to this peer has failed.
     Fail(u32),
@@ -63,7 +63,8 @@ pub enum WireupAction {
 pub struct RetryPolicy {
     /// Nanoseconds until a step is sent again. Doubles with each send, up to 64 times this value.
     pub timeout_ns: u64,
-    /// Most sends of one step. Unlimited by default: a peer answers only inside MPI, and may compute for hours.
+    /// Maximum number of times that one step is sent. Unlimited by default, because a peer answers only inside MPI and
+    /// may compute for hours.
     pub sends: u32,
 }
 
@@ -106,7 +107,7 @@ impl Wireup {
         Wireup { retry_policy, ..Wireup::default() }
     }
 
-    /// Returns whether any peer is connecting. Only then must the wire-up interface be polled.
+    /// Returns whether any peer is connecting. If none is, the wire-up interface need not be polled.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.connecting != 0
@@ -143,7 +144,7 @@ impl Wireup {
                 let confirm = WireupAction::Send(peer, WireupMessage::Confirm);
                 out.extend([WireupAction::Open(peer, address), WireupAction::Ready(peer), confirm]);
             }
-            // The peer sent this request before it had our reply, or our reply was lost.
+            // The peer sent this request before it had our reply, or our reply was lost. Send the reply again.
             (Some(Stage::Accepted), WireupMessage::Request) => {
                 out.push(WireupAction::Send(peer, WireupMessage::Reply))
             }
@@ -174,7 +175,7 @@ impl Wireup {
         }
     }
 
-    /// Sends unanswered steps again after their timeout, or gives them up.
+    /// Sends steps again that have not been answered in time, or gives up their peers after too many sends.
     pub fn tick(&mut self, now_ns: u64, out: &mut Vec<WireupAction>) {
         for (&peer, attempt) in &mut self.attempts {
             let step = match attempt.stage {
@@ -209,7 +210,7 @@ impl Wireup {
         out.push(WireupAction::Send(peer, WireupMessage::Refuse));
     }
 
-    /// Retries a step soon, because its message could not be sent.
+    /// Notes that a step's message could not be sent, so that [`Wireup::tick`] soon sends it again.
     pub fn postpone(&mut self, peer: u32, now_ns: u64) {
         if let Some(attempt) = self.attempts.get_mut(&peer) {
             attempt.due_ns = now_ns + self.retry_policy.timeout_ns;

@@ -44,7 +44,7 @@ pub struct Worker {
     pub flood: Flood,
     pub(crate) active: Vec<u32>,
     pub(crate) sends: Sends,
-    /// Announced messages that matched probes took and no receive has fetched yet.
+    /// Number of announced messages that matched probes have taken and that no receive has fetched yet.
     pub(crate) probed: u32,
     /// Connections that need messages before they carry data.
     pub wireup: Wireup,
@@ -66,8 +66,8 @@ pub struct Worker {
     pub hooks: Hooks,
     /// Number of deaths and aborts in the job at the last check ([`Worker::note_ends`]).
     pub(crate) seen_events: u32,
-    /// Addresses that other processes read first. The rank's page refers to them only by a number, so this field keeps
-    /// leak checkers from reporting them.
+    /// Addresses of the values that other processes read. The rank's page refers to them only by a number, so this
+    /// field keeps leak checkers from reporting them.
     pub(crate) shown: Option<Box<Addresses>>,
 }
 
@@ -192,7 +192,7 @@ impl Worker {
         let endpoint = &mut self.endpoints[peer];
         endpoint.blocked = 1;
         endpoint.pending.get_or_insert_default().push_back(pending);
-        // The peer's progress thread makes space. Then this rank's progress thread continues.
+        // Signal the peer's progress thread, which makes space, and this rank's progress thread, which then sends.
         self.ring(peer);
         self.ring_own();
     }

@@ -55,7 +55,7 @@ fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
         world.rank(0).release_cancelled(id);
         drop(sending);
         world.settle();
-        // All cancelled requests have been freed, except the last one, which no later call has checked.
+        // All cancelled requests have been freed, except the last one, which is freed only by a later call.
         assert!(world.rank(0).requests.alive() <= 1);
         assert_eq!(world.rank(0).counters.violations + world.rank(1).counters.violations, 0);
     }
@@ -110,7 +110,7 @@ fn cancel__completes_once_what_goes_by_itself_has_left() {
     world.network.set_faults(1.0, 0.0, 0.0);
     world.rank(0).progress();
     assert!(world.rank(0).requests.get(id).cancelled, "it was answered");
-    // The queue still names this request. If another message reused it, that message would be sent twice.
+    // The queue still names this request, so no message may reuse it yet: that message would be sent twice.
     assert!(!world.is_sent(&sending), "it has not left");
     world.network.set_faults(0.0, 0.0, 0.0);
     let outcome = world.finish_send(sending).unwrap();

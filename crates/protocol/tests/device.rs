@@ -35,7 +35,7 @@ fn large__messages_are_fetched_by_the_adapter() {
     assert_eq!(fetched(&mut world), 4);
 }
 
-/// Returns a counter of a part of a rank's adapter, by name.
+/// Returns the counter `name` of the part `of` of a rank's adapter.
 fn count(world: &mut World, rank: u32, of: &str, name: &str) -> u64 {
     let counts = world.rank(rank).interfaces().adapter_counts();
     let part = counts.iter().find(|part| part.of == of).unwrap();

@@ -38,7 +38,7 @@ fn region(world: &mut World, memory: &mut [u8]) -> (RemoteKey, ExposedMemory) {
     (world.rank(0).unpack_key(1, &exposed.key).unwrap(), exposed)
 }
 
-/// Returns the counters of both ranks and of the adapters of this host, to diagnose a lost message.
+/// Returns the counters of both ranks and of the adapters of this host, for a report when a message is lost.
 fn count_events(world: &World) -> String {
     let mut found = String::new();
     for worker in &world.workers {
@@ -110,7 +110,7 @@ fn bytes__of_every_size_go_there_and_come_back() {
     }
 }
 
-/// Maps new memory at an unused address.
+/// Maps new memory at `at`, in place of any memory that was there.
 fn map_anew(at: usize, len: usize) -> &'static mut [u8] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -138,8 +138,8 @@ fn registrations__are_kept_and_never_of_other_memory() {
         let (mut key, _) = region(&mut world, &mut memory);
         let (before, _) = counts(&mut world);
         for round in 0..48 {
-            // Each memory is used six times. The last two uses take a part of it, which would otherwise go through
-            // buffers. Then other memory replaces it.
+            // Each mapping is used six times, and then replaced by another. The last two uses are so short that,
+            // without a kept registration, they would go through buffers.
             let own = match round % 6 {
                 0 => map_anew(0x2000_0000_0000, LEN),
                 _ => {
@@ -282,7 +282,7 @@ fn peer__that_leaves_without_a_word_is_an_error_and_nothing_hangs() {
     }
 }
 
-/// Creates a pair of ranks that gets a connection after `messages` short messages: one rank for each end of a wire.
+/// Creates two ranks, one for each end of a wire. They get a connection after `messages` short messages.
 fn upgrade_world(messages: u64) -> World {
     let names = std::env::var("MPI_TEST_DEVICES")
         .or_else(|_| std::env::var("FASTPATH_TEST_DEVICE"))
@@ -405,7 +405,7 @@ fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
     }
 }
 
-/// Adds the operand to `len` bytes, and returns the previous ones.
+/// Adds the operand to `len` bytes, and writes their previous values to `data`.
 unsafe fn add_bytes(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     for at in 0..len {
         // SAFETY: both have `len` bytes.

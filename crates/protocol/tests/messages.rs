@@ -14,7 +14,7 @@ fn world(ranks: u32) -> World {
     World::new(ranks, Conditions { wake: 0.2, ..Conditions::default() })
 }
 
-/// Returns every size at which the protocol changes, and its neighbours.
+/// Returns every size at which the protocol changes, with the sizes just below and above it.
 fn borders(thresholds: &Thresholds) -> Vec<usize> {
     let Thresholds { eager, first, fragment, .. } = *thresholds;
     let early = [fragment, 2 * fragment, 3 * fragment, first];

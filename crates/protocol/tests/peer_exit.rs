@@ -121,7 +121,7 @@ fn detached__end_when_what_could_match_them_has_gone_by() {
     for id in [named.id, wild.id, there.id, unmatched] {
         world.rank(0).requests.get_mut(id).detached = true;
     }
-    // Rank 1 could still send and receive.
+    // Rank 1 may still send and receive, so no request ends, and `end_detached` returns that some remain.
     assert!(world.rank(0).end_detached(|_, _| false));
     assert_eq!(world.rank(0).requests.alive(), 4);
     let late = world.send(1, 0, 2, &pattern(2, 100_000));
@@ -142,7 +142,7 @@ fn place__of_a_spawned_rank_with_a_lane__is_held_until_the_lane_is_dropped() {
         let jobs: &'static [Job] = Job::with_spawned(1, 1).unwrap().leak();
         let make = |job| Worker::with_interfaces(job, policy(), Interfaces::open(job)).unwrap();
         let [mut worker, mut spawned] = [make(&jobs[0]), make(&jobs[1])];
-        // Let the kernel's copy be the access path, so that only the lane refers to the place.
+        // Let the kernel copy, instead of load and store: then only the lane refers to the rank's place.
         worker.planner.thresholds.direct = u64::MAX;
         let mut bytes = [0_u8; 8];
         // SAFETY: the memory outlives the workers.

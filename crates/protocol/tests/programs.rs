@@ -182,7 +182,7 @@ impl ProgramRun {
         self.receives.push(receive);
     }
 
-    /// Receives an arrived message without a request, or does nothing.
+    /// Receives an arrived message as far as possible without a request. Returns whether there was one.
     fn recv_now(&mut self, receive: &mut Receive) -> bool {
         let Receive { at, want, room, .. } = *receive;
         let to = receive.data.as_mut_ptr();
@@ -214,7 +214,7 @@ impl ProgramRun {
         true
     }
 
-    /// Receives without a request, if the source has unexpected messages or posted receives.
+    /// Receives without a request from a source with unexpected messages or posted receives; returns whether it did.
     fn recv_queued(&mut self, receive: &mut Receive) -> bool {
         let Receive { at, want, room, .. } = *receive;
         let to = receive.data.as_mut_ptr();
@@ -445,7 +445,7 @@ proptest! {
 }
 
 proptest! {
-    // Each case has its own memory.
+    // Fewer cases, because each case makes its own shared memory.
     #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

@@ -80,12 +80,12 @@ fn bytes__outside_of_the_region_are_refused_and_nothing_is_written() {
             assert_eq!(get(&mut world, &mut region.key, offset, &mut buffer[..len]), outside);
         }
         let huge = usize::MAX;
-        // SAFETY: refused before the pointer is used.
+        // SAFETY: the put is refused before it uses the pointer.
         let refused = unsafe { world.rank(0).put_nbi(&mut region.key, 50, buffer.as_ptr(), huge) };
         assert!(matches!(refused, Err(RmaError::OutOfBounds { .. })));
         for (offset, why) in [(93, false), (100, false), (u64::MAX - 3, false), (4, true)] {
             let mut found = 7;
-            // SAFETY: refused before anything is written.
+            // SAFETY: the operation is refused before it writes to `found`.
             let refused =
                 unsafe { world.rank(0).fetch_add_nbi(&mut region.key, offset, 1, &raw mut found) };
             assert_eq!(refused == Err(RmaError::Misaligned), why, "{offset} {way:?}");
@@ -175,7 +175,7 @@ fn atomics__from_any_rank__count_and_swap() {
     }
 }
 
-/// Adds the operand to `len` bytes, and returns the previous ones. Knows only change 7.
+/// Adds the operand to `len` bytes, and writes their previous values to `data`. It knows only change 7.
 unsafe fn add_bytes(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     for at in 0..if change == 7 { len } else { 0 } {
         // SAFETY: both have `len` bytes.

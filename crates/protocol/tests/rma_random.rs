@@ -40,7 +40,7 @@ fn deed() -> impl Strategy<Value = RmaAction> {
     ]
 }
 
-/// Performs the operations on the region and on an array. Only puts have an order, so a flush follows all others.
+/// Performs the operations on the region and an array. Only puts have an order, so all others are followed by a flush.
 fn run_deeds(
     world: &mut World, region: &mut Region, deeds: &[RmaAction],
 ) -> Result<(), TestCaseError> {
@@ -115,7 +115,7 @@ fn run_deeds(
     Ok(())
 }
 
-/// Change function that clears all bytes it may change.
+/// A [`ChangeFunction`] that sets all bytes that it may write to 0.
 unsafe fn clear_all(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     // SAFETY: both have `len` bytes.
     unsafe {
@@ -157,7 +157,7 @@ proptest! {
         let mut buffer = [u64::MAX; 16];
         let middle: *mut u8 = buffer[4..].as_mut_ptr().cast();
         for (id, imm, key, words, cut) in forged {
-            // SAFETY: the middle of a buffer that lives until the end.
+            // SAFETY: `middle` and the 64 bytes behind it lie in `buffer`, which lives until the end.
             let _ = unsafe { world.rank(0).get_nbi(&mut theirs.key, 0, middle, 64).unwrap() };
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let header = fastpath_transport::Header::new(id, imm, key);

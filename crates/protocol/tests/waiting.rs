@@ -16,7 +16,7 @@ use fastpath_transport::sim::{Conditions, Network};
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// Sleeps of the observed wait until it ends.
+/// Number of sleeps after which the observed wait ends.
 const SLEEPS: u64 = 4;
 
 const NOTE: Note = Note {

@@ -24,10 +24,10 @@ use std::ops::Range;
 use std::time::Duration;
 use wireup_mailbox::WireupMailbox;
 
-/// Rounds of progress between two polls of sockets that carry no messages. Each poll is a system call.
+/// Number of rounds of progress between two polls of sockets that carry no messages. Each poll is a system call.
 const SELDOM: u32 = 64;
 
-/// Returns a function for watching threads: it wakes this rank's thread, or else the progress thread, if any.
+/// Returns a function by which watcher threads wake this rank's thread or else, if it is awake, the progress thread.
 fn call_outside(domain: &'static Domain) -> impl Fn() + Copy + Send + 'static {
     let (state, job) = (domain.state_word(domain.me), domain.job);
     let call = &job.own_page().call;
@@ -62,7 +62,7 @@ pub struct Interfaces {
     pub allowed: Allowed,
     sim: Option<SimIface>,
     adapter: Option<(Adapter, WireupMailbox)>,
-    /// Sockets. They carry messages if there is no adapter, and otherwise the adapter's wire-up between nodes.
+    /// Sockets. They carry messages if there is no adapter. Otherwise they carry the adapter's wire-up between nodes.
     tcp: Option<TcpIface>,
     without_adapter: WithoutAdapter,
     meetings: BTreeMap<u32, Meeting>,
@@ -320,7 +320,7 @@ impl Interfaces {
     /// Calls `found` with each newly connected peer, and each peer that must be polled again ([`Connection::retire`]).
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
         if self.shm.has_news() {
-            // A wire-up message of a peer on this node raises the same signal as a connection.
+            // A peer that uses an adapter raises this signal for a wire-up message, not for a connection: skip it.
             let (allowed, job) = (self.allowed, self.domain.job);
             let is_outside = |peer| allowed.leads_outside(job, peer as usize);
             self.shm.accept(|peer| {

@@ -305,8 +305,8 @@ impl Lane {
         }
     }
 
-    /// Largest payload, in bytes, that is faster as one message than as several on any machine. 0 if this payload
-    /// depends on the machine's cost of memory. Leaves room for the upper layer's header.
+    /// Largest payload, in bytes, that is faster as one message than as several on any machine. 0 if this size depends
+    /// on the machine's cost of memory. With the upper layer's header, the payload still fits one message.
     #[inline]
     pub fn max_single(&self) -> usize {
         match self {
@@ -356,7 +356,7 @@ impl Lane {
         }
     }
 
-    /// State of recalls of the peer's messages; `None` without shared memory. Called by the receiver.
+    /// State of recalls of messages from the peer; `None` without shared memory. Called by the receiver.
     #[inline]
     pub fn received_recalls(&self) -> Option<&Recalls> {
         match self {
@@ -419,8 +419,8 @@ impl Lane {
     /// Orders earlier puts and gets, which are complete on these lanes, before later messages to the peer.
     #[inline]
     pub fn flush(&mut self) {
-        // ORDERING: between the puts and the later notification of the peer; partner is the acquire load by which the
-        // peer sees that notification.
+        // ORDERING: this fence orders the puts before the later notification of the peer. Partner: the acquire load by
+        // which the peer sees that notification.
         fence(Ordering::SeqCst);
     }
 }
@@ -455,7 +455,7 @@ impl Lane {
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: BYTES: `data` is readable for `len` bytes.
             Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
+            // Unreachable: callers handle these lanes. Without `_`, a new transport is a compile error.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => Post::NoResource,
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => Post::NoResource,
         }
@@ -478,7 +478,7 @@ impl Lane {
             #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Upgrade(endpoint) => endpoint.am_bcopy(header, len, pack),
-            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
+            // Unreachable: callers handle these lanes. Without `_`, a new transport is a compile error.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => Post::NoResource,
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => Post::NoResource,
         }
@@ -501,7 +501,7 @@ impl Lane {
             #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.look(),
             Lane::Upgrade(endpoint) => endpoint.look(),
-            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
+            // Unreachable: callers handle these lanes. Without `_`, a new transport is a compile error.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => None,
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => None,
         }
@@ -528,7 +528,7 @@ impl Lane {
                 // Finish the upgrade here too, because a busy receiver never reaches the idle path.
                 self.settle_upgrade();
             }
-            // Unreachable: callers handle these lanes. The list makes the compiler require an arm for a new transport.
+            // Unreachable: callers handle these lanes. Without `_`, a new transport is a compile error.
             Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => {}
             Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => {}
         }

@@ -163,8 +163,8 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.progress_flush(),
             _ => {
-                // ORDERING: between the puts and the later notification of the peer; partner is the acquire load by
-                // which the peer sees that notification.
+                // ORDERING: this fence orders the puts before the later notification of the peer. Partner: the acquire
+                // load by which the peer sees that notification.
                 fence(Ordering::SeqCst);
                 Post::Done
             }

@@ -55,7 +55,7 @@ impl Interfaces {
         let several = job.has_other_hosts();
         let ranks = job.present() as u32;
         let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
-        // A job of one rank opens no network unless it may spawn. It opens a network when ranks of other jobs connect.
+        // A job of one rank that cannot spawn opens no network yet. It opens one when ranks of other jobs connect.
         if job.capacity() == 1 || (job.numbers_foreign() && job.began_with() == 1) {
             (allowed.adapter, allowed.tcp) = (None, false);
         }
@@ -90,7 +90,7 @@ impl Interfaces {
                 }
             }
         }
-        // Ranks on different nodes wire up through sockets, even if an adapter carries their messages.
+        // Ranks on different nodes wire up through sockets, also those whose messages an adapter carries.
         let several = self.shared_domain().job.nodes() > 1;
         if self.allowed.tcp || (several && self.allowed.adapter.is_some()) {
             self.open_tcp(config)?;

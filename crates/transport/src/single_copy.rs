@@ -45,7 +45,7 @@ impl Interfaces {
 /// Cost of single copies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SingleCopyCost {
-    /// Time of a call, without its bytes, in nanoseconds.
+    /// Time of a call without the copy of its bytes, in nanoseconds.
     pub call_ns: f64,
     /// Time that a call adds to the copy of a byte, in nanoseconds.
     pub byte_ns: f64,

@@ -17,7 +17,7 @@ const FREE: Overrides = Overrides {
     whole: true,
 };
 
-/// [`FREE`] without learning.
+/// [`FREE`], but without learning.
 const FIXED: Overrides = Overrides { adapt: false, ..FREE };
 
 fn overrides() -> impl Strategy<Value = Overrides> {
@@ -220,7 +220,7 @@ proptest! {
             // less.
             let open = if size <= t.first { &curves[..4] } else { &curves[..Protocol::Put as usize] };
             let best = open.iter().filter_map(|curve| curve.at(size)).min_by(f64::total_cmp).unwrap();
-            // A copy that is best only in a middle range is not chosen, because a threshold has no upper end.
+            // A copy that is best only in a middle range is not chosen: a threshold applies to all larger sizes.
             prop_assert!(taken <= best * 1.5, "{size}: {taken} instead of {best}, {t:?}");
         }
     }

@@ -8,7 +8,7 @@ use super::Arm;
 use fastpath_base::clock;
 use fastpath_base::copy::CopyLoop;
 
-/// Messages per trial of the other protocol; more if that protocol takes more than twice as long ([`rarer`]).
+/// One in this many messages tries the other protocol, or fewer if it takes more than twice as long ([`rarer`]).
 const TRIES: u32 = 64;
 /// Shortest copy, in bytes, that is timed by ranks that share processors.
 pub(crate) const TIMED_MIN: u64 = 8 * 1024;
@@ -188,7 +188,7 @@ impl LearnedChoice {
 
 /// Smallest eager message whose copies are timed, in bytes.
 const EAGER_TIMED_MIN: u64 = 8 * 1024;
-/// Octaves of timed eager messages, up to [`crate::wire::EARLY_LIMIT`].
+/// Number of octaves of timed eager messages, up to [`crate::wire::EARLY_LIMIT`].
 const EAGER_OCTAVES: usize = 4;
 /// Messages of an octave per cycle. A cycle sends its trial messages in a row. The effect of a copy loop on a cache
 /// line shows only after the ring has wrapped.
@@ -197,7 +197,7 @@ const EAGER_CYCLE: u32 = 2048;
 const EAGER_TRIAL: u32 = 32;
 /// Number of messages, the last ones of a trial, that are timed.
 const EAGER_TIMED: u32 = 4;
-/// Messages outside a trial per timed message.
+/// Outside a trial, one in this many messages is timed.
 const EAGER_SAMPLE: u32 = 16;
 /// The loop changes only if the other loop is faster by 1/`EAGER_MARGIN`.
 const EAGER_MARGIN: u64 = 8;
@@ -327,7 +327,7 @@ pub(crate) enum Half {
 mod tests {
     use super::*;
 
-    /// Sends 1,000 messages whose copies take the given picoseconds per byte. Returns the number sent by get.
+    /// Sends 1,000 messages whose copies take the given picoseconds per byte. Returns how many the protocol get sent.
     fn gets(costs: &mut CopyCosts, get: u64, pack: u64, unpack: u64) -> usize {
         const BYTES: u64 = 1 << 20;
         let ns = |ps: u64| ps * BYTES / 1000;

@@ -8,9 +8,9 @@ const TIMED: u8 = 16;
 struct LearningModel {
     entry: OctaveState,
     learner: Learner,
-    /// Nanoseconds so far.
+    /// Nanoseconds that all messages so far have taken.
     spent: u64,
-    /// Nanoseconds that the best arm would have taken.
+    /// Nanoseconds that the best arm would have taken for the same messages.
     best: u64,
 }
 
@@ -167,7 +167,7 @@ fn learners__of_messages_both_ways_find_the_loop_that_both_need() {
     let copies = [(18_000, 4000), (18_000, 4000), (3000, 3000), (1 << 20, 0), (1 << 20, 0)];
     let mut ranks = [LearningModel::new(Arm::Vector), LearningModel::new(Arm::Vector)];
     let mut mirrors = [Mirror::default(); 2];
-    // The two ranks start at different points of a cycle.
+    // Rank 0 sends first, so that the ranks are at different points of their cycles.
     ranks[0].send_many(70, &copies.map(|(into, out)| into + out));
     assert_eq!(ranks[0].entry.arm(), Arm::Vector);
     for _ in 0..4000 {

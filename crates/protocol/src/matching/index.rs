@@ -48,12 +48,12 @@ impl Index {
         (self.place, self.rest) = (1, first);
     }
 
-    /// Adds the receives posted since the last call; `first` is the first receive of the index's list.
+    /// Adds the receives posted since the last call; `first` is the first receive of the indexed list.
     ///
     /// # Safety
     /// The receives of the list are valid.
     pub unsafe fn complete(&mut self, first: *mut Request) {
-        // SAFETY: IN THE LIST for `first` and all receives behind it; `rest` names a link among them.
+        // SAFETY: IN THE LIST: `first` and all receives behind it are valid, and `rest` names a link among them.
         unsafe {
             while !(*self.rest).is_null() {
                 if self.count >= self.chains.len() {
@@ -73,7 +73,7 @@ impl Index {
     /// # Safety
     /// The receive is valid and in no chain.
     unsafe fn append(&mut self, request: *mut Request) {
-        // SAFETY: IN THE LIST for this receive and for the last of its chain.
+        // SAFETY: IN THE LIST: this receive and the last receive of its chain are valid.
         unsafe {
             let chain = self.chain((*request).key, (*request).tag);
             let last = chain.last;
@@ -92,7 +92,7 @@ impl Index {
     /// # Safety
     /// The receive is in this index, and this is the index of `list`.
     pub unsafe fn remove(&mut self, list: *mut PeerLists, request: *mut Request) {
-        // SAFETY: IN THE LIST for this receive and its neighbours in the chain.
+        // SAFETY: IN THE LIST: this receive and its neighbours in the chain are posted in the list, and so are valid.
         unsafe {
             (*request).place = 0;
             if self.rest == &raw mut (*request).next {
@@ -119,7 +119,7 @@ impl Index {
     /// The receives in the index are valid.
     pub unsafe fn find(&mut self, key: u64, tag: i32) -> (*mut Request, usize) {
         let mut steps = 0;
-        // SAFETY: IN THE LIST for the receives in the chains.
+        // SAFETY: IN THE LIST: the receives in the chains are posted in the list, and so are valid.
         unsafe {
             let named = self.find_exactly(key, tag, &mut steps);
             if self.any_tags == 0 || tag < 0 {
@@ -164,7 +164,7 @@ impl Index {
         let chains = (2 * self.chains.len()).max(CHAINS_FIRST);
         self.chains.clear();
         self.chains.resize(chains, Chain::EMPTY);
-        // SAFETY: IN THE LIST for `first` and all receives behind it, up to the link that `rest` names.
+        // SAFETY: IN THE LIST: `first` and all receives behind it are valid, up to the link that `rest` names.
         unsafe {
             let (mut at, end) = (first, *self.rest);
             while at != end {

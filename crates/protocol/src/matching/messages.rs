@@ -13,7 +13,7 @@ pub(crate) struct TooLong;
 
 impl Matcher {
     pub(crate) fn add_unexpected(&mut self, peer: u32, key: u64, tag: i32, body: Body) -> EntryId {
-        // SAFETY: OWN LISTS.
+        // SAFETY: OWN LISTS: the lists are valid, and this method has exclusive access to them.
         let lists = unsafe { &mut *self.at(peer) };
         lists.busy += 1;
         self.store.add(&mut lists.unexpected, peer, key, tag, body)
@@ -23,7 +23,7 @@ impl Matcher {
     pub(crate) fn add_unexpected_short(
         &mut self, message: (u32, u64, i32), len: usize, fill: impl FnOnce(*mut u8),
     ) {
-        // SAFETY: OWN LISTS.
+        // SAFETY: OWN LISTS: the lists are valid, and this method has exclusive access to them.
         let lists = unsafe { &mut *self.at(message.0) };
         lists.busy += 1;
         self.store.add_short(&mut lists.unexpected, message, len, fill);
@@ -47,7 +47,7 @@ impl Matcher {
     pub(crate) unsafe fn take_short(
         &mut self, want: &MatchCriteria, to: *mut u8, room: usize,
     ) -> Option<Result<ImmediateReceive, TooLong>> {
-        // SAFETY: OWN LISTS; the entry is in this peer's list; `to` has `room` bytes, by this function's contract.
+        // SAFETY: OWN LISTS: the lists are valid and exclusive. `to` has `room` bytes, by this function's contract.
         unsafe {
             let lists = &mut *self.at(want.peer);
             let entry = self.store.find_at(lists.unexpected, want)?;
@@ -77,7 +77,7 @@ impl Matcher {
     /// Removes an unexpected message from matching. The message stays stored until it is freed.
     #[inline]
     pub fn remove_unexpected(&mut self, id: EntryId) {
-        // SAFETY: OWN LISTS.
+        // SAFETY: OWN LISTS: the lists are valid, and this method has exclusive access to them.
         let lists = unsafe { &mut *self.at(self.store.get(id).peer) };
         lists.busy -= 1;
         self.store.unlink(&mut lists.unexpected, id);

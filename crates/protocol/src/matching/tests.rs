@@ -163,7 +163,7 @@ impl ModelledMatcher {
             }),
             MatchStep::Unpost(index) if !self.receives.is_empty() => {
                 let (id, _) = self.receives.remove(index % self.receives.len());
-                // SAFETY: the request is posted.
+                // SAFETY: the request is posted in this matcher.
                 unsafe { self.matcher.unpost(self.pool.address(id)) };
                 self.pool.free(id);
             }
@@ -201,7 +201,7 @@ impl ModelledMatcher {
     }
 }
 
-/// Numbers of random programs and of their steps; fewer under miri.
+/// Numbers of random programs and of their steps. They are smaller under miri, which interprets every step.
 const CASES: u32 = if cfg!(miri) { 2 } else { 300 };
 const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
 
@@ -293,7 +293,7 @@ fn unexpected__wildcards_cost_a_few_steps() {
     (0..MANY).for_each(|tag| both.arrive(0, key(0, 0), tag));
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), MANY + tag));
     let any_source = |tag| MatchCriteria { peer: ANY_PEER, tag, key: key(0, 0) };
-    // Try each form of receive while it has messages, and once without a message.
+    // Try each form of receive while it has messages, and once more when no message is left.
     let mut worst = 0;
     for i in (0..MANY).step_by(11) {
         for asked in [

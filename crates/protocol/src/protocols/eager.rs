@@ -64,8 +64,8 @@ pub fn eager(c: &Constants, most: u64) -> Curve {
 
 /// Immediate path: neither side has a request.
 impl Endpoint {
-    /// Sends the message now, or does nothing. Makes no request and no call, and copies the message once, into its slot
-    /// ("sendi" of the Open MPI sm latency study). After `Wake` the caller wakes the peer by [`Endpoint::wake`].
+    /// Sends the message by one copy into its slot, without a request or a call, or returns `NoResource` ("sendi" of
+    /// the Open MPI sm latency study). If the result is `Wake`, the caller must wake the peer by [`Endpoint::wake`].
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::wire::SHORT_LIMIT`].
@@ -81,8 +81,8 @@ impl Endpoint {
         unsafe { self.lane.am_short_known(header, data, len) }
     }
 
-    /// Receives the peer's next arrival into the user's buffer if it matches, is in its slot and fits; otherwise does
-    /// nothing. The caller has checked that no earlier receive or message comes first (`Matcher::is_quiet`).
+    /// Receives the peer's next arrival into the user's buffer if it matches, is in its slot and fits; else returns
+    /// `None`. The caller has checked that no earlier receive or message comes first (`Matcher::is_quiet`).
     ///
     /// # Safety
     /// `to` is writable for `room` bytes. If `room` is negative as an `isize`, no message fits, not even an empty one.
@@ -98,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Receives a short message of exactly `len` bytes; otherwise does nothing. See [`Endpoint::recv_short`].
+    /// Receives the next arrival like [`Endpoint::recv_short`], but only if it has exactly `len` bytes.
     ///
     /// # Safety
     /// `to` is writable for `len` bytes.
@@ -114,8 +114,8 @@ impl Endpoint {
         }
     }
 
-    /// Copies a short message without taking it; [`Endpoint::take_short`] must follow. As separate functions, the copy
-    /// and the take need no registers that the MPI call would have to save. See [`Endpoint::recv_short`].
+    /// Copies a short message without taking it; [`Endpoint::take_short`] must follow. They are separate, because
+    /// together they would use registers that the MPI call would have to save. See [`Endpoint::recv_short`].
     ///
     /// # Safety
     /// See [`Endpoint::recv_short`].
@@ -175,7 +175,7 @@ impl Endpoint {
         unsafe { self.lane.tell_taken() };
     }
 
-    /// Receives a message that is in one buffer, of any size. See [`Endpoint::recv_short`].
+    /// Receives the next arrival like [`Endpoint::recv_short`], even if it is too long for a slot but in one buffer.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
@@ -204,7 +204,7 @@ impl Endpoint {
     }
 }
 
-/// Sends a contiguous message that fits one buffer, without a request, or does nothing. Wakes the peer if it sleeps.
+/// Sends a contiguous message of one buffer now, without a request, or returns `NoResource`. Wakes a sleeping peer.
 ///
 /// # Safety
 /// `data` is readable for `len` bytes, at most [`crate::wire::EAGER_LIMIT`].

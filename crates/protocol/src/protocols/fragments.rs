@@ -43,7 +43,7 @@ pub fn eager_fragments(c: &Constants, t: &Thresholds) -> Curve {
 
 const PART_POLLS: u32 = 10_000;
 
-/// Outcome of receiving a message in parts.
+/// Outcome of [`Worker::recv_parts`] when it has received at least the first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
     /// The message is complete.
@@ -57,7 +57,7 @@ pub enum Parts {
     Request(RequestId),
 }
 
-/// Sends a contiguous message of up to [`crate::wire::EARLY_LIMIT`] bytes in parts without a request, or does nothing.
+/// Sends a message of up to [`crate::wire::EARLY_LIMIT`] bytes in parts now, or returns `NoResource` and sends nothing.
 ///
 /// # Safety
 /// `data` is readable for `len` bytes.

@@ -5,7 +5,7 @@ pub const PAGE: u64 = 4096;
 /// Largest piece, in bytes, that may be half of a message. With smaller pieces both sides would end closer together,
 /// but the added system calls would cost more than that saves.
 pub const HALF: u64 = 64 * 1024;
-/// Most pieces of a message: both sides count claims in 32 bits.
+/// Maximum number of pieces of a message, because both sides count claimed pieces in 32 bits.
 const COUNT_MAX: u64 = u32::MAX as u64 / 2;
 
 /// Pieces of one message. The receiver sends their size, so both sides cut equally even if measurements differ.
@@ -21,8 +21,8 @@ pub struct Pieces {
 
 impl Pieces {
     /// Cuts a message of `total` bytes into two pieces, one for each side, if each has at most [`HALF`] bytes,
-    /// otherwise into three or four. The number differs if `smallest` or `largest` bounds the size of a piece, in
-    /// bytes.
+    /// otherwise into three or four. The size of a piece, in bytes, is at least `smallest` and at most `largest`, which
+    /// may change the number.
     pub fn of(total: u64, smallest: u64, largest: u64) -> Self {
         let wanted = (total / 4)
             .max((total / 2).min(HALF))
@@ -47,7 +47,7 @@ impl Pieces {
         (self.size / PAGE) as u32
     }
 
-    /// Returns offset and length of piece `index`, counted from `end`.
+    /// Returns offset and length, in bytes, of piece `index`, counted from `end`.
     pub fn from(&self, end: CopyStart, index: u32) -> (u64, u64) {
         let index = match end {
             CopyStart::Front => index,
@@ -114,7 +114,7 @@ mod tests {
             [16 << 10, 32 << 10, 52 << 10, 256 << 10, 256 << 10]
         );
         assert_eq!(Pieces::of(1 << 20, 8192, 8192).count, 128);
-        // If the bounds contradict each other, `largest` counts.
+        // If the bounds contradict each other, only `largest` is obeyed.
         assert_eq!(Pieces::of(1 << 20, 1 << 20, 4096).size, 4096);
     }
 

@@ -61,7 +61,7 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     Curve::line(early + 1, u64::MAX, cost)
 }
 
-/// Most bytes that are taken at once of a bulk message without a final destination.
+/// Maximum number of bytes taken at once of a bulk message whose bytes cannot go directly to the receive buffer.
 const PART: usize = 16 * 1024;
 
 impl Worker {
@@ -156,8 +156,8 @@ impl Worker {
         self.add_bytes(id, data, len);
     }
 
-    /// Takes bytes of a peer's bulk message; a contiguous receive buffer gets them directly. Returns whether there were
-    /// any.
+    /// Takes bytes of a peer's bulk message; they go directly to a contiguous receive buffer. Returns whether any bytes
+    /// were taken.
     #[cold]
     pub(crate) fn receive_bulk(&mut self, peer: u32) -> bool {
         let Some((header, left)) = self.endpoints[peer].lane.find_bulk() else {
@@ -195,7 +195,7 @@ impl Worker {
         true
     }
 
-    /// Takes bytes of a truncated, scattered or unexpected bulk message, and handles them like a fragment.
+    /// Takes bytes of a bulk message that is truncated, unexpected or noncontiguous, and handles them like a fragment.
     fn receive_part(&mut self, peer: u32, header: Header, left: usize) -> bool {
         let mut part = [MaybeUninit::<u8>::uninit(); PART];
         let at = part.as_mut_ptr().cast::<u8>();
@@ -207,7 +207,8 @@ impl Worker {
         taken > 0
     }
 
-    /// Returns whether a receive accepts requested bytes. A posted receive does not: its limit is from an earlier use.
+    /// Returns whether a receive accepts requested bytes. A posted receive does not: its `limit` is from an earlier
+    /// use.
     pub(crate) fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
         let phase = self.requests.get(id).phase;
         matches!(phase, MessagePhase::Begun | MessagePhase::FellBack)

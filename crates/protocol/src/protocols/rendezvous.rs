@@ -23,7 +23,7 @@ use fastpath_transport::{Capabilities, Connection, Header, Post, Remote};
 /// Smallest message, in bytes, for which a lane prepares a stream.
 const STREAM_MIN: u64 = 64 * 1024;
 
-/// Sends the RTS and the eager bytes. If there is no space, a later call continues, before any other message.
+/// Sends the RTS and the eager bytes. If space is lacking, a later call continues, before any other message is sent.
 pub(super) fn start(worker: &mut Worker, plan: &SendPlan, id: RequestId) -> Post {
     if worker.requests.get(id).phase == MessagePhase::Begun {
         match post_rts(worker, plan, id) {
@@ -76,7 +76,7 @@ fn post_rts(worker: &mut Worker, plan: &SendPlan, id: RequestId) -> Post {
     let endpoint = &mut worker.endpoints[peer];
     let is_bulk = request.is_contiguous() && endpoint.lane.has_bulk();
     let first = match is_bulk {
-        // Send no bytes with the RTS: the message is matched while its bytes arrive.
+        // Send no bytes with the RTS. The receiver can then match the message while its bytes are still arriving.
         true => 0,
         false => (plan.part as u64).min(early),
     };

@@ -21,10 +21,10 @@ pub(crate) fn stream_byte_ns(c: &Constants, piece: u64, pipelined: bool) -> f64 
     }
 }
 
-/// Time to load a byte from the other side's cache, relative to a stream, where each side does half of the work.
+/// Time to load a byte from the other side's cache, as a multiple of its time in a stream that both sides copy.
 const LOAD_BYTE: f64 = 1.5;
 
-/// Cost of a copy without the ring. `call_ns`: each system call, and one extra per message. `byte_ns`: each byte.
+/// Cost of a copy without the ring. `call_ns`: of each system call, and once more per message. `byte_ns`: of each byte.
 #[derive(Clone, Copy)]
 pub struct DirectCopyCost {
     pub(crate) call_ns: f64,

@@ -6,7 +6,7 @@ use fastpath_transport::Cost;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pieces: Vec<(u64, Cost)>,
-    /// Largest size that the curve serves.
+    /// Largest message size, in bytes, that the curve serves.
     pub to: u64,
 }
 
@@ -44,7 +44,7 @@ impl Curve {
         (size <= self.to && next > 0).then(|| &self.pieces[next - 1].1)
     }
 
-    /// Returns the nanoseconds for `size` bytes; `None` if the curve does not serve this size.
+    /// Returns the cost of `size` bytes, in nanoseconds; `None` if the curve does not serve this size.
     pub fn at(&self, size: u64) -> Option<f64> {
         self.cost(size).map(|cost| cost.at(size))
     }

@@ -3,14 +3,14 @@
 use crate::wire::{EAGER_LIMIT, EARLY_LIMIT, RTS_HEADER, SYNC_HEADER};
 use fastpath_transport::Lane;
 
-/// Size, in bytes, from which an adapter reads messages. Two registrations, each a system call that pins pages, take
-/// about as long as two copies of this size. Not measured on this machine.
+/// Message size, in bytes, from which a receiver reads messages through an adapter. Two registrations, each a system
+/// call that pins pages, take about as long as two copies of this size. Not measured on this machine.
 const FETCH_FROM: u64 = EARLY_LIMIT + 1;
 
-/// Eager bytes over a lane that sends messages in place, unless the user sets a limit. A handshake adds two short
-/// messages to a long one. It takes 20 to 27 us between two virtual hosts, where a short message takes 6 us
-/// (docs/performance.md), and more between distant hosts. Without the handshake, an unexpected message costs a copy,
-/// which at this size takes about as long.
+/// Maximum number of eager bytes over a lane that sends directly from the user's memory, unless the user sets a limit.
+/// A handshake adds two short messages to a long one. It takes 20 to 27 us between two virtual hosts, where a short
+/// message takes 6 us (docs/performance.md), and more between distant hosts. Without the handshake, an unexpected
+/// message costs a copy, which at this size takes about as long.
 pub(crate) const BULK_EARLY: u64 = 256 * 1024;
 
 /// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can request, in bytes.
@@ -30,13 +30,13 @@ pub struct Thresholds {
     /// Eager bytes of a longer message, at most [`EARLY_LIMIT`]: `fragment` bytes in the RTS, the others right after
     /// it.
     pub first: u64,
-    /// Bytes of each part of a message in several parts.
+    /// Bytes of each part, if a message is sent in several parts.
     pub fragment: u64,
     /// Size from which both sides make a single copy. `u64::MAX` while learning, which starts with the ring.
     pub single_copy: u64,
     /// Size from which single copies are made if ranks share processors, by the total work of both sides.
     pub crowded_copy: u64,
-    /// Size from which the receiver reads the message by an adapter, if one reaches the sender. Above [`EARLY_LIMIT`].
+    /// Size, above [`EARLY_LIMIT`], from which the receiver reads the message by an adapter, if one reaches the sender.
     pub fetch: u64,
     /// Size from which a message is moved by load and store, if the memory of either side is shared.
     pub direct: u64,
@@ -46,11 +46,11 @@ pub struct Thresholds {
     pub piece_min: u64,
     /// Largest piece of a cooperative copy, so that neither side waits long for the other's last piece.
     pub piece_max: u64,
-    /// Whether both sides copy at the same time. Otherwise a part waits until the previous one was taken.
+    /// Whether both sides copy at the same time. Otherwise each part is sent only after the previous part was taken.
     pub pipelined: bool,
 }
 
-/// Transfer of the first bytes of a message.
+/// How the first bytes of a message are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendProtocol {
     /// Eager, in one buffer.
@@ -93,7 +93,7 @@ impl Thresholds {
         self.sizes(lane.max_single() as u64, lane.has_bulk())
     }
 
-    /// Returns the sizes for a lane with this [`Lane::max_single`]. `bulk`: whether the lane sends messages in place.
+    /// Returns the sizes for a lane with this [`Lane::max_single`]. `bulk`: whether it sends from the user's memory.
     #[inline]
     pub(crate) fn sizes(&self, max_single: u64, bulk: bool) -> LaneSizes {
         // `max_single` is 0 on a lane on which one message is no faster than several.
@@ -109,7 +109,7 @@ impl Thresholds {
         }
     }
 
-    /// Returns the size from which memory is copied without the ring. `shared`: both sides reach it by load and store.
+    /// Returns the size from which messages are copied without the ring; if `shared`, by load and store.
     pub fn copy_from(&self, shared: bool) -> u64 {
         match shared {
             true => self.direct,

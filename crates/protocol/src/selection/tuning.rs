@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const TITLE: &str = "fastpath tuning 1";
 const END: &str = "end";
 
-/// Returns name and contents of the tuning file. `None` if there is no file and none is required.
+/// Returns name and contents of the tuning file. `None` if there is no file and the user has not named one.
 ///
 /// # Errors
 /// The reason why the file cannot be used, with its name.

@@ -4,14 +4,14 @@
 /// Pool of recycled buffers.
 #[derive(Default)]
 pub struct Buffers {
-    /// Buffers by capacity, in doublings from [`LEAST`].
+    /// Unused buffers by capacity: [`LEAST`] bytes, then twice as many for each class.
     spare: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
 }
 
 /// Capacity of the smallest buffers, in bytes.
 const LEAST: usize = 128;
-/// Number of capacities; the largest is 64 KiB.
+/// Number of different capacities, the largest of which is 64 KiB.
 const CLASSES: usize = 10;
 const SPARE_BYTES: usize = 1 << 20;
 

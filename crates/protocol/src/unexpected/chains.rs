@@ -14,9 +14,9 @@ pub(super) const FORMS: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Index {
-    /// Chains; their number is a power of two. Empty while the index is not in use.
+    /// The chains of the table. Their number is a power of two. Empty while the index is not in use.
     chains: Vec<MessageList>,
-    /// Next and previous entry in the chain, by entry.
+    /// Next and previous entry of each entry in its chain, by id.
     links: Vec<(EntryId, EntryId)>,
     count: usize,
 }
@@ -84,7 +84,7 @@ impl Index {
 }
 
 impl UnexpectedStore {
-    /// Returns the earliest match after the first entry, or `NIL`. Makes no calls, for which registers would be saved.
+    /// Returns the earliest match after the first entry, or `NIL`. Has no calls that need saved registers.
     #[inline(never)]
     pub(super) fn find_further(&mut self, list: MessageList, want: &MatchCriteria) -> EntryId {
         let form = form_of(want);

@@ -6,7 +6,7 @@
 
 use super::{EntryId, MessageList, NIL, UnexpectedEntry};
 
-/// Entries of a piece, as a power of two: 64 KiB.
+/// Binary logarithm of the number of entries of a piece, which takes 64 KiB.
 const PIECE_BITS: u32 = 9;
 const PIECE: usize = 1 << PIECE_BITS;
 
@@ -84,7 +84,7 @@ impl Slab {
         }
     }
 
-    /// Appends an entry to a list. `links` returns its links to the next and the previous entry.
+    /// Appends an entry to a list. `links` returns an entry's links to the next and the previous entry.
     #[inline(always)] // see `address`
     pub fn push(
         &mut self, list: &mut MessageList, id: EntryId,
@@ -100,7 +100,7 @@ impl Slab {
         list.last = id;
     }
 
-    /// Joins the neighbours of a removed entry. `links` returns the links to the next and the previous entry.
+    /// Joins the neighbours of a removed entry. `links` returns an entry's links to the next and the previous entry.
     #[inline(always)] // see `push`
     pub fn join(
         &mut self, list: &mut MessageList, (next, prev): (EntryId, EntryId),

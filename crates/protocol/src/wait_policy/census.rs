@@ -9,7 +9,7 @@ use fastpath_segment::AwaitedRanks;
 pub struct Census {
     sleepers: u32,
     napping: u32,
-    /// Bits of the places on the status page that hold threads' notes.
+    /// Bit mask of the places on the status page that hold notes of sleeping threads.
     pub(crate) places: u32,
     pub(crate) unnoted: u32,
 }

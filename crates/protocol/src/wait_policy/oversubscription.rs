@@ -3,22 +3,22 @@
 /// Nanoseconds of yielding before a rank on an oversubscribed node sleeps. A yield runs every other ready rank once, so
 /// this time must cover one turn of many ranks.
 const YIELD_NS: u64 = 200_000;
-/// Least nanoseconds for which a rank on an oversubscribed node polls before it lets others run, if polling has paid
-/// off. Usually the rank polls for twice the time of its last waits.
+/// If polling has paid off, a rank on an oversubscribed node polls before it lets others run. It polls for at least
+/// this many nanoseconds, and usually for twice the time of its last waits.
 const KEEP_NS: u64 = 2_000;
-/// Most nanoseconds for which a rank polls before it lets others run: about the time of a message of 100 KiB. The first
-/// trial also polls for this time.
+/// Maximum number of nanoseconds that a rank polls before it lets others run: about the time of a message of 100 KiB.
+/// The first trial also polls for this time.
 const KEEP_LONGEST_NS: u64 = 50_000;
-/// Number of failures in a row after which a rank stops keeping its processor.
+/// A rank stops keeping its processor after this many waits in a row for which it polled in vain.
 const KEEP_MOST: u8 = 3;
-/// Waits between two checks of the other ranks. If none of them waits, the rank tries again to keep its processor.
+/// Number of waits between two checks of the other ranks. If none waits, the rank tries again to keep its processor.
 const KEEP_TRIES: u8 = 64;
 /// Nanoseconds that each rank on the processor may take in its turn, to copy the messages of a collective call.
 const TURN_NS: u64 = 125_000;
 /// After each yield, 1/`SHARERS_PER_YIELD` of the ranks that no longer share the processor are forgotten.
 const SHARERS_PER_YIELD: u32 = 8;
-/// Nanoseconds of a yield above which the yield is slow: it has run a process that does not yield, another program or a
-/// rank that computes. The kernel gives such a process a whole time slice.
+/// A yield is slow only if it takes more nanoseconds than this. During a slow yield, the processor ran a process that
+/// does not yield: another program, or a rank that computes. The kernel gives such a process a whole time slice.
 const SLOW_YIELD_NS: u64 = 500_000;
 /// Largest score of slow yields. After a slow yield, a rank sleeps instead of yielding, because a sleeper runs soon
 /// after it is woken. At score n it does so for 2^(n - 1) times the yield's time, at most `SLEEPS_NS`.
@@ -31,7 +31,7 @@ pub struct Oversubscription {
     learns: bool,
     /// Largest recent number of ranks that shared a processor.
     sharers: u32,
-    /// Above 0 while keeping the processor pays off.
+    /// Number of further waits with vain polls until the rank stops keeping its processor; 0 if it does not keep it.
     worth: u8,
     keep_ns: u64,
     waits: u8,

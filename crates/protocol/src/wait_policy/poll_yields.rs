@@ -1,18 +1,18 @@
-/// Least nanoseconds between two yields that are not free ([`PollYields`]). A switch of processes takes 0.5 to 1 us.
+/// Minimum time in nanoseconds between two yields that are not free ([`PollYields`]). A switch takes 0.5 to 1 us.
 const HOLD_NS: u64 = 10_000;
-/// Nanoseconds between two polls above which the program counts as working. A loop of polls takes a fifth of this time.
+/// The program counts as working if more nanoseconds than this pass between two polls. A loop takes a fifth of it.
 const WORK_NS: u64 = 1_000;
-/// Number of misses since the last yield from which on the end of a series is not attributed to a yield.
+/// If a series has at least this many misses since its last yield, its end is not attributed to that yield.
 const MISSES_BY_ITSELF: u32 = 16;
-/// Score from which the program counts as working between its polls.
+/// The program counts as working between its polls if the score is at least this high.
 const SCORE_WORKS: u8 = 4;
 const SCORE_MOST: u8 = 8;
-/// Nanoseconds without a message or request after which a delayed yield is due.
+/// A delayed yield is due after this many nanoseconds without a message or request.
 const IDLE_NS: u64 = 50_000;
-/// Nanoseconds of a yield after which the next series has no free yields. A delay of [`IDLE_NS`] costs a tenth of such
-/// a yield, and shows whether the program works.
+/// After a yield of more nanoseconds than this, the next series has no free yields. A delay of [`IDLE_NS`] costs a
+/// tenth of such a yield, and shows whether the program works.
 const LONG_NS: u64 = 10 * IDLE_NS;
-/// Misses per reading of the clock in a program that works. A reading takes as long as half a miss.
+/// In a program that works, one in this many misses reads the clock. A reading takes as long as half a miss.
 const MISSES_PER_CLOCK: u32 = 16;
 /// Decides which missed polls yield the processor on a node with more ranks than processors.
 ///
@@ -39,7 +39,7 @@ pub struct PollYields {
     unread: u32,
     /// Time, in nanoseconds, when the last miss that read the clock returned to the program.
     returned_ns: u64,
-    /// Time, in nanoseconds, from which on the process has run for as long as the last yield took.
+    /// Time, in nanoseconds, when the process will have run for as long as the last yield took.
     held_until_ns: u64,
 }
 

@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(spin_budget.limit_ns(), SPIN_NS);
         spin_budget.note_slept(300_000);
         assert_eq!(spin_budget.limit_ns(), 600_000);
-        // Such waits now end before they sleep. A longer wait exceeds the limit.
+        // Waits of that length now end before they sleep. A wait that is longer than the limit still sleeps.
         spin_budget.note_slept(1_000_000);
         assert_eq!(spin_budget.limit_ns(), MOST_NS);
         spin_budget.note_slept(MOST_NS);

@@ -49,8 +49,8 @@ pub(super) unsafe fn sleep(
     let awaits_room = this.await_all_room();
     let mut fenced = true;
     if leads || awaits_room {
-        // ORDERING: fence that peers do not pay. Either peers see the state and that space is awaited, or the polls
-        // below see the peers' messages and credits. Partners: the loads in the transport's `publish` and
+        // ORDERING: this fence costs the peers nothing. Either peers see the state and that space is awaited, or the
+        // polls below see the peers' messages and credits. Partners: the loads in the transport's `publish` and
         // `publish_head`.
         fenced = wait::fence_others();
     }
@@ -77,7 +77,7 @@ pub(super) unsafe fn sleep(
     wait.is_over = is_quiet && done(this);
     if is_quiet && !wait.is_over {
         trace::record(Point::Sleep, 0, 0, 0);
-        // Without the fence a wake-up can be missed: the sleep is then split into naps.
+        // Without the fence a wake-up can be missed, so the sleep must be short.
         limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP)).min();
         naps = limit.is_some();
         this.wait.census.rest(job, naps);
@@ -146,7 +146,7 @@ impl Worker {
         wait::futex_wake(word, u32::MAX);
     }
 
-    /// If all waiting threads sleep, makes one the leader. The leader polls for work that no wake-up announces.
+    /// If all waiting threads sleep, makes one the leader. The leader polls for work that causes no wake-up.
     #[cold]
     #[inline(never)]
     pub(super) fn hand_on(&mut self) {

@@ -29,7 +29,7 @@ impl Worker {
             || this.wait.is_wanted()
             || this.flood.held_back
         {
-            // SAFETY: NO REFERENCE (`waiting`): no reference is held here.
+            // SAFETY: NO REFERENCE (`waiting`): this function holds no reference at this point.
             unsafe { yield_slow(worker) };
         }
     }
@@ -45,7 +45,7 @@ impl Worker {
         match self.wait.mode {
             WaitMode::Spin => false,
             WaitMode::Yield => true,
-            // If a thread here never yields, each yield costs a whole slice. Then rely on the kernel's slices.
+            // If a thread here never yields, each yield costs a whole slice: leave the sharing to the kernel.
             _ if !self.is_crowded() => !self.wait.oversubscription.is_slow(clock::now_ns()),
             _ => {
                 let series = self.count_traffic();

@@ -10,9 +10,9 @@ use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
 use fastpath_segment::STATE_AWAKE;
 
-/// Least nanoseconds between two scans of the other ranks' processors.
+/// Minimum time, in nanoseconds, between two scans of the other ranks' processors.
 const LEAST_NS: u64 = 500_000;
-/// Least nanoseconds between two scans, for each pair of ranks, because every rank scans all others.
+/// Minimum time between two scans, in nanoseconds for each pair of ranks, because every rank scans all others.
 const PAIR_NS: u64 = 2_500;
 
 /// Returns the processor to which a rank moves from `here`: the processor of `allowed` with the fewest ranks. `None`

@@ -15,9 +15,9 @@ pub struct Hooks {
     pub moved_by: fn(&Worker) -> AwaitedRanks,
     /// Called with every completed detached request (buffered send) before it is freed.
     pub on_detached: Option<fn(&Request)>,
-    /// Called by progress when ranks with a ring to this process have ended.
+    /// Called by progress after ranks that had a ring to this process have ended.
     pub on_ends: Option<fn(&mut Worker)>,
-    /// Called with a peer that cannot be answered for lack of memory. The peer's operation would never end.
+    /// Called with a peer that cannot be answered for lack of memory, and whose operation therefore would never end.
     pub on_no_answer: Option<fn(u32)>,
 }
 

@@ -206,7 +206,7 @@ impl World {
         received
     }
 
-    /// Makes progress and advances time until nothing moves, without faults.
+    /// Turns off faults, then makes progress and advances time until nothing moves any more.
     pub fn settle(&mut self) {
         self.network.set_faults(0.0, 0.0, 0.0);
         let mut idle = 0;
@@ -346,7 +346,7 @@ pub struct RequestEnd {
     pub source: i32,
     pub tag: i32,
     pub received: u64,
-    /// Length of a message that did not fit.
+    /// Length in bytes of a message that did not fit the receive buffer.
     pub sent: u64,
     pub cancelled: bool,
 }
@@ -394,7 +394,7 @@ pub const SMALL: Thresholds = Thresholds {
     pipelined: true,
 };
 
-/// Creates ranks with these thresholds.
+/// Creates ranks with the thresholds [`SMALL`].
 pub fn small_world(ranks: u32, conditions: Conditions) -> World {
     let mut world = World::new(ranks, conditions);
     world.workers.iter_mut().for_each(|worker| worker.planner.thresholds = SMALL);

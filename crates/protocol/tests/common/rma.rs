@@ -13,7 +13,7 @@ pub struct Region {
     pub key: RemoteKey,
 }
 
-/// Allocates memory of rank 1, by the library if `arena` is set, and exposes the part from byte `skip` on.
+/// Allocates memory of rank 1, from the library's arena if `arena` is set, and exposes all bytes from `skip` on.
 pub fn region(world: &mut World, len: usize, skip: usize, arena: bool) -> Region {
     let owner = world.rank(1);
     let at = match arena {

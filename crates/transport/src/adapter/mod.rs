@@ -84,7 +84,7 @@ impl std::fmt::Display for AdapterTransport {
     }
 }
 
-/// Message about `times` failures to lock memory; empty for 0.
+/// Text about `times` failures to lock memory; empty if `times` is 0.
 pub(crate) fn describe_refused(times: u64) -> String {
     match times {
         0 => String::new(),
@@ -101,9 +101,9 @@ pub(crate) fn describe_refused(times: u64) -> String {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PeerWords {
-    /// State word of the peer: awake, asleep, finished or dead. `None` if it is unknown.
+    /// Word with the state of the peer: awake, asleep, finished or dead. `None` if it is unknown.
     pub state: Option<&'static AtomicU32>,
-    /// Counter of the peer's polls for datagrams that found none. `None` if the peer is on another node.
+    /// Counter of the peer's polls that found no datagram. `None` if the peer is on another node.
     pub polls: Option<&'static AtomicU32>,
 }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 pub(super) const LONG_NAP: Duration = Duration::from_secs(1);
 /// Longest sleep if the adapter cannot wake this rank.
 pub(super) const SHORT_NAP: Duration = Duration::from_millis(1);
-/// Idle progress calls between two checks for failed unsignaled sends.
+/// Number of idle progress calls between two checks for failed unsignaled sends.
 pub(super) const QUIET: u32 = 64;
-/// Checks for failed sends between two checks of the device, each of which is a system call.
+/// Number of such checks between two checks of the device, each of which is a system call.
 pub(super) const POLLS: u32 = 64;
 
 pub(super) struct AdapterPort {

@@ -23,13 +23,13 @@ impl BufferSlot {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClassSettings {
     pub bytes: usize,
-    /// Buffers allocated at the start. They can send messages even if no more memory can be locked later.
+    /// Number of buffers allocated at the start. They can send messages even if no more memory can be locked later.
     pub few: u32,
-    /// `group`: buffers of each later allocation. `groups`: most allocations.
+    /// `group`: number of buffers of each later allocation. `groups`: maximum number of such allocations.
     pub group: u32,
     pub groups: u32,
-    /// Free buffers that `take` withholds until an allocation of more buffers has succeeded or failed. After a refusal,
-    /// sends from these buffers can request the completions that return the other buffers.
+    /// Number of free buffers that `take` withholds until an allocation of more buffers has succeeded or failed. After
+    /// a refusal, sends from these buffers can request the completions that return the other buffers.
     pub kept: u32,
 }
 
@@ -41,7 +41,7 @@ struct BufferClass {
     complete: bool,
     kept: usize,
     free: Vec<u32>,
-    /// Bit mask of marks: a buffer is marked if these bits of the free count are zero. About four buffers are marked.
+    /// Bit mask: a buffer is marked if these bits of the free count are zero, so that about four buffers are marked.
     marks: usize,
 }
 

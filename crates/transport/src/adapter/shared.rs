@@ -19,10 +19,10 @@ impl<C> SharedCore<C> {
         SharedCore(Rc::new(RefCell::new(core)))
     }
 
-    /// The core, checked only in debug builds.
+    /// Returns the core. Only debug builds check that no other reference to it exists.
     ///
     /// # Safety
-    /// ONE CALL AT A TIME, above, holds for the caller.
+    /// The caller obeys ONE CALL AT A TIME, which the head of this file states.
     #[inline]
     pub unsafe fn core(&mut self) -> &mut C {
         debug_assert!(self.0.try_borrow_mut().is_ok(), "a call within a call");
@@ -38,7 +38,7 @@ impl<C> Clone for SharedCore<C> {
     }
 }
 
-/// Checked access, for code that does not run for each message.
+/// Access by checked borrows, for code that does not run for each message.
 impl<C> Deref for SharedCore<C> {
     type Target = RefCell<C>;
 

@@ -33,7 +33,7 @@ impl Stage {
         }
     }
 
-    /// Whether a message can be sent. `has_room` is whether a ready connection has room for it.
+    /// Result of a post now: `Done` if the message can be sent. `has_room`: whether a ready connection has room for it.
     #[inline]
     pub fn admit(self, has_room: bool) -> Post {
         match self {

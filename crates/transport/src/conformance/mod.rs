@@ -19,7 +19,7 @@ pub(crate) trait Rig {
     fn settle(&mut self);
     fn return_credits(&mut self);
     fn observe(&mut self) -> Vec<u8>;
-    /// Whether something other than memory limits the room.
+    /// Whether room for messages is limited by more than memory, so that posts are refused.
     const LIMITED: bool = true;
 }
 

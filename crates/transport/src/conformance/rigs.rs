@@ -141,10 +141,10 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
     }
 }
 
-/// Most polls until a peer's adapter reports data that is already in the peer's memory.
+/// Maximum number of polls until a peer's adapter reports data that is already in the peer's memory.
 const ATTEMPTS: u32 = 100;
 
-/// Two ends on an RDMA adapter. `ROOM` selects the room for messages.
+/// Two ends on an RDMA adapter. `ROOM` selects how much room for messages there is.
 struct RcRig<const ROOM: u32>(RcPair);
 
 impl<const ROOM: u32> Rig for RcRig<ROOM> {
@@ -318,7 +318,7 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
 }
 
 /// Two ends of a connection over the loopback device. Messages wait for progress, so that room does not depend on the
-/// kernel. `ROOM` selects the room.
+/// kernel. `ROOM` selects how much room there is.
 struct TcpRig<const ROOM: u32>(TcpPair);
 
 impl<const ROOM: u32> Rig for TcpRig<ROOM> {

@@ -141,7 +141,7 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
                 number += 1;
                 assert!(number < 100_000, "room without end");
             }
-            // Repeat the same posts on a new rig: the message after them must be refused.
+            // Repeat the same posts on a new rig: the post after them must be refused.
             let mut rig = R::new(start);
             let mut sent: VecDeque<SentMessage> =
                 (0..number).map(|number| SentMessage::numbered(number, len)).collect();
@@ -201,7 +201,7 @@ pub(crate) fn credits_come_back<R: Rig>() {
             let first = fill();
             assert!(first >= 1, "room for nothing of {len} bytes");
             let later: Vec<u32> = (0..8).map(|_| fill()).collect();
-            // Room may grow, but shrinks by at most one message: the end of a data area may be too short for a payload.
+            // Room may grow. It shrinks by at most one message: the end of a data area may be too short for a payload.
             assert!(
                 later.iter().all(|&count| count + 1 >= first),
                 "{len} bytes: {first}, then {later:?}"

@@ -6,7 +6,7 @@
 
 use crate::contract::Address;
 
-/// Lost datagrams that prove there is no path. Intervals grow from 2 to 128 ms, about a second in total.
+/// This many lost datagrams prove that there is no path. They are 2 to 128 ms apart, about a second in total.
 pub(super) const UNSEEN_MOST: u32 = 12;
 
 const APART_NS: u64 = 1_000_000;
@@ -18,9 +18,9 @@ pub(super) struct Meeting {
     /// Last message to the peer, kept while the peer's queue pair address is unknown. It is sent again when the address
     /// arrives.
     pub waiting: Option<(u8, Address)>,
-    /// Last step sent through the socket alone. The step is not repeated, because sockets lose nothing.
+    /// Last step sent through the socket alone. The step is not repeated, because a socket loses no message.
     pub sent: Option<u8>,
-    /// `unseen`: messages through the socket that were also sent as datagrams. `last_ns`: arrival time of the last one.
+    /// `unseen`: number of messages through the socket whose datagrams are missing. `last_ns`: arrival of the last one.
     unseen: u32,
     last_ns: u64,
 }

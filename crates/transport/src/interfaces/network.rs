@@ -58,8 +58,8 @@ impl WithoutAdapter {
     }
 }
 
-/// Peers on other nodes. If both sides use the same adapter transport, the adapter carries their messages, and a socket
-/// carries the wire-up. Otherwise the socket carries the messages too.
+/// Peers on other nodes. If both ranks of a pair use the same adapter transport, the adapter carries messages, and a
+/// socket carries the wire-up. Otherwise the socket carries the messages.
 impl Interfaces {
     /// Whether this process and a peer wire up through a socket: they share no memory, or this process uses no adapter.
     pub(super) fn meets_by_network(&self, peer: u32) -> bool {
@@ -288,7 +288,7 @@ impl Interfaces {
         Ok(())
     }
 
-    /// Whether an adapter or sockets are in use: then a watcher thread wakes this rank.
+    /// Whether an adapter or sockets are in use. If so, a watcher thread wakes this rank when it sleeps.
     #[inline]
     pub fn has_outside(&self) -> bool {
         self.adapter.is_some() || self.tcp.is_some()
@@ -349,7 +349,7 @@ impl Interfaces {
         self.tcp.as_mut().is_none_or(TcpIface::may_leave)
     }
 
-    /// Publishes this process's phase of leaving the job: sends the phase to peers that do not see this process's page,
+    /// Publishes this process's phase of leaving the job. Sends the phase to peers that do not see this process's page,
     /// and wakes the other peers.
     pub fn tell_phase(&mut self, phase: RankPhase) {
         if let Some(tcp) = &mut self.tcp {

@@ -28,7 +28,7 @@ pub struct Ack {
 /// Window of a sender, in messages, and its timeouts, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most unacknowledged messages, 1 to 2^30.
+    /// Maximum number of unacknowledged messages, 1 to 2^30.
     pub window: u32,
     /// Time until the first retransmission, before a round trip has been measured.
     pub first_timeout_ns: u64,

@@ -9,7 +9,7 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Adds the round trip of a message sent once. After a resend, the acknowledgement is ambiguous (Karn's rule).
+    /// Adds a round trip. Messages that were resent do not count: their acknowledgement is ambiguous (Karn's rule).
     pub fn sample(&mut self, ns: u64) {
         if self.smoothed_ns == 0 {
             self.smoothed_ns = ns.max(1);

@@ -4,7 +4,7 @@ use super::round_trip::{RoundTrip, back_off};
 use super::{Ack, Settings};
 use std::collections::VecDeque;
 
-/// Number of acknowledgements reporting one missing message after which it is retransmitted before its timeout.
+/// After this many acknowledgements report one missing message, it is retransmitted before its timeout.
 const HOLES_BEFORE_RESEND: u32 = 3;
 
 struct Flight<M> {
@@ -106,7 +106,7 @@ impl<M> Sender<M> {
         self.mend_hole(now_ns, ack) || rested
     }
 
-    /// Retransmits the oldest message as lost if several acknowledgements report it missing.
+    /// Makes the oldest message due now if several acknowledgements report it missing. Returns whether it did.
     fn mend_hole(&mut self, now_ns: u64, ack: Ack) -> bool {
         let Some(oldest) = self.flights.front_mut() else {
             return false;

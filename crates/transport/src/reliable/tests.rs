@@ -203,13 +203,13 @@ fn sender__asks_again_when_the_news_of_a_taken_window_was_lost() {
 
 #[test]
 fn pair__slow_receiver_gets_few_resends() {
-    // Each of the 200 messages is taken after about fifty steps. Nearly all of the time is waiting, without resends.
+    // Each of the 200 messages is taken after about fifty steps. Mostly the sender waits, without resends.
     let outcome = run(3, SETTINGS, 200, 0, [0.0, 0.0, 0.02]);
     assert!(outcome.ended_ns > 500_000);
     assert!(outcome.resends < 100, "{}", outcome.resends);
 }
 
-/// Retransmits `times` times, each when due. Returns the intervals, and the time of the last.
+/// Retransmits `times` times, each when due. Returns the intervals, and the time of the last retransmission.
 fn resend_alone(sender: &mut Sender<char>, times: u32) -> (Vec<u64>, u64) {
     let mut now = 0;
     let distances = (0..times).map(|_| {

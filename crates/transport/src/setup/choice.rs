@@ -6,7 +6,7 @@ use crate::shm::ring_tuning::RingTuning;
 use crate::single_copy::switched_off;
 use fastpath_base::config::{Config, Key};
 
-/// Chooses the transports of a job of `ranks` ranks on `nodes` nodes; `several` is whether it has several hosts. If
+/// Chooses the transports of a job of `ranks` ranks on `nodes` nodes; `several`: whether the job has several hosts. If
 /// both an adapter and sockets are permitted, sockets serve hosts without an adapter.
 ///
 /// # Errors

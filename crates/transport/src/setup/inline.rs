@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 const TITLE: &str = "fastpath inline 1";
 const END: &str = "end";
 
-/// Largest accepted size, in bytes. No known adapter grants this size.
+/// Largest accepted size, in bytes. No known adapter grants so much.
 pub const MOST: u32 = 16 * 1024;
 
 fn key<'a>(identity: &'a DeviceIdentity, processor: &'a str) -> [(&'static str, &'a str); 5] {

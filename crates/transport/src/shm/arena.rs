@@ -128,7 +128,7 @@ impl Arena {
         let pages = pages
             .filter(|&pages| pages <= self.domain.arena_bytes())
             .ok_or_else(|| self.full(bytes))?;
-        // The kernel chooses the page at which a mapping starts, so leave room to align inside the mapping.
+        // The kernel chooses the page at which a mapping starts, so allocate room to align the address inside it.
         let spare = if align > PAGE as usize { align as u64 } else { 0 };
         let offset = self.extents.take(pages + spare).ok_or_else(|| self.full(bytes))?;
         let made = self.map_pages(offset, pages, spare, (align, backed));
@@ -159,7 +159,7 @@ impl Arena {
             let _ = segment.give_back(self.start + offset, pages + spare);
             return Err(error);
         }
-        // SAFETY: `skip` is 0 or below `align`, which the mapping has to spare.
+        // SAFETY: `skip` is 0 or below `align`, and the mapping has `align` bytes to spare.
         Ok((mapping, unsafe { base.add(skip) }))
     }
 
@@ -298,14 +298,14 @@ mod tests {
     }
 
     fn fill(at: NonNull<u8>, value: u8, bytes: usize) {
-        // SAFETY: tests pass allocations of the arena.
+        // SAFETY: tests pass an allocation of the arena and its length.
         unsafe { at.as_ptr().write_bytes(value, bytes) }
     }
 
     fn peek(domain: &Domain, remote: Remote, bytes: usize) -> Vec<u8> {
         let mut seen = Vec::new();
         visit_stretches(domain, &mut Windows::default(), remote, bytes, |at, part| {
-            // SAFETY: the stretch is mapped, and backed as the test has allocated it.
+            // SAFETY: the test has allocated this stretch, so it is mapped and backed.
             seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, part) });
         })
         .unwrap();
@@ -373,7 +373,7 @@ mod tests {
         for at in small {
             assert!(arena.free(at.addr().get()));
         }
-        // One slab of the class stays.
+        // The arena keeps one empty slab of the class.
         assert!(used() <= before + SLAB_BYTES as u64, "{} bytes", used() - before);
     }
 
@@ -386,7 +386,7 @@ mod tests {
             fill(at, value, 100_000);
             let remote = arena.find(at.addr().get(), 100_000).unwrap();
             visit_stretches(domain, &mut windows, remote, 100_000, |at, part| {
-                // SAFETY: the stretch is mapped, and backed as the test has allocated it.
+                // SAFETY: the test has allocated this stretch, so it is mapped and backed.
                 let seen = unsafe { std::slice::from_raw_parts(at, part) };
                 assert!(seen.iter().all(|&byte| byte == value));
             })

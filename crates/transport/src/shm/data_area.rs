@@ -1,4 +1,4 @@
-//! Parts of the data areas of a pair: spans of messages, and bytes of the peer's area that this side reuses.
+//! Spans of messages in a pair's data areas, and bytes of the peer's area that this side lends to replies (`recycle`).
 
 use super::wire::{PairRegion, RECYCLED};
 use std::ptr;
@@ -15,11 +15,11 @@ pub(super) const fn whole_lines(len: u32) -> u32 {
     (len + 63) & !63
 }
 
-/// Bytes of the peer's data area that this consumer has taken, not yet returned, and may lend to replies.
+/// Bytes of the peer's data area that this consumer has taken and not returned. It may write replies there (lend them).
 #[derive(Debug)]
 pub(super) struct RecycledSpace {
     pub area: *const PairRegion,
-    /// Offsets in the area: `start` of the first byte, `next` of the first byte not lent to a reply, and `end`.
+    /// Offsets in the area: `start` and `end` of these bytes, and `next`, the first byte not lent to a reply.
     start: u32,
     next: u32,
     pub end: u32,
@@ -27,7 +27,7 @@ pub(super) struct RecycledSpace {
     pub from: u32,
     /// Position, in the other direction's ring, of the last reply in these bytes.
     last: u32,
-    /// Polls without an arrival since the last taken message.
+    /// Number of polls without an arrival since a message was last taken.
     pub quiet: u32,
 }
 
@@ -40,8 +40,8 @@ impl RecycledSpace {
         self.next != self.start
     }
 
-    /// Whether a peer that took all messages before `taken` has taken all replies here. A wrong value harms only the
-    /// peer.
+    /// Whether a peer that took all messages before `taken` has taken all replies in these bytes. A wrong value harms
+    /// only the peer.
     #[inline]
     pub fn is_returned(&self, taken: u32) -> bool {
         taken.wrapping_sub(self.last) as i32 > 0

@@ -18,12 +18,12 @@ use fastpath_segment::Wakes;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Slots ahead of the tail that are prefetched in a stream.
+/// In a stream, the slot this many slots ahead of the tail is prefetched.
 const SLOTS_AHEAD: u32 = 3;
-/// Payload bytes moved to a shared cache level for a waiting reader.
+/// Maximum number of payload bytes that are moved to a shared cache level for a waiting reader.
 const DEMOTED_BYTES: usize = 512;
-/// Data bytes that a consumer takes before it returns them, if it does not wait meanwhile. The rest of the smallest
-/// area of a stream then still has room for the longest message. In a larger area, the limit is a share of the area.
+/// A consumer that does not wait returns data bytes when it has taken this many. The rest of the smallest area of a
+/// stream then still has room for the longest message. In a larger area, the limit is a share of the area.
 pub(super) const DATA_OWED_MIN: u32 = DATA_MESSAGE_MAX as u32 / 8 * 7;
 const DATA_OWED_SHARE: u32 = 4;
 
@@ -39,7 +39,7 @@ pub struct Tx {
     pub(super) peer_state: *const AtomicU32,
     /// Next data position, modulo 2^32.
     pub(super) data_tail: u32,
-    /// Data position before which everything has been consumed.
+    /// Data position before which all messages have been consumed.
     pub(super) data_head: u32,
     /// Bytes of the data area in use, a power of two; 0 until its first message.
     pub(super) data_size: u32,
@@ -67,7 +67,7 @@ pub(super) struct DataQueue {
     pub head_pages: u32,
     /// Bytes after the data area in use that are already backed; see `grow`.
     pub made: u32,
-    /// Data position from which sent bytes count as payment for more memory; see `grow`.
+    /// Data position from which on sent bytes count when `grow` decides whether to back more memory.
     pub earned_at: u32,
     /// Whether the last refused message lacked memory.
     pub starved: bool,
@@ -76,7 +76,7 @@ pub(super) struct DataQueue {
     /// Start of the bytes that the peer's last replies have returned; `back_end` is their end.
     pub back_start: u32,
     pub back_end: u32,
-    /// Whether the order of messages in the data area differs from the order in which they were sent; see `grow`.
+    /// Whether messages lie in the data area in another order than they were sent; see `grow`.
     pub disordered: bool,
     /// Ring position and end data position of each message in the data area; null without a data area.
     pub entries: *mut [(u32, u32); SLOTS as usize],
@@ -90,7 +90,7 @@ pub struct Rx {
     pub(super) head: u32,
     /// Value of `head` that the producer can read.
     pub(super) published: u32,
-    /// Bytes taken from the data area since `head` was last published.
+    /// Number of bytes taken from the data area since `head` was last published.
     pub(super) data_taken: u32,
     /// Value of `data_taken` at which `head` is published immediately.
     pub(super) owed_max: u32,
@@ -108,7 +108,7 @@ impl Tx {
         self.tail != self.limit
     }
 
-    /// Whether the data area cannot grow any more, or the ring is not connected.
+    /// Whether the data area has its full size, or the ring is not connected.
     #[inline]
     pub fn has_whole_area(&self) -> bool {
         self.data_size == DATA_BYTES || self.pair.is_null()
@@ -148,7 +148,8 @@ impl Tx {
         }
     }
 
-    /// See [`crate::contract::Endpoint::am_bcopy`]. `len` <= [`DATA_MESSAGE_MAX`]; `taken`: own consumer position.
+    /// See [`crate::contract::Endpoint::am_bcopy`]. `len` is at most [`DATA_MESSAGE_MAX`]; `taken`: own consumer
+    /// position.
     #[inline]
     pub fn am_bcopy(
         &mut self, header: Header, len: usize, taken: &u32, pack: impl FnOnce(*mut u8),
@@ -165,7 +166,7 @@ impl Tx {
                 pack(slot.payload.get().cast());
                 return self.publish(slot, header, len as u8);
             }
-            // After this side has waited, the reader waits for this side's first message.
+            // The first message since this side's last wait: its reader is probably waiting for it.
             let is_first = self.warmed != 0 || self.recent == 0;
             // Keep few values live across the copy: spills to the stack would wait behind the message's stores.
             let offset = match (*self.in_data).kept.has_room(len as u32) {
@@ -205,7 +206,7 @@ impl Tx {
         self.tail = self.tail.wrapping_add(1);
         // ORDERING: the load stays behind the store; partner is the fence of a sleeper (`fence_others`).
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: the state word is in the mapped node segment. A plain load suffices: a peer runs an expedited
+        // SAFETY: the state word is in the mapped node segment. A plain load suffices, because a peer runs an expedited
         // membarrier between the announcement of its sleep and its last poll (see `fastpath_base::wait`).
         if unsafe { (*self.peer_state).load(Ordering::Relaxed) } != 0 {
             return Post::Wake;
@@ -224,7 +225,7 @@ impl Tx {
 
     /// Whether there is room now for `messages` messages of up to `bytes` bytes in the data area.
     pub fn has_room_for(&mut self, messages: u32, bytes: u32) -> bool {
-        // Count one more message, for the bytes skipped where the area wraps.
+        // Count one more message, because bytes are skipped where the area wraps.
         let need = (messages + 1).saturating_mul((bytes + 63) & !63);
         let fits = |tx: &Tx| {
             let used = tx.data_tail.wrapping_sub(tx.data_head);
@@ -362,7 +363,7 @@ impl Rx {
             true => (self.pair, DATA_BYTES),
             false => (own.pair, own.size),
         };
-        // Size 0 means that this side has no data area.
+        // Size 0 means that this side has no data area, so nothing can be in it.
         if offset + len > size || len as usize > DATA_MESSAGE_MAX || size == 0 {
             return self.look_nonsense();
         }

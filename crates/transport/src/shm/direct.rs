@@ -1,7 +1,7 @@
 //! Direct access: parts of peers' arenas, mapped into this process in windows.
 //!
-//! A window stays mapped for later messages. If its owner frees and reallocates the memory, offset and file stay the
-//! same. An open window therefore always shows the current contents.
+//! A window stays mapped for later messages. If its owner frees and reallocates the memory, the memory keeps its offset
+//! in the same file. An open window therefore always shows the current contents.
 #![allow(unsafe_code)]
 
 use super::arena::KEY_ARENA;

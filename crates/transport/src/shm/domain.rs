@@ -40,7 +40,7 @@ impl Domain {
     }
 
     /// Region for messages from `from` to `to`; null if either rank has no place in the segment. The region is mapped,
-    /// but backed only where [`Domain::back_pair`] was called.
+    /// but has memory only where [`Domain::back_pair`] was called.
     pub fn pair(&self, from: u32, to: u32) -> *const PairRegion {
         self.job
             .pair_region(from as usize, to as usize)
@@ -56,7 +56,7 @@ impl Domain {
         segment.back_in_pair((self.me as usize, to as usize), start, len)
     }
 
-    /// Bytes, from the start of the region from this rank to `to`, that were backed before the ranks started.
+    /// Bytes, from the start of the region from this rank to `to`, that the launcher backed before the ranks started.
     pub fn bytes_ahead(&self, to: u32) -> usize {
         self.job.segment().bytes_ahead((self.me as usize, to as usize))
     }
@@ -116,7 +116,7 @@ impl Domain {
         }
     }
 
-    /// Number of changes of `rank`'s bitmap.
+    /// Number of changes of `rank`'s bitmap of [`Domain::incoming_word`].
     pub fn incoming_generation(&self, rank: u32) -> &'static AtomicU32 {
         &self.page(rank).incoming_generation
     }

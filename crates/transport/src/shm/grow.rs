@@ -67,8 +67,8 @@ impl DataQueue {
         if queue.is_null() {
             return;
         }
-        // SAFETY: made by `Box::into_raw`, without other users, by this function's contract. `make_entries` made the
-        // entries the same way.
+        // SAFETY: `queue` was made by `Box::into_raw` and has no other user, by this function's contract.
+        // `make_entries` made the entries the same way.
         unsafe {
             let queue = Box::from_raw(queue);
             if !queue.entries.is_null() {
@@ -81,12 +81,12 @@ impl DataQueue {
 impl Tx {
     /// Whether the last refused message lacked memory.
     pub fn is_starved(&self) -> bool {
-        // SAFETY: OWN QUEUE: null, or allocated by `connect`.
+        // SAFETY: OWN QUEUE: `in_data` is null, or allocated by `connect`.
         unsafe { self.in_data.as_ref() }.is_some_and(|queue| queue.starved)
     }
 
     fn back(&mut self, start: usize, len: usize) -> bool {
-        // SAFETY: DOMAIN: it lives as long as the process.
+        // SAFETY: DOMAIN: the domain lives as long as the process.
         let domain = unsafe { &*self.domain };
         let backed = domain.back_pair(self.peer, start, len);
         if let Err(error) = &backed {
@@ -98,20 +98,20 @@ impl Tx {
     }
 
     fn note_starved(&mut self, starved: bool) {
-        // SAFETY: OWN QUEUE: `connect` allocated it.
+        // SAFETY: OWN QUEUE: `connect` allocated the queue.
         unsafe { (*self.in_data).starved = starved };
     }
 
-    /// Backs more slots of a ring in its first lap: the first call backs one page, the second call all further pages.
+    /// Backs more slots of a ring in its first lap: the first call backs one page, the second all others.
     pub(super) fn grow_ring(&mut self) -> bool {
-        // SAFETY: OWN QUEUE: `connect` allocated it.
+        // SAFETY: OWN QUEUE: `connect` allocated the queue.
         match unsafe { (*self.in_data).head_pages } {
             1 => self.grow_head_to(2),
             _ => self.grow_head_to(HEAD_PAGES),
         }
     }
 
-    /// Backs everything before the data area. Callers can do without the added room, so a shortage is not recorded.
+    /// Backs everything before the data area. Callers can go on without it, so a shortage is not recorded.
     pub(super) fn grow_head(&mut self) -> bool {
         let grown = self.grow_head_to(HEAD_PAGES);
         self.note_starved(false);
@@ -119,7 +119,7 @@ impl Tx {
     }
 
     fn grow_head_to(&mut self, pages: u32) -> bool {
-        // SAFETY: OWN QUEUE: `connect` allocated it.
+        // SAFETY: OWN QUEUE: `connect` allocated the queue.
         let queue = unsafe { &*self.in_data };
         let (have, said) = (queue.head_pages, queue.said);
         if have >= pages {
@@ -128,7 +128,7 @@ impl Tx {
         if !self.back(have as usize * PAGE, (pages - have) as usize * PAGE) {
             return false;
         }
-        // SAFETY: OWN QUEUE: no other reference to it lives now.
+        // SAFETY: OWN QUEUE: no other reference to the queue lives now.
         unsafe { (*self.in_data).head_pages = pages };
         self.limit = match pages {
             HEAD_PAGES => said.wrapping_add(SLOTS),
@@ -205,7 +205,7 @@ impl Tx {
     /// than a copy, so it is backed in small parts, in proportion to bytes sent. All areas of a process should stay in
     /// its cache together, so they share the best size of one area.
     fn make_more(&mut self) -> bool {
-        // SAFETY: OWN QUEUE: `connect` allocated it.
+        // SAFETY: OWN QUEUE: `connect` allocated the queue.
         let queue = unsafe { &*self.in_data };
         let made = self.data_size + queue.made;
         let next = next_size(self.data_size);
@@ -222,7 +222,7 @@ impl Tx {
             return false;
         }
         self.populate(made, len);
-        // SAFETY: OWN QUEUE: no other reference to it lives now.
+        // SAFETY: OWN QUEUE: no other reference to the queue lives now.
         let queue = unsafe { &mut *self.in_data };
         queue.made += len;
         queue.earned_at = queue.earned_at.wrapping_add(len * price);
@@ -236,7 +236,7 @@ impl Tx {
     }
 
     fn streams(&self) -> &'static AtomicU32 {
-        // SAFETY: DOMAIN: it lives as long as the process.
+        // SAFETY: DOMAIN: the domain lives as long as the process.
         unsafe { (*self.domain).streams }
     }
 
@@ -248,7 +248,7 @@ impl Tx {
 
     /// Maps backed pages of the data area by one system call, instead of a page fault for each.
     fn populate(&mut self, offset: u32, len: u32) {
-        // SAFETY: DOMAIN: it lives as long as the process.
+        // SAFETY: DOMAIN: the domain lives as long as the process.
         let ahead = unsafe { (*self.domain).bytes_ahead(self.peer) };
         let advice = match HEAD_BYTES + (offset + len) as usize <= ahead {
             // A read fault on a zeroed page maps its neighbours too.
@@ -271,12 +271,12 @@ impl Tx {
         while size < needed.min(DATA_BYTES) {
             size = next_size(size);
         }
-        // SAFETY: OWN QUEUE: `connect` allocated it.
+        // SAFETY: OWN QUEUE: `connect` allocated the queue.
         let have = old + unsafe { (*self.in_data).made };
         if have < size && !self.back(HEAD_BYTES + have as usize, (size - have) as usize) {
             return false;
         }
-        // SAFETY: OWN QUEUE: no other reference to it lives now.
+        // SAFETY: OWN QUEUE: no other reference to the queue lives now.
         unsafe {
             (*self.in_data).make_entries();
             (*self.in_data).made = have.saturating_sub(size);
@@ -288,7 +288,7 @@ impl Tx {
         if old < DATA_BYTES_STREAM && size >= DATA_BYTES_STREAM {
             self.streams().fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: OWN QUEUE: the region of the pair is mapped.
+        // SAFETY: OWN QUEUE: the region is mapped, and no reference to the queue lives now.
         unsafe {
             (*self.pair).control.data_size.store(size, Ordering::Relaxed);
             (*self.in_data).earned_at = self.data_tail;
@@ -306,7 +306,7 @@ impl Tx {
             (self.data_tail.wrapping_sub(self.data_head), self.data_head & (size - 1));
         let round = offset + used > size;
         let start = self.data_head.wrapping_sub(offset);
-        // SAFETY: OWN QUEUE: `connect` allocated it, and its entries came with the data area.
+        // SAFETY: OWN QUEUE: `connect` allocated the queue, and `make_entries` its entries.
         let (queue, entries) = unsafe { (&mut *self.in_data, &mut *(*self.in_data).entries) };
         queue.disordered |= round;
         let mut index = queue.first;
@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Two ranks that other tests do not use, so that this test backs all their memory.
+    /// Returns an endpoint between two ranks that other tests do not use, so that this test backs all their memory.
     fn fresh_pair() -> (ShmEndpoint, impl Fn() -> u64) {
         use fastpath_job::Job;
         let jobs: &'static [Job] = Job::in_process(2).expect("memory for two ranks").leak();

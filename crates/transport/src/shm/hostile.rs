@@ -56,7 +56,7 @@ fn deed() -> impl Strategy<Value = HostileAction> {
 
 fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
     let region = pair.domains[0].pair(0, 1) as *mut u8;
-    // SAFETY: the regions of the pairs 0 to 0 and 1 to 0 lie around this region, and no test uses them.
+    // SAFETY: the regions of pairs 0 to 0 and 1 to 0, which no test uses, are mapped before and behind this region.
     unsafe {
         [
             std::slice::from_raw_parts_mut(region.sub(4096), 4096),
@@ -68,7 +68,7 @@ fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
     }
 }
 
-/// Checks that the whole arrival is inside the region and readable.
+/// Checks that the whole arrival, if there is one, is inside the region and readable.
 fn check_view(pair: &mut ShmPair) -> usize {
     let region = pair.rx.rx.pair as usize;
     let mut sum = 0;

@@ -48,7 +48,7 @@ impl Tx {
 
 impl ShmEndpoint {
     pub(crate) fn begin_wait(&mut self) -> bool {
-        // If many bytes were taken, return their room before the producer needs it.
+        // If many bytes were taken, return them before the producer needs their room.
         if self.rx.data_taken >= self.rx.owed_max / 2 {
             self.publish_head();
         }

@@ -27,7 +27,7 @@ fn wait_for(shared: &SharedRing, rx: &mut Rx, number: u32) {
     }
 }
 
-/// Wait of the producer for room, as in `ShmEndpoint::await_room` and a worker's sleep.
+/// Posts a message. The producer waits for room as in `ShmEndpoint::await_room` and a worker's sleep.
 fn post_surely(shared: &SharedRing, tx: &mut Tx, number: u32) {
     while !post(tx, number) {
         // SAFETY: the ring outlives the threads.
@@ -75,7 +75,7 @@ fn full_ring__is_written_again_only_after_it_was_read() {
         let producer = thread::spawn(move || {
             let mut tx = other.tx(0);
             let mut sent = 0;
-            // Run one more round than messages: the ring may refuse a post. Neither outcome may cause a fault.
+            // Run one more round than messages: the ring may accept or refuse a post, and neither may cause a fault.
             for _ in 0..messages + 1 {
                 if sent < messages && post(&mut tx, sent) {
                     sent += 1;

@@ -15,7 +15,7 @@ pub struct RingSnapshot {
     pub waiting: u64,
 }
 
-/// State of a ring from the first [`SEEN_BYTES`] of a pair's region; `None` if there are fewer.
+/// State of a ring from the first [`SEEN_BYTES`] of a pair's region; `None` if `bytes` is shorter.
 pub fn see_ring(bytes: &[u8]) -> Option<RingSnapshot> {
     let bytes = bytes.first_chunk::<SEEN_BYTES>()?;
     let word =

@@ -18,7 +18,7 @@
 use fastpath_base::sync::{AtomicU32, CacheLine, Ordering, compiler_fence};
 use fastpath_base::wait;
 
-/// Most concurrent recalls in one direction.
+/// Maximum number of concurrent recalls in one direction.
 pub const RECALLS: usize = if cfg!(feature = "loom") { 2 } else { 256 };
 /// Bit of an entry whose message was recalled. Requests do not have it.
 const TAKEN_BACK: u32 = 1 << 31;
@@ -92,7 +92,7 @@ impl Recalls {
         let index = self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0)?;
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.entries[index].store(request, Ordering::Relaxed);
-        // ORDERING: this fence acts for both sides: either the receiver sees the entry, or this side sees its claim.
+        // ORDERING: this fence acts for both sides, so either the receiver sees the entry, or this side sees its claim.
         // Partner: the compiler fence in `claim`.
         let fenced = wait::fence_others();
         // ORDERING: acquire pairs with the release in `claim`.
@@ -104,8 +104,8 @@ impl Recalls {
         Some(index)
     }
 
-    /// Recalls the message if `take_back` is set (nothing shows a match), else abandons the recall. Called by the
-    /// sender. Returns whether the message was recalled: the receiver may have matched it first.
+    /// Recalls the message if `take_back` is set, because nothing shows a match; else abandons the recall. Called by
+    /// the sender. Returns whether the message was recalled, which fails if the receiver has matched it first.
     pub fn decide(&self, index: usize, request: u32, take_back: bool) -> bool {
         let new = if take_back { request | TAKEN_BACK } else { 0 };
         self.replace(&self.entries[index], request, new) && take_back

@@ -22,7 +22,7 @@ use super::wire::*;
 use crate::contract::Connection;
 use fastpath_base::sync::Ordering;
 
-/// Polls without an arrival after which kept bytes are returned, if no reply in them is unread.
+/// Kept bytes are returned after this many polls without an arrival, if no reply in them is unread.
 const QUIET_MOST: u32 = 64;
 /// Shortest message, in bytes, whose space is kept. Shorter messages are faster in a few lines of their own area.
 const KEEP_MIN: u32 = 2048;
@@ -104,7 +104,7 @@ impl ShmEndpoint {
         self.rx.data_taken >= self.rx.owed_max
     }
 
-    /// Publishes the position of taken messages, except of lent bytes; returns whether all of it is published.
+    /// Publishes which messages were taken, except those whose bytes are lent; returns whether all were published.
     #[cold]
     #[inline(never)]
     pub fn publish_head(&mut self) -> bool {
@@ -138,15 +138,18 @@ impl ShmEndpoint {
         }
     }
 
-    /// Publishes what was taken, before a sleep. Lent bytes follow when the peer takes the replies and wakes this side.
+    /// Publishes what was taken, before this side sleeps. Bytes lent to replies that the peer has not taken are not
+    /// published yet. In that case, asks the peer to wake this side when it has taken replies, so that these bytes can
+    /// then be published.
     pub(super) fn publish_credits(&mut self) {
         if self.rx.owes_credits() && !self.publish_head() {
             self.await_room();
         }
     }
 
-    /// Publishes what was taken: at once if no bytes are kept, otherwise at every `QUIET_MOST`-th call. Kept bytes are
-    /// not returned earlier, because this side may still write a reply there, or the peer may not have read the reply.
+    /// Publishes what messages were taken: at once if no bytes are kept, otherwise at every `QUIET_MOST`-th call. Kept
+    /// bytes are not returned earlier, because this side may still write a reply there, or the peer may not have read
+    /// the reply.
     #[inline]
     pub fn offer_credits(&mut self) {
         if self.rx.owes_credits() {
@@ -239,7 +242,7 @@ mod tests {
             true
         }
 
-        /// Does the work of `MPI_Finalize` repeatedly while messages still arrive.
+        /// Does what `MPI_Finalize` does repeatedly while messages still arrive.
         fn leave(&mut self, me: usize) {
             self.ends[me].return_credits();
             assert!(self.ends[me].may_leave());
@@ -326,7 +329,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Slots with arbitrary references into either direction's data area.
+        /// Property: for slots with arbitrary references into either data area, arrivals are inside an area or refused.
         #[test]
         fn replies__at_any_place_are_inside_or_refused(
             places in prop::collection::vec((any::<bool>(), 0..2 * DATA_BYTES, any::<u16>(), any::<u32>()), 1..50),
@@ -374,7 +377,7 @@ mod tests {
         both.settle();
     }
 
-    /// Asserts the offsets in memory of a ping-pong's messages.
+    /// Checks the offsets in the data areas at which the messages of a ping-pong lie.
     #[test]
     fn replies__go_where_the_message_was() {
         let mut both = EndpointPair::new();

@@ -25,8 +25,8 @@ unsafe impl Sync for SharedRing {}
 
 impl SharedRing {
     pub fn new(start: u32) -> SharedRing {
-        // SAFETY: zeros are a valid data area; fields that the checker tracks are written before any read. `drop` frees
-        // the memory.
+        // SAFETY: all bytes zero are a valid region, and fields that the checker tracks are written before any read.
+        // `drop` frees the memory.
         let pair = unsafe {
             let pair = alloc_zeroed(Layout::new::<PairRegion>()).cast::<PairRegion>();
             let control = &raw mut (*pair).control;
@@ -35,7 +35,7 @@ impl SharedRing {
             (&raw mut (*control).data_size).write(AtomicU32::new(0));
             (&raw mut (*control).taken).write(AtomicU32::new(start));
             for position in (0..SLOTS).map(|index| start.wrapping_sub(SLOTS).wrapping_add(index)) {
-                // Word that the previous lap has left.
+                // Word that the previous lap has left in each slot.
                 let old = match start {
                     0 => 0,
                     _ => encode_word0(position, 0, 0, 0),
@@ -86,7 +86,7 @@ impl SharedRing {
 
 impl Drop for SharedRing {
     fn drop(&mut self) {
-        // SAFETY: made in `new`; both threads have ended.
+        // SAFETY: `new` made the pair, and both threads have ended.
         unsafe {
             for slot in &mut (*self.pair).slots {
                 ptr::drop_in_place(slot);
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Payload for the slot or for the data area, by number, so that the positions in both wrap.
+    /// Payload of message `number`, for the slot or the data area, so that the positions in both wrap.
     fn data_of(number: u32) -> Vec<u8> {
         let len = if number.is_multiple_of(3) { number % 900 } else { number % 49 };
         (0..len).map(|i| (number.wrapping_mul(31) + i) as u8).collect()

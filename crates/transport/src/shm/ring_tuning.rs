@@ -3,9 +3,9 @@
 /// Limits of a ring's optimizations. A disabled optimization has a limit never reached, so the data path needs no test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingTuning {
-    /// Most messages since the last wait for which lines are prefetched; more messages count as a stream.
+    /// Lines are prefetched for at most this many messages since the last wait; more messages count as a stream.
     pub(super) stream: u32,
-    /// Messages taken without a send that count as a burst. After a burst the consumer pauses.
+    /// This many messages taken without a send in between count as a burst. After a burst the consumer pauses.
     pub(super) burst: u32,
     /// Largest payload in the data area, in bytes, that is moved towards a waiting reader's cache. For larger payloads,
     /// and in a stream, the move costs more than it saves.

@@ -34,7 +34,7 @@ impl Tx {
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
         // SAFETY: `connect` allocated the queue, and only this process uses it.
         let queue = unsafe { &mut *self.in_data };
-        queue.starved = false; // until this request lacks memory
+        queue.starved = false; // set again if this request lacks memory
         // The peer's position is not trusted: it must be neither beyond the tail nor before its last value. This
         // function also runs while a slot is free, and must leave that slot free.
         if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {
@@ -65,7 +65,7 @@ impl Tx {
 }
 
 impl Rx {
-    /// Returns an arrival with id 255 for an invalid slot; the protocol layer rejects it.
+    /// Returns an arrival with id 255 for an invalid slot. The protocol layer rejects this id.
     #[cold]
     #[inline(never)]
     pub(super) fn look_nonsense(&mut self) -> Option<Arrival<'_>> {

@@ -124,18 +124,18 @@ pub struct RingControl {
     pub data_size: AtomicU32,
     /// Position before which the consumer has taken messages, returned or not (`recycle`).
     pub taken: AtomicU32,
-    /// Number of times `head` has wrapped. Written by the producer, for tools that inspect the job.
+    /// Number of times that `head` has wrapped. Written by the producer, for tools that inspect the job.
     pub laps: AtomicU32,
     _pad: [u8; 44],
 }
 
-/// Most concurrent cooperative copies of one direction.
+/// Maximum number of concurrent cooperative copies of one direction.
 pub const COOPERATIVE_COPIES: usize = 32;
 
-/// State of a message that both sides copy: the receiver from the front, the sender from the back.
+/// State of a message that both sides copy, from opposite ends.
 #[repr(C, align(64))]
 pub struct CooperativeCopy {
-    /// Pieces claimed by either side.
+    /// Number of pieces claimed by both sides together.
     pub claimed: AtomicU32,
     _pad: [u8; 60],
 }
@@ -179,7 +179,7 @@ pub const PAGE: usize = 4096;
 /// Pages of a region before the data area.
 pub const HEAD_PAGES: u32 = HEAD_BYTES.div_ceil(PAGE) as u32;
 
-/// Slots that may be filled while `pages` pages are backed: the consumer also reads the slot after them.
+/// Number of slots that may be filled while `pages` pages are backed. The consumer also reads the slot after these.
 pub const fn slots_within(pages: u32) -> u32 {
     if pages >= HEAD_PAGES {
         return SLOTS;

@@ -24,13 +24,13 @@ pub struct NetworkCounts {
     pub doubled: u64,
     /// Packets retransmitted by the reliability sublayer.
     pub resent: u64,
-    /// Messages lost because the receiving end was not open. 0 if the wire-up is correct.
+    /// Messages lost because the receiving end was not open. Always 0 if the wire-up is correct.
     pub astray: u64,
     /// Posts made before the wake that an earlier [`crate::Post::Wake`] of the same direction required.
     pub unheeded: u64,
 }
 
-/// Arrivals by time; arrivals at one time are in the order sent.
+/// Arrivals by time, and those of one time by the order in which they were sent.
 pub(super) type Schedule<T> = BTreeMap<(u64, u64), (u32, T)>;
 
 pub(super) struct SimLink {
@@ -43,7 +43,7 @@ pub(super) struct SimLink {
     pub recv_open: bool,
     /// Posts that must succeed, because `has_room` has reported room for them.
     pub promised: u32,
-    /// Messages that have not been taken, in order. For reliable networks.
+    /// Messages of a reliable network that have not been taken, in order.
     pub queue: VecDeque<(u64, Rc<SimMessage>)>,
     /// Messages sent whose credit has not returned.
     pub in_use: usize,
@@ -144,7 +144,7 @@ impl Network {
     pub fn new(ranks: u32, conditions: Conditions) -> Self {
         let mut random = Random::new(conditions.seed);
         let retry = Settings { window: conditions.slots as u32, ..conditions.retry };
-        // Some networks start with sequence numbers that soon wrap.
+        // In some networks, the first sequence number is so large that the numbers soon wrap.
         let link = |first: u32| SimLink {
             number: 0,
             peer_number: None,

@@ -73,7 +73,7 @@ impl Connection for SimEndpoint {
         self.network.0.borrow().ports[self.peer as usize].gone
     }
 
-    /// If this returns true, the next posts succeed.
+    /// Returns whether there is room. If it returns true, the next `messages` posts must succeed.
     fn has_room(&mut self, messages: u32, _: usize) -> bool {
         self.network.promise_room(self.me, self.peer, messages)
     }

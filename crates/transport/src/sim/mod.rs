@@ -39,7 +39,7 @@ pub struct Conditions {
     pub drop: f64,
     /// Probability that a packet is duplicated.
     pub double: f64,
-    /// Most messages in flight in one direction.
+    /// Maximum number of messages in flight in one direction.
     pub slots: usize,
     /// Largest short payload, in bytes.
     pub short: usize,
@@ -47,7 +47,7 @@ pub struct Conditions {
     pub bcopy: usize,
     /// Whether a peer's memory is accessible directly.
     pub get: bool,
-    /// Whether endpoints must exchange addresses first.
+    /// Whether endpoints must exchange addresses before they carry data.
     pub wireup: bool,
     /// Simulated adapters, which replace `delay_ns` (reliable networks only); `None` simulates none.
     pub hardware: Option<Hardware>,

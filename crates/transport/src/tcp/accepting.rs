@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 
 const STRANGERS_MOST: usize = 64;
 const ACCEPTS_MOST: usize = 64;
-/// Time without accepting, in nanoseconds, after the process has run out of descriptors.
+/// Time, in nanoseconds, for which no connection is accepted after the process has run out of descriptors.
 const PAUSE_NS: u64 = 100_000_000;
 
 impl Core {
@@ -36,7 +36,7 @@ impl Core {
         any
     }
 
-    /// Stops accepting for a while: epoll would report a waiting connection again and again.
+    /// Stops accepting for a while, because epoll would report the same waiting connection again and again.
     #[cold]
     fn pause_accepting(&mut self, error: &io::Error) {
         self.watch_listeners(false);

@@ -5,7 +5,7 @@ use super::wire::{HEAD, PAYLOAD_MOST, TcpFrame};
 
 const INBOX_LEAST: usize = 8 * 1024;
 const INBOX_MOST: usize = 128 * 1024;
-/// Bytes to read ahead after a message that was streamed.
+/// Number of bytes to read ahead after a message that was streamed.
 const AHEAD_LEAST: usize = 4 * 1024;
 const _: () = assert!(INBOX_MOST >= HEAD + PAYLOAD_MOST);
 
@@ -49,7 +49,7 @@ impl Inbox {
 
     /// Takes only the header of a frame; [`Inbox::drain`] takes its payload.
     pub fn take_head(&mut self) {
-        // Read fewer bytes ahead: more streamed messages may follow, and bytes read ahead are copied once more.
+        // Read fewer bytes ahead. More streamed messages may follow, and bytes read ahead are copied once more.
         self.ahead = AHEAD_LEAST;
         self.start = (self.start + HEAD).min(self.end);
     }
@@ -65,7 +65,7 @@ impl Inbox {
         self.start = (self.start + frame.total()).min(self.end);
     }
 
-    /// Buffer for the next read of an incomplete frame: at least its missing bytes, and few more than expected.
+    /// Buffer for the next read of an incomplete frame: its missing bytes, or `ahead` bytes if that is more.
     pub fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -91,7 +91,7 @@ impl Inbox {
 
     pub fn fill(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
-        // A full buffer means that more bytes wait: read more at a time.
+        // If the read filled its buffer, more bytes are probably waiting, so read more at a time.
         if bytes >= self.ahead {
             self.ahead = (2 * self.ahead).min(INBOX_MOST);
         }

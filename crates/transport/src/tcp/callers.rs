@@ -47,7 +47,7 @@ impl Callers {
         Some(caller)
     }
 
-    /// Closes connections that have been strangers for `most_ns`; returns their number.
+    /// Closes connections that have not proved their rank within `most_ns`; returns their number.
     pub fn expire(&mut self, now_ns: u64, most_ns: u64) -> u64 {
         if self.strangers == 0 {
             return 0;

@@ -12,11 +12,11 @@
 pub(super) const APART_NS: u64 = 250_000_000;
 /// Longest time that callers wait for the dials of the lower rank, in nanoseconds.
 pub(super) const HELD_NS: u64 = 1_000_000_000;
-/// Most repeated dials of a pair that the peer dropped before it knew this side's rank. The peer drops strangers, and a
-/// rank that computes between dial and hello looks like a stranger.
+/// Maximum number of times that a pair repeats dials which the peer dropped as those of a stranger. A rank that
+/// computes between dial and hello looks like a stranger.
 pub(super) const AGAIN_MOST: u32 = 8;
 pub(super) const DIALS_MOST: usize = 32;
-/// Most unused callers of a pair; the next caller replaces the oldest. A peer dials each address once at a time.
+/// Maximum number of unused callers of a pair; the next replaces the oldest. A peer dials each address once at a time.
 pub(super) const CALLERS_MOST: usize = DIALS_MOST;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) enum ConnectAction {
 enum Stage {
     Idle,
     Dialing,
-    /// The lower rank has welcomed the peer's dials, and no longer dials itself.
+    /// This side is the lower rank, has welcomed the peer's dials, and no longer dials itself.
     Answering,
     Connected,
     Failed,
@@ -53,7 +53,7 @@ pub(super) struct Connect {
     addresses: usize,
     stage: Stage,
     wanted: bool,
-    /// Dials neither welcomed nor failed: one bit for each address.
+    /// Dials that are neither welcomed nor failed, as one bit for each address.
     live: u32,
     next: usize,
     due_ns: u64,

@@ -188,7 +188,7 @@ impl Core {
                     link.flush();
                 }
                 let moved = event.readable && link.read();
-                // Process all frames except messages now: endpoints only take messages.
+                // Process all frames except messages now, because endpoints take only messages.
                 link.advance();
                 moved
             }

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Longest text about failed dials, in bytes.
+/// Maximum length, in bytes, of the text about failed dials.
 const TOLD_MOST: usize = 400;
 /// First and longest interval between two checks of a peer, in nanoseconds.
 const ASK_FIRST_NS: u64 = 500_000_000;
@@ -174,8 +174,8 @@ impl Core {
 
     pub fn give_up(&mut self, peer: u32) {
         let gone = match self.peers.get(&peer) {
-            // Within a job, a dial to an own address may lead back to this host and proves nothing. Between two jobs on
-            // one host, own addresses count, because they may be the peer's.
+            // Within a job, a dial to an address that this host also has may lead back to this host, and proves
+            // nothing. Between two jobs on one host such addresses count, because they may be the peer's.
             Some(known) => {
                 let is_foreign = self.domain.job.is_foreign(peer as usize);
                 let leads_back = |at: &SocketAddr| !is_foreign && self.domain.is_own(at.ip());
@@ -194,7 +194,7 @@ impl Core {
             return known.connect.forget();
         }
         let mut link = known.link.borrow_mut();
-        // Announce the peer, so that a waiting rank reads the cause.
+        // Announce the peer, so that a waiting rank learns why it is unreachable.
         link.announce();
         let why = match known.dialing.told.as_str() {
             "" => "the rank has published no address",

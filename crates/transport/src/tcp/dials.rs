@@ -54,7 +54,7 @@ impl Dials {
         self.refused & others != 0 && others & !(self.refused | self.unroutable) == 0
     }
 
-    /// Resets the dials after a check without a result. The interval between checks grows each time.
+    /// Resets the dials after a check that has proved nothing. The interval until the next check grows.
     pub fn forget(&mut self) {
         *self = Dials {
             ask_due_ns: self.ask_due_ns,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most bytes for each peer that wait for the kernel. An empty outbox accepts a message of any length.
+    /// Maximum number of bytes for each peer that wait for the kernel. An empty outbox accepts a message of any length.
     pub outbox: usize,
     /// Whether messages wait for [`super::TcpIface::progress`], so that one system call sends several.
     pub gather: bool,
@@ -128,7 +128,7 @@ impl Domain {
         let card = self.job.network_card(peer as usize)?;
         let mut addresses = card.addresses;
         if !self.job.is_node_peer(peer as usize) {
-            // Try own addresses last: container bridges have equal addresses on every host, and this host would answer.
+            // Try own addresses last: container bridges have one address on all hosts, so dials would lead back here.
             addresses.sort_by_key(|&address| self.is_own(address));
         }
         let at = |address| SocketAddr::new(address, card.port);

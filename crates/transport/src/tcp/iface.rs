@@ -73,7 +73,7 @@ impl TcpIface {
         let core = self.core.borrow();
         match core.peers.get(&peer) {
             Some(known) => known.link.borrow_mut().has_left(),
-            // Without communication with the peer, nothing is outstanding.
+            // There has been no communication with the peer, so nothing from it is outstanding.
             None => {
                 let page = core.domain.job.rank_page(peer as usize);
                 // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`).
@@ -103,7 +103,7 @@ impl TcpIface {
         self.core.borrow_mut().ask_after(peer, clock::now_ns())
     }
 
-    /// Sends this process's phase to peers that do not see its page. A finalized process accepts no connections.
+    /// Sends this process's phase to peers that do not see its page. Once finalized, it accepts no connections.
     pub fn tell_phase(&mut self, phase: RankPhase) {
         let core = &mut *self.core.borrow_mut();
         core.phase = Some(phase);

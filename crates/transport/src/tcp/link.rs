@@ -31,14 +31,14 @@ pub(super) struct TcpLink {
     pub stage: Stage,
     pub inbox: Inbox,
     pub outbox: Outbox,
-    /// `limit`: most bytes of the outbox. `gather`: whether messages wait there for progress.
+    /// `limit`: maximum number of bytes in the outbox. `gather`: whether messages wait there for progress.
     pub limit: usize,
     pub gather: bool,
     pub failure: Option<String>,
     pub phase: Option<RankPhase>,
     /// Whether bytes may be in flight that the peer's kernel has not received.
     unsettled: bool,
-    /// Whether the peer is in [`Lists::owing`]. Always true if `unsettled` is.
+    /// Whether the peer is in [`Lists::owing`]. Always true if `unsettled` is true.
     owing: bool,
     /// Whether the peer is polled, or is in [`Lists::fresh`].
     listed: bool,
@@ -50,7 +50,7 @@ pub(super) struct TcpLink {
     pub(super) bulk: Option<(Header, usize)>,
     /// Whether the last read emptied the socket, so the next `look` need not read.
     pub rested: bool,
-    /// Whether nothing more will arrive from the peer, as the connection or the peer's page shows.
+    /// Whether the connection or the peer's page shows that nothing more will arrive from the peer.
     over: bool,
     /// Whether the kernel accepts nothing more for the peer.
     pub(super) broken: bool,
@@ -271,7 +271,7 @@ impl TcpLink {
         self.advance();
         if !self.over && self.is_told_gone() {
             self.over = true;
-            // Everything that the peer sent had reached this host's kernel before it left.
+            // Before the peer left, this host's kernel had received everything that the peer sent, so read it all.
             while matches!(self.advance(), FrameHead::Partial) && self.read() {}
             self.tell_state();
         }
@@ -295,7 +295,7 @@ impl TcpLink {
     }
 
     pub fn tell_phase(&mut self, phase: RankPhase) {
-        // A frame written in part cannot be interrupted. The end of the connection then tells the peer of the exit.
+        // A frame written in part cannot be interrupted. The peer then learns of the exit by the connection's end.
         if self.is_up() && !self.is_node_peer && self.open.is_none() {
             self.outbox.push(&TcpFrame::Phase(phase), |_| ());
             self.flush();

@@ -4,10 +4,10 @@
 //! wire-up ([`wireup`]) and detect the end of the peer.
 //!
 //! A pair connects at the first message from either side, and ends with one connection ([`connect`]). Each side first
-//! proves that it is of the job ([`greeting`]). Messages are frames: a head and a payload. Frames are written at once
-//! while the kernel accepts them. The remaining bytes wait in the connection's bounded outbox. Received bytes go to an
-//! inbox, from which `look` returns messages. One system call polls all connections of a rank. A rank that waits for
-//! one peer reads only that peer's connection.
+//! proves that it belongs to the job ([`greeting`]). Messages are frames: a head and a payload. Frames are written at
+//! once while the kernel accepts them. The remaining bytes wait in the connection's bounded outbox. Received bytes go
+//! to an inbox, from which `look` returns messages. One system call polls all connections of a rank. A rank that waits
+//! for one peer reads only that peer's connection.
 //!
 //! A rank that leaves the job sends a frame to peers that share no memory with it. A connection that ends without that
 //! frame means a dead peer. A process may end when the peers' kernels have received everything. A peer whose kernel is

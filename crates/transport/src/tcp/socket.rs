@@ -14,7 +14,7 @@ const TCP_CLOSE: u8 = 7;
 #[derive(Debug)]
 pub(super) enum IoOutcome {
     Bytes(usize),
-    /// The call would block; try again later.
+    /// The call would block, so the caller tries again later.
     Later,
     Ended(Option<io::Error>),
 }

@@ -132,7 +132,7 @@ fn bulk__comes_as_it_comes_between_other_messages_which_wait_for_its_end() {
                 assert!(so_far.len() + left <= len);
                 assert!(end.look().is_none() && !end.is_resting());
                 let mut part = vec![0; left.min(room)];
-                // SAFETY: `part` is as long as the given length.
+                // SAFETY: `part` is writable for its length, which is passed.
                 let taken = unsafe { end.stream(part.as_mut_ptr(), part.len()) };
                 so_far.extend_from_slice(&part[..taken]);
                 streamed += usize::from(taken > 0);
@@ -181,7 +181,7 @@ fn bulk__of_a_peer_that_dies_in_the_middle_is_an_end() {
     let ([dead, mut end], [gone, mut iface]) = (ends, ifaces);
     drop((dead, gone));
     until(&mut [&mut iface], "the end", || {
-        // SAFETY: `part` is as long as the given length.
+        // SAFETY: `part` is writable for its length, which is passed.
         unsafe { end.stream(part.as_mut_ptr(), part.len()) };
         end.peer_has_left()
     });
@@ -274,7 +274,7 @@ fn peer__that_has_finalized_has_left_without_failure() {
         pair.until("it to arrive", |pair| pair.ends[1].is_drained());
         let job = pair.ifaces[1].core().borrow().domain.job;
         job.own_page().set_left(state);
-        // Only the peer's page can show its end: the connection is open.
+        // Only the peer's page can show that the peer has ended, because the connection is still open.
         assert!(!pair.ends[0].peer_has_left());
         assert!(receive(&mut pair.ends[0]).is_some());
         assert!(pair.ends[0].peer_has_left());

@@ -58,7 +58,7 @@ impl Watcher {
     /// Makes the next event, or one that is already pending, call `wake`.
     pub fn arm(&self) -> io::Result<()> {
         let events = libc::EPOLLIN | libc::EPOLLONESHOT;
-        // If this number now names another epoll instance, the call fails, because that instance has no such entry.
+        // If this number now names another epoll instance, the call fails, because that instance lacks the entry.
         let gate = self.gate.number_unchecked();
         control(gate, libc::EPOLL_CTL_MOD, self.sockets, SOCKETS, events)
     }

@@ -56,7 +56,7 @@ pub(crate) mod fault {
         static SEEN: RefCell<Vec<VerbsCall>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Makes one call of `step` in this thread fail with `errno`, after `after` successful ones.
+    /// Makes one call of `step` in this thread fail with `errno`, after `after` successful calls of this step.
     pub fn arm(step: VerbsCall, after: u32, errno: i32) {
         STRUCK.set(Some((step, after, errno)));
     }
@@ -66,7 +66,7 @@ pub(crate) mod fault {
         ENDED.set(Some((step, errno)));
     }
 
-    /// Cancels pending failures; returns whether there was one.
+    /// Cancels pending failures; returns whether any was pending.
     pub fn disarm() -> bool {
         ENDED.set(None);
         STRUCK.take().is_some()
@@ -77,7 +77,7 @@ pub(crate) mod fault {
         SEEN.take()
     }
 
-    /// Live objects of this thread.
+    /// Number of live objects of this thread.
     pub fn alive() -> i64 {
         ALIVE.get()
     }

@@ -17,7 +17,7 @@ pub struct DeviceContext {
     pub(super) library: &'static Library,
     name: String,
     attributes: DeviceAttr,
-    /// State from [`DeviceContext::look`], for all transports. `lost`: fatal event code. `changes`: number of changes.
+    /// What [`DeviceContext::look`] has found. `lost`: code of a fatal event. `changes`: number of changes.
     lost: AtomicU32,
     changes: AtomicU32,
 }
@@ -31,7 +31,7 @@ pub struct News {
     pub changes: u32,
 }
 
-/// Value of `lost` if the device is closed to this process. Such a device reports no more events.
+/// Value of `lost` if the device no longer reports events to this process.
 const CLOSED: u32 = u32::MAX;
 /// Value of `lost` without a fatal event.
 const NEVER: u32 = u32::MAX - 1;
@@ -50,7 +50,7 @@ struct DeviceList {
 impl DeviceList {
     fn read(library: &'static Library) -> Result<DeviceList, VerbsError> {
         let mut len = 0;
-        // SAFETY: `len` is writable for the call.
+        // SAFETY: the call only writes to `len`, which is a local variable.
         let read =
             make(VerbsCall::ListDevices, "", || unsafe { (library.get_device_list)(&mut len) });
         match read {
@@ -126,7 +126,7 @@ impl DeviceContext {
                 present: list.devices().map(|(name, _)| name).collect(),
             });
         };
-        // SAFETY: the device is of the list, which is freed after the call.
+        // SAFETY: the list has the device, and is freed only after the call.
         let raw = make(VerbsCall::OpenDevice, name, || unsafe { (library.open_device)(device) })
             .map_err(|error| name_cause(error, name))?;
         let mut context = DeviceContext {
@@ -190,7 +190,7 @@ impl DeviceContext {
                     Some(query) => {
                         query(self.raw.as_ptr(), port, &mut attributes, size_of::<PortAttr>())
                     }
-                    // The old call writes a shorter structure than the provider's extended call.
+                    // The library's own call fills a shorter structure than the provider's extended call does.
                     None => (self.library.query_port)(self.raw.as_ptr(), port, &mut attributes),
                 }
             }
@@ -281,7 +281,7 @@ impl DeviceContext {
             format!("/sys/class/infiniband/{}/ports/{port}/gid_attrs/types/{index}", self.name);
         match std::fs::read_to_string(path) {
             Ok(text) if text.starts_with("RoCE v2") => abi::GID_TYPE_ROCE_V2,
-            // The kernel's name for RoCE v1 and InfiniBand.
+            // The kernel has this one name for RoCE v1 and InfiniBand.
             Ok(text) if text.starts_with("IB/RoCE v1") => abi::GID_TYPE_ROCE_V1,
             _ => abi::GID_TYPE_IB,
         }

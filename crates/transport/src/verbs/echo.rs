@@ -14,7 +14,7 @@ use super::queue::{CompletionQueue, RecvEntry};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most outstanding sends of an end.
+/// Maximum number of outstanding sends of an end.
 const DEPTH: u32 = 64;
 const REPORTED: u32 = 16;
 const POLLS: u32 = 256;
@@ -147,7 +147,7 @@ impl EchoPort {
         let path = self.port.path_to(address)?;
         for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
             let peer = RemoteQp { path, qpn: other.pair.qpn(), psn: 1 };
-            // No packets are lost within a device.
+            // No packets are lost within a device, so few retries suffice.
             let retry_config = RetryConfig { retries: 2, ..RetryConfig::default() };
             end.pair.connect(&peer, 1, &retry_config)?;
             end.post_receive()?;

@@ -62,7 +62,7 @@ pub struct Overrides<'a> {
 }
 
 impl Overrides<'_> {
-    /// Inline size to request from this device, and its source.
+    /// Inline size, in bytes, to request from this device, and the source of the size.
     pub fn settle(&self, context: &DeviceContext) -> (u32, Source) {
         let decided = self.request.is_some() || self.environment.is_some();
         let tuning = match self.stored {

@@ -173,7 +173,7 @@ mod tests {
             let added = list.push(&from.pair, id, &SendOperation::Send, &segments, flags);
             assert_eq!(added, Ok(true));
         }
-        // SAFETY: all go inline, so that `bytes` is read before the call returns; `segments` is in place.
+        // SAFETY: all sends go inline, so `bytes` is read before the call returns. `segments` lives until then.
         unsafe { from.pair.post_list(&mut list) }.unwrap();
         let sent: Vec<u64> = poll_all(&from.cq).iter().map(|c| c.wr_id).collect();
         let arrived: Vec<u64> = poll_all(&to.cq).iter().map(|c| c.wr_id).collect();

@@ -8,15 +8,15 @@ use super::error::{VerbsCall, VerbsError};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Protection domain. Memory and queue pairs work together only within one domain.
+/// Protection domain. A queue pair can use only memory that is registered in its own domain.
 pub struct ProtectionDomain {
     pub(super) raw: NonNull<abi::Pd>,
     pub(super) context: Arc<DeviceContext>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for ProtectionDomain {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for ProtectionDomain {}
 
 impl ProtectionDomain {
@@ -86,9 +86,9 @@ pub struct MemoryRegion {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for MemoryRegion {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for MemoryRegion {}
 
 impl MemoryRegion {
@@ -152,7 +152,7 @@ impl Drop for MemoryRegion {
     }
 }
 
-/// Calls `make` with `count`, then half as many, down to one, until it succeeds. Returns false if `count` is 0.
+/// Calls `make` with `count`, then with half as many, down to one, until it succeeds. Returns false if `count` is 0.
 ///
 /// # Errors
 /// There is no memory for one object.

@@ -32,7 +32,7 @@ impl Family {
             .find(|family| *family as u8 == byte)
     }
 
-    /// Kind of a row of the GID table.
+    /// Kind of the address in a row of the GID table. `ethernet`: whether the port's link layer is Ethernet.
     pub fn of(entry: &GidEntry, ethernet: bool) -> Self {
         let address = Ipv6Addr::from(entry.gid.raw);
         match entry.gid_type {
@@ -130,7 +130,7 @@ impl LocalPort {
         self.lid
     }
 
-    /// GID of this port for a path, with its row in the GID table. `None` if the port has no GID in that row.
+    /// GID of this port that a path uses, with its row in the GID table. `None` if the port has no GID in that row.
     pub fn gid_to(&self, path: &Path) -> Option<(u8, Gid)> {
         let index = path.route.grh.sgid_index;
         let known = self.known.iter().find(|known| known.index == index);

@@ -30,7 +30,7 @@ impl PortCounter {
         })
     }
 
-    /// Count since [`PortCounter::find`].
+    /// Number of such arrivals since [`PortCounter::find`] was called.
     pub fn since(&self) -> u64 {
         read(&self.path).map_or(0, |now| now.saturating_sub(self.before))
     }

@@ -31,11 +31,11 @@ pub struct PairSettings<'a> {
     pub recv_cq: &'a Arc<CompletionQueue>,
     /// Shared receive queue; `None` for a receive queue of its own.
     pub shared: Option<&'a Arc<SharedReceiveQueue>>,
-    /// Most outstanding sends.
+    /// Maximum number of outstanding sends.
     pub send_depth: u32,
-    /// Most posted receives in its own queue.
+    /// Maximum number of posted receives, if the pair has a receive queue of its own.
     pub recv_depth: u32,
-    /// Most segments of a send.
+    /// Maximum number of segments of a send.
     pub send_segments: u32,
     /// Requested inline bytes.
     pub inline: u32,
@@ -56,15 +56,15 @@ pub struct RetryConfig {
     pub rnr_retries: u8,
     /// Time before a retry to a peer without a receive buffer, by verbs code (12: 0.64 ms).
     pub rnr_timer: u8,
-    /// Most outstanding reads and atomics.
+    /// Maximum number of outstanding reads and atomics.
     pub reads: u8,
 }
 
 impl Default for RetryConfig {
     fn default() -> Self {
-        // A packet is sent up to 7 times, with 0.27 s each for its acknowledgement. A loaded network has enough time,
-        // and a dead peer is detected within seconds. Retries to a peer without a buffer are unlimited, because the
-        // peer may compute for hours.
+        // A packet is sent up to 7 times, with 0.27 s each for its acknowledgement. That is enough time on a loaded
+        // network, and a dead peer is detected within seconds. Retries to a peer without a buffer are unlimited,
+        // because the peer may compute for hours.
         RetryConfig { timeout: 16, retries: 6, rnr_retries: 7, rnr_timer: 12, reads: 4 }
     }
 }
@@ -83,7 +83,7 @@ pub struct RemoteQp {
 type PostSend = unsafe extern "C" fn(*mut abi::Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
 type PostRecv = unsafe extern "C" fn(*mut abi::Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 
-/// A queue pair.
+/// A queue pair. Dropping it destroys the device's object.
 pub struct QueuePair {
     pub(super) raw: NonNull<abi::Qp>,
     pub(super) post_send: PostSend,
@@ -98,14 +98,14 @@ pub struct QueuePair {
     _shared: Option<Arc<SharedReceiveQueue>>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for QueuePair {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
     /// Creates a queue pair, reads its granted limits, and initializes it, so that receives can be posted. If the
-    /// device refuses the inline size, requests half of it, down to 0.
+    /// device refuses the inline size, requests half of it, and so on down to 0.
     ///
     /// # Errors
     /// The device refuses a step; nothing is left behind.
@@ -378,9 +378,9 @@ pub struct AddressHandle {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for AddressHandle {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for AddressHandle {}
 
 impl AddressHandle {

@@ -10,7 +10,7 @@ use libc::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Most work requests posted by one call.
+/// Maximum number of work requests posted by one call.
 pub const BATCH: usize = 16;
 
 /// File descriptor that becomes readable when an armed completion queue gets a completion.
@@ -19,9 +19,9 @@ pub struct CompletionChannel {
     context: Arc<DeviceContext>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for CompletionChannel {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
@@ -81,9 +81,9 @@ pub struct CompletionQueue {
     channel: Option<Arc<CompletionChannel>>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for CompletionQueue {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
@@ -137,7 +137,7 @@ impl CompletionQueue {
         VerbsError::call(VerbsCall::PollCq, self.context.name(), libc::ENODEV)
     }
 
-    /// Requests one event at the next completion. Existing completions cause no event, so poll after the call.
+    /// Requests one event at the next completion. Completions already in the queue cause no event: poll after the call.
     ///
     /// # Errors
     /// There is no channel, or the device is gone.
@@ -152,7 +152,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Granted number of completions.
+    /// Number of completions for which the device granted room.
     pub fn depth(&self) -> u32 {
         // SAFETY: ALIVE, in `super`: the object lives as long as `self`.
         unsafe { self.raw.as_ref().cqe as u32 }
@@ -175,7 +175,7 @@ pub struct RecvEntry {
     pub segment: Sge,
 }
 
-/// Posts receives in batches of one call each. Returns the number of accepted receives, and an error number or 0.
+/// Posts receives in batches of one call each. Returns the number of accepted receives, and the error number or 0.
 ///
 /// # Safety
 /// `post` takes lists of receives; the segments stay writable until they complete.
@@ -225,9 +225,9 @@ pub struct SharedReceiveQueue {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Send for SharedReceiveQueue {}
-// SAFETY: ANY THREAD, in `super`.
+// SAFETY: ANY THREAD, in `super`: verbs calls may come from any thread.
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
@@ -256,7 +256,7 @@ impl SharedReceiveQueue {
         }))
     }
 
-    /// Most posted buffers.
+    /// Maximum number of posted buffers.
     pub fn depth(&self) -> u32 {
         self.depth
     }

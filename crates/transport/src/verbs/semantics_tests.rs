@@ -7,7 +7,7 @@ use super::post::{SendFlags, failure};
 use super::*;
 use std::time::{Duration, Instant};
 
-/// Longest duration of a wait; a longer one has hung.
+/// Time after which a wait counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 const REPORTED: SendFlags =
@@ -176,8 +176,8 @@ fn window__of_a_device_without_is_an_error_and_nothing_is_left() {
     assert_eq!(fault::alive(), base);
 }
 
-/// Reads 8 bytes of the far end into a buffer, and writes them to another place of the far end. Returns the arrived
-/// bytes.
+/// Reads 8 bytes of the far end into a buffer, and writes the buffer to another place of the far end. Returns the
+/// arrived bytes.
 fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u64 {
     let (_port, echo) = connect(context);
     let [near, far] = &echo.ends;
@@ -207,7 +207,7 @@ fn fence__waits_for_a_read_whose_answer_is_late() {
     assert_eq!(read_and_pass_on(&context, false), 0, "it went past the read");
     assert_eq!(read_and_pass_on(&context, true), 77);
     fake::set_conditions(fake::Conditions::default());
-    // A real device does not delay answers on purpose, so only the fenced send has a certain result there.
+    // A real device does not delay answers on purpose, so only the fenced write has a certain result there.
     let (context, _) = test_device();
     for _ in 0..20 {
         assert_eq!(read_and_pass_on(&context, true), 77);

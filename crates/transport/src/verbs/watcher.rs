@@ -60,7 +60,7 @@ fn watch(channel: &CompletionChannel, stop: &CheckedFd, wake: impl Fn()) {
             wake();
         }
         if taken == 0 && entries[0].revents & !libc::POLLIN != 0 {
-            return; // the descriptor of a lost device would stay readable
+            return; // else the descriptor of a lost device would stay readable
         }
     }
 }

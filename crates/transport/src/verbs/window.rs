@@ -43,7 +43,7 @@ impl MemoryWindow {
         })
     }
 
-    /// Key for the peer, valid after the last binding has completed.
+    /// Key for the peer. It is valid once the operation of the last [`MemoryWindow::bind`] has completed.
     pub fn rkey(&self) -> u32 {
         self.key.get()
     }
@@ -51,7 +51,7 @@ impl MemoryWindow {
     /// Creates the operation that binds the window to `len` bytes in a region with [`super::Access::Windowed`].
     ///
     /// Post it without segments. The operation lets the peer of the posting queue pair read the memory, and write it if
-    /// `writable`. The window gets a new key; the binding of the previous key must have ended.
+    /// `writable`. The window gets a new key; the peer must have invalidated the previous key.
     pub fn bind<'a>(
         &'a self, region: &'a MemoryRegion, address: *mut u8, len: usize, writable: bool,
     ) -> SendOperation<'a> {

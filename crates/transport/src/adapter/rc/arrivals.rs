@@ -1,8 +1,8 @@
 //! Arrivals: assembles packets into messages, hands messages out, and reposts receive buffers.
 //!
-//! **ARRIVED.** The completion's byte count says how many bytes the adapter has written to the receive buffer. The
-//! count never exceeds the buffer. The adapter does not touch the buffer until it is posted again, so only this process
-//! accesses the bytes. Their content is not trusted.
+//! **ARRIVED.** The completion's byte count is the number of bytes that the adapter has written to the receive buffer.
+//! The count never exceeds the buffer. The adapter does not touch the buffer until it is posted again, so only this
+//! process accesses the bytes. Their content is not trusted.
 #![allow(unsafe_code)]
 
 use super::POLL;
@@ -13,7 +13,7 @@ use crate::contract::Header;
 use crate::verbs::Failure;
 use crate::verbs::post::{failure, immediate};
 
-/// Below this number of posted receive buffers, each emptied buffer is posted at once.
+/// If fewer receive buffers than this are posted, each emptied buffer is posted at once.
 const LOW: u32 = 16;
 
 impl Core {
@@ -59,7 +59,7 @@ impl Core {
         };
         let len = (completion.byte_len as usize).min(HEADER + PACKET);
         let Some(index) = self.find_connection(self.batch[place].qp_num) else {
-            return self.receives.give(number); // the connection has ended
+            return self.receives.give(number); // the connection has ended: return the buffer
         };
         let index = index as usize;
         let (at, _) = self.receives.locate(number);

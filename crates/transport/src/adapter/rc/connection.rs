@@ -58,12 +58,12 @@ pub(super) struct Connection {
     pub tickets: VecDeque<(u32, Ticket)>,
     /// Regions that the peer may read, one for each message announced to it.
     pub exposed: Vec<Arc<MemoryRegion>>,
-    /// Headers of the last single-packet message sent and the last received. A message with an equal header omits it.
+    /// Headers of the last single-packet message sent and the last received. A message with the same header omits it.
     pub last_header: Option<Header>,
     pub heard: Option<Header>,
     pub credits: u32,
     pub owed: u32,
-    /// Most packets that the peer may have outstanding to this rank.
+    /// Maximum number of packets that the peer may have outstanding to this rank.
     pub window: u32,
     pub inbox: VecDeque<Inbound>,
     /// Payloads of the assembled messages in `inbox`, in arrival order.
@@ -75,7 +75,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Free entries of the send queue, without the entry reserved for credits.
+    /// Number of free entries of the send queue, without the entry reserved for credits.
     #[inline]
     pub fn room(&self) -> u32 {
         self.sends.room().saturating_sub(1)

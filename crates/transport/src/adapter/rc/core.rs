@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most connections that share a completion queue for sends. The queue holds a completion for each outstanding send of
-/// these connections, because a failure completes all sends of a connection at once.
+/// Maximum number of connections that share a completion queue for sends. The queue has room for all their outstanding
+/// sends, because a failure completes all sends of a connection at once.
 const SHARERS: usize = 32;
 /// Payload of a small send buffer, in bytes: 1 KiB and the upper layer's header.
 pub(super) const SMALL: usize = (1024 + 64 + HEADER).next_multiple_of(64) - HEADER;

@@ -153,7 +153,7 @@ impl Core {
         &mut self, index: usize, tag: &SendOperation<'_>, segments: &[Sge],
         last: Option<BufferSlot>,
     ) -> bool {
-        // Large buffers are few: signal some of them early, so that they return before all are in use.
+        // Large buffers are few. Signal the sends of some of them early, so that these return before all are in use.
         let report = last.is_some_and(|slot| self.pool.is_mark(slot));
         let connection = self.connection(index);
         connection.credits -= 1;

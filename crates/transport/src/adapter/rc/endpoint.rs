@@ -19,9 +19,9 @@ use std::mem::MaybeUninit;
 
 /// Bit set in the key of exposed memory, so that no key is 0.
 const EXPOSED: u64 = 1 << 32;
-/// Polls for a completion before the wait yields the processor.
+/// Number of polls for a completion before the wait yields the processor.
 const POLLS: u32 = 256;
-/// Most bytes of one read or write; verbs allows at most 2^31 bytes.
+/// Maximum length of one read or write, in bytes; verbs allows 2^31.
 pub(super) const ZCOPY_MOST: usize = 1 << 30;
 
 /// Connection to one peer.
@@ -57,7 +57,7 @@ impl RcEndpoint {
         self.core.borrow_mut().connection(self.index).inline
     }
 
-    /// Cause of the connection's failure, if it has failed.
+    /// Cause of the connection's failure; `None` if it has not failed.
     pub fn failure(&self) -> Option<Failure> {
         let stage = self.core.borrow_mut().connection(self.index).stage;
         stage.failure()
@@ -132,7 +132,7 @@ impl RcEndpoint {
     pub unsafe fn put_zcopy(
         &mut self, from: *const u8, len: usize, to: Remote, cookie: u64,
     ) -> Post {
-        // SAFETY: BYTES; an RDMA write only reads the memory.
+        // SAFETY: BYTES: `from` stays readable until the operation is reported, and an RDMA write only reads it.
         unsafe { self.post_zcopy(from.cast_mut(), len, Access::Read, &write_to(to), cookie) }
     }
 
@@ -176,7 +176,7 @@ impl RcEndpoint {
         let region = core.port.note(region)?;
         let list = [Sge::over(at, len, region.lkey())];
         let ticket = Ticket { _region: Some(region), ..ticket(cookie) };
-        // SAFETY: BYTES; the ticket keeps the region until the completion.
+        // SAFETY: BYTES: the memory is valid until the operation is reported. Until then the ticket keeps the region.
         Some(unsafe { core.post_remote(index, operation, &list, Some(ticket)) })
     }
 
@@ -397,7 +397,7 @@ impl Endpoint for RcEndpoint {
             // SAFETY: `data` is readable for `len` bytes, by the contract of `am_short`.
             return unsafe { core.send_inline(index, header, data, len) };
         }
-        // SAFETY: BYTES; `to` has room for `len` bytes.
+        // SAFETY: BYTES: `data` is readable for `len` bytes, and `to` has room for them.
         self.am_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
 

@@ -38,23 +38,23 @@ use crate::verbs::inline::{DEFAULT_INLINE, Source};
 /// Settings of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most untaken packets from one peer, 8 to 255.
+    /// Maximum number of packets from one peer that have not been taken, 8 to 255.
     pub window: u32,
-    /// Receive buffers at the start, shared by all connections, each of 16 KiB; at least twice the window.
+    /// Number of receive buffers at the start, at least twice the window. All connections share them. Each has 16 KiB.
     pub receives: u32,
     /// Number of receive buffers up to which each new connection adds a full window.
     pub receives_windows: u32,
-    /// Receive buffers that each later connection adds.
+    /// Number of receive buffers that each later connection adds.
     pub receives_each: u32,
-    /// Outstanding sends of one connection, at least 16.
+    /// Maximum number of outstanding sends of one connection, at least 16.
     pub depth: u32,
-    /// Small and large send buffers, shared by all connections.
+    /// Number of small and of large send buffers. All connections share them.
     pub buffers: [u32; 2],
     /// Requested inline bytes.
     pub inline: u32,
     /// Source of `inline`.
     pub inline_source: Source,
-    /// Completions of one poll, 1 to 16.
+    /// Maximum number of completions taken by one poll, 1 to 16.
     pub batch: usize,
     /// Retries and timeouts of connections.
     pub retry_config: RetryConfig,

@@ -51,7 +51,7 @@ impl RegistrationEntry {
 
 enum KnownRange {
     Here(Arc<MemoryRegion>),
-    /// A kept registration whose memory may be changing now.
+    /// There is a kept registration, but its memory may be changing now.
     Doubtful,
     Nothing,
 }
@@ -114,7 +114,7 @@ impl Registrations {
         self.lasting.push(range);
     }
 
-    /// Whether all of `range` was declared by [`Registrations::declare_lasting`] or is in a kept registration.
+    /// Whether all of `range` is in memory declared by [`Registrations::declare_lasting`], or in a kept registration.
     pub fn is_lasting(&self, range: &Range<usize>) -> bool {
         self.surroundings(range).is_some()
             || self.near(range).any(|(_, entry)| entry.is_kept() && covers(&entry.range(), range))
@@ -225,7 +225,7 @@ impl Registrations {
     }
 
     fn find(&mut self, wanted: &Range<usize>, access: Access) -> KnownRange {
-        // A passing entry is valid only while in use, because its memory may be unmapped afterwards.
+        // A passing entry is valid only while operations use it, because its memory may be unmapped afterwards.
         let fits = |entry: &RegistrationEntry| {
             covers(&entry.range(), wanted)
                 && allows(entry.access, access)

@@ -85,7 +85,7 @@ impl RcEndpoint {
     pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> PostOutcome {
         let bcopy = |this: &mut Self| {
             let len = len.min(LARGEST);
-            // SAFETY: BYTES; `at` has room for `len` bytes.
+            // SAFETY: BYTES: `from` is readable for `len` bytes, and `at` has room for them.
             let pack = |at| unsafe { copy(at, from, len) };
             copied(this.put_bcopy(len, pack, to), len)
         };
@@ -95,7 +95,7 @@ impl RcEndpoint {
             _ if self.is_copied(from, len) => bcopy(self),
             _ => {
                 let (at, part) = (from.cast_mut(), len.min(ZCOPY_MOST));
-                // SAFETY: BYTES; a write only reads the memory.
+                // SAFETY: BYTES: `from` stays readable until the flush, and a write only reads it.
                 match unsafe { self.post_silent(at, part, Access::Read, &write_to(to)) } {
                     // The memory cannot be locked, so copy it through a transport buffer.
                     None => bcopy(self),

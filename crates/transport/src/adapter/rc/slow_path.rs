@@ -26,7 +26,7 @@ impl Core {
         if self.make_slots_slow(len) {
             return self.pool.take(len > SMALL);
         }
-        // All buffers are in use, or their completions have not been polled.
+        // All buffers count as in use: poll, because some sends may have completed.
         for queue in 0..self.send_queues.len() {
             if self.send_queues[queue].expected > 0 {
                 self.poll_sends(queue);

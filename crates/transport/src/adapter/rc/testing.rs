@@ -89,7 +89,7 @@ impl RcEndpoint {
         act(core.borrow_mut().connection(index))
     }
 
-    /// State of this end that the peer's sends change, as bytes.
+    /// All state of this end that the peer's sends can change, as bytes to compare.
     pub(crate) fn fingerprint(&self) -> Vec<u8> {
         let (core, index) = self.parts();
         let core = &mut *core.borrow_mut();

@@ -129,7 +129,7 @@ fn sends__are_silent_but_for_a_few_and_all_room_comes_back() {
     }
     let counters = pair.ifaces[0].counters();
     let messages = 40 * 32;
-    // Expected are one completion for every 32nd send and one for each drain.
+    // At most one completion for every 32 sends, and one for each drain, are expected.
     assert!(counters.send_completions <= messages / 32 + 40 + 1, "{counters:?}");
 }
 
@@ -168,7 +168,7 @@ fn connection__rests_while_nothing_waits_and_nothing_is_to_be_told() {
     assert!(!pair.ends[1].is_resting());
     assert_eq!(take(&mut pair.ends[1]), Some((0, 8)));
     assert_eq!(take(&mut pair.ends[1]), Some((1, 8)));
-    // No message waits, but enough credits are owed for a packet.
+    // No message waits, but a packet must return the owed credits.
     assert!(!pair.ends[1].is_resting());
     pair.ends[1].return_credits();
     assert!(pair.ends[1].is_resting());
@@ -383,7 +383,7 @@ fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
             });
         }
         assert!(rooms > 0, "{more}");
-        // Peers beyond the first two share the receive buffers.
+        // Memory for more receive buffers is refused, so further peers share the existing ones.
         let before = pair.ifaces[1].counters().refused;
         let mut others = [(); 3].map(|()| {
             let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());

@@ -86,7 +86,7 @@ impl Core {
         }
     }
 
-    /// Accepts a datagram; returns true if its buffer stays in use or was already returned.
+    /// Accepts a datagram; returns true if the caller must not return its buffer, which stays in use or was returned.
     fn accept(&mut self, number: u32, completion: &Wc, now: u64) -> bool {
         let len = (completion.byte_len as usize).min(self.receives.len());
         let at = self.receives.locate(number).0.wrapping_add(GRH);
@@ -106,7 +106,7 @@ impl Core {
         link.silent_since_ns = now.max(1);
         self.heard += 1;
         let release = |packet: Packet| pool.release(packet.slot, done);
-        // Do not call `stir`: a connection with outstanding packets is in `busy` already.
+        // No call of `stir` is needed: a connection with outstanding packets is in `busy` already.
         self.stirred |= link.sender.acknowledge_with(now, head.ack, release);
         if head.kind == DatagramKind::Ack {
             return false;

@@ -60,7 +60,7 @@ pub struct UdCounters {
     pub violations: u64,
     /// Receives that failed.
     pub receive_errors: u64,
-    /// Times that no receive buffer was posted, so arrivals were lost and then retransmitted.
+    /// Number of times that no receive buffer was posted, so arrivals were lost and then retransmitted.
     pub out_of_buffer: u64,
     /// Connections that failed.
     pub failures: u64,
@@ -68,7 +68,7 @@ pub struct UdCounters {
     pub wireup_datagrams: u64,
     /// Polls of the receive completion queue.
     pub recv_polls: u64,
-    /// Times that the queue pair stopped and a restart was due.
+    /// Number of times that the queue pair stopped and a restart was due.
     pub outages: u64,
     /// Refused allocations of further buffers; the interface continues with the buffers it has.
     pub refused: u64,
@@ -113,7 +113,7 @@ pub(super) struct Core {
     pub pool: Pool,
     pub sends: SendQueue,
     pub request: SendRequest,
-    /// `busy`: connections with timers. `stirred`: whether their timers changed. `next_due_ns`: time of the next timer.
+    /// `busy`: connections with timers. `stirred`: whether a timer has changed. `next_due_ns`: time of the next timer.
     pub busy: Vec<u32>,
     pub stirred: bool,
     pub next_due_ns: u64,
@@ -126,7 +126,7 @@ pub(super) struct Core {
     pub counters: UdCounters,
     pub settings: Settings,
     pub qkey: u32,
-    /// Secret that wireup datagrams must carry; `None` if none are accepted. `wireup_datagrams` holds arrivals.
+    /// Secret that wireup datagrams must carry; `None` if none are accepted. `wireup_datagrams`: those not yet taken.
     pub secret: Option<u64>,
     pub wireup_datagrams: VecDeque<WireupDatagram>,
     pub ways: AddressHandles,

@@ -125,7 +125,7 @@ impl Core {
         posted
     }
 
-    /// Posts one datagram to the peer, unsignaled unless a signal is due. The send queue must have room.
+    /// Posts one datagram to the peer, signaled only if a signal is due. The send queue must have room.
     ///
     /// # Safety
     /// See [`crate::verbs::QueuePair::post_patched`].

@@ -40,7 +40,7 @@ impl UdIface {
         Ok(UdEndpoint::new(self.core.clone(), index))
     }
 
-    /// Sets the counter, read by peers, of this interface's polls that found no datagram.
+    /// Sets the word in which this interface counts its polls that found no datagram. Peers read it.
     pub fn tell_polls(&self, polls: &'static AtomicU32) {
         self.core.borrow_mut().polls = Some(polls);
     }

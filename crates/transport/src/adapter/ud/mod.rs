@@ -43,17 +43,17 @@ use crate::verbs::inline::{DEFAULT_INLINE, Source};
 /// Settings of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most unacknowledged packets to one peer, 1 to 4096. The window always holds the largest message.
+    /// Maximum number of unacknowledged packets to one peer, 1 to 4096. The window always holds the largest message.
     pub window: u32,
-    /// Receive buffers at the start, each for one packet; at least 64.
+    /// Number of receive buffers at the start, at least 64. Each holds one packet.
     pub receives: u32,
-    /// Receive buffers for each connection, if the first ones do not suffice.
+    /// Number of receive buffers that each connection adds, if the first ones do not suffice.
     pub receives_each: u32,
-    /// Outstanding sends, at least 32.
+    /// Maximum number of outstanding sends, at least 32.
     pub depth: u32,
-    /// Send buffers of one allocation, for one packet and for several.
+    /// Number of send buffers of one allocation: of those for one packet, and of those for several.
     pub buffers: [u32; 2],
-    /// Most allocations of each kind.
+    /// Maximum number of allocations of each kind of send buffer.
     pub groups: u32,
     /// Requested inline bytes.
     pub inline: u32,
@@ -63,8 +63,8 @@ pub struct Settings {
     pub ack_delay_ns: u64,
     /// Retransmission settings. The window of these settings is replaced by `window`.
     pub retry: reliable::Settings,
-    /// Nanoseconds without an answer after which a peer of unknown state counts as failed. A peer answers only while it
-    /// is in the library.
+    /// A peer of unknown state counts as failed after this many nanoseconds without an answer. Peers answer only while
+    /// they are in the library.
     pub give_up_ns: u64,
 }
 

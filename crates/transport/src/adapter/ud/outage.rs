@@ -5,12 +5,12 @@
 /// Duration, in nanoseconds, after which an outage is permanent. A link takes seconds to renegotiate.
 pub(super) const TIMEOUT_NS: u64 = 10_000_000_000;
 pub(super) const PAUSE_NS: u64 = 20_000_000;
-/// Nanoseconds within which a new outage continues the last one, unless a datagram arrived between the two outages.
+/// A new outage continues the last one if it begins within this many nanoseconds, and no datagram arrived in between.
 const RELAPSE_NS: u64 = 3_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// Start of the current or last outage, in nanoseconds. `ended`: its end, and the datagrams received until then.
+    /// Start of the current or last outage, in ns. `ended`: end of the last one, and datagrams received until then.
     pub since_ns: u64,
     ended: Option<(u64, u64)>,
     /// Time of the next restart attempt; 0 if there is no outage.

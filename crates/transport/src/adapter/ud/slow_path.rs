@@ -139,11 +139,11 @@ impl Core {
         if self.outage.stopped {
             while self.poll_sends() {}
             if self.receives.posted() > 0 {
-                self.stop_pair(); // the device may have refused an earlier stop
+                self.stop_pair(); // needed if the device has refused an earlier stop
             }
         }
         let active = self.port.is_active();
-        // The adapter may write to a receive buffer until it has returned that buffer.
+        // The adapter may write to each receive buffer until it has returned it, so wait for all of them.
         let forgotten = self.outage.stopped && self.receives.posted() == 0;
         if active
             && forgotten

@@ -123,7 +123,7 @@ fn receive_buffers__grow_slowly_with_peers() {
 fn peers__that_do_not_answer_leave_send_buffers_to_others() {
     let mut pair = UdPair::new(Settings { buffers: [32, 2], ..Settings::default() });
     let mut more = many(&pair);
-    // The second interface is not polled meanwhile.
+    // Send without polls of the second interface.
     for ends in &mut more {
         for number in 0..30 {
             assert_eq!(send(&mut ends[0], number, 8), Post::Done);
@@ -141,7 +141,7 @@ fn peers__that_do_not_answer_leave_send_buffers_to_others() {
 fn garbage__is_counted_and_dropped() {
     let mut pair = UdPair::new(Settings::default());
     exchange(&mut pair, 5);
-    // A stranger has the queue pair's number and key, but not the token.
+    // Send as a stranger who has the queue pair's number and key, but not the token.
     let (context, _) = test_device();
     let stranger = UdIface::new(&context, None, Settings::default()).unwrap();
     let mut strange = stranger.endpoint(None).unwrap();
@@ -189,7 +189,7 @@ fn endpoint__that_goes_gives_its_buffers_back() {
         let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
         let [one, two] = &mut ends;
         assert!(connect(one, two));
-        // Some packets are in flight, some have arrived, and none is taken.
+        // Send packets, of which some arrive and some stay in flight. None is taken.
         for number in 0..20 {
             assert_eq!(send(&mut ends[0], number, 8), Post::Done);
         }

@@ -6,8 +6,8 @@ use crate::verbs::Failure;
 use fastpath_base::sync::Ordering;
 use std::time::Duration;
 
-/// Unanswered checks, each after a retransmission, before a waiting peer counts as failed. Elapsed time alone is no
-/// proof: this process may have been stopped, or the peer may be in a debugger.
+/// Number of unanswered checks, each after a retransmission, after which a waiting peer counts as failed. Elapsed time
+/// alone is no proof: this process may have been stopped, or the peer may be in a debugger.
 const WAITING_MOST: u32 = 300;
 const LOOK_NS: u64 = 1_000_000_000;
 

@@ -24,7 +24,7 @@ pub(super) const HEAD: usize = 32;
 // The smallest inline size that mlx4 grants, 60 bytes, holds an acknowledgement or a message of 8 bytes.
 const _: () = assert!(HEAD + HEADER + 8 <= 60);
 pub(super) const STREAM: usize = HEADER + LARGEST;
-/// Most packets of a message, at the smallest MTU of verbs, 256 bytes.
+/// Maximum number of packets of a message. It is reached at the smallest MTU of verbs, 256 bytes.
 pub(super) const PACKETS_MOST: usize = STREAM.div_ceil(256 - HEAD);
 pub(super) const WINDOW_MOST: u32 = 4096;
 

@@ -8,7 +8,7 @@ use super::wireup_datagram::WireupDatagram;
 use crate::contract::Address;
 use crate::verbs::{SendOperation, VerbsError};
 
-/// Most stored wireup datagrams. Later datagrams are dropped, and their senders repeat them.
+/// Maximum number of stored wireup datagrams. Further datagrams are dropped, and their senders repeat them.
 const KEPT: usize = 1024;
 
 impl Core {

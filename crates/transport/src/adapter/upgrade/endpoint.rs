@@ -42,7 +42,7 @@ pub struct UpgradeEndpoint {
     pair: OnDatagrams,
 }
 
-/// Guard that counts a pair as dependent on datagrams until it is dropped.
+/// Guard of a pair that still uses datagrams: the pair is counted until the guard is dropped.
 struct OnDatagrams(Rc<RefCell<UpgradeState>>);
 
 impl OnDatagrams {
@@ -147,7 +147,7 @@ impl UpgradeEndpoint {
             && self.ud.is_drained()
     }
 
-    /// Reduces the endpoint to its connection, after [`UpgradeEndpoint::has_upgraded`].
+    /// Reduces the endpoint to its connection, after [`UpgradeEndpoint::has_upgraded`] has returned true.
     pub fn into_connection(self) -> Option<Box<RcEndpoint>> {
         let mut shared = self.pair.0.borrow_mut();
         shared.counters.upgraded += 1;

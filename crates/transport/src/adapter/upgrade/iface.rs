@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Progress calls between two polls of the datagrams, if the adapter cannot report arrivals.
+/// Number of progress calls between two polls of the datagrams, if the adapter cannot report arrivals.
 const BLIND: u32 = 64;
 
 /// Reason why a pair stays with datagrams.

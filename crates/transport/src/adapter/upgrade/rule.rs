@@ -5,9 +5,9 @@ use std::fmt::{self, Display};
 /// Cost of a connection for both sides, in nanoseconds: a queue pair, four state changes, three wireup datagrams. An
 /// order of magnitude for adapters, not measured on this machine.
 const CONNECT_NS: u64 = 500_000;
-/// Excess cost of a message by datagrams, in ns: sequence number, window, acknowledgement. Not measured.
+/// Cost that datagrams add to each message, in ns: sequence number, window, acknowledgement. Not measured.
 const MESSAGE_NS: u64 = 250;
-/// Excess cost of each KiB, in nanoseconds: splitting into packets by software, and one more copy. Not measured.
+/// Cost that datagrams add to each KiB, in ns: splitting into packets by software, and one more copy. Not measured.
 const KIB_NS: u64 = 200;
 
 /// Rule for upgrades: when a pair gets a connection, and how many pairs do.
@@ -15,7 +15,7 @@ const KIB_NS: u64 = 200;
 pub struct Rule {
     /// Assumed cost of a connection, in nanoseconds.
     pub connect_ns: u64,
-    /// Most connections of a rank. Pairs beyond them stay with datagrams.
+    /// Maximum number of connections of a rank. All further pairs stay with datagrams.
     pub most: u32,
 }
 
@@ -39,7 +39,7 @@ impl Rule {
         spent_ns >= self.connect_ns
     }
 
-    /// Messages of `len` bytes after which a pair gets a connection.
+    /// Number of messages of `len` bytes after which a pair gets a connection.
     pub fn messages(&self, len: usize) -> u64 {
         self.connect_ns.div_ceil(Self::excess_ns(len)).max(1)
     }

@@ -51,7 +51,7 @@ fn lane_send(lane: &mut Lane, number: u32, len: usize) -> bool {
 #[derive(Debug, Clone)]
 struct UpgradePlan {
     lens: [Vec<usize>; 2],
-    /// `opened`: round in which the connection is opened. `used`: round from which each side may use it.
+    /// `opened`: round in which the connection is opened. `used`: for each side, first round in which it may use it.
     opened: u32,
     used: [u32; 2],
     faults: Faults,
@@ -304,13 +304,13 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_upgraded() {
     ifaces[0].progress(true, || ());
     let start = std::time::Instant::now();
     while !ifaces[1].has_wireup_datagrams() {
-        // The fake adapter executes posts during polls; another thread sets the bell.
+        // The fake adapter executes posts during polls, so poll until the watcher thread has set the bell.
         ifaces[0].progress(true, || ());
         ifaces[1].progress(false, || ());
         assert!(start.elapsed().as_secs() < 20, "the wireup_datagram is not seen");
     }
     assert_eq!(take_wireup(&mut ifaces[1]), Some((0, 1, address)));
-    // The queue pair rests again.
+    // Make progress until the queue pair rests again.
     for _ in 0..20 {
         ifaces[1].progress(false, || ());
     }

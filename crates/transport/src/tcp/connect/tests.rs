@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Destination of a peer's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DialTarget {
-    /// The peer.
+    /// The address leads to the peer.
     There,
     /// No process listens, which is reported at once.
     Refused,

@@ -27,7 +27,7 @@ fn peer__that_finalized_unseen_is_gone_when_it_is_asked_after() {
         assert!(!first.has_left(1), "nothing tells so");
         match asks {
             true => assert_eq!(first.ask_after(1), None),
-            // A message has the same effect as a check.
+            // A message to the peer has the same effect as a check: it dials.
             false => end.connect(),
         }
         until(&mut [&mut first], "its end", || end.peer_has_left());

@@ -13,7 +13,8 @@ use std::time::Duration;
 const INNER: &str = "FASTPATH_TEST_INNER";
 
 const CONNECTIONS: usize = 250;
-/// Descriptors: a listener, an epoll instance and a socket for each other end, and one socket here.
+/// Number of descriptors. Each connection needs a listener, an epoll instance and a socket at its other end, and a
+/// socket here.
 const FILES: u64 = 4 * CONNECTIONS as u64 + 100;
 const TRIPS: usize = 2000;
 

@@ -80,7 +80,7 @@ struct FakeFabric {
     unacknowledged: u64,
     posted: Vec<(i32, u32)>,
     receive_posts: u64,
-    /// Number of successful calls before the refusals, and number of refusals.
+    /// Number of posts of receives that succeed before the refusals, and number of refusals.
     receive_refusals: (u64, u64),
     handles: BTreeSet<usize>,
     flying: Vec<(u64, Datagram)>,
@@ -265,7 +265,7 @@ struct FakeSend {
     inline: Option<Vec<u8>>,
     tries: u32,
     held: u32,
-    /// Outcome of an executed job while an earlier job is incomplete, because completions come in order.
+    /// Outcome of a job that was executed before an earlier one. It is kept, because completions come in order.
     outcome: Option<carry::CarryResult>,
 }
 
@@ -298,7 +298,7 @@ struct FakeQp {
 #[repr(C)]
 struct FakeCq {
     base: Cq,
-    /// Completions. Each has its queue pair and the number of entries that return when it is taken.
+    /// Completions. Each has its queue pair, and the number of send queue entries that are free once it is taken.
     ready: VecDeque<(Wc, u32, u32)>,
     armed: bool,
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const KEPT_MOST: usize = 1024;
-/// Number by which kernel reports may exceed uses of kept registrations before the watch stops.
+/// The watch stops when kernel reports outnumber the uses of kept registrations by more than this.
 const FREE_REPORTS: u64 = 64;
 /// Number of registrations made between the first stop of the watch and its next start. The number doubles with each
 /// further stop.
@@ -83,7 +83,7 @@ impl Registrations {
         }
     }
 
-    /// Registers repeatedly used memory and keeps the registration. `None` if that is not worthwhile or fails.
+    /// Registers repeatedly used memory and keeps the registration. `None` if keeping does not pay or is impossible.
     ///
     /// # Safety
     /// See [`MemoryRegion::register`].

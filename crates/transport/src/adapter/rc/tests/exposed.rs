@@ -15,7 +15,7 @@ fn registered_memory__is_read_until_it_is_deregistered() {
     let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, first) };
     assert_eq!(fetched, Ok(()));
     assert!(got == data);
-    // Two messages from one buffer: it stays registered until both have ended.
+    // Two messages were announced from this buffer, so it stays registered until both have ended.
     pair.ends[1].deregister(first.rkey);
     // SAFETY: `got` has room for all bytes.
     let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, second) };

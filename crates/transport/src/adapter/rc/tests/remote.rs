@@ -192,8 +192,8 @@ fn flush__after_a_wrong_key_says_that_the_peer_is_lost() {
     assert_eq!((flush(&mut pair), into), (Post::PeerGone, [7; 128]));
 }
 
-/// Posts puts in windows of 256, each with a reported completion. The fewer completions a poll takes, the more polls
-/// are needed.
+/// Posts puts in windows of 256, each with a reported completion. If one poll takes fewer completions, more polls are
+/// needed.
 #[test]
 fn completions__are_taken_in_batches() {
     let mut taken = Vec::new();

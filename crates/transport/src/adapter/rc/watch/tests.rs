@@ -232,7 +232,7 @@ fn cover__refuses_what_others_may_change() {
     let code = change__is_said_of_moved_pages as fn();
     let code = (code as *const ()).addr();
     assert!(!watch.cover(&(code..code + 1), none));
-    // Part of the range is memory that is not watched.
+    // Part of this range is replaced by memory that is not watched.
     let range = map();
     map_at(range.start + PAGE, PAGE, libc::PROT_READ, OWN | libc::MAP_FIXED);
     assert!(!watch.cover(&range, none));
@@ -371,7 +371,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
         let mut taken = 0;
         for round in 1..=ROUNDS {
             wait_for(&discarded, round);
-            // Alternate: in even rounds take the changes before the query of the state, in odd rounds only after it.
+            // In even rounds, take the changes before the query of the state, in odd rounds after it.
             let first = round % 2 == 0;
             if first {
                 taken += changes(&watch, &range).len() as u64;

@@ -74,7 +74,7 @@ struct ProcmapCall {
 pub(super) struct UserfaultMessage {
     event: u8,
     reserved: [u8; 7],
-    /// For `MSG_REMAP`: from, to, length; otherwise start and end.
+    /// For `MSG_REMAP`: old address, new address and length. For other messages: start and end of the range.
     arg: [u64; 3],
 }
 

@@ -57,7 +57,7 @@ fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
             });
         }
         assert!(rooms > 0, "{more}");
-        // Further peers share the receive buffers.
+        // Memory for more receive buffers is refused, so further peers share the existing ones.
         let before = pair.ifaces[1].counters().refused;
         let mut others = many(&pair);
         assert!(pair.ifaces[1].counters().refused > before, "{more}");
@@ -182,7 +182,7 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
                 kind: kinds[random.below(5) as usize],
                 link: 0,
                 token,
-                // Mostly the next number, so that the packet is processed.
+                // Most packets have the next number, because only such packets are processed.
                 seq: seq.wrapping_add(if random.chance(0.2) { random.below(70) as u32 } else { 0 }),
                 ack: Ack { next: random.next_u64() as u32, held: random.next_u64() },
                 total: [0, 100, 5000, 32_784, u32::MAX][random.below(5) as usize],
@@ -254,7 +254,7 @@ fn give_up_one_that_waits(mut waits: impl FnMut(&'static RankPage, bool)) {
             fake::advance(250_000_000);
         }
     };
-    // The peer computes, waits, computes and waits; then it is stopped for a day.
+    // The peer alternately computes and waits. Then a day passes without a check, as if this process were stopped.
     pass(1000, false);
     pass(200, true);
     pass(3, false);
@@ -390,7 +390,7 @@ fn port__that_goes_down_and_up_again_loses_nothing() {
 fn port__that_carries_nothing_between_two_outages_has_had_one() {
     let mut pair = UdPair::fake(Settings::default());
     assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
-    // The port is active at each check, and down for every send.
+    // The port is up at each check, but down during every send.
     for _ in 0..2000 {
         set_port(false);
         (0..200).for_each(|_| _ = pair.ifaces[0].progress());
@@ -399,7 +399,7 @@ fn port__that_carries_nothing_between_two_outages_has_had_one() {
         (0..200).for_each(|_| _ = pair.ifaces[0].progress());
     }
     assert!(pair.ends[0].failure().is_some());
-    // If a queue pair carries messages between outages, these are several short outages, not one permanent outage.
+    // Outages between which messages arrive are several short outages, not one permanent outage.
     let mut pair = UdPair::fake(Settings::default());
     for number in 0..20 {
         assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
@@ -433,7 +433,7 @@ fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
         assert!(end.peer_has_left() && end.has_arrived());
         let said = iface.last_error().unwrap();
         assert!(said.contains("fake0 port 1 has been down and unusable for 10 s"), "{said}");
-        // A permanent outage has no further attempts to wake for.
+        // After a permanent outage there is no restart attempt for which the rank would have to wake.
         assert!(iface.arm(|| ()) > Duration::from_millis(20));
     }
 }

@@ -1,8 +1,8 @@
-//! Restarts of a stopped queue pair, with each step failing once, or always.
+//! Restarts of a stopped queue pair, while one step of the restart fails once or always.
 
 use super::*;
 
-/// Messages of each end before and during an outage.
+/// Number of messages that each end sends before and during an outage.
 const MESSAGES: u32 = 60;
 /// Simulated nanoseconds between two checks.
 const STEP_NS: u64 = 20_000_000;
@@ -23,7 +23,7 @@ enum InjectedFault {
     Once(VerbsCall, u32),
     /// The step always fails.
     Always(VerbsCall),
-    /// Posting receive buffers fails: after the first number of calls, the second number of times.
+    /// Posts of receive buffers fail. The first number counts the posts that succeed before, the second the failures.
     Receives(u64, u64),
 }
 
