@@ -36,7 +36,7 @@ impl Worker {
         self.planner.mirrors[octave].follow(advice);
         let imm = octave as u32 | (advice.timed as u32) << OCTAVE_BITS;
         let header = Header::new(wire::ADVICE, imm, advice.arm as u64);
-        // Advice may be lost, so none is sent if there is no space.
+        // Advice may be lost, so do not retry if there is no space for it.
         let _ = self.endpoints[peer].post_signal(header);
     }
 

@@ -33,9 +33,9 @@ const DEFERRED_MIN: u64 = 64 << 10;
 /// Reason why the progress thread leaves the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnEnd {
-    /// Another thread needs the worker; the progress thread must return.
+    /// Another thread needs the worker, so the progress thread must release it.
     Interrupted,
-    /// There is no work until a signal, or until the timeout if there is one.
+    /// There is no work before the next signal or, if there is a timeout, before it has passed.
     Over(Option<Duration>),
 }
 
@@ -61,7 +61,7 @@ impl Worker {
         }
         let is_due = self.interfaces.has_outside();
         let missed = self.own_call().resume(is_due) | self.background.missed;
-        // The event of the missed signal is usually handled already. `ROUNDS` bounds the delay by other events.
+        // The event of the missed signal is usually handled already. `ROUNDS` bounds the time that other events take.
         let goes_on = missed && (0..ROUNDS).all(|_| self.progress());
         if goes_on || !self.is_idle() {
             self.own_call().ring();
@@ -136,7 +136,7 @@ impl Worker {
     pub fn serve_others(&mut self, wanted: fn() -> bool) -> TurnEnd {
         self.background.turns += 1;
         let (mut polls, mut since_ns) = (0_u32, 0);
-        // `CallWord::end` ends this loop at the end of the job.
+        // At the end of the job, `CallWord::end` makes `is_answered` return false.
         while self.background.attending == 0 && self.own_call().is_answered() {
             self.own_call().take();
             let moved = self.serve_round();

@@ -20,7 +20,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the adapter's counters for the report at the end, as lines or one JSON object. Empty without an adapter.
+    /// Returns the adapter's counters for the report at the end, as lines or one JSON object. The result is empty
+    /// without an adapter.
     pub fn report_counts(&self, json: bool) -> Vec<String> {
         let (counts, rank) = (self.interfaces.adapter_counts(), self.rank);
         if !json {

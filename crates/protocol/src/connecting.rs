@@ -7,7 +7,7 @@ use crate::wireup::{Stage, WireupAction, WireupMessage};
 use crate::worker::Worker;
 use fastpath_transport::{Address, Connection};
 
-/// Bit that marks wire-up messages for a connection that replaces datagrams.
+/// Bit of a step that marks wire-up messages of a connection that will replace datagrams.
 const RISE: u8 = 0x10;
 
 impl Worker {
@@ -201,7 +201,7 @@ impl Worker {
     /// If no other lane is possible, fails all pending messages and returns false.
     #[cold]
     fn leave_adapter(&mut self, peer: u32) -> bool {
-        // The peer gets the refusal when it requests a connection.
+        // The peer gets this refusal when it requests a connection.
         self.wireup.refuse(peer, &mut Vec::new());
         if !self.interfaces.leave_adapter(peer) {
             self.fail_pending(peer, Fault::PeerGone);
@@ -218,7 +218,7 @@ impl Worker {
     }
 }
 
-/// Connections that replace datagrams, when the lane finds a connection worth its cost. Otherwise datagrams continue.
+/// Upgrades: a connection replaces a lane's datagrams once the lane finds it worth its cost.
 impl Worker {
     #[cold]
     fn start_upgrade(&mut self, peer: u32) {

@@ -18,8 +18,8 @@ impl Traffic {
     }
 }
 
-/// Counters for reports and tests; the immediate path counts nothing. Each counter is one word: other processes read it
-/// (`snapshot`).
+/// Counters for reports and tests; the immediate path counts nothing. Each counter is one word, because other processes
+/// read it (`snapshot`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -37,7 +37,7 @@ pub struct Counters {
     pub direct_reads: u64,
     /// Long messages written directly into the receiver's shared memory.
     pub direct_writes: u64,
-    /// Waits in which the first poll found nothing.
+    /// Waits that did not end at their first poll.
     pub waits: u64,
     /// Yields in waits.
     pub yields: u64,

@@ -9,7 +9,7 @@ use crate::wire::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 /// Message size, in bytes, for which the fragment size is optimized. By the costs below, smaller fragments would suit
 /// shorter messages better, but they make exchanges in both directions slower (docs/performance.md, *Large messages*).
 const FRAGMENTS_FOR: f64 = 256.0 * 1024.0;
-/// Bounds of the fragment size, in bytes: several fragments fit the innermost cache.
+/// Bounds of the fragment size, in bytes. Several fragments of the largest size fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
 /// Copying the smallest piece of a cooperative copy takes this multiple of the time of its system call.
 const COPY_PER_CALL: f64 = 3.0;
@@ -22,7 +22,7 @@ const COOPERATIVE_PIECE_MAX: u64 = 256 * 1024;
 /// messages while the program computes. Eager bytes take the program's time, in the send call and in the wait.
 const EAGER_BESIDE: u64 = 32 * 1024;
 
-/// Nanoseconds until the other rank of a shared processor runs.
+/// Nanoseconds that a rank waits until the other rank of its processor has run.
 const TURN_NS: f64 = 2000.0;
 /// Number of bytes sent through the ring for each wait of [`TURN_NS`].
 const TURN_BYTES: f64 = 64.0 * 1024.0;

@@ -129,7 +129,7 @@ impl Endpoint {
         self.lane.is_same_host()
     }
 
-    /// Returns whether anything has arrived from the peer. One load.
+    /// Returns whether anything has arrived from the peer. Costs one load.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {
         self.lane.has_arrival()

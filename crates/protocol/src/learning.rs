@@ -18,7 +18,7 @@ pub(crate) use shared_processors::{Half, TIMED_MIN};
 
 use fastpath_base::copy::CopyLoop;
 
-/// Smallest learnt size, in bytes. For shorter messages, the clock would cost too much.
+/// Smallest message, in bytes, whose protocol is learnt. For shorter messages, reading the clock would cost too much.
 pub const LEARN_MIN: u64 = 4096;
 /// Number of octaves of sizes, from [`LEARN_MIN`]; the last one is unbounded.
 pub const OCTAVES: usize = 11;
@@ -50,7 +50,7 @@ const IGNORED: u8 = 12;
 /// Longest time of a message, in nanoseconds, that is used: 18 minutes. Longer times come from a clock that jumps.
 const LONGEST_NS: u64 = 1 << 40;
 
-/// Transfer of a long message between two ranks of a host.
+/// How a long message is transferred between two ranks of a host.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Arm {
@@ -119,7 +119,7 @@ fn nanoseconds(rate: u64, bytes: u64) -> i64 {
     (rate.saturating_mul(bytes) / 1000).min(LONGEST_NS) as i64
 }
 
-/// Instruction to the sender for an octave.
+/// What the receiver tells the sender to do for the messages of an octave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advice {
     /// Arm to use.
@@ -136,7 +136,7 @@ impl Advice {
     }
 }
 
-/// Knowledge about the arms for one octave of a peer's messages.
+/// Measured times of the arms for one octave of a peer's messages, and the state of trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learner {
     /// Recent least time, in picoseconds per byte; 0 if unknown.
@@ -326,7 +326,7 @@ impl Mirror {
         };
     }
 
-    /// Returns the arm of sent messages, if a trial determines the arm.
+    /// Returns the arm for sent messages; `None` if no trial determines it.
     #[inline]
     pub fn arm(&self) -> Option<Arm> {
         self.arm

@@ -57,7 +57,7 @@ pub struct Matcher {
     pub(crate) store: UnexpectedStore,
     /// Indexes of long lists.
     indexes: Vec<Index>,
-    /// Numbers of the unused entries of `indexes`.
+    /// Positions in `indexes` of unused indexes.
     unused: Vec<u32>,
     again: LastMatch,
     polls_max: u32,
@@ -219,7 +219,7 @@ impl Matcher {
     /// Takes back a posted receive.
     ///
     /// # Safety
-    /// The request is posted here.
+    /// The request is posted in this matcher.
     #[inline]
     pub unsafe fn unpost(&mut self, request: *mut Request) {
         // SAFETY: POSTED IN PLACE: the request is in the list of its peer, and its links are valid.
@@ -237,7 +237,7 @@ impl Matcher {
 
     /// # Safety
     /// The request is posted in `list`.
-    #[inline(always)] // see `drain`
+    #[inline(always)] // see `Worker::drain_next`
     unsafe fn unlink(&mut self, list: u32, request: *mut Request) {
         // SAFETY: POSTED IN PLACE: the request and its neighbours in the list are valid.
         unsafe {
@@ -257,7 +257,7 @@ impl Matcher {
     }
 
     /// Returns the earliest receive posted to `peer` that matches; `None` if any-source receives are posted.
-    #[inline(always)] // see `drain`
+    #[inline(always)] // see `Worker::drain_next`
     pub fn find_named(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
         let first = self.lists(peer).posted.first;
         if self.any_source_count != 0 {
@@ -299,7 +299,7 @@ impl Matcher {
     ///
     /// # Safety
     /// The request is posted to `peer`.
-    #[inline(always)] // see `drain`
+    #[inline(always)] // see `Worker::drain_next`
     pub unsafe fn unpost_named(&mut self, peer: u32, request: *mut Request) {
         // SAFETY: the request is posted to `peer`, by this function's contract, and so in that list.
         unsafe { self.unlink(peer, request) }

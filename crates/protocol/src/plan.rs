@@ -51,7 +51,7 @@ pub struct SendPlan {
     pub crowded: bool,
     /// Bytes of each buffer, if the message is sent in several buffers.
     pub part: u32,
-    /// Bytes of an announced message that leave before the answer, unless a copy without the ring is offered.
+    /// Bytes of an announced message that leave before the receiver's answer, if no copy without the ring is offered.
     pub early: u32,
 }
 
@@ -111,7 +111,7 @@ impl Planner {
         is_short.then(|| SendPlan::plain(&self.thresholds.sizes_on(lane), bytes))
     }
 
-    #[inline(always)] // benchmark: callgrind of MPI_Send; a call takes 20 to 40 instructions
+    #[inline(always)] // benchmark: callgrind of MPI_Send; a call would take 20 to 40 instructions
     pub(crate) fn plan_send(&mut self, endpoint: &mut Endpoint, message: Outgoing) -> SendPlan {
         let Outgoing { bytes, contiguous, synchronous, shared, crowded, .. } = message;
         let sizes = self.thresholds.sizes_on(&endpoint.lane);

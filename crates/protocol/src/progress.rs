@@ -91,7 +91,7 @@ impl Worker {
     #[inline]
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
-        // If threads sleep, use the slow path, which alone wakes a thread when its request completes.
+        // Only the slow path wakes a thread when its request completes, so use it if threads sleep.
         let alone = self.wait.sleepers.count() == self.wait.drain_at;
         while rounds < ROUND {
             if alone && self.drain_next(peer).is_some() {

@@ -32,7 +32,7 @@ pub struct Record {
     /// Returns the size of the largest message that this protocol serves and no earlier record serves. The error is the
     /// reason why there is no such message.
     pub probe: fn(&SelectionCase) -> Result<u64, String>,
-    /// Describes how the bytes move.
+    /// Describes how the bytes move, for reports.
     pub describe: fn(&SelectionCase) -> String,
     /// Returns the cost between two ranks of a node, in nanoseconds by size. Last argument: whether memory is shared.
     pub cost: fn(&Constants, &Thresholds, bool) -> Curve,
@@ -61,7 +61,7 @@ pub enum PeerPlace {
     Outside,
 }
 
-/// Size, in bytes, whose cost stands for that of all long messages.
+/// Size, in bytes, whose cost reports show for long messages.
 pub const FAR: u64 = 1 << 20;
 
 impl SelectionCase<'_> {

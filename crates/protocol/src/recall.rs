@@ -23,7 +23,7 @@ pub(crate) enum RecallMatch {
     TakenBack,
 }
 
-/// Zeros sent in place of the eager bytes of a withdrawn message, whose buffer belongs to the user again.
+/// Zeros sent in place of the eager bytes of a withdrawn message, because its buffer belongs to the user again.
 static NOTHING: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BULK_EARLY as usize].into());
 const _: () = assert!(BULK_EARLY >= EARLY_LIMIT);
 
@@ -198,7 +198,7 @@ impl Worker {
             _ => false,
         };
         if let Some(place) = queue.iter().position(is_it) {
-            // The next progress unblocks the endpoint.
+            // The endpoint may now have no pending post. The next progress unblocks it.
             queue.remove(place);
             self.end_cancelled(id);
         }
@@ -216,7 +216,7 @@ impl Worker {
         let Some(entry) = asked(self) else {
             return false;
         };
-        // The receiver's answer may have arrived without being handled.
+        // Handle arrivals first, because the receiver's answer may be among them.
         self.take_arrivals();
         let take_back = self.is_unmatched(id);
         let recalls = self.endpoints[peer].lane.sent_recalls();

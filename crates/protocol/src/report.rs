@@ -96,8 +96,8 @@ pub struct OneSided {
 }
 
 impl OneSided {
-    /// Returns the access paths to memory with this reach. Atomics are performed by a processor: this rank's or the
-    /// owner's. `locks`: whether this rank maps the memory that has the locks of windows.
+    /// Returns the access paths of one-sided operations to memory with this reach. Either this rank's processor or the
+    /// owner's performs atomics. `locks`: whether this rank maps the memory that has the locks of windows.
     fn list(reach: Reach, locks: bool) -> Vec<OneSided> {
         let of =
             |operations, way: AccessPath| OneSided { operations, way: way.name(), how: way.how() };
@@ -124,7 +124,7 @@ pub struct RejectedOption {
 }
 
 impl SelectionReport {
-    /// Creates the report of a selection for these peers.
+    /// Creates the report of the protocols that a selection chooses for these peers.
     pub fn of(selection: &Selection, peers: Vec<PeerClass>) -> SelectionReport {
         let constant = |field: &Field| Constant {
             name: field.name,

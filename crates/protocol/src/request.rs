@@ -283,7 +283,7 @@ impl Request {
         self.early as u64 == self.bytes && !self.synchronous
     }
 
-    /// Returns whether a send or receive has completed without failure or cancellation. One comparison.
+    /// Returns whether a send or receive has completed without failure or cancellation. Costs one comparison.
     #[inline]
     pub fn ended_well(&self) -> bool {
         const _: () = assert!(RequestKind::Send as u32 == 0 && RequestKind::Recv as u32 == 1);
@@ -293,7 +293,7 @@ impl Request {
         word & !1 == (RequestState::Complete as u32) << 8
     }
 
-    /// Returns whether the request is a posted receive without other flags. One comparison.
+    /// Returns whether the request is a posted receive without other flags. Costs one comparison.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
     fn is_posted_recv(&self) -> bool {
         // SAFETY: the word is eight adjacent fields of one byte each, all of which `begin` writes.
@@ -537,7 +537,7 @@ impl RequestPool {
         unsafe { [&mut *self.address(first), &mut *self.address(second)] }
     }
 
-    /// Returns the id of a handle, or `None` if the handle is stale or invalid. One load.
+    /// Returns the id of a handle, or `None` if the handle is stale or invalid. Costs one load.
     #[inline]
     pub fn find(&self, handle: u64) -> Option<RequestId> {
         let id = handle as u32 & self.mask;

@@ -141,7 +141,7 @@ impl Worker {
     }
 
     /// Plans a send. `address` is `None` if the message is not contiguous.
-    #[inline(always)] // benchmark: callgrind of MPI_Send; a call takes 20 to 40 instructions
+    #[inline(always)] // benchmark: callgrind of MPI_Send; a call would take 20 to 40 instructions
     fn plan_send(
         &mut self, peer: u32, bytes: u64, address: Option<usize>, synchronous: bool,
     ) -> SendPlan {
@@ -169,7 +169,7 @@ impl Worker {
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
-    #[inline(always)] // benchmark: callgrind of MPI_Send; a call takes 20 to 40 instructions
+    #[inline(always)] // benchmark: callgrind of MPI_Send; a call would take 20 to 40 instructions
     unsafe fn send_planned(
         &mut self, plan: &SendPlan, peer: u32, match_bits: (u64, i32), data: *const u8, len: u64,
     ) -> Post {

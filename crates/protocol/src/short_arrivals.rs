@@ -12,7 +12,7 @@ use fastpath_base::copy::{copy, copy_small};
 
 impl Worker {
     /// Takes arrivals of a posted receive's source by the fast path until the receive has completed. Returns whether it
-    /// has. The loop ends, because each arrival completes a posted receive.
+    /// has completed. The loop ends, because each arrival completes a posted receive.
     ///
     /// # Safety
     /// The receive is posted.

@@ -59,7 +59,7 @@ pub struct WaitPolicy {
     pub waiting: u32,
     /// Sleeping threads that this process has not woken.
     pub sleepers: Sleepers<WakeEvents>,
-    /// Arrivals may take the fast path (`drain`) if this many threads sleep: 0, or `u32::MAX` for never.
+    /// Arrivals may take the fast path (`drain_next`) if this many threads sleep: 0, or `u32::MAX` for never.
     pub drain_at: u32,
     /// Number of calls, such as tests, that returned "not yet", modulo 256.
     pub misses: u8,
@@ -73,7 +73,7 @@ pub struct WaitPolicy {
     pub seen: RankScan,
     /// State of waits on an oversubscribed node.
     pub oversubscription: Oversubscription,
-    /// Polling time before a sleep from which an adapter wakes the rank.
+    /// Polling time before a sleep that an adapter ends.
     pub spin_budget: SpinBudget,
 }
 

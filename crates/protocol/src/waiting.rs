@@ -185,7 +185,7 @@ impl Worker {
         (request, since_ns, until_ns): (RequestId, u64, u64),
         mut done: impl FnMut(&mut Worker) -> bool,
     ) {
-        // SAFETY: NO REFERENCE: `worker` is valid, and words are copied.
+        // SAFETY: NO REFERENCE: `worker` is valid. This copies words, and makes no reference.
         let (crowded, per_clock) = unsafe {
             let polls = (*worker).interfaces.polls(POLLS_PER_CLOCK);
             ((*worker).is_crowded(), polls)
@@ -196,7 +196,7 @@ impl Worker {
             // SAFETY: NO REFERENCE: this reference ends with the call.
             unsafe { (*worker).note_waiting(&mut wait) };
         }
-        // SAFETY: NO REFERENCE: a word is copied.
+        // SAFETY: NO REFERENCE: this copies a word, and makes no reference.
         let attends = unsafe { (*worker).background.runs };
         // SAFETY: NO REFERENCE: this reference ends with the statement.
         unsafe { (*worker).wait.waiting += 1 };
@@ -322,7 +322,7 @@ unsafe fn pause_slow(
     }
     let release_lock = this.wait.release_lock;
     if this.flood.held_back {
-        // Do not sleep if a held-back message can be taken.
+        // Do not sleep while messages are held back. Take some of them, or let other ranks run.
         if !this.relieve(wait.focus) {
             this.wait.door().yield_timed();
         }
@@ -390,7 +390,8 @@ impl Worker {
         let together = page.processor.load(Ordering::Relaxed) == here
             && page.state.load(Ordering::Relaxed) == STATE_AWAKE
             && !self.job.is_bound();
-        // Only one of the two ranks moves, and not again soon, because the kernel may know better.
+        // Only one of the two ranks moves. It does not move again soon, because the kernel may have had a reason to
+        // move it.
         if together && self.wait.moved_ns + PARTING_NS < now && self.rank < focus.unwrap_or(0) {
             self.wait.moved_ns = now;
             topology::step_aside();

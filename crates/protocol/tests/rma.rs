@@ -99,7 +99,7 @@ fn bytes__outside_of_the_region_are_refused_and_nothing_is_written() {
 /// Maps slightly more than 2 GiB of address space over a few pages of memory, which repeat.
 fn repeated(len: usize) -> *mut u8 {
     const PIECE: usize = 8 << 20;
-    // SAFETY: a new file without a name, and mappings of it inside an address range that this function owns.
+    // SAFETY: the calls map a new file without a name inside an address range that this function owns.
     unsafe {
         let file = libc::memfd_create(c"repeated".as_ptr(), libc::MFD_CLOEXEC);
         assert!(file >= 0 && libc::ftruncate(file, PIECE as i64) == 0);
@@ -390,7 +390,7 @@ fn blocking__operations_are_done_when_they_return() {
     let mut region = region(&mut world, 64, 0, true);
     let worker: *mut Worker = world.rank(0);
     let mut got = [0_u8; 8];
-    // SAFETY: the worker and the buffers live.
+    // SAFETY: the worker and the buffers live until the call returns.
     unsafe {
         Worker::put(worker, &mut region.key, 8, [7; 8].as_ptr(), 8).unwrap();
         Worker::get(worker, &mut region.key, 8, got.as_mut_ptr(), 8).unwrap();
@@ -433,7 +433,7 @@ fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
                 fastpath_base::wait::yield_now();
             }
         });
-        // SAFETY: only this thread uses the worker, and the buffers live.
+        // SAFETY: only this thread uses the worker, and the buffers live until the call returns.
         unsafe {
             let key = &mut theirs.key;
             Worker::put(worker, key, 0, bytes.as_ptr(), bytes.len()).unwrap();

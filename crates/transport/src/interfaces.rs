@@ -207,7 +207,7 @@ impl Interfaces {
         self.sim.as_ref().map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
     }
 
-    /// Creates a lane for `peer`. If the transport opens each direction separately, both directions are still closed.
+    /// Creates a lane for `peer`. If its transport opens each direction separately, neither direction is open yet.
     pub fn make_lane(&self, peer: u32) -> Lane {
         if peer == self.domain.me && self.allowed.loopback {
             let state = self.domain.state_word(peer);
@@ -361,7 +361,8 @@ impl Interfaces {
         }
     }
 
-    /// Sends a wire-up message, which may be lost, duplicated or reordered. If it returns false, retry later.
+    /// Sends a wire-up message, which may be lost, duplicated or reordered. Returns false if the message must be sent
+    /// again later.
     pub fn send_wireup(&mut self, peer: u32, step: u8, address: Address) -> bool {
         if let Some(sim) = &self.sim {
             sim.send_wireup(peer, step, address);
@@ -374,7 +375,7 @@ impl Interfaces {
                 let (ud, addresses) = iface.datagrams();
                 addresses.send(ud, peer, step, address)
             }
-            // After an error the wire-up sends again later, when memory may be free.
+            // After an error, the wire-up sends the message again later, when memory may be free.
             Some((_, mail)) => mail.send(peer, step, &address).is_ok(),
             None => true,
         }
@@ -391,10 +392,11 @@ impl Interfaces {
             || self.sim.as_ref().is_some_and(SimIface::wireup_signals)
     }
 
-    /// Takes the next wire-up message: sender, step, address. `None` if there is none.
+    /// Takes the next wire-up message, and returns its sender, step and address. `None` if there is none.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         if let Some((adapter, mail)) = &mut self.adapter {
-            // Take datagrams first: when a message through a socket is taken, its datagram counts as missing.
+            // Take datagrams first: if a message is taken from a socket before its datagram, the datagram counts as
+            // missing.
             let datagram = adapter.datagrams().and_then(|(ud, addresses)| addresses.take(ud));
             if let Some(received) = datagram {
                 self.note_datagram(received.0);
@@ -414,7 +416,8 @@ impl Interfaces {
 }
 
 impl Lane {
-    /// Returns owed credits while no message arrives; the transport may delay them. See [`Lane::return_credits`].
+    /// Returns the credits owed to peers. Called while no message arrives; a transport may delay it. See
+    /// [`Lane::return_credits`].
     #[inline]
     pub fn offer_credits(&mut self) {
         match self {

@@ -286,7 +286,7 @@ impl Lane {
         }
     }
 
-    /// Prepares for a message of `len` bytes that is much longer than one post can carry.
+    /// Prepares the lane for a message of `len` bytes, which is much longer than one post can carry.
     #[inline]
     pub fn prepare_stream(&mut self, len: u64) {
         if let Lane::Shm(endpoint) = self
@@ -296,7 +296,7 @@ impl Lane {
         }
     }
 
-    /// Whether a data area of `bytes` bytes is within this ring's share of the memory for all rings.
+    /// Whether `bytes` is at most this ring's share of the memory for all data areas; false without a ring.
     #[inline]
     pub fn has_share(&self, bytes: u64) -> bool {
         match self {
@@ -525,7 +525,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Upgrade(endpoint) => {
                 endpoint.take();
-                // Finish the upgrade here too, because a busy receiver never reaches the idle path.
+                // Finish the upgrade here too: a busy receiver never makes the idle look that otherwise finishes it.
                 self.settle_upgrade();
             }
             // Unreachable: callers handle these lanes. Without `_`, a new transport is a compile error.

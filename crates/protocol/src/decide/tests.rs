@@ -36,7 +36,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
     )
 }
 
-/// Any plausible constants, evenly distributed by magnitude.
+/// Generates any plausible constants, evenly distributed by magnitude.
 fn any_constants() -> impl Strategy<Value = Constants> {
     prop::collection::vec(0.0..1.0_f64, FIELDS.len()).prop_map(|at| {
         let mut constants = Constants::default();
@@ -48,7 +48,7 @@ fn any_constants() -> impl Strategy<Value = Constants> {
     })
 }
 
-/// Constants of machines near the existing ones.
+/// Generates constants of machines similar to the existing ones.
 fn likely_constants() -> impl Strategy<Value = Constants> {
     prop::collection::vec(-1.0..1.0_f64, FIELDS.len()).prop_map(|at| {
         let mut constants = Constants::default();
@@ -102,7 +102,7 @@ fn defaults__step_by_no_more_than_a_quarter() {
         for size in sizes(&t) {
             let at = |size| cost(&curves, chosen(&t, shared, size), size).unwrap();
             let step = at(size + 1) / at(size);
-            // A payload of more than 48 bytes is in the data area, so the receiver waits for a second line.
+            // A payload of more than 48 bytes is in the data area, so the receiver waits for a second cache line.
             let most = if size == SHORT_LIMIT as u64 { 1.5 } else { 1.25 };
             assert!(step <= most, "{size}: {step}, shared {shared}");
         }

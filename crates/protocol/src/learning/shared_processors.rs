@@ -190,12 +190,12 @@ impl LearnedChoice {
 const EAGER_TIMED_MIN: u64 = 8 * 1024;
 /// Number of octaves of timed eager messages, up to [`crate::wire::EARLY_LIMIT`].
 const EAGER_OCTAVES: usize = 4;
-/// Messages of an octave per cycle. A cycle sends its trial messages in a row. The effect of a copy loop on a cache
-/// line shows only after the ring has wrapped.
+/// Number of messages of an octave per cycle. A cycle sends its trial messages in a row, because the effect of a copy
+/// loop on a cache line shows only after the ring has wrapped.
 const EAGER_CYCLE: u32 = 2048;
-/// Messages of a trial.
+/// Number of messages of a trial.
 const EAGER_TRIAL: u32 = 32;
-/// Number of messages, the last ones of a trial, that are timed.
+/// Number of timed messages of a trial: its last ones.
 const EAGER_TIMED: u32 = 4;
 /// Outside a trial, one in this many messages is timed.
 const EAGER_SAMPLE: u32 = 16;
@@ -230,7 +230,7 @@ impl EagerCopy {
     /// Copy without learning.
     pub const PLAIN: EagerCopy = EagerCopy { by: CopyLoop::Vector, timed: false };
 
-    /// Encodes the copy for `header.imm` of the message's `EAGER_MIDDLE` parts; 0 if it is not timed.
+    /// Encodes the copy loop for `header.imm` of the message's `EAGER_MIDDLE` parts; 0 if the copy is not timed.
     pub fn mark(self) -> u32 {
         match (self.timed, self.by) {
             (false, _) => 0,
@@ -356,7 +356,7 @@ mod tests {
         assert!(gets(&mut costs, 130, 60, 80) >= 1000 - tries);
     }
 
-    /// Sends 8 cycles of messages with these costs. Returns the number that used non-temporal stores.
+    /// Sends 8 cycles of messages whose copies have these costs. Returns the number that used non-temporal stores.
     fn streamed(costs: &mut EagerCosts, vector: (u64, u64), streaming: (u64, u64)) -> u32 {
         let mut count = 0;
         for _ in 0..8 * EAGER_CYCLE {
@@ -397,7 +397,7 @@ mod tests {
             let ring = 60.0 + 80.0 + (60.0 + 80.0) / RING_MORE as f64;
             let (get, best) = (get as f64, ring.min(get as f64));
             let taken = gets * get + (messages - gets) * ring;
-            // Allow one message more than the share, because the count may start at any message.
+            // Allow one message more than the share, because the count may start at any point of the cycle of trials.
             let most = messages * best * (1.0 + 1.0 / f64::from(TRIES)) + get.max(ring);
             assert!(taken <= most, "get {get}: {taken} of {most}");
         }

@@ -134,7 +134,7 @@ impl ModelledMatcher {
         match self.matcher.find_named(peer, key, tag) {
             // The fast path of an arrival takes these steps.
             Some(request) => {
-                // SAFETY: the request is posted to this peer.
+                // SAFETY: the request is posted to this peer, and so is valid.
                 let found = unsafe { (*request).id() };
                 assert_eq!(Some(found), expected);
                 // SAFETY: the request is posted to this peer.
@@ -208,8 +208,8 @@ const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Compares the matcher with two plain lists that are searched from the start. Posted receives get an index after
-    /// `polls_max` comparisons.
+    /// The matcher finds the same entries as two plain lists that are searched from the start. Posted receives get an
+    /// index after `polls_max` comparisons.
     #[test]
     fn matching__is_as_in_two_lists(
         polls_max in 0_u32..4,

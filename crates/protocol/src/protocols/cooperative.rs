@@ -33,8 +33,8 @@ pub(super) const RECORD: Record = Record {
     cost: |c, t, shared| cooperative_copy(c, DirectCopyCost::of(c, shared), t),
 };
 
-/// Cost if both sides copy pieces. The receiver begins after it has sent the RTR, the sender when it has received the
-/// RTR. The sender reports the end of its last piece by a message.
+/// Returns the cost if both sides copy pieces. The receiver begins after it has sent the RTR, the sender when it has
+/// received the RTR. The sender reports the end of its last piece by a message.
 fn cooperative_copy(c: &Constants, by: DirectCopyCost, t: &Thresholds) -> Curve {
     let (least, most) = (t.piece_min, t.piece_max);
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
@@ -123,7 +123,7 @@ impl Worker {
         match self.copy_pieces(id, counter, pieces, self.requests.get(id).memory) {
             (_, true) => self.ask_for_fragments(id),
             (claimed, false) if claimed >= pieces.count => self.end_fetch(id),
-            _ => {} // the sender has claimed the rest and will send `DONE`
+            _ => {} // the sender has claimed all other pieces and will send `DONE`
         }
     }
 

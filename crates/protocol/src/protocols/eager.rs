@@ -50,7 +50,8 @@ pub(super) const EAGER: Record = Record {
 
 const KEPT: &str = "kept in the process until it is received";
 
-/// Cost of a message that fits a slot: one line. It saves the data area, which is half of the work of a longer message.
+/// Returns the cost of a message in a slot: one cache line, without the data area, which is half of a longer one's
+/// work.
 fn short(c: &Constants) -> Curve {
     let cost = fixed(c.post_ns / 2.0, c.line_ns, c.post_ns / 2.0, 0.0);
     Curve::line(0, SHORT_LIMIT as u64, cost)

@@ -32,8 +32,8 @@ pub(super) const RECORD: Record = Record {
     cost: |c, t, _| eager_fragments(c, t),
 };
 
-/// Returns the cost of several eager buffers, copied in and out at the same time. One buffer costs as much as in
-/// `eager`.
+/// Returns the cost of several eager buffers, copied in and out at the same time. If the message fits one buffer, the
+/// cost is that of `eager`.
 pub fn eager_fragments(c: &Constants, t: &Thresholds) -> Curve {
     let ns_per_byte = stream_byte_ns(c, t.fragment, true);
     let first = t.fragment as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
@@ -66,7 +66,7 @@ pub(super) unsafe fn start_now(
 ) -> Post {
     let (part, copy) = (plan.part as usize, plan.copy());
     let first = part.min(len);
-    // A first part in a slot could not carry the message's length (`Header::aux`).
+    // A first part that fits a slot could not carry the message's length, because slots have no `Header::aux`.
     if first <= SHORT_LIMIT || endpoint.blocked != 0 {
         return Post::NoResource;
     }

@@ -33,7 +33,7 @@ pub(super) const RECORD: Record = Record {
     cost: |c, _, _| sender_copy(c),
 };
 
-/// Cost if the sender copies as soon as it has the RTR, and reports the end.
+/// Returns the cost if the sender copies as soon as it has the RTR, and then reports the end.
 fn sender_copy(c: &Constants) -> Curve {
     let sender = 2.0 * c.post_ns + c.step_ns;
     let receiver = 2.0 * c.post_ns + c.step_ns;

@@ -7,7 +7,7 @@ use super::{EntryId, MessageList, NIL, Slab, UnexpectedStore};
 use crate::tag::{ANY_PEER, ANY_TAG, MatchCriteria, key_context, mix};
 
 const CHAINS_FIRST: usize = 64;
-/// Bits of a receive's form: wildcard source and wildcard tag.
+/// Bits of a receive's form: set if the source or the tag is a wildcard.
 const ANY_SOURCE_FORM: usize = 1;
 const ANY_TAG_FORM: usize = 2;
 pub(super) const FORMS: usize = 4;

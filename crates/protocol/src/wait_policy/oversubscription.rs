@@ -13,7 +13,7 @@ const KEEP_LONGEST_NS: u64 = 50_000;
 const KEEP_MOST: u8 = 3;
 /// Number of waits between two checks of the other ranks. If none waits, the rank tries again to keep its processor.
 const KEEP_TRIES: u8 = 64;
-/// Nanoseconds that each rank on the processor may take in its turn, to copy the messages of a collective call.
+/// Nanoseconds that a turn of each rank on the processor may take, to copy the messages of a collective call.
 const TURN_NS: u64 = 125_000;
 /// After each yield, 1/`SHARERS_PER_YIELD` of the ranks that no longer share the processor are forgotten.
 const SHARERS_PER_YIELD: u32 = 8;
@@ -56,7 +56,7 @@ impl Oversubscription {
     pub(crate) fn note_company(&mut self, alone: bool) {
         match (alone, self.worth) {
             (false, _) => self.worth = 0,
-            // One long trial measures how long a wait takes.
+            // Begin with one long trial, which measures how long a wait takes.
             (true, 0) => (self.worth, self.keep_ns) = (1, KEEP_LONGEST_NS),
             (true, _) => {}
         }

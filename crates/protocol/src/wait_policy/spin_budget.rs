@@ -1,4 +1,4 @@
-//! Polling time before a sleep from which an adapter wakes the rank, learnt from the last sleeps. Pure.
+//! Polling time before a sleep that an adapter ends, learnt from the last sleeps. Pure.
 //!
 //! A wake-up by an adapter takes an event, a thread that waits for it, and two system calls for each queue. Such a
 //! wake-up costs many times a wake-up by a rank of the node. Polling for the duration of a short sleep is cheaper.

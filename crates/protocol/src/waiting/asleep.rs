@@ -169,7 +169,7 @@ impl Worker {
     pub(crate) fn arm(&mut self) -> Option<Duration> {
         let armed = self.interfaces.arm();
         match self.is_connecting() {
-            // Only an awake rank can retransmit.
+            // Sleep only briefly, because only an awake rank can send wire-up messages again.
             true => armed.map(|limit| limit.min(CONNECTING_NAP)),
             false => armed,
         }

@@ -50,7 +50,7 @@ impl Worker {
     /// Returns whether another rank is awake and its waiting state is `waits`. Moving a message counts as waiting.
     fn is_awake(&self, rank: u32, waits: bool) -> bool {
         let page = self.job.rank_page(rank as usize);
-        // Pages of ranks on other nodes do not have this state.
+        // Only ranks of this node publish this state on their pages.
         rank != self.rank
             && self.job.is_node_peer(rank as usize)
             && page.is_some_and(|page| {

@@ -3,18 +3,18 @@
 use fastpath_base::sync::spin_loop;
 
 const POLLS_PER_CHECK: u32 = 64;
-/// Attempts to take a lock that is held only briefly.
+/// Number of attempts to take a lock that is held only briefly.
 const TRIES: u32 = 64;
 
 /// Polls at most `polls` times, and returns the first result of `poll`, which gets the number of the poll. Returns
 /// `None` early if `is_needed`, called at intervals, reports that other work needs this process.
-// Each use is its own loop: `fastpath bench instructions` counts MPI_Recv and MPI_Barrier.
+// Inlined, so that each use is a loop of its own: `fastpath bench instructions` counts MPI_Recv and MPI_Barrier.
 #[inline(always)]
 pub fn spin<T>(
     polls: u32, mut poll: impl FnMut(u32) -> Option<T>, mut is_needed: impl FnMut() -> bool,
 ) -> Option<T> {
     let mut count = 0;
-    // No inclusive range, because it would cost a flag in each turn.
+    // Not an inclusive range, which would test a flag in each turn.
     while count < polls {
         count += 1;
         if let Some(found) = poll(count) {

@@ -60,7 +60,7 @@ impl AdapterTransport {
         }
     }
 
-    /// Names in `FASTPATH_TRANSPORTS`; the transport that a pair starts with comes first.
+    /// Names in `FASTPATH_TRANSPORTS`. The first is that of the transport with which a pair starts.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             AdapterTransport::Rc => &["rc"],
@@ -69,7 +69,7 @@ impl AdapterTransport {
         }
     }
 
-    /// Value of [`crate::Lane::max_single`] for a pair that exchanges many messages.
+    /// Value of [`crate::Lane::max_single`], in bytes, for a pair that exchanges many messages.
     pub fn max_single(self) -> usize {
         match self {
             AdapterTransport::Rc | AdapterTransport::Upgrading => rc::MAX_SINGLE,
@@ -108,7 +108,7 @@ pub(crate) struct PeerWords {
 }
 
 impl PeerWords {
-    /// Words on the page of a rank of the same node.
+    /// Words on `page`, which is the page of a rank of the same node.
     pub fn on_page(page: &'static RankPage) -> Self {
         PeerWords { state: Some(&page.state), polls: Some(&page.polls) }
     }
@@ -241,7 +241,7 @@ pub fn probe(
             }
             AdapterTransport::Upgrading => {
                 let ud = open_ud(context, port, inline)?;
-                // Open both transports at the same time: together they need more memory than each alone.
+                // Keep both transports open at the same time, because together they need more memory than each alone.
                 open_rc(context, port, inline)?;
                 ud.with_port(AdapterPort::describe)
             }

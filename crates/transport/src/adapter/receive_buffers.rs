@@ -80,7 +80,7 @@ impl ReceiveBuffers {
         self.idle.push(number);
     }
 
-    /// Whether a call to post pays: `BATCH` buffers are empty, or at least one is and fewer than `low` are posted.
+    /// Whether a post pays: `BATCH` buffers are empty, or at least one buffer is empty and fewer than `low` are posted.
     #[inline]
     pub fn is_worth_posting(&self, low: u32) -> bool {
         self.idle.len() >= BATCH || (self.posted < low && !self.idle.is_empty())

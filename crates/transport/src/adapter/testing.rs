@@ -6,7 +6,7 @@ use crate::verbs::fake;
 use std::time::{Duration, Instant};
 
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
-/// Rounds of progress after which the fake adapter has nothing more to do until time passes.
+/// Number of rounds of progress after which the fake adapter has nothing to do until time passes.
 const ROUNDS: u32 = 12;
 
 pub(crate) trait PairIface {

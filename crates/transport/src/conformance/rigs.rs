@@ -119,7 +119,8 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
             self.progress();
-            // Stop when nothing sent is queued or in flight, a message is visible, or the network has no further event.
+            // Stop when no message is queued or in flight, when one is visible, or when the network has no further
+            // event.
             if self.ends[0].is_drained()
                 || self.ends[1].look().is_some()
                 || !self.network.advance_to_next()
@@ -207,7 +208,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
     }
 }
 
-/// Two ends with datagrams of an RDMA adapter. `KIND` 1 has little room, 2 a fake wire that loses packets.
+/// Two ends with datagrams of an RDMA adapter. `KIND` 1 has little room; `KIND` 2 has a fake wire that loses packets.
 struct UdRig<const KIND: u32>(UdPair);
 
 impl<const KIND: u32> Rig for UdRig<KIND> {
@@ -257,7 +258,7 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
     }
 }
 
-/// Two ends of a pair that upgrades: after a few messages if `KIND` is 0, also on a lossy wire if 1, at once if 2.
+/// Two ends of a pair that upgrades: `KIND` 0 after a few messages, `KIND` 1 so too on a lossy wire, `KIND` 2 at once.
 struct UpgradeRig<const KIND: u32> {
     pair: UpgradePair,
     settled: u32,

@@ -13,7 +13,8 @@ const STARTS: [Start; 5] = [
     Start { messages: 255, bytes: (1 << 16) - 128 },
 ];
 
-/// Whether a device is under test instead of the fake adapter. Rules then run fewer cases, because a device is slower.
+/// Whether a device is under test instead of the fake adapter. If so, rules run fewer cases, because a device is
+/// slower.
 fn is_real() -> bool {
     std::env::var_os("FASTPATH_TEST_DEVICE").is_some()
 }
@@ -189,7 +190,8 @@ pub(crate) fn credits_come_back<R: Rig>() {
                 while post(&mut rig, SendForm::Bcopy, &SentMessage::numbered(count, len)) {
                     count += 1;
                 }
-                // The receiver takes all messages; a take may return credits. Then the rig returns all other credits.
+                // The receiver takes all messages, and may thereby return credits. Then the rig returns all other
+                // credits.
                 for number in 0..count {
                     take_next(&mut rig, &SentMessage::numbered(number, len));
                 }

@@ -77,7 +77,7 @@ impl Interfaces {
         self.without_adapter.untold.pop()
     }
 
-    /// Excludes a peer from the adapter, so that a new lane uses sockets. False if the peer has no other transport.
+    /// Excludes a peer from the adapter, so that a new lane uses sockets. Returns false if it has no other transport.
     pub fn leave_adapter(&mut self, peer: u32) -> bool {
         if !self.meets_by_network(peer) {
             return false;
@@ -95,7 +95,7 @@ impl Interfaces {
         }
     }
 
-    /// Reason why `peer` is unreachable, for messages, if its lane does not know the reason.
+    /// Reason, for messages, why `peer` is unreachable. `None` if it is reachable, or if its lane has the reason.
     pub fn failure(&self, peer: u32) -> Option<String> {
         let tcp = self.tcp.as_ref()?;
         tcp.failure(peer).or_else(|| match self.allowed.fall_back {
@@ -122,7 +122,7 @@ impl Interfaces {
             && let Some((ud, addresses)) = adapter.datagrams()
         {
             let meeting = self.meetings.entry(peer).or_default();
-            // If the adapter refuses the datagram, it counts as lost.
+            // A datagram that the adapter refuses counts as lost.
             also = addresses.find(peer).is_some();
             addresses.send(ud, peer, step, address);
             meeting.waiting = (!also).then_some((step, address));
@@ -169,7 +169,7 @@ impl Interfaces {
                 continue;
             }
             if meeting.is_vain(head.also, clock::now_ns()) {
-                // First process datagrams that arrived while this process computed.
+                // First process datagrams that arrived while this process computed, because they prove the path.
                 ud.progress();
                 if !ud.has_wireup_datagrams() {
                     let why = || {

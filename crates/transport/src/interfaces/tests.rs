@@ -140,7 +140,7 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
     }
 }
 
-/// Removes the device. Run this in a thread of its own, because each thread has its own fake device.
+/// Removes the device. Call this in a thread of its own, because each thread has its own fake device.
 fn miss_device(by: AdapterTransport) {
     let (mut ranks, lanes) = connect_by(by);
     fake::remove_device();

@@ -106,7 +106,7 @@ impl<M> Sender<M> {
         self.mend_hole(now_ns, ack) || rested
     }
 
-    /// Makes the oldest message due now if several acknowledgements report it missing. Returns whether it did.
+    /// Makes the oldest message due now if several acknowledgements report it missing. Returns whether they do.
     fn mend_hole(&mut self, now_ns: u64, ack: Ack) -> bool {
         let Some(oldest) = self.flights.front_mut() else {
             return false;

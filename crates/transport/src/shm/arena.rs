@@ -21,7 +21,7 @@ pub const MIN_ALIGN: usize = 64;
 /// Largest alignment of a request, in bytes.
 pub const MAX_ALIGN: usize = 1 << 30;
 
-/// Bit of a [`Remote::rkey`]: `addr` is an offset in the arena of the rank in the key's low half.
+/// Bit of a [`Remote::rkey`] that marks `addr` as an offset in the arena of the rank in the key's low half.
 pub const KEY_ARENA: u64 = 1 << 63;
 
 const SLAB_BYTES: usize = 256 * 1024;

@@ -72,7 +72,7 @@ impl RecycledSpace {
     }
 }
 
-/// Data area of this side's own ring. The peer may have written a reply there (`recycle`).
+/// Data area of this side's own ring, where the peer may have written a reply (`recycle`).
 #[derive(Clone, Copy)]
 pub(super) struct LocalDataArea {
     pub pair: *const PairRegion,

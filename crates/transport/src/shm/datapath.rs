@@ -214,8 +214,8 @@ impl Tx {
         Post::Done
     }
 
-    /// Prefetches the line of a slot ahead, for streams. With a single message, the prefetch would compete with the
-    /// message.
+    /// Prefetches the cache line of a later slot, for streams. With a single message, the prefetch would compete with
+    /// the message.
     #[inline]
     pub fn expect_more(&self) {
         let slot = self.tail.wrapping_add(SLOTS_AHEAD) & SLOT_MASK;
@@ -376,7 +376,7 @@ impl Rx {
         Some(Arrival::new(header, data, len as usize))
     }
 
-    /// Whether there is an arrival. One load.
+    /// Whether there is an arrival. Costs one load.
     #[inline]
     pub fn has_arrival(&self) -> bool {
         // SAFETY: MAPPED: the region or the empty ring is mapped for the life of the job.

@@ -54,7 +54,7 @@ pub fn visit_stretches(
         let skip = (at % WINDOW_BYTES) as usize;
         let stretch = (len - done).min(WINDOW_BYTES as usize - skip);
         let base = windows.find_or_open(domain, rank, at / WINDOW_BYTES)?;
-        // SAFETY: `skip` and the stretch after it lie inside the window.
+        // SAFETY: the stretch, which starts at `skip`, lies inside the window.
         visit(unsafe { base.add(skip) }, stretch);
         done += stretch;
     }

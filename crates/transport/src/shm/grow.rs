@@ -421,7 +421,7 @@ mod tests {
             end.connect(RingTuning::default()).expect("memory for a page");
             end.tx.prepare_stream(1);
             assert_eq!(end.tx.data_size, DATA_BYTES_STREAM);
-            // Set the state after 64 MiB were sent and taken.
+            // Set the state that a ring has after 64 MiB were sent and taken.
             (end.tx.data_head, end.tx.data_tail) = (64 << 20, 64 << 20);
         }
         for (streams, share) in [(6, DATA_BYTES / 8), (4, DATA_BYTES / 4), (1, DATA_BYTES)] {

@@ -11,7 +11,8 @@ use super::wire::DATA_MESSAGE_MAX;
 use fastpath_base::hint::{LINE, prefetch_for_write};
 use fastpath_base::sync::spin_loop;
 
-/// Lines prefetched at each poll. A processor can have this many prefetches outstanding, so the poll is not delayed.
+/// Number of cache lines prefetched at each poll. A processor can have this many prefetches outstanding, so the poll is
+/// not delayed.
 const LINES: u32 = 8;
 /// Number of pauses of a consumer that has caught up with a burst; together they take some hundred cycles.
 const PAUSES: u32 = 2;

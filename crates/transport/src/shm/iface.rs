@@ -22,7 +22,7 @@ impl Iface {
         Iface { domain, seen_generation: 0, seen: vec![0; words] }
     }
 
-    /// Whether a peer has opened a ring since the last [`Iface::accept`]. One load.
+    /// Whether a peer has opened a ring since the last [`Iface::accept`]. Costs one load.
     #[inline]
     pub fn has_news(&self) -> bool {
         let generation = self.domain.incoming_generation(self.domain.me);
@@ -51,7 +51,7 @@ impl Iface {
             // ORDERING: acquire pairs with the release in `ShmEndpoint::connect`.
             let now = self.domain.incoming_word(me, index).load(Ordering::Acquire);
             let mut fresh = now & !*seen;
-            // A bit that is cleared now was set by a rank that wanted a ring to the previous rank of this place
+            // If a bit is no longer set, it was set by a rank that wanted a ring to the previous rank of this place
             // (`Segment::announce_ring`). The bit may be set again for a ring to this rank.
             *seen = now;
             while fresh != 0 {
@@ -78,7 +78,7 @@ pub(super) fn wake_peer(peer: &Wakes) -> Post {
     Post::Done
 }
 
-/// Wakes the owner of a state word if it sleeps; returns whether it did.
+/// Wakes the owner of a state word if it sleeps; returns whether it slept.
 pub fn wake(word: &AtomicU32) -> bool {
     // Relaxed suffices: this word publishes no data, and messages and credits have their own stores.
     if word.load(Ordering::Relaxed) != STATE_SLEEPING {

@@ -1,6 +1,6 @@
 //! Optimizations of a ring that can be switched off.
 
-/// Limits of a ring's optimizations. A disabled optimization has a limit never reached, so the data path needs no test.
+/// Limits of a ring's optimizations. The limit of a disabled one is never reached, so the data path needs no test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingTuning {
     /// Lines are prefetched for at most this many messages since the last wait; more messages count as a stream.

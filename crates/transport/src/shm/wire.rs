@@ -188,7 +188,8 @@ pub const fn slots_within(pages: u32) -> u32 {
     (bytes / size_of::<Slot>()).saturating_sub(1) as u32
 }
 
-/// Stamp of a slot with the message of `position`. In the first lap it differs from 0, the content of a fresh page.
+/// Stamp of a slot that holds the message at `position`. In the first lap it differs from 0, the content of a fresh
+/// page.
 #[inline]
 pub fn stamp(position: u32) -> u16 {
     position as u16 ^ 0x8000

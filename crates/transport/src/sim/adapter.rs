@@ -102,7 +102,7 @@ impl Machines {
 }
 
 fn ns(at: u64) -> Time {
-    // Bounded, but later than any time that a test reaches.
+    // The time is bounded, but the bound is later than any time that a test reaches.
     Time::from_ns(at.min(1 << 43) as f64)
 }
 

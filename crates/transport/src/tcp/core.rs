@@ -35,7 +35,7 @@ pub(super) fn dial_token(peer: u32, dial: usize) -> u64 {
 pub struct TcpCounters {
     /// Connections used so far.
     pub connections: u64,
-    /// Connections made by the peer.
+    /// Connections that peers have made.
     pub accepted: u64,
     /// Dials that did not reach the peer.
     pub failed: u64,

@@ -62,7 +62,7 @@ impl TcpLink {
         let gone = match moved {
             IoOutcome::Bytes(bytes) => bytes,
             IoOutcome::Later => 0,
-            // The peer's last messages may still be unread; a later read reports the end.
+            // Do not report the end now: the peer's last messages may still be unread, and a later read reports it.
             IoOutcome::Ended(error) => {
                 self.break_off(error);
                 return (Post::Done, len);

@@ -55,7 +55,7 @@ impl Connection for TcpEndpoint {
         !link.has_message() && !link.awaits_bulk()
     }
 
-    /// The interface reports the peer when it has read something from the peer's socket.
+    /// Afterwards, the interface reports the peer again when it has read something from the peer's socket.
     fn retire(&mut self) -> bool {
         self.link.borrow_mut().retire();
         true

@@ -321,7 +321,7 @@ impl TcpLink {
                 }
             }
             IoOutcome::Later => {}
-            // The peer's last messages may still be unread; a later read reports the end.
+            // Do not report the end now: the peer's last messages may still be unread, and a later read reports it.
             IoOutcome::Ended(error) => self.break_off(error),
         }
         self.watch_room();

@@ -323,7 +323,7 @@ fn phases__come_by_frames_where_memory_is_not_shared() {
     }
     let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
     second.tell_phase(RankPhase::Silent);
-    // There is no connection, so the query makes one.
+    // There is no connection, so the query makes this side dial.
     assert!(!first.has_come(1, RankPhase::Silent));
     let mut came = false;
     for _ in 0..ATTEMPTS {
@@ -482,7 +482,7 @@ fn strangers__are_closed_and_others_connect_all_the_same() {
         b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example.org\r\n\r\n\r\n\r\n".to_vec(),
         wrong_secret.hello(0, 1, draw_nonce().unwrap()).to_vec(),
         wrong_job.hello(0, 1, draw_nonce().unwrap()).to_vec(),
-        // Hellos of the job, but for another rank, or from an unknown rank.
+        // These hellos have the secret of the job, but are for another rank, or from an unknown rank.
         right.hello(1, 0, draw_nonce().unwrap()).to_vec(),
         right.hello(7, 1, draw_nonce().unwrap()).to_vec(),
     ];

@@ -177,7 +177,7 @@ pub struct Context {
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
     pub mutex: pthread_mutex_t,
-    /// All bits set if this structure is the end of a [`ContextTail`].
+    /// All bits of this field are set if this structure is the end of a [`ContextTail`].
     pub abi_compat: *mut c_void,
 }
 
@@ -490,7 +490,7 @@ pub struct BindTo {
 }
 
 impl BindTo {
-    /// Value for operations other than a binding.
+    /// Value of the field for operations other than a binding.
     pub const NOTHING: BindTo =
         BindTo { mw: null_mut(), rkey: 0, mr: null_mut(), addr: 0, length: 0, access: 0 };
 }

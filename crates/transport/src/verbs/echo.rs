@@ -37,7 +37,7 @@ pub enum EchoError {
     /// The payload must go inline and does not fit.
     #[error("{}", describe_inline(*.0))]
     Inline(InlineError),
-    /// Longer than the buffers, or a write of 0 bytes.
+    /// The payload is longer than the buffers, or it is a write of 0 bytes.
     #[error(
         "the device cannot send {0} bytes to itself: they exceed the buffer, or are a write of 0 \
          bytes"

@@ -76,19 +76,19 @@ impl Overrides<'_> {
 /// Inline choice of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InlineChoice {
-    /// Inline if the payload fits.
+    /// Send inline if the payload fits.
     #[default]
     Auto,
-    /// Inline; an error if the payload does not fit.
+    /// Send inline, or fail if the payload does not fit.
     Force,
-    /// Never inline.
+    /// Never send inline.
     Forbid,
 }
 
 /// Reason why an operation with [`InlineChoice::Force`] is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InlineError {
-    /// More bytes than were granted.
+    /// The payload has more bytes than were granted.
     TooLong {
         /// Bytes of the payload.
         bytes: u64,

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn open__finds_the_path_of_the_installed_library() {
-        // `tests/setup` installs the library.
+        // `tests/setup` installs the library, so the test requires it.
         let library = Library::load().map_err(|e| e.to_string()).unwrap();
         assert!(library.path.is_absolute(), "{}", library.path.display());
     }

@@ -109,7 +109,7 @@ impl LocalPort {
         Err(VerbsError::NoPort { device: context.name().to_owned(), ports: seen.join(", ") })
     }
 
-    /// Port number on the device, from 1.
+    /// Number of the port on its device, from 1.
     pub fn number(&self) -> u8 {
         self.number
     }

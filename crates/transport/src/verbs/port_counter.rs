@@ -30,7 +30,7 @@ impl PortCounter {
         })
     }
 
-    /// Number of such arrivals since [`PortCounter::find`] was called.
+    /// Number of arrivals that found no receive buffer since [`PortCounter::find`] was called.
     pub fn since(&self) -> u64 {
         read(&self.path).map_or(0, |now| now.saturating_sub(self.before))
     }

@@ -119,7 +119,7 @@ pub struct PostedSend {
 /// Reason why a send was not posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostError {
-    /// Send queue full: poll for completions first.
+    /// The send queue is full: poll for completions first.
     Full,
     /// The payload must go inline and does not fit.
     Inline(InlineError),

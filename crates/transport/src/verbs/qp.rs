@@ -372,7 +372,7 @@ fn create_pair(
     }
 }
 
-/// Path to a peer's port as a device object, for datagrams.
+/// Device object for the path to a peer's port, along which datagrams are sent.
 pub struct AddressHandle {
     raw: NonNull<abi::Ah>,
     domain: Arc<ProtectionDomain>,

@@ -56,7 +56,7 @@ pub(super) struct Connection {
     pub slots: VecDeque<(u32, BufferSlot)>,
     /// Operations with a ticket, in order of their send numbers.
     pub tickets: VecDeque<(u32, Ticket)>,
-    /// Regions that the peer may read, one for each message announced to it.
+    /// Registered memory that the peer may read: one region for each message that was announced to it.
     pub exposed: Vec<Arc<MemoryRegion>>,
     /// Headers of the last single-packet message sent and the last received. A message with the same header omits it.
     pub last_header: Option<Header>,

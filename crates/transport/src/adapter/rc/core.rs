@@ -33,7 +33,7 @@ const FEW: [u32; 2] = [8, 2];
 pub struct RcCounters {
     /// Queue pairs created.
     pub connections: u64,
-    /// Inline bytes granted to the last queue pair.
+    /// Inline bytes that the device granted to the last queue pair.
     pub granted: u64,
     /// Polls of a send completion queue.
     pub send_polls: u64,
@@ -53,7 +53,7 @@ pub struct RcCounters {
     pub violations: u64,
     /// Connections that failed.
     pub failures: u64,
-    /// Refused allocations of further buffers; the interface continues with the buffers it has.
+    /// Number of refused allocations of further buffers. The interface continues with the buffers that it has.
     pub refused: u64,
 }
 
@@ -119,7 +119,7 @@ impl Core {
                 kept: 0,
             }
         };
-        // Writable, because the adapter also writes the results of RDMA reads to send buffers.
+        // Send buffers must be writable, because the adapter also writes the results of RDMA reads to them.
         let make = |bytes| port.buffer(bytes, Access::Write);
         let pool = SendBuffers::new([class(0, SMALL), class(1, LARGEST)], make)?;
         let mut core = Core {

@@ -17,7 +17,7 @@ use fastpath_base::copy::copy;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
-/// Bit set in the key of exposed memory, so that no key is 0.
+/// Bit that is set in every key of exposed memory, so that no key is 0.
 const EXPOSED: u64 = 1 << 32;
 /// Number of polls for a completion before the wait yields the processor.
 const POLLS: u32 = 256;
@@ -214,7 +214,7 @@ impl RcEndpoint {
                     let mut core = self.core.borrow_mut();
                     let ready = core.connection(self.index).stage == Stage::Ready;
                     if !ready || core.connection(self.index).room() > 0 {
-                        // Not connected, or the memory cannot be registered.
+                        // The peer is not connected, or the memory cannot be registered.
                         return Err(RemoteError::Unsupported);
                     }
                     core.progress();

@@ -19,11 +19,12 @@ const NEAR: usize = 8;
 
 #[derive(PartialEq, Eq)]
 enum RegistrationLifetime {
-    /// Registered while an operation uses it.
+    /// The memory is registered only while an operation uses it.
     Passing,
-    /// Registered until its memory is freed.
+    /// The memory is registered until it is freed.
     Lasting,
-    /// Registered until the kernel reports a change. `used` is the time of the last use, `uses` the number of uses.
+    /// The memory is registered until the kernel reports a change of it. `used` is the time of the last use, `uses` the
+    /// number of uses.
     Kept { used: u64, uses: u32 },
 }
 
@@ -300,7 +301,7 @@ mod tests {
         registrations.release_unused();
         assert!(registrations.entries.is_empty());
         drop(register(&mut registrations).unwrap());
-        // No longer used but not yet released: this registration must not be reused.
+        // This registration is no longer used, but not yet released. It must not be reused.
         drop(register(&mut registrations).unwrap());
         assert_eq!(count(&registrations), (3, 1));
     }

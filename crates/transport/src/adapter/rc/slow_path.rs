@@ -83,7 +83,7 @@ impl Core {
             return;
         }
         connection.stage = Stage::Failed(why);
-        // Posted receives and sends are flushed; their completions are ignored.
+        // This flushes posted sends and receives. Their completions are ignored.
         let _ = connection.pair.stop();
         let (queue, expected) = (connection.queue, connection.sends.finish_all());
         self.send_queues[queue].expected -= expected;

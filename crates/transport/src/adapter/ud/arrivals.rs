@@ -11,7 +11,7 @@ use crate::reliable::ArrivalOutcome;
 use crate::verbs::post::failure;
 use crate::verbs::{Failure, VerbsError, Wc};
 
-/// Number of receive buffers, posted or about to be, below which packets are copied out of their buffers. Otherwise
+/// If fewer receive buffers than this are posted or about to be, packets are copied out of their buffers. Otherwise
 /// packets that wait for a missing packet could hold all buffers, and the missing packet could never arrive.
 const SCARCE: u32 = 32;
 
@@ -26,8 +26,8 @@ impl Core {
         }
     }
 
-    /// Processes batches of arrivals until none is left. Posts buffers only after the batches, so that a count of 0
-    /// posted buffers shows that the adapter ran out of buffers.
+    /// Processes batches of arrivals until none is left. Posts buffers only after the batches, because a count of 0
+    /// posted buffers then shows that the adapter ran out of buffers.
     fn handle_batches(&mut self, batch: &mut [Wc; POLL], first: Result<usize, VerbsError>) -> bool {
         let now = self.port.now();
         let mut polled = first;

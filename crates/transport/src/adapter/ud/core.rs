@@ -58,7 +58,7 @@ pub struct UdCounters {
     pub garbage: u64,
     /// Packets in sequence that form no valid message; dropped.
     pub violations: u64,
-    /// Receives that failed.
+    /// Number of receives that failed.
     pub receive_errors: u64,
     /// Number of times that no receive buffer was posted, so arrivals were lost and then retransmitted.
     pub out_of_buffer: u64,

@@ -40,7 +40,7 @@ pub(super) struct Pool {
 #[derive(Clone, Copy, Default)]
 struct Use {
     left: u32,
-    /// Number of the last send from this buffer.
+    /// Send number of the last send from this buffer.
     last: u32,
 }
 

@@ -170,7 +170,7 @@ fn garbage__is_counted_and_dropped() {
             bytes.resize(16, 0);
             bytes.splice(0..0, head.encode());
         }
-        // The source is not the peer, or the sequence number is far outside the window.
+        // In the other rounds, the source is not the peer, or the sequence number is far outside the window.
         match round % 5 {
             3 => strange.throw(&bytes),
             _ => pair.ends[0].throw(&bytes),

@@ -36,7 +36,8 @@ pub(super) enum DatagramKind {
     First = 1,
     More = 2,
     Ack = 3,
-    /// Final packet of a direction, in sequence but without a message. Later messages use the reliable connection.
+    /// Final packet of a direction. It has a sequence number, but no message. Later messages use the reliable
+    /// connection.
     Last = 4,
 }
 

@@ -1,4 +1,4 @@
-//! Wireup datagrams, which establish connections and are sent outside of them. They may be lost, duplicated or
+//! Wireup datagrams, which establish connections and are themselves sent without one. They may be lost, duplicated or
 //! reordered.
 //!
 //! ```text

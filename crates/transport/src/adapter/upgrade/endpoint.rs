@@ -29,12 +29,12 @@ pub struct UpgradeEndpoint {
     up: bool,
     sends: Carrier,
     takes: Carrier,
-    /// `asked`: whether a connection was requested. `stays`: whether the pair stays with datagrams.
+    /// `asked`: whether a connection was requested. `stays`: whether the pair keeps its datagrams for good.
     asked: bool,
     stays: bool,
     /// Whether the peer uses a connection of which this process has no end.
     broken: bool,
-    /// Excess cost of datagrams over a connection so far, in nanoseconds.
+    /// Nanoseconds by which datagrams have so far cost more than a connection would have.
     spent_ns: u64,
     rule: Rule,
     peer: u32,

@@ -192,7 +192,7 @@ impl UpgradeIface {
 fn ring(bell: &Arc<AtomicU32>, wake: impl Fn() + Send + 'static) -> impl Fn() + Send + 'static {
     let bell = bell.clone();
     move || {
-        // Relaxed: the word publishes no data. A reader polls the adapter.
+        // Relaxed suffices, because the word publishes no data: a reader polls the adapter.
         bell.store(1, Ordering::Relaxed);
         wake();
     }

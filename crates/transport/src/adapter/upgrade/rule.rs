@@ -79,7 +79,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rule costs at most twice as much as a rule that knows the future, plus the excess of one message.
+        /// The rule costs at most twice as much as a rule that knows the future, plus the excess cost of one message.
         #[test]
         fn is_worth__costs_twice_the_least_at_most(lens in prop::collection::vec(0_usize..32768, 0..4000), connect_ns in 0_u64..1_000_000) {
             let rule = Rule { connect_ns, most: 1 };

@@ -10,9 +10,9 @@ pub struct UpgradeCounters {
     pub pairs: u64,
     /// Pairs that use a connection in both directions.
     pub upgraded: u64,
-    /// Pairs that the limit kept on datagrams.
+    /// Pairs that stay with datagrams because of the limit of connections.
     pub limited: u64,
-    /// Pairs whose connection could not be created.
+    /// Pairs that stay with datagrams because their connection could not be created.
     pub stayed: u64,
     /// Dropped wireup datagrams whose sender does not own the queue pair they came from.
     pub strangers: u64,

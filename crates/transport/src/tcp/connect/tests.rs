@@ -36,7 +36,7 @@ struct ConnectSide {
     connect: Connect,
     leads: Vec<DialTarget>,
     open: Vec<usize>,
-    /// Connection in use, if any: its dialing side and address.
+    /// Connection that this side uses, if any: its dialing side and the index of its address.
     uses: Option<(usize, usize)>,
     failed: bool,
 }

@@ -72,7 +72,7 @@ fn peer__that_has_not_answered_leaves_when_it_finalizes() {
 #[test]
 fn peer__that_is_called_in_vain_is_asked_after_again_and_may_call() {
     let jobs = make_jobs(2);
-    // An address that is never routed.
+    // Packets to this address are never routed.
     let nowhere = fastpath_job::network::NetworkCard {
         addresses: vec![[255, 255, 255, 255].into()],
         ..jobs[0].network_card(1).unwrap()

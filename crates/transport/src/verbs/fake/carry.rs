@@ -133,7 +133,8 @@ pub(super) fn allows(fabric: &FakeFabric, key: u32, address: u64, len: u64, acce
     inside && fabric.access[&key] & access == access
 }
 
-/// First job that may be executed. An unanswered read delays later reads and fenced sends; other sends overtake it.
+/// Index of the first job that may be executed now. An unanswered read delays later reads and fenced sends; other sends
+/// overtake it.
 fn find_next(qp: &FakeQp) -> Option<usize> {
     let stopped = qp.attr.qp_state == QPS_ERR;
     let mut reading = false;

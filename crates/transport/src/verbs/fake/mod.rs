@@ -175,7 +175,7 @@ pub(crate) fn advance(ns: u64) {
     NOW_NS.set(NOW_NS.get() + ns);
 }
 
-/// Advances the fake time to `ns`. A step is at least 1 ns and at most 1 s.
+/// Advances the fake time towards `ns`, by at least 1 ns and at most 1 s.
 pub(crate) fn advance_to(ns: u64) {
     advance(ns.saturating_sub(now_ns()).clamp(1, 1_000_000_000));
 }

@@ -27,7 +27,7 @@ pub(super) fn fail<T>(errno: c_int) -> *mut T {
 }
 
 pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut Device {
-    // SAFETY: OBJECTS: `count` is writable; a device is a plain structure.
+    // SAFETY: OBJECTS: `count` is writable; zeros are a valid device, because it is a plain structure.
     unsafe {
         let device = zeroed::<Device>();
         for (to, from) in (*device).name.iter_mut().zip(b"fake0") {
@@ -240,7 +240,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _: c_int) -> c_int {
 pub(super) unsafe extern "C" fn ack_cq_events(_: *mut Cq, _: u32) {}
 
 pub(super) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> *mut Srq {
-    // SAFETY: OBJECTS: domain and structure are valid; a receive queue is a plain structure.
+    // SAFETY: OBJECTS: domain and structure are valid, and zeros are a valid receive queue.
     let (base, depth) = unsafe {
         let base = Srq { context: (*pd).context, pd, ..std::mem::zeroed() };
         (base, (*init).attr.max_wr)
@@ -275,7 +275,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) ->
     with(|fabric| {
         fabric.next_number += 1;
         let number = fabric.next_number;
-        // SAFETY: OBJECTS: the domain is alive; a queue pair is a plain structure.
+        // SAFETY: OBJECTS: the domain is alive, and zeros are a valid queue pair.
         let base = unsafe {
             Qp {
                 context: (*pd).context,

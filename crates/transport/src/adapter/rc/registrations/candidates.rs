@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::mem::take;
 
 const NEEDED: u32 = 2;
-/// Number of uses that pay for a kept registration. Each use saves one registration. A kernel report, which ends a kept
-/// registration, costs about as much as a registration.
+/// Number of uses for which keeping a registration pays. Each use saves one registration. A kernel report, which ends a
+/// kept registration, costs about as much as a registration.
 const WORTH: u32 = 4;
 const NEEDED_MOST: u32 = 1 << 16;
 const GENERATION: usize = 1024;

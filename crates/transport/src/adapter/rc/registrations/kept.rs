@@ -16,7 +16,8 @@ const FREE_REPORTS: u64 = 64;
 const REST: u64 = 256;
 
 enum Source {
-    /// No watch yet, or it stopped after too many reports. It starts once this many registrations were made.
+    /// There is no watch yet, or it has stopped after too many reports. One starts once this many registrations were
+    /// made.
     From(u64),
     Watch(Box<MemoryWatch>),
     None(String),

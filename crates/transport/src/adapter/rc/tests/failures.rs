@@ -94,7 +94,7 @@ fn garbage__is_counted_and_dropped() {
         (tag(PacketKind::First, 20_000), 10),
         (tag(PacketKind::More, 0), 100),
         (tag(PacketKind::Credits, 0), 1),
-        // No earlier header exists that could be repeated.
+        // The header is omitted, but there is no earlier header that could be used.
         (tag(PacketKind::HeaderElided, 0), 40),
         (SendOperation::SendImmediate(7 << 21), 16),
         (SendOperation::Send, 50),

@@ -10,7 +10,7 @@ pub(super) struct Changes {
     slots: Box<[(AtomicUsize, AtomicUsize)]>,
     added: AtomicUsize,
     taken: AtomicUsize,
-    /// Whether the ring was full at a report, so that any memory may have changed.
+    /// Whether a report found the ring full. If so, any memory may have changed.
     lost: AtomicBool,
     /// Whether the watching thread may have read reports that it has not yet added.
     busy: AtomicBool,
@@ -68,7 +68,8 @@ impl Changes {
 
     pub(super) fn take(&self) -> Option<ChangedRange> {
         if self.lost.load(Ordering::Relaxed) {
-            // Clear the flag: the answer `All` covers all changes until now. ORDERING: partner: the store in `lose`.
+            // Clear the flag: the answer `All` covers all changes until now. ORDERING: acquires `lost`; partner: the
+            // store in `lose`.
             self.lost.swap(false, Ordering::AcqRel);
             return Some(ChangedRange::All);
         }

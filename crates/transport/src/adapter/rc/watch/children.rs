@@ -1,5 +1,5 @@
-//! Descriptors that a forked child must replace. While any process has a userfaultfd open, the kernel delays each
-//! reported change until the report is read, even if that process never reads. A child of a bare `clone` without
+//! Descriptors that a forked child must replace by others. While any process has a userfaultfd open, the kernel delays
+//! each reported change until the report is read, even if that process never reads. A child of a bare `clone` without
 //! `execve` runs no `fork` handler, so it is not covered.
 #![allow(unsafe_code)]
 

@@ -316,7 +316,7 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
             // ORDERING: publishes the turn; partner: the unmapping thread's load.
             turn.store(2 * round + 1, Ordering::Release);
             let flags = OWN | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: with this flag it maps only unused addresses.
+            // SAFETY: with this flag, the call maps only unused addresses.
             while unsafe { libc::mmap(pointer(range.start), LEN, RIGHTS, flags, -1, 0) }
                 == libc::MAP_FAILED
             {
@@ -429,7 +429,7 @@ fn child__watches_nothing_and_delays_no_process() {
     // This would wait forever if the child had kept the descriptor.
     unmap(range.start, LEN);
     let mut status = 0;
-    // SAFETY: the process id of the child, and the pipe's descriptors.
+    // SAFETY: the calls use the process id of the child, and the pipe's descriptors.
     unsafe {
         libc::close(pipe[1]);
         assert_eq!(libc::waitpid(child, &mut status, 0), child);

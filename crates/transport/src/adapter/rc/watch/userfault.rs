@@ -104,7 +104,7 @@ pub(super) enum WatchOutcome {
 pub(super) struct Userfault(CheckedFd);
 
 impl Userfault {
-    /// Fails if the kernel has no userfaultfd, is older than 5.11, or does not allow it, as in a container.
+    /// Opens a userfaultfd. Fails if the kernel has none, is older than 5.11, or forbids it, as in a container.
     pub(super) fn open() -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
         // SAFETY: the call takes plain integers.
@@ -175,7 +175,7 @@ pub(super) fn replace(number: RawFd, other: RawFd) {
     unsafe { libc::dup3(other, number, libc::O_CLOEXEC) };
 }
 
-/// Whether a range is in one mapping. False if the kernel does not answer.
+/// Whether a range is in one mapping. Returns false if the kernel does not answer.
 pub(super) fn is_one_mapping(maps: &CheckedHandle<File>, range: &Range<usize>) -> bool {
     let mut call = ProcmapCall {
         size: size_of::<ProcmapCall>() as u64,

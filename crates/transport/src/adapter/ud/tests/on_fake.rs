@@ -448,6 +448,6 @@ fn event__that_says_little_costs_no_question() {
         fault::take_seen().contains(&VerbsCall::QueryPort)
     };
     assert!(!fake::QUIET_EVENTS.into_iter().any(&mut asks));
-    // The port is down.
+    // Event 10 reports that the port is down.
     assert!(asks(10));
 }

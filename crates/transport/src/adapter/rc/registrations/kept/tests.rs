@@ -51,7 +51,7 @@ fn memory__is_kept_from_its_second_use_on() {
     for _ in 0..100 {
         assert_eq!(pass(&mut registrations, &first), key);
     }
-    // Parts of the range serve reads and writes of the device, but no writes of peers.
+    // The kept registration serves reads and writes of the device in the range, but no writes of peers.
     let part = first.start + 100..first.end - 100;
     for access in [Access::Read, Access::Write, Access::Shown] {
         assert_eq!(register(&mut registrations, &part, access).rkey(), key);
@@ -149,7 +149,7 @@ fn memory__that_was_used_longest_ago_makes_room() {
     pass_often(&mut registrations, &second, 9);
     assert_eq!(registrations.counts().evicted, 1);
     drop(held);
-    // A range larger than the limit.
+    // This range is larger than the limit.
     let large = map_at(0, 3 * LEN, RIGHTS, OWN);
     pass_often(&mut registrations, &(large..large + 3 * LEN), 9);
     assert_eq!((kept(&registrations), registrations.counts().evicted), (2, 1));
