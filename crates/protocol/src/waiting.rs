@@ -42,7 +42,7 @@ const UNFENCED_NAP: Duration = Duration::from_millis(1);
 const CONNECTING_NAP: Duration = Duration::from_millis(5);
 /// After this many nanoseconds, a waiting rank checks whether its peers are alive, if no event would report their end.
 const ASK_NS: u64 = 250_000_000;
-/// Longest sleep of a thread if an awaited event may not wake it.
+/// Longest sleep of a thread if an awaited event might not wake it.
 const NAP: Duration = Duration::from_millis(1);
 const PARTING_NS: u64 = 1_000_000;
 /// Maximum time of one yield, in nanoseconds, that counts as waiting. During the rest, other processes worked.
@@ -376,7 +376,7 @@ impl Worker {
         }
     }
 
-    /// Moves this rank off a processor that it shares with an awaited rank. The kernel would wait for milliseconds.
+    /// Moves this rank off a processor that it shares with an awaited rank. The kernel would do so milliseconds later.
     #[cold]
     fn migrate_away(&mut self, focus: Option<u32>, now: u64) {
         let Some(here) = topology::current_processor() else {

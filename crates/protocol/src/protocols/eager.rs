@@ -50,8 +50,7 @@ pub(super) const EAGER: Record = Record {
 
 const KEPT: &str = "kept in the process until it is received";
 
-/// Returns the cost of a message in a slot: one cache line, without the data area, which is half of a longer one's
-/// work.
+/// Returns the cost of a message in a slot: one cache line. Half of a longer message's work is for its data area.
 fn short(c: &Constants) -> Curve {
     let cost = fixed(c.post_ns / 2.0, c.line_ns, c.post_ns / 2.0, 0.0);
     Curve::line(0, SHORT_LIMIT as u64, cost)

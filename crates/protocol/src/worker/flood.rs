@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::matching::Matcher;
 
-/// First interval in nanoseconds after which messages beyond the bound are taken unawaited. Later intervals double.
+/// First interval, in nanoseconds, after which unawaited messages beyond the bound are taken. Later intervals double.
 const RELIEF_NS: u64 = 50_000;
 
 /// Warning printed once, when unexpected messages first reach the bound.

@@ -14,7 +14,7 @@ pub(super) const LONG_NAP: Duration = Duration::from_secs(1);
 pub(super) const SHORT_NAP: Duration = Duration::from_millis(1);
 /// Number of idle progress calls between two checks for failed unsignaled sends.
 pub(super) const QUIET: u32 = 64;
-/// Number of such checks between two checks of the device, each of which is a system call.
+/// Number of checks for failed sends between two checks of the device, each of which is a system call.
 pub(super) const POLLS: u32 = 64;
 
 pub(super) struct AdapterPort {

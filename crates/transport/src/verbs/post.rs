@@ -148,7 +148,8 @@ impl Default for SendRequest {
 }
 
 impl SendRequest {
-    /// Sets the fields of one send; returns whether the payload goes inline. Calls no library, so tests need no device.
+    /// Sets the fields of one send; returns whether the payload goes inline. Makes no call, so that tests need no
+    /// device.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     fn patch(
         &mut self, id: u64, operation: &SendOperation<'_>, segments: &[Sge], flags: SendFlags,

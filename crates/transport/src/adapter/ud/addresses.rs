@@ -40,8 +40,8 @@ impl RankAddresses {
         ud.send_wireup_datagram(&to, &datagram)
     }
 
-    /// Takes the next wireup datagram: sender, step, address. Drops datagrams that another queue pair than the sender's
-    /// sent.
+    /// Takes the next wireup datagram: sender, step, address. Drops those that the claimed sender's queue pair did not
+    /// send.
     pub fn take(&mut self, ud: &mut UdIface) -> Option<(u32, u8, Address)> {
         loop {
             let read = ud.take_wireup_datagram()?;
