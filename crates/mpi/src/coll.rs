@@ -16,8 +16,8 @@
 //! writes to them meanwhile. Written memory overlaps no other, unless the section allows it. An algorithm passes on its
 //! own vectors, or parts of them, for the same use. The memory of a `Scratch` is private and has the requested size.
 //!
-//! **FABRIC.** A method of a `Fabric` that forwards to another function passes its arguments on. The trait requires of
-//! its caller what that function requires.
+//! **FABRIC.** A method of a `Fabric` may forward its arguments to another function. The trait requires of the method's
+//! caller what that function requires of its caller.
 #![allow(unsafe_code)]
 
 mod agreement;
@@ -85,7 +85,7 @@ fn is_in_place(buf: *const u8) -> bool {
     buf as usize == MPI_IN_PLACE
 }
 
-/// Opens the channel of the next collective call. This precedes all checks: a refused call is counted too.
+/// Opens the channel of the next collective call. This precedes all checks, so that a refused call is counted too.
 #[inline]
 fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     let f = Channel::next(p, comm);
@@ -111,7 +111,7 @@ fn count_empty(handle: usize, first: usize, second: usize, root: i32) -> bool {
         && is_known(first)
         && is_known(second);
     if known {
-        // The ordinary path also counts the call. Another rank may take that path.
+        // Another rank may take the ordinary path, which counts the call, so count it here too.
         // SAFETY: the communicator lives while it is in the table. It is there only below MPI_THREAD_MULTIPLE, where
         // this is the only thread inside MPI.
         Channel::advance(unsafe { &*comm.comm });

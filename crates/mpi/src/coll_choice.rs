@@ -49,7 +49,7 @@ use fastpath_job::Job;
 use fastpath_protocol::wire::SHORT_LIMIT;
 pub(crate) use hosts::NetworkCosts;
 
-/// The job's number of processors compared with its ranks, awake or asleep. Constant, and equal on all ranks.
+/// Whether the job has a processor for each of its ranks, awake or asleep. Constant, and equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobProcessors<'a> {
     /// One processor for each rank.
@@ -150,7 +150,7 @@ const FLAT_ALLGATHER: u64 = 16 << 10;
 /// open a pair for any two ranks, which costs more.
 const FLAT_ALLGATHER_MANY: u64 = 512 << 10;
 const MANY_RANKS: u32 = 16;
-/// Maximum number of ranks that each wait only shortly for a processor, so that all can send to all at the same time.
+/// Maximum number of ranks that can all send to all at the same time, because each waits only shortly for a processor.
 const FEW_RANKS: u32 = 4;
 /// Maximum total bytes of [`Allgather::Together`] where ranks share processors: up to [`FEW_RANKS`] ranks, and above.
 const TOGETHER_FEW: u64 = 128 << 10;
@@ -190,7 +190,7 @@ pub(crate) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// of two.
 const ALLREDUCE_RING: u64 = 256 << 10;
 const RING_BLOCK: u64 = 4 << 10;
-/// Minimum bytes of an allreduce through shared buffers, for few and for many ranks; maximum bytes of an element.
+/// Minimum bytes of an allreduce through shared buffers, for few and for many ranks, and maximum bytes of an element.
 const SHARED_ALLREDUCE: u64 = FLAT_ALLREDUCE + 1;
 const SHARED_ALLREDUCE_MANY: u64 = 16 << 10;
 const SHARED_ELEMENT: u64 = 1 << 10;
@@ -284,7 +284,7 @@ pub(crate) enum Allgather {
     Nodes,
 }
 
-/// Chooses the algorithm for `total` bytes. `even`: all blocks have one length and are adjacent in memory.
+/// Chooses the algorithm for `total` bytes. `even` tells whether all blocks have one length and are adjacent in memory.
 #[inline]
 pub(crate) fn allgather(
     total: u64, even: bool, ranks: u32, (room, may_share): (JobProcessors<'_>, bool),
@@ -345,7 +345,8 @@ pub(crate) fn alltoall(
     settle(&ALLTOALL, usual, || block, ranks, may)
 }
 
-/// Chooses the algorithm for blocks of any lengths. `block` returns the longest. `in_place`: their sum, if in place.
+/// Chooses the algorithm for blocks of any lengths. `block` returns the longest length. `in_place` is the sum of the
+/// lengths in bytes, or `None` if the call is not in place.
 #[inline]
 pub(crate) fn alltoall_arrays(
     call: &'static CallAlgorithms<Alltoall>, block: impl FnOnce() -> u64, ranks: u32,
@@ -394,11 +395,11 @@ pub(crate) struct Size {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReductionOrder {
-    /// Any order: the result has the same bits, or the user accepts different bits.
+    /// Any order is allowed, because the result has the same bits, or because the user accepts different bits.
     Free,
-    /// The one order that the ranks and the count determine.
+    /// Only the order that the ranks and the count determine.
     Fixed,
-    /// The order of the tree of [`tree::Actors`], because the reduction is a part of a call that combines operands
+    /// Only the order of the tree of [`tree::Actors`], because the reduction is a part of a call that combines operands
     /// along the tree.
     Tree,
 }

@@ -158,7 +158,7 @@ fn size_of_data(data: Data<'_>) -> u64 {
     data.map_or(0, |(datatype, count)| datatype.layout().size() * count as u64)
 }
 
-/// Value of [`Channel::refuse`] during the comparison, when this rank has accepted the arguments.
+/// Function in [`Channel::refuse`] while arguments are compared. It does nothing: this rank has accepted its arguments.
 fn compares(_: &Channel<'_>) {}
 
 fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {

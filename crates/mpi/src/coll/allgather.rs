@@ -15,7 +15,7 @@ use crate::common::error::Result;
 pub struct Allgather {
     /// Data to send.
     pub send: CollectiveBuffer,
-    /// Receive buffer for one rank.
+    /// Receive buffer; its count is that of the block from one rank.
     pub recv: SignificantBuffer,
 }
 
@@ -30,12 +30,12 @@ impl Collective for Allgather {
         let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
         let how = choose::allgather(total, true, ranks, place(f));
         let whole = first.part(0, first.count * ranks as u64);
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::allgather(f, self).await }
     }
 }
@@ -58,12 +58,12 @@ impl Collective for Allgatherv {
         compare(f, Arguments::new(&sends, &receives)).await?;
         let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
         let how = choose::allgather(total, false, f.size(), place(f));
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &block, None).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::allgatherv(f, self).await }
     }
 }
@@ -89,7 +89,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// Runs any algorithm but the one by nodes. Safety: see [`run`].
+/// Runs any algorithm except that of `nodes.rs`. Safety: see [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
@@ -179,10 +179,10 @@ async unsafe fn flat<'a, F: Fabric>(
     }
 }
 
-/// Unpacks the blocks of all other ranks. They are packed in cyclic order from rank `first`.
+/// Unpacks the blocks of all other ranks. The packed blocks are in cyclic order from rank `first`.
 ///
 /// # Safety
-/// `packed` holds all blocks, and they are writable.
+/// `packed` holds all blocks, and the receive blocks are writable.
 unsafe fn unpack_all<'a, F: Fabric>(
     packed: *mut u8, first: u32, f: &F, block: &impl Fn(u32) -> Vector<'a>,
 ) {
@@ -248,7 +248,7 @@ async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
 }
 
 /// Bruck et al., 1997: in step k each rank receives up to 2^k blocks from the rank 2^k after it. No algorithm has fewer
-/// steps. `bytes(n)`: bytes of the first `n` blocks, counted from this rank's block.
+/// steps. `bytes(n)` is the number of bytes of the first `n` blocks, counted from this rank's block.
 ///
 /// # Safety
 /// `packed` has room for all blocks in cyclic order from this rank's block, which is filled.

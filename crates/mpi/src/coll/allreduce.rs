@@ -32,12 +32,12 @@ impl Collective for Allreduce {
             return Ok(());
         }
         let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::allreduce(f, self).await }
     }
 
@@ -65,7 +65,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// Runs an allreduce that [`run`] does not run by doubling in one piece. Safety: see [`run`].
+/// Runs an allreduce by any algorithm except doubling in one piece, which [`run`] handles itself. Safety: see [`run`].
 #[inline(never)]
 async unsafe fn run_other<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
@@ -81,7 +81,7 @@ async unsafe fn run_other<'a, F: Fabric>(
     }
 }
 
-/// Runs any algorithm but the one by nodes. Safety: see [`run`].
+/// Runs any algorithm except that of `nodes.rs`. Safety: see [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {

@@ -13,14 +13,14 @@ use super::{choose, inter};
 use crate::common::error::Result;
 use fastpath_base::copy::copy;
 
-/// Largest number of outstanding pairs of a send and a receive.
+/// Maximum number of outstanding pairs of a send and a receive.
 const WINDOW: u32 = 32;
 
 /// Arguments of `MPI_Alltoall`.
 pub struct Alltoall {
     /// Data to send.
     pub send: CollectiveBuffer,
-    /// Receive buffer for one rank.
+    /// Receive buffer; its count is that of the block from one rank.
     pub recv: SignificantBuffer,
 }
 
@@ -34,7 +34,7 @@ impl Collective for Alltoall {
         let sends = |_| self.send.data().or(data);
         compare(f, Arguments::new(&sends, &|_| data)).await?;
         let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), f.room());
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe {
             match out {
                 Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
@@ -44,7 +44,7 @@ impl Collective for Alltoall {
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::alltoall(f, self).await }
     }
 }
@@ -75,7 +75,7 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
         let sum = || (0..ranks).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
         let (longest, in_place) = (|| self.recv.longest(ranks), out.is_none().then(sum));
         let how = choose::alltoall_arrays(B::ALLTOALL, longest, ranks, in_place);
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe {
             match &out {
                 Some(out) => run(f, how, out, &into).await,
@@ -85,12 +85,12 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::alltoall_arrays(f, self).await }
     }
 }
 
-/// Runs an alltoall. `out` returns the block to a rank, `into` the block from a rank.
+/// Runs an alltoall. `out(rank)` is the block for `rank`, and `into(rank)` the block from `rank`.
 ///
 /// # Safety
 /// Blocks of `out` are readable and those of `into` writable, and they do not overlap.
@@ -159,7 +159,7 @@ pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// Rank 0 collects all blocks and distributes them. Each other rank has one wait and one partner.
+/// Rank 0 collects all blocks and distributes them. Each other rank waits once, and has rank 0 as its only partner.
 ///
 /// # Safety
 /// See [`run`]. All blocks have one length, above 0.
@@ -193,8 +193,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// # Safety
-/// See [`flat_root`].
+/// Runs the part of a rank other than 0 in an alltoall through rank 0. Safety: see [`flat_root`].
 async unsafe fn flat_other<'a, 'b, F: Fabric>(
     f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
@@ -232,7 +231,7 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
         (blocks.room(bytes * ranks as u64)?, sent.room(half)?, received.room(half)?);
     let at = |base: *mut u8, index: u32| base.wrapping_add((bytes * index as u64) as usize);
     let size = bytes as usize;
-    // SAFETY: the scratches have room for all blocks, and for those of one step, at most half of them.
+    // SAFETY: one scratch has room for all blocks, the other for those of one step, which are at most half of all.
     unsafe {
         for i in 1..ranks {
             out((rank + i) % ranks).pack(at(blocks, i));

@@ -1,4 +1,4 @@
-//! Error of send and receive buffers that share memory without `MPI_IN_PLACE` (MPI-5.0 section 2.5).
+//! Check for send and receive buffers that share memory without `MPI_IN_PLACE` (MPI-5.0 section 2.5).
 
 use super::vector::Vector;
 use crate::common::consts::*;

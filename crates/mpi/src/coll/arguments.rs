@@ -186,7 +186,7 @@ impl BlockArray for TypedBlocks {
 pub struct Operands {
     pub(super) send: *const u8,
     pub(super) recv: *mut u8,
-    /// Datatype, with its handle to pass to a user's function.
+    /// Datatype and its handle, which a user's function needs.
     datatype: DatatypeKeeper,
     pub(super) op: Op,
 }
@@ -215,7 +215,7 @@ impl Operands {
         Reduction::new(&self.op, datatype, handle)
     }
 
-    /// Checks and returns the rank's operand and result, of `count` elements each. In place they are the same vector.
+    /// Checks and returns the rank's operand and result, of `count` elements each. In place, both are one vector.
     #[inline]
     pub(super) fn vectors(&self, f: &Channel<'_>, count: i64) -> Result<(Vector<'_>, Vector<'_>)> {
         let result = Vector::new(self.recv, count, self.datatype())?;

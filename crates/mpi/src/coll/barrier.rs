@@ -9,7 +9,7 @@ use super::{choose, inter, nodes};
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
-/// The call `MPI_Barrier`, which has no arguments.
+/// Arguments of `MPI_Barrier`, which has none.
 pub struct Barrier;
 
 impl Collective for Barrier {

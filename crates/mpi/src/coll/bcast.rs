@@ -25,12 +25,12 @@ impl Collective for Bcast {
         let sends = |_| self.data.data().filter(|_| f.rank() == root);
         let receives = |from| self.data.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, data, root).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::bcast(f, self).await }
     }
 }
@@ -45,7 +45,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
     unsafe { run_by(f, how, data, root).await }
 }
 
-/// Runs a given algorithm. Safety: see [`run`].
+/// Runs the algorithm `how`. Safety: see [`run`].
 pub(super) async unsafe fn run_by<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -60,7 +60,7 @@ pub(super) async unsafe fn run_by<F: Fabric>(
     }
 }
 
-/// Runs any algorithm but the one by nodes. Safety: see [`run`].
+/// Runs any algorithm except that of `nodes.rs`. Safety: see [`run`].
 pub(super) async unsafe fn run_as<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
@@ -123,12 +123,12 @@ async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32)
     Ok(())
 }
 
-/// Returns the bytes of a part: a multiple of a cache line.
+/// Returns the size of a part in bytes, a multiple of a cache line.
 fn part_bytes(bytes: u64, ranks: u32) -> u64 {
     bytes.div_ceil(ranks as u64).next_multiple_of(64)
 }
 
-/// Returns the parts `from..to`. Part i belongs to the rank i after the root.
+/// Returns the parts `from..to` as one vector. Part i belongs to the rank i after the root.
 fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'static> {
     let part = part_bytes(bytes, ranks);
     let (start, end) = ((part * from as u64).min(bytes), (part * to as u64).min(bytes));

@@ -18,7 +18,7 @@ use crate::coll_choice::tree::{Actors, Branch, branches, count, those_of};
 use crate::common::error::Result;
 use std::ops::Range;
 
-/// Values of branches in rank order, and free memory for others.
+/// Values of branches in rank order, and free memory for further values.
 struct BranchState<'a> {
     red: &'a Reduction<'a>,
     actors: Actors,
@@ -38,8 +38,8 @@ impl<'a> BranchState<'a> {
         taken
     }
 
-    /// Adds the values of neighbouring ranks, and combines two halves of a branch when both are present. `lower`: the
-    /// values `theirs` are from lower ranks.
+    /// Adds the values `theirs` of neighbouring ranks, and combines two halves of a branch when both are present.
+    /// `lower` tells whether these ranks are lower.
     ///
     /// # Safety
     /// The vectors are valid, and do not overlap.
@@ -82,7 +82,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
         held.free = (0..places).map(place).collect();
     }
     let mut mine = held.take(ranks_of(own..own + 1)).into_iter();
-    // SAFETY: VECTORS; places do not overlap.
+    // SAFETY: VECTORS; the places in the scratch memory do not overlap.
     unsafe {
         // Each branch is reduced separately. The value of a branch without the head goes to the branch's first rank,
         // which sends the value to the head.

@@ -219,13 +219,13 @@ impl Fabric for Channel<'_> {
     }
 }
 
-/// Returns the inputs of the choice of an algorithm that depend on the fabric.
+/// Returns how the ranks share processors, and whether buffers may be shared. The choice of an algorithm needs both.
 pub(super) fn place<F: Fabric>(f: &F) -> (JobProcessors<'_>, bool) {
     (f.room(), f.may_share())
 }
 
 /// Runs an algorithm on a blocking fabric, whose futures are always ready.
-// The state machine is not copied: `fastpath bench instructions` counts MPI_Barrier.
+// Always inlined, so that the state machine is not copied: `fastpath bench instructions` counts MPI_Barrier.
 #[inline(always)]
 pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
     let mut algorithm = pin!(algorithm);
@@ -237,7 +237,7 @@ pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
     }
 }
 
-/// Sends and receives at the same time. A side without bytes has no message; both ranks know the lengths.
+/// Sends and receives at the same time. A side without bytes has no message, because both ranks know the lengths.
 ///
 /// # Safety
 /// `out` is readable and `into` writable. They do not overlap.
@@ -256,7 +256,7 @@ pub(super) async unsafe fn trade<F: Fabric>(
     }
 }
 
-/// Largest message, in bytes, sent or received in turn, because its send ends immediately. Longer messages overlap.
+/// Largest message, in bytes, whose send ends immediately, so that messages can go one by one. Longer messages overlap.
 pub(super) const IN_TURN_BYTES: u64 = 1024;
 
 /// Sends the data to all other ranks.
@@ -280,7 +280,7 @@ pub(super) async unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Re
     }
 }
 
-/// Concurrent operations. All have ended when [`Batch::finish`] returns, even after an error.
+/// Concurrent operations. Every one of them has ended when [`Batch::finish`] returns, even after an error.
 pub(crate) struct Batch<'f, F: Fabric> {
     fabric: &'f F,
     /// The first operations, which need no allocation.
@@ -302,7 +302,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
     /// The data is readable and unchanged until [`Batch::finish`] has returned.
     pub(crate) unsafe fn send(&mut self, to: u32, data: Vector<'_>) {
         if data.bytes() > 0 && self.result.is_ok() {
-            // SAFETY: VECTORS, until `finish` has returned.
+            // SAFETY: VECTORS: the memory stays valid until `finish` has returned.
             let started = unsafe { self.fabric.start_send(to, data.buffer()) };
             self.add(started);
         }
@@ -314,7 +314,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
     /// The memory is writable and unused until [`Batch::finish`] has returned.
     pub(crate) unsafe fn recv(&mut self, from: u32, data: Vector<'_>) {
         if data.bytes() > 0 && self.result.is_ok() {
-            // SAFETY: VECTORS, until `finish` has returned.
+            // SAFETY: VECTORS: the memory stays valid until `finish` has returned.
             let started = unsafe { self.fabric.start_recv(from, data.buffer()) };
             self.add(started);
         }

@@ -17,11 +17,11 @@ use std::rc::Rc;
 /// Form of a collective call, with the address of the request.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
-    /// The call returns when it is complete.
+    /// Blocking call: returns when it is complete.
     Blocking,
-    /// `MPI_I...`: the call returns at once.
+    /// `MPI_I...`: the call returns at once. The value is the address of the request.
     Nonblocking(*mut usize),
-    /// `MPI_..._init`: the call begins at each start.
+    /// `MPI_..._init`: the call begins at each start. The value is the address of the request.
     Persistent(*mut usize),
 }
 
@@ -83,10 +83,10 @@ impl Form {
             }
             // SAFETY: CALL'S BUFFERS.
             Form::Nonblocking(request) => (request, unsafe { nonblocking::start(p, comm, read)? }),
-            // SAFETY: CALL'S BUFFERS, from each start to its completion.
+            // SAFETY: CALL'S BUFFERS hold from each start to its completion.
             Form::Persistent(request) => (request, unsafe { nonblocking::prepare(p, comm, read)? }),
         };
-        // SAFETY: the pointer is not null, as checked above, and so a variable.
+        // SAFETY: the pointer is not null, as checked above, and so points to a variable.
         unsafe { request.write(made) };
         Ok(())
     }

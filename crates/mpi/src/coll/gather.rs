@@ -37,12 +37,12 @@ impl Collective for Gather {
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = recv.or(own).map_or(0, |v| v.bytes());
         let how = choose::gather(&choose::GATHER, block, f.size(), f.room());
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::gather(f, self).await }
     }
 }
@@ -72,12 +72,12 @@ impl Collective for Gatherv {
         let all = || array.map_or(0, |array| array.longest(f.size()));
         let longest = || own.map_or(0, |own| own.bytes()).max(all());
         let how = choose::gather_arrays(&choose::GATHERV, longest, f.size());
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, recv, root).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::gatherv(f, self).await }
     }
 }
@@ -155,7 +155,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
     Ok(())
 }
 
-/// Part of a rank that is not the root in a gather along a binomial tree. Safety: see [`run`].
+/// The part of a rank other than the root in a gather along a binomial tree. Safety: see [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let me = relative(f.rank(), root, f.size());
     let subtree = subtree_ranks(me, f.size());

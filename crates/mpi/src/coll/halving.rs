@@ -95,7 +95,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         Halves { fabric, actors, me, rank }
     }
 
-    /// Returns this actor's part of `count` elements before the step of `mask`.
+    /// Returns the part of `count` elements that this actor has before the step of `mask`.
     fn range_before(&self, mask: u32, count: u64) -> VectorRange {
         let mut range = VectorRange { start: 0, end: count };
         let mut step = 1;
@@ -165,7 +165,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         outcome
     }
 
-    /// Sends every part to all actors.
+    /// Sends this actor's part to all actors, so that every actor has all parts.
     ///
     /// # Safety
     /// The result is writable, and this actor's part is filled.

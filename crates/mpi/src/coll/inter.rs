@@ -28,7 +28,7 @@ pub struct InterCollective<T>(pub T);
 
 impl<T: Collective> Collective for InterCollective<T> {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         let result = unsafe { self.0.run_between(f).await };
         f.channel().conclude(result)
     }
@@ -96,8 +96,8 @@ fn refuse_in_place() -> Error {
     Error::new(MPI_ERR_BUFFER, text).with_advice(Some("pass two buffers"))
 }
 
-/// Records the call's bytes and algorithm. `leaders`: the ranks 0 of both groups exchange. `linear`: the root exchanges
-/// with each rank. `together`: each rank exchanges with each rank of the other group.
+/// Records the call's bytes and algorithm. `way` is `leaders` if the ranks 0 of both groups exchange, `linear` if the
+/// root exchanges with each rank, and `together` if each rank exchanges with each rank of the other group.
 #[inline]
 fn note<A, C: CallFabric>(
     f: &C, call: &'static choose::CallAlgorithms<A>, way: &'static str, bytes: impl FnOnce() -> u64,
@@ -268,7 +268,7 @@ pub(super) async unsafe fn scatterv<C: CallFabric>(f: &C, call: &Scatterv) -> Re
     }
 }
 
-/// Exchanges blocks: each rank of both groups sends one to each rank of the other group.
+/// Exchanges blocks: each rank of both groups sends one block to each rank of the other group.
 ///
 /// # Safety
 /// Blocks of `out` are readable and those of `into` writable. They do not overlap.
@@ -329,7 +329,7 @@ pub(super) async unsafe fn alltoall_arrays<C: CallFabric, B: BlockArray>(
     unsafe { swap_all(f, out, into).await }
 }
 
-/// Combines the local group's operands in `result` of its rank 0. At other ranks `result` is not significant.
+/// Combines the local group's operands. `result` is significant at rank 0 of the local group.
 ///
 /// # Safety
 /// The operand is readable and the result writable. They do not overlap.

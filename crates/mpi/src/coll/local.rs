@@ -133,11 +133,11 @@ impl RankValue<'_> {
 /// Capacity of the stack: largest number of operands that wait to be combined, plus one.
 const DEEP: usize = 33;
 
-/// Combines the operands of all ranks along the tree of [`Actors`]. Operands arrive in rank order.
+/// Combines the operands of all ranks along the tree of [`Actors`]. The operands must be added in rank order.
 pub(super) struct Stack<'a> {
     red: &'a Reduction<'a>,
     actors: Actors,
-    /// Own operand. It must not be overwritten if `is_fixed`.
+    /// This rank's operand. If `is_fixed`, it must not be overwritten.
     own: Vector<'a>,
     is_fixed: bool,
     /// Buffers for operands: the result, and further buffers, which are adjacent in `others`.
@@ -150,7 +150,7 @@ pub(super) struct Stack<'a> {
     depth: usize,
 }
 
-/// Buffer number of this rank's own operand, if it is not in the result.
+/// Number in `waiting` that stands for this rank's own operand, if that is not in the result.
 const OWN: u8 = u8::MAX;
 
 impl<'a> Stack<'a> {
@@ -250,8 +250,8 @@ impl<'a> Stack<'a> {
     unsafe fn combine_last(&mut self) {
         self.depth -= 1;
         let (left, right) = (self.waiting[self.depth - 1], self.waiting[self.depth]);
-        // The combined value replaces the right operand. It replaces the left one if the right one must not be
-        // overwritten. It also does so if the operation commutes and the left one is in the result.
+        // The combined value replaces the right operand. It replaces the left operand if the right one must not be
+        // overwritten, or if the operation commutes and the left operand is in the result.
         let swapped = right == OWN || (left == 0 && self.red.reducer.commutes());
         let (left, right) = match swapped {
             true => (right, left),

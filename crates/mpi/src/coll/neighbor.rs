@@ -1,8 +1,8 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
 //!
-//! A pair may have several edges. Its messages then match these edges in list order. On a Cartesian grid, the message
-//! to the lower neighbour arrives there as that of its upper neighbour, even if both are one process. VECTORS is
-//! defined in `coll.rs`.
+//! A pair of ranks may have several edges. Their messages match these edges in list order. On a Cartesian grid, a
+//! message to the lower neighbour arrives there as the message of the upper neighbour, even if both neighbours are one
+//! process. VECTORS is defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};
@@ -14,7 +14,7 @@ use crate::common::error::Result;
 use crate::objects::comm::Neighborhood;
 use std::rc::Rc;
 
-/// Runs a neighborhood call. `out` and `into` return the blocks to and from the neighbour at a position.
+/// Runs a neighborhood call. `out(i)` is the block for destination i, and `into(i)` the block from source i.
 ///
 /// # Safety
 /// Blocks of `out` are readable and those of `into` writable. They do not overlap.
@@ -57,7 +57,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     }
 }
 
-/// Compares, records and runs a neighborhood call. Safety: see [`run`].
+/// Compares the call with those of the other ranks, records it, and runs it. Safety: see [`run`].
 async unsafe fn carry_out<'a, 'b, C: CallFabric>(
     f: &C, call: &'static choose::CallAlgorithms<choose::Neighbor>, around: &Neighborhood,
     out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
@@ -79,14 +79,14 @@ pub struct NeighborAllgather {
     pub around: Rc<Neighborhood>,
     /// Data for all destinations.
     pub send: SignificantBuffer,
-    /// Receive buffer for one source.
+    /// Receive buffer; its count is that of the block from one source.
     pub recv: SignificantBuffer,
 }
 
 impl Collective for NeighborAllgather {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, even_blocks(self.recv.vector()?));
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHER, &self.around, &|_| out, &into).await }
     }
 }
@@ -104,7 +104,7 @@ pub struct NeighborAllgatherv {
 impl Collective for NeighborAllgatherv {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, self.recv.check()?);
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHERV, &self.around, &|_| out, &into).await }
     }
 }
@@ -113,9 +113,9 @@ impl Collective for NeighborAllgatherv {
 pub struct NeighborAlltoall {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
-    /// Data for one destination.
+    /// Data to send; its count is that of the block for one destination.
     pub send: SignificantBuffer,
-    /// Receive buffer for one source.
+    /// Receive buffer; its count is that of the block from one source.
     pub recv: SignificantBuffer,
 }
 
@@ -123,7 +123,7 @@ impl Collective for NeighborAlltoall {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let out = even_blocks(self.send.vector()?);
         let into = even_blocks(self.recv.vector()?);
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLTOALL, &self.around, &out, &into).await }
     }
 }
@@ -146,7 +146,7 @@ pub struct NeighborAlltoallArrays<B> {
 impl<B: BlockArray> Collective for NeighborAlltoallArrays<B> {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
         let (out, into) = (self.send.check()?, self.recv.check()?);
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { carry_out(f, B::NEIGHBOR, &self.around, &out, &into).await }
     }
 }

@@ -70,9 +70,9 @@ pub(super) struct SubFabric<'f, F> {
 }
 
 enum Members<'f> {
-    /// Members of a node, or other ranks.
+    /// The listed ranks of the whole call, such as the members of a node.
     Listed(&'f [u32]),
-    /// Heads of all nodes: a node's first member, but for the node in field 1 the member in field 2.
+    /// Heads of all nodes: the first member of each node, except for the node in field 1, whose head is in field 2.
     Heads(&'f NodeMap, u32, u32),
 }
 

@@ -1,5 +1,5 @@
-//! Nonblocking collective calls: fabric that posts operations, request that advances an algorithm. FABRIC is defined in
-//! `coll.rs`.
+//! Nonblocking collective calls: a fabric that posts operations, and a request that advances an algorithm. FABRIC is
+//! defined in `coll.rs`.
 #![allow(unsafe_code)]
 
 use super::agreement::{compare_call, refuse_call};
@@ -31,7 +31,7 @@ use std::task::{Context, Poll, Waker};
 pub struct NonblockingFabric {
     channel: Channel<'static>,
     comm: Rc<Comm>,
-    /// Memory of earlier starts, for reuse; `None` if the call is not persistent.
+    /// Memory that earlier starts of a persistent call have released, for reuse; `None` if the call is not persistent.
     memory: Option<RefCell<Vec<SpareMemory>>>,
     only_checks: Cell<bool>,
 }
@@ -107,7 +107,7 @@ impl<F: Future> Future for SeparateFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // The block was filled at creation.
+        // `get` never returns `None` here, because `apart` filled the block before it made this future.
         self.0.get().map_or(Poll::Pending, |algorithm| algorithm.poll(context))
     }
 }
@@ -259,7 +259,7 @@ impl CollResult for Status {
 /// Outstanding call, or an inactive persistent one.
 struct NonblockingCall<F, M> {
     algorithm: FutureBlock<F>,
-    /// Begins a persistent call again; `None` for a nonblocking call.
+    /// Function that begins a persistent call again; `None` for a nonblocking call.
     make: Option<M>,
     starts: u64,
     call: &'static str,
@@ -404,8 +404,8 @@ pub(super) unsafe fn start<C: Collective + 'static>(
     begin(p, running)
 }
 
-/// Continues a call that has sent under `tag`, and returns its request. The call runs no functions of the program.
-/// Errors: those that the call detects at once.
+/// Continues a call whose message was sent under `tag`, and returns its request. The call runs no functions of the
+/// program. Errors: those that the call detects at once.
 pub(super) fn go_on<F>(
     p: &Process, comm: usize, tag: i32, rest: impl FnOnce(NonblockingFabric) -> F,
 ) -> Result<usize>
@@ -416,8 +416,8 @@ where
     begin(p, NonblockingCall::once(p, f, false, rest))
 }
 
-/// Begins a library call, and returns its request, which has a status. `calls_back`: whether the call runs functions of
-/// the program. Errors: `MPI_ERR_OTHER` if no request is left.
+/// Begins a library call, and returns its request, which has a status. `calls_back` tells whether the call runs
+/// functions of the program. Errors: `MPI_ERR_OTHER` if no request is left.
 pub(crate) fn start_status<F>(
     p: &Process, comm: Rc<Comm>, calls_back: bool, call: impl FnOnce(NonblockingFabric) -> F,
 ) -> Result<usize>
@@ -501,15 +501,15 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
             meeting
         });
         let read = read(&f.comm).and_then(|call| check(&f, &call).map(|()| call));
-        // Other ranks are notified of a refusal through `meeting`, if it exists, and not through `f`. A call that was
-        // taken back needs no notice.
+        // Other ranks are notified of a refusal through `meeting`, if it exists, and not through `f`. A call that
+        // [`Channel::take_back`] has removed from the count needs no notice.
         let was_taken_back = read.is_err() && f.channel.refuse.get().is_none();
         f.channel.refuse.set(None);
         if was_taken_back && let Some(meeting) = &meeting {
             meeting.take_back();
         }
         let call = read?;
-        // During the comparison, other threads may make calls and change the name.
+        // Other threads may make calls during the comparison, and change the name of the call.
         let name = p.call.get();
         let compared = meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)));
         p.call.set(name);

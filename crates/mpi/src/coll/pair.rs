@@ -1,8 +1,8 @@
 //! Immediate path of barrier and short allreduce between two ranks: two messages, no request, no allocation, and no
 //! lock below `MPI_THREAD_MULTIPLE`. Other cases use the ordinary path, which checks arguments and reports errors.
 //!
-//! **BYTES.** Each buffer of an exchange is valid for the bytes of its message, and the handle is that of the call.
-//! Each unsafe function here requires BYTES of its caller.
+//! **BYTES.** Each buffer of an exchange is valid for the bytes of its message, and the communicator's handle is that
+//! of the call. Each unsafe function here requires BYTES of its caller.
 #![allow(unsafe_code)]
 
 mod nonblocking;
@@ -33,8 +33,8 @@ pub enum PairCall {
     Done,
     /// Nothing was done.
     Declined,
-    /// The peer's message has not arrived. [`MissingMessage::receive`] waits for the message, or
-    /// [`MissingMessage::wait`] inside MPI.
+    /// The peer's message has not arrived. [`MissingMessage::receive`] waits for it. Inside MPI,
+    /// [`MissingMessage::wait`] waits for it.
     Waiting(MissingMessage),
 }
 
@@ -60,7 +60,7 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
     is_quiet.then_some(pair)
 }
 
-/// Returns the pair of a communicator; `None` unless it has two ranks and is in the tables for `WAY`.
+/// Returns the pair of a communicator; `None` unless it has two ranks and is in the tables for `WAY` (see `hot::OPEN`).
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn find_two<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let comm = hot::comm(handle);
@@ -146,8 +146,7 @@ impl MissingMessage {
 }
 
 impl MissingMessage {
-    /// Polls for the message `polls` times, through the hot tables only. Returns false, without effect, unless it
-    /// receives the message.
+    /// Polls for the message `polls` times, through the hot tables only. Returns whether it has received the message.
     ///
     /// # Safety
     /// See [`MissingMessage::receive`]. The communicator must be in the table.
@@ -206,7 +205,7 @@ pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
 }
 
 /// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of any number of ranks
-/// without data. Returns `None`, without effect, if this path does not apply.
+/// without data. Returns `None`, without effect, in all other cases.
 ///
 /// # Safety
 /// The buffers must be valid for count and datatype.
@@ -241,8 +240,8 @@ pub unsafe fn allreduce_inside(
     unsafe { allreduce_by::<INSIDE>(send, recv, count, datatype, op, handle, receive) }
 }
 
-/// # Safety
-/// See [`allreduce`]. `receive` waits for the message that it gets, with the given destination and length.
+/// Executes [`allreduce`] through the hot tables for `WAY`. Safety: see [`allreduce`]. `receive` waits for the message
+/// that it gets, with the given destination and length.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 unsafe fn allreduce_by<const WAY: u8>(
     send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
@@ -290,8 +289,8 @@ struct ShortReduction {
 }
 
 impl ShortReduction {
-    /// Returns the reduction, and the pair that `find_pair` returns. `None` if no kernel of operation and datatype is
-    /// cached, or if there is no pair. `Some(None)` if other arguments do not suit this path.
+    /// Returns the reduction, and the pair that `find_pair` returns. Returns `None` if no kernel of operation and
+    /// datatype is cached, or if there is no pair. Returns `Some(None)` if the other arguments do not suit this path.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     fn find(
         (send, recv): (*const u8, *mut u8), (count, datatype, op): (i64, usize, usize),

@@ -36,12 +36,12 @@ impl Collective for Reduce {
             return Ok(());
         }
         let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result, root).await })
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::reduce(f, self).await }
     }
 
@@ -69,7 +69,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// Runs any algorithm but the one by nodes. Safety: see [`run`].
+/// Runs any algorithm except that of `nodes.rs`. Safety: see [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,
@@ -87,7 +87,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
     }
 }
 
-/// All ranks send to the root.
+/// All ranks send their operands to the root, which combines them.
 ///
 /// # Safety
 /// See [`run`].

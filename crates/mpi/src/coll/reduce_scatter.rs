@@ -44,7 +44,7 @@ impl Collective for ReduceScatter {
         });
         let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
         let count = |to: u32| counts[to as usize];
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe {
             scatter_result(f, &choose::REDUCE_SCATTER, &self.operands, total, &deal, count).await
         }
@@ -52,7 +52,7 @@ impl Collective for ReduceScatter {
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
         let counts = |rank: u32| self.counts[rank as usize];
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { inter::reduce_scatter(f, &choose::REDUCE_SCATTER, &self.operands, counts).await }
     }
 
@@ -76,12 +76,12 @@ impl Collective for ReduceScatterBlock {
         let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
         let deal = move |rank: u32| (rank as u64 * share, share);
         let call = &choose::REDUCE_SCATTER_BLOCK;
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { scatter_result(f, call, &self.operands, total, &deal, |_| count).await }
     }
 
     async unsafe fn run_between<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe {
             inter::reduce_scatter(f, &choose::REDUCE_SCATTER_BLOCK, &self.operands, |_| self.count)
                 .await
@@ -93,7 +93,8 @@ impl Collective for ReduceScatterBlock {
     }
 }
 
-/// Executes either call after its counts are checked. `deal` returns start and length of each rank's block.
+/// Executes either call of this file after its counts are checked. `deal` returns start and length of each rank's
+/// block.
 ///
 /// # Safety
 /// See [`Collective::run`].

@@ -27,7 +27,7 @@ pub struct Scan {
 
 impl Collective for Scan {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { prefix(f, Prefix::Inclusive, &self.operands, self.count).await }
     }
 
@@ -46,7 +46,7 @@ pub struct Exscan {
 
 impl Collective for Exscan {
     async unsafe fn run<C: CallFabric>(&self, f: &C) -> Result {
-        // SAFETY: VECTORS, those of the call.
+        // SAFETY: VECTORS: the buffers are those of the call.
         unsafe { prefix(f, Prefix::Exclusive, &self.operands, self.count).await }
     }
 
@@ -90,7 +90,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// Each rank waits only once, for the prefix from the rank before it, so that every rank is scheduled only once.
+/// Each rank waits only once, for the prefix from the rank before it. Every rank therefore needs a processor only once.
 ///
 /// # Safety
 /// See [`run`].

@@ -51,8 +51,8 @@ macro_rules! impl_near {
 
 impl_near!(OnStack: 256, InState: 64);
 
-/// Memory for one purpose. The address that a method returns is valid until the next method call, or until the object
-/// moves or drops.
+/// Memory that holds one piece of data at a time. The address that a method returns is valid until the next method
+/// call, or until the object moves or drops.
 pub(super) struct Scratch<'f, F: Fabric> {
     fabric: &'f F,
     near: F::Near,

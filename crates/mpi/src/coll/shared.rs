@@ -25,7 +25,7 @@ use fastpath_base::copy::copy_with;
 use fastpath_protocol::buffer::Buffer;
 use std::ops::Range;
 
-/// Bytes of each operand that are combined at a time, so that pieces of all members fit a first-level cache.
+/// Number of bytes of each operand combined at a time. Pieces of this size of all members fit a first-level cache.
 const PIECE_BYTES: u64 = 4 << 10;
 /// Granularity of the members' parts, in bytes: a cache line.
 const LINE_BYTES: u64 = 64;
@@ -78,8 +78,8 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         });
     }
 
-    /// Synchronizes all members. Rank 0 receives their work times, and sends the copy loop for the next call. All
-    /// members must have equal `bytes` left.
+    /// Synchronizes all members. Rank 0 receives their work times, and sends the copy loop for the next call. `bytes`
+    /// must be equal on all members.
     async fn meet(&mut self, bytes: u64) -> Result {
         let (f, learnt) = (self.f, &self.buffers.learnt);
         let before_ns = match std::mem::take(&mut self.is_first) {
@@ -197,7 +197,7 @@ unsafe fn combine(red: &Reduction<'_>, turn: BufferTurn<'_>, ranks: u32, range: 
     }
 }
 
-/// Each member stores its block, and copies those of all others. `own` is the source of the block.
+/// Each member stores its block, and copies the blocks of all others. `own` is the source of this rank's block.
 ///
 /// # Safety
 /// `own` is readable, the blocks are writable, and they do not overlap.

@@ -158,7 +158,7 @@ impl SimWorld {
         let pair = (from * self.ranks + to) as usize;
         state.sends[pair].push_back((id, payload));
         if self.mode == Mode::Eager {
-            // The send has ended for the sender, even if the message is never received.
+            // In this mode a send ends for the sender at once, even if the message is never received.
             state.done.insert(id);
         }
         self.transfer(&mut state, pair);

@@ -83,8 +83,8 @@ pub(super) async unsafe fn pass_up<'a, F: Fabric>(
     }
 }
 
-/// Returns the parts of subtrees in packed memory: adjacent blocks of `bytes` bytes, the first of relative rank
-/// `first`.
+/// Returns a function that maps subtrees to their parts of packed memory. Packed blocks are adjacent, of `bytes` bytes
+/// each, and the first is that of relative rank `first`.
 pub(super) fn packed(
     at: *mut u8, bytes: u64, first: u32,
 ) -> impl Fn(Range<u32>) -> Vector<'static> {

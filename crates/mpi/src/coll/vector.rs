@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vector<'a> {
-    /// Origin of the first element.
+    /// Address from which the byte offsets of the first element count.
     pub(crate) ptr: *mut u8,
     pub(crate) count: u64,
     pub(crate) layout: &'a Arc<Layout>,

@@ -14,7 +14,7 @@ use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// Maximum words or bytes of text in an outcome; see [`broadcast_outcome`].
+/// Maximum number of words, and of bytes of text, in an outcome; see [`broadcast_outcome`].
 const MOST: u64 = 1 << 24;
 
 /// Members of a group on a blocking fabric, such as [`Channel`].
@@ -239,7 +239,7 @@ mod tests {
     use crate::common::consts::MPI_ERR_TRUNCATE;
     use std::cell::Cell;
 
-    /// Rank 4 of 8, whose received messages are too short. It defers the errors.
+    /// Rank 4 of 8. The messages that it receives are too short, and it defers the errors.
     #[derive(Default)]
     struct ShortReceiver {
         disagreement: Cell<Option<Error>>,

@@ -202,7 +202,7 @@ pub(crate) fn note_between<A>(
 }
 
 impl NamedAlgorithms {
-    /// Counts a call, if a report is requested. A single rank sends nothing and is not counted.
+    /// Counts a call if a report is requested. A call of a single rank sends nothing and is not counted.
     fn count(&mut self, (call, between, ranks, name, bytes): AlgorithmUse) {
         if let Some(counts) = self.counts.as_mut().filter(|_| ranks > 1) {
             let floor = bytes.checked_ilog2().map_or(0, |log| 1 << log);

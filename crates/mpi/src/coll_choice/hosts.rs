@@ -21,7 +21,7 @@ pub struct Spread {
     pub nodes: u32,
     /// Number of members.
     pub ranks: u32,
-    /// Largest number of members on one host.
+    /// Number of members on the host that has most of them.
     pub most: u32,
     /// Whether the members of each host are consecutive ranks.
     pub in_blocks: bool,
@@ -101,12 +101,12 @@ impl Spread {
         }
     }
 
-    /// Returns the distribution if hosts do not have consecutive ranks; `dealt` as in [`Spread::dealt`].
+    /// Returns the distribution if hosts do not have consecutive ranks. For `dealt` see [`Spread::dealt`].
     pub(crate) fn mixed(self, dealt: bool) -> Spread {
         Spread { in_blocks: false, aligned: 0, dealt, branches: 1, exchanged: 0, ..self }
     }
 
-    /// Returns the distribution of one member of each host.
+    /// Returns the distribution of a call between one member of each host.
     pub(crate) fn between(self) -> Spread {
         Spread {
             nodes: self.nodes,
@@ -120,7 +120,7 @@ impl Spread {
         }
     }
 
-    /// Returns the distribution of the members of the largest host.
+    /// Returns the distribution of a call within the largest host.
     fn within(self) -> Spread {
         Spread { nodes: 1, ranks: self.most, ..self }
     }
@@ -245,7 +245,7 @@ impl Costs<'_> {
         }
     }
 
-    /// Cost of a tree in which each message has all bytes. `folds`: the receiver reduces each message.
+    /// Cost of a tree in which each message has all bytes. `folds` tells whether the receiver reduces each message.
     fn tree(self, bytes: f64, folds: bool) -> f64 {
         let Spread { ranks, nodes, aligned, .. } = self.spread;
         // The root has more children than the longest path to it has steps. Bytes count once for each child on another
@@ -300,7 +300,7 @@ impl Costs<'_> {
         }
     }
 
-    /// Cost of the broadcast that is chosen within one host.
+    /// Cost of a broadcast by the algorithm that is chosen within one host.
     fn own_bcast(self, bytes: f64) -> f64 {
         match bytes < BCAST_LONG as f64 {
             true => self.bcast(Bcast::Binomial, bytes),
@@ -343,7 +343,7 @@ impl Costs<'_> {
         self.reduce(Reduce::Binomial, size).min(shared)
     }
 
-    /// Cost of the reduction that is chosen within one host.
+    /// Cost of a reduction by the algorithm that is chosen within one host.
     fn own_reduce(self, size: Size) -> f64 {
         match size.bytes >= REDUCE_LONG && size.can_share(self.spread.ranks) {
             true => self.reduce(Reduce::Halving, size),
@@ -519,7 +519,7 @@ pub(super) fn allreduce(
     cheapest(&candidates, |how| costs.allreduce(how, size))
 }
 
-/// Chooses an allgather. `doubles`: recursive doubling is possible.
+/// Chooses the algorithm of an allgather. `doubles` tells whether recursive doubling is possible.
 pub(super) fn allgather(
     spread: Spread, network: &NetworkCosts, bytes: u64, doubles: bool,
 ) -> Allgather {

@@ -25,7 +25,7 @@ struct Choice {
     facts: u64,
 }
 
-/// Bits for the number of an algorithm.
+/// Number of bits that hold the number of an algorithm.
 const NUMBER: u32 = 3;
 
 impl Placement {
@@ -62,7 +62,7 @@ impl Placement {
 }
 
 impl Size {
-    /// Encodes the inputs of a choice other than the bytes. All counts from `ranks` on are equivalent.
+    /// Encodes the inputs of a choice other than the bytes. All element counts of `ranks` or more have one encoding.
     pub(super) fn facts(&self, ranks: u32) -> u64 {
         let order = match self.order {
             ReductionOrder::Free => 0,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 #[derive(Debug)]
 pub struct NodeMap {
-    /// Node of each member. Nodes are numbered by their lowest member.
+    /// Node of each member. Nodes are numbered in the order of their lowest members.
     of: Box<[u32]>,
     /// All members, ordered by node, then by rank.
     pub(crate) members: Box<[u32]>,

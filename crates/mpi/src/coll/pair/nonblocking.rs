@@ -20,10 +20,10 @@ use fastpath_protocol::buffer::Buffer;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
-/// Number of polls for the peer's message before a request is made. The polls take about as long as making the request.
+/// Number of polls for the peer's message before a request is made. The polls take about as long as making a request.
 const POLLS: u32 = 256;
 
-/// `MPI_Ibarrier` and `MPI_Barrier_init` of two ranks. `None`, without effect, if this path does not apply.
+/// `MPI_Ibarrier` and `MPI_Barrier_init` of two ranks. Returns `None`, without effect, if this path does not apply.
 ///
 /// # Safety
 /// The request in the form must be null or a variable.
@@ -72,7 +72,8 @@ fn find_now(handle: usize) -> Option<PairComm> {
     }
 }
 
-/// Sends a nonblocking call's message, or prepares a persistent call; `None` if neither. Safety: [`make_allreduce`].
+/// Sends a nonblocking call's message, or prepares a persistent call; `None` if it cannot. Safety: see
+/// [`make_allreduce`].
 unsafe fn make(
     p: &Process, form: Form, handle: usize, pair: PairComm, sum: Option<ShortReduction>,
 ) -> Option<Result> {
@@ -93,7 +94,7 @@ unsafe fn make(
                     completed_request(p)
                 }
                 PairCall::Waiting(missing) => {
-                    // SAFETY: BYTES, until the request has completed.
+                    // SAFETY: BYTES hold until the request has completed.
                     let rest = |f| unsafe { receive(f, sum) };
                     go_on(p, handle, missing.tag, rest)
                 }
@@ -101,13 +102,13 @@ unsafe fn make(
             (request, made)
         }
         Form::Persistent(request) if !request.is_null() => {
-            // SAFETY: BYTES, from each start until its completion.
+            // SAFETY: BYTES hold from each start until its completion.
             let made = prepare_checked(p, handle, move |f| unsafe { run(f, handle, sum) });
             (request, made)
         }
         _ => return None,
     };
-    // SAFETY: the request is not null, and so a variable, by this function's contract.
+    // SAFETY: the request is not null, and so points to a variable, by this function's contract.
     Some(made.map(|made| unsafe { request.write(made) }))
 }
 
@@ -151,7 +152,7 @@ unsafe fn poll_on(
 /// Completes a call whose own message has been sent.
 ///
 /// # Safety
-/// See [`make_allreduce`], until the future is ready.
+/// See [`make_allreduce`], whose conditions must hold until the future is ready.
 async unsafe fn receive(f: NonblockingFabric, sum: Option<ShortReduction>) -> Result {
     let mut space = OperandSpace::uninit();
     let (_, into, bytes) = sides(&sum, &mut space);
@@ -166,7 +167,7 @@ async unsafe fn receive(f: NonblockingFabric, sum: Option<ShortReduction>) -> Re
 /// Executes one start of a persistent call.
 ///
 /// # Safety
-/// See [`make_allreduce`], until the future is ready.
+/// See [`make_allreduce`], whose conditions must hold until the future is ready.
 async unsafe fn run(
     f: Rc<NonblockingFabric>, handle: usize, sum: Option<ShortReduction>,
 ) -> Result {

@@ -77,7 +77,8 @@ pub(in super::super) struct Rank<'w> {
 }
 
 impl<'n> Hosts<'n> {
-    /// Makes a simulation; `of` is the host of each rank. `bytes`: size of the buffers, and of the largest allocation.
+    /// Makes a simulation. `of` is the host of each rank, and `bytes` the size of the buffers and of the largest
+    /// allocation.
     pub(in super::super) fn new(of: Vec<u32>, network: &'n NetworkCosts, bytes: u64) -> Hosts<'n> {
         Hosts {
             network,
@@ -291,7 +292,7 @@ impl Fabric for Rank<'_> {
 
     async fn wait(&self, ticket: Ticket) -> Result {
         self.finish(ticket).await;
-        // Later operations start at the new clock.
+        // The wait may have set a later clock, so other ranks may have to run first.
         self.take_turns().await;
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::objects::datatype::{Basic, Datatype, Form};
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// Data words in an element, in either shape.
+/// Number of data words in an element of either shape.
 const WORDS: usize = 4;
 /// Value of memory that was never written.
 const EMPTY: u32 = 0xeeee_eeee;
@@ -20,7 +20,7 @@ const EMPTY: u32 = 0xeeee_eeee;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Tight,
-    /// Words 1 and 3 to 5 of seven.
+    /// Elements of seven words, of which words 1 and 3 to 5 (from 0) are data.
     Gappy,
 }
 

@@ -232,7 +232,7 @@ proptest! {
                     unsafe { drive(alltoall::run_in_place(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
-                // In place again. Ranks may choose different algorithms here.
+                // Repeat the call in place. Ranks may choose different algorithms here.
                 for choice in 0..3 {
                     let pairs = if choice == 2 { f.rank() % 2 } else { choice };
                     let how = [Alltoall::Copied, Alltoall::Pairs][pairs as usize];

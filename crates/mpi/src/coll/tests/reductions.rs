@@ -24,8 +24,8 @@ fn add(a: Matrix, b: Matrix) -> Matrix {
     std::array::from_fn(|i| a[i].wrapping_add(b[i]))
 }
 
-/// # Safety
-/// The contract of an MPI_User_function. The handle is the shape's extent in words.
+/// Applies `f` to each element. Safety: see the contract of an MPI_User_function. The handle is the shape's extent in
+/// words.
 unsafe fn apply(
     f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut c_void, len: i32, extent: usize,
 ) {
@@ -406,7 +406,7 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
         }
     }
     assert_ne!(choose::allreduce(long, 8, (JobProcessors::Own, true)), Allreduce::Shared);
-    // The ring combines operands in a different order from the other algorithms.
+    // The ring combines operands in an order of its own, so it is chosen by the vector and the number of ranks alone.
     let round = Size { commutes: true, ..size(1 << 20, true) };
     assert_eq!(choose::allreduce(round, 6, (JobProcessors::Tight, true)), Allreduce::Ring);
 }

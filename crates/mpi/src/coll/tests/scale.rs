@@ -222,7 +222,7 @@ fn tabulate(calls: &[ScaleCall], placings: &[Placing], ranks: u32, sizes: &[u64]
         };
         for &bytes in sizes {
             let bytes = match call {
-                // Here `bytes` are those of each rank's block.
+                // Here `bytes` is the size of each rank's block.
                 ScaleCall::Allgather => bytes * u64::from(ranks),
                 _ => bytes,
             };
@@ -248,7 +248,7 @@ fn tabulate(calls: &[ScaleCall], placings: &[Placing], ranks: u32, sizes: &[u64]
     wrong
 }
 
-/// Calls whose size is that of the whole call.
+/// Calls whose size in a case is that of the whole call. The size of an allgather is that of one block.
 const CALLS: [ScaleCall; 6] = [
     ScaleCall::Barrier,
     ScaleCall::Bcast,
