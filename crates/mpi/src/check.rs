@@ -1,8 +1,8 @@
 //! `FASTPATH_CHECK=1`: detects errors of the program and reports them on standard error, at the cost of speed. Without
 //! the setting there is no [`Checks`], and this code does not run.
 //!
-//! - A message between two ranks begins with the [`Record`] of the sending call. The receiver compares it with its own
-//!   (`message`).
+//! - A message between two ranks begins with the [`Record`] of the sending call. The receiver compares the record with
+//!   its own call (`message`).
 //! - The ranks of a collective call exchange such records before the call (`coll/agreement.rs`).
 //! - `MPI_Finalize` lists requests that are not completed, messages that are not received (`left`), windows that are
 //!   not freed (`rma/left.rs`), and files that are not closed.
@@ -68,7 +68,7 @@ impl Checks {
         self.tell_first(what.to_string(), what);
     }
 
-    /// Reports `what`, unless an error with the key `mistake` was reported before. The texts of one error may differ.
+    /// Reports `what`, unless an error with the key `mistake` was reported before: one error may have several texts.
     pub(crate) fn tell_first(&self, mistake: String, what: &str) {
         let mut told = self.told.borrow_mut();
         if told.len() >= LINES_MAX || !told.insert(mistake) {
@@ -85,7 +85,7 @@ impl Checks {
     }
 }
 
-/// Returns `call at place`, the form in which messages name a call.
+/// Returns the text `call at place`, which names a call in messages.
 pub(crate) fn name_call(call: &str, place: &str) -> String {
     match place {
         "" => call.to_string(),

@@ -43,18 +43,18 @@ pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 /// Outcome of an immediate operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Immediate {
-    /// Complete.
+    /// The operation is complete.
     Done,
-    /// Complete, but the peer sleeps and must be woken. The value is the bytes of the message, so the wake-up needs no
-    /// argument of the call. Such arguments would occupy registers until then.
+    /// The operation is complete, but the peer sleeps and must be woken. The value is the bytes of the message, so the
+    /// wake-up needs no argument of the call. Such arguments would occupy registers until then.
     Wake(u64),
-    /// Nothing was done.
+    /// Nothing was done; the caller tries another path.
     Declined,
 }
 
-/// Sends a message that fits a slot, or does nothing. Makes no call. With `MORE`, further messages are expected
-/// immediately, as with nonblocking sends. `WAY` selects the key that the communicator's entry in the tables must have
-/// (see `hot::OPEN`). With `hot::SEEN`, the caller has already compared the key.
+/// Sends a message if it fits a slot; otherwise returns [`Immediate::Declined`]. Calls no other function. With `MORE`,
+/// further messages are expected immediately, as with nonblocking sends. `WAY` selects the key that the communicator's
+/// entry in the tables must have (see `hot::OPEN`). With `hot::SEEN`, the caller has already compared the key.
 ///
 /// # Safety
 /// See USER'S BUFFER.
@@ -130,13 +130,13 @@ impl CopiedSlot {
     }
 }
 
-/// Copies an arrived message that fits a slot, and returns its slot, which must be freed; `None` if nothing was done.
+/// Copies a message that has arrived and fits a slot, and returns the slot, which must be freed; otherwise `None`.
 ///
 /// # Safety
 /// See USER'S BUFFER.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option<CopiedSlot> {
-    // SAFETY: USER'S BUFFER, and the endpoint is one of TABLES.
+    // SAFETY: USER'S BUFFER and TABLES: the endpoint is from the table.
     unsafe {
         let (endpoint, key, room) = find_source::<WAY>(&args)?;
         let taken = (*endpoint).copy_short(key, args.tag, args.buf, room)?;
@@ -145,8 +145,8 @@ pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option
     }
 }
 
-/// Receives a short message even if earlier messages or receives of its source wait, or does nothing. [`try_copy`]
-/// declines in that case.
+/// Receives a short message from a named source, even if earlier messages of this source or receives from it wait.
+/// [`try_copy`] declines such a source. Returns false if nothing was done.
 ///
 /// # Safety
 /// See [`try_copy`].
@@ -168,6 +168,7 @@ pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) ->
 }
 
 /// Completes or posts a receive that [`try_irecv`] declines because earlier messages or receives of its source wait.
+/// Returns false, without effect, if the hot tables do not suffice.
 ///
 /// # Safety
 /// See [`try_irecv`].
@@ -193,7 +194,7 @@ pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -
     }
 }
 
-/// Returns match data and buffer size of a receive with a named source, if the hot tables are sufficient.
+/// Returns match data and buffer size of a receive with a named source; `None` if the hot tables do not suffice.
 #[inline(always)] // see `try_recv_queued`
 pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(MatchCriteria, usize)> {
     let comm = hot::comm(args.comm);
@@ -224,8 +225,8 @@ fn is_wanted_tag(tag: i32) -> bool {
     tag >= 0 || hide(tag) == ANY_TAG
 }
 
-/// Returns endpoint, match key and buffer size of a receive with a named source, if no message or receive precedes it.
-/// The size is negative (as an `isize`) if the count is negative.
+/// Returns endpoint, match key and buffer size of a receive with a named source; `None` if a message or receive
+/// precedes it. The size is negative (as an `isize`) if the count is negative.
 #[inline(always)] // see `try_copy`
 pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
@@ -271,7 +272,7 @@ pub enum ImmediateRecv<P = Posting> {
     Done(CopiedSlot),
     /// The receive must be posted, by [`post_irecv`].
     Post(P),
-    /// Nothing was done.
+    /// Nothing was done; the caller tries another path.
     Declined,
 }
 
@@ -284,7 +285,7 @@ pub struct Posting {
     pub key: u64,
 }
 
-/// Completes a receive from a named source if the message has arrived.
+/// Completes a receive from a named source if the message has arrived. Otherwise tells whether it can be posted.
 ///
 /// # Safety
 /// See [`try_copy`]. The buffer is in use until the request completes.

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Maximum frames of a walk. A stack that has overflowed has hundreds of thousands of frames.
+/// Maximum number of frames that a walk visits. A stack that has overflowed has hundreds of thousands of frames.
 const FRAMES_MAX: u32 = 256;
 
 unsafe extern "C" {
@@ -20,13 +20,13 @@ unsafe extern "C" {
 
 #[repr(C)]
 struct Walk {
-    /// Frame at which the walk starts to count. Frames before it belong to a signal handler.
+    /// Address that a signal interrupted. The walk skips earlier frames, which belong to the signal handler.
     place: usize,
     reached: bool,
     frames: u32,
-    /// Outermost frame of the first consecutive frames in this library.
+    /// Address in the outermost of the consecutive frames in this library; 0 before the first such frame.
     outermost: usize,
-    /// Return address of the outermost frame.
+    /// Return address of the outermost frame in this library: the place in the program that made the call.
     caller: usize,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn prepare() {
 unsafe extern "C" fn find_own_code(
     object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
 ) -> c_int {
-    // SAFETY: the linker passes an object that is valid during the call, and `code` is valid by `library`.
+    // SAFETY: the linker passes an object that is valid during the call. `library` passes a valid `code`.
     unsafe {
         let (object, code) = (&*object, &mut *code.cast::<Range<usize>>());
         let segments = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
@@ -108,8 +108,8 @@ pub(crate) struct CallFrames {
 }
 
 impl CallFrames {
-    /// Finds the MPI call of this thread; `None` outside MPI. `place` is the frame that a signal interrupted. Takes no
-    /// lock and allocates nothing, so that a signal handler may call it.
+    /// Finds the MPI call of this thread; `None` outside MPI. `place` is the address that a signal interrupted, if any.
+    /// Takes no lock and allocates nothing, so that a signal handler may call it.
     pub(crate) fn find(place: Option<usize>) -> Option<CallFrames> {
         let mut walk = Walk {
             place: place.unwrap_or_default(),

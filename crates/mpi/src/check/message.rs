@@ -29,7 +29,7 @@ impl Drop for CheckedMessage {
 }
 
 impl Checks {
-    /// Adds a record before the data of a message. The caller must store the result by [`Checks::keep`].
+    /// Adds a record before the data of a message. The caller must pass the result to [`Checks::keep`].
     pub(crate) fn watch(
         &self, call: &'static str, kind: RequestKind, (datatype, count): (&Rc<Datatype>, u64),
         buffer: &Buffer,
@@ -62,8 +62,8 @@ impl Checks {
         self.watched.borrow_mut().remove(&id);
     }
 
-    /// Removes the record from a request that has ended, before its result is read. Compares it if the request is a
-    /// receive. `worker` is the first worker.
+    /// Removes the record from a request that has ended, before its result is read. If the request is a receive,
+    /// compares the record with the call. `worker` is the process's worker.
     pub(crate) fn settle(&self, worker: *mut Worker, id: RequestId) {
         let Some(watched) = self.watched.borrow_mut().remove(&id) else {
             return;

@@ -34,11 +34,11 @@ pub(crate) struct ThreadState<R> {
     pub is_main: bool,
     /// Thread level granted.
     pub level: i32,
-    /// Returns the rank in the job.
+    /// Function that returns the rank in the job.
     pub rank: R,
 }
 
-/// Records that the calling thread enters `call`. If the level forbids the call, prints a report, once in a process.
+/// Records that the calling thread enters `call`. If the level forbids the call, prints a report, but only once.
 #[cold]
 pub(crate) fn enter(known: ThreadState<impl FnOnce() -> usize>, call: &'static str, anytime: bool) {
     // Any thread may also make these queries at any time (MPI 5.0, section 11.6).
@@ -81,7 +81,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// Describes the error of a call (thread and name) while `other` is inside MPI; `None` if the level allows the call.
+/// Describes the error of making `call` (thread and name) while `other` is in MPI; `None` if the level allows the call.
 fn describe(
     level: i32, is_main: bool, call: (&str, &str), other: Option<(&str, &str)>,
 ) -> Option<String> {

@@ -24,7 +24,7 @@ pub enum Owner {
     Session(usize),
 }
 
-/// Calls `act` with the cell that holds the buffer of `owner`.
+/// Calls `act` with the cell that holds the attached buffer of `owner`.
 fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&BufferCell) -> Result<T>) -> Result<T> {
     match owner {
         Owner::Process => {

@@ -1,4 +1,5 @@
-//! Messages of collective calls and of the creation of communicators.
+//! Messages of collective calls and of the creation of communicators. They are in the communicator's collective
+//! context, match no receive of the user, and bypass the profiling interface.
 //!
 //! They use the communicator's collective context, never match a user's receive, and bypass the profiling interface.
 //!
@@ -40,8 +41,8 @@ impl Ticket {
         self.0 == 0
     }
 
-    /// Frees an operation that has ended without fault and, if it is a receive, with all its bytes. Returns whether the
-    /// operation was freed. If so, the ticket must not be used again.
+    /// Frees an operation that has ended without fault and, if it is a receive, with all its bytes. Returns whether it
+    /// was freed. If so, the ticket must not be used again.
     #[inline]
     pub(crate) fn finish_whole(&mut self, p: &Process) -> bool {
         if self.0 == 0 {
@@ -80,10 +81,10 @@ pub struct Channel<'a> {
     /// Internal tag of this call's messages, below 0.
     pub tag: i32,
     context: Context,
-    /// First deferred error about a message of unexpected length, if any; see [`Channel::put_off`].
+    /// First error that [`Channel::put_off`] has deferred: a message had an unexpected length.
     disagreement: Cell<Option<Error>>,
-    /// With checks, the function that notifies the other ranks if this rank refuses its own arguments. During the
-    /// comparison of the ranks' arguments it does nothing, and afterwards the field is `None`.
+    /// With checks, the function that notifies the other ranks if this rank refuses its own arguments. While the ranks
+    /// compare their arguments, the function does nothing. Afterwards the field is `None`.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
@@ -145,7 +146,7 @@ impl<'a> Channel<'a> {
         self.refuse.set(None);
     }
 
-    /// Returns a channel with a tag of 0 or more, for calls that only some members make (`MPI_Comm_create_group`).
+    /// Returns a channel with a given tag. Calls that only some members make (`MPI_Comm_create_group`) use 0 or more.
     #[inline]
     pub fn tagged(process: &'a Process, comm: &'a Comm, tag: i32) -> Self {
         Channel::in_context(process, comm, comm.context.collective(), tag)
@@ -282,7 +283,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Returns whether an operation has ended. It must still be waited for.
+    /// Returns whether an operation has ended. Its ticket must still be waited for.
     pub fn is_done(&self, ticket: &Ticket) -> Result<bool> {
         // SAFETY: the worker lives while MPI runs.
         Ok(ticket.0 == 0
@@ -383,7 +384,7 @@ impl<'a> Channel<'a> {
         self.finish(ticket)
     }
 
-    /// Returns the bytes that a wait reports: `bytes`, or during a comparison those of the compared call.
+    /// Returns the bytes that a report of a wait names: `bytes`, or during a comparison those of the compared call.
     fn user_bytes(&self, bytes: u64) -> u64 {
         match (self.process.checks(), self.refuse.get()) {
             (Some(checks), Some(_)) => checks.compared_bytes.get(),
@@ -421,7 +422,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sends a contiguous message immediately, or does nothing.
+    /// Sends a contiguous message if it can leave immediately. Returns whether it was sent.
     #[inline]
     unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
         let Some(&endpoint) = self.comm.endpoints.get(to as usize) else {
@@ -482,7 +483,7 @@ impl<'a> Channel<'a> {
         fault::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
     }
 
-    /// Polls only this peer for a limited time, and receives its next arrival. `None` if nothing was received.
+    /// Polls only this peer for a limited time, and receives its next arrival. Returns `None` if nothing was received.
     #[inline]
     unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<ImmediateReceive> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
@@ -504,7 +505,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Takes the message if it is the peer's next arrival. `None` without effect if it is not.
+    /// Takes the message if it is the peer's next arrival. Returns `None`, without effect, if it is not.
     #[inline]
     unsafe fn try_recv(&self, from: u32, data: &Buffer) -> Option<ImmediateReceive> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;

@@ -113,7 +113,7 @@ fn describe_departure(args: &Args) -> String {
 /// Finds the first rank that may be a message's peer, and that was spawned and exited before `MPI_Init`. Returns its
 /// rank in the communicator, and the launcher's description of the exit.
 fn find_absent(args: &Args) -> Option<(usize, String)> {
-    // SAFETY: called inside MPI.
+    // SAFETY: this function is called inside MPI.
     let p = unsafe { process::get_unlocked() };
     let (comm, engine) = (p.comm_of_request(args.comm)?, p.engine()?);
     let is_possible = |rank: usize| args.peer == MPI_ANY_SOURCE || args.peer == rank as i32;

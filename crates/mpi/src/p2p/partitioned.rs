@@ -1,4 +1,4 @@
-//! Partitioned communication (MPI-5.0 chapter 4): a message in parts, each of which is sent when it is ready.
+//! Partitioned communication (MPI-5.0 chapter 4): a message in parts, each of which is sent as soon as it is ready.
 //!
 //! Each partition of the sender is a separate message in the communicator's collective context. The tag of a partition
 //! is the request's first tag, from a range that the sender reserves, plus its number. When its request is made, the
@@ -32,7 +32,7 @@ const TAGS: u32 = (1 << 31) - (1 << 26);
 struct Offer {
     partitions: u32,
     bytes: u64,
-    /// First tag, as its distance below [`FIRST_TAG`].
+    /// Distance of the first tag below [`FIRST_TAG`].
     first: u32,
 }
 

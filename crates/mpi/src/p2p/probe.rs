@@ -70,7 +70,7 @@ fn status_of(p: &Process, found: &ProbedMessage) -> Status {
     Status::new(found.source as i32, found.tag, MPI_SUCCESS, bytes as i64)
 }
 
-/// Probes for a message; `None` if none has arrived. `wait`: waits for one. `take`: removes it from matching.
+/// Probes for a message; `None` if there is none. With `wait`, waits for one. With `take`, removes it from matching.
 pub fn probe(
     p: &Process, call: &'static str, source: i32, tag: i32, comm: usize, wait: bool, take: bool,
 ) -> Result<Option<ProbeResult>> {

@@ -1,7 +1,7 @@
 //! Requests of MPI: wait, test, persistent requests, and polled operations.
 //!
-//! A request's handle is that of the protocol layer's request. A persistent request or an operation of this layer is a
-//! request of kind `Foreign`. The `user` word of such a request is an index into [`crate::objects::operation::Extras`].
+//! A request's handle is that of the protocol layer's request. A persistent request, or one for an operation that the
+//! MPI layer runs itself, is of kind `Foreign`. Its `user` word is an index into [`crate::objects::operation::Extras`].
 //!
 //! **VARIABLES.** `request` is a variable, or `requests` and its parallel arrays have `count` entries. A status is null
 //! or valid for each request. Each function here requires this of its caller, and the entry points require it of the
@@ -140,7 +140,7 @@ fn is_plain_complete(worker: *mut Worker, id: RequestId) -> bool {
     ended || (!request.is_posted() && peer != ANY_PEER && worker.give_up(id, peer))
 }
 
-/// Returns whether the operation of a request has ended. Polls operations of this layer.
+/// Returns whether the operation of a request has ended. Polls operations of the MPI layer.
 fn is_complete(p: &Process, named: &NamedRequest) -> Result<bool> {
     match *named {
         NamedRequest::Inactive => Ok(true),
@@ -170,8 +170,8 @@ fn rest_operation(p: &Process, named: &NamedRequest) -> Option<Status> {
     }
 }
 
-/// Reads the result of a completed operation, and frees its request or makes it inactive. Safety: `handle` must be a
-/// variable that holds the request.
+/// Reads the result of a completed operation, and frees its request or makes it inactive. Safety: `handle` must point
+/// to a variable that holds the request.
 unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Error>)> {
     // SAFETY: VARIABLES.
     let value = unsafe { *handle };
@@ -269,7 +269,7 @@ fn wait_named(p: &Process, call: &'static str, named: &NamedRequest) -> Result {
     }
 }
 
-/// Returns the ranks that could complete a request, or advance an operation of this layer.
+/// Returns the ranks that could complete a request, or advance an operation of the MPI layer.
 fn awaited_by(p: &Process, named: &NamedRequest) -> Result<AwaitedRanks> {
     let id = match *named {
         NamedRequest::Plain(id) => Some(id),
@@ -288,7 +288,7 @@ fn awaited_by(p: &Process, named: &NamedRequest) -> Result<AwaitedRanks> {
 }
 
 /// Makes progress until `done` returns true or fails. `awaited` returns the ranks that could make `done` return true.
-/// `named` is the awaited object, as in [`Note::comm`].
+/// `named` is stored in [`Note::comm`], for reports of the wait.
 fn wait_any_of(
     p: &Process, (call, named): (&'static str, usize), awaited: impl FnOnce() -> AwaitedRanks,
     mut done: impl FnMut() -> Result<bool>,
@@ -326,7 +326,7 @@ pub fn is_active(p: &Process, handle: usize) -> Result<bool> {
 /// `to` must be null (`MPI_STATUS_IGNORE`) or a status.
 pub unsafe fn write_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // SAFETY: VARIABLES; `to` is not null, and so a status.
+        // SAFETY: VARIABLES; `to` is not null, and so points to a status.
         unsafe {
             let error = (*to).error;
             *to = status;
@@ -341,7 +341,7 @@ pub unsafe fn write_status(to: *mut Status, status: Status) {
 /// See [`write_status`].
 pub unsafe fn write_empty_status(to: *mut Status) {
     if !to.is_null() {
-        // SAFETY: VARIABLES; `to` is not null, and so a status.
+        // SAFETY: VARIABLES; `to` is not null, and so points to a status.
         unsafe { *to = empty_status() };
     }
 }

@@ -154,9 +154,9 @@ unsafe fn post_recv<const LATER: bool>(
     }
 }
 
-/// Waits, with progress, until `done` returns true; `done` is not called again. `comm`, `bytes` and `awaited` are
-/// reported during the wait. With `naps`, a sleep has a time limit, because the awaited change might not wake this
-/// process. Errors: MPI is not initialized.
+/// Makes progress until `done` returns true; `done` is not called again. Reports of the wait name `comm`, `bytes` and
+/// `awaited`. With `naps`, a sleep has a time limit, because the awaited change might not wake this process. Errors:
+/// MPI is not initialized.
 pub(crate) fn wait_until(
     p: &Process, (comm, bytes): (usize, u64), awaited: AwaitedRanks, naps: bool,
     done: impl FnMut(&mut Worker) -> bool,
@@ -206,7 +206,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         if mode == Mode::Buffered {
             return copied::send(&p, &checked, &args).map(|_| ());
         }
-        // The time since the entry of the call was spent on checks.
+        // In traces, the time since the entry of the call counts as checks.
         trace::share_time_of(Point::Call);
         let worker = p.worker()?;
         let _attending = ProgressGuard::begin(Some(worker));
@@ -230,7 +230,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
 }
 
 /// Wakes the receiver of an immediate send, whose message has left. Called if the receiver sleeps or has left the job.
-/// Errors: the receiver has left the job.
+/// Returns an error if the receiver has left the job.
 #[cold]
 #[inline(never)]
 pub fn wake(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
@@ -240,7 +240,7 @@ pub fn wake(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
     }
 }
 
-/// Wakes the receiver of an immediate send; false if it has left the job.
+/// Wakes the receiver of an immediate send. Returns false if the receiver has left the job.
 #[inline]
 pub fn wake_sleeping_peer(comm: usize, peer: i32) -> bool {
     // SAFETY: the immediate send has found the endpoint there.
@@ -276,12 +276,12 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
     }
 }
 
-/// Polls the named peer for a while like [`spin_recv`], if no message or receive precedes this one; `None` otherwise.
-/// Few instructions follow the arrival of a short message. The loop repeats that of [`spin_recv`]: one loop for both
-/// made messages of 1 KiB slower (`docs/performance.md`).
+/// Polls the named peer for a while like [`spin_recv`]. Returns `None` if a message or receive precedes this one. Few
+/// instructions follow the arrival of a short message. The loop repeats that of [`spin_recv`]: one loop for both made
+/// messages of 1 KiB slower (`docs/performance.md`).
 #[inline(always)] // `fastpath bench latency`: 8 B
 unsafe fn spin_quiet(args: &Args, status: *mut Status) -> Option<SpinOutcome> {
-    // SAFETY: USER'S BUFFER, and the endpoint and the worker are those of TABLES.
+    // SAFETY: USER'S BUFFER and TABLES: the endpoint and the worker are from the tables.
     unsafe {
         let (endpoint, key, room) = find_source::<{ hot::OPEN }>(args)?;
         let worker = hot::worker_of::<{ hot::OPEN }>();

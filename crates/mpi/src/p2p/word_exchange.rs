@@ -28,7 +28,7 @@ pub(crate) struct WordExchange<W: Copy + Default> {
 }
 
 impl<W: Copy + Default> WordExchange<W> {
-    /// Posts the receive. The worker must outlive the exchange.
+    /// Starts the exchange, and posts its receive. The worker must outlive the exchange.
     pub(crate) fn new(worker: *mut Worker, context: Context) -> Self {
         let (arrived, unsent) = (Box::default(), Vec::new());
         let mut exchange = WordExchange { worker, context, receive: 0, arrived, unsent };

@@ -5,10 +5,10 @@
 //! rank whose step lasts long sends a probe to the rank that the step waits for. A rank with a waiting step of the same
 //! call forwards the probe. If the probe returns to its origin, a cycle of ranks has waited, each at some moment. The
 //! origin then sends a reply along the cycle in reverse. A rank forwards the reply if its call still waits in the step
-//! in which it saw the probe. So all of them waited when the probe returned. The reply also arrives after every earlier
-//! message from the awaited rank. If it returns to an origin that still waits, no message is in flight in the cycle. A
-//! rank that has finished the call answers a probe itself, after all its messages. A rank that polls its nonblocking
-//! calls handles probes at intervals instead of in a wait.
+//! in which it saw the probe. So all ranks of the cycle waited when the probe returned. The reply also arrives after
+//! every earlier message from the awaited rank. If the reply returns to an origin that still waits, no message is in
+//! flight in the cycle. A rank that has finished the call answers a probe itself, after all its messages. A rank that
+//! polls its nonblocking calls handles probes at intervals instead of in a wait.
 //!
 //! Only steps of a call send its messages, so the proof holds whatever else the ranks do. Another thread of a rank may
 //! be between two steps of a blocking call only in a wait or outside of MPI. Then the rank does not answer that it has
@@ -32,8 +32,8 @@ use fastpath_protocol::{Request, RequestId, RequestState, Worker};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Duration of a wait before its rank sends probes. The second probe of a step follows after an equal time. Then the
-/// time doubles with each probe. This limits the number of probes queued at a rank that computes for hours.
+/// Time that a step must have waited before its rank sends a first probe. A second probe follows after an equal time.
+/// Then the time doubles with each probe, which limits the probes queued at a rank that computes for hours.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 
 /// Interval at which a rank that polls its calls checks for probes and answers.
@@ -68,7 +68,7 @@ impl Word {
     }
 }
 
-/// Returns whether waits of collective calls are watched. They are if the ranks use a network.
+/// Returns whether waits of collective calls are watched, which is the case if the ranks use a network.
 fn is_watched(worker: *mut Worker) -> bool {
     // SAFETY: the worker lives while MPI runs.
     unsafe { (*worker).interfaces().has_outside() }
@@ -214,7 +214,7 @@ fn is_complete(worker: &Worker, id: RequestId) -> bool {
 /// Message that a collective call of this rank waits for.
 #[derive(Clone, Copy)]
 struct CallStep {
-    /// Handle of the message's request. Each step has a different handle.
+    /// Handle of the message's request. Every step has a different handle.
     handle: u32,
     /// Rank in the job that must send or receive the message.
     peer: u32,
@@ -222,7 +222,7 @@ struct CallStep {
     bytes: u64,
 }
 
-/// Step that sends probes.
+/// A step that lasts long, and the time of its next probe.
 struct ProbingStep {
     handle: u32,
     due_ns: u64,
@@ -294,7 +294,7 @@ impl OutstandingCalls<'_> {
         let is_unmatched = request.state == RequestState::Active
             && (request.is_posted() || request.is_unmatched_send())
             && request.peer != ANY_PEER
-            // A rank of another job is excluded, because that job numbers ranks differently.
+            // A rank of another job is excluded, because that job gives ranks different numbers.
             && !job.is_foreign(request.peer as usize);
         is_unmatched.then_some(CallStep {
             handle: request.handle,
@@ -491,7 +491,7 @@ fn has_made(p: &Process, comm: &Comm, tag: i32) -> bool {
         _ if p.checks().is_some() => return false,
         _ => Channel::next_persistent_tag(comm),
     };
-    // Tags decrease, and wrap around.
+    // Later calls have lower tags, and tags wrap around.
     let ahead = tag.wrapping_sub(next).rem_euclid(TAGS as i32);
     ahead > 0 && ahead < TAGS as i32 / 2
 }

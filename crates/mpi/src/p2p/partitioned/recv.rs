@@ -21,7 +21,7 @@ const GIVE_ENOUGH: &str = "pass at least as many bytes to MPI_Precv_init as to M
 
 struct ReceivePart {
     ticket: Ticket,
-    /// Temporary buffer if the partition begins or ends inside a noncontiguous element, otherwise `None`.
+    /// Temporary buffer; `None` unless the partition begins or ends inside a noncontiguous element.
     aside: Option<Box<[u8]>>,
 }
 
@@ -36,7 +36,7 @@ struct Recv {
     made: String,
     offer: Option<Offer>,
     is_active: bool,
-    /// Partitions of the sender in this start; `None` for one that has arrived.
+    /// Receives of the sender's partitions in this start; `None` for a partition that has arrived.
     parts: Vec<Option<ReceivePart>>,
     /// Index of the first partition that is not known to have arrived.
     next: usize,
@@ -200,7 +200,7 @@ impl Recv {
         self.take_part_slow(p, partition)
     }
 
-    /// Completes a partition that may be outstanding, failed, or in a temporary buffer; returns whether it has arrived.
+    /// Completes a partition that may be outstanding, failed, or in a temporary buffer. Returns whether it has arrived.
     #[inline(never)]
     fn take_part_slow(&mut self, p: &Process, partition: usize) -> bool {
         let (Some(checked), Some(offer)) = (&self.checked, self.offer) else {
@@ -358,7 +358,7 @@ impl Operation<Process> for Recv {
 }
 
 impl Recv {
-    /// Returns the error with which every start fails, if the sender's partitions exceed the receive buffer.
+    /// Returns the error that every start raises if the sender's partitions exceed the receive buffer.
     fn disagreement(&self) -> Option<Error> {
         let (offer, checked) = (self.offer?, self.checked.as_ref()?);
         (offer.total()? > checked.buffer.bytes).then(|| {

@@ -36,13 +36,13 @@ struct Send {
 
 /// Marks of a started send's partitions, and the data for their messages.
 ///
-/// **MARKS.** They live as long as their send, and code that accesses them holds the lock of this layer. No reference
-/// to them outlives a call of the functions here. None of these functions calls another of them, or the program.
+/// **MARKS.** The marks live as long as their send, and code that accesses them holds the lock. No reference to them
+/// outlives a call of the functions here. None of these functions calls another of them, or the program.
 struct Marks {
     /// Whether the send was started and is not complete.
     is_active: bool,
     ready: Box<[bool]>,
-    /// Number of unmarked partitions.
+    /// Number of partitions that are not marked yet.
     missing: u32,
     way: Option<PartitionPath>,
     offer: Offer,
@@ -76,7 +76,7 @@ impl SendMarks {
 
 impl Drop for SendMarks {
     fn drop(&mut self) {
-        // SAFETY: memory of a box; the pointer in `MarkedRequest` was cleared when the request was freed.
+        // SAFETY: the memory is that of a box. The pointer in `MarkedRequest` was cleared when the request was freed.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -139,7 +139,7 @@ fn buffer(checked: &CheckedArguments, args: &Args, partition: u32) -> Buffer {
     };
     let offset = i64::from(partition).wrapping_mul(stride(datatype, args));
     let at = args.buf.wrapping_offset(offset as isize);
-    // `None` cannot occur, because the buffer of all partitions together was checked.
+    // `unwrap_or` is never used, because the buffer of all partitions together was checked.
     datatype.buffer(at, args.count as u64).unwrap_or(none)
 }
 
@@ -163,7 +163,7 @@ fn find_way(checked: &CheckedArguments, args: &Args) -> Option<PartitionPath> {
 }
 
 impl Marks {
-    /// Marks a partition and sends its message, if the message can leave immediately. Otherwise does nothing. Returns
+    /// Marks a partition and sends its message, if the message can leave immediately. Otherwise has no effect. Returns
     /// whether the partition was marked. Safety: the send's request is not freed, and the caller is inside MPI.
     #[inline]
     unsafe fn try_mark(&mut self, worker: *mut Worker, partition: i32) -> bool {

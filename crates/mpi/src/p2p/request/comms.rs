@@ -30,7 +30,7 @@ pub fn release_unused(p: &Process) {
     });
 }
 
-/// Returns handles of the communicators that requests were made on, perhaps with handles of a few other communicators.
+/// Returns the handles of all communicators that requests were made on. The set may also have a few other handles.
 fn comms_in_use(p: &Process) -> HashSet<usize> {
     let of_extra = |extra: &Extra<Process>| match extra {
         Extra::Persistent(persistent) => Some(persistent.args.comm),
@@ -51,7 +51,7 @@ fn comms_in_use(p: &Process) -> HashSet<usize> {
 /// 11.10.4). Does not wait for communication that only a departed rank could complete. Fails if MPI is not initialized.
 pub(crate) fn complete_communication(p: &Process, comm: &Comm) -> Result {
     let mut pending = find_awaited(p, comm);
-    // A new wait begins whenever the awaited ranks change, because the rank's page must name the current ones.
+    // Begin a new wait whenever the awaited ranks change, because this rank's page must name the current ones.
     while let Some(awaited) = pending {
         slow::wait_until(p, (comm.handle.get(), 0), awaited, false, |_| {
             for index in pending_operations(p, comm) {
@@ -64,7 +64,7 @@ pub(crate) fn complete_communication(p: &Process, comm: &Comm) -> Result {
     Ok(())
 }
 
-/// Returns the ranks that could complete communication under way on a communicator; `None` if none of it can complete.
+/// Returns the ranks that could complete communication under way on a communicator; `None` if no rank needs to.
 fn find_awaited(p: &Process, comm: &Comm) -> Option<AwaitedRanks> {
     let handle = comm.handle.get();
     let members = comm.peer_group().world_ranks();

@@ -29,7 +29,7 @@ impl Operation<Process> for SendrecvRequest {
             Ok(_) => return None,
             Err(error) => return Some(Err(error)),
         }
-        // SAFETY: both requests are fields of `self`, which are variables that hold them.
+        // SAFETY: both requests are in fields of `self`, so the pointers are to variables.
         let (sent, received) = unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
         Some(match (sent, received) {
             (Ok((_, None)), Ok((status, None))) => Ok(status),
@@ -73,7 +73,7 @@ pub unsafe fn isendrecv(
 /// # Safety
 /// See [`slow::sendrecv_replace`]. The buffer is in use until the request completes.
 pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
-    // SAFETY: by this function's contract. The copy moves into the request, but its bytes do not move.
+    // SAFETY: the buffers are valid by contract. The copy moves into the request, but its bytes do not move.
     unsafe {
         let (mut copy, bytes) = slow::pack_copy(p, &out)?;
         let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };

@@ -12,8 +12,8 @@ use crate::p2p::fill_status;
 use fastpath_protocol::Request;
 use fastpath_protocol::request::RequestPool;
 
-/// Completes a send or receive that has ended without fault, using only the worker of the hot tables. Otherwise does
-/// nothing and returns false. With `ENTRY`, the status is an array's entry, and its error is set too. `WAY`: see
+/// Completes a send or receive that has ended without fault, using only the worker of the hot tables. Otherwise returns
+/// false, without effect. With `ENTRY`, the status is an entry of an array, and its error is set too. For `WAY` see
 /// `hot::OPEN`.
 ///
 /// # Safety
@@ -69,7 +69,7 @@ pub unsafe fn collect_done<const ENTRY: bool>(request: *mut usize, status: *mut 
     true
 }
 
-/// Reads and frees a request that ended without fault. Safety: VARIABLES; `request` holds the handle of `found`.
+/// Reads and frees a request that ended without fault. Safety: see VARIABLES; `request` holds the handle of `found`.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Wait_isend
 unsafe fn collect<const ENTRY: bool>(
     pool: &mut RequestPool, found: *mut Request, request: *mut usize, status: *mut Status,
@@ -107,7 +107,7 @@ pub unsafe fn try_arrival<const WAY: u8>(request: *mut usize, status: *mut Statu
         };
         let over = (*worker).drain_until(found);
         if over {
-            // A message in a slot ends without fault.
+            // The message was in a slot, so the receive has no fault.
             let bytes = (*found).received as i64;
             fill_status(status, (*found).source, (*found).received_tag, bytes);
             (*worker).requests.free_at(found);

@@ -1,4 +1,5 @@
-//! Operations of this layer behind a request, and calls that notify or query them. INSIDE is defined in `request.rs`.
+//! Operations that the MPI layer runs itself behind a request, and calls that notify or query them. INSIDE is defined
+//! in `request.rs`.
 #![allow(unsafe_code)]
 
 mod active;
@@ -58,7 +59,7 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     answer
 }
 
-/// Polls an operation of this layer; returns whether it has ended.
+/// Polls an operation of the MPI layer; returns whether it has ended.
 pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
     let taken = match p.extras.slots_mut().get_mut(index) {
         Some(Some(Extra::Operation { poll, .. })) => poll.take(),
@@ -112,7 +113,7 @@ pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result
     }
 }
 
-/// Makes a request for an operation of this layer, and returns its handle.
+/// Makes a request for an operation of the MPI layer, and returns its handle.
 pub fn make_operation(p: &Process, operation: Box<dyn Operation<Process>>) -> Result<usize> {
     let watch = operation.watch();
     let index = p.extras.insert(Extra::Operation {

@@ -29,7 +29,7 @@ pub fn make_persistent(
     make_foreign(p, index)
 }
 
-/// Makes a persistent request for an operation of this layer, which [`Operation::start`] starts. Returns its handle.
+/// Makes a persistent request for an operation of the MPI layer, which [`Operation::start`] starts. Returns its handle.
 pub fn make_persistent_operation(
     p: &Process, operation: Box<dyn Operation<Process>>,
 ) -> Result<usize> {

@@ -16,8 +16,8 @@ use fastpath_protocol::RequestId;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_segment::AwaitedRanks;
 
-/// Result of a call, and the error of its completed operations. The program gets the result even with such an error,
-/// because the requests are complete.
+/// Result of a call that has completed operations, and the error of these operations. The program gets the result even
+/// with such an error, because the requests are complete.
 pub type CompletedCall<T> = Result<(T, Result)>;
 
 /// Completes one request of an array. Writes the operation's error to the status, and returns it.
@@ -127,8 +127,8 @@ unsafe fn find_complete(
     Ok((None, any_active))
 }
 
-/// Finds a completed entry like [`find_complete`], for a call that waits. If no active request can complete, because
-/// every one is a receive whose senders have left, ends the last one.
+/// Finds a completed entry like [`find_complete`], for a call that waits. If every active request is a receive whose
+/// senders have left, none can complete; the last one is then ended.
 unsafe fn find_complete_or_gone(
     p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
@@ -217,7 +217,7 @@ unsafe fn finish_any(
     }
 }
 
-/// `MPI_Testany`. Returns whether a request has completed or none is active, and the completed index or `None`.
+/// `MPI_Testany`. Returns whether a request has completed or none is active, and the index of a completed one, if any.
 ///
 /// # Safety
 /// See VARIABLES.
@@ -240,7 +240,8 @@ pub unsafe fn test_any(
     }
 }
 
-/// `MPI_Waitsome` (`wait`: at least one) and `MPI_Testsome`: stores completed indices; `None` if no request is active.
+/// `MPI_Waitsome` if `wait`, otherwise `MPI_Testsome`. Stores the indices of the completed requests, and returns their
+/// number; `None` if no request is active.
 ///
 /// # Safety
 /// See VARIABLES. `indices` must have `count` entries.

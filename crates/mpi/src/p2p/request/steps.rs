@@ -1,4 +1,6 @@
-//! Waits for an operation of this layer, one step for each awaited request. INSIDE is defined in `request.rs`.
+//! Waiting for an operation that the MPI layer runs itself behind a request, such as a nonblocking collective call. The
+//! wait is a sequence of steps, and each step waits for one request of the protocol layer. INSIDE is defined in
+//! `request.rs`.
 #![allow(unsafe_code)]
 
 use super::{Extra, PollCondition, pool};
@@ -15,7 +17,7 @@ use fastpath_segment::AwaitedRanks;
 /// Flag of [`Note::comm`]: the value is the index of an operation, not the handle of a communicator.
 pub(super) const OPERATION: usize = 1 << 63;
 
-/// Names the object of a wait; [`Hooks::name_wait`](fastpath_protocol::worker::hooks::Hooks::name_wait).
+/// Names the object of a wait; see [`Hooks::name_wait`](fastpath_protocol::worker::hooks::Hooks::name_wait).
 pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
     // SAFETY: a thread that holds the lock calls this from a wait.
     let p = unsafe { process::get_unlocked() };
@@ -57,7 +59,7 @@ pub(super) fn awaited_request(p: &Process, index: usize) -> Result<Option<Reques
     Ok((peer != ANY_PEER).then_some(id))
 }
 
-/// Waits until an operation that waits for request `id` has advanced, or can advance. Polls the request's peer first.
+/// Waits until an operation that waits for request `id` has advanced or can advance. Polls the request's peer first.
 pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: RequestId) -> Result {
     let worker = p.worker()?;
     let polls = || match p.extras.slots().get(index) {

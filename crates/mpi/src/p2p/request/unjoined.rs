@@ -2,7 +2,7 @@
 //!
 //! Other members may need these calls, so a rank waits for them. A call never ends if a member has left without joining
 //! it. Two calls also never end if two ranks in `MPI_Finalize` have begun one call each, and not the same one. A rank
-//! therefore asks the peer of each step that it waits for whether the call is outstanding there. The peer answers in
+//! therefore asks the peer of each awaited message whether the peer's call is outstanding. The peer answers in
 //! `MPI_Finalize`, when it begins no further call. The peer's denial is final, and follows all messages of the peer. A
 //! rank does not answer before it enters `MPI_Finalize`.
 #![allow(unsafe_code)]
@@ -29,7 +29,7 @@ const DENIES: i32 = 1;
 struct Question {
     key: u64,
     tag: i32,
-    /// Request of the rank that sent the question.
+    /// Request of the message at the rank that sent the question.
     handle: u32,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Inquiry<'a> {
         Ok(false)
     }
 
-    /// Sends a question to the peer of each step that the calls wait for, once.
+    /// Sends a question to the peer of each message that the calls wait for, once for each message.
     fn ask(&mut self) {
         for index in self.open().collect::<Vec<_>>() {
             let Some((peer, question)) = self.awaited(index) else {

@@ -26,7 +26,7 @@ fn buffer_of(p: &Process, comm: &Comm) -> &'static AttachedBuffer {
     })
 }
 
-/// Bytes after a copy, which hold the address of the attached buffer.
+/// Number of bytes after a copy. They hold the address of the attached buffer.
 const TRAILER: usize = size_of::<usize>();
 
 /// Returns the attached buffer of a copy. Safety: the request's buffer must have been made by [`send`].
@@ -38,7 +38,7 @@ pub(crate) unsafe fn charged_to(request: &Request) -> &'static AttachedBuffer {
     }
 }
 
-/// Makes the worker free completed copies.
+/// Installs the function by which the worker frees copies that have been sent.
 pub(crate) fn install(p: &Process) {
     if let Ok(worker) = p.worker() {
         // SAFETY: the worker lives while MPI runs.
@@ -160,8 +160,8 @@ fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault 
     fault
 }
 
-/// Passes a copy that the library owns to its send `sent`, which is 0 if the send has ended. `args` are those of the
-/// program's call. Errors: those of the send. Safety: `copy` must be a leaked box with the bytes of the message.
+/// Passes a copy that the library owns to the request `sent` that sends it; 0 if the send has ended. `args` are those
+/// of the program's call. Errors: those of the send. Safety: `copy` must be a leaked box with the message's bytes.
 pub(crate) unsafe fn leave_copy(
     p: &Process, sent: Result<RequestId>, args: &Args, copy: *mut [u8],
 ) -> Result {

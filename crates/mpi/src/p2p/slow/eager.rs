@@ -7,7 +7,7 @@ use crate::objects::hot;
 use fastpath_protocol::wire::EARLY_LIMIT;
 use fastpath_transport::Post;
 
-/// Sends a contiguous message of up to a few transport buffers by the hot tables, or returns false without effect.
+/// Sends a contiguous message of up to a few transport buffers by the hot tables. Returns whether it was sent.
 ///
 /// # Safety
 /// See USER'S BUFFER in the parent module.

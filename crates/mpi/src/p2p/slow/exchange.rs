@@ -24,8 +24,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// Sends, then receives. Does nothing if the send might block until the receive is posted, or if [`is_plain_recv`] does
-/// not accept the receive.
+/// Sends, then receives. Returns `None`, without effect, if the send might block until the receive is posted, or if
+/// [`is_plain_recv`] does not accept the receive.
 #[inline(always)] // see `sendrecv`
 unsafe fn send_and_recv(
     name: &'static str, out: &Args, into: &Args, status: *mut Status,
@@ -43,7 +43,7 @@ unsafe fn send_and_recv(
     }
 }
 
-/// Returns the error of the preceding send, or receives.
+/// Receives, unless the preceding send has failed. In that case, returns the error of the send.
 #[inline(never)]
 unsafe fn recv_after(name: &'static str, sent: Result, into: Args, status: *mut Status) -> Result {
     sent?;
@@ -159,7 +159,7 @@ unsafe fn send_first(out: &Args, into: &Args, status: *mut Status) -> FirstSend 
     }
 }
 
-/// Receives a short message that has arrived, or does nothing.
+/// Receives a short message if it has arrived. Returns whether it was received.
 ///
 /// # Safety
 /// See [`try_copy`].

@@ -21,7 +21,7 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
         ));
     }
     if mode != Mode::Buffered {
-        // The time since the entry of the call was spent on checks.
+        // In traces, the time since the entry of the call counts as checks.
         trace::share_time_of(Point::Call);
     }
     // SAFETY: USER'S BUFFER.

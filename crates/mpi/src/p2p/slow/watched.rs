@@ -22,7 +22,7 @@ pub(super) unsafe fn start_watched_send(
     Ok(started)
 }
 
-/// Refuses, with checks, a send to a rank that waits in `MPI_Finalize` for the messages of other ranks. Without checks,
+/// With checks, refuses a send to a rank that waits in `MPI_Finalize` for the messages of other ranks. Without checks,
 /// that rank would already have left the job.
 pub(super) fn refuse_settled(p: &Process, checked: &CheckedArguments, args: &Args) -> Result {
     let peer = checked.comm.peer_group().world_ranks()[args.peer as usize];
@@ -46,7 +46,7 @@ pub(super) unsafe fn start_watched_recv(
     Ok(id)
 }
 
-/// Returns the buffer of a message. With checks, a record precedes the data; the caller passes it to [`keep`].
+/// Returns the buffer of a message. With checks, the buffer begins with a record, which the caller passes to [`keep`].
 pub(crate) fn watch(
     p: &Process, args: &Args, kind: RequestKind, checked: &CheckedArguments,
 ) -> Result<(Option<CheckedMessage>, Buffer)> {

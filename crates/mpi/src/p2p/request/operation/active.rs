@@ -1,4 +1,4 @@
-//! Operations of this layer that any progress call advances.
+//! Operations of the MPI layer that any progress call advances.
 #![allow(unsafe_code)]
 
 use super::{Extra, PollCondition, poll_operation};
@@ -82,7 +82,7 @@ pub(crate) fn go_on(worker: &mut Worker) -> bool {
         };
         let ended = poll_operation(p, index);
         moved |= ended || watch != PollCondition::Always;
-        // If the operation has ended, another operation has taken its position in the list.
+        // If the operation has ended, another operation now has its position in the list, so the position stays.
         at += usize::from(!ended);
     }
     active.is_polling.set(false);
