@@ -24,14 +24,14 @@ use crate::process::Process;
 use fastpath_base::trace::Point;
 use std::ptr;
 
-/// A buffer argument with its count and datatype.
+/// Buffer argument with its count and datatype.
 #[derive(Clone, Copy)]
 pub struct AccumulateBuffer {
     /// Address of the buffer.
     pub buffer: *mut u8,
     /// Number of elements.
     pub count: i64,
-    /// Datatype of an element.
+    /// Handle of an element's datatype.
     pub datatype: usize,
 }
 
@@ -48,7 +48,7 @@ pub struct Update {
     pub disp: isize,
     /// Number of elements at the target.
     pub target_count: i64,
-    /// Datatype of the target's elements.
+    /// Handle of the datatype of the target's elements.
     pub target_datatype: usize,
     /// Handle of the operation.
     pub op: usize,
@@ -188,7 +188,7 @@ impl AccumulateCall<'_> {
         let target = target.and_then(|near| piece((near, self.there)));
         let from = origin.as_ref().and_then(|(at, elements)| piece((*at, elements)));
         let to = result.as_ref().and_then(|(at, elements)| piece((at.cast_const(), elements)));
-        // Whether each local buffer is absent or one piece of memory.
+        // `whole` is true if each local buffer is absent or one piece of memory.
         let whole = from.is_some() == origin.is_some() && to.is_some() == result.is_some();
         if let (Some(target), true) = (target, whole && self.is_dense()) {
             words.lock_accumulates()?;
@@ -236,7 +236,7 @@ impl AccumulateCall<'_> {
         self.found.may_ask() && self.may_delegate()
     }
 
-    /// Returns whether the target can perform the change.
+    /// Returns whether the target can perform the change itself.
     fn may_delegate(&self) -> bool {
         self.writes && self.basic.kind != BasicKind::Pair
     }
@@ -250,7 +250,7 @@ impl AccumulateCall<'_> {
     }
 
     /// If only messages reach the target's memory, requests that the target combine under its own accumulate lock.
-    /// Returns false if the target did not combine. Safety: ORIGIN AND RESULT, for pieces of memory.
+    /// Returns false if the target did not combine. Safety: see ORIGIN AND RESULT; each side is one piece of memory.
     unsafe fn delegate(
         &self, words: &Words, at: i64, from: *const u8, to: Option<*const u8>,
     ) -> Result<bool> {
@@ -262,7 +262,7 @@ impl AccumulateCall<'_> {
     }
 
     /// Lets the target combine as many bytes as it accepts. Reads, combines and writes the other bytes here. `at`
-    /// counts bytes from the displacement. Safety: ORIGIN AND RESULT, for pieces of memory.
+    /// counts bytes from the displacement. Safety: see ORIGIN AND RESULT; each side is one piece of memory.
     unsafe fn change_pieces(&self, at: i64, from: *const u8, to: Option<*const u8>) -> Result {
         let (p, window, len) = (self.p, self.window, self.there.bytes as usize);
         let to = to.map(<*const u8>::cast_mut);
@@ -303,7 +303,7 @@ impl AccumulateCall<'_> {
         }
     }
 
-    /// Reads the target's elements into `old`, combines and writes them back. Safety: ORIGIN AND RESULT.
+    /// Reads the target's elements into `old`, combines and writes them back. Safety: see ORIGIN AND RESULT.
     unsafe fn change(&self, operand: &[u8], old: &mut [u8], fetches: bool) -> Result {
         let (p, window) = (self.p, self.window);
         // SAFETY: ORIGIN AND RESULT.
@@ -353,7 +353,7 @@ pub struct Swap {
     pub compare: *const u8,
     /// Buffer for the target's previous value.
     pub result: *mut u8,
-    /// Datatype of all values.
+    /// Handle of the datatype of all values.
     pub datatype: usize,
     /// Rank of the target.
     pub rank: i32,

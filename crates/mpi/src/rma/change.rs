@@ -31,9 +31,9 @@ pub(super) struct ElementChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangeKind {
     Combine,
-    /// `MPI_Get_accumulate` and `MPI_Fetch_and_op`: the reply holds the previous elements.
+    /// Change by `MPI_Get_accumulate` or `MPI_Fetch_and_op`: the reply holds the previous elements.
     Fetch,
-    /// `MPI_Compare_and_swap` of one element. The data is the comparand followed by the new value.
+    /// Change by `MPI_Compare_and_swap` of one element. The data is the comparand followed by the new value.
     Swap,
 }
 
@@ -52,7 +52,7 @@ impl ElementChange {
     }
 }
 
-/// Performs a change that a peer requests: `fastpath_protocol::rma::ChangeFunction`. Safety: `data` is valid for
+/// Performs a change that a peer requests; see `fastpath_protocol::rma::ChangeFunction`. Safety: `data` is valid for
 /// [`ASK_MOST`] bytes and `memory` for `len`.
 pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
     let Some(change) = ElementChange::unpack(word) else {
@@ -88,7 +88,7 @@ pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize)
     true
 }
 
-/// Performs a compare and swap. Safety: DATA AND MEMORY. `size` is at most [`ELEMENT_MOST`].
+/// Performs a compare and swap. Safety: see DATA AND MEMORY. `size` is at most [`ELEMENT_MOST`].
 unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
     let (mut found, mut compare) = ([0_u8; ELEMENT_MOST], [0_u8; ELEMENT_MOST]);
     // SAFETY: DATA AND MEMORY.

@@ -6,7 +6,7 @@ use super::window::{WINDOWS, Window};
 use crate::check::Checks;
 use crate::process::Process;
 
-/// Limit of pieces of an access. An access with this number of pieces or more is not examined.
+/// Number of pieces from which on an access is not examined.
 const PIECES_MOST: usize = 1 << 12;
 
 pub(super) struct OriginBuffer<'a> {
@@ -101,7 +101,7 @@ impl Access<'_> {
             if let Some((other, text)) = earlier {
                 let remedy = window.separate("MPI_Win_flush_local");
                 let text = format!("{text}, and nothing orders the two accesses: {remedy}");
-                // Report each pair of call sites once, even if a loop repeats the calls with different bytes.
+                // Each pair of call sites is reported once, even if a loop repeats the calls with different bytes.
                 checks.tell_first(format!("{call}, the buffer of {other}"), &text);
             }
             let within = pieces.iter().find_map(|&(at, from, end)| {
@@ -122,7 +122,7 @@ impl Access<'_> {
 }
 
 impl Window {
-    /// Advice on ordering two operations of this epoch. `flush` names the call that orders them in a passive epoch.
+    /// Returns advice on how to order two operations of this epoch. In a passive epoch, the advice is to call `flush`.
     fn separate(&self, flush: &str) -> String {
         match self.epoch.borrow().may_flush(None) {
             Ok(()) => format!("call {flush} between them"),

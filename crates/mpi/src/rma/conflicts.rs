@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// Largest number of ranges recorded of one target. Further accesses are not checked.
+/// Maximum number of ranges recorded of one target. Further accesses are not checked.
 const RANGES_MOST: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum AccessKind {
     Accumulate,
 }
 
-/// Bytes from the key of the map up to `end`, and the call that accessed them.
+/// Range of bytes from the key of the map up to `end`, and the call that accessed them.
 struct AccessedRange {
     end: i64,
     call: String,

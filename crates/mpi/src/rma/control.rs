@@ -41,7 +41,7 @@ pub(super) const SHARERS: u64 = 144;
 pub(super) const ACCUMULATE: u64 = 64;
 const QUEUE: u64 = 192;
 
-/// Shortest and longest pause between two reads of a remote word, in nanoseconds.
+/// Shortest and longest pause, in nanoseconds, between two reads of a remote word.
 const FIRST_PAUSE_NS: u64 = 1_000;
 const LAST_PAUSE_NS: u64 = 200_000;
 const LINE: u64 = 64;
@@ -74,7 +74,7 @@ pub(super) fn bytes(ranks: u32) -> usize {
 
 pub(super) struct WindowControl {
     key: RemoteKey,
-    /// Address in this process, or null if only the protocol layer reaches the words.
+    /// Address of the words in this process, or null if only the protocol layer reaches the words.
     words: *mut u8,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Words<'a> {
         Ok((ticket, granted))
     }
 
-    /// Admits the reader that waits after this one. Returns the word after the change.
+    /// Admits the reader that waits next after this one. Returns the word after the change.
     pub fn admit_to_lock(&self) -> Result<LockWord> {
         self.add_to_lock(ADMIT).map(LockWord::admit)
     }
@@ -383,7 +383,7 @@ impl<'a> Words<'a> {
     /// Waits until `done` accepts a remote word. Reads the word repeatedly, with growing pauses.
     fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
         let worker = self.p.worker()?;
-        // No rank wakes this one when the remote word changes.
+        // No rank wakes this rank when the remote word changes, so sleeps have a time limit.
         let note = Note { naps: true, ..*note };
         let mut pause_ns = FIRST_PAUSE_NS;
         while !done(self.load(at)?) {

@@ -20,7 +20,7 @@ pub enum RmaCounter {
     Accumulates,
     Atomics,
     Locks,
-    /// Locks that this process had to wait for.
+    /// Locks for which this process had to wait.
     LockWaits,
     Flushes,
     /// Fences, and epochs by `MPI_Win_start`, `MPI_Win_post` and `MPI_Win_lock_all`.
@@ -93,7 +93,7 @@ pub(super) fn keep(p: &Process, window: &Window) {
     }
 }
 
-/// Count of `what` in all windows of the process.
+/// Returns the count of `what` in all windows of the process, including freed ones.
 pub(crate) fn total(p: &Process, what: RmaCounter) -> u64 {
     let windows = WINDOWS.of(p);
     let living = windows.handles().into_iter().filter_map(|handle| windows.get(handle));

@@ -45,8 +45,8 @@ pub struct WindowArguments {
     pub hints: Vec<(String, String)>,
 }
 
-/// Creates a window. All ranks of the communicator call this, and if one of them fails, all fail. Errors:
-/// `MPI_ERR_SIZE`, `MPI_ERR_DISP`, `MPI_ERR_BASE`. `MPI_ERR_RMA_SHARED` if ranks of several hosts are to share memory.
+/// Creates a window. All ranks of the communicator call this, and if one rank fails, all fail. Errors: `MPI_ERR_SIZE`,
+/// `MPI_ERR_DISP`, `MPI_ERR_BASE`. `MPI_ERR_RMA_SHARED` if ranks of several hosts are to share memory.
 /// `MPI_ERR_NO_MEM`. If another rank failed, that rank's error class.
 ///
 /// # Safety
@@ -150,7 +150,7 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &WindowArguments) -> Re
         }
     };
     let parts = sizes.iter().zip(&all).map(|(size, words)| {
-        // The memory of a shared window belongs to one rank, which sent the memory's key.
+        // The memory of a shared window belongs to one rank. Find the key that this rank sent.
         all.get(words[1] as usize)
             .map_or_else(|| Err(wrong_part()), |owner| part_of(size, words, owner))
     });
@@ -181,7 +181,7 @@ fn assemble(
     let worker = unsafe { &mut *p.worker()? };
     let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
     let dynamic = wanted.flavor == Flavor::Dynamic;
-    // All other ranks of this host are reached in one way, so the next rank represents all of them.
+    // All other ranks of this host are reached in the same way, so the next rank represents all of them.
     let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
     let memory = &peers[comm.rank as usize].part.memory;
     let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
@@ -235,7 +235,7 @@ struct PartLayout {
     bytes: u64,
     /// Rank that owns the memory of the part.
     owner: u32,
-    /// Offset of the part in that memory.
+    /// Offset of the part in the owner's memory.
     start: u64,
 }
 
@@ -344,7 +344,7 @@ unsafe fn take_memory(
         }
     };
     let mut expose = |at: *mut u8, len: usize| {
-        // SAFETY: WINDOW'S MEMORY, and allocations that are freed with the window.
+        // SAFETY: the memory is that of WINDOW'S MEMORY, or an allocation that is freed with the window.
         let exposed = unsafe { worker.expose_memory(at, len) };
         own.exposed.push(exposed.id);
         exposed.key
@@ -359,7 +359,7 @@ unsafe fn take_memory(
     })
 }
 
-/// Smallest allocation, in bytes, that gets pages of its own. A smaller one shares pages with other objects.
+/// Minimum size, in bytes, of an allocation that gets its own pages. A smaller one shares pages with other objects.
 const RESERVED_FROM: usize = 1 << 16;
 
 fn refuse_memory(bytes: usize, cause: &SegmentError) -> Error {

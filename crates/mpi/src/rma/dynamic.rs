@@ -23,9 +23,9 @@ use fastpath_protocol::rma::{PACKED_BYTES, PackedKey, RegionId, RemoteKey, key_o
 use std::cell::RefCell;
 use std::mem::offset_of;
 
-/// Largest number of pieces of memory that a rank can attach at the same time.
+/// Maximum number of pieces of memory that a rank can attach at the same time.
 const MOST: usize = 1 << 13;
-/// Largest number of entries that fit in the list itself.
+/// Maximum number of entries that fit in the list itself.
 const FEW: usize = 5;
 
 #[repr(C)]
@@ -347,7 +347,7 @@ fn find_longer(
     Ok(base.cast())
 }
 
-/// Reads a list by remote gets. Safety: the caller holds the lock, and no reference to the worker or reached part.
+/// Reads a list by remote gets. Safety: the caller holds the lock, but no reference to the worker or reached part.
 unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
     let world = window.world(rank);
     let fail = |e| error::explain(window, rank, e);

@@ -10,18 +10,18 @@ pub enum HeldLock {
     None,
     Shared,
     Exclusive,
-    /// Either kind with `MPI_MODE_NOCHECK`: no lock was taken.
+    /// A lock of either kind with `MPI_MODE_NOCHECK`: no lock was taken.
     Unchecked,
 }
 
 /// How `MPI_Win_lock_all` keeps other ranks from locking exclusively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Other ranks are not kept from locking: `MPI_MODE_NOCHECK`.
+    /// Nothing keeps other ranks from locking: `MPI_MODE_NOCHECK`.
     Unchecked,
-    /// A count of sharers. Ranks wait until the count is 0 before they lock exclusively.
+    /// A count of sharers. Other ranks wait until the count is 0 before they lock exclusively.
     Counted,
-    /// A shared lock of every rank.
+    /// A shared lock on every rank.
     Locks,
 }
 
@@ -30,7 +30,7 @@ enum Access {
     None,
     /// Access to every rank, opened by a fence.
     Fence,
-    /// Access to these ranks, opened by `MPI_Win_start`.
+    /// Access to the listed ranks, opened by `MPI_Win_start`.
     Start(Rc<[u32]>),
     /// Access to ranks locked one by one.
     Locks,
@@ -42,7 +42,7 @@ enum Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     NoAccess,
-    /// An operation with a request needs a passive target epoch.
+    /// The operation has a request, and so needs a passive target epoch.
     NotPassive,
     /// The epoch by `MPI_Win_start` does not include the rank.
     NotStarted,

@@ -42,7 +42,7 @@ pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
 }
 
-/// Largest number of ranks of an epoch that a message names.
+/// Maximum number of ranks of an epoch that a message names.
 const NAMED_MOST: usize = 16;
 
 /// Returns the ranks of the epoch that prevents freeing the window; empty for an epoch to all ranks.

@@ -31,7 +31,7 @@ type CachedGroup = Option<(Rc<Group>, Rc<[u32]>)>;
 
 #[derive(Default)]
 pub(super) struct Exposure {
-    /// Counts by rank; empty until the first call.
+    /// Counts by rank; empty until a call needs them.
     counts: Vec<EpochCounts>,
     posted: CachedGroup,
     started: CachedGroup,

@@ -44,7 +44,7 @@ pub fn select(given: Vec<(String, String)>) -> Vec<(String, String)> {
     given.into_iter().filter(known).collect()
 }
 
-/// Returns whether the hint `key` is `true`.
+/// Returns whether the hint `key` has the value `true`.
 pub fn says(given: &[(String, String)], key: &str) -> bool {
     given.iter().any(|(name, value)| name == key && value == "true")
 }

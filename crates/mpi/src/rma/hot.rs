@@ -41,7 +41,7 @@ const FAR: *mut u8 = ptr::dangling_mut();
 pub struct HotPeer {
     /// Address of the part in this process, or [`FAR`]. Null unless an epoch is known to give access.
     pub base: *mut u8,
-    /// Size in bytes, 0 if the ordinary path has to be taken.
+    /// Size in bytes; 0 if the ordinary path has to be taken.
     pub size: u64,
     /// Displacement unit in bytes.
     pub unit: u64,
@@ -69,7 +69,7 @@ impl HotPeer {
 
 #[repr(C, align(64))]
 struct HotWin {
-    /// `hot::key` of the handle, or 0 if the ordinary path has to be taken.
+    /// Key of the handle (`hot::key`); 0 if the ordinary path has to be taken.
     key: Cell<u64>,
     peers: Cell<*const Cell<HotPeer>>,
     /// Accumulate lock of each open rank.
@@ -78,9 +78,9 @@ struct HotWin {
     flushes: Cell<u32>,
     /// Address of the window, from `Rc::as_ptr`.
     whole: Cell<*const Window>,
-    /// The value of `key` if locks take the immediate path, otherwise 0.
+    /// The value of `key` if locks take the immediate path; otherwise 0.
     lock_key: Cell<u64>,
-    /// Operations counted by the immediate path, by [`CountedKind`].
+    /// Number of operations counted by the immediate path, by [`CountedKind`].
     counted: [Cell<u64>; 2],
 }
 
@@ -162,7 +162,7 @@ pub struct Sides {
     pub origin: *mut u8,
     /// Number of elements at the origin.
     pub count: i64,
-    /// Datatype of the origin's elements.
+    /// Handle of the datatype of the origin's elements.
     pub datatype: usize,
     /// Rank of the target.
     pub rank: i32,
@@ -170,7 +170,7 @@ pub struct Sides {
     pub disp: isize,
     /// Number of elements at the target.
     pub target_count: i64,
-    /// Datatype of the target's elements.
+    /// Handle of the datatype of the target's elements.
     pub target_datatype: usize,
     /// Handle of the window.
     pub win: usize,
@@ -191,7 +191,7 @@ pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
 }
 
 /// Performs a put or a get of any size and access, for a call that is inside MPI. Returns `None`, without effect, if
-/// the immediate path does not apply. Safety: SIDES, until the operation completes.
+/// the immediate path does not apply. Safety: SIDES must hold until the operation completes.
 #[inline(never)]
 pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides) -> Option<Result> {
     let (peer, end, bytes) = match hot::is_hidden() {
@@ -221,13 +221,13 @@ pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides)
     })
 }
 
-/// Finds the entry of the target rank for contiguous elements of one datatype, their end offset there, and their bytes.
-/// The bounds are not yet checked.
+/// Finds the entry of the target rank for contiguous elements of one datatype. Returns the entry, the end offset of the
+/// elements there, and their bytes. The bounds are not yet checked.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)> {
     let peer = peer::<WAY>(sides.win, sides.rank)?;
     let datatype = in_one_register(ptr::from_ref(hot::datatype(sides.datatype)).cast_mut());
-    // SAFETY: an entry of the static table.
+    // SAFETY: the pointer is to an entry of the static table.
     let datatype = unsafe { &*datatype };
     // SAFETY: the entry exists, and no other thread writes it during this call.
     let (unit, limit) = unsafe { ((*peer).unit, (*peer).limit) };
@@ -245,7 +245,7 @@ fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)>
     Some((peer, sides.disp as u64 * unit + bytes, bytes))
 }
 
-/// Copies the bytes that [`find_target`] has found, if they are inside the part. Safety: SIDES.
+/// Copies the bytes that [`find_target`] has found, if they are inside the part. Safety: see SIDES.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
     peer: *mut HotPeer, end: u64, bytes: u64, sides: &Sides,
@@ -261,7 +261,7 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
         true => (target, sides.origin),
         false => (sides.origin, target),
     };
-    // SAFETY: the target is inside the mapped part, as checked, and SIDES. Overlap is an error of the program.
+    // SAFETY: SIDES. The target is inside the mapped part, as checked. Overlap is an error of the program.
     unsafe {
         match bytes {
             8 if PUTS => {
@@ -283,8 +283,7 @@ unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
 }
 
 /// Completes operations to a rank that load and store reach. Returns false if the immediate path does not apply. With
-/// `LOCAL`, only the operations' buffers must be free, and they are: operations by load and store are complete on
-/// return.
+/// `LOCAL`, only the buffers must be free. They are, because operations by load and store are complete on return.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
 pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> bool {
     let Some(peer) = peer::<WAY>(win, rank) else {
@@ -307,7 +306,7 @@ pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> boo
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// `MPI_Win_flush` or `MPI_Win_flush_local`, which the immediate path has counted if it knows the window.
+    /// `MPI_Win_flush` or `MPI_Win_flush_local`. The immediate path has counted it if it knows the window.
     Flush,
     /// A flush that the immediate path does not perform, and so has not counted.
     FlushAll,
@@ -323,7 +322,7 @@ pub(super) fn take_back_flush(win: usize) {
     }
 }
 
-/// Records that a call has polled. Returns the number of flushes since the last poll, this call included.
+/// Records that a call has polled. Returns the number of flushes since the last poll, including this call.
 pub(super) fn note_look(win: usize, caller: Caller) -> u64 {
     let own = u64::from(caller != Caller::Sync);
     if !is_shown(win) {
@@ -359,7 +358,7 @@ pub(super) fn serves_outside(win: usize) -> bool {
 /// Target memory of an operation, which load and store reach.
 pub(super) struct TargetMemory {
     pub target: *mut u8,
-    /// The accumulate lock. The pointer is raw, so that it need not be checked when the memory is found.
+    /// The accumulate lock. It is a raw pointer, so that finding the memory needs no test of it.
     lock: *const AtomicU64,
     counted: &'static Cell<u64>,
 }
@@ -367,7 +366,7 @@ pub(super) struct TargetMemory {
 impl TargetMemory {
     #[inline(always)] // see `find`
     pub fn lock(&self) -> &'static AtomicU64 {
-        // SAFETY: set when the rank is opened, to a word in memory that stays mapped while the window lives.
+        // SAFETY: opening the rank has set the pointer, to a word in memory that stays mapped while the window lives.
         unsafe { &*self.lock }
     }
 

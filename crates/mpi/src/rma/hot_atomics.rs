@@ -101,7 +101,7 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
 #[inline]
 fn is_rare() {}
 
-/// Fetches, then combines. Safety: all pointers are valid for a `T`, which has the size of the kernel's elements.
+/// Fetches the target's value, then combines. Safety: all pointers are valid for a `T`, which is as long as an element.
 #[inline(always)] // see `try_fetch_and_op`
 unsafe fn fetch<T: Copy>(
     target: *mut u8, origin: *const u8, result: *mut u8, kernel: cache::Kernel,
@@ -159,7 +159,7 @@ pub unsafe fn try_accumulate<const WAY: u8>(sides: &Sides, op: usize) -> bool {
     true
 }
 
-/// `MPI_Get_accumulate` under the conditions of [`try_accumulate`].
+/// `MPI_Get_accumulate` under the conditions of [`try_accumulate`]. Returns false, without effect, in other cases.
 ///
 /// # Safety
 /// See [`try_accumulate`]. The result buffer is writable for as many elements.
@@ -240,7 +240,7 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     true
 }
 
-/// Fetches, and writes `origin` if the target equals `compare`. Safety: all pointers are valid for a `T`.
+/// Fetches the target's value, and writes `origin` if it equals `compare`. Safety: all pointers are valid for a `T`.
 #[inline(always)] // see `try_compare_and_swap`
 unsafe fn swap<T: Copy + PartialEq>(
     target: *mut u8, origin: *const u8, compare: *const u8, result: *mut u8,

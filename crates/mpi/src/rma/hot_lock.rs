@@ -1,6 +1,6 @@
 //! Immediate path of `MPI_Win_lock` and `MPI_Win_unlock`. The path serves only a rank that load and store reach and
-//! that was locked before. It gives way to the ordinary path if the lock is not granted at once or another rank waits
-//! for it.
+//! that was locked before. A call takes the ordinary path if the lock is not granted at once, or if another rank waits
+//! for the lock.
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, LOCK, OWNER};

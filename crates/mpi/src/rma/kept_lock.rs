@@ -8,12 +8,12 @@
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 
-/// Flag in the owner word, next to the rank plus 1: the owner is outside, and the next rank may take the lock.
+/// Flag in the owner word, next to the rank plus 1. The owner is then outside, and the next rank may take the lock.
 const KEPT: u64 = 1 << 63;
 
-/// Largest number of times that the owner retakes the lock while a sleeping rank waits.
+/// Maximum number of times that the owner retakes the lock while a sleeping rank waits.
 pub(super) const KEEP_MAX: u32 = 256;
-/// Largest number of times that the owner retakes the lock while only polling ranks wait.
+/// Maximum number of times that the owner retakes the lock while only polling ranks wait.
 pub(super) const KEEP_AWAKE: u32 = 16;
 
 pub(super) fn is_kept(owner: u64) -> bool {

@@ -1,5 +1,5 @@
-//! Windows left at `MPI_Finalize` in an epoch that ranks may wait for; with `FASTPATH_CHECK`, all windows that were
-//! never freed.
+//! Windows that are in an epoch at `MPI_Finalize` for which other ranks may wait. With `FASTPATH_CHECK`, all windows
+//! that were never freed.
 
 use super::epoch::{Refusal, Sharing};
 use super::error::name_targets;
@@ -16,7 +16,7 @@ fn list(p: &Process) -> impl Iterator<Item = Rc<Window>> + use<'_> {
     windows.handles().into_iter().filter_map(|handle| windows.get(handle))
 }
 
-/// Refuses to finalize during an epoch that other ranks would wait for forever: one with locks, or one without its
+/// Refuses to finalize during an epoch that other ranks would wait for forever: an epoch with locks, or one without its
 /// `MPI_Win_complete`. An epoch by `MPI_Win_lock_all` that is only counted is not refused, because [`tell`] ends it.
 /// Errors: `MPI_ERR_RMA_SYNC`.
 pub(crate) fn refuse_open(p: &Process) -> Result {

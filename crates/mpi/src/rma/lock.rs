@@ -36,7 +36,7 @@ pub(super) fn refuse(
     result.map_err(|refusal| error::refuse_epoch(window, rank, refusal))
 }
 
-/// Ends the access of a fence epoch, because an epoch begins that gives access to other ranks.
+/// Ends the access of a fence epoch, because another access epoch begins.
 pub(super) fn leave_fence(window: &Window) {
     if window.epoch.borrow().is_fenced() {
         window.close_all();
@@ -268,7 +268,7 @@ fn await_turn(words: &Words<'_>, mut ticket: Ticket, exclusive: bool) -> Result 
         wake_next(words, LockWord(words.load(LOCK)?))?;
     }
     while !await_ticket(words, ticket, exclusive)? {
-        // Give way: act as a reader that enters and leaves.
+        // To give way, act as a reader that enters and leaves.
         wake_next(words, words.admit_to_lock()?)?;
         wake_next(words, words.leave_lock(false)?)?;
         let (again, granted) = words.request_lock(true)?;
@@ -310,7 +310,7 @@ fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bo
     Ok(!gives_way.get())
 }
 
-/// Returns the writer that holds the lock, if `ticket` is next in the queue and so waits for no other rank.
+/// Returns the writer that holds the lock, if the request of `ticket` is next, and so waits for no other rank.
 fn holder(words: &Words<'_>, ticket: Ticket) -> Option<AwaitedRanks> {
     // ORDERING: acquire, before the load of the owner word, which a leaving rank clears. Partner: that rank's release.
     let word = LockWord(words.near(LOCK)?.load(Ordering::Acquire));
@@ -320,8 +320,8 @@ fn holder(words: &Words<'_>, ticket: Ticket) -> Option<AwaitedRanks> {
     Some(AwaitedRanks::holding(&[*world]))
 }
 
-/// Executes `wait`. If there are more ranks than processors, this rank sleeps meanwhile, because the lock holder and
-/// the next rank need the processors. It is woken at its turn.
+/// Executes `wait`. If there are more ranks than processors, this rank sleeps during `wait`, because the lock holder
+/// and the next rank need the processors. This rank is woken at its turn.
 fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     let worker = words.p.worker()?;
     let sleeps = sleeps(words)?;

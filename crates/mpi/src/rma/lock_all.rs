@@ -29,7 +29,7 @@ use std::collections::HashSet;
 struct Sharers(u64);
 
 impl Sharers {
-    /// Addends that enter the count, leave the count, and announce an exclusive lock.
+    /// Addends to the word: enter the count, leave the count, and announce an exclusive lock.
     const ENTER: u64 = 1;
     const LEAVE: u64 = 1_u64.wrapping_neg();
     const ANNOUNCE: u64 = 1 << 32;
@@ -131,7 +131,7 @@ pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
     true
 }
 
-/// Returns a window of the hot table, the first rank of this host, and its sharers word; `None` if one is unknown.
+/// Returns a window of the hot table, this host's first rank, and that rank's sharers word; `None` if one is unknown.
 #[inline]
 fn find<const WAY: u8>(win: usize) -> Option<(&'static Window, u32, &'static AtomicU64)> {
     let window = hot::lockable::<WAY>(win)?;
@@ -160,7 +160,7 @@ fn leave(p: &Process, window: &Window) -> Result {
     words.add(SHARERS, Sharers::LEAVE).map(drop)
 }
 
-/// Ends a counted epoch of a finalizing process, unless that needs another process, which may have ended.
+/// Ends a counted epoch of a finalizing process, unless ending it needs another process, which may have ended.
 pub(super) fn end_left(p: &Process, window: &Window) {
     if window.epoch.borrow().may_unlock_all() == Ok(Sharing::Counted)
         && home(p, window).is_ok_and(|(_, words)| words.near(SHARERS).is_some())
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// A step of a rank: one operation on one word.
+    /// A step of a rank in the model: one operation on one word.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     enum LockStep {
         Enter,
@@ -258,7 +258,7 @@ mod tests {
     }
     use LockStep::*;
 
-    /// A rank of the model: steps to do, and locks held.
+    /// A rank in the model, with the steps that it has still to do and the locks that it holds.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct ModelRank {
         todo: VecDeque<LockStep>,

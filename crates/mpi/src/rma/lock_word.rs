@@ -47,7 +47,7 @@ impl LockWord {
         self.0 >> (2 * BITS) & MASK
     }
 
-    /// Returns the word with one more request, its ticket, and whether the lock is granted at once.
+    /// Returns the word with one more request, the request's ticket, and whether the lock is granted at once.
     pub fn request(self, exclusive: bool) -> (LockWord, Ticket, bool) {
         let (next, readers, writers) = (self.next(), self.readers(), self.writers());
         let granted = self.is_turn(next, exclusive);
@@ -55,7 +55,7 @@ impl LockWord {
         (LockWord::pack(next + 1, readers, writers), next, granted)
     }
 
-    /// Returns the ticket of a request by [`ASK`] that found this word, and whether the lock is granted at once.
+    /// Returns the ticket of a request that added [`ASK`] to this word, and whether the lock is granted at once.
     pub fn asked(self, exclusive: bool) -> (Ticket, bool) {
         (self.next(), self.is_turn(self.next(), exclusive))
     }
@@ -67,12 +67,12 @@ impl LockWord {
         }
     }
 
-    /// Returns whether the holder of `ticket` comes directly after the writer inside.
+    /// Returns whether the request of `ticket` comes directly after the writer that holds the lock.
     pub fn is_next(self, ticket: Ticket) -> bool {
         self.readers() == self.writers() && (self.writers() + 1) & MASK == ticket
     }
 
-    /// Returns whether a request waits for the writer inside.
+    /// Returns whether a request waits for the writer that holds the lock.
     pub fn is_awaited(self) -> bool {
         !self.is_next(self.next())
     }
@@ -93,7 +93,7 @@ impl LockWord {
         LockWord::pack(self.next(), readers, self.writers() + 1)
     }
 
-    /// Returns the ticket of the first waiting request, if any. Valid while no writer is inside, as after a release.
+    /// Returns the first waiting request's ticket, if any. Valid while no writer holds the lock, as after a release.
     pub fn first_waiting(self) -> Option<Ticket> {
         (self.readers() != self.next()).then_some(self.readers())
     }

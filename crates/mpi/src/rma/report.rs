@@ -13,8 +13,8 @@ use fastpath_protocol::report::quote;
 use fastpath_protocol::rma::AccessPath;
 use std::fmt::Write;
 
-/// Remarks on ranks whose control words load and store do not reach. [`ALL_NEED_OWNER`] is for ranks whose memory only
-/// messages reach.
+/// Remark on ranks whose control words load and store do not reach. [`ALL_NEED_OWNER`] is the remark on ranks whose
+/// memory only messages reach.
 const NEEDS_OWNER: &str = "; the target performs locks, atomics and accumulates inside its MPI \
                            calls or, with FASTPATH_PROGRESS=thread, in its progress thread";
 const ALL_NEED_OWNER: &str = "; this includes locks, atomics and accumulates";

@@ -49,7 +49,7 @@ fn request_of(p: &Process, win: usize, begun: UnflushedTarget) -> Result<usize> 
 /// `MPI_Rput`. Errors: see [`super::transfer::put`].
 ///
 /// # Safety
-/// ORIGIN AND RESULT, as for [`super::transfer::put`].
+/// See ORIGIN AND RESULT, for the buffers of [`super::transfer::put`].
 #[allow(unsafe_code)]
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
@@ -60,7 +60,7 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 /// `MPI_Rget`. Errors: see [`super::transfer::get`].
 ///
 /// # Safety
-/// ORIGIN AND RESULT, as for [`super::transfer::get`].
+/// See ORIGIN AND RESULT, for the buffers of [`super::transfer::get`].
 #[allow(unsafe_code)]
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
@@ -72,7 +72,7 @@ pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
 /// [`super::accumulate::update`].
 ///
 /// # Safety
-/// ORIGIN AND RESULT, as for [`super::accumulate::update`].
+/// See ORIGIN AND RESULT, for the buffers of [`super::accumulate::update`].
 #[allow(unsafe_code)]
 pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
     check_epoch(p, asked.win)?;

@@ -65,7 +65,7 @@ pub(super) struct WindowPart {
     pub unit: u64,
     /// Largest displacement inside the part. Stored, because `MPI_Win_lock` would otherwise divide, which is slow.
     pub limit: u64,
-    /// Rank whose memory contains the part. It is another rank only in a shared window.
+    /// Rank whose memory contains the part. Only in a shared window is it another rank.
     pub owner: u32,
     /// Offset of the part in the region of `memory`.
     pub start: u64,
@@ -148,7 +148,7 @@ pub struct Window {
     pub(super) counts: RmaCounts,
     /// Name of the window in traces; `None` before the first trace point.
     pub(super) subject: Cell<Option<TraceSubject>>,
-    /// Whether all ranks are on this host, so that the rank that ends a wait wakes the waiting rank.
+    /// Whether all ranks are on this host. If so, the rank that ends a wait wakes the waiting rank.
     pub(super) is_local: bool,
     /// Whether peers may need this rank's progress for operations on its memory. Every lock epoch then makes progress,
     /// and none takes the immediate path.
@@ -165,7 +165,7 @@ pub struct Window {
     pub(super) opened: RefCell<Vec<u32>>,
     /// Ranks that were open in the hot table at the end of the last `MPI_Win_lock_all` epoch.
     pub(super) opened_before: RefCell<Vec<u32>>,
-    /// Ranks with [`WindowPeer::pending`].
+    /// Ranks whose [`WindowPeer::pending`] is set.
     pub(super) pending: RefCell<Vec<u32>>,
     pub(super) exposure: RefCell<Exposure>,
     pub(super) own: RefCell<LocalMemory>,
@@ -200,7 +200,7 @@ impl HandleKind for Window {
     const CLASS: i32 = MPI_ERR_WIN;
 }
 
-/// Removes the record of a rank, or of all ranks if `rank` is `None`.
+/// Removes the entry of a rank from `kept`, or all entries if `rank` is `None`.
 fn forget<T>(kept: &RefCell<BTreeMap<u32, T>>, rank: Option<u32>) {
     let mut all = kept.borrow_mut();
     match rank {
@@ -343,7 +343,8 @@ impl Window {
         Ok(&raw mut **place.insert(Box::new(reached)))
     }
 
-    /// Returns the region of a rank's part, and the address of the part if load and store reach it.
+    /// Returns the region of a rank's part (`None` if it is empty) and its address (null unless load and store reach
+    /// it).
     fn reach_memory(&self, p: &Process, rank: u32) -> Result<(Option<RemoteKey>, *mut u8)> {
         let part = self.peers[rank as usize].part;
         let nowhere = std::ptr::null_mut();
