@@ -23,7 +23,7 @@ use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
 impl Comm {
-    /// Makes a communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the caller's rank in `group`.
+    /// Makes a communicator without a handle, whose errors are fatal. `rank` is the caller's rank in `group`.
     pub fn new(
         p: &Process, context: Context, group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
     ) -> Self {

@@ -147,7 +147,7 @@ fn with_worker<T>(p: &Process, act: impl FnOnce(&mut Worker) -> T) -> Result<T> 
     Ok(act(unsafe { &mut *worker }))
 }
 
-/// Makes progress until `done` returns true. Sleeps are limited: the awaited change might not wake this process.
+/// Makes progress until `done` returns true. Sleeps have a time limit: the awaited change might not wake this process.
 fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
     slow::wait_until(p, (comm, 0), AwaitedRanks::UNKNOWN, true, done)
 }

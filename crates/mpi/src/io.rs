@@ -89,7 +89,7 @@ pub struct File {
     /// Whether locks of at least one rank exclude only processes of that rank's host.
     local_locks: bool,
     pointer: RefCell<SharedPointer>,
-    /// Kind and status of the split collective access under way; `None` without one.
+    /// Kind and status of the split collective access under way; `None` if there is none.
     pending: Cell<Option<(split::SplitKind, Status)>>,
     hosts: OnceCell<u64>,
     /// Ranks of the aggregators of the last collective access that used aggregators.
@@ -108,7 +108,7 @@ pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
     OPEN_FILES.of(p).find(handle)
 }
 
-/// Reports files that are open at `MPI_Finalize`, if `FASTPATH_CHECK` is set.
+/// With `FASTPATH_CHECK`, reports files that are open at `MPI_Finalize`.
 pub(crate) fn tell_left(p: &Process) {
     let (files, Some(checks)) = (OPEN_FILES.of(p), p.checks()) else { return };
     for file in files.handles().into_iter().filter_map(|handle| files.get(handle)) {

@@ -63,7 +63,7 @@ pub enum ProcessPhase {
 /// All MPI objects of this process.
 pub struct Process {
     phase: AtomicU32,
-    /// Phase of the world model, which `MPI_Init` and `MPI_Finalize` change, and sessions do not.
+    /// Phase of the world model. `MPI_Init` and `MPI_Finalize` change it, and sessions do not.
     world: AtomicU32,
     /// Thread level granted at initialisation.
     pub thread_level: Cell<i32>,
@@ -99,7 +99,7 @@ pub struct Process {
     pub file_errhandler: Cell<usize>,
     /// Whether the program has set the error handler of `MPI_COMM_SELF`.
     pub own_handler_is_set: Cell<bool>,
-    /// Requests of this layer.
+    /// Operations that the MPI layer runs itself behind requests.
     pub extras: Extras<Process>,
     pub(crate) spare_blocks: Spare,
     /// The buffer of buffered sends.
@@ -109,7 +109,7 @@ pub struct Process {
     pub sessions: HandleTable<Session>,
     pub(crate) session_use: Use,
     pub(crate) parent: Cell<usize>,
-    /// Services that this process has published, if it has no launcher.
+    /// Service names that this process has published, if it has no launcher.
     pub(crate) names: RefCell<fastpath_job::control::ServiceNames>,
     /// Description of the Fortran compiler.
     pub fortran: Fortran,
@@ -137,7 +137,8 @@ impl<T> ProcessPart<T> {
         ProcessPart(value)
     }
 
-    /// Returns the state. `p` must be the program's process, because the processes that tests make have no parts.
+    /// Returns the state of this part. `p` must be the program's own process: parts are statics that belong to it, and
+    /// a process that a test makes has none.
     #[inline]
     pub fn of(&'static self, p: &Process) -> &'static T {
         assert!(ptr::eq(p, &PROCESS), "the process is not the program's own");
@@ -163,8 +164,8 @@ impl Drop for ProcessGuard {
     }
 }
 
-/// Enters MPI for the call `name`. `anytime` calls are allowed before initialisation and after finalisation. At these
-/// times, other calls fail with `MPI_ERR_OTHER`.
+/// Enters MPI for the call `name`. With `anytime`, the call is allowed before initialisation and after finalisation. At
+/// these times, other calls fail with `MPI_ERR_OTHER`.
 pub fn enter(name: &'static str, anytime: bool) -> Result<ProcessGuard> {
     if !anytime && phase() != ProcessPhase::Running {
         return Err(refuse_phase());
@@ -304,14 +305,14 @@ impl Runtime {
 }
 
 impl Process {
-    /// Returns the engine, while MPI is initialised.
+    /// Returns the job and worker; `None` unless MPI is initialised and not finalised.
     #[inline]
     pub fn engine(&self) -> Option<&Runtime> {
         // SAFETY: the engine is set at initialisation and removed at finalisation, under the lock or alone.
         unsafe { (*self.engine.get()).as_ref() }
     }
 
-    /// Returns the engine, or the error of a call before initialisation or after finalisation.
+    /// Returns the job and worker, or the error of a call before initialisation or after finalisation.
     #[inline]
     pub fn running(&self) -> Result<&Runtime> {
         self.engine().ok_or_else(refuse_phase)

@@ -55,7 +55,7 @@ impl<T> Slots<T> {
 
 #[derive(Debug)]
 struct Tool {
-    /// Calls of `MPI_T_init_thread` without a matching `MPI_T_finalize`.
+    /// Number of calls of `MPI_T_init_thread` without a matching `MPI_T_finalize`.
     inits: u32,
     cvars: Slots<usize>,
     sessions: Slots<()>,
@@ -112,7 +112,7 @@ pub struct Category {
     pub name: &'static str,
     /// Description of its content.
     pub meaning: &'static str,
-    /// Numbers of control variables, performance variables and events.
+    /// Numbers of control variables, of performance variables and of events in the category.
     pub counts: [usize; 3],
 }
 

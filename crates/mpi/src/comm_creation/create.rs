@@ -24,7 +24,7 @@ pub fn duplicate(p: &Process, parent: &Comm) -> Result<usize> {
     duplicate_with(p, parent, parent.hints.borrow().clone())
 }
 
-/// `MPI_Comm_dup_with_info`: the new communicator has only the given hints. Errors: see [`duplicate`].
+/// `MPI_Comm_dup_with_info`: the new communicator has the hints `given` and no others. Errors: see [`duplicate`].
 pub fn duplicate_with(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
     coll::compare_calls(p, parent)?;
     let handle = duplicate_early(p, parent, given)?;
@@ -106,7 +106,7 @@ fn distribute(
     Ok(ContextBlock::from_wire(wire))
 }
 
-/// Makes a communicator of members of an intracommunicator. It inherits the error handler.
+/// Makes a communicator of members of an intracommunicator. The new communicator inherits the error handler.
 pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
     let comm = Comm::new(p, context, group.of_session(parent.session.get()), None, rank);
@@ -114,8 +114,8 @@ pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Gro
     comm
 }
 
-/// Makes a communicator of `group`. All members of the group call this function with the same group. `channel` is on
-/// `parent`.
+/// Makes a communicator of `group`. All members of the group call this function with the same group. `channel` connects
+/// members of `parent`.
 pub(crate) fn create_among(
     p: &Process, parent: &Comm, channel: &Channel, group: Rc<Group>,
 ) -> Result<Comm> {
@@ -190,7 +190,7 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
     split_with(p, parent, color, key, None)
 }
 
-/// Splits a communicator like [`split`], with the hints `given` for the new one.
+/// Splits a communicator like [`split`]. The new communicator has the hints `given`.
 fn split_with(
     p: &Process, parent: &Comm, color: i32, key: i32, given: Option<&[(String, String)]>,
 ) -> Result<usize> {
@@ -317,7 +317,7 @@ mod tests {
 
     const U: i32 = MPI_UNDEFINED;
 
-    /// Splits a communicator of threads, each with its own process. Returns each new group's world ranks and context.
+    /// Splits a communicator of simulated ranks, which are threads. Returns each new group's world ranks and context.
     fn split_all(args: &[(i32, i32)]) -> Vec<Option<(Vec<u32>, Context)>> {
         simulator::run(args.len() as u32, Mode::Rendezvous, |m| {
             let p = Process::new();

@@ -19,7 +19,7 @@ use fastpath_job::{Job, Origin};
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
-/// Words of a message between leaders: number of members, and a block of contexts.
+/// Number of words in a message between leaders: number of members, and a block of contexts.
 const GREETING: usize = 2;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct LeaderAgreement {
 pub(crate) struct Bridge<'a> {
     /// Channel of a communicator with both leaders.
     pub channel: Channel<'a>,
-    /// Rank of the other leader in that communicator.
+    /// Rank of the other leader in the communicator of `channel`.
     pub leader: u32,
 }
 
@@ -133,7 +133,7 @@ fn exchange_groups(
     Ok(LeaderAgreement { remote, block })
 }
 
-/// Words for a rank: its job, and its rank in that job. Ranks of two jobs are unrelated.
+/// Number of words that encode a rank: its job, and its rank in that job. Ranks of two jobs are unrelated.
 const ORIGIN: usize = 2;
 
 /// Encodes ranks of this process's job for another process. The ranks may be of connected jobs.
@@ -169,7 +169,7 @@ pub(crate) fn require_reach(job: &Job, ranks: &[u32]) -> Result {
     }
 }
 
-/// Broadcasts the leader's agreement to the members of `group`. Only the leader passes a `pact`.
+/// Broadcasts the leader's agreement to the members of `group`. Only the leader passes an agreement.
 pub(crate) fn pass_on(
     p: &Process, members: &impl Members, group: &Group, leader: u32,
     pact: Option<Result<LeaderAgreement>>,
@@ -217,8 +217,8 @@ pub(crate) fn is_first(p: &Process, comm: &Comm) -> bool {
     origin(&comm.group) < origin(comm.peer_group())
 }
 
-/// Exchanges words between the ranks 0 of both groups, which broadcast them. Returns this group's words, then the
-/// other's.
+/// Exchanges words between the ranks 0 of both groups, and broadcasts them in both groups. Returns this group's words,
+/// then those of the other group.
 fn exchange_words(
     p: &Process, comm: &Comm, mine: &[u64], theirs: usize,
 ) -> Result<(Vec<u64>, Vec<u64>)> {

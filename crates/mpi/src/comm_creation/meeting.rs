@@ -15,7 +15,7 @@ use crate::process::errhandler::{HandlerKind, check_errhandler};
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
-/// Purpose of a meeting. The purpose distinguishes several meetings of one call.
+/// Purpose of a meeting. It distinguishes several meetings of one call.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Comm = 1,
@@ -29,7 +29,7 @@ pub(crate) enum Purpose {
 /// Temporary communicator of the members of a group, without a handle, and a mark that identifies the meeting.
 pub(crate) struct Meeting {
     comm: Comm,
-    /// Hash of the string, the purpose and the members.
+    /// Hash of the program's string, the purpose and the members.
     mark: u64,
 }
 

@@ -116,7 +116,7 @@ pub fn create_dist_graph(
     publish_graph(p, parent, graph)
 }
 
-/// Sends the edges to their ends. Every rank sends a message to every other rank.
+/// Sends each edge to the ranks at its ends. Every rank sends a message to every other rank.
 fn distribute(
     members: &impl Members, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<DistGraph> {

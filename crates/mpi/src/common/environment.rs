@@ -42,8 +42,8 @@ impl Environment {
         }
     }
 
-    /// Returns the address of the value of predefined attribute `keyval`. `None`: `keyval` is not predefined.
-    /// `Some(null)`: the attribute is not set. [`codes`](super::error::codes) holds `MPI_LASTUSEDCODE`.
+    /// Returns the address of the value of predefined attribute `keyval`; `None` if `keyval` is not predefined. A null
+    /// address means that the attribute is not set. [`codes`](super::error::codes) holds `MPI_LASTUSEDCODE`.
     pub fn address(&self, keyval: i32) -> Option<*mut i32> {
         let optional = |value: &Cell<Option<i32>>, place: &Cell<i32>| match value.get() {
             Some(value) => {

@@ -88,21 +88,21 @@ impl Error {
         self.0.file
     }
 
-    /// Attaches a message: its bytes, the peer's rank or `MPI_ANY_SOURCE`, and the tag or `MPI_ANY_TAG`.
+    /// Attaches data of the message: its bytes, the peer's rank or `MPI_ANY_SOURCE`, and the tag or `MPI_ANY_TAG`.
     #[must_use]
     pub fn about_message(mut self, peer: i32, tag: i32, bytes: u64) -> Self {
         (self.0.peer, self.0.tag, self.0.bytes) = (Some(peer), Some(tag), Some(bytes));
         self
     }
 
-    /// Sets the remedy. The remedy replaces the one of the error class.
+    /// Sets the remedy, which replaces that of the error class.
     #[must_use]
     pub fn with_advice(mut self, advice: Option<impl Into<Cow<'static, str>>>) -> Self {
         self.0.advice = advice.map(Into::into);
         self
     }
 
-    /// Marks an error that another rank reports in full. This rank then prints one line.
+    /// Records whether another rank reports the error in full. If so, this rank prints only one line.
     #[must_use]
     pub fn told_elsewhere(mut self, is_so: bool) -> Self {
         self.0.told_elsewhere = is_so;

@@ -10,16 +10,16 @@ use fastpath_base::biased::Biased;
 pub use fastpath_base::biased::{BY_WORD, FIRST_SEAT, SECOND_SEAT};
 use fastpath_base::sync::{AtomicU8, Ordering};
 
-/// Calls take the lock.
+/// Bit of [`Lock::gate`]: calls take the lock.
 const LOCKS: u8 = 1;
-/// Calls are recorded (`fastpath_base::trace`).
+/// Bit of [`Lock::gate`]: calls are recorded (`fastpath_base::trace`).
 const RECORDS: u8 = 2;
-/// Calls are checked against the thread level (`check/threads.rs`).
+/// Bit of [`Lock::gate`]: calls are checked against the thread level (`check/threads.rs`).
 const WATCHES: u8 = 4;
 
 /// Recursive lock that can be enabled once, before threads exist.
 pub struct Lock {
-    /// Work at the entry of a call, as bits. A single comparison with 0 shows that there is no work.
+    /// Reasons for work at the entry of a call, one bit each. A single comparison with 0 shows that there is no work.
     gate: AtomicU8,
     biased: Biased,
 }
@@ -30,8 +30,8 @@ impl Default for Lock {
     }
 }
 
-/// Returns a token of the calling thread: never 0, and different for living threads. On x86-64 this is one instruction.
-/// A new thread may get the token of an ended one, whose bias [`AtExit`] has removed.
+/// Returns a token of the calling thread: never 0, and different for all living threads. On x86-64 this is one
+/// instruction. A new thread may get the token of an ended one, whose bias [`AtExit`] has removed.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn thread_token() -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -118,7 +118,7 @@ impl Lock {
         self.gate.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the lock. Calls nest, and are counted.
+    /// Takes the lock. A thread may take it several times, and must release it as often.
     pub fn acquire(&self) {
         if self.is_enabled() {
             self.biased.acquire(thread_token());
@@ -132,7 +132,7 @@ impl Lock {
         }
     }
 
-    /// Releases all nesting levels of the lock while `pause` runs.
+    /// Releases all nesting levels of the lock while `pause` runs, and takes them again afterwards.
     pub fn release_lock<R>(&self, pause: impl FnOnce() -> R) -> R {
         match self.is_enabled() {
             true => self.biased.release_lock(thread_token(), pause),
@@ -186,15 +186,15 @@ pub fn last_seat() -> usize {
     LOCK.biased.last_seat()
 }
 
-/// Enters through the bias, which the calling thread had with seat `SEAT`, or through the lock word. After true,
-/// [`leave`] must follow; after false, [`back_out`].
+/// Enters by the bias, with a seat `SEAT` that the calling thread had, or by the lock word if `SEAT` is [`BY_WORD`]. If
+/// this returns true, the caller must later call [`leave`]; if false, [`back_out`] at once.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 #[must_use]
 pub fn step_in<const SEAT: u8>() -> bool {
     LOCK.biased.step_in::<SEAT>(thread_token())
 }
 
-/// Undoes an unsuccessful [`step_in`].
+/// Undoes a [`step_in`] that has returned false.
 #[cold]
 #[inline(never)]
 pub fn back_out<const SEAT: u8>() {

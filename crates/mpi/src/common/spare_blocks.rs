@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 
 /// Granularity of block sizes, in bytes.
 const STEP: usize = 256;
-/// Number of block sizes of which blocks are kept.
+/// Number of block sizes for which free blocks are kept.
 const SIZES: usize = 8;
-/// Maximum number of blocks kept of each size.
+/// Maximum number of free blocks that are kept of each size.
 const KEPT: usize = 64;
 const ALIGN: usize = 64;
 

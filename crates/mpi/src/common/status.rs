@@ -10,7 +10,7 @@ pub struct Status {
     pub tag: i32,
     /// `MPI_ERROR`: error code. Only calls that complete several operations write it.
     pub error: i32,
-    /// Received bytes as low and high half, then the cancelled flag, then zeros.
+    /// Received bytes (low half, high half), the cancelled flag, and two zeros.
     internal: [i32; 5],
 }
 

@@ -15,7 +15,7 @@ pub const USER_BIT: usize = 1 << 30;
 pub const INDEX_BITS: u32 = 22;
 /// Mask of the index part.
 pub const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
-/// Number of generations after which a slot's handles repeat.
+/// Number of generations of a slot, after which its handles repeat.
 const GENERATIONS: u32 = 256;
 /// Smallest index of a run-time handle. The ABI reserves smaller numbers for predefined handles.
 pub const FIRST_USER: usize = 4096;

@@ -22,7 +22,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Number of random bytes of a key. The other bytes are 0, because port names must stay short.
+/// Number of random bytes of a key. Its other bytes are 0, because port names must stay short.
 const KEY: usize = 16;
 /// Maximum bytes of the addresses in a port name, because engines publish only short names.
 const ADDRESSES: usize = 120;
@@ -31,7 +31,7 @@ const NONCE: usize = 32;
 const STRANGERS_MOST: usize = 64;
 /// Time limit for the proof of a connection, in nanoseconds.
 const STRANGER_NS: u64 = 5_000_000_000;
-/// Time limit for a call to one address, in nanoseconds. After it, the next address is tried.
+/// Time limit for connecting to one address, in nanoseconds. The next address is then tried.
 const CALL_NS: u64 = 5_000_000_000;
 
 /// Network address and key of a port: the last part of its name.
@@ -75,7 +75,7 @@ impl ListenerAddress {
     }
 }
 
-/// Keeps the best addresses that fit a port name, at least one.
+/// Keeps as many addresses as fit a port name, the best first, but at least one.
 fn shorten(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut bytes = 0;
     let mut fits = |address: &IpAddr| {
@@ -245,7 +245,7 @@ impl PortListener {
                 Ok(false) if is_old(&self.callers[place]) => _ = self.callers.remove(place),
                 Ok(false) => place += 1,
                 Ok(true) if proved.is_none() => proved = Some(self.callers.remove(place)),
-                // A poll returns one caller; the next poll returns this one.
+                // This poll returns another caller, and the next poll returns this one.
                 Ok(true) => place += 1,
                 Err(_) => _ = self.callers.remove(place),
             }

@@ -28,14 +28,14 @@ const SELF_HEAD: usize = 5;
 const SELF: usize = SELF_HEAD + CARD_BYTES / 8;
 /// Number of words that the root broadcasts before the list: bytes of the list, a block of contexts, and the secret.
 const AGREED_HEAD: usize = 6;
-/// First byte of a message between roots that a list of members follows. After `FAILED`, an error text follows.
+/// First byte of a message between roots. After `LIST`, a list of members follows; after `FAILED`, an error text.
 const LIST: u8 = 1;
 const FAILED: u8 = 2;
 /// Number of bytes before the list: a random half of the secret, a block of contexts, and the root's position in the
 /// list.
 const HEAD: usize = 32 + 8 + 4;
 
-/// Connection between the roots: the socket, and the secret key of a port's name, or zeros without a port.
+/// Connection between the roots: the socket, and the secret key in the port's name. Without a port, the key is zeros.
 #[derive(Clone, Copy)]
 pub struct Bridge {
     pub fd: RawFd,
@@ -249,7 +249,7 @@ fn number(
         true => take_numbers(job, channel, members, &foreign),
         false => {
             let numbered = ask_numbers(p, &foreign);
-            // Members whose job lacks a launcher of this project exchange words in `take_numbers`. Take part in that
+            // Members whose job has no launcher of this project exchange words in `take_numbers`. Take part in that
             // exchange.
             share(channel, 0).and(numbered)
         }

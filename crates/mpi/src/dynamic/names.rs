@@ -47,7 +47,7 @@ fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Ans
     })
 }
 
-/// Performs a request by the engine. Returns `None` if no engine stores names; this process is then its own job and
+/// Lets the engine perform a request. If no engine stores names, returns `None`: this process is then its own job, and
 /// stores its names itself.
 fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
     if !job.may_ask_engine() {
@@ -70,7 +70,7 @@ fn is_answer(error: &EngineError) -> bool {
     matches!(error, EngineError::Answer { .. } | EngineError::TooLong { .. })
 }
 
-/// Performs a request by the launcher, or by `here` if this process is its own job.
+/// Lets the launcher perform a request. If this process is its own job, `here` performs the request.
 fn settle(
     p: &Process, request: Request,
     here: impl FnOnce(&mut ServiceNames) -> std::result::Result<Answer, (Cause, String)>,

@@ -116,7 +116,7 @@ fn caller_in(word: u64) -> u32 {
 /// Number of bits for a caller's rank plus 1, in the caller's half of the port's word.
 const RANK_BITS: u32 = 21;
 
-/// Encodes the caller's half of a port's word: its rank, and the number of its call modulo 2^11.
+/// Encodes the caller's half of a port's word: the caller's rank, and the number of its call modulo 2^11.
 fn caller(rank: u32, call: u32) -> u32 {
     (call << RANK_BITS) | (rank + 1)
 }
@@ -195,7 +195,7 @@ pub fn accept(
     accept_while(p, name, root, comm, || None)
 }
 
-/// Accepts like [`accept`], but fails as soon as `is_vain` returns an error. Errors: see [`accept`].
+/// Accepts like [`accept`], but fails as soon as `is_vain` returns an error. Errors: see [`accept`]; that of `is_vain`.
 pub fn accept_while(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
     mut is_vain: impl FnMut() -> Option<Error>,
@@ -224,7 +224,7 @@ pub fn accept_while(
 
 /// Caller of a port, before the agreement.
 enum PortCaller {
-    /// A rank of this job: the caller's half of the port's word.
+    /// A rank of this job. The value is the caller's half of the port's word.
     Rank(u32),
     Foreign(OwnedFd),
 }

@@ -27,9 +27,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Words that the root broadcasts before the error codes: first rank and number of the children, a block of contexts.
+/// Number of words broadcast before the error codes: first rank and number of the children, and a block of contexts.
 const HEAD: usize = 3;
-/// Words before the ranks in the root's message to the first child: mark, number of parents, and a block of contexts.
+/// Number of words before the ranks in the message to the first child: mark, number of parents, and a block of
+/// contexts.
 const LETTER: usize = 3;
 
 /// A program requested by a spawn, known at the root.
@@ -48,7 +49,7 @@ pub struct SpawnRequest {
 pub struct SpawnResult {
     /// The intercommunicator.
     pub comm: Result<usize>,
-    /// An error code for each requested process, or none if their number is unknown.
+    /// An error code for each requested process; empty if their number is unknown.
     pub codes: Vec<i32>,
 }
 

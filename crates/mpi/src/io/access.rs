@@ -21,10 +21,10 @@ use fastpath_io::{Descriptor, IoError, Lock, ScatteredAccess, Sieve, Switch, Vie
 use fastpath_protocol::layout::{Block, Layout};
 use std::sync::Arc;
 
-/// Smallest piece, in bytes, that a system call moves faster in place than packed (`docs/performance.md`).
+/// Minimum size, in bytes, of a piece that a system call moves faster in place than packed (`docs/performance.md`).
 const LONG_PIECE: u64 = 4096;
 
-/// Bytes that are packed or unpacked at a time if memory has gaps.
+/// Number of bytes that are packed or unpacked at a time if memory has gaps.
 const STAGE_BYTES: u64 = 1 << 20;
 
 /// Start of an access in the file.
@@ -250,7 +250,7 @@ impl File {
         moved
     }
 
-    /// Moves one piece of memory to or from one piece of the file, without a lock. Returns `None` for other accesses.
+    /// Moves one piece of memory to or from one piece of the file, without a lock. Returns `None` for any other access.
     ///
     /// # Safety
     /// See ELEMENTS.
@@ -267,7 +267,7 @@ impl File {
         let descriptor = self.descriptor.borrow();
         let file = descriptor.as_ref()?;
         let (buf, len) = (access.buf.wrapping_offset(at as isize), checked.bytes);
-        // SAFETY: ELEMENTS, which are one piece of memory of `len` bytes.
+        // SAFETY: ELEMENTS: they are one piece of memory of `len` bytes.
         let moved = unsafe {
             match access.writes {
                 true => file.write_at(buf, len as usize, offset).map(|()| len),
@@ -382,7 +382,7 @@ impl AccessTarget {
     /// Moves the bytes of an access without conversion, and returns their number.
     ///
     /// # Safety
-    /// ELEMENTS. There is at least one byte.
+    /// See ELEMENTS. There is at least one byte.
     pub(super) unsafe fn move_bytes(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
         let lock = self.lock(memory.writes, memory.bytes)?;
         // SAFETY: ELEMENTS.
@@ -397,7 +397,7 @@ impl AccessTarget {
         let Memory { writes, buf, ref layout, count, bytes: total } = *memory;
         if let Some(offset) = layout.dense_offset(count) {
             let at = buf.wrapping_offset(offset as isize);
-            // SAFETY: ELEMENTS, which are one piece of memory of `total` bytes.
+            // SAFETY: ELEMENTS: they are one piece of memory of `total` bytes.
             return unsafe {
                 match writes {
                     true => file.write_view(view, start, at, total as usize, sieve).map(|()| total),
@@ -411,7 +411,7 @@ impl AccessTarget {
         {
             let mut scattered = ScatteredAccess::new(file, writes, offset);
             layout.visit_stretches(count, |at, len| {
-                // SAFETY: ELEMENTS, of which this is a piece.
+                // SAFETY: ELEMENTS: this is a piece of them.
                 unsafe { scattered.add(buf.wrapping_offset(at as isize), len as usize) };
             });
             return scattered.finish();
@@ -421,7 +421,7 @@ impl AccessTarget {
         while done < total {
             let now = (total - done).min(STAGE_BYTES) as usize;
             let part = &mut stage[..now];
-            // SAFETY: ELEMENTS, which do not overlap the stage. `part` has `now` bytes.
+            // SAFETY: ELEMENTS: they do not overlap the stage. `part` has `now` bytes.
             unsafe {
                 if writes {
                     layout.pack(buf, count, done, part);

@@ -26,7 +26,7 @@ use fastpath_io::{
 };
 
 const OUTCOME: usize = 4;
-/// Words that a rank sends before an access: outcome, share, size of the file, flags, tuning.
+/// Number of words that a rank sends before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
 /// Smallest piece, in bytes, that ranks of one host access independently at no loss. Measured:
@@ -43,7 +43,7 @@ const MOST_BUFFER: u64 = 1 << 31;
 #[derive(Debug, Clone, Copy)]
 struct AccessSummary {
     share: RankAccess,
-    /// Bytes of the file, if the access reads.
+    /// Bytes of the file, if this rank reads.
     size: i64,
     /// Whether the rank's bytes can go through an aggregator.
     is_able: bool,
@@ -100,7 +100,7 @@ impl AccessSummary {
 /// ranks, or errors of communication.
 ///
 /// # Safety
-/// See ELEMENTS, until the future is ready.
+/// See ELEMENTS, which must hold until the future is ready.
 pub(super) async unsafe fn run<C: CallFabric>(
     f: &C, file: &File, access: &Access, located: Result<LocatedAccess>,
 ) -> Result<u64> {
@@ -269,7 +269,7 @@ impl File {
         Ok(self.plan(access, all, &tuning))
     }
 
-    /// Returns the plan and the shares; `None` if ranks move their own bytes. A read's shares end at the file's end.
+    /// Returns the plan and all shares; `None` if ranks move their own bytes. A read's shares end with the file.
     fn plan(
         &self, access: &Access, all: &[AccessSummary], tuning: &Tuning,
     ) -> Option<(AccessPlan, Vec<RankAccess>)> {
@@ -292,7 +292,7 @@ impl File {
     /// Moves the bytes of an access by a plan, and returns their number.
     ///
     /// # Safety
-    /// ELEMENTS, until the future is ready.
+    /// See ELEMENTS, which must hold until the future is ready.
     async unsafe fn follow<C: CallFabric>(
         &self, f: &C, access: &Access, located: &LocatedAccess,
         (plan, shares): (&AccessPlan, &[RankAccess]), size: i64, buffer: &mut Vec<u8>,

@@ -123,8 +123,8 @@ pub(super) fn agree<T>(
     Ok(agree_and_tell::<T, TOLD>(p, comm, name, own, &[])?.0)
 }
 
-/// Agrees on the outcome like [`agree`], and exchanges `more` after the [`TOLD`] words of the outcome. Returns the
-/// words of all members.
+/// Agrees on the outcome like [`agree`], and also exchanges the words `more`. Returns the words of all members:
+/// [`TOLD`] words of the outcome, then those of `more`.
 pub(super) fn agree_and_tell<T, const WORDS: usize>(
     p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, AccessFailure>, more: &[u64],
 ) -> Result<(T, Vec<[u64; WORDS]>)> {
@@ -177,7 +177,7 @@ impl File {
         agree(p, &self.comm, &self.name, own)
     }
 
-    /// Returns the MPI error for work that only this rank does.
+    /// Returns the MPI error for a failure in work that only this rank does.
     pub(super) fn explain(&self, refused: AccessFailure) -> Error {
         match refused {
             AccessFailure::System(error) => explain(&self.name, self.comm.rank, &error),

@@ -33,7 +33,7 @@ fn wait(queue: MutexGuard<'static, HelperQueue>) -> MutexGuard<'static, HelperQu
     CHANGED.wait(queue).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Submits a job to the thread. Errors: the job, if no thread can be started.
+/// Submits a job to the thread. Returns the job if no thread can be started.
 pub(super) fn submit<J: FnOnce() + Send + 'static>(job: J) -> Result<(), J> {
     let mut queue = queue();
     if !queue.has_thread {
@@ -49,7 +49,7 @@ pub(super) fn submit<J: FnOnce() + Send + 'static>(job: J) -> Result<(), J> {
     Ok(())
 }
 
-/// Waits until all jobs are done. The wait ends, because no job depends on another action of this process.
+/// Waits until all jobs are done. The wait ends, because no job waits for anything else in this process.
 pub(crate) fn finish() {
     let mut queue = queue();
     while !queue.jobs.is_empty() || queue.is_busy {

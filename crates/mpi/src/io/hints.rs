@@ -131,7 +131,7 @@ impl Hints {
         }
     }
 
-    /// Returns the hint about two-phase access for writes or for reads.
+    /// Returns the value of the hint that controls two-phase access, for writes or for reads.
     pub fn exchange(&self, writes: bool) -> Switch {
         let own = match writes {
             true => "romio_cb_write",
@@ -140,7 +140,7 @@ impl Hints {
         self.switch(own).or_else(|| self.switch("collective_buffering")).unwrap_or_default()
     }
 
-    /// Returns the hint about data sieving for writes.
+    /// Returns the value of the hint that controls data sieving for writes.
     pub fn sieve(&self) -> Switch {
         self.switch("romio_ds_write").unwrap_or_default()
     }

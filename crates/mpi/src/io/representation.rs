@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-/// Bytes that are converted at a time; a larger element is converted whole.
+/// Number of bytes that are converted at a time. An element that is larger is converted whole.
 const STAGE_BYTES: u64 = 1 << 20;
 
 /// `MPI_Datarep_conversion_function`: user buffer, datatype, items, file buffer, first item, extra state.
@@ -31,9 +31,9 @@ pub type ExtentFunction = unsafe extern "C" fn(usize, *mut isize, *mut c_void) -
 /// A conversion function of the program.
 #[derive(Debug, Clone, Copy)]
 pub enum Convert {
-    /// With an `int` count.
+    /// Function with an `int` count.
     Small(Conversion),
-    /// With an `MPI_Count`.
+    /// Function with an `MPI_Count`.
     Large(LargeConversion),
 }
 
@@ -55,7 +55,7 @@ pub struct DataRepresentation {
 /// Data representation of a view.
 #[derive(Debug, Clone)]
 pub enum Representation {
-    /// Memory's bytes without conversion: "native" or "internal".
+    /// The bytes of memory, without conversion: "native" or "internal".
     Native(&'static str),
     /// Portable form: "external32".
     Portable,
@@ -175,7 +175,7 @@ impl Representation {
         })
     }
 
-    /// Returns the bytes of memory for `bytes` bytes of the file. With different element sizes, only whole elements
+    /// Returns the bytes of memory for `bytes` bytes of the file. If the element sizes differ, only whole elements
     /// count.
     pub(super) fn memory_bytes(&self, datatype: &Datatype, bytes: u64) -> Result<u64> {
         if self.is_native() {
@@ -191,7 +191,7 @@ impl Representation {
 }
 
 impl DataRepresentation {
-    /// Returns the bytes of a predefined datatype in the file, by the program's extent function.
+    /// Returns the bytes of a predefined datatype in the file, as the program's extent function gives them.
     fn bytes_of(&self, basic: Basic) -> Result<u64> {
         let mut extent = 0isize;
         // SAFETY: the program registered a function of this type, and `extent` is writable.
@@ -346,7 +346,7 @@ unsafe fn read_portable(
     let count = access.count as u64;
     let total = Representation::Portable.file_bytes(datatype, count)?;
     let mut stage = vec![0u8; STAGE_BYTES.min(total) as usize];
-    // `done`: total bytes read. `next..end`: unread range of the stage.
+    // `done` counts all bytes read. `next..end` is the range of the stage that is not used yet.
     let (mut done, mut next, mut end) = (0u64, 0, 0);
     let mut take = |mut chunk: &mut [u8]| -> std::result::Result<usize, AccessFailure> {
         let mut given = 0;

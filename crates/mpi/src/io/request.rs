@@ -18,7 +18,7 @@ use fastpath_io::IoError;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Smallest access, in bytes, for the helper thread. A smaller access takes no longer than a wake-up of the thread.
+/// Minimum size, in bytes, of an access for the helper thread. A smaller access takes no longer than waking the thread.
 const HELPED_BYTES: u64 = 1 << 16;
 
 impl File {
@@ -118,7 +118,7 @@ unsafe impl Send for Work {}
 
 impl Work {
     fn run(self) -> std::result::Result<u64, IoError> {
-        // SAFETY: ELEMENTS, as `File::check` has verified the arguments.
+        // SAFETY: ELEMENTS: `File::check` has verified the arguments.
         unsafe { self.to.move_bytes(&self.memory) }
     }
 }

@@ -122,7 +122,7 @@ fn expose(p: &Process) -> Result<(usize, RegionId, PackedKey)> {
 }
 
 impl File {
-    /// Advances the shared pointer by `units` etypes. Returns its previous position.
+    /// Advances the shared file pointer by `units` etypes. Returns its previous position.
     pub(super) fn take_shared(&self, p: &Process, units: i64) -> Result<i64> {
         self.pointer.borrow_mut().add(p, units)
     }
@@ -132,8 +132,8 @@ impl File {
         self.take_shared(p, 0)
     }
 
-    /// Sets the shared pointer; collective. The pointer changes after all ranks have called, and no rank returns before
-    /// the change.
+    /// Sets the shared file pointer; collective. The pointer changes after all ranks have called, and no rank returns
+    /// before the change.
     pub(super) fn move_shared(&self, p: &Process, to: i64) -> Result {
         self.agree(p, Ok(()))?;
         let moved = match self.comm.rank {
@@ -146,7 +146,7 @@ impl File {
         self.agree(p, moved.map_err(Into::into))
     }
 
-    /// Advances the shared pointer by `units` etypes for each rank, in rank order; collective. Returns this rank's
+    /// Advances the shared file pointer by `units` etypes for each rank, in rank order; collective. Returns this rank's
     /// position.
     pub(super) fn take_ordered(&self, p: &Process, units: i64) -> Result<i64> {
         if self.comm.size() == 1 {

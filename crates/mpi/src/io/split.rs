@@ -58,7 +58,7 @@ impl File {
         Ok(())
     }
 
-    /// Ends the split access under way. Errors: `MPI_ERR_OTHER` if none of this kind is under way.
+    /// Ends the split access under way. Errors: `MPI_ERR_OTHER` if no access of the kind `which` is under way.
     pub fn end(&self, which: SplitKind) -> Result<Status> {
         match self.pending.get() {
             Some((pending, status)) if pending == which => {

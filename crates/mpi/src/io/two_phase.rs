@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const MOST_RUNS: usize = 1024;
-/// Words of a request: number of runs, bytes, whether more requests follow, first run.
+/// Number of words of a request: number of runs, bytes, whether more requests follow, and the first run.
 const ASK_WORDS: usize = 3 + RUN_WORDS;
 /// Size, in bytes, of the stage for packed bytes, which is used if memory has gaps.
 const STAGE_BYTES: usize = 1 << 20;
@@ -63,9 +63,9 @@ pub(super) struct Task<'a> {
 struct Ask {
     index: usize,
     head: [u64; ASK_WORDS],
-    /// List of all runs, if there are several.
+    /// List of all runs of the request if there are several; otherwise empty.
     list: Vec<u64>,
-    /// Offset of the request's first byte in the access.
+    /// Offset of the request's first byte in the packed bytes of the access.
     from: u64,
     bytes: u64,
 }
@@ -231,8 +231,8 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
         }
     }
 
-    /// Receives the requests of this step, and adds this rank's own. Removes ranks without further requests from
-    /// `callers`.
+    /// Receives the requests of this step, and adds this rank's own request. Removes ranks without further requests
+    /// from `callers`.
     async fn receive_asks(
         &self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
     ) -> Result<Vec<PieceRequest>> {
@@ -383,7 +383,7 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
         }
     }
 
-    /// Returns the location of a request's bytes as one piece, before sending or after receiving.
+    /// Returns the bytes of a request as one piece of memory: those to send, or the place for received ones.
     fn packed(&self, ask: &Ask) -> Vector<'static> {
         let at = match self.task.memory.dense() {
             Some(at) => at.wrapping_add(ask.from as usize),
@@ -392,10 +392,10 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
         Vector::raw(at, ask.bytes)
     }
 
-    /// Packs the bytes of a request if memory has gaps.
+    /// If memory has gaps, packs the bytes of a request into the stage. Returns the bytes as one piece.
     ///
     /// # Safety
-    /// WINDOWS: the memory is readable.
+    /// See WINDOWS. The memory is readable.
     unsafe fn pack(&mut self, ask: &Ask) -> Vector<'static> {
         let memory = &self.task.memory;
         if memory.dense().is_none() {
@@ -407,10 +407,10 @@ impl<F: Fabric, S: AggregatorFile> Exchange<'_, F, S> {
         self.packed(ask)
     }
 
-    /// Unpacks the bytes of a request if memory has gaps.
+    /// If memory has gaps, unpacks the bytes of a request from the stage.
     ///
     /// # Safety
-    /// WINDOWS: the memory is writable.
+    /// See WINDOWS. The memory is writable.
     unsafe fn unpack(&self, ask: &Ask) {
         let memory = &self.task.memory;
         if memory.dense().is_none() {
@@ -475,7 +475,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Mutex;
 
-    /// A file in memory. Writes that end beyond `full` fail.
+    /// A file in memory. A write that ends beyond byte `full` fails.
     struct Disk {
         bytes: Mutex<Vec<u8>>,
         full: usize,
@@ -525,8 +525,8 @@ mod tests {
         }
     }
 
-    /// View and memory of a rank: pieces of `len` bytes with `hole` bytes between them in the file, `gap` bytes in
-    /// memory.
+    /// View and memory of a rank. Pieces have `len` bytes, with `hole` bytes between them in the file and `gap` bytes
+    /// in memory.
     #[derive(Debug, Clone)]
     struct RankPart {
         displacement: i64,

@@ -30,10 +30,10 @@ use fastpath_protocol::{Request, RequestState, Worker};
 use fastpath_segment::{AwaitedRanks, RankPhase, STATE_AWAKE};
 use std::time::Duration;
 
-/// Pause between two polls of the wait for the last messages. With `FASTPATH_CHECK`, `MPI_Finalize` waits until no rank
-/// of this host will send another message.
+/// Pause between two polls of the wait for the last messages. `MPI_Finalize` waits for them with `FASTPATH_CHECK`,
+/// until no rank of this host will send another message.
 const AWAIT_PAUSE: Duration = Duration::from_millis(1);
-/// Time in one wait, in nanoseconds, after which a sleeping rank is assumed to wait in vain.
+/// Duration of one wait, in nanoseconds, after which a sleeping rank is assumed to wait in vain.
 const SLEEPS_LONG_NS: u64 = 1_000_000_000;
 
 /// `MPI_Finalize`. Calls the callbacks that MPI requires, delivers pending messages, and leaves the job. A process with
@@ -151,7 +151,7 @@ fn await_last_messages(worker: &mut Worker) -> &Worker {
     }
 }
 
-/// Returns whether all waiting threads of a rank have slept so long that their events may never happen.
+/// Returns whether all waiting threads of a rank have slept so long that they may wait in vain.
 fn sleeps_long(worker: &Worker, peer: u32) -> bool {
     let page = worker.job.rank_page(peer as usize);
     page.is_some_and(|page| {
@@ -182,7 +182,7 @@ fn awaited(worker: *mut Worker) -> AwaitedRanks {
     awaited
 }
 
-/// Makes progress until the worker is `done`.
+/// Makes progress until `done` returns true.
 fn wait(p: &Process, worker: *mut Worker, done: impl FnMut(&mut Worker) -> bool) {
     let note = Note {
         call: p.call.get(),
@@ -197,7 +197,7 @@ fn wait(p: &Process, worker: *mut Worker, done: impl FnMut(&mut Worker) -> bool)
     unsafe { Worker::wait_until(worker, None, &note, done) };
 }
 
-/// For a receive from any source: returns whether no rank can send its message any more.
+/// Returns whether no rank can send the message of `request` any more, if it is a receive from any source.
 fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
     let Some(comm) = p.comm_of_request(request.user) else {
         return true;

@@ -277,7 +277,7 @@ pub(crate) fn name_level(level: i32) -> &'static str {
     }
 }
 
-/// Adds to `MPI_INFO_ENV` the values known since the job was joined.
+/// Adds to `MPI_INFO_ENV` the values that are known only after the process has joined the job.
 fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
     crate::objects::info::extend_environment(&p.infos, "thread_level", name_level(level))?;
     crate::objects::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())

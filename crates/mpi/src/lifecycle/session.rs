@@ -122,8 +122,8 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
     Ok(())
 }
 
-/// Leaves the job at the exit of a process that has finalised its sessions, and its world model if it had one. For
-/// other processes, the launcher reports what was not finalised.
+/// Leaves the job at the exit of a process that has finalised all its sessions, and also its world model if it had one.
+/// For other processes, the launcher reports what was not finalised.
 extern "C" fn leave_at_exit() {
     // SAFETY: only atomics and the engine are read, since another thread may be inside MPI and stay there.
     let p = unsafe { process::get_unlocked() };

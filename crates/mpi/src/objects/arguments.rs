@@ -29,7 +29,7 @@ pub struct Args {
     pub datatype: usize,
     /// Rank of the other side.
     pub peer: i32,
-    /// Tag.
+    /// Tag of the message.
     pub tag: i32,
     /// Handle of the communicator.
     pub comm: usize,

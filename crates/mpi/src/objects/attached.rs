@@ -36,7 +36,7 @@ impl AttachedBuffer {
     }
 }
 
-/// Buffer of a communicator or a session, once one was attached.
+/// Buffer of a communicator or a session; `None` until one has been attached.
 pub(crate) type BufferCell = Cell<Option<&'static AttachedBuffer>>;
 
 pub(crate) struct SpareAttachedBuffers(RefCell<Vec<&'static AttachedBuffer>>);

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
     use crate::process::Process;
 
-    /// Callbacks seen: kind of call, object, key, value.
+    /// Record of callbacks: kind of call, object, key, value.
     type Log = RefCell<Vec<(char, usize, i32, usize)>>;
 
     unsafe extern "C" fn copy_plus_one(

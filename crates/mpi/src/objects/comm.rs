@@ -98,8 +98,8 @@ impl Comm {
         Holder { kind: KeyvalKind::Comm, handle: self.handle.get(), attributes: &self.attributes }
     }
 
-    /// Makes a communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's rank in
-    /// `group`, and `made_by` the MPI call that makes it. `endpoint` returns the endpoint of a rank of the world.
+    /// Makes a communicator without a handle. Its error handler is `MPI_ERRORS_ARE_FATAL`. `rank` is the calling
+    /// process's rank in `group`, and `made_by` the creating MPI call. `endpoint` returns the endpoint of a rank of the world.
     pub(crate) fn with_endpoints(
         made_by: &'static str, endpoint: &impl Fn(u32) -> Option<*mut Endpoint>, context: Context,
         group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
@@ -222,8 +222,8 @@ impl Comm {
         })
     }
 
-    /// Returns `MPI_IDENT` for one object, `MPI_CONGRUENT` for equal processes in equal order, `MPI_SIMILAR` for
-    /// another order, and otherwise `MPI_UNEQUAL`.
+    /// Returns `MPI_IDENT` if both are one object, `MPI_CONGRUENT` for equal processes in equal order, `MPI_SIMILAR`
+    /// for equal processes in another order, and otherwise `MPI_UNEQUAL`.
     pub fn compare(&self, other: &Comm) -> i32 {
         if std::ptr::eq(self, other) {
             return MPI_IDENT;

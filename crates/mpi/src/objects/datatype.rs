@@ -154,24 +154,24 @@ impl Datatype {
         }
     }
 
-    /// Places of the bytes of one element.
+    /// Returns the layout of one element: the places of its bytes.
     #[inline]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// Basic types of one element.
+    /// Returns the signature of one element: its basic types.
     pub fn signature(&self) -> &Arc<Signature> {
         &self.signature
     }
 
-    /// Constructor and arguments.
+    /// Returns the constructor of the type and its arguments.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// The type itself if it is named; for a type of MPI_Type_create_f90_real or a similar call, the named type that
-    /// equals it. `None` for other types.
+    /// Returns the type itself if it is named. For a type of MPI_Type_create_f90_real or a similar call, returns the
+    /// named type that equals it; for other types, `None`.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
@@ -199,7 +199,7 @@ impl Datatype {
         self.committed.set(true);
     }
 
-    /// Returns `count` elements at `ptr` for the protocol layer; `None` if bytes or span do not fit 64 bits.
+    /// Returns `count` elements at `ptr` as a buffer of the protocol layer; `None` if bytes or span do not fit 64 bits.
     pub fn buffer(&self, ptr: *mut u8, count: u64) -> Option<Buffer> {
         let bytes = self.layout.total_bytes(count)?;
         if let Some(offset) = self.layout.dense_offset(count) {
@@ -209,7 +209,7 @@ impl Datatype {
         Some(Buffer { ptr, bytes, layout: Some(self.layout.clone()), count })
     }
 
-    /// Size for the immediate path: `None` unless the type is committed, contiguous and at least one byte long.
+    /// Returns the size for the immediate path; `None` unless the type is committed, contiguous and not empty.
     pub fn immediate_size(&self) -> Option<u64> {
         let size = self.layout.size();
         (self.is_committed() && self.layout.is_contiguous() && size > 0).then_some(size)

@@ -44,7 +44,7 @@ impl Group {
         self.session
     }
 
-    /// Returns the group with another session.
+    /// Returns a group with equal members that belongs to the session of handle `session`.
     #[must_use]
     pub fn of_session(self: Rc<Self>, session: usize) -> Rc<Group> {
         match self.session == session {

@@ -80,7 +80,7 @@ static NAMED: HotTable<[NamedType; NAMED_TYPES]> =
     HotTable(UnsafeCell::new([NO_TYPE; NAMED_TYPES]));
 static WORKER: HotTable<*mut Worker> = HotTable(UnsafeCell::new(ptr::null_mut()));
 static HIDDEN_WORKER: HotTable<*mut Worker> = HotTable(UnsafeCell::new(ptr::null_mut()));
-/// End of the part of `COMMS` that has been used by communicators made at run time.
+/// End of the used part of `COMMS`: the highest index that a communicator made at run time has had, plus 1.
 static COMMS_END: StaticUsize = StaticUsize::new(FIRST_USER);
 
 /// Returns the entry at a communicator's handle. The entry's keys show whether it belongs to that communicator.
@@ -113,7 +113,7 @@ pub fn named_type(handle: usize) -> Option<NamedType> {
 pub fn rank_and_size(handle: usize) -> Option<(i32, i32)> {
     let entry = comm(handle);
     let shown = entry.send_key == handle as u64
-        // Without the lock, the complement means that trace points are recorded. Then the entry must not match.
+        // If the lock is not enabled, a key that is the complement means recorded trace points. Do not accept it then.
         || (lock::is_enabled() && entry.send_key == key::<INSIDE>(handle));
     let known = shown && !entry.comm.is_null();
     let rank = entry.own_key.wrapping_sub(entry.from_key);
@@ -134,7 +134,7 @@ pub fn hidden_worker() -> *mut Worker {
     unsafe { *HIDDEN_WORKER.0.get() }
 }
 
-/// Returns whether the immediate path runs inside a lock.
+/// Returns whether the immediate path runs inside a lock; see [`hidden_worker`].
 #[inline]
 pub fn is_hidden() -> bool {
     !hidden_worker().is_null()
@@ -163,7 +163,7 @@ pub fn sends_inside(handle: usize) -> bool {
     comm(handle).send_key == key::<INSIDE>(handle)
 }
 
-/// Returns whether receives may use the communicator under the first worker's lock; see [`sends_inside`].
+/// Returns whether receives may use the communicator inside the lock; see [`sends_inside`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv at MPI_THREAD_MULTIPLE
 pub fn receives_inside(handle: usize) -> bool {
     comm(handle).recv_key == key::<INSIDE>(handle)
@@ -197,7 +197,7 @@ pub struct Allowed {
     pub datatype: bool,
     /// Collective calls, and queries of rank and size.
     pub collective: bool,
-    /// Whether trace points are recorded. Immediate calls then go through `traced`.
+    /// Whether trace points are recorded. If so, immediate calls go through `traced`.
     pub traced: bool,
 }
 

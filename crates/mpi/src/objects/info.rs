@@ -94,7 +94,7 @@ impl Info {
         })
     }
 
-    /// Returns all pairs as text, for hints.
+    /// Returns all pairs as text, in the form in which calls take hints.
     pub fn to_hints(&self) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.pairs.borrow().iter().map(|(key, value)| (text(key), text(value))).collect()

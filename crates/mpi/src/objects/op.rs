@@ -34,9 +34,9 @@ pub type UserFunctionLarge = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut
 pub enum OpFunction {
     /// Predefined operation.
     Builtin(Builtin),
-    /// Made by `MPI_Op_create`.
+    /// User's function of `MPI_Op_create`.
     User(UserFunction),
-    /// Made by `MPI_Op_create_c`.
+    /// User's function of `MPI_Op_create_c`.
     UserLarge(UserFunctionLarge),
 }
 
@@ -93,8 +93,8 @@ impl Op {
         matches!(self.function, OpFunction::Builtin(_))
     }
 
-    /// Returns the function for elements of `datatype`, whose `handle` is passed to a user's function. Errors:
-    /// `MPI_ERR_OP` if the operation is not defined for the type.
+    /// Returns the function that applies the operation to elements of `datatype`. A user's function gets `handle`.
+    /// Errors: `MPI_ERR_OP` if the operation is not defined for the type.
     #[inline]
     pub fn reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
         let run = match self.function {
@@ -181,7 +181,7 @@ enum OpBody {
     UserLarge(UserFunctionLarge),
 }
 
-/// Operation for the elements of one datatype.
+/// Function that applies an operation to elements of one datatype.
 #[derive(Debug, Clone, Copy)]
 pub struct Reducer {
     run: OpBody,

@@ -10,10 +10,10 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Condition under which a call polls an operation whose request it does not name.
+/// Condition under which calls also poll an operation if they do not name its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollCondition {
-    /// Never.
+    /// Never: only calls that name the request poll the operation.
     Named,
     /// In any call that makes progress, when this request is complete.
     Request(RequestId),
@@ -21,19 +21,19 @@ pub enum PollCondition {
     Always,
 }
 
-/// Notification or query of an operation by a call that names its request.
+/// Notice to an operation, or query of it, by a call that names its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// `MPI_Grequest_complete`.
     Complete,
-    /// `MPI_Pready`: the partitions from the first to the last are ready.
+    /// `MPI_Pready`: the partitions from the first number to the last are ready.
     Ready(i32, i32),
-    /// `MPI_Parrived`: whether the partition has arrived.
+    /// `MPI_Parrived`: asks whether the partition has arrived.
     Arrived(i32),
 }
 
-/// Operation of this layer that makes its own progress, such as a nonblocking collective or a generalized request.
-/// Every wait and test that names its request polls it. Other calls poll it as [`Operation::watch`] requires.
+/// Operation that the MPI layer runs itself, such as a nonblocking collective or a generalized request. Every wait and
+/// test that names its request polls it. Other calls poll it as [`Operation::watch`] requires.
 ///
 /// `P` is the process. `P` is a parameter because the process owns the operations: this file belongs to an earlier
 /// folder, and cannot name the type of the process.
@@ -51,17 +51,17 @@ pub trait Operation<P> {
         false
     }
 
-    /// MPI call that began the operation, for the notes of waits; empty if notes omit it.
+    /// MPI call that began the operation, named in reports of waits; empty if reports omit it.
     fn began(&self) -> &'static str {
         ""
     }
 
-    /// State for a report about an operation that never ends.
+    /// Text about the progress of the operation, for a report that it never ends.
     fn state(&self) -> Cow<'static, str> {
         "the operation is under way".into()
     }
 
-    /// Returns whether every member of the communicator begins the operation too, and stays in the job until it ends.
+    /// Returns whether every member of the communicator begins this operation too, and stays in the job until it ends.
     fn is_collective(&self) -> bool {
         false
     }
@@ -87,8 +87,8 @@ pub trait Operation<P> {
         None
     }
 
-    /// Starts a persistent operation, for `MPI_Start`. Returns what [`Operation::poll`] would; after an error, the
-    /// operation has not begun.
+    /// Starts a persistent operation, for `MPI_Start`. Returns the result of a first poll, as [`Operation::poll`] does.
+    /// After an error, the operation has not begun.
     fn start(&mut self, p: &P) -> Result<Option<Result<Status>>> {
         let _ = p;
         Ok(None)
@@ -100,8 +100,8 @@ pub trait Operation<P> {
         Ok(())
     }
 
-    /// Returns the program's function for `MPI_Cancel`, in place of [`Operation::cancel`]. The function may make MPI
-    /// calls that name the request.
+    /// Returns the program's function for `MPI_Cancel`, which is called in place of [`Operation::cancel`]. The function
+    /// may make MPI calls that name the request.
     fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
         None
     }
@@ -176,7 +176,7 @@ pub(crate) enum Extra<P> {
     },
 }
 
-/// Request, and the marks that its operation keeps for calls that name the request; `None` once it is freed.
+/// Request of a partitioned send, and the marks of its partitions; `None` once the request is freed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MarkedRequest {
     pub(crate) request: usize,
@@ -192,7 +192,7 @@ pub struct Extras<P> {
     slots: RefCell<Vec<Option<Extra<P>>>>,
     free: RefCell<Vec<usize>>,
     pub(crate) active: Active,
-    /// Partitioned send that was marked last, so that the next mark need not search for it.
+    /// Partitioned send whose partitions were marked last, so that the next call that marks one need not search for it.
     pub(crate) marked: Cell<MarkedRequest>,
 }
 

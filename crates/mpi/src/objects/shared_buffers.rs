@@ -8,8 +8,8 @@ use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey};
 pub(crate) use learnt::{CallSize, LearnedLoops};
 use std::cell::Cell;
 
-/// Bytes of one of a member's two buffers. The number is large, because a synchronization of the members takes as long
-/// as the copy of many KiB.
+/// Size of a buffer in bytes. Each member has two. The size is large, because a synchronization of the members takes as
+/// long as the copy of many KiB.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes of memory for each member.
 pub(crate) const BYTES: usize = 2 * BUFFER_BYTES;
@@ -35,7 +35,7 @@ impl SharedBuffers {
         self.learnt.report()
     }
 
-    /// Returns the buffers of the next call. All members must call this function equally often.
+    /// Returns the buffers of the next call. All members must call this function the same number of times.
     pub(crate) fn turn(&self) -> BufferTurn<'_> {
         let second = self.second.replace(!self.second.get());
         BufferTurn { firsts: &self.firsts, skip: if second { self.bytes } else { 0 } }

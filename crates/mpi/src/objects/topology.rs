@@ -32,8 +32,8 @@ impl Topology {
         }
     }
 
-    /// Returns the sources of the calling process, of rank `rank`, in the order of a neighborhood collective.
-    /// `MPI_PROC_NULL` beyond the edge of a grid (MPI-5.0 section 8.6).
+    /// Returns the sources of the calling process, of rank `rank`, in the order of a neighborhood collective. A source
+    /// beyond the edge of a grid is `MPI_PROC_NULL` (MPI-5.0 section 8.6).
     pub fn sources(&self, rank: u32) -> Vec<i32> {
         match self {
             Topology::Cart(cart) => cart.neighbors(rank),

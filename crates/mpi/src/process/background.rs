@@ -21,12 +21,12 @@ use std::thread::{Builder, JoinHandle};
 const NAME: &str = "fastpath-progr";
 /// Stack size in bytes; the thread packs and unpacks datatypes.
 const STACK_BYTES: usize = 1 << 18;
-/// Maximum number of yields of the thread until a waiting thread has the lock.
+/// Maximum number of times that the thread yields to a thread that waits for the lock.
 const YIELDS: u32 = 64;
 
 /// Nanoseconds for which a thread with a dedicated processor polls after a turn. Waking it takes tens of microseconds.
 const AWAKE_NS: u64 = 200_000;
-/// Polls between two reads of the clock.
+/// Number of polls between two reads of the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
 /// Handle of the thread, which must end before the worker does.
@@ -40,7 +40,7 @@ pub(crate) struct ProgressThread {
 pub(crate) struct ProgressGuard(Option<*mut Worker>);
 
 impl ProgressGuard {
-    /// Begins the guard, if there is a progress thread. `worker` is the first worker; `None` if MPI does not run.
+    /// Begins the guard if there is a progress thread. `worker` is `None` if MPI does not run.
     #[inline]
     pub fn begin(worker: Option<*mut Worker>) -> Self {
         // SAFETY: the worker lives while MPI runs, and the caller is inside MPI.
@@ -118,7 +118,7 @@ fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
     (is_complete, has_processor && is_there && is_complete)
 }
 
-/// Returns the pages of this host's ranks that have not left. A failed spawn never publishes a process.
+/// Returns the pages of this host's ranks, without those that have left: a failed spawn never publishes a process.
 fn pages_here(job: &Job) -> impl Iterator<Item = &RankPage> {
     let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
     let pages = pages.filter_map(|rank| job.rank_page(rank));
@@ -138,8 +138,8 @@ fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (Cpu
     (spare.iter().chain(others).collect(), false)
 }
 
-/// Whether the thread has a processor, and the number of ranks at the last division; 0 if the division must be
-/// repeated.
+/// Whether the thread has a processor, and the number of ranks when the processors were last divided; 0 if they must be
+/// divided again.
 #[derive(Default)]
 struct ProcessorShare {
     ranks: usize,
@@ -259,7 +259,7 @@ mod tests {
     fn share__is_made_anew_where_ranks_were_spawned_or_one_has_not_told_where_it_is() {
         let mut share = ProcessorShare::default();
         let mut made = Vec::new();
-        // Number of present ranks, and the result of `share`.
+        // Each pair is the number of present ranks, and the result of `share`.
         let found =
             [(2, (true, true)), (2, (false, false)), (3, (false, false)), (3, (true, true))];
         let has = found.map(|(here, answer)| {

@@ -15,10 +15,10 @@ use std::fmt::Write;
 
 const SIGNALS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
-/// Bytes of the stack that the handler runs on, because the thread's stack may have overflowed.
+/// Size in bytes of the handler's own stack, which is needed because the thread's stack may have overflowed.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Set by the first thread that crashes, whose call is reported.
+/// 1 after a thread has crashed. Only the call of the first thread that crashes is reported.
 static CRASHED: StaticU32 = StaticU32::new(0);
 
 /// Installs the handler for signals with the default action.

@@ -24,7 +24,7 @@ impl HandleKind for Errhandler {
 /// Object whose error handler handles an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// No object: the handler of `MPI_COMM_SELF`, or of `MPI_COMM_WORLD` if only that was set.
+    /// No object: the handler is that of `MPI_COMM_SELF`, or of `MPI_COMM_WORLD` if the program has set only that.
     None,
     /// Handle of a communicator.
     Comm(usize),
@@ -96,7 +96,7 @@ fn remove_unused(p: &Process, handle: usize, handler: &Errhandler) {
     }
 }
 
-/// Counts an object that has the error handler, until [`detach`].
+/// Counts an object that uses the error handler, until [`detach`].
 pub fn attach(p: &Process, handle: usize) {
     if let Some(handler) = p.errhandlers.get(handle) {
         handler.attached.set(handler.attached.get() + 1);
@@ -150,8 +150,8 @@ pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
     handle
 }
 
-/// Error handler of an object, and the handle that its function is called with. Without a valid object,
-/// [`find_default`] returns the handler.
+/// Error handler of an object, and the handle that the handler's function gets. Without a valid object, the handler is
+/// that of [`find_default`].
 struct HandlerTarget {
     handler: usize,
     object: usize,
@@ -256,7 +256,7 @@ fn call_function(function: Function, object: usize, code: i32) -> i32 {
     code
 }
 
-/// Calls the handler of `scope` with `code`, for `MPI_Comm_call_errhandler` and similar calls. Success calls nothing.
+/// Calls the handler of `scope` with `code`, for `MPI_Comm_call_errhandler` and similar calls. Ignores `MPI_SUCCESS`.
 pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32) {
     if code != MPI_SUCCESS {
         let message = format!("the program raised this error itself: {}", p.codes.text(code));

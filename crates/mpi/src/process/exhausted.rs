@@ -19,7 +19,7 @@ pub fn install() {
 
 #[cold]
 fn end_job(bytes: usize) -> ! {
-    // SAFETY: the process ends, and only counters of it are read.
+    // SAFETY: the process ends, and this code reads only counters of it.
     let p = unsafe { process::get_unlocked() };
     let call = CallFrames::find(None).map_or("an MPI call", |call| call.name());
     let limits = list_limits();

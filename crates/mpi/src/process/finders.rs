@@ -1,10 +1,10 @@
-//! Look-up of error handlers of objects that later layers own.
+//! Look-up of the error handlers of windows and files, whose types this folder cannot name: their folders come later.
 
 use super::Process;
 
 type Finder = fn(&Process, usize) -> Option<usize>;
 
-/// Functions that find error handlers of objects of later layers; set by initialisation.
+/// Functions that find the error handlers of windows and files; set by initialisation.
 #[derive(Clone, Copy)]
 pub struct Finders {
     /// Finds the error handlers of windows.

@@ -28,7 +28,7 @@ static IS_CHILD: StaticBool = StaticBool::new(false);
 /// Engine that a child has inherited, kept so that a leak checker finds its memory.
 struct InheritedRuntime(UnsafeCell<Option<Runtime>>);
 
-// SAFETY: written once, while the process has one thread, and never read.
+// SAFETY: the value is written once, while the process has one thread, and never read.
 unsafe impl Sync for InheritedRuntime {}
 
 static INHERITED: InheritedRuntime = InheritedRuntime(UnsafeCell::new(None));

@@ -8,7 +8,7 @@ use crate::objects::hot;
 use fastpath_protocol::Endpoint;
 
 impl Process {
-    /// Returns the endpoint of a world rank in the first worker, while MPI is initialised.
+    /// Returns the endpoint of a world rank, while MPI is initialised.
     pub fn endpoint_address(&self, peer: u32) -> Option<*mut Endpoint> {
         let worker = self.worker().ok()?;
         // SAFETY: the worker lives as long as the engine.

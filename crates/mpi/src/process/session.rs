@@ -28,7 +28,7 @@ pub(crate) struct Use {
     pub(crate) open: AtomicU32,
     /// Process id at the start of the first session; 0 for none.
     pub(crate) begun_by: AtomicU32,
-    /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` of a finalised world model, which requests may still name.
+    /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` of a finalised world model. Requests may still name them.
     kept: RefCell<Vec<Rc<Comm>>>,
 }
 

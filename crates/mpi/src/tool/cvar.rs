@@ -7,17 +7,17 @@ use crate::common::error::{Error, Result};
 use crate::process::{self, ProcessPhase};
 use fastpath_base::config::{self, Config, ConfigValue, Setting, VARIABLES, ValueKind, Variable};
 
-/// Largest number of characters of a text variable, the terminator included.
+/// Maximum number of characters of a text variable, including the terminator.
 pub const TEXT_MAX: usize = 1024;
 
 /// Datatype of a variable, as a tool sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// An `int`, 0 or 1.
+    /// An `int` that is 0 or 1.
     Flag,
-    /// An `int`, the index of one of these words.
+    /// An `int`: the index of one of the listed words.
     Choice(&'static [&'static str]),
-    /// Characters, as in the environment.
+    /// Characters: the value, written as in the environment variable.
     Text,
 }
 
@@ -42,9 +42,9 @@ impl Shape {
 /// Value that a tool reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Value of a flag or a choice.
+    /// Value of a flag or choice variable.
     Int(i32),
-    /// Value of a text.
+    /// Value of a text variable.
     Text(String),
 }
 
@@ -57,7 +57,7 @@ pub fn count() -> usize {
     all().count()
 }
 
-/// Returns the variable of a number, and its shape. Errors: `MPI_T_ERR_INVALID_INDEX`.
+/// Returns the variable of number `index`, and its shape. Errors: `MPI_T_ERR_INVALID_INDEX`.
 pub fn find(index: i32) -> Result<(&'static Variable, Shape)> {
     super::check()?;
     let found = usize::try_from(index).ok();

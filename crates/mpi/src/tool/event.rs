@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Ticks per second of the only source: nanoseconds of the monotonic clock.
 pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Safety levels, the least strict first.
+/// Safety levels, with the least strict first.
 const LEVELS: [i32; 4] = [
     MPI_T_CB_REQUIRE_NONE,
     MPI_T_CB_REQUIRE_MPI_RESTRICTED,
@@ -29,16 +29,16 @@ const LEVELS: [i32; 4] = [
 /// An element of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
-    /// World rank of the peer, `MPI_INT32_T`.
+    /// World rank of the peer; `MPI_INT32_T`.
     Peer,
-    /// Tag or another number, `MPI_INT32_T`.
+    /// Tag, or another number of the trace point; `MPI_INT32_T`.
     Tag,
-    /// Bytes, `MPI_UINT64_T`.
+    /// Number of bytes; `MPI_UINT64_T`.
     Bytes,
 }
 
 impl Element {
-    /// Returns the handle of the datatype, and its bytes.
+    /// Returns the handle of the element's datatype, and its size in bytes.
     pub fn datatype(self) -> (usize, usize) {
         match self {
             Element::Bytes => (MPI_UINT64_T, 8),
@@ -76,11 +76,11 @@ impl Instance {
     }
 }
 
-/// Callback of a tool for an event.
+/// Tool's callback for an event. Arguments: event instance, handle, safety level, data of the tool.
 pub type Callback = unsafe extern "C" fn(usize, usize, i32, *mut core::ffi::c_void);
-/// Callback for a freed handle.
+/// Tool's callback for a freed handle. Arguments: handle, safety level, data of the tool.
 pub type FreeCallback = unsafe extern "C" fn(usize, i32, *mut core::ffi::c_void);
-/// Callback for dropped events.
+/// Tool's callback for dropped events. Arguments: their number, handle, source, safety level, data of the tool.
 pub type DroppedCallback = unsafe extern "C" fn(i64, usize, i32, i32, *mut core::ffi::c_void);
 
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ struct Registration {
 static REGISTERED: Mutex<Slots<Registration>> = Mutex::new(Slots::new());
 
 thread_local! {
-    /// Whether a callback runs in this thread. Trace points that the callback passes are not reported.
+    /// Whether a callback runs in this thread. Trace points that a callback passes are not reported.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,5 +1,5 @@
-//! Performance variables: what the worker and the files of this process have counted, and what queues hold. Nothing is
-//! counted on the immediate path.
+//! Performance variables: counts of the worker and of the files of this process, and the present contents of queues.
+//! Nothing is counted on the immediate path.
 //!
 //! A counter handle is created stopped, at 0, and counts while started. A level has the current value and cannot be
 //! set.
@@ -25,9 +25,9 @@ pub struct Variable {
 }
 
 enum PvarSource {
-    /// A number of the worker.
+    /// A number that the worker knows.
     Worker(fn(&Worker) -> u64),
-    /// Counters of this process's adapters that have one of these names.
+    /// Sum of those counters of this process's adapters that have one of the listed names.
     Adapters(&'static [&'static str]),
     Files(Counter),
     Windows(RmaCounter),
@@ -152,9 +152,9 @@ variables! {
 pub(super) struct Handle {
     session: usize,
     index: usize,
-    /// Count over the earlier periods between start and stop, as changed by resets and writes. May wrap.
+    /// Count of the earlier periods between start and stop, as changed by resets and writes. It may wrap.
     kept: u64,
-    /// Value of the process at the last start, or none while stopped.
+    /// Value of the process at the last start; `None` while stopped.
     since: Option<u64>,
 }
 
@@ -260,7 +260,7 @@ fn find_handle(tool: &mut super::Tool, session: usize, handle: usize) -> Result<
     })
 }
 
-/// Calls `act` with a handle and the value of the process.
+/// Calls `act` with a handle and the present value of its variable in the process.
 fn with<T>(
     p: &Process, (session, handle): (usize, usize), act: impl FnOnce(&mut Handle, u64) -> Result<T>,
 ) -> Result<T> {

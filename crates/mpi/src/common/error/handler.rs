@@ -17,8 +17,8 @@ pub enum HandlerKind {
     Session,
 }
 
-/// User's error handler. Arguments: the object's handle and the error code. The standard allows further arguments; this
-/// library passes none.
+/// User's error handler. Its arguments are the object's handle and the error code. The standard allows further
+/// arguments; this library passes none.
 pub(crate) type Function = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 #[derive(Debug, Clone, Copy)]

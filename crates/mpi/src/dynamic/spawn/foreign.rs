@@ -20,7 +20,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Pause, in nanoseconds, between checks whether an `mpiexec` still runs; `ASK_NS` is that for a job of the engine.
+/// Nanoseconds between checks whether an `mpiexec` still runs. `ASK_NS` is the pause for a job of the engine.
 const LOOK_NS: u64 = 10_000_000;
 const ASK_NS: u64 = 500_000_000;
 /// A job counts as ended after this number of consecutive answers of the engine that no such job runs. One answer is
@@ -29,7 +29,7 @@ const MISSES: u32 = 2;
 /// Time limit for processes started by the engine to call `MPI_Init`, in seconds. Hydra does not report their end. The
 /// info key `timeout` overrides the limit.
 const LIMIT_S: u32 = 300;
-/// Every `mpiexec` that this process has started and that has not been seen to end.
+/// Processes of `mpiexec` that this process has started and whose end it has not yet detected.
 static CHILDREN: ProcessPart<RefCell<Vec<Child>>> = ProcessPart::new(RefCell::new(Vec::new()));
 
 struct PendingSpawn {
@@ -41,12 +41,12 @@ struct PendingSpawn {
 
 enum SpawnStarter {
     Mpiexec(Child),
-    /// The engine: its name for the job, if known, and its number of consecutive answers that no such job runs.
+    /// A job of the engine: its name, if known, and the number of consecutive answers that no such job runs.
     Engine(Option<String>, u32),
 }
 
 impl PendingSpawn {
-    /// Returns an error if no process can connect to the port any longer.
+    /// Returns an error if no process can connect to the port any more.
     fn find_end(&mut self, job: &Job) -> Option<Error> {
         let now_ns = clock::now_ns();
         if now_ns < self.look_ns {

@@ -17,7 +17,7 @@ const LEADERS: u32 = 1 << 20;
 /// Smallest leader number of contexts between several jobs. Their leader numbers are drawn at random, from this number
 /// on. A rank has such a number only in a job of more than half a million ranks.
 const FIRST_SHARED: u32 = LEADERS / 2;
-/// Context numbers in a block, while enough are free.
+/// Number of contexts in a block, as long as enough contexts are free.
 const BLOCK: u32 = 8;
 
 /// Consecutive contexts of one leader.
@@ -29,7 +29,7 @@ pub struct ContextBlock {
 }
 
 impl ContextBlock {
-    /// No contexts.
+    /// The empty block.
     pub const EMPTY: ContextBlock = ContextBlock { leader: 0, first: 0, count: 0 };
     /// The spares of `MPI_COMM_WORLD`, known to all ranks without a message.
     pub const WORLD_SPARES: ContextBlock = ContextBlock { leader: 0, first: FIRST, count: BLOCK };
@@ -54,7 +54,7 @@ impl ContextBlock {
         ContextBlock { leader, first, count }
     }
 
-    /// Takes the first context.
+    /// Takes the first context of the block; `None` if it is empty.
     pub fn take(&mut self) -> Option<Context> {
         self.count = self.count.checked_sub(1)?;
         let counter = self.first;
@@ -131,8 +131,8 @@ impl Pool {
         }
     }
 
-    /// Takes a block for a communicator that the caller, of world rank `leader`, leads or may lead. Empty if the
-    /// process leads as many communicators as it can.
+    /// Takes a block for a communicator that the caller, of world rank `leader`, leads or may lead. The block is empty
+    /// if the process leads as many communicators as it can.
     pub fn reserve(&self, leader: u32) -> ContextBlock {
         if self.shared.get() {
             return self.draw();

@@ -1,9 +1,9 @@
-//! Communicator entry of the immediate path.
+//! Entry of a communicator in the tables of the immediate path.
 
 use super::Comm;
 use fastpath_protocol::Endpoint;
 
-/// Communicator entry of the immediate path.
+/// Entry of a communicator in the tables of the immediate path.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct HotComm {

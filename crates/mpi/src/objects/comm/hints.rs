@@ -28,7 +28,7 @@ pub fn merge(old: &mut Vec<(String, String)>, new: Vec<(String, String)>) {
     }
 }
 
-/// Returns the value of a hint that is in use: the given one or the default.
+/// Returns the value of a hint that is in use: the given value, or the default if the hint is not given.
 pub fn value<'a>(hints: &'a [(String, String)], key: &str) -> &'a str {
     let found = hints.iter().find(|(k, _)| k == key);
     found.map_or("false", |(_, value)| value)

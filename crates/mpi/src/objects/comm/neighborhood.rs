@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Sources and destinations of the calling process.
 #[derive(Debug)]
 pub struct Neighborhood {
-    /// Ranks; `MPI_PROC_NULL` beyond the edge of a grid.
+    /// Ranks of the neighbours. `MPI_PROC_NULL` stands for a neighbour beyond the edge of a grid.
     sources: Vec<i32>,
     destinations: Vec<i32>,
     is_grid: bool,

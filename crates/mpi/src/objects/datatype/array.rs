@@ -16,9 +16,9 @@ enum ArrayOrder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distribution {
-    /// One block for each process, of the given length. `None`: blocks as even as possible.
+    /// One block of the given length for each process. With `None`, blocks are as even as possible.
     Block(Option<i64>),
-    /// Blocks of the given length, dealt to the processes in turn. `None`: length 1.
+    /// Blocks of the given length, dealt to the processes in turn. With `None`, the length is 1.
     Cyclic(Option<i64>),
     None,
 }
@@ -71,7 +71,7 @@ fn argument<T>(name: &'static str, what: impl Into<String>) -> Result<T> {
     Err(TypeError::Argument(name, what.into()))
 }
 
-/// Dimensions from the fastest to the slowest.
+/// Returns the dimensions from the fastest to the slowest.
 fn fastest_first(order: ArrayOrder, ndims: usize) -> Box<dyn Iterator<Item = usize>> {
     match order {
         ArrayOrder::C => Box::new((0..ndims).rev()),
@@ -185,7 +185,8 @@ fn check_grid(size: i64, rank: i64, gsizes: &[i64], psizes: &[i64]) -> Result<Ve
     Ok(coordinates)
 }
 
-/// One process's part of a dimension: `full` blocks of `length`, `step` apart from `first` on, then `rest` elements.
+/// One process's part of a dimension: `full` blocks of `length`, one every `step` elements from `first` on, then
+/// `rest`.
 #[derive(Debug, PartialEq, Eq)]
 struct DimensionShare {
     first: i64,
@@ -237,7 +238,7 @@ impl DimensionShare {
         self.full * self.length + self.rest
     }
 
-    /// Returns the layout of the part. One index has the layout `unit`, and indices are `stride` bytes apart.
+    /// Returns the layout of the part. `unit` is the layout of one index, and indices are `stride` bytes apart.
     fn place(&self, unit: &Layout, stride: i64) -> Result<Layout> {
         let unit = unit.resized(0, stride)?;
         let at = |index: i64| multiply(index, stride);

@@ -1,4 +1,4 @@
-//! Constructors (MPI 5.0, section 5.1.2). They check counts; callers have checked handles.
+//! Constructors of datatypes (MPI 5.0, section 5.1.2). They check counts; their callers have checked handles.
 
 use super::contents::{Combiner, Contents, Form};
 use super::{Datatype, Result, Signature, TypeError};

@@ -3,7 +3,7 @@
 use super::Datatype;
 use std::rc::Rc;
 
-/// Constructor of a datatype; the numbers are the ABI's.
+/// Constructor of a datatype. Its numbers are those of the ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -73,7 +73,7 @@ impl Contents {
         Contents { combiner, integers, addresses: vec![], large_counts, types: vec![old.clone()] }
     }
 
-    /// Stores counts and addresses as `form` requires: the large form has both in one list.
+    /// Makes the record of a constructor's arguments. The large form has counts and addresses in one list.
     pub(super) fn record(
         combiner: Combiner, form: Form, mut counts: Vec<i64>, addresses: Vec<i64>,
         types: Vec<Rc<Datatype>>,

@@ -21,7 +21,7 @@ enum Conversion {
     Extended,
 }
 
-/// Number within a basic type: its size in memory and in the portable form.
+/// A number within a basic type, with its size in memory and in the portable form.
 #[derive(Debug, Clone, Copy)]
 struct Number {
     native: usize,
@@ -146,7 +146,7 @@ fn extended_from_binary128(wide: [u8; 16]) -> [u8; 16] {
     (u128::from(head) << 64 | u128::from(leading | short)).to_le_bytes()
 }
 
-/// The numbers of a basic type in order: two for complex types and pairs.
+/// Returns the numbers of a basic type in order: two for complex types and pairs, otherwise one.
 fn numbers(basic: Basic) -> impl Iterator<Item = Number> {
     let (first, second) = match (basic.kind, basic.pair_parts()) {
         (_, Some((value, index))) => (Number::of(value), Some(Number::of(index))),
@@ -162,7 +162,7 @@ fn portable_size(basic: Basic) -> u64 {
     numbers(basic).map(|n| n.portable as u64).sum()
 }
 
-/// Bytes of a chunk's portable form, which is no longer than the chunk.
+/// Returns the number of bytes of a chunk's portable form, which is no longer than the chunk.
 fn portable_bytes(basic: Basic, length: usize) -> usize {
     length / basic.size as usize * portable_size(basic) as usize
 }

@@ -7,7 +7,7 @@ use super::Datatype;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Number of calls that keep the handle. If the program has freed the handle, also the function that removes it after
+/// Number of calls that need the handle. If the program has freed the handle, also the function that removes it after
 /// the last of these calls.
 #[derive(Debug, Default)]
 pub(super) struct Keepers {

@@ -1,5 +1,5 @@
-//! Repetition of the constructors of a type over other named types. The result has the layout of a file whose numbers
-//! have other sizes than in memory (MPI 5.0, section 14.5.1).
+//! Rebuilding of a type: its constructors are repeated over other named types. The result has the layout of a file
+//! whose numbers have other sizes than in memory (MPI 5.0, section 14.5.1).
 
 use super::contents::{Combiner, Form};
 use super::{Basic, Datatype, DistributedArray, TypeError};

@@ -52,12 +52,12 @@ impl Signature {
         signature
     }
 
-    /// Data bytes.
+    /// Returns the number of data bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Number of basic elements; a pair counts as two.
+    /// Returns the number of basic elements; a pair counts as two.
     pub fn elements(&self) -> u64 {
         self.elements
     }
@@ -103,7 +103,7 @@ impl Signature {
         }
     }
 
-    /// Basic elements in the first `bytes` bytes of repeated copies. `None` if they end within an element.
+    /// Returns the basic elements in the first `bytes` bytes of repeated copies; `None` if these end within an element.
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         if self.bytes == 0 {
             return (bytes == 0).then_some(0);
@@ -126,7 +126,7 @@ impl Signature {
         Some(elements)
     }
 
-    /// Bytes of the first `elements` basic elements of repeated copies. `None` if they do not fit 64 bits.
+    /// Returns the bytes of the first `elements` basic elements of repeated copies; `None` if they do not fit 64 bits.
     pub fn bytes_of(&self, elements: u64) -> Option<u64> {
         if self.elements == 0 {
             return (elements == 0).then_some(0);
@@ -153,7 +153,7 @@ impl Signature {
         Some(bytes)
     }
 
-    /// Sum of `measure` over all basic types, each counted as often as it occurs. `None` if it does not fit 64 bits.
+    /// Returns the sum of `measure` over all basic types, as often as each occurs; `None` if it does not fit 64 bits.
     pub fn measure(&self, measure: &dyn Fn(Basic) -> u64) -> Option<u64> {
         self.items.iter().try_fold(0u64, |sum, item| {
             let part = match item {

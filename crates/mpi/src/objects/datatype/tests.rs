@@ -1,5 +1,5 @@
 #![allow(unsafe_code, non_snake_case)]
-//! Datatypes as callers see them.
+//! Tests of datatypes through their public functions.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 pub type Kernel = unsafe fn(left: *const u8, inout: *mut u8, count: usize);
 
 pub(super) trait Operate<T> {
-    /// `left op right`.
+    /// Returns `left op right`.
     fn operate(left: T, right: T) -> T;
 }
 

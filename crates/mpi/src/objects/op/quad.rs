@@ -8,7 +8,7 @@ use std::arch::x86_64::__m128i;
 
 const SIZE: usize = 16;
 
-/// Functions of the run-time library, only by name: stable Rust cannot declare their types.
+/// Functions of the run-time library. Only their addresses are used, because stable Rust cannot declare their types.
 mod runtime {
     unsafe extern "C" {
         pub(super) fn __addtf3();
@@ -66,7 +66,7 @@ fn is_greater(a: __m128i, b: __m128i) -> bool {
     order > 0
 }
 
-/// Loads the number at `at`, of any alignment. Safety: it is readable.
+/// Loads the number at `at`, of any alignment. Safety: the 16 bytes there are readable.
 unsafe fn load(at: *const u8) -> __m128i {
     // SAFETY: the caller's element is readable; no alignment is needed.
     unsafe { at.cast::<__m128i>().read_unaligned() }
@@ -110,7 +110,7 @@ impl OperateAt for ComplexSum {
     const STRIDE: usize = 2 * SIZE;
 
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
-        // SAFETY: by contract both are elements of two numbers, `left` readable and `right` writable.
+        // SAFETY: by contract each operand consists of two numbers, `left` readable and `right` writable.
         unsafe {
             Sum::operate_at(left, right);
             Sum::operate_at(left.add(SIZE), right.add(SIZE));
@@ -124,7 +124,7 @@ impl OperateAt for ComplexProd {
     const STRIDE: usize = 2 * SIZE;
 
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
-        // SAFETY: by contract both are elements of two numbers, `left` readable and `right` writable.
+        // SAFETY: by contract each operand consists of two numbers, `left` readable and `right` writable.
         unsafe {
             let (ar, ai, br, bi) =
                 (load(left), load(left.add(SIZE)), load(right), load(right.add(SIZE)));

@@ -129,7 +129,7 @@ proptest! {
         seed in any::<u8>(),
         shift in 0usize..8,
     ) {
-        // Runs of zero bytes, so that zero and equal elements occur.
+        // Write runs of zero bytes, so that zeros and equal elements occur.
         for (i, byte) in left.iter_mut().enumerate() {
             if (i / 16) % 3 == 0 { *byte = 0 }
         }
@@ -212,7 +212,7 @@ proptest! {
                 let bytes = |v: &[i32]| v.iter().flat_map(|x| encode(*x)).collect::<Vec<u8>>();
                 let expected: Vec<i32> = left.iter().zip(&right)
                     .map(|(a, b)| naive_integer(builtin, *a as i128, *b as i128) as i32).collect();
-                // 24 bits of mantissa do not hold every product.
+                // A float has 24 bits of mantissa, which do not hold every product.
                 if handle != MPI_FLOAT || builtin != Builtin::Prod {
                     prop_assert_eq!(run(builtin, handle, &bytes(&left), &bytes(&right), 0), bytes(&expected));
                 }
@@ -341,7 +341,7 @@ fn mover__replaces_or_leaves_every_type() {
 
 #[test]
 fn long_double__that_is_no_number_does_not_win() {
-    // Quiet NaN: exponent of all ones, two leading bits of the fraction.
+    // A quiet NaN has an exponent of all ones, and the two leading bits of the fraction set.
     let mut nan = vec![0; 16];
     nan[7] = 0xc0;
     nan[8..10].copy_from_slice(&[0xff, 0x7f]);
@@ -354,7 +354,7 @@ fn long_double__that_is_no_number_does_not_win() {
 unsafe extern "C" fn subtract(
     left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize,
 ) {
-    // SAFETY: called by the reducer with `len` elements of two i32 (at an extent of 12 bytes).
+    // SAFETY: the reducer calls this function with `len` elements of two i32 (at an extent of 12 bytes).
     unsafe {
         assert_eq!(*handle, 4242);
         for i in 0..*len as usize {

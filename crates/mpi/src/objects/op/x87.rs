@@ -92,7 +92,7 @@ impl CompareAt for LongDouble {
     }
 }
 
-/// Maximum, or minimum if `LESS`.
+/// Maximum of both operands, or their minimum if `LESS`.
 pub(super) struct Extreme<const LESS: bool>;
 
 impl<const LESS: bool> OperateAt for Extreme<LESS> {

@@ -49,7 +49,7 @@ struct Log {
     last: Option<(CallSize, Arm, u64)>,
 }
 
-/// Returns whether the loop is a candidate. The string instruction is not: it was never faster than both other loops.
+/// Returns whether the loop is a candidate. The string instruction is none: it was never faster than both other loops.
 fn is_available(arm: Arm) -> bool {
     matches!(arm, Arm::Vector | Arm::Streaming) && arm.copy_loop().is_available()
 }
@@ -108,7 +108,8 @@ impl LearnedLoops {
         }
     }
 
-    /// Applies the word that rank 0 has sent: 0, or a call, an octave and a loop. Invalid messages are ignored.
+    /// Applies the word that [`LearnedLoops::note`] returned at rank 0. The word is 0, which changes nothing, or it
+    /// names a call, an octave of sizes, and the copy loop to use for them. Invalid words are ignored.
     pub(crate) fn follow(&self, said: u64) {
         let [call, octave, arm, known, ..] = said.to_le_bytes();
         let octaves = self.loops.get(usize::from(call));
@@ -165,7 +166,7 @@ impl Log {
 mod tests {
     use super::*;
 
-    /// Makes calls of 64 KiB with the given times by vectors and past the caches, and returns how many used vectors.
+    /// Simulates calls of 64 KiB with the given times of the two loops. Returns how many calls used the vector loop.
     fn calls(learnt: &LearnedLoops, count: u32, vector_ns: u64, streaming_ns: u64) -> u32 {
         let which = CallSize::allreduce(64 << 10);
         let mut vectors = 0;

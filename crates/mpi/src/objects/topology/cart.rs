@@ -11,7 +11,7 @@ pub struct Cart {
 }
 
 impl Cart {
-    /// Makes a grid of `dims`, with at most `available` processes. `periods`: whether each dimension is periodic.
+    /// Makes a grid of `dims`, with at most `available` processes. `periods` tells whether each dimension is periodic.
     /// Errors: `MPI_ERR_DIMS` for a dimension below 1 or too many processes.
     pub fn new(dims: &[i32], periods: &[bool], available: u32) -> Result<Cart> {
         let mut size = 1_u64;

@@ -1,9 +1,9 @@
-//! Graphs, known to every member as a whole or only by a member's own edges.
+//! Graphs: each member knows the whole graph, or only its own edges.
 
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 
-/// Graph of `MPI_Graph_create`: the end of each node's edges, and the edges.
+/// Graph of `MPI_Graph_create`: for each node the end of its edges in the list of all edges, and that list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
     index: Vec<i32>,
@@ -11,8 +11,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Makes a graph with a node for each entry of `index`. Further `edges` are ignored. Errors: `MPI_ERR_ARG` for an
-    /// index that descends or exceeds the edges, `MPI_ERR_RANK` for an unknown node.
+    /// Makes a graph with a node for each entry of `index`. Entries of `edges` beyond the last index are ignored.
+    /// Errors: `MPI_ERR_ARG` for an index that descends or exceeds the edges, `MPI_ERR_RANK` for an unknown node.
     pub fn new(index: &[i32], edges: &[i32]) -> Result<Graph> {
         let mut last = 0;
         for &end in index {

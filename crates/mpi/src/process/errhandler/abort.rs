@@ -12,7 +12,7 @@ use fastpath_job::engine;
 use fastpath_job::exit_code;
 use std::time::{Duration, Instant};
 
-/// Time for which a rank waits for the launcher to end it. That takes a second if the rank ignores the first signal.
+/// Time that a rank waits for the launcher to end it. The launcher takes a second if the rank ignores the first signal.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which the launcher detects a rank's death.
 const NEWS: Duration = Duration::from_millis(250);

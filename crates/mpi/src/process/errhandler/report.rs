@@ -66,7 +66,7 @@ pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
     )
 }
 
-/// Returns the part of `MPI_Abort`'s report that the launcher does not have.
+/// Returns the part of `MPI_Abort`'s report that the launcher does not know.
 pub fn summarize_abort(p: &Process, comm: Option<&Comm>) -> String {
     let comm = comm.map_or("an invalid communicator".into(), |comm| match comm.handle.get() {
         MPI_COMM_WORLD => escape(&comm.title()).into_owned(),
