@@ -99,7 +99,7 @@ impl Comm {
     }
 
     /// Makes a communicator without a handle. Its error handler is `MPI_ERRORS_ARE_FATAL`. `rank` is the calling
-    /// process's rank in `group`, and `made_by` the creating MPI call. `endpoint` returns the endpoint of a rank of the world.
+    /// process's rank in `group`, and `made_by` the creating MPI call. `endpoint` returns the endpoint of a world rank.
     pub(crate) fn with_endpoints(
         made_by: &'static str, endpoint: &impl Fn(u32) -> Option<*mut Endpoint>, context: Context,
         group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
