@@ -27,7 +27,8 @@ fn header__compiles_without_a_warning_as_cpp() {
     }
 }
 
-/// An optimising compiler knows that MPI_UNWEIGHTED is not the address of an array.
+/// An optimising compiler knows that MPI_UNWEIGHTED is not the address of an array, and may warn if it is passed for an
+/// array parameter. The header therefore declares weights as pointers.
 #[test]
 fn weights__that_are_no_array_give_no_warning() {
     let folder = make_folder("header-weights");

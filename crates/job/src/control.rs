@@ -1,7 +1,7 @@
 //! Messages between ranks and the launcher of a running job: spawns, and names of services.
 //!
 //! The launcher listens on an abstract Unix socket, named by the job's number. A rank connects for each request, writes
-//! one [`Request`], and reads one [`Answer`]. Both sides check the user of the other.
+//! one [`Request`], and reads one [`Answer`]. Each side checks that the other one belongs to the same user.
 //!
 //! | module | contents |
 //! |---|---|
@@ -27,7 +27,7 @@ pub fn socket_name(job_id: u64) -> String {
     format!("{SOCKET_PREFIX}{job_id:016x}")
 }
 
-/// Returns the message with its length in front.
+/// Returns the message, preceded by its length.
 pub fn frame(message: &[u8]) -> Vec<u8> {
     let mut framed = (message.len() as u32).to_le_bytes().to_vec();
     framed.extend_from_slice(message);
@@ -40,8 +40,7 @@ pub struct TooLong;
 
 /// Returns the message at the start of `bytes`; `None` until all of it has arrived.
 ///
-/// # Errors
-/// The stated length is larger than any message.
+/// # Errors The stated length is above [`MESSAGE_MOST`].
 pub fn unframe(bytes: &[u8]) -> Result<Option<&[u8]>, TooLong> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
         return Ok(None);

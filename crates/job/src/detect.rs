@@ -131,7 +131,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Identity of a process by the variables of one launcher.
+/// Identity of a process according to the variables of one launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Launcher of the variables.
@@ -144,9 +144,9 @@ pub struct Claim {
     pub variable: &'static str,
     /// Value of `variable`, shortened if it is long.
     pub value: String,
-    /// Protocol of the launcher; `None` without a sign that it accepts connections.
+    /// Protocol of the launcher; `None` if there is no sign that the launcher accepts connections.
     pub protocol: Option<Protocol>,
-    /// Sign that the launcher is alive; empty without a sign.
+    /// Sign that the launcher is alive, as a text; empty if there is none.
     pub sign: String,
     /// Variables that identify the process to the launcher. Two processes of a launcher differ in at least one.
     pub names: [&'static str; 2],
@@ -195,7 +195,7 @@ impl Claim {
         })
     }
 
-    /// Returns whether there are other ranks, or may be.
+    /// Returns whether the job has, or may have, more than one rank.
     fn tells_of_others(&self) -> bool {
         self.size != Some(1)
     }
@@ -243,8 +243,8 @@ pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> LaunchPlace {
     }
 }
 
-/// Reads the claim of PMI-1, by a descriptor (`PMI_FD`) or an address (`PMI_PORT`, which has no size). If both are set,
-/// the descriptor may belong to an outer Hydra: a launcher that uses the address leaves the descriptor open.
+/// Reads the claim of PMI-1, by a descriptor (`PMI_FD`) or an address (`PMI_PORT`, set without a size). If both are
+/// set, the address counts: a launcher that sets it leaves the descriptor of an outer Hydra open.
 fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
     let launcher = match peer {
         Some("hydra_pmi_proxy") => Launcher::Hydra,
@@ -273,7 +273,7 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
     })
 }
 
-/// Reads the claim of PMIx. PMIx has no variable for the size; the launchers that use PMIx set their own.
+/// Reads the claim of PMIx. PMIx has no variable for the size, so the size is read from the launcher's own variable.
 fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
     let namespace = env("PMIX_NAMESPACE").unwrap_or_default();
     if is_of_another_step(env, &namespace) {
@@ -306,7 +306,7 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
     })
 }
 
-/// Returns whether Slurm made the namespace for an outer step of the allocation, and this process is of another step.
+/// Returns whether Slurm made the namespace for another step of the allocation than the step of this process.
 fn is_of_another_step(env: Lookup<'_>, namespace: &str) -> bool {
     let Some((job, step)) =
         namespace.strip_prefix("slurm.pmix.").and_then(|number| number.split_once('.'))
@@ -320,7 +320,7 @@ fn is_of_another_step(env: Lookup<'_>, namespace: &str) -> bool {
 }
 
 /// Returns whether the variables of Open MPI were set together with those of PMIx. `prterun` sets no variables of Open
-/// MPI, and passes on those of an outer Open MPI. A size of one without other variables may come from a script.
+/// MPI, and passes on those of an outer Open MPI. If only the size is set and is 1, a script may have set it.
 fn is_of_open_mpi(env: Lookup<'_>) -> bool {
     let server = env("PMIX_SERVER_TMPDIR").unwrap_or_default();
     match env("OMPI_FILE_LOCATION") {

@@ -111,9 +111,9 @@ impl Engine {
         }
     }
 
-    /// Starts processes as a separate job, and passes `port` to them: there [`Engine::find_parent`] returns the port.
-    /// The first count of a program is its number of processes. Returns the engine's name of the new job, which is
-    /// unknown with PMI-1.
+    /// Starts processes as a separate job, and passes `port` to them, where [`Engine::find_parent`] returns it. The
+    /// first count of a program is its number of processes. Returns the engine's name of the new job, which is unknown
+    /// with PMI-1.
     ///
     /// # Errors
     /// The engine starts no processes, or cannot be reached.
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether another job may have spawned this one, by the environment. All ranks get the same result.
+    /// Returns whether the environment allows that another job spawned this one. All ranks get the same result.
     pub fn is_spawned(&self) -> bool {
         match self {
             Engine::Pmi1(_) => std::env::var(SPAWNED).is_ok_and(|said| said == "1"),
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Returns the port of the process that spawned this job; `None` without such a process of this MPI.
+    /// Returns the port of the process that spawned this job; `None` if no process of this MPI library spawned it.
     ///
     /// # Errors
     /// The errors of [`Engine::put`], and a port that is not a text.
@@ -186,7 +186,8 @@ impl Engine {
         }
     }
 
-    /// Reports to the engine that this process needs the engine no more. The end of the process is then not a failure.
+    /// Reports to the engine that this process no longer needs it. The engine then does not treat the end of the
+    /// process as a failure.
     pub fn finalize(&mut self) -> Result<(), EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.finalize(),
@@ -195,7 +196,7 @@ impl Engine {
     }
 }
 
-/// Handle that ends this process's job, once it has connected to an engine.
+/// Handle that ends this process's job. Empty until this process has connected to an engine.
 static ABORTER: OnceLock<Aborter> = OnceLock::new();
 
 /// Requests the engine of this process to end the job with an exit code of 1 to 255. A process that ends itself as a

@@ -1,8 +1,8 @@
 //! Connected ranks of other jobs (docs/decisions/0071).
 //!
 //! These ranks have numbers in this job. Our launcher assigns one number to each of them, equal for all ranks. Without
-//! our launcher, the ranks of a node assign their own numbers, so a number means nothing in another process. An
-//! [`Origin`] identifies a rank for all processes of all jobs.
+//! our launcher, the ranks of each node assign numbers, which are valid on that node only. An [`Origin`] identifies a
+//! rank for all processes of all jobs.
 
 use crate::control::Foreign;
 use crate::identity::Origin;
@@ -41,7 +41,7 @@ impl ForeignNumbers {
         (numbers.collect(), new)
     }
 
-    /// Removes the numbers from `first` on. No rank may use them.
+    /// Removes the numbers from `first` on. The caller must know that no rank uses them.
     pub fn take_back(&mut self, first: u32) {
         self.0.retain(|_, number| *number < first);
     }

@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
-//! Identities of ranks: those that a launcher gives to its ranks, and those common to all jobs.
+//! Identities of ranks: the one that a launcher gives to its rank, and the one that is valid in all jobs.
 
 use std::fmt;
 use std::os::fd::RawFd;
 
-/// Variable by which the launcher identifies a rank.
+/// Variable by which the launcher tells a process which rank it is.
 pub const JOB_VARIABLE: &str = "FASTPATH_INTERNAL_JOB";
 
 /// Content of the variable: `1,FD,RANK,LAUNCHER,JOB[,LISTENER...]`.

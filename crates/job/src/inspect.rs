@@ -31,13 +31,13 @@ pub enum ProcessEnd {
 /// Process of a rank, as its observer knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Process that the launcher started for the rank; 0 before.
+    /// Process that the launcher started for the rank; 0 until it is started.
     pub pid: libc::pid_t,
     /// End of the process; `None` while it runs.
     pub end: Option<ProcessEnd>,
 }
 
-/// Returns the members of a job named in its memory, for an observer that did not start them.
+/// Returns the processes of a job's ranks, read from the job's memory, for an observer that did not start them.
 pub fn find_members(segment: &Segment) -> Vec<Member> {
     let find_end = |page: &RankPage| match page.state.load(Ordering::Relaxed) {
         _ if page.elsewhere.load(Ordering::Relaxed) == 1 => Some(ProcessEnd::Elsewhere),

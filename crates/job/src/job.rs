@@ -198,7 +198,7 @@ impl Job {
         self.began_with
     }
 
-    /// Returns whether this process can exchange messages with a rank. With little address space, a process cannot
+    /// Returns whether this process can exchange messages with a rank. If address space is limited, a process cannot
     /// reach ranks that were added later.
     pub fn reaches(&self, rank: usize) -> bool {
         rank < self.present() && self.segment.reaches(rank)
@@ -269,8 +269,8 @@ impl Job {
         self.launcher.is_none() && (self.node_place().0 == 1 || is_leader)
     }
 
-    /// Starts to watch the other ranks of this node if our launcher does not. A rank that ends without leaving then
-    /// ends the job. Called once, when the job is at its final address.
+    /// Starts to watch the other ranks of this node, if our launcher does not. The job then ends if a rank ends before
+    /// it calls [`Job::leave`]. Called once.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -296,7 +296,8 @@ impl Job {
         self.segment.host(rank)
     }
 
-    /// Returns whether a rank is on another host than this rank. No lane to it may use the job's memory.
+    /// Returns whether a rank is on another host than this rank. Connections to such a rank cannot use the job's
+    /// memory.
     pub fn is_remote(&self, rank: usize) -> bool {
         self.host(rank) != self.host(self.rank) || !self.is_node_peer(rank)
     }
@@ -307,7 +308,8 @@ impl Job {
         ranks.any(|rank| self.is_remote(rank) && !self.is_foreign(rank))
     }
 
-    /// Returns whether a rank has its own page here. Of ranks on other nodes, only host and network address are known.
+    /// Returns whether a rank is on this node, and so has its own page in this memory. Of ranks on other nodes, only
+    /// host and network address are known.
     pub fn is_node_peer(&self, rank: usize) -> bool {
         !self.segment.is_elsewhere(rank)
     }
@@ -367,8 +369,8 @@ impl Job {
         self.segment.page(self.rank).expect("own rank was checked when the job was attached")
     }
 
-    /// Returns the bits that senders set for `rank`, each at the sender's [`Segment::place`]. `None` if `rank` has no
-    /// place in this memory.
+    /// Returns the bitmap of the ranks that have opened a ring to `rank`. A sender's bit is at its [`Segment::place`].
+    /// `None` if `rank` has no place in this memory.
     pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
         self.segment.incoming_bitmap(rank)
     }
@@ -379,7 +381,7 @@ impl Job {
         self.segment.pair_region(src, dst)
     }
 
-    /// Backs the region of a pair.
+    /// Reserves memory for the region that `src` fills and `dst` empties.
     ///
     /// # Errors
     /// Memory is short; the error states bytes needed and available.
@@ -387,7 +389,8 @@ impl Job {
         self.segment.back_pair(src, dst)
     }
 
-    /// Returns the offsets of a rank's arena in the segment; `None` if the rank has no place there.
+    /// Returns the offsets of a rank's arena (memory for `MPI_Alloc_mem`) in the segment; `None` if the rank has no
+    /// place in this memory.
     pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
         self.segment.arena(rank)
     }
@@ -407,7 +410,7 @@ impl Job {
         self.own_page().note_waiting(place, note);
     }
 
-    /// Clears a note after its wait has ended or something has arrived.
+    /// Clears the wait note at `place`, after the wait has ended or something has arrived.
     #[cold]
     pub fn clear_waiting(&self, place: usize) {
         self.own_page().clear_waiting(place);
@@ -422,10 +425,10 @@ impl Job {
         }
     }
 
-    /// Records the transports of this rank: `choice` for comparison, `text` as the user wrote it.
+    /// Records the user's choice of transports for this rank. `choice` is compared with other ranks; `text` is the
+    /// choice as written.
     ///
-    /// # Errors
-    /// Another rank made a different choice first: that rank, and its text.
+    /// # Errors Another rank made a different choice first. The error holds that rank and its text.
     pub fn agree_on_transports(&self, choice: u32, text: &str) -> Result<(), (usize, String)> {
         self.own_page().transports.store(text);
         let joined = self.header().transports.join(self.rank, choice);
@@ -437,8 +440,7 @@ impl Job {
 
     /// Records the collective algorithms that the user has chosen for this rank.
     ///
-    /// # Errors
-    /// Another rank made a different choice first: that rank.
+    /// # Errors The rank that made a different choice first.
     pub fn agree_on_collectives(&self, choice: u32) -> Result<(), usize> {
         self.header().collectives.join(self.rank, choice)
     }
@@ -478,7 +480,7 @@ impl Job {
     pub fn record_abort(&self, code: i32, message: &str) -> bool {
         let first = self.header().abort.record(self.rank, code, message);
         if first {
-            // ORDERING: release: a rank that sees the count sees the record.
+            // ORDERING: release: a rank that sees the new count also sees the abort record.
             self.header().events.fetch_add(1, Ordering::Release);
         }
         first

@@ -104,7 +104,7 @@ impl NodeLink {
     }
 
     /// Starts the thread that detects the end of ranks and of the engine's process. Called once. Errors: the thread
-    /// cannot be started, and other ranks must be watched.
+    /// cannot be started, and there are other ranks to watch.
     pub fn watch(&self, segment: &'static Segment, rank: usize) -> io::Result<()> {
         let own = OwnRank { segment, rank };
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -207,7 +207,7 @@ fn watch_members(
     let mut pause = None;
     while !members.is_empty() || starter.is_some() {
         let streams = members.iter().map(|member| member.stream.number_unchecked());
-        // Once all other ranks have left, no caller needs a refusal.
+        // Close the listener once all other ranks have left: a process that connects later need not get a reason.
         listener = listener.filter(|_| !members.is_empty());
         let door = match (pause, &listener) {
             (None, Some(listener)) => listener.number_or_none(),

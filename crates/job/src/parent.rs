@@ -6,7 +6,7 @@ pub const PARENT_VARIABLE: &str = "FASTPATH_INTERNAL_PARENT";
 /// prefix.
 const FOR_LAUNCHER: &str = "spawn ";
 
-/// Returns the value for an `mpiexec` that is to spawn.
+/// Returns the variable's value for an `mpiexec` that is to spawn.
 pub fn tell_launcher(port: &str) -> String {
     format!("{FOR_LAUNCHER}{port}")
 }
@@ -17,7 +17,7 @@ pub fn read_of_launcher() -> Option<String> {
     told.strip_prefix(FOR_LAUNCHER).map(str::to_owned)
 }
 
-/// Returns the value for the ranks of a job.
+/// Returns the variable's value for the ranks of a job.
 pub fn tell(job_id: u64, port: &str) -> String {
     format!("{job_id:016x} {port}")
 }
@@ -30,7 +30,7 @@ pub(crate) fn read(told: &str, job_id: u64) -> Option<&str> {
 
 const BY_PMIX: &str = "pmix ";
 
-/// Returns the value for processes spawned by PMIx: namespace and rank of their parent, and its port.
+/// Returns the variable's value for processes spawned by PMIx: namespace and rank of their parent, and its port.
 pub(crate) fn tell_by_pmix((namespace, rank): (&str, u32), port: &str) -> String {
     format!("{BY_PMIX}{rank} {port} {namespace}")
 }

@@ -1,5 +1,5 @@
-//! Traces: each rank records into its part of the node segment (`fastpath_base::trace`). When the job has ended, in any
-//! way, one file is made of all parts.
+//! Traces: each rank records into its part of the node segment (`fastpath_base::trace`). After the end of the job, even
+//! by a failure, one file is made of all parts.
 //!
 //! The file is JSON in the Trace Event Format of Chrome's tracer, which Perfetto reads too. Each rank is a process in
 //! it, and each thread a track. The parts are not trusted: numbers are bounded, and texts are cleaned.
@@ -29,7 +29,8 @@ impl Job {
         let offset = offset.ok_or(SegmentError::Ranks(self.rank()))?;
         let mapping = self.map_range(offset, AREA_BYTES as usize)?;
         let back = move |at, bytes| self.segment().ensure_backed(offset + at, bytes).is_ok();
-        // SAFETY: mapped for the life of the process, because the mapping is forgotten; only this rank uses the offset.
+        // SAFETY: the memory stays mapped for the life of the process, because the mapping is forgotten. Only this rank
+        // uses it.
         let area = unsafe { Area::new(mapping.base().as_ptr(), events, Box::new(back)) };
         std::mem::forget(mapping);
         match area.is_some_and(|area| start(area, threads)) {

@@ -130,7 +130,7 @@ fn list_words(engine: EngineKind, nodes: &[Node], spec: &JobSpec, is_root: bool)
     words
 }
 
-/// Returns `-x` and the name for each variable that must be exported explicitly, because PRRTE does not.
+/// Returns the words `-x` and NAME for each variable that the ranks need and that PRRTE does not export unless asked.
 fn list_exports(names: impl Iterator<Item = OsString>, spec: &JobSpec) -> Vec<OsString> {
     let is_needed = |name: &OsString| {
         let text = name.to_string_lossy();

@@ -52,7 +52,8 @@ pub fn group_units(
     Ok(groups.iter().map(of).collect())
 }
 
-/// Binds each rank to places of this kind, which ranks may share.
+/// Chooses the processors of each rank: `per_rank` places (default 1) of the kind `level`. Several ranks may get the
+/// same places.
 pub fn place_on(
     level: Level, placement: &Placement, ranks: usize, machine: &NodeProcessors,
 ) -> Result<Vec<CpuSet>, String> {

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 /// Sends a request to the launcher of a job, and waits for the answer.
 ///
-/// # Errors
-/// The launcher cannot be reached, is another user's process, or sent an invalid answer; as a text.
+/// # Errors A text for users: the launcher cannot be reached, is another user's process, or sent an invalid answer.
 pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
     ask_within(job_id, request, None)
 }
 
-/// Sends a request like [`ask`], with a limit on each step (`None`: no limit), because the launcher may be stopped.
+/// Sends a request like [`ask`], but with a time limit for connecting, writing and reading (`None`: no limit). The
+/// limit is needed if the launcher may be stopped.
 ///
 /// # Errors
 /// The errors of [`ask`], and a timeout.
@@ -44,8 +44,8 @@ pub fn ask_within(
     talk().map_err(|e| format!("no valid answer from mpiexec: {e}"))
 }
 
-/// Returns the numbers of all users' jobs on this host whose launchers accept requests, from the kernel's list of
-/// sockets. Empty if the kernel has no such list.
+/// Returns the numbers of all users' jobs on this host whose launchers accept requests. The source is the kernel's list
+/// of sockets; the result is empty if the kernel has no such list.
 pub fn list_jobs() -> Vec<u64> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     read_jobs(&text)
@@ -123,7 +123,8 @@ mod tests {
         let address = SocketAddr::from_abstract_name(socket_name(job)).unwrap();
         let stopped = UnixListener::bind_addr(&address).unwrap();
         socket2::SockRef::from(&stopped).listen(1).unwrap();
-        // Connections of callers that have ended stay in the queue until it is full.
+        // The stopped launcher accepts no connection, so each call leaves one in the socket's queue, until the queue is
+        // full.
         for _ in 0..5 {
             let limit = Some(Duration::from_millis(20));
             let error = ask_within(job, &request, limit).unwrap_err();

@@ -8,7 +8,7 @@ use fastpath_segment::{CallOutcome, PortRequest};
 pub struct Program {
     /// Program and arguments.
     pub argv: Vec<Vec<u8>>,
-    /// Numbers of processes, the preferred one first; each at least 1.
+    /// Acceptable numbers of processes, the preferred one first; each at least 1.
     pub counts: Vec<u32>,
     /// Folder in which the program starts; `None` for the folder of the process that starts it.
     pub wdir: Option<Vec<u8>>,
@@ -71,7 +71,7 @@ pub enum Request {
         /// Action of the caller.
         visit: PortRequest,
     },
-    /// From an agent: remove all services of this rank.
+    /// From an agent: remove all services that rank `owner` has published.
     Forget {
         /// The rank.
         owner: u32,
@@ -124,8 +124,8 @@ pub enum Request {
     /// From the first agent: report which worlds of the node are connected to other worlds, and which have running
     /// ranks.
     Worlds,
-    /// From the first agent: these worlds end by a failure. If the list is empty, the agent that reported the failure
-    /// ends the job.
+    /// From the first agent: end the ranks of these worlds because of a failure. If the list is empty, the agent that
+    /// reported the failure ends the job.
     End {
         /// First rank of each world.
         worlds: Vec<u32>,
@@ -158,7 +158,8 @@ pub enum Cause {
     Name = 3,
     /// The request is malformed.
     Malformed = 4,
-    /// No place is free now, but ranks without communicators with other worlds are about to end.
+    /// The job's memory has no free place for a spawned rank, but ranks that share no communicator with other worlds
+    /// are about to end.
     PlacesBusy = 5,
 }
 
@@ -292,7 +293,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Each entry has at least four bytes, so the remaining bytes bound a valid length.
+    /// Reads a list. An entry has at least four bytes, so a length above a quarter of the remaining bytes is invalid.
     fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let length = self.number()? as usize;
         if length > self.0.len() / 4 {

@@ -1,4 +1,4 @@
-//! Table of published services. The launcher has one for its job; a process without a launcher has its own.
+//! Table of published services. The launcher has a table for its job; a process without a launcher has its own table.
 
 use super::message::Cause;
 use std::collections::BTreeMap;

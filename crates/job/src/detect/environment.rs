@@ -41,9 +41,9 @@ pub(super) fn read_variable(name: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the name of the process at the other end of a socket, if it is an ancestor of this one, as a launcher is.
-/// Empty if the kernel does not report the owner (TCP, another pid namespace). `None` if the descriptor is not such a
-/// socket: an intermediate launcher has closed it, or reused the number.
+/// Returns the name of the process at the other end of a socket, if that process is an ancestor of this one, as a
+/// launcher is. Empty if the kernel does not report the owner (TCP, another pid namespace). `None` if the descriptor is
+/// no socket to an ancestor, because an intermediate launcher has closed it or reused the number.
 fn find_peer(fd: RawFd) -> Option<String> {
     let kind = fs::metadata(format!("/proc/self/fd/{fd}")).ok()?;
     if !kind.file_type().is_socket() {

@@ -53,8 +53,8 @@ pub(super) fn find_starter(claim: &Claim) -> Option<u32> {
     find_above(parents_of(own_number(), parent_of).map(Parent::look), &own)
 }
 
-/// Returns the nearest ancestor that lacks these variables or is a launcher's process. A launcher inside another one
-/// has the variables of the outer one.
+/// Returns the nearest ancestor that lacks these variables or is a launcher's process. The second condition is needed
+/// because a launcher started by another one inherits the variables of the outer one.
 fn find_above(mut parents: impl Iterator<Item = Parent>, own: &RankVariables) -> Option<u32> {
     parents.find(|parent| !parent.stands_at(own)).map(|parent| parent.pid)
 }
@@ -111,9 +111,9 @@ impl Parent {
         }
     }
 
-    /// Returns whether the process has these variables and is not a launcher's.
+    /// Returns whether the process has these variables and does not belong to a launcher.
     fn stands_at(&self, place: &RankVariables) -> bool {
-        // A process whose environment cannot be read is another user's.
+        // If the environment cannot be read, the process belongs to another user, and so is no rank of this job.
         let has_same = |environment| place.are_those_of(environment);
         self.starts.is_none() && self.environment.as_ref().is_some_and(has_same)
     }
@@ -134,8 +134,8 @@ pub(super) fn find_lost(alone: &SingletonReason) -> Option<String> {
     }
 }
 
-/// Finds removed variables. The nearest ancestor with knowledge of a launcher decides. If that ancestor is a rank, its
-/// child may be alone.
+/// Finds removed variables. The nearest ancestor that shows a launcher decides. If that ancestor is a rank, there is no
+/// evidence, because a rank may start processes that are not ranks.
 fn find_removed(mut parents: impl Iterator<Item = Parent>) -> Option<String> {
     while let Some(parent) = parents.next() {
         if parent.is_rank || parent.has_started == Some(1) {
@@ -203,7 +203,8 @@ fn own_number() -> u32 {
 }
 
 fn parents_of(pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> impl Iterator<Item = u32> {
-    // Process 1 is not a launcher's, except in a container, where its end ends all other processes.
+    // Process 1 is left out: it is a launcher only in a container, and there the end of process 1 ends all other
+    // processes.
     let above = move |&pid: &u32| parent_of(pid).filter(|&parent| parent > 1);
     std::iter::successors(above(&pid), above).take(PARENTS_MOST)
 }

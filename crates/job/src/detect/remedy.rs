@@ -110,14 +110,14 @@ pub fn find_mpiexec() -> Option<PathBuf> {
 
 fn own_file() -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is that of a function; the loader fills in `info` if it finds it.
+    // SAFETY: the address is that of a function, and the loader only writes to `info`.
     let found = unsafe { libc::dladdr(own_file as *const libc::c_void, info.as_mut_ptr()) };
     // SAFETY: all zeros, or what the loader has written, is a valid Dl_info.
     let file = unsafe { info.assume_init() }.dli_fname;
     if found == 0 || file.is_null() {
         return None;
     }
-    // SAFETY: a C string of the loader, which is valid as long as the library.
+    // SAFETY: `file` is a C string of the loader, valid as long as the library.
     let file = unsafe { CStr::from_ptr(file) };
     fs::canonicalize(file.to_str().ok()?).ok()
 }

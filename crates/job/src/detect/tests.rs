@@ -127,7 +127,7 @@ fn detect__never_leaves_a_rank_of_several_alone() {
             assert!(matches!(found, LaunchPlace::Several(_)), "{env:?}: {found:?}");
         }
     }
-    // The last rank also counts as one of several, if the size is missing or wrong.
+    // If the size is missing or does not exceed the rank, the process counts as one of several.
     for layer in [hydra(3, 0), hydra(1, 1), prterun(1), hydra_port(1, 2), srun(1, 1), flux(1, 1)] {
         let found = place(&environment(&[layer]), None);
         assert!(matches!(&found, LaunchPlace::Several(c) if c.size.is_none()), "{found:?}");
@@ -152,7 +152,7 @@ fn detect__is_told_to_leave_a_process_alone() {
 
 #[test]
 fn detect__needs_a_launchers_mark_to_leave_our_own_job() {
-    // A script may set such variables for a program that reads them.
+    // A script may set variables of a launcher for a program that reads them.
     let wrapper = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2 \
         SLURM_PROCID=0 SLURM_NTASKS=2";
     let env = environment(&[Ours, sets(wrapper.into())]);

@@ -48,7 +48,8 @@ pub(crate) fn warn_of_hint(alone: &SingletonReason) {
     }
 }
 
-/// Returns the number of ranks on this host if it is above the number of ranks of the job.
+/// Returns evidence if the launcher's variable for the number of ranks on this host is above 1, the size that it gives
+/// to the job.
 fn find_more_on_host(claim: &Claim, env: impl Fn(&str) -> Option<String>) -> Option<String> {
     // A launcher inside Hydra passes Hydra's variables on, so only Hydra's own process is a sign of Hydra.
     let is_hydra = claim.sign.contains("hydra_pmi_proxy");
@@ -58,7 +59,7 @@ fn find_more_on_host(claim: &Claim, env: impl Fn(&str) -> Option<String>) -> Opt
         _ => return None,
     };
     let value = env(name)?;
-    // Slurm writes `2(x3)` for three nodes, and `2,1`.
+    // Slurm writes `2(x3)` for two ranks on each of three nodes, and `2,1` for different numbers on two nodes.
     let count = value.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()?;
     let Claim { variable, value: size, .. } = claim;
     (count > 1).then(|| format!("{variable}={size}, but {name}={value}"))
@@ -71,7 +72,7 @@ fn find_sibling(
 ) -> Option<String> {
     let [mark, rank_name] = claim.names;
     let own = env(rank_name)?;
-    // Only these marks name the job. Other marks differ between ranks.
+    // These two variables are equal in all ranks of a job, and so identify it. Other marks differ between ranks.
     let names_job = ["PMIX_NAMESPACE", "PMI_PORT"].contains(&mark);
     let is_of_job =
         |environment: &Environment| !names_job || environment.get(mark).cloned() == env(mark);
@@ -96,8 +97,9 @@ fn children_of(pid: u32) -> impl Iterator<Item = (u32, Environment)> {
     pids.filter_map(|pid| Some((pid, read_environment(pid)?)))
 }
 
-/// Returns evidence of a job of Fastpath's `mpiexec` with several ranks: its memory, in a descriptor left open for a
-/// rank. A rank sets the descriptor to close on exec, so its own children lack it.
+/// Returns evidence that Fastpath's `mpiexec` started this process as one of several ranks: an inherited descriptor of
+/// the job's memory. The descriptor is no false sign in a child of a rank, because a rank that attaches sets it to
+/// close on exec.
 fn find_inherited_memory() -> Option<String> {
     inherited().find_map(|fd| {
         let ranks = find_memory(fd)?.present();
@@ -144,7 +146,7 @@ mod tests {
         move |name| pairs.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
     }
 
-    /// The claim of variables that call a process alone.
+    /// Makes the claim of variables that describe a job of one rank.
     fn claim(pairs: Pairs<'_>, peer: Option<&str>) -> Claim {
         match detect(&lookup(pairs), peer) {
             LaunchPlace::Alone(SingletonReason::OfOne(claim)) => claim,
@@ -194,7 +196,7 @@ mod tests {
         let said = found(vec![child(5, &own), child(6, &[("PMI_RANK", "1")])]).unwrap();
         assert!(said.contains("process 6 with PMI_RANK=1"), "{said}");
         assert_eq!(found(vec![child(5, &own), child(6, &[("PATH", "/bin")])]), None);
-        // The launcher's process serves several jobs.
+        // The launcher's process may have children of several jobs, and only a rank of the same job is evidence.
         let own = [("PMIX_NAMESPACE", "slurm.pmix.1.0"), ("PMIX_RANK", "0"), ("SLURM_NTASKS", "1")];
         let claim = claim(&own, None);
         let find =

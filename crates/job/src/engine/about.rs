@@ -1,6 +1,6 @@
 //! Data that an engine reports about a process.
 
-/// Data of an engine on a process.
+/// Data that an engine has about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     /// Rank of this process, below `size`.

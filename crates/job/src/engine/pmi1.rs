@@ -30,7 +30,7 @@ pub struct Pmi1 {
 }
 
 impl Pmi1 {
-    /// Connects by the environment.
+    /// Connects to the engine that the environment names.
     ///
     /// # Errors
     /// The variables are missing, or the engine cannot be reached.
@@ -421,12 +421,12 @@ fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
         let why = "the descriptor is standard input, output or error";
         return Err(wrong(io::Error::new(ErrorKind::InvalidInput, why)));
     }
-    // SAFETY: only examined: the first call fails on a closed descriptor and on one that is not a socket.
+    // SAFETY: the borrowed descriptor is only examined, and the first call fails if it is closed or no socket.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let socket = SockRef::from(&borrowed);
     socket.r#type().map_err(wrong)?;
     socket.set_cloexec(true).map_err(wrong)?;
-    // SAFETY: open, and the launcher has made it only for this process.
+    // SAFETY: the descriptor is open, and the launcher has made it only for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -553,7 +553,7 @@ mod tests {
         let aborter = first.aborter().unwrap();
         // The fence never ends, because the second rank does not enter it.
         std::thread::spawn(move || first.fence());
-        // A separate connection, because this server does not read from a rank that waits.
+        // Abort over a separate connection, because this server does not read from a rank that waits.
         server.connect(1).aborter().unwrap().abort(7);
         assert_eq!(server.await_abort(), 7);
         drop(aborter);

@@ -42,8 +42,7 @@ impl fmt::Debug for Pmix {
 impl Pmix {
     /// Loads the library and connects by the environment.
     ///
-    /// # Errors
-    /// The library is missing, or no server answers at the variables' address.
+    /// # Errors The library is missing, or no server answers at the address in the environment.
     pub fn connect() -> Result<Pmix, EngineError> {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         let library = match LIBRARY.get() {
@@ -56,7 +55,7 @@ impl Pmix {
         let mut own = Proc::empty();
         let before = count_threads();
         // The library starts a thread, which must not take the program's signals.
-        // SAFETY: space for one process, and no further information.
+        // SAFETY: `own` has space for the process that the call stores, and no attributes are passed.
         let status = without_signals(|| unsafe { (library.init)(&mut own, std::ptr::null(), 0) });
         let threads = count_threads().saturating_sub(before);
         check(library, "PMIx_Init", status)?;
@@ -111,7 +110,7 @@ impl Pmix {
     /// Fences, and distributes published values to every node.
     pub fn fence(&mut self) -> Result<(), EngineError> {
         let collect = PmixInfo::flag("pmix.collect");
-        // SAFETY: an empty list of processes means all; the information lives for the call.
+        // SAFETY: an empty list of processes means all, and the attribute lives for the call.
         let status = unsafe { (self.pmix.fence)(std::ptr::null(), 0, &collect, 1) };
         check(self.pmix, "PMIx_Fence", status)
     }
@@ -211,7 +210,7 @@ impl Pmix {
         let keys = [key.as_ptr(), std::ptr::null()];
         let wanted = Query::of(&keys, qualifiers);
         let (mut found, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: one query with its qualifiers, and the space for the answer, which live for the call.
+        // SAFETY: the query, its qualifiers and the space for the answer live for the call.
         let status = unsafe { query(&wanted, 1, &mut found, &mut count) };
         if found.is_null() {
             return Vec::new();
@@ -271,8 +270,8 @@ impl Pmix {
         let mut apps: Vec<App> = apps.collect::<Result<_, EngineError>>()?;
         let of_job = [PmixInfo::text("pmix.mapby", MAP_BY), PmixInfo::text("pmix.bindto", BIND_TO)];
         let mut spawned = Proc::empty();
-        // SAFETY: lists of those lengths and space for a namespace, which live for the call. The lists in the apps are
-        // on C's heap, because the library may extend them.
+        // SAFETY: the lists have the passed lengths, `space` has room for a namespace, and both live for the call. The
+        // lists in the apps are on C's heap, because the library may extend them.
         let status = unsafe {
             (self.pmix.spawn)(
                 of_job.as_ptr(),
@@ -306,7 +305,7 @@ impl Pmix {
     /// See [`super::Engine::look_up`].
     pub fn look_up(&mut self, service: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         let mut wanted = PmixLookup::wanted(&name_service(service)?);
-        // SAFETY: space for one answer, which lives for the call.
+        // SAFETY: `wanted` has space for one answer, and lives for the call.
         let status = unsafe { (self.pmix.look_up)(&mut wanted, 1, std::ptr::null(), 0) };
         if status == NOT_FOUND {
             return Ok(None);
@@ -332,7 +331,7 @@ impl Pmix {
             return Ok(false);
         }
         self.check_names(step, status)?;
-        // The library reports no error if the name is another process's; the name stays.
+        // If another process has published the name, the library reports no error, and the name stays published.
         match self.look_up(service)? {
             None => Ok(true),
             Some(_) => Err(EngineError::Answer {
@@ -356,7 +355,7 @@ impl Pmix {
 
     /// See [`super::Engine::finalize`].
     pub fn finalize(&mut self) -> Result<(), EngineError> {
-        // SAFETY: no information is passed.
+        // SAFETY: no attributes are passed.
         let status = unsafe { (self.pmix.finalize)(std::ptr::null(), 0) };
         check(self.pmix, "PMIx_Finalize", status)
     }
@@ -376,7 +375,7 @@ impl fmt::Debug for Aborter {
 impl Aborter {
     /// See [`super::Aborter::abort`].
     pub fn abort(&self, code: i32) {
-        // SAFETY: a C string, and an empty list of processes, which means all.
+        // SAFETY: the message is a C string, and the list of processes is empty, which means all.
         unsafe { (self.pmix.abort)(code, c"Fastpath ends the job".as_ptr(), std::ptr::null(), 0) };
     }
 }

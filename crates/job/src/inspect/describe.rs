@@ -10,7 +10,8 @@ use fastpath_segment::{
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Time between two observations: several ticks of the kernel's accounting, so that a running thread has used a tick.
+/// Time between two observations. It is several ticks of the kernel's accounting, so a thread that runs all the time
+/// has used at least one.
 const BETWEEN_POLLS: Duration = Duration::from_millis(50);
 const NAMED_MOST: usize = 8;
 
@@ -54,11 +55,12 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     text
 }
 
-/// Finds a deadlock by a second observation of the ranks; the first was complete at `now_ns`.
+/// Finds a deadlock by a second observation of the ranks. The first observation, `before`, was complete at `now_ns`.
 pub fn find_verdict(
     members: &[Member], segment: &Segment, before: &[Facts], now_ns: u64,
 ) -> Option<Verdict> {
-    // Skip the second observation, which takes time, if even a poll by every napping rank could prove nothing.
+    // The second observation takes time. Skip it if nothing would be proved even if all ranks were unchanged and each
+    // napping rank had polled without success.
     let mut again = before.to_vec();
     for facts in &mut again {
         facts.naps = facts.naps.map(|_| facts.naps_then.wrapping_add(2));
@@ -109,7 +111,7 @@ fn describe_doing(facts: &Facts, stopped: Option<String>, waits: Option<String>)
     }
 }
 
-/// Describes the wait of a rank, or of each of its threads, one a line; `None` without a note.
+/// Describes the wait of a rank, or of each of its threads, one a line; `None` if no thread has written a wait note.
 fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
     let first = facts.notes.first()?;
     if !first.multiple || matches!(facts.activity, Activity::Asleep { threads: 1, .. }) {
@@ -465,7 +467,7 @@ mod tests {
         let (threads, ticks) = (1, 0);
         let asleep = facts(Activity::Asleep { threads, ticks }, None);
         assert_eq!(describe(&asleep), "sleeps, but waits for no message");
-        // Only one of several threads waits, and the note is that thread's.
+        // Only one of several threads waits, and has written the note.
         let mut several = waiting(&[4]);
         several.notes[0].multiple = true;
         let line = "\n    thread \"main\" in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";

@@ -11,7 +11,7 @@ const PARENTS_MOST: usize = 32;
 /// Shortest wait that can be judged a deadlock, in nanoseconds.
 pub(super) const LEAST_NS: u64 = 1_000_000_000;
 
-/// Activity of a process, by the kernel.
+/// Activity of a process, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Unknown: the process has ended, or cannot be read.
@@ -59,8 +59,8 @@ pub struct Facts {
     /// Whether the waiting threads sleep in MPI until a peer wakes one of them, and have found nothing to take
     /// (docs/decisions/0019-when-a-deadlock-is-proved.md).
     pub is_settled: bool,
-    /// Number of sleeps with a limit that ended without work, if the rank has only one waiting thread. The number is
-    /// read before the thread's note. `None` if the sleeps prove nothing.
+    /// Number of sleeps with a time limit that ended without work. The number is read before the thread's note. `None`
+    /// unless the rank has exactly one waiting thread and uses no adapter; the number then proves nothing.
     pub naps: Option<u32>,
     /// Value of `naps` after all ranks had been observed.
     pub naps_then: u32,
@@ -128,7 +128,8 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
     if rank.end.is_some() {
         return facts;
     }
-    // The sleep is read before the notes. A rank that sleeps again later has changed its note.
+    // Read the sleep before the notes: if the rank wakes and sleeps again in between, its note differs from the note of
+    // the other observation.
     if let Some(page) = page {
         let by_adapter = page.by_adapter.load(Ordering::Relaxed) != 0;
         let sleepers = page.sleepers() as usize;
@@ -195,8 +196,8 @@ pub fn name_thread(pid: libc::pid_t, owner: u32, thread: u32) -> String {
     }
 }
 
-/// Returns the process of a rank: `owner`, from the rank's page, if it descends from the started process. Otherwise
-/// `owner` is a number of another process namespace.
+/// Returns the process of a rank: `owner`, from the rank's page, if that process descends from the started process.
+/// Otherwise returns `None`, because `owner` is a number of another process namespace.
 fn find_process(started: libc::pid_t, owner: libc::pid_t) -> Option<libc::pid_t> {
     if started <= 0 || owner == 0 || owner == started {
         return (started > 0).then_some(started);

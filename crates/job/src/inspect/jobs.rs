@@ -20,8 +20,8 @@ pub struct RunningJob {
     pub number: libc::pid_t,
 }
 
-/// Returns all jobs with a process of this user on this host, sorted by number. Processes that cannot be read are
-/// omitted: those that end meanwhile, and those with unreadable descriptors.
+/// Returns all jobs with a process of this user on this host, sorted by number. Processes that end meanwhile or whose
+/// descriptors cannot be read are omitted.
 pub fn find_jobs() -> Vec<RunningJob> {
     let mut jobs: BTreeMap<(u64, u64), RunningJob> = BTreeMap::new();
     let own = fs::metadata("/proc/self").map(|about| about.uid());
@@ -97,8 +97,8 @@ fn open_segment(descriptor: &Path) -> Option<Segment> {
     Segment::view(File::open(descriptor).ok()?.into()).ok()
 }
 
-/// Returns whether a descriptor's target may be a job's memory, by the kernel's name for it. The memory is a memory
-/// file, or an unnamed file if memory files are refused.
+/// Returns whether `target`, the kernel's name for a descriptor's file, may be that of a job's memory. The memory is a
+/// memory file, or an unnamed file if memory files are refused.
 fn may_be_memory(target: &str) -> bool {
     target.starts_with("/memfd:fastpath")
         || (target.ends_with(" (deleted)")

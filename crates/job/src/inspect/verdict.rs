@@ -3,7 +3,8 @@
 use super::facts::{Activity, Facts};
 use fastpath_segment::AwaitedRanks;
 
-/// Largest number of stuck ranks for which the smallest explaining set is searched. Above it, all are named.
+/// Maximum number of stuck ranks for which the smallest set that explains the deadlock is searched. If more ranks are
+/// stuck, the verdict names all of them.
 const SEARCHED_MOST: usize = 256;
 
 /// Proved cause of an endless wait.
@@ -126,7 +127,8 @@ fn find_stuck(stands: &[RankState]) -> Vec<bool> {
     stuck
 }
 
-/// Returns the shortest cycle of stuck ranks that wait for one rank each, from its lowest rank on.
+/// Returns the shortest cycle of stuck ranks that wait for one rank each. The result begins with the cycle's lowest
+/// rank.
 fn find_cycle(stands: &[RankState], stuck: &[bool]) -> Option<Vec<usize>> {
     let next = |rank: usize| match &stands[rank] {
         RankState::Asleep(awaited) if stuck[rank] => match *awaited.named() {

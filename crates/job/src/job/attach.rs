@@ -45,7 +45,7 @@ impl Identity {
     }
 
     fn close_inherited_on_exec(&self) {
-        // SAFETY: plain fcntl on an open descriptor, which was found to be the job's memory.
+        // SAFETY: plain fcntl on an open descriptor, which refers to the job's memory as checked before.
         unsafe { libc::fcntl(self.fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 
@@ -62,7 +62,7 @@ pub(super) enum Claim {
     Ours,
     /// An ancestor of this process has the rank.
     Ancestor,
-    /// Another process has the rank, or had it.
+    /// Another process, with this number, has or had the rank.
     Taken(u32),
 }
 

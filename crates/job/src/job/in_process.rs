@@ -39,7 +39,7 @@ impl Job {
         (0..ranks + spawned).map(|rank| Job::in_memory(&first, rank)).collect()
     }
 
-    /// Makes a rank of a new memory, with its own mapping.
+    /// Makes rank `rank` of the job in the memory `first`, with its own mapping of that memory.
     fn in_memory(first: &Segment, rank: usize) -> Result<Job, BootstrapError> {
         let file = first.file().map_err(std::io::Error::from);
         let file = file.and_then(|file| file.try_clone_to_owned());

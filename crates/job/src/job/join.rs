@@ -226,7 +226,7 @@ fn number_choices(config: &Config) -> u32 {
         .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Reads the cards of all nodes and records the locations of their ranks. The first node's job number applies to all.
+/// Reads the cards of all nodes and records the locations of their ranks. All nodes use the first node's job number.
 fn learn_nodes(
     job: &Job, own: NodeCard, get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
 ) -> Result<NodeCards, BootstrapError> {
@@ -260,8 +260,8 @@ fn learn_nodes(
 /// Text for an invalid card.
 const NO_SUCH: &str = "has an inconsistent description";
 
-/// Reads the cards of all nodes, each stored under its node's lowest rank. The first is that of rank 0; each next one
-/// is that of the lowest rank in no card so far. This takes one get for each other node.
+/// Reads the cards of all nodes. Each card is stored under its node's lowest rank: the first under rank 0, each further
+/// one under the lowest rank that no card read so far contains. One get is needed for each other node.
 fn read_cards(
     ranks: usize, own: NodeCard,
     mut get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
@@ -337,7 +337,7 @@ fn follow(
     Ok(job.with_link(NodeLink::member(engine, stream)?, about))
 }
 
-/// Receives a frame, and fails if it is of another kind.
+/// Receives a frame, and fails if its kind is not `kind`.
 fn expect(stream: &UnixStream, kind: FrameKind) -> io::Result<NodeFrame> {
     let frame = receive(stream)?;
     if frame.kind == kind {

@@ -68,7 +68,8 @@ impl Job {
     /// Records the network address of a rank of another node. Called once, by the creator of the node's memory, or by
     /// one of its ranks that learns it later.
     pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
-        // Without memory for the card the rank cannot be reached. A rank that needs it reports the error.
+        // If there is no memory for the card, `rank` cannot be reached, and a rank that tries to connect to it reports
+        // the error.
         let _ = self.segment.learn_card(rank, &card.encode());
     }
 

@@ -49,8 +49,8 @@ impl Job {
         self.has_engine() || self.launcher.is_none() && is_of_one()
     }
 
-    /// Calls the engine that has started this job instead of `mpiexec`. This includes an engine that has started only
-    /// one process and has no other use. `None` without an engine.
+    /// Calls the engine that has started this job instead of `mpiexec`. If that engine has started only this process,
+    /// the first call connects to it. Returns `None` if no engine has started the job.
     ///
     /// # Errors
     /// The engine cannot be reached.

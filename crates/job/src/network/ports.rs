@@ -49,8 +49,7 @@ impl Listener {
     /// addresses of this host by both families. The error states `needed`, the number of ports that the job needs on
     /// this host.
     ///
-    /// # Errors
-    /// All ports are in use, or the kernel's error; as a text.
+    /// # Errors A text for users: all ports are in use, or the kernel's error.
     pub fn open(
         ports: Option<RangeInclusive<u16>>, only: &[IpAddr], needed: usize,
     ) -> Result<Listener, String> {
@@ -119,7 +118,7 @@ impl Listener {
         };
         socket.set_cloexec(true)?;
         socket.set_nonblocking(true)?;
-        // SAFETY: open, and passed to this process for this purpose.
+        // SAFETY: the descriptor is open, and was passed to this process for this purpose.
         let sockets = vec![keep(unsafe { OwnedFd::from_raw_fd(fd) })];
         Ok(Listener { sockets, port })
     }

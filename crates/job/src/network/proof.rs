@@ -13,8 +13,8 @@ pub struct Pass {
 pub const TAG: usize = blake3::OUT_LEN;
 
 impl Pass {
-    /// Returns the proof by which `from` shows to `to` that it knows the secret. `purpose` names the use of the proof,
-    /// and one of the two sides has drawn the nonce.
+    /// Returns the proof by which `from` shows to `to` that it knows the secret. `purpose` names the use of the proof.
+    /// `nonce` is a random number that one of the two sides has drawn.
     pub fn tag(&self, purpose: &[u8], nonce: &[u8], from: u32, to: u32) -> [u8; TAG] {
         *self.hash(purpose, nonce, from, to).as_bytes()
     }

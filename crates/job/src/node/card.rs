@@ -6,7 +6,7 @@ use fastpath_base::topology::CpuSet;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hello {
     pub rank: usize,
-    /// Number of ranks, by the member's engine.
+    /// Number of ranks, as reported by the member's engine.
     pub size: usize,
     /// Process number of the member, in its own namespace.
     pub process: u32,
@@ -71,9 +71,10 @@ pub struct RankCard {
 /// Message of a node to all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCard {
-    /// Number for the job. All nodes use that of the first node.
+    /// Job number that this node has drawn. All nodes use the number of the first node.
     pub job_id: u64,
-    /// Secret of connections. All nodes use that of the first node.
+    /// Secret by which processes of the job authenticate, drawn by this node. All nodes use the secret of the first
+    /// node.
     pub secret: [u8; SECRET_BYTES],
     /// Network address of the leader (`NetworkCard`), for the leader of the preceding node; empty if there is none.
     pub leader: Vec<u8>,
@@ -232,7 +233,7 @@ mod tests {
         let alike = card.encode().len();
         card.ranks[1].network[50] = 8;
         assert_eq!(NodeCard::decode(&card.encode()), Some(card.clone()));
-        // Two cards are whole now, because the changed card and the next one differ from their predecessors.
+        // Two more cards are encoded whole, because the changed card and the next one differ from their predecessors.
         assert_eq!(card.encode().len(), alike + 2 * (104 - 2));
         let (mut first, last) = (card.encode(), [9, 0, 0, 0, AS_BEFORE, 1, 2]);
         first.truncate(1 + 8 + SECRET_BYTES + 1 + 40 + 4);

@@ -44,7 +44,7 @@ pub fn tell_death(own: OwnRank, aborter: &Aborter, rank: usize) {
     let Some(page) = own.segment.page(rank) else {
         return;
     };
-    // The rank has finalized MPI, and was about to send its last message.
+    // The rank has finalized MPI, so its end is no failure, although it ended before it sent its last message.
     if page.phase() == RankPhase::Finalized {
         return;
     }

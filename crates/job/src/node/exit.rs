@@ -24,7 +24,7 @@ pub fn note(own: OwnRank, aborter: Arc<Aborter>) {
     let process: &WatchedProcess = Box::leak(Box::new(WatchedProcess { own, aborter }));
     NOTED.store(std::ptr::from_ref(process) as usize, Ordering::Relaxed);
     #[cfg(target_env = "gnu")]
-    // SAFETY: a function of the type that glibc declares (stdlib.h), which is valid as long as the library.
+    // SAFETY: `note_status` has the type that glibc declares (stdlib.h), and is valid as long as the library.
     unsafe {
         on_exit(note_status, std::ptr::null_mut())
     };
@@ -33,7 +33,7 @@ pub fn note(own: OwnRank, aborter: Arc<Aborter>) {
 /// Returns the watched process; `None` if there is none, or in a forked child, which is not the rank.
 fn find_noted() -> Option<&'static WatchedProcess> {
     let noted = NOTED.load(Ordering::Relaxed) as *const WatchedProcess;
-    // SAFETY: null, or leaked by `note`.
+    // SAFETY: the address is 0, or that of a value that `note` has leaked.
     let noted = unsafe { noted.as_ref() }?;
     let owner = noted.own.page().owner_pid.load(Ordering::Relaxed);
     (owner == std::process::id()).then_some(noted)
@@ -68,7 +68,7 @@ extern "C" fn end() {
         unsafe { libc::fflush(std::ptr::null_mut()) };
         tell_death(*own, aborter, own.rank);
         // Skip the destructors of other libraries: with those of PMIx after an abort, PRRTE sometimes hung.
-        // SAFETY: ends the process, which is exiting.
+        // SAFETY: `_exit` has no precondition, and the process is exiting.
         unsafe { libc::_exit(exit_code(status as i32)) };
     }
 }

@@ -40,8 +40,8 @@ impl Member {
     }
 }
 
-/// A thread that accepts connections while the leader waits in the fence: more connections may arrive than the kernel
-/// queues.
+/// A thread that accepts connections while the leader waits in the fence. It is needed because more connections may
+/// arrive than fit the kernel's queue of the listener.
 #[derive(Debug)]
 pub struct Gathering {
     thread: JoinHandle<io::Result<(UnixListener, Vec<UnixStream>)>>,

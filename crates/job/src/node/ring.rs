@@ -25,8 +25,8 @@ pub use closing::close_ring;
 /// Message that all ranks of the node have finalized MPI.
 const BYE: u8 = b'B';
 
-/// Opens the sockets by which the leader of the preceding node reaches this one. `None` if that fails; the preceding
-/// node then does not watch this node.
+/// Opens the sockets by which the leader of the preceding node reaches this one. `None` if they cannot be opened; the
+/// preceding node then does not watch this node.
 pub fn open(config: &Config, ranks: usize) -> Option<(Vec<TcpListener>, NetworkCard)> {
     // The node needs one socket for each rank, and this one for its leader.
     let (listener, card) = network::open(config, Reach::Network, ranks + 1).ok()?;

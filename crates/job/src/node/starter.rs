@@ -22,7 +22,7 @@ impl StarterProcess {
         let process = find_engine_process()?;
         // SAFETY: the call takes integers, and returns a descriptor that is closed on exec, or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
-        // SAFETY: a new descriptor without another owner, or -1.
+        // SAFETY: a result that is not -1 is a new descriptor without another owner.
         let descriptor =
             unsafe { CheckedFd::of_call(fd, "watching the launcher's process") }.ok()?;
         // The process may have ended before it was opened, and another process may have its number.

@@ -63,8 +63,8 @@ pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summ
 fn write_thread(
     rank: &RankTrace, thread: &ThreadTrace, start: u64, out: &mut dyn Write,
 ) -> io::Result<()> {
-    // The beginning of an interval that ends here may have been overwritten. An interval that never ends stays open:
-    // the rank died in that interval.
+    // Skip the end of an interval whose beginning was overwritten. If an interval has no end, the rank died in it, and
+    // it stays open.
     let mut depth = 0u32;
     for stamped in &thread.points {
         let phase = match stamped.point.phase() {

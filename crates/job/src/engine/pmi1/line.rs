@@ -8,7 +8,8 @@ pub const LINE_MOST: usize = 1024;
 /// Largest line read, in bytes.
 pub const ANSWER_MOST: usize = 8192;
 
-/// Largest value, in bytes. The whole line stays below [`LINE_MOST`], whatever the engine announces.
+/// Largest value, in bytes. A line with such a value is shorter than [`LINE_MOST`]. Limits that the engine announces
+/// are not used.
 pub const VALUE_MOST: usize = 700;
 
 /// The fields of a line.
@@ -41,7 +42,7 @@ impl PmiLine {
 /// empty value is one piece.
 pub fn split_value(value: &[u8]) -> Vec<String> {
     let text = data_encoding::BASE64URL_NOPAD.encode(value);
-    // The number and the colon need space.
+    // The number of pieces and a colon precede the first piece.
     let pieces = text.as_bytes().chunks(VALUE_MOST - 8);
     let pieces: Vec<&str> =
         pieces.map(|piece| std::str::from_utf8(piece).unwrap_or_default()).collect();

@@ -215,7 +215,7 @@ impl Drop for App {
     fn drop(&mut self) {
         for list in [self.arguments, self.variables] {
             let mut at = list;
-            // SAFETY: null, or an array on C's heap of strings on C's heap that ends in null.
+            // SAFETY: the list is null, or an array of strings that ends in null. Array and strings are on C's heap.
             unsafe {
                 while !at.is_null() && !(*at).is_null() {
                     libc::free((*at).cast());
@@ -225,7 +225,7 @@ impl Drop for App {
             }
         }
         for text in [self.command, self.folder] {
-            // SAFETY: null, or a string on C's heap.
+            // SAFETY: `text` is null or a string on C's heap.
             unsafe { libc::free(text.cast()) };
         }
     }
@@ -233,7 +233,7 @@ impl Drop for App {
 
 /// Copies the strings to C's heap, as a list that ends in null. Returns null if memory is short.
 fn copy_list(texts: &[CString]) -> *mut *mut c_char {
-    // SAFETY: zeros are null pointers, so the list has an end wherever copying stops.
+    // SAFETY: calloc fills the list with null pointers, so the list ends in null wherever copying stops.
     unsafe {
         let list: *mut *mut c_char = libc::calloc(texts.len() + 1, size_of::<*mut c_char>()).cast();
         if !list.is_null() {
@@ -296,7 +296,7 @@ impl PmixValue {
         match size {
             0 => Some(Vec::new()),
             1..=VALUE_MOST if !data.is_null() => {
-                // SAFETY: memory of the library, of that length, valid until the value is released.
+                // SAFETY: the library's memory at `data` has `size` bytes, and is valid until the value is released.
                 Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) }.to_vec())
             }
             _ => None,
@@ -313,7 +313,7 @@ impl PmixValue {
         if text.is_null() {
             return None;
         }
-        // SAFETY: a C string of the library, valid until the value is released.
+        // SAFETY: `text` is a C string of the library, valid until the value is released.
         let text = unsafe { CStr::from_ptr(text) };
         Some(text.to_string_lossy().into_owned())
     }
@@ -447,7 +447,7 @@ impl Library {
         if text.is_null() {
             return status.to_string();
         }
-        // SAFETY: a C string that is valid as long as the library.
+        // SAFETY: `text` is a C string that is valid as long as the library.
         let text = unsafe { CStr::from_ptr(text) };
         format!("{} ({status})", text.to_string_lossy())
     }

@@ -82,7 +82,7 @@ fn join_on_nodes(server: &Server, nodes: &[usize]) -> Vec<&'static Job> {
 
 #[test]
 fn nodes__learn_of_each_other_by_one_card_each() {
-    // Ranks in blocks, round robin, and alone on a node.
+    // The rows place ranks in blocks, round robin, and alone on a node.
     let rows: [(&[usize], usize); 4] =
         [(&[0, 0, 1, 1], 2), (&[0, 1, 2, 0, 1, 2, 0], 3), (&[0, 1], 2), (&[0, 1, 1, 1, 0], 2)];
     for (nodes, count) in rows {
@@ -149,7 +149,7 @@ fn watch__goes_on_where_no_descriptor_is_left() {
     let jobs = join_all(&server, 2).into_iter().map(Result::unwrap);
     let jobs: Vec<&Job> = jobs.map(leak).collect();
     let mut taken = take_descriptors();
-    // A process that connects too late. The leader has no descriptor for it.
+    // This process connects too late, and the leader has no free descriptor for its connection.
     taken.pop();
     let stranger = match channel::meet(&meeting) {
         Ok(NodeRole::Member(stream)) => stream,

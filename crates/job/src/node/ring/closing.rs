@@ -24,7 +24,7 @@ const NONCE: usize = 16;
 const GREETING: usize = MAGIC.len() + NONCE;
 /// Bytes of the connecting node's number and its proof.
 const PROOF: usize = 4 + TAG;
-/// Time limit of the closing: the longest expected time between the leaders' entries into `MPI_Init`.
+/// Time limit for closing the ring: the longest expected time between the leaders' entries into `MPI_Init`.
 const TOGETHER: Duration = Duration::from_secs(20);
 /// Time between calls to two addresses.
 const APART: Duration = Duration::from_millis(250);

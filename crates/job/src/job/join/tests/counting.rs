@@ -96,8 +96,8 @@ fn memory_of_a_node__has_few_bytes_for_each_rank_of_others() {
         let job = fill_node(ranks, each);
         let (used, nodes) = (job.segment().used_bytes().unwrap() as usize, ranks / each);
         println!("{ranks} ranks, {each} on each node: {used} B");
-        // 16 bytes for each rank, 200 for each node, and the part of the node's own ranks, which does not depend on
-        // others.
+        // The table takes 16 bytes for each rank, and 200 for each node. The memory of the node's own ranks does not
+        // depend on the size of the job.
         let own = Job::in_process(each).unwrap()[0].segment().used_bytes();
         let most = 16 * ranks + 200 * nodes + own.unwrap() as usize + 5 * 4096;
         assert!(used <= most, "{used} {most}");
