@@ -12,10 +12,10 @@
 //! a futex lock. A waiting thread yields a few times, then sleeps. After [`PASSES`] unsuccessful wake-ups a sleeper is
 //! handed the lock, before any thread that has not slept for it.
 //!
-//! A thread that has long been the only user gets the bias, if one of two seats is free. A seat is free once its last
-//! thread has entered again without its bias, or has ended. The number of entries that a bias requires grows with the
-//! time of the last revocation's fence. Revocations therefore take a bounded part of the time ("Biased locking",
-//! Russell and Detlefs 2006).
+//! A thread that has long been the only user gets the bias, if one of two seats is free. A seat has the word `inside`
+//! of one biased thread. It becomes free when that thread, after losing its bias, has entered without it or has ended.
+//! The number of entries that a bias requires grows with the time of the last revocation's fence. Revocations therefore
+//! take a bounded part of the time ("Biased locking", Russell and Detlefs 2006).
 //!
 //! A thread that makes progress for other threads borrows the lock ([`Biased::borrow`]). [`Biased::give_back`] then
 //! returns the bias to its thread.
@@ -32,9 +32,9 @@ use word::{FREE, YIELDS};
 
 /// Minimum number of successive entries by one thread that give it the bias.
 const ALONE: u32 = 256;
-/// Nanoseconds of the last revocation's fence per entry that a bias requires. An entry and its work take some 30 ns, so
-/// revocations take at most an eighth of the time. The fence takes 400 ns between threads that share a processor, and 5
-/// to 20 us if it interrupts other processors.
+/// Nanoseconds. If the fence of the last revocation took n times this long, a bias requires n entries. An entry and its
+/// work take some 30 ns, so revocations take at most an eighth of the time. The fence takes 400 ns between threads that
+/// share a processor, and 5 to 20 us if it interrupts other processors.
 const FENCE_NS_PER_ENTRY: u64 = 4;
 /// Maximum number of entries that a bias requires. A limit is needed because a preemption during the fence makes the
 /// measured time long.
@@ -48,7 +48,8 @@ const SECOND: usize = 1 << (usize::BITS - 1);
 pub const FIRST_SEAT: u8 = 0;
 /// Second seat.
 pub const SECOND_SEAT: u8 = 1;
-/// Seat value for entry by the ordinary lock. Valid only if no thread gets a bias ([`Biased::favour`]).
+/// Number that stands for entry by the ordinary lock instead of a seat. Valid only if no thread gets a bias
+/// ([`Biased::favour`]).
 pub const BY_WORD: u8 = 2;
 
 /// The lock. Each thread passes a number below [`SECOND`] that no other living thread has, and calls [`Biased::forget`]
@@ -162,7 +163,7 @@ impl Biased {
         }
     }
 
-    /// Takes the bias from a thread that ends and is not inside.
+    /// Takes the bias from thread `me`, which is about to end and is not inside.
     pub fn forget(&self, me: usize) {
         for (seat, mark) in self.seats() {
             for (word, value) in [(&seat.insider, me), (&self.bias, me | mark)] {
@@ -223,7 +224,7 @@ impl Biased {
         self.bias.load(Ordering::Acquire) == me | mark
     }
 
-    /// Undoes a failed [`Biased::step_in`].
+    /// Undoes a [`Biased::step_in`] that returned false.
     #[cold]
     #[inline(never)]
     pub fn back_out<const SEAT: u8>(&self) {
@@ -308,8 +309,8 @@ impl Biased {
     #[inline]
     fn seat_of(&self, me: usize) -> Option<(&Seat, usize)> {
         self.seats().into_iter().find(|(seat, _)| {
-            // ORDERING: acquire, before `insider` is read; partner is the release in `step`. Only a thread itself
-            // stores its number in `insider`, so it never takes another thread's entry for its own.
+            // ORDERING: acquire, before `insider` is read; partner is the release in `step`. Only the thread itself
+            // stores its number in `insider`, so it never mistakes another thread's entry for its own.
             seat.inside.load(Ordering::Acquire) != 0 && seat.insider.load(Ordering::Relaxed) == me
         })
     }
@@ -451,7 +452,8 @@ impl Biased {
         (biased, fence_ns)
     }
 
-    /// Adapts `needed` to a revocation whose fence took `took_ns` ns. Loans do not count: their bias returns at once.
+    /// Adapts `needed` to a revocation whose fence took `took_ns` ns. The fence of a loan ([`Biased::borrow`]) does not
+    /// count, because the bias returns at once.
     fn note_fence(&self, took_ns: u64) {
         if !cfg!(feature = "loom") {
             let entries = (took_ns / FENCE_NS_PER_ENTRY).clamp(ALONE.into(), ALONE_MOST.into());

@@ -188,8 +188,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns warnings, one line each: an unknown variable with the prefix, and the nearest known name; or a size out
-    /// of range. One rank prints the warnings once.
+    /// Returns warnings, one line each. A warning names an unknown variable with the prefix and the most similar known
+    /// name, or a size out of range. One rank prints the warnings once.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -287,7 +287,7 @@ fn default_setting(variable: &'static Variable) -> Setting {
     Setting { variable, text: variable.default.to_owned(), value, origin: Origin::Default }
 }
 
-/// Shortens the text of a variable for a message: all of it, or its first 80 characters and its length.
+/// Returns the text of a variable for a message. A text of more than 80 characters is cut, and its length is appended.
 pub fn shorten(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),

@@ -162,11 +162,11 @@ impl<T: AsRawFd> CheckedHandle<T> {
     /// Writes a byte. Returns false if the descriptor was lost or the write failed.
     pub fn write_byte(&self) -> bool {
         let (byte, number) = (1_u8, self.number_unchecked());
-        // SAFETY: one readable byte, to a descriptor that is the library's.
+        // SAFETY: the byte is readable, and the descriptor was found to be the library's.
         self.is_ours() && unsafe { libc::write(number, (&raw const byte).cast(), 1) } == 1
     }
 
-    /// Takes the owner out, if the descriptor still belongs to the library.
+    /// Returns the owner and gives up the check, if the descriptor still belongs to the library.
     /// # Errors
     /// The program closed the descriptor, or its number belongs to another file.
     pub fn take(self) -> Result<T, LostFd> {
@@ -246,7 +246,7 @@ mod tests {
     fn kept__number_reused__is_lost_and_leaves_the_other_file_open() {
         let (kept, other) = (open_null(), File::open("/dev/zero").unwrap());
         let number = kept.number_unchecked();
-        // SAFETY: replaces the kept file, as a program does that closes and opens files.
+        // SAFETY: the call takes no pointer. It replaces the kept file, as a program does that closes and opens files.
         assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
         let lost = kept.get().unwrap_err();
         assert_eq!(lost, LostFd { number, purpose: "a test" });
@@ -254,7 +254,7 @@ mod tests {
         assert!(text.contains(&format!("closed descriptor {number}, which")), "{text}");
         drop(kept);
         assert_eq!(FileIdentity::of(number), FileIdentity::of(other.as_raw_fd()));
-        // SAFETY: closes the copy made by `dup2` above.
+        // SAFETY: `number` is the copy made by `dup2` above, which nothing else uses.
         unsafe { libc::close(number) };
     }
 
@@ -263,7 +263,7 @@ mod tests {
         let kept = CheckedFd::keep(UnixStream::pair().unwrap().0, "a test");
         let error = || io::Error::from_raw_os_error(libc::EBADF);
         assert_eq!(kept.explain(error()).raw_os_error(), Some(libc::EBADF));
-        // SAFETY: closes the kept file, as a program might.
+        // SAFETY: the call takes no pointer. It closes the kept file, as a program might.
         unsafe { libc::close(kept.number_unchecked()) };
         assert!(kept.explain(error()).to_string().contains("a test"));
         assert!(kept.take().is_err());

@@ -51,7 +51,7 @@ const DEFAULT: Registers = 0x1f80;
 #[cfg(target_arch = "x86_64")]
 fn read() -> Registers {
     let mut value = 0;
-    // SAFETY: stores MXCSR to the variable.
+    // SAFETY: the instruction stores MXCSR, 4 bytes, to the variable.
     unsafe {
         core::arch::asm!("stmxcsr [{}]", in(reg) &raw mut value, options(nostack, preserves_flags));
     }
@@ -76,7 +76,7 @@ const DEFAULT: Registers = (0, 0);
 #[cfg(target_arch = "aarch64")]
 fn read() -> Registers {
     let (control, status): Registers;
-    // SAFETY: reads two registers of the calling thread.
+    // SAFETY: the instructions only read two registers of the calling thread.
     unsafe {
         core::arch::asm!("mrs {}, fpcr", "mrs {}, fpsr", out(reg) control, out(reg) status,
             options(nostack, nomem, preserves_flags));

@@ -63,7 +63,7 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn allocate_slow(layout: Layout) -> *mut u8 {
-        // On an ending thread, the mode may be destroyed. The allocation then returns null.
+        // On an ending thread, the thread-local mode may be destroyed. A failed allocation then returns null.
         match MODE.try_with(Cell::get).unwrap_or(Mode::MayFail) {
             Mode::MayFail => std::ptr::null_mut(),
             Mode::Reports => take_reserve(layout),
@@ -85,7 +85,7 @@ fn take_reserve(layout: Layout) -> *mut u8 {
         (layout.align() <= 4096 && end <= RESERVE_BYTES).then_some(end)
     };
     match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-        // SAFETY: inside the reserve, by the check of `take`.
+        // SAFETY: the part is inside the reserve, as `take` has checked.
         Ok(used) => unsafe {
             RESERVE.0.get().cast::<u8>().add(used.next_multiple_of(layout.align()))
         },
@@ -97,8 +97,8 @@ fn is_of_reserve(at: *mut u8) -> bool {
     (at as usize).wrapping_sub(RESERVE.0.get() as usize) < RESERVE_BYTES
 }
 
-// SAFETY: the system's allocator, except that a failure may return a part of the reserve. Such a part has no other
-// user, and is neither freed nor handed out again.
+// SAFETY: the calls are those of the system's allocator, except that a failure may return a part of the reserve. Such a
+// part has no other user, and is neither freed nor handed out again.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -180,7 +180,7 @@ mod tests {
             let (one, two) = (Heap::allocate_slow(small), Heap::allocate_slow(small));
             assert!(is_of_reserve(one) && is_of_reserve(two));
             assert!((one as usize).is_multiple_of(64) && two as usize - one as usize >= 100);
-            // SAFETY: allocated above with this layout.
+            // SAFETY: `one` was allocated above with this layout.
             unsafe { Heap.dealloc(one, small) };
             assert!(Heap::allocate_slow(TOO_MUCH).is_null());
         })

@@ -9,12 +9,12 @@ pub const LINE: usize = 64;
 #[inline]
 pub fn prefetch_for_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which never faults (PREFETCHW; ignored by processors without it).
+    // SAFETY: PREFETCHW is a hint, which never faults. Processors without it ignore its encoding.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a hint, which never faults.
+    // SAFETY: the prefetch is a hint, which never faults.
     unsafe {
         std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags,
             readonly));
@@ -28,7 +28,7 @@ pub fn prefetch_for_write(at: *const u8) {
 pub fn demote(at: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for offset in (0..len).step_by(LINE) {
-        // SAFETY: a hint, which never faults; the address is in RDI.
+        // SAFETY: CLDEMOTE is a hint, which never faults. Its address is in RDI.
         unsafe {
             std::arch::asm!(".byte 0x0f, 0x1c, 0x07", in("rdi") at.wrapping_add(offset),
                 options(nostack, preserves_flags));

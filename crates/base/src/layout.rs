@@ -11,7 +11,7 @@
 //! - an irregular index: 28
 //! - parts of a structure: 35
 //!
-//! Finding the first piece of a fragment takes about 60 more.
+//! In addition, finding the first piece of a fragment takes about 60 instructions.
 
 mod bounds;
 mod copy;
@@ -26,7 +26,7 @@ use list::{BlockList, ListBuilder};
 use std::fmt;
 use std::sync::Arc;
 
-/// Cause for which a layout cannot be made.
+/// Reason why a layout cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayoutError {
     /// A size, displacement or extent does not fit 64 bits.
@@ -95,15 +95,14 @@ impl Layout {
         Layout::assemble(list, bounds)
     }
 
-    /// Makes `blocklength` elements at each byte displacement (MPI_Type_create_hindexed_block).
+    /// Makes blocks of `blocklength` elements, one at each byte displacement (MPI_Type_create_hindexed_block).
     pub fn indexed(
         &self, blocklength: u64, displacements: impl IntoIterator<Item = i64>,
     ) -> Result<Layout, LayoutError> {
         self.indexed_parts(displacements.into_iter().map(|d| (blocklength, d)))
     }
 
-    /// Makes `count` elements at the byte displacement of each pair of count and displacement
-    /// (MPI_Type_create_hindexed).
+    /// Makes one block for each pair of a count of elements and a byte displacement (MPI_Type_create_hindexed).
     pub fn indexed_parts(
         &self, parts: impl IntoIterator<Item = (u64, i64)>,
     ) -> Result<Layout, LayoutError> {
@@ -132,7 +131,7 @@ impl Layout {
         Layout::assemble(builder.finish(), bounds)
     }
 
-    /// Sets lower bound and extent, in bytes (MPI_Type_create_resized). The extent may be negative or less than the
+    /// Sets lower bound and extent, in bytes (MPI_Type_create_resized). The extent may be negative, or smaller than the
     /// data.
     pub fn resized(&self, lb: i64, extent: i64) -> Result<Layout, LayoutError> {
         let ub = lb.checked_add(extent).ok_or(LayoutError::Overflow)?;

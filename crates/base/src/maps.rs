@@ -72,7 +72,7 @@ fn visit_lines(
         buffer.copy_within(done..filled, 0);
         filled -= done;
         if filled == ROOM {
-            // Longer than the buffer: the rest of the line is skipped.
+            // The line is longer than the buffer, so its rest is skipped.
             (filled, skipping) = (0, true);
         }
     }

@@ -10,7 +10,7 @@ use std::io;
 /// # Errors
 /// The kernel refuses. The error states `bytes` and the limits of this process.
 pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
-    // miri knows only these flags.
+    // miri supports only MAP_PRIVATE and MAP_ANONYMOUS.
     let lazily = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
     // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
     let at = unsafe {
@@ -49,7 +49,7 @@ fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: a lookup by a name that ends in 0.
+    // SAFETY: dlsym only looks up a name, which ends in 0.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     if found.is_null() {
         return;
@@ -63,7 +63,7 @@ fn tell_leak_checker(function: &CStr, at: *mut libc::c_void, bytes: usize) {
 
 /// Bytes of private address space that this process may have (`ulimit -v`, `ulimit -d`); `None` without a limit.
 pub fn address_limit() -> Option<u64> {
-    // miri cannot read limits and backs whole reservations, so use the smallest.
+    // miri cannot read limits, and allocates whole reservations, so assume the smallest limit.
     if cfg!(miri) {
         return Some(0);
     }

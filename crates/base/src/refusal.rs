@@ -36,7 +36,7 @@ pub fn describe_mapping(bytes: u64, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), text)
 }
 
-/// Returns the soft limit (`getrlimit`); `None` without a limit or if the call fails.
+/// Returns the soft limit (`getrlimit`); `None` if there is no limit or the call fails.
 pub fn read_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the structure is valid, and a failure leaves it unchanged.
@@ -44,7 +44,7 @@ pub fn read_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// A number of bytes for display, rounded down to at least two digits of a binary unit.
+/// A number of bytes, displayed in B, KiB, MiB or GiB, rounded down. MiB and GiB are used for at least 10 of the unit.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteSize(pub u64);
 

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::wait;
 use std::sync::Arc;
 
-/// Value of a bell that has not been rung.
+/// Value of a bell that has not been rung: the thread of this bell has not been woken.
 pub const QUIET: u32 = 0;
 const RUNG: u32 = 1;
 
@@ -86,8 +86,8 @@ impl<T> Sleepers<T> {
         self.wake_if(|sleeper| is_due(&sleeper.awaits), wake_leader);
     }
 
-    /// Wakes the due sleepers except the leader, after the leader has announced its sleep. Earlier arrivals woke no
-    /// thread, because the word said that a thread was awake.
+    /// Wakes the due sleepers except the leader, after the leader has announced its sleep. Messages that arrived before
+    /// woke no thread, because the word showed a thread awake.
     pub fn wake_followers(&mut self, mut is_due: impl FnMut(&T) -> bool) {
         self.wake_if(|sleeper| sleeper.bell.is_some() && is_due(&sleeper.awaits), || {});
     }

@@ -71,7 +71,7 @@ fn read_begin(path: &Path, most: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Source of the constants, by `FASTPATH_TUNING`.
+/// Source of the constants, as selected by `FASTPATH_TUNING`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TuningSource {
     /// No constants are read or measured.

@@ -62,8 +62,8 @@ impl RaceCheck {
 
 /// A value on its own cache line, so that writes to it disturb no neighbour.
 ///
-/// A line is 64 bytes on every supported processor. Because of the adjacent-line prefetcher, 128 bytes between the
-/// words of a producer and a consumer are useful; such callers lay the words out themselves.
+/// A line is 64 bytes on every supported processor. The adjacent-line prefetcher makes 128 bytes between the words of a
+/// producer and a consumer useful. Code that needs this distance lays the words out itself.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct CacheLine<T>(pub T);

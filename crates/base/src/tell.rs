@@ -5,7 +5,7 @@ use std::fmt::{self, Arguments, Display, Formatter, Write as _};
 use std::io::{Write, stderr};
 
 /// Writes one line to standard error, formatted as by `format!`. Control characters, which names from the program or
-/// user may have, are escaped. They can neither begin another line nor command a terminal.
+/// user may have, are escaped. Escaped, they neither begin another line nor control the terminal.
 #[macro_export]
 macro_rules! tell {
     ($($words:tt)*) => { $crate::tell::line(format_args!($($words)*)) };

@@ -103,7 +103,8 @@ pub fn thread_number() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// Moves this thread to another allowed processor, if any, within tens of microseconds. Returns whether it moved.
+/// Moves this thread to another allowed processor, if there is one, and returns whether it moved. Costs tens of
+/// microseconds.
 pub fn step_aside() -> bool {
     let Some(here) = current_processor() else {
         return false;
@@ -183,7 +184,7 @@ pub fn read_affinity(pid: libc::pid_t, set: &mut CpuSet) -> bool {
         if rc == 0 {
             return true;
         }
-        // EINVAL: the kernel's mask is longer than the buffer.
+        // EINVAL means that the kernel's mask is longer than the buffer.
         let is_short = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
         if words.len() >= 1024 || !is_short {
             return false;

@@ -75,7 +75,7 @@ impl TraceEvent {
     }
 }
 
-/// Number of a window's name, for the points that belong to the window.
+/// Number of the name of a window, recorded in the points that belong to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceSubject(u32);
 
@@ -84,7 +84,8 @@ impl TraceSubject {
     pub const NONE: TraceSubject = TraceSubject(0);
 }
 
-/// Gives a name to later points. Returns [`TraceSubject::NONE`] if nothing is recorded or no name is left.
+/// Returns the number of a name, for later points. Returns [`TraceSubject::NONE`] if nothing is recorded or no number
+/// is left.
 #[cold]
 pub fn name_subject(name: &str) -> TraceSubject {
     match is_on() {
@@ -110,8 +111,8 @@ pub fn is_on() -> bool {
     !RING.load(Ordering::Relaxed).is_null()
 }
 
-/// Records a point, if points are recorded. `peer` is the world rank of the other side; `bytes` is the message's size
-/// or a number. Fields that the point does not use are 0.
+/// Records a point, if points are recorded. `peer` is the world rank of the other side; `bytes` is the message's size,
+/// or a number that depends on the point. Fields that the point does not use are 0.
 #[inline]
 pub fn record(point: Point, peer: u32, tag: i32, bytes: u64) {
     let ring = RING.load(Ordering::Relaxed);
@@ -325,7 +326,7 @@ pub fn count_recorded() -> u64 {
 #[inline]
 pub fn read_ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction.
+    // SAFETY: every x86-64 processor has RDTSC.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(not(target_arch = "x86_64"))]
     crate::clock::now_ns()

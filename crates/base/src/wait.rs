@@ -59,7 +59,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
     }
 }
 
-/// Replaces a futex that a sandbox refuses. No wake-up can end this sleep, so it is short.
+/// Sleeps for a short time, if a sandbox refuses the futex. The sleep is short because no wake-up can end it.
 #[cfg(not(feature = "loom"))]
 #[cold]
 #[inline(never)]
@@ -132,14 +132,15 @@ struct Membarrier {
     fence: libc::c_int,
 }
 
-/// Membarrier for every registered process of this machine, this one included.
+/// Membarrier that fences every registered process of this machine, including this one.
 static EVERYBODY: Membarrier = Membarrier {
     state: StaticU32::new(UNKNOWN),
     register: libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED,
     fence: libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED,
 };
 
-/// Membarrier for this process alone. It interrupts no other process, and no processor if all threads share one.
+/// Membarrier that fences only threads of this process. It interrupts no other process, and interrupts no processor if
+/// all threads share one.
 static OWN_THREADS: Membarrier = Membarrier {
     state: StaticU32::new(UNKNOWN),
     register: libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
@@ -198,7 +199,7 @@ pub fn register_own_membarrier() -> bool {
     OWN_THREADS.is_ready()
 }
 
-/// Disables [`fence_own_threads`], as if the kernel refused it. Call it before any lock has a bias.
+/// Disables [`fence_own_threads`], as if the kernel refused it. Call this function before any lock has a bias.
 pub fn refuse_own_membarrier() {
     OWN_THREADS.state.store(MISSING, Ordering::Relaxed);
 }
@@ -210,7 +211,7 @@ pub fn fence_own_threads() -> bool {
 }
 
 fn membarrier(command: libc::c_int) -> i64 {
-    // SAFETY: membarrier takes plain integers.
+    // SAFETY: membarrier takes integers and no pointer.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 

@@ -83,14 +83,15 @@ impl CallWord {
         }
     }
 
-    /// Starts the progress thread's duty; its first action is a poll.
+    /// Marks the progress thread as existing. The thread begins with a poll.
     pub fn begin(&self) {
         self.0.store(RUNG, Ordering::Relaxed);
-        // A peer that reads `NONE` does not call. By this fence, the progress thread's first poll sees its messages.
+        // A peer that still reads `NONE` does not call. This fence ensures that the progress thread's first poll sees
+        // the messages of that peer.
         wait::fence_others();
     }
 
-    /// Ends the progress thread's duty, and wakes it.
+    /// Marks the progress thread as no longer existing, and wakes it so that it ends.
     pub fn end(&self) {
         self.0.store(NONE, Ordering::Relaxed);
         wait::futex_wake(&self.0, u32::MAX);
@@ -124,12 +125,12 @@ impl CallWord {
     }
 
     /// Notes that no thread of the program polls any more. Returns whether a call was missed meanwhile; the caller must
-    /// then poll now. If `due`, the progress thread polls soon, even without a call.
+    /// then poll now. If `due` is true, the progress thread polls soon, even without a call.
     pub fn resume(&self, due: bool) -> bool {
         let next = if due { DUE } else { ASLEEP };
         // ORDERING: acquire pairs with the release of a call.
         let word = self.0.swap(next, Ordering::Acquire);
-        // ORDERING: before the poll that follows; partner is the fence in `ring_slow`.
+        // ORDERING: the change of the word comes before the poll that follows; partner is the fence in `ring_slow`.
         fence(Ordering::SeqCst);
         if due && word & DEEP != 0 {
             wait::futex_wake(&self.0, u32::MAX);
@@ -193,7 +194,7 @@ impl CallWord {
     pub fn take(&self) {
         // ORDERING: acquire pairs with the release of a call.
         self.0.swap(BUSY, Ordering::Acquire);
-        // ORDERING: before the poll that follows; partner is the fence in `ring_slow`.
+        // ORDERING: the change of the word comes before the poll that follows; partner is the fence in `ring_slow`.
         fence(Ordering::SeqCst);
     }
 
@@ -380,7 +381,7 @@ mod model {
                     for value in 1..3 {
                         let _seen = shared.seen.lock().unwrap();
                         shared.call.attend();
-                        // No peer calls: `resume(true)` alone must make the thread poll.
+                        // No peer calls, so only `resume(true)` can make the thread poll.
                         shared.published.store(value, Ordering::Relaxed);
                         shared.call.resume(true);
                     }

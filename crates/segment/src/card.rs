@@ -1,4 +1,4 @@
-//! Bytes that a rank publishes once.
+//! Short data, such as an address, that a rank publishes once in shared memory.
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 

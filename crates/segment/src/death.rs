@@ -36,7 +36,7 @@ impl Segment {
 
     /// Wakes every sleeping rank, so that it checks which rank has died.
     pub fn wake_all(&self) {
-        // ORDERING: release: a rank that sees the count sees the states.
+        // ORDERING: release: a rank that sees the new count also sees the states of the ranks.
         self.header().events.fetch_add(1, Ordering::Release);
         for page in self.node_ranks().filter_map(|rank| self.page(rank)) {
             page.wake();

@@ -25,7 +25,7 @@ pub enum SegmentError {
     /// The file cannot be made anywhere; the text has each attempt and its cause.
     #[error("{0}")]
     NoFile(String),
-    /// No address space for a mapping.
+    /// There is no address space for a mapping.
     #[error("the job's shared memory cannot be mapped: {0}")]
     NoAddresses(io::Error),
     /// The program closed the file's descriptor, and the attempt without it failed.
@@ -39,7 +39,7 @@ pub enum SegmentError {
     /// The file is not a segment of this library, or has another version or size; the text is the reason.
     #[error("the file cannot be used as the shared memory of this job: {0}")]
     Foreign(String),
-    /// Not enough memory.
+    /// There is not enough memory, or space in the file's file system.
     #[error("{}", describe_shortage(.needed, .available, .in_file_system))]
     Shortage {
         /// Bytes requested.

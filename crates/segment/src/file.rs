@@ -69,7 +69,7 @@ pub(crate) fn is_sealed_or_unlinked(file: &File) -> io::Result<bool> {
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 {
         let cause = io::Error::last_os_error();
-        // EINVAL: the file system has no seals.
+        // EINVAL means that the file system has no seals.
         return match cause.raw_os_error() {
             Some(libc::EINVAL) => Ok(true),
             _ => Err(cause),
@@ -87,7 +87,7 @@ fn is_memory_file(file: &File) -> bool {
     path.is_ok_and(|path| path.as_os_str().as_bytes().starts_with(b"/memfd:"))
 }
 
-/// Bytes free in the file's file system; `None` if only memory limits the file.
+/// Returns the free bytes of the file's file system; `None` if only memory limits the file, as for a memory file.
 pub(crate) fn file_system_room(file: BorrowedFd<'_>) -> Option<u64> {
     // SAFETY: all zeros is a valid structure, and the call fills it.
     let about = unsafe {
@@ -175,8 +175,8 @@ fn too_long_for(layout: SegmentLayout, cause: &io::Error) -> SegmentError {
     ))
 }
 
-/// Sets the length of a file. The limit on file sizes (`ulimit -f`) applies to memory files too. The limit is raised
-/// temporarily as far as allowed, and the limit's signal is ignored meanwhile.
+/// Sets the length of a file. The limit on file sizes (`ulimit -f`) applies to memory files too. The function therefore
+/// raises the limit temporarily as far as allowed, and ignores the limit's signal meanwhile.
 fn set_bytes(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     let mut old = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the structures are valid for the calls, and the signal's former action is restored.

@@ -27,16 +27,16 @@ pub struct JobHeader {
     pub processors: AtomicU32,
     /// 1 if each rank is bound to its own processors.
     pub bound: AtomicU32,
-    /// KiB that each rank may back before it checks the available memory.
+    /// KiB that each rank may back with memory before it checks how much memory is available.
     pub budget_kib: AtomicU32,
-    /// Memory files of the job, one on each node; 0 counts as 1.
+    /// Number of memory files of the job, one on each node; 0 counts as 1.
     pub nodes: AtomicU32,
-    /// Ranks of the job so far, including spawned ones. It never falls. Only the launcher writes it, after the pages of
-    /// new ranks are backed.
+    /// Number of ranks of the job so far, including spawned and ended ranks. It never falls. Only the launcher writes
+    /// it, after the pages of new ranks are backed.
     pub present: AtomicU32,
     /// Number of processors of all nodes of the job, as reported by agents; 0 if only this node's are known.
     pub universe: AtomicU32,
-    /// Ranks started by the launcher's command line; 0: all ranks.
+    /// Number of ranks started by the launcher's command line; 0 if these are all ranks.
     pub began_with: AtomicU32,
     /// Largest number of ranks of the whole job; 0 if all of them have a place here.
     pub job_ranks: AtomicU32,
@@ -44,7 +44,8 @@ pub struct JobHeader {
     pub here: AtomicU32,
     /// Number of awake ranks: incremented when a rank attaches or wakes, decremented when it sleeps or finalizes.
     pub awake: CacheLine<AtomicU32>,
-    /// Cost of waking a sleeper on this machine, in nanoseconds, measured by the first rank that needs it; 0 before.
+    /// Cost of waking a sleeper on this machine, in nanoseconds. The first rank that needs it measures it; 0 until
+    /// then.
     pub wake_cost_ns: CacheLine<AtomicU32>,
     /// Incremented after a rank's death or an abort was recorded. A rank that wakes and finds it changed checks the
     /// states of the ranks it waits for.

@@ -19,14 +19,15 @@ pub const AHEAD_BYTES: usize = 1 << 20;
 /// memory.
 pub const ARENA_BYTES: u64 = 1 << 40;
 
-/// Largest number of ranks of one node: the regions of all pairs fit a process's address space.
+/// Maximum number of ranks of one node. With this number, the regions of all pairs still fit a process's address space.
 pub const MAX_RANKS: usize = 8192;
 
-/// Largest number of ranks of a job. A communicator's context can hold that many leader numbers (`Context::from_leader`
-/// in `protocol`), and a match key can hold more sources.
+/// Maximum number of ranks of a job. It is the number of leaders that a communicator's context can encode
+/// (`Context::from_leader` in `protocol`). A match key can encode more sources.
 pub const MAX_JOB_RANKS: usize = 1 << 20;
 
-/// Bytes of the table entry of each rank of a job on several nodes, on each of the nodes.
+/// Size of a rank's table entry, in bytes. In a job on several nodes, each node's memory has an entry for each rank of
+/// the job.
 pub const ENTRY_BYTES: usize = 16;
 
 /// Size, in bytes, of the card of addresses that all ranks of another node share.
@@ -164,8 +165,8 @@ impl SegmentLayout {
     }
 
     /// Offset of the region that `src` fills and `dst` empties, both below [`SegmentLayout::ranks`]. Both directions of
-    /// a pair are adjacent, as are the pairs of a rank with the ranks below it. One page of a page table thus serves
-    /// both directions and several pairs.
+    /// a pair are adjacent, and so are all pairs of a rank with lower ranks. One page of a page table thus maps both
+    /// directions and several pairs.
     pub const fn pair_offset(self, src: usize, dst: usize) -> u64 {
         let (low, high) = if src < dst { (src, dst) } else { (dst, src) };
         let index = high * (high + 1) + 2 * low + (src > dst) as usize;

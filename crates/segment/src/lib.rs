@@ -12,9 +12,10 @@
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
-//! N is the number of ranks that the node can have, including ranks that may be spawned; J is that of the whole job. If
-//! the job has one node, a rank's number is its place. Otherwise the table has the place ([`Segment::place`]), and
-//! ranks of other nodes have 16 bytes and no place. Every offset is a function of N, J and the length of the file.
+//! N is the number of ranks that the node can have, including ranks that may be spawned. J is the number that the whole
+//! job can have. If the job has one node, a rank's number is its place. Otherwise the table has the place
+//! ([`Segment::place`]), and ranks of other nodes have 16 bytes and no place. Every offset is a function of N, J and
+//! the length of the file.
 //!
 //! The file is as long as its address range, but has memory only where [`Segment::ensure_backed`] was called. A
 //! shortage is therefore an error of that call, and never a later signal. A memory file is sealed against shrinking and

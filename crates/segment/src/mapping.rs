@@ -28,7 +28,7 @@ impl Mapping {
         file: BorrowedFd<'_>, offset: u64, bytes: usize, writable: bool,
     ) -> Result<Mapping, SegmentError> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        // SAFETY: a new shared mapping at an address that the kernel chooses.
+        // SAFETY: the call makes a new shared mapping, at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -71,8 +71,8 @@ impl Mapping {
         Ok(Mapping { base, bytes })
     }
 
-    /// Maps a part of the file at its place in this mapping, without the file's descriptor; see [`Mapping::fill`].
-    /// Errors: the part leaves the mapping, or the kernel refuses.
+    /// Maps a part of the file as [`Mapping::fill`] does, but without the file's descriptor. Errors: the part leaves
+    /// the mapping, or the kernel refuses.
     #[cold]
     pub(crate) fn fill_by_duplicate(&self, part: Range<usize>) -> io::Result<()> {
         let bytes = part.len();
@@ -81,8 +81,8 @@ impl Mapping {
         }
         let piece = ManuallyDrop::new(self.duplicate(part.start as u64, bytes)?);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: the piece is this function's own. It replaces addresses of this mapping that hold nothing, or the
-        // same part of the file (see `fill`).
+        // SAFETY: only this function has the piece. The piece replaces addresses of this mapping that hold nothing, or
+        // the same part of the file (see `fill`).
         unsafe {
             let at = self.base.as_ptr().add(part.start).cast::<libc::c_void>();
             let from = piece.base.as_ptr().cast();
@@ -99,7 +99,7 @@ impl Mapping {
     /// Reserves addresses without memory, for [`Mapping::fill`].
     pub(crate) fn reserve(bytes: usize) -> Result<Mapping, SegmentError> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses, without access rights.
+        // SAFETY: the call makes a new mapping without access rights, at an address that the kernel chooses.
         let base =
             unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
         Mapping::of(base, bytes)
@@ -113,7 +113,7 @@ impl Mapping {
         Ok(Mapping { base, bytes })
     }
 
-    /// Maps a part of the file, shared, at the same offset of these addresses. Both ends of the part are page
+    /// Maps a part of the file, shared, at the same offset of this mapping's addresses. Both ends of the part are page
     /// boundaries. An earlier mapping of the same part stays unchanged for its readers. Core files leave the part out,
     /// because other processes write it. Errors: the part leaves the addresses, or the kernel refuses.
     pub(crate) fn fill(
@@ -168,7 +168,8 @@ fn refuse(bytes: usize) -> SegmentError {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that was mapped. Users of its addresses borrow from the owner of this mapping.
+        // SAFETY: the range is exactly the one that was mapped. Users of its addresses borrow from the owner of this
+        // mapping.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -186,7 +186,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Maps the file; `least` is the number of first ranks whose pairs must be mapped.
+    /// Maps the file. If address space is short, only the pairs of the first `least` ranks get addresses.
     fn map(
         file: OwnedFd, layout: SegmentLayout, least: usize, writable: bool,
     ) -> Result<Segment, SegmentError> {
@@ -260,8 +260,8 @@ impl Segment {
     /// Returns the job's header.
     #[inline]
     pub fn header(&self) -> &JobHeader {
-        // SAFETY: mapped and backed from offset 0 for the life of `self`; every field is an atomic, which others may
-        // write.
+        // SAFETY: the header is mapped and backed, at offset 0, for the life of `self`. Every field is an atomic, which
+        // others may write.
         unsafe { self.front.base.cast::<JobHeader>().as_ref() }
     }
 
@@ -298,8 +298,8 @@ impl Segment {
         }
     }
 
-    /// Backs an unused range by writing zeros. When a process touches a page that was written, the kernel also maps its
-    /// neighbours. The kernel does not do so for pages that were only allocated.
+    /// Backs an unused range by writing zeros. When a process touches a page that was written, the kernel also maps the
+    /// neighbouring pages. It does not do so for pages that were only allocated.
     pub(crate) fn fill_with_zeros(&self, offset: u64, bytes: usize) -> Result<(), SegmentError> {
         self.check_range(offset, bytes as u64)?;
         let write = || {
@@ -417,13 +417,13 @@ impl Segment {
             Ok(piece) => piece,
             Err(_) => return Some(refused),
         };
-        // SAFETY: advice on the mapping just made, which holds no object of this process.
+        // SAFETY: the advice is for the mapping just made, which holds no object of this process.
         if unsafe { libc::madvise(piece.base.as_ptr().cast(), piece.bytes, advice) } == 0 {
             return None;
         }
         let cause = io::Error::last_os_error();
         Some(match cause.raw_os_error() {
-            // EFAULT: touching the page would have raised SIGBUS, because the file system is full.
+            // EFAULT means that touching the page would have raised SIGBUS, because the file system is full.
             Some(libc::EFAULT) => io::Error::from_raw_os_error(libc::ENOSPC),
             Some(libc::ENOMEM | libc::EINTR) => cause,
             _ => refused,
@@ -485,7 +485,8 @@ mod tests {
         let segment = Segment::create(2, 7).unwrap();
         let own = File::options().read(true).write(true).open("/dev/zero").unwrap();
         let number = segment.file.number_unchecked();
-        // SAFETY: replaces the descriptor's file, as a program does that closes and opens files.
+        // SAFETY: the call takes no pointer. It replaces the descriptor's file, as a program does that closes and opens
+        // files.
         assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number);
         assert!(segment.file().is_err());
         let start = segment.arena(0).unwrap().start;
@@ -504,7 +505,7 @@ mod tests {
         segment.map_pairs(ranks).unwrap();
         assert_eq!(segment.header().magic.load(Ordering::Relaxed), MAGIC);
         drop(segment);
-        // SAFETY: the copy made above, which the segment has left open.
+        // SAFETY: `number` is the copy made above, which the segment has left open.
         assert_eq!(unsafe { libc::close(number) }, 0);
     }
 

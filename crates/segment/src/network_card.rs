@@ -6,7 +6,7 @@ use std::net::IpAddr;
 pub const CARD_BYTES: usize = 192;
 const VERSION: u8 = 1;
 const HOST_BYTES: usize = 64;
-/// Number of addresses that fit any card.
+/// Number of addresses that fit a card even if the host's name has its maximum length.
 pub const SURELY_FIT: usize = (CARD_BYTES - 4 - HOST_BYTES) / 17;
 
 /// Network addresses of a rank.

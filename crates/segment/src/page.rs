@@ -40,7 +40,8 @@ pub enum RankPhase {
     Initialized = 2,
     /// The rank is in `MPI_Finalize` and starts no more messages.
     Silent = 3,
-    /// No receive of the rank waits for a message, and it has answered every matched message.
+    /// The rank is in `MPI_Finalize`, none of its receives waits for a message, and it has answered every matched
+    /// message.
     Settled = 4,
     /// MPI is finalized.
     Finalized = 5,
@@ -98,7 +99,7 @@ pub struct RankPage {
     pub app_ranks: AtomicU32,
     /// 1 if the rank is bound to its own processors.
     pub bound: AtomicU32,
-    /// Processor on which the rank waits, plus 1; 0 before its first long wait.
+    /// Processor on which the rank waits, plus 1; 0 until its first long wait.
     pub processor: AtomicU32,
     /// Address of two words in the rank's own memory; 0 until it is set. If a reader finds the values of `witness`
     /// there, the process is the rank's own, and not a later process with the same process number.
@@ -142,7 +143,7 @@ pub struct RankPage {
     pub helpers: AtomicU32,
     /// First rank of the rank's `MPI_COMM_WORLD`. Only the launcher writes it, before the rank starts.
     pub world_first: AtomicU32,
-    /// Number of ranks of the rank's `MPI_COMM_WORLD`; 0: all ranks with which the job began.
+    /// Number of ranks of the rank's `MPI_COMM_WORLD`; 0 stands for all ranks with which the job began.
     pub world_ranks: AtomicU32,
     /// Number of window locks that the rank holds. Only its owner writes this and the next two fields.
     window_locks: AtomicU32,
@@ -154,14 +155,15 @@ pub struct RankPage {
     window_titles: [WindowTitle; WINDOWS_NAMED],
     /// Rank that spawned this rank as root, plus 1; 0 for a rank of the command line.
     pub parent: AtomicU32,
-    /// One word for each open port: its number in the upper half, the caller not yet accepted in the lower half. 0:
-    /// none.
+    /// Open ports, one word each: the port's number in the upper half, and in the lower half the caller that was not
+    /// yet accepted (0: no caller). A word of 0 is no port.
     pub ports: [AtomicU64; PORTS],
     /// The rank's number in the job, if that is not its place in this memory. Written before the rank is visible.
     pub(crate) rank: AtomicU32,
     /// Number of sleeps with a limit that ended without work. Only the owner writes it.
     pub naps: AtomicU32,
-    /// Address of the worker's snapshot in the rank's process; 0: none. Only the owner writes it.
+    /// Address, in the rank's process, of the snapshot that its protocol worker publishes; 0 if there is none. Only the
+    /// owner writes it.
     pub snapshot: AtomicU64,
     /// Number of communicators, windows and files that this rank shares with ranks of other worlds of the job. The rank
     /// counts the objects that it makes. The launcher counts one object for a spawned rank before the rank starts. The
@@ -287,7 +289,7 @@ impl RankPage {
         self.unexpected.read()
     }
 
-    /// A page as at the start of the ranks, for the model checker.
+    /// Makes a page as it is when the ranks start, for the model checker.
     #[cfg(all(test, feature = "loom"))]
     fn fresh() -> Self {
         let word = || AtomicU32::new(0);

@@ -79,7 +79,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes the pages that represent ranks of other nodes. They are never written again.
+    /// Makes the pages that represent ranks of other nodes. No rank writes these pages later.
     pub(crate) fn begin_others(&self) -> Result<(), SegmentError> {
         for (at, state) in
             [(RankLocation::Elsewhere, STATE_ABSENT), (RankLocation::Gone, STATE_DEAD)]
@@ -91,7 +91,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Backs and returns the page that represents all ranks at `at`.
+    /// Backs and returns the page that represents all ranks whose location is `at`.
     pub(crate) fn begin_page(&self, at: RankLocation) -> Result<&RankPage, SegmentError> {
         let none = SegmentError::Ranks(self.layout.ranks());
         let page = self.page_at(at).ok_or(none)?;
@@ -111,8 +111,8 @@ impl Segment {
             return None;
         }
         let at = self.layout.table_offset() + rank * ENTRY_BYTES;
-        // SAFETY: inside the mapping. It is backed if the rank is present, otherwise a hole of the file, which reads as
-        // zeros. Every field is an atomic.
+        // SAFETY: the entry is inside the mapping. It is backed if the rank is present, otherwise a hole of the file,
+        // which reads as zeros. Every field is an atomic.
         Some(unsafe { self.front.base.byte_add(at).cast::<RankEntry>().as_ref() })
     }
 
@@ -334,8 +334,8 @@ impl Segment {
             return None;
         }
         let at = self.layout.cards_offset() + number * CARD_BYTES;
-        // SAFETY: inside the mapping. It is backed where it was written, otherwise a hole of the file, which reads as
-        // zeros. Every field is an atomic.
+        // SAFETY: the card is inside the mapping. It is backed if it was written, otherwise a hole of the file, which
+        // reads as zeros. Every field is an atomic.
         Some(unsafe { self.front.base.byte_add(at).cast::<Common>().as_ref() })
     }
 
@@ -405,7 +405,7 @@ impl Segment {
             _ => return None,
         };
         let at = self.layout.page_offset(index);
-        // SAFETY: inside the mapping, and backed if the rank is present; every field is an atomic.
+        // SAFETY: the page is inside the mapping, and backed if the rank is present. Every field is an atomic.
         Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
     }
 
@@ -418,18 +418,19 @@ impl Segment {
         is_other
     }
 
-    /// Returns the bits that senders set for `rank`, each at the sender's place; `None` if the rank has no place.
+    /// Returns the bitmap of the ranks that have opened a ring to `rank`. A sender's bit is at its place. `None` if
+    /// `rank` has no place.
     pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
         let at = self.layout.bitmap_offset(self.place(rank)?);
-        // SAFETY: inside the mapping, backed, aligned to a cache line; atomics only.
+        // SAFETY: the row is inside the mapping, backed and aligned to a cache line, and consists of atomics.
         Some(unsafe {
             let words = self.front.base.byte_add(at).cast::<AtomicU64>();
             std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
         })
     }
 
-    /// Returns whether the regions of a rank's pairs have addresses, or the rank is on another node. If address space
-    /// is short, the regions of a rank added later to this node may have no addresses.
+    /// Returns whether a rank is on another node, or the regions of its pairs have addresses here. If address space is
+    /// short, the regions of a rank that was added later may have none.
     pub fn reaches(&self, rank: usize) -> bool {
         match self.place(rank) {
             Some(place) => place < self.reach,

@@ -5,8 +5,8 @@
 //! and trace. Another rank gets the place once nothing can refer to it:
 //!
 //! - No process of the rank is left.
-//! - No living rank of the node has a pair of rings in use with it. A bit of the incoming bitmaps marks a ring in use;
-//!   the rank that opens the ring sets it. The surviving side clears the bits of both directions
+//! - No living rank of the node has a pair of rings in use with the ended rank. A bit of the incoming bitmaps marks a
+//!   ring in use; the rank that opens the ring sets it. The surviving side clears the bits of both directions
 //!   ([`Segment::release_pair`]) after it has dropped its lane.
 //!
 //! **RETIRE.** The launcher first changes the rank's table entry to name a page for ranks without a place. Then the
@@ -69,7 +69,8 @@ impl Segment {
         kept.min(self.layout.ranks())
     }
 
-    /// Returns whether the job reuses places. If so, ranks are numbered independently, and no connection names a page.
+    /// Returns whether the job reuses places. This requires that rank numbers do not depend on places, and that no
+    /// connection of an adapter refers to a page.
     fn reuses_places(&self) -> bool {
         self.layout.has_others() && !self.is_pinned()
     }
@@ -107,8 +108,8 @@ impl Segment {
         free.filter(|&place| self.retire(place, &ended)).take(count).collect()
     }
 
-    /// Returns whether each place taken so far is without a living rank: no process of its rank is left, or it has no
-    /// rank. Callers use the length of the result, because [`Segment::here`] may change at any time.
+    /// Returns, for each place taken so far, whether it is without a living rank: it has no rank, or no process of its
+    /// rank is left. Callers use the length of the result, because [`Segment::here`] may change at any time.
     fn list_ended(&self, has_ended: impl Fn(usize) -> bool) -> Vec<bool> {
         let is_ended = |place: usize| self.rank_at(place).is_none_or(&has_ended);
         (0..self.here()).map(is_ended).collect()
@@ -116,7 +117,8 @@ impl Segment {
 
     fn row(&self, place: usize) -> &[AtomicU64] {
         let at = self.layout.bitmap_offset(place);
-        // SAFETY: inside the mapping, backed since a rank had the place, and aligned to a cache line; atomics only.
+        // SAFETY: the row is inside the mapping, backed since a rank had the place, and aligned to a cache line. It
+        // consists of atomics.
         unsafe {
             let words = self.front.base.byte_add(at).cast::<AtomicU64>();
             std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
@@ -158,7 +160,7 @@ impl Segment {
 
     /// Signals the ranks that have rings with ended spawned ranks. They release the rings in their next call.
     pub fn signal_ends(&self, ended: &[usize]) {
-        // ORDERING: release: a rank that sees the signal sees the count (`Iface::accept`).
+        // ORDERING: release: a rank that sees the signal below also sees the new count (`Iface::accept`).
         self.header().events.fetch_add(1, Ordering::Release);
         let spawned = ended.iter().filter(|&&rank| self.has_reusable_place(rank));
         for page in spawned.flat_map(|&rank| self.holders(rank)).filter_map(|rank| self.page(rank))
@@ -241,7 +243,8 @@ impl Segment {
         if self.place(peer) == Some(place) {
             return true;
         }
-        // If another rank already has the place, it may see the bit for a moment, and finds an empty ring.
+        // Take the bit back. If the place already has another rank, that rank may see the bit for a moment, and finds
+        // an empty ring.
         word.fetch_and(!bit, Ordering::Relaxed);
         false
     }

@@ -57,7 +57,8 @@ impl AwaitedRanks {
     pub const ANY: AwaitedRanks =
         AwaitedRanks { count: u32::MAX, ranks: [0; AWAITED_MOST], holds: false };
 
-    /// Any of `ranks`, or any rank of the job if `ranks` has more entries than fit. Unknown if `ranks` is empty.
+    /// Makes the set of the ranks in `ranks`. If `ranks` has more entries than fit, the set is any rank of the job; if
+    /// it is empty, the set is unknown.
     pub fn of(ranks: &[u32]) -> AwaitedRanks {
         let mut awaited = AwaitedRanks::UNKNOWN;
         match awaited.ranks.get_mut(..ranks.len()) {
@@ -158,7 +159,7 @@ pub struct WaitNote {
 }
 
 impl Status {
-    /// A note as at the start of the ranks, for the model checker.
+    /// Makes a note as it is when the ranks start, for the model checker.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn fresh() -> Self {
         let word = || AtomicU32::new(0);
@@ -205,7 +206,7 @@ impl Status {
         self.end();
     }
 
-    /// Returns the note; `None` without one, or if it is rewritten continuously.
+    /// Returns the note; `None` if there is none, or if it changes during every attempt to read it.
     pub(crate) fn load(&self, place: usize) -> Option<WaitNote> {
         for _ in 0..1000 {
             // ORDERING: partner is the release store in `end`.

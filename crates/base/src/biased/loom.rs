@@ -203,7 +203,7 @@ fn lock__is_handed_to_a_sleeper_after_at_most_8_turns() {
     explore(2, turns_beside_a_sleeper(turn_by_lock));
 }
 
-/// A thread waits while the lock is handed to another sleeper. It is woken when that sleeper leaves.
+/// A thread that waits while the lock is handed to another sleeper is woken when that sleeper leaves.
 #[test]
 fn lock__that_is_kept_for_one_sleeper_comes_to_the_other() {
     // With three threads, a larger preemption bound would take hours. The default is 1.

@@ -7,9 +7,9 @@ use crate::wait;
 pub(super) struct Seat {
     /// Nesting depth of the entries that `insider` made by its bias.
     pub(super) inside: AtomicU32,
-    /// Only thread that may write `inside`. This is the last thread with this bias, until that thread has seen that its
-    /// bias is gone, or ends. A thread that is stopped between the two checks of `Biased::try_enter` may write at any
-    /// later time.
+    /// Only thread that may write `inside`: the last thread that got the bias with this seat. It stays the only writer
+    /// until it has seen that its bias is gone, or ends. A thread that is stopped between the two checks of
+    /// `Biased::try_enter` may write at any later time.
     pub(super) insider: AtomicUsize,
 }
 

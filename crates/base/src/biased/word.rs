@@ -11,9 +11,9 @@ pub(super) const CONTENDED: u32 = 2;
 /// Reserved for one of the sleepers.
 const HANDED: u32 = 3;
 
-/// Maximum number of unsuccessful wake-ups of a thread that sleeps for the lock.
+/// Maximum number of times that a sleeper is woken and finds the lock taken again. The next release hands it the lock.
 pub const PASSES: u32 = if cfg!(feature = "loom") { 1 } else { 8 };
-/// Yields before a thread sleeps for the lock.
+/// Number of yields before a thread sleeps for the lock.
 pub(super) const YIELDS: u32 = if cfg!(feature = "loom") { 0 } else { 8 };
 
 impl Biased {
@@ -82,7 +82,8 @@ impl Biased {
             let passed = self.passed.load(Ordering::Relaxed) + 1;
             self.passed.store(passed, Ordering::Relaxed);
             if passed > PASSES {
-                // The mark is that of a thread that still sleeps: a holder that has slept sets `passed` to 0.
+                // `CONTENDED` is the mark of a thread that still sleeps: a thread that got the lock after a sleep set
+                // `passed` to 0.
                 // ORDERING: release pairs with the acquire in `sleep_for_word`. A swap, because the model does not
                 // order a plain store with the futex's read of the word.
                 self.word.swap(HANDED, Ordering::Release);

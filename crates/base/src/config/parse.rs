@@ -83,8 +83,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 const LONGEST_BYTES: usize = 32;
 
-/// Parses decimal bytes below 2^32, optionally with `K` or `M` for 1024 and 1024 * 1024. Stricter than [`parse_size`]:
-/// no fraction, no other unit, no other characters.
+/// Parses decimal bytes below 2^32, optionally with `K` or `M` for 1024 and 1024 * 1024. Unlike [`parse_size`], accepts
+/// no fraction, no other unit and no other characters.
 ///
 /// # Errors
 /// Any other text; the message names the cause.

@@ -44,8 +44,8 @@ pub struct Variable {
     pub default: &'static str,
     /// Line of the help.
     pub meaning: &'static str,
-    /// Whether processes of this library pass the variable to each other. Such a variable is in no help, list or
-    /// warning.
+    /// Whether only processes of this library set the variable, for each other. Help, lists and warnings omit such a
+    /// variable.
     pub internal: bool,
 }
 

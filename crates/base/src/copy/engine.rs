@@ -44,7 +44,7 @@ impl Loop {
     }
 
     /// Returns the loop for lines that another processor may own. That loop prefetches the lines ahead of the stores.
-    /// Without PREFETCHW the default loop is returned.
+    /// It is the default loop if the architecture is not x86-64.
     pub fn usual_owned() -> Loop {
         let prefetch = match cfg!(all(target_arch = "x86_64", not(miri))) {
             true => Prefetch::Target,

@@ -9,8 +9,8 @@ type Range = (i64, i64);
 pub(super) struct Bounds {
     /// Range of the data; `None` for an empty type.
     pub data: Option<Range>,
-    /// Lower and upper bound; `None` for an empty type without bound markers. The upper bound of a part includes its
-    /// padding, so a type never ends before its last part.
+    /// Lower and upper bound; `None` for an empty type without bound markers. The upper bound of a part includes the
+    /// part's padding, so a type never ends before its last part.
     pub outer: Option<Range>,
     /// Whether markers set `outer`. Markers override the bounds of parts without markers.
     pub marked: bool,

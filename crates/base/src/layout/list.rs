@@ -7,15 +7,16 @@ use super::LayoutError;
 use super::LayoutError::Overflow;
 use std::sync::Arc;
 
-/// Maximum number of entries of a list that is copied into the list of a new type. A longer list is shared, so an index
-/// of a million structures has a million entries, whatever the number of pieces of a structure.
+/// Maximum number of entries of a list that is copied into the list of a new type. A longer list is shared. An indexed
+/// type of a million structures therefore has a million entries, even if a structure has many pieces.
 const INLINE_ENTRIES: usize = 1024;
 
-/// Maximum number of entries of a repeated list that is written out. Pieces of a written-out list can merge.
+/// Maximum number of entries of all repetitions of a list for which the repetitions are stored entry by entry instead
+/// of as a loop. Pieces of stored repetitions can merge.
 const UNROLL_ENTRIES: u64 = 16;
 
-/// Deepest nesting of loops. Deeper loops are written out. Each repeating level at least doubles the size, so only
-/// shared lists without repetition could nest deeper.
+/// Maximum nesting of loops. Deeper loops are stored entry by entry. Each repeating level at least doubles the size, so
+/// only shared lists without repetition could nest deeper.
 const MAX_DEPTH: u32 = 96;
 
 /// `count` pieces of `len` bytes, `stride` bytes apart, the first at byte `offset`.
@@ -153,7 +154,7 @@ impl BlockList {
         self.size
     }
 
-    /// Returns the piece, if the list has exactly one.
+    /// Returns the only piece of the list, if the list has exactly one.
     pub fn dense_piece(&self) -> Option<&Block> {
         match &*self.entries {
             [LayoutEntry::Block(b)] if b.count == 1 => Some(b),
@@ -192,7 +193,7 @@ impl BlockList {
         Ok(builder.finish())
     }
 
-    /// Returns the single entry that equals `count` copies, if they need no loop around the list.
+    /// Returns a single entry that equals `count` copies of the list, if there is one without a loop around the list.
     fn repeat_entry(&self, count: u64, stride: i64) -> Option<LayoutEntry> {
         let [entry] = &*self.entries else { return None };
         let mut entry = entry.clone();
@@ -292,7 +293,7 @@ impl ListBuilder {
                 last.len = len;
                 return;
             }
-            // The last piece grows and leaves its strided block.
+            // The last piece becomes longer than the others, so it leaves their strided block.
             let at = last.offset.wrapping_add(last.stride.wrapping_mul((last.count - 1) as i64));
             last.count -= 1;
             if last.count == 1 {

@@ -1,5 +1,5 @@
 #![allow(unsafe_code, non_snake_case)]
-//! Layouts against the definition: the list of data byte offsets of a type map, in order.
+//! Layouts, compared with the definition: the list of data byte offsets of a type map, in order.
 
 use super::{Block, Layout, LayoutError, StructPart};
 use proptest::prelude::*;
@@ -254,7 +254,8 @@ fn repeated_structure__stays_small() {
 
 #[test]
 fn many_shared_levels__stay_small_and_walkable() {
-    // A thousand uses of a type with a thousand uses of a structure: a shared list of shared lists.
+    // A type that uses a type a thousand times, which uses a structure a thousand times, has a shared list of shared
+    // lists.
     let b = Layout::basic(4, 4);
     let places = |step: i64| (0..1000i64).map(move |i| i * step + i * i % 3 * 4);
     let one = b.indexed(1, [0, 8, 12, 28]).unwrap();

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
-//! Packing and unpacking of any range of the packed form. Division and one binary search find the range.
+//! Packing and unpacking of any range of the packed form. The start of the range is found by divisions and one binary
+//! search.
 
 use super::Layout;
 use super::copy::{GridSide, copy_grid, copy_piece, copy_strided};
@@ -87,7 +88,7 @@ impl<F: FnMut(Block)> Visit for EachBlock<F> {
     }
 }
 
-/// Packing, made only by `Layout::pack_to`, whose caller guarantees both addresses.
+/// State of packing. Only `Layout::pack_to` makes it. Its caller guarantees both addresses.
 struct Pack {
     base: *const u8,
     out: *mut u8,
@@ -288,7 +289,7 @@ fn walk_block<V: Visit>(b: &Block, at: i64, skip: u64, left: &mut u64, v: &mut V
     }
 }
 
-/// Visits part of a block: a piece's tail, whole pieces, a piece's head.
+/// Visits part of a block: the tail of one piece, then whole pieces, then the head of one piece.
 fn walk_part<V: Visit>(b: &Block, at: i64, skip: u64, left: &mut u64, v: &mut V) {
     let (mut piece, within) = (skip / b.len, skip % b.len);
     let place = |piece: u64| at.wrapping_add(b.stride.wrapping_mul(piece as i64));

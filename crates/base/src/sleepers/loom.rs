@@ -15,7 +15,8 @@ struct LockState {
     waiting: u32,
     taken: [bool; 2],
     sleepers: Sleepers<usize>,
-    /// Sleeps that a thread of this process ended without a message and without a missing leader.
+    /// Number of needless wake-ups by threads of this process: the woken thread had no message and was not needed as
+    /// leader.
     needless: u32,
 }
 
@@ -169,8 +170,8 @@ fn leader__that_leaves_is_followed_by_another_one() {
     });
 }
 
-/// One message is a word that no progress finds. Its thread must poll the word itself, whichever thread is awake when
-/// the word changes.
+/// One message is a word that the progress function does not poll. The thread that awaits it must poll the word itself,
+/// whichever thread is awake when the word changes.
 #[test]
 fn word_of_a_peer__is_seen_by_the_thread_that_awaits_it() {
     explore(3, || {

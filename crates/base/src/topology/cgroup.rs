@@ -66,7 +66,7 @@ fn find_quota(read: Reader) -> Option<f64> {
         }
     };
     for folder in group_folders(read, "") {
-        // "max 100000" or "150000 100000", in microseconds.
+        // The text is quota and period in microseconds, such as "max 100000" or "150000 100000".
         let text = read(&format!("{folder}/cpu.max")).unwrap_or_default();
         let mut words = text.split_whitespace();
         if let (Some(Ok(quota)), Some(Ok(period))) =
@@ -93,8 +93,8 @@ struct MemoryGroup {
     inactive: &'static str,
 }
 
-/// Groups of this process that have a limit file, which may set a limit now or later. Searched once, because a process
-/// seldom changes groups.
+/// Groups of this process that have a file for a memory limit, even if it sets none yet. They are searched once,
+/// because a process seldom changes groups.
 fn memory_groups(read: Reader) -> Vec<MemoryGroup> {
     let group = |folder: String, [limit, used]: [&str; 2], inactive| MemoryGroup {
         limit: format!("{folder}/{limit}"),

@@ -58,7 +58,7 @@ pub fn list_places(level: Level, allowed: &CpuSet, read: Reader<'_>) -> Option<V
 
 /// Returns the lowest processor that shares the cache of level `wanted` with `cpu`.
 fn find_cache(cpu: usize, wanted: u8, read: Reader<'_>) -> Option<usize> {
-    // Each index is a cache: up to two of level 1, then one of each further level.
+    // Each index names a cache of the processor: up to two of level 1, then one of each further level.
     (0..8).find_map(|index| {
         let file = |name: &str| read(&format!("cpu/cpu{cpu}/cache/index{index}/{name}"));
         let level = file("level")?.trim().parse::<u8>().ok()?;

@@ -126,7 +126,7 @@ impl Area {
         if !back(0, HEADER_BYTES as u64) {
             return None;
         }
-        // SAFETY: backed and aligned, and all zeros are valid atomics.
+        // SAFETY: the header is backed and aligned, and all zeros are valid atomics.
         let header = unsafe { &*base.cast::<AreaHeader>() };
         header.ticks.store(read_ticks(), Ordering::Relaxed);
         header.ns.store(clock::now_ns(), Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Area {
             header.lost.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        // SAFETY: inside the area and backed; the index is this thread's alone.
+        // SAFETY: the ring is inside the area and backed, and its index was given to this thread only.
         let ring = unsafe { self.base.add(offset as usize) }.cast::<TraceRing>();
         // SAFETY: OWN RING: it was just given to this thread. Multiples of 64 bytes from a page border are aligned.
         unsafe {
@@ -167,11 +167,11 @@ impl Area {
         Some(ring)
     }
 
-    /// Touches the pages of a ring. Otherwise page faults would delay the first points of the ring, as they do on older
-    /// kernels, which lack the call.
+    /// Touches the pages of a ring, so that page faults do not delay its first points. Kernels without
+    /// MADV_POPULATE_WRITE touch no pages.
     fn touch(&self, offset: usize, bytes: usize) {
         let first = offset & !(PAGE - 1);
-        // SAFETY: pages of the mapping, whose base is page-aligned; those of the ring have memory.
+        // SAFETY: the pages are inside the mapping, whose base is page-aligned, and those of the ring have memory.
         unsafe {
             let at = self.base.add(first);
             libc::madvise(at.cast(), offset + bytes - first, libc::MADV_POPULATE_WRITE);
@@ -222,7 +222,7 @@ impl Area {
             Err(other) => return other == address,
         }
         let len = name.len().min(NAME_BYTES - 1);
-        // SAFETY: the name's place in the backed header; only the thread that took the slot writes it.
+        // SAFETY: `to` is the name's place in the backed header, and only the thread that took the slot writes there.
         unsafe {
             let to = self.base.add(NAMES_OFFSET + index * NAME_BYTES);
             std::ptr::copy_nonoverlapping(name.as_ptr(), to, len);

@@ -1,6 +1,6 @@
 //! Points of a trace.
 
-/// Position of a point in time.
+/// Phase of a point: whether it begins or ends an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointPhase {
     /// Begins an interval, ended by the next `End` on the same level.

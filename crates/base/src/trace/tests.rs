@@ -11,7 +11,7 @@ fn area(events: u32) -> (Area, *mut u8) {
 }
 
 fn word(base: *const u8, offset: usize) -> u64 {
-    // SAFETY: inside the memory of `area`, aligned by the layout.
+    // SAFETY: the word is inside the memory of `area`, and the layout aligns it.
     unsafe { base.add(offset).cast::<u64>().read() }
 }
 
@@ -71,7 +71,7 @@ fn time__is_shared_with_the_named_point_once() {
         assert_eq!(shared(), None);
         share(Point::Posted);
         assert_eq!(shared(), Some(100 + 2 * n));
-        // The next event consumes the shared time, whatever its own time is.
+        // The next event ends the sharing, even if it is recorded with its own time.
         push(2 * n + 1);
         assert_eq!(shared(), None);
     }
@@ -101,7 +101,7 @@ fn subjects__are_known_by_their_text_and_leave_room_for_calls() {
     assert!(others[0] != TraceSubject::NONE && others[0] != ledger);
     assert_eq!(others[MAX_NAMES - 1], TraceSubject::NONE);
     assert_ne!(area.intern("MPI_Send"), MAX_NAMES);
-    // The word has the subject between the point and the peer.
+    // The event's second word has the subject between the point and the peer.
     let ring = area.add_ring().unwrap();
     let event = TraceEvent::new(Point::Put, 7, -2, 3);
     // SAFETY: the ring is this thread's.

@@ -40,7 +40,7 @@ impl fmt::Debug for Pmix {
 }
 
 impl Pmix {
-    /// Loads the library and connects by the environment.
+    /// Loads the library and connects to the server that the environment names.
     ///
     /// # Errors The library is missing, or no server answers at the address in the environment.
     pub fn connect() -> Result<Pmix, EngineError> {
@@ -270,8 +270,8 @@ impl Pmix {
         let mut apps: Vec<App> = apps.collect::<Result<_, EngineError>>()?;
         let of_job = [PmixInfo::text("pmix.mapby", MAP_BY), PmixInfo::text("pmix.bindto", BIND_TO)];
         let mut spawned = Proc::empty();
-        // SAFETY: the lists have the passed lengths, `space` has room for a namespace, and both live for the call. The
-        // lists in the apps are on C's heap, because the library may extend them.
+        // SAFETY: the lists have the passed lengths, `spawned` has space for a namespace, and all live for the call.
+        // The lists in the apps are on C's heap, because the library may extend them.
         let status = unsafe {
             (self.pmix.spawn)(
                 of_job.as_ptr(),

@@ -45,7 +45,7 @@ impl Identity {
     }
 
     fn close_inherited_on_exec(&self) {
-        // SAFETY: plain fcntl on an open descriptor, which refers to the job's memory as checked before.
+        // SAFETY: plain fcntl on an open descriptor, which was found to refer to the job's memory.
         unsafe { libc::fcntl(self.fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 

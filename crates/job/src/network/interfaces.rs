@@ -135,9 +135,9 @@ fn address_bits(address: IpAddr) -> u32 {
 }
 
 /// Returns the addresses published to peers, the best first. `asked` is `FASTPATH_INTERFACES`: names, addresses and
-/// networks, separated by commas, in the order of preference. If the list begins with `^`, its items are excluded. By
-/// default, all addresses but loopback are published, point-to-point interfaces last. Within a node, only loopback
-/// addresses are published.
+/// networks, separated by commas, in the order of preference. An item that begins with `^` is excluded. By default, all
+/// addresses but loopback are published, point-to-point interfaces last. Within a node, only loopback addresses are
+/// published.
 ///
 /// # Errors
 /// A word is malformed, or no address is left.

@@ -127,7 +127,7 @@ fn fuzz__table_and_pages_may_hold_anything() {
     }
     let layout = a.layout();
     let front = layout.front_bytes();
-    // SAFETY: mapped, and backed as far as it is used; only this test uses it.
+    // SAFETY: the front is mapped, and backed as far as it is used. Only this test uses it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(a.front.base.as_ptr(), front) };
     let good = bytes.to_vec();
     let mut random = crate::mutate::Random::new(crate::mutate::seed());
