@@ -1,4 +1,4 @@
-//! `PMPI_X`, and `MPI_X` as an alternative name, for every function of the standard.
+//! Exports of every function of the standard, as `PMPI_X` and, by an alternative name, as `MPI_X`.
 //!
 //! A failing call sets its results to null and calls the error handler.
 #![allow(unsafe_code, non_snake_case, missing_docs, unused_imports, unused_unsafe)]

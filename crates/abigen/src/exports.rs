@@ -22,7 +22,7 @@ pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
 /// `fail`, `clear`, `Scope`, `Status`, the constants and the C types.
 ///
 /// # Errors
-/// A line of the wiring that names no body, or a body that its function cannot call; a body without a line.
+/// A line of the wiring names no body, or a body that its function cannot call, or a body has no line.
 pub fn emit_exports(
     table: &Table, wiring: &Wiring, bodies: &Bodies, names: AliasMethod,
 ) -> Result<String, String> {
@@ -92,7 +92,7 @@ fn emit_function(
 }
 
 impl WiringLine {
-    /// Error for a body that its function cannot call.
+    /// Returns the error text for a body that its function cannot call.
     fn misfit(&self, path: &str, body: &BodySignature, cause: &str) -> String {
         format!(
             "{}: {path} ({}) {cause}: correct the line or the signature of the body",
@@ -112,7 +112,7 @@ fn emit_quick(function: &Function, path: &str, args: &[String], out: &mut String
     );
 }
 
-/// Writes the argument that is chosen by the words of a line or by the form of the function.
+/// Writes the argument whose value depends on the words of the line, or on whether the function is a large-count form.
 fn emit_choice(
     table: &Table, function: &Function, choice: ChosenParam, words: &[String],
 ) -> Result<String, String> {
@@ -236,7 +236,7 @@ fn emit_call(
     }
     let mut call = format!("unsafe {{ entry::{path}({}) }}", args.join(", "));
     if body.choice == Some(ChosenParam::Form) && function.params.iter().any(|p| p.name == "info") {
-        // No hint is recognised, but the handle must be that of an info object.
+        // The function recognises no hint, but its argument must be the handle of an info object.
         call = format!("entry::check_info(&process, r#info).and_then(|()| {call})");
     }
     if body.returns == Returns::Code {
@@ -340,7 +340,7 @@ fn is_tool(function: &Function) -> bool {
     function.name.starts_with("MPI_T_")
 }
 
-/// Statements that set the variables for new objects to null after a failed call.
+/// Returns the statements that set the variables for new objects to null after a failed call.
 fn clear_results(table: &Table, function: &Function) -> String {
     let mut statements = String::new();
     for param in &function.params {
@@ -351,7 +351,7 @@ fn clear_results(table: &Table, function: &Function) -> String {
     statements
 }
 
-/// Null value of a parameter that points to the variable for a new handle or attribute key.
+/// Returns the null value of the variable for a new handle or attribute key; `None` for other parameters.
 fn null_result(table: &Table, function: &Function, param: &Param) -> Option<String> {
     let ctype = &param.ctype;
     let is_result = ctype.stars == 1
@@ -380,7 +380,7 @@ fn emit_jump(table: &Table, function: &Function, out: &mut String) {
     );
 }
 
-/// Object whose error handler gets an error of this call.
+/// Returns the expression for the object whose error handler gets an error of this call.
 fn scope(function: &Function) -> String {
     if function.on_no_file {
         return "Scope::File(MPI_FILE_NULL)".into();
@@ -422,7 +422,7 @@ fn is_widened(table: &Table, param: &Param) -> bool {
     param.poly && by_value && matches!(kind, Some(CTypeKind::Int | CTypeKind::Aint))
 }
 
-/// Expression that is passed to a body for a C parameter.
+/// Returns the expression that is passed to a body for a C parameter.
 fn argument(table: &Table, param: &Param) -> String {
     let name = &param.name;
     match (is_widened(table, param), table.kind(&param.ctype.base)) {
@@ -445,7 +445,7 @@ fn rust_params(table: &Table, function: &Function) -> String {
     params.join(", ")
 }
 
-/// Rust type of a parameter: `usize` for handles and callbacks, pointers to C types for pointers.
+/// Returns the Rust type of a parameter: `usize` for handles and callbacks, pointers to C types for pointers.
 fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
     let kind = table.kind(&ctype.base);
     let scalar = match kind {
@@ -488,7 +488,7 @@ mod tests {
         "pub fn end(p: &Process, w: SplitKind, fh: usize, s: *mut Status) -> Result<()> {}";
     const BARRIER: &str = "pub fn barrier(p: &Process, form: Form, comm: usize) -> Result<()> {}";
 
-    /// The export of the function that `line` wires to a body in `source`, the file `m.rs`.
+    /// Returns the export of the function that `line` wires to a body in `source`, which stands for the file `m.rs`.
     fn try_emit(line: &str, source: &str) -> Result<String, String> {
         let mut table = Table::builtin().unwrap();
         table.functions.retain(|f| line.split(' ').next() == Some(&f.name));

@@ -1,7 +1,7 @@
 //! Names that MPI-3.0 removed (MPI 3.0, section 16.1), as inline functions over their replacements.
 //!
-//! A program that uses one needs no symbol outside the ABI, and its compiler reports the replacement. Only names
-//! without a plain replacement are errors.
+//! A program that uses such a name needs no symbol outside the ABI, and its compiler reports the replacement. Only the
+//! use of a name without a plain replacement is an error.
 
 use std::fmt::Write;
 
@@ -73,7 +73,7 @@ const TAIL: &str = r#"
 
 struct RemovedFunction {
     name: &'static str,
-    /// Parameters as in MPI-2.2, without `const`, so that a program's own definition agrees.
+    /// Parameters as in MPI-2.2, without `const`. A program's own definition of the function then has the same type.
     params: &'static str,
     replacement: &'static str,
     /// Body; `@` marks where the profiling interface inserts a `P`.

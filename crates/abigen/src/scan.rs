@@ -15,7 +15,7 @@ pub struct BodySignature {
     pub place: String,
     /// Whether the first parameter is the process: the wrapper then enters MPI before the call.
     pub takes_process: bool,
-    /// Parameter after the process that is no argument in C.
+    /// Parameter after the process, if it is one that is no argument in C.
     pub choice: Option<ChosenParam>,
     /// Parameters that are arguments in C, in order.
     pub params: Vec<BodyParam>,

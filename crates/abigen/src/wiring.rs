@@ -83,7 +83,7 @@ impl Wiring {
         self.lines.get(function).ok_or_else(|| format!("{function} has no line"))
     }
 
-    /// Checks that each body has a line: a body without a line shows a mistake in another line.
+    /// Checks that each body has a line. If a body has none, another line probably names the wrong body.
     ///
     /// # Errors
     /// The first body without a line.
@@ -124,7 +124,7 @@ impl WiringLine {
 mod tests {
     use super::*;
 
-    /// Lines of a standard with two functions.
+    /// Parses lines for a table with two functions.
     fn parse(text: &str) -> Result<Wiring, String> {
         let mut table = Table::builtin().unwrap();
         table.functions.retain(|f| f.name == "MPI_Put" || f.name == "MPI_Get");

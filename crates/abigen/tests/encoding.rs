@@ -59,7 +59,7 @@ fn datatypes_of_fixed_size__carry_the_size_in_their_bits() {
     let types = values(&table, "MPI_Datatype");
     let mut checked = 0;
     for (name, value) in &types {
-        // The name has the size, in bits for C and in bytes for Fortran.
+        // The name of a sized type contains its size, in bits for C types and in bytes for Fortran types.
         let digits: String = name.chars().filter(char::is_ascii_digit).collect();
         let Ok(number) = digits.parse::<i64>() else {
             continue;

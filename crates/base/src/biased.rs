@@ -48,8 +48,7 @@ const SECOND: usize = 1 << (usize::BITS - 1);
 pub const FIRST_SEAT: u8 = 0;
 /// Second seat.
 pub const SECOND_SEAT: u8 = 1;
-/// Number that stands for entry by the ordinary lock instead of a seat. Valid only if no thread gets a bias
-/// ([`Biased::favour`]).
+/// Stands for the ordinary lock instead of a seat. Valid only if no thread gets a bias ([`Biased::favour`]).
 pub const BY_WORD: u8 = 2;
 
 /// The lock. Each thread passes a number below [`SECOND`] that no other living thread has, and calls [`Biased::forget`]

@@ -5,8 +5,7 @@
 const OWN_FAULTS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
 /// Calls `act` with signals blocked, so that threads started in it never run the program's handlers. Signals of a
-/// thread's own faults stay unblocked: if such a signal were blocked, the fault would end the process without a
-/// message.
+/// thread's own faults stay unblocked: a fault whose signal is blocked ends the process without a message.
 pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: a signal set is plain data, filled before use; the old set is restored.
     unsafe {

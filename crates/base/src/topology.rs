@@ -103,8 +103,7 @@ pub fn thread_number() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// Moves this thread to another allowed processor, if there is one, and returns whether it moved. Costs tens of
-/// microseconds.
+/// Moves this thread to another allowed processor, if any. Returns whether it moved. Costs tens of microseconds.
 pub fn step_aside() -> bool {
     let Some(here) = current_processor() else {
         return false;

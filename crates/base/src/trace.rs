@@ -84,8 +84,7 @@ impl TraceSubject {
     pub const NONE: TraceSubject = TraceSubject(0);
 }
 
-/// Returns the number of a name, for later points. Returns [`TraceSubject::NONE`] if nothing is recorded or no number
-/// is left.
+/// Returns a number for a name; [`TraceSubject::NONE`] if nothing is recorded or no number is left.
 #[cold]
 pub fn name_subject(name: &str) -> TraceSubject {
     match is_on() {

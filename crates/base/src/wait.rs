@@ -139,8 +139,7 @@ static EVERYBODY: Membarrier = Membarrier {
     fence: libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED,
 };
 
-/// Membarrier that fences only threads of this process. It interrupts no other process, and interrupts no processor if
-/// all threads share one.
+/// Membarrier for threads of this process only. If all of them share one processor, it interrupts no processor.
 static OWN_THREADS: Membarrier = Membarrier {
     state: StaticU32::new(UNKNOWN),
     register: libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,

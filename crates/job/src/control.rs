@@ -40,7 +40,8 @@ pub struct TooLong;
 
 /// Returns the message at the start of `bytes`; `None` until all of it has arrived.
 ///
-/// # Errors The stated length is above [`MESSAGE_MOST`].
+/// # Errors
+/// The stated length is above [`MESSAGE_MOST`].
 pub fn unframe(bytes: &[u8]) -> Result<Option<&[u8]>, TooLong> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
         return Ok(None);

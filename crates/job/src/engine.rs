@@ -186,8 +186,7 @@ impl Engine {
         }
     }
 
-    /// Reports to the engine that this process no longer needs it. The engine then does not treat the end of the
-    /// process as a failure.
+    /// Reports to the engine that this process no longer needs it, so that the end of the process is no failure.
     pub fn finalize(&mut self) -> Result<(), EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.finalize(),

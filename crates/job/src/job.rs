@@ -296,8 +296,7 @@ impl Job {
         self.segment.host(rank)
     }
 
-    /// Returns whether a rank is on another host than this rank. Connections to such a rank cannot use the job's
-    /// memory.
+    /// Returns whether a rank is on another host than this rank. Transports to it cannot use the job's memory.
     pub fn is_remote(&self, rank: usize) -> bool {
         self.host(rank) != self.host(self.rank) || !self.is_node_peer(rank)
     }
@@ -428,7 +427,8 @@ impl Job {
     /// Records the user's choice of transports for this rank. `choice` is compared with other ranks; `text` is the
     /// choice as written.
     ///
-    /// # Errors Another rank made a different choice first. The error holds that rank and its text.
+    /// # Errors
+    /// Another rank made a different choice first. The error holds that rank and its text.
     pub fn agree_on_transports(&self, choice: u32, text: &str) -> Result<(), (usize, String)> {
         self.own_page().transports.store(text);
         let joined = self.header().transports.join(self.rank, choice);
@@ -440,7 +440,8 @@ impl Job {
 
     /// Records the collective algorithms that the user has chosen for this rank.
     ///
-    /// # Errors The rank that made a different choice first.
+    /// # Errors
+    /// The rank that made a different choice first.
     pub fn agree_on_collectives(&self, choice: u32) -> Result<(), usize> {
         self.header().collectives.join(self.rank, choice)
     }

@@ -29,8 +29,7 @@ impl Job {
         let offset = offset.ok_or(SegmentError::Ranks(self.rank()))?;
         let mapping = self.map_range(offset, AREA_BYTES as usize)?;
         let back = move |at, bytes| self.segment().ensure_backed(offset + at, bytes).is_ok();
-        // SAFETY: the memory stays mapped for the life of the process, because the mapping is forgotten. Only this rank
-        // uses it.
+        // SAFETY: the mapping is forgotten, so it lasts as long as the process. Only this rank uses the offset.
         let area = unsafe { Area::new(mapping.base().as_ptr(), events, Box::new(back)) };
         std::mem::forget(mapping);
         match area.is_some_and(|area| start(area, threads)) {

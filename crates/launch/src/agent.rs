@@ -29,9 +29,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest time that agents wait for each other. ssh gives up an unresponsive host earlier.
+/// Maximum time that agents wait for each other. ssh gives up an unresponsive host earlier.
 const ALL_COME: Duration = Duration::from_secs(180);
-/// Delay of the error message of agents other than the first. Usually the engine has ended them by then.
+/// Delay of the error message of agents other than the first. The engine usually ends them before.
 const FIRST_SPEAKS: Duration = Duration::from_secs(5);
 
 const KEY: &str = "node";
@@ -42,7 +42,7 @@ pub struct Agent {
     aborter: Aborter,
     /// Process number of the engine's process that started this process.
     parent: u32,
-    /// Whether `srun`, if it is the engine, has ended. Set by the first agent.
+    /// Whether `srun` has ended. None if `srun` is not watched; only the first agent watches it.
     is_lost: Option<Arc<StaticBool>>,
     /// Time at which all agents had connected. The job's time limit counts from it.
     met: Instant,
@@ -51,7 +51,8 @@ pub struct Agent {
     counts: Vec<usize>,
     added: Vec<u32>,
     peers: Option<Peers>,
-    /// Channel that disconnects when the first agent has the report that this node's ranks run; None once it is taken.
+    /// Channel that disconnects when the first agent knows that this node's ranks run. None in the first agent, or once
+    /// taken.
     staying: Option<Receiver<()>>,
     /// Listener for other agents; None once [`Agent::take_door`] has taken it.
     door: Option<AgentListener>,
@@ -336,7 +337,7 @@ fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sen
         );
         aborter.abort(code);
     };
-    // If no thread can be started, only the engine ends a job whose agents do not meet.
+    // If the thread cannot be started, nothing but the engine ends a job whose agents do not meet.
     let _ = thread::Builder::new().stack_size(1 << 17).spawn(look);
     met
 }

@@ -128,8 +128,8 @@ fn bind_to_cores(
     ))
 }
 
-/// Picks units for each rank from the groups in turn. Skips units claimed by other jobs of this user; units claimed by
-/// other users come last in their group.
+/// Picks units (cores or hardware threads) for each rank, from the groups in turn. Skips units claimed by other jobs of
+/// this user. In each group, units claimed by other users come last.
 fn pick_units(
     groups: &[Vec<Vec<usize>>], placement: &Placement, ranks: usize, per_rank: usize,
     others: &OtherClaims,

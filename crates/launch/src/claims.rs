@@ -16,11 +16,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Largest number of repeated choices after a conflict.
+/// Maximum number of choices of processors, if each one conflicts with another job's choice.
 const TRIES: u32 = 20;
-/// Largest number of repeated choices when all processors are claimed, perhaps by jobs that will drop their claims.
+/// Maximum number of choices if all processors are claimed. Other jobs may drop their claims meanwhile.
 const TRIES_TAKEN: u32 = 3;
-/// Most bytes that are read of /proc/locks.
+/// Maximum number of bytes read from /proc/locks.
 const LOCKS_MOST: u64 = 1 << 20;
 
 /// Function that picks places for ranks, given the claims of other jobs and users.
@@ -140,7 +140,7 @@ fn read_others(folder: &File) -> io::Result<OtherClaims> {
     Ok(find_others(&text, &name, me, most, &is_own))
 }
 
-/// Formats a file as /proc/locks does.
+/// Returns the name that /proc/locks uses for a file: device and inode.
 fn file_name(device: u64, inode: u64) -> String {
     let (major, minor) = (libc::major(device), libc::minor(device));
     format!("{major:02x}:{minor:02x}:{inode}")
@@ -181,7 +181,7 @@ fn find_others(
     others
 }
 
-/// Makes a function that claims nothing, next to the claims `own` and `foreign` of other jobs and other users.
+/// Makes a claim function that claims nothing, and shows claims of other jobs (`own`) and other users (`foreign`).
 #[cfg(test)]
 pub fn claim_beside(
     own: &str, foreign: &str,
@@ -258,7 +258,7 @@ mod tests {
         assert!(!claimed.shared);
         let about = folder.metadata().unwrap();
         let text = std::fs::read_to_string("/proc/locks").unwrap();
-        // With `me` 0, this process's own locks count as those of another process.
+        // If `me` is 0, the locks of this process count as those of another process.
         let name = file_name(about.dev(), about.ino());
         let seen = find_others(&text, &name, 0, 9, &|_| true);
         assert_eq!(seen.own, set("0,2"));

@@ -26,7 +26,7 @@ enum ClientKind {
     /// A caller that has yet to authenticate as an agent, with its nonce.
     Stranger([u8; NONCE]),
     Agent,
-    /// An agent of another node whose ranks run.
+    /// An agent of another node, which keeps the connection open while ranks of its node run.
     Staying,
 }
 
@@ -73,7 +73,7 @@ impl ControlServer {
         };
         let met = door.accept().unwrap_or_else(|_| {
             // Accepting failed, for instance because too many files are open. Stop polling the listeners, so that the
-            // loop does not spin. Pending callers run into their time limit.
+            // loop does not spin. Callers that wait to be accepted end at their time limit.
             for listener in door.listeners() {
                 poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
             }
@@ -113,8 +113,8 @@ impl ControlServer {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Accepting failed: stop polling, so that the loop does not spin. Pending callers run into their time
-                // limit.
+                // Accepting failed: stop polling, so that the loop does not spin. Callers that wait to be accepted end
+                // at their time limit.
                 Err(_) => {
                     poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
                     self.listener = None;
@@ -235,8 +235,8 @@ impl Client {
         self.socket
     }
 
-    /// Answers and closes the connection. An answer fits the socket's buffer, so the rest is dropped if a client does
-    /// not read.
+    /// Answers and closes the connection. An answer normally fits the socket's buffer. What does not fit is dropped,
+    /// because the client does not read.
     pub fn reply(self, answer: &Answer) {
         let bytes = frame(&answer.encode());
         let mut left = &bytes[..];

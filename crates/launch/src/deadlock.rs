@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Exit code of a job whose collective calls can never complete: `MPI_ERR_OTHER`.
 pub const DEADLOCK_CODE: i32 = 16;
-/// Time between two checks. The time doubles while waiting ranks can still continue.
+/// Time between two checks while fewer than two ranks wait. Otherwise it doubles after each check.
 const CHECK_PAUSE: Duration = Duration::from_secs(5);
 /// Longest time between two checks.
 const CHECK_PAUSE_MAX: Duration = Duration::from_secs(320);
@@ -39,7 +39,7 @@ const COLLECTIVES: &[&str] = &[
     "scatterv",
 ];
 
-/// Checks at intervals for ranks of this host that wait for each other in collective calls.
+/// Periodic check for ranks of this host that wait for each other in collective calls.
 #[derive(Debug)]
 pub struct DeadlockWatch {
     pub check_at: Instant,
@@ -56,7 +56,7 @@ impl DeadlockWatch {
         let pages = segment.node_ranks().filter_map(|rank| segment.page(rank));
         let now = now_ns();
         let waits = |page: &RankPage| page.wait_notes().iter().any(|note| is_examined(note, now));
-        // Reads only the pages until two ranks wait: the checks below read files of each rank.
+        // Read only pages while fewer than two ranks wait: the checks below read files of each rank.
         let is_suspect = pages.filter(|page| waits(page)).take(2).count() == 2;
         self.pause = match is_suspect {
             true => (2 * self.pause).min(CHECK_PAUSE_MAX),

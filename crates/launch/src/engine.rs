@@ -20,7 +20,7 @@ enum EngineKind {
     Prrte,
 }
 
-/// Engines in search order: inside an allocation its own engine comes first.
+/// Engines in search order. Engines that need an allocation come first, so a job in an allocation uses its engine.
 const ENGINES: [EngineKind; 4] =
     [EngineKind::Slurm, EngineKind::Flux, EngineKind::Hydra, EngineKind::Prrte];
 
@@ -188,13 +188,13 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
 }
 
 /// Whether this process is a task of a Slurm step. The step owns the processors of the allocation, and a nested step
-/// would wait for its end. Batch scripts and shells have no step number, or one of the highest.
+/// would wait for its end. Batch scripts and shells are no such tasks: they have no step number, or one of the highest.
 fn is_in_step(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let number = variable("SLURM_STEP_ID").and_then(|text| text.trim().parse::<i64>().ok());
     number.is_some_and(|number| (0..0xffff_fff0).contains(&number))
 }
 
-/// Whether the engine uses its default ssh, without options or variables that the user set for ssh.
+/// Whether the engine starts agents by its default ssh, and the user has set no options or variables for ssh.
 fn is_by_ssh(engine: EngineKind, spec: &JobSpec, here: &EngineEnvironment<'_>) -> bool {
     let others: &[&str] = match engine {
         EngineKind::Slurm | EngineKind::Flux => return false,
@@ -381,7 +381,7 @@ mod tests {
         };
         let agents = list_processes(&spec, &nodes(2), &words).unwrap();
         assert_eq!(agents[1..], ["--agent", "2,2/4", "--host", "a,b", "prog"]);
-        // A word `:` is passed as `::`: the engine would take the words after a `:` for another of its programs.
+        // A word `:` is passed as `::`. The engine would treat the words after a `:` as another program.
         let several = ["a", ":", "b"].map(OsString::from);
         let agents = list_processes(&spec, &nodes(2), &several).unwrap();
         assert_eq!(agents[3..], ["a", "::", "b"]);

@@ -33,7 +33,7 @@ fn is_about_ourselves(name: &str) -> bool {
     own.contains(&name) || is_identity(name)
 }
 
-/// Returns the names of `-x` that match no variable.
+/// Returns the names given with `-x` that match no variable.
 pub fn find_missing<V: IntoIterator<Item = (OsString, OsString)>>(
     environment: impl FnOnce() -> V, spec: &JobSpec,
 ) -> Vec<&OsString> {
@@ -46,7 +46,7 @@ pub fn find_missing<V: IntoIterator<Item = (OsString, OsString)>>(
     missing
 }
 
-/// Whether `wanted`, in which a final `*` matches anything, matches `name`.
+/// Whether `name` matches `wanted`, in which a final `*` stands for any text.
 fn is_meant(wanted: &OsStr, name: &OsStr) -> bool {
     match wanted.as_bytes().strip_suffix(b"*") {
         Some(start) => name.as_bytes().starts_with(start),

@@ -35,14 +35,14 @@ impl JobWatch<'_> {
         };
         let tell = move || {
             for node in 1..peers.nodes() {
-                // Ignore a failure: an agent whose ranks have all ended needs no numbers.
+                // Ignore a failure: the agent may have ended with all of its ranks, and then needs no numbers.
                 let _ = peers.ask(node, &request);
             }
         };
         self.ask_beside(tell, move |_, ()| client.reply(&answer));
     }
 
-    /// Makes room for ranks of other jobs.
+    /// Adds ranks of other jobs to the segment and to the launcher's list of ranks.
     pub fn add_foreign(&mut self, first: u32, new: &[Foreign]) -> Result<(), String> {
         let first = first as usize;
         if first != self.segment.present() {

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
-/// Largest number of guards that the launcher replaces, and of deputies that one guard replaces.
+/// Maximum number of guards that the launcher replaces, and of deputies that one guard replaces.
 const MOST_REPLACED: u32 = 16;
 /// Name and command line of guard and deputy, which `pkill -f mpiexec` does not match.
 const NAME: &std::ffi::CStr = c"mpi-guard";
@@ -124,7 +124,7 @@ impl GuardProcess {
 /// Allocates a number shared with forked processes; None if memory is refused.
 fn share_number() -> Option<&'static AtomicU32> {
     let (bytes, access) = (size_of::<AtomicU32>(), libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: a new mapping of zeros, which is never unmapped, aligned and large enough.
+    // SAFETY: the new mapping consists of zeros, is aligned and large enough, and is never unmapped.
     unsafe {
         let place =
             libc::mmap(null_mut(), bytes, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
@@ -146,8 +146,8 @@ fn end_deputy(pid: u32) {
 
 /// Main function of the guard. `ended` and `alive` are the ends of the launcher's pipe.
 fn watch_launcher(ended: RawFd, alive: RawFd, deputy: Option<&AtomicU32>, segment: &Segment) -> ! {
-    // SAFETY: system calls without pointers, apart from the constant name. The guard leaves the launcher's session to
-    // avoid signals of the terminal. It closes all files but its pipe, so that it holds no output open.
+    // SAFETY: the system calls take no pointers, apart from the constant name. The guard leaves the launcher's session
+    // to avoid signals of the terminal. It closes all files but its pipe, so that it holds no output open.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
@@ -222,7 +222,7 @@ fn await_deputy(gone: RawFd) -> bool {
             return entries[0].revents == 0;
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            // poll is refused: the deputy is not watched.
+            // The system refuses poll, so the deputy cannot be watched.
             return false;
         }
     }

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::Receiver;
 
 const PIECE: usize = 64 << 10;
-/// Most bytes queued for the slowest reader. Above this number, input is not read.
+/// Maximum number of bytes queued for the slowest reader. If more are queued, input is not read.
 const MOST_WAITING: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -58,8 +58,8 @@ struct Writer {
     watched: bool,
 }
 
-/// Opens the input of the `local` ranks. Events of forwarded input have `token`. `awaited` is the number of other hosts
-/// that get a copy.
+/// Opens the input of the `local` ranks. `token` is the poller's token for forwarded input. `awaited` is the number of
+/// other hosts that get a copy.
 pub fn open_inputs(
     poller: &Poller, token: u64, who: &Stdin, local: Range<usize>, awaited: usize,
 ) -> io::Result<(Inputs, Option<Forward>)> {
@@ -179,12 +179,12 @@ impl Forward {
         self.settle(poller);
     }
 
-    /// Whether data that was read has yet to reach a reader.
+    /// Whether data was read that at least one reader has not received yet.
     pub fn owes(&self) -> bool {
         self.awaited > 0 || !self.waiting.is_empty() && !self.writers.is_empty()
     }
 
-    /// Whether there is a reader, now or later.
+    /// Whether there is a reader, or another host's agent may still connect as one.
     fn is_wanted(&self) -> bool {
         !self.writers.is_empty() || self.awaited > 0
     }

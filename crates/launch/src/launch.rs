@@ -35,10 +35,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-/// Descriptor of the job's segment in ranks, a number that scripts do not use.
+/// Number of the segment's descriptor in ranks. Scripts do not usually use this number.
 const SEGMENT_FD: i32 = 60;
 
-/// Reciprocal of the share of a limited address space that the job's memory may take for spawned ranks.
+/// If the address space is limited, the job's memory for spawned ranks may take at most 1/`LIMITED_SHARE` of it.
 const LIMITED_SHARE: u64 = 8;
 
 /// Runs the job to its end; returns the launcher's exit code. `words`: the command line.
@@ -119,7 +119,7 @@ fn report_pid(place: &OsStr) -> std::io::Result<()> {
 enum StartOutcome<'a> {
     Running(Box<JobWatch<'a>>),
     Shown,
-    /// Some ranks run, and another could not be started.
+    /// Some ranks run, but one could not be started, for the given reason.
     Broken(Box<JobWatch<'a>>, Refusal),
 }
 
@@ -275,7 +275,7 @@ fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
     (2 * ranks + 2 * copies + files) as u64
 }
 
-/// Settings of the launcher itself: the settings in its environment and those of all ranks.
+/// Returns the settings of the launcher: those of its environment, and those given to all ranks by options.
 fn own_config(spec: &JobSpec) -> Config {
     let set = std::env::vars_os().chain(spec.env.iter().cloned());
     Config::from_pairs(set).unwrap_or_else(|_| Config::defaults())
@@ -358,7 +358,7 @@ fn name_program(app: &App) -> String {
     name.map_or(String::new(), |name| tell::escape(&name.to_string_lossy()).into_owned())
 }
 
-/// Number of ranks that may be spawned later. Room for them costs address space, so a limit of the address space may
+/// Returns the number of ranks that may be spawned later. They need address space, so a limit on the address space may
 /// lower this number.
 fn count_spares(ranks: usize) -> usize {
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
@@ -370,7 +370,7 @@ fn count_spares(ranks: usize) -> usize {
     }
 }
 
-/// Largest number of spare ranks, up to `wanted`, with which each rank maps at most `bytes` of the job's memory.
+/// Returns the largest number of spare ranks, up to `wanted`, with which a rank maps at most `bytes` of the segment.
 fn count_fitting_spares(ranks: usize, wanted: usize, bytes: u64) -> usize {
     let fits = |spares: &usize| {
         SegmentLayout::new(ranks + spares).is_some_and(|layout| layout.mapped_bytes() <= bytes)
@@ -378,8 +378,8 @@ fn count_fitting_spares(ranks: usize, wanted: usize, bytes: u64) -> usize {
     (1..=wanted).rev().find(fits).unwrap_or(0)
 }
 
-/// Number of the host that a program's ranks count as being on: one plus the index of the first program that names it;
-/// 0 without a name.
+/// Returns the number of the host that a program's ranks are treated as being on: 1 plus the index of the first program
+/// that names this host, or 0 if the program names no host.
 fn number_host(spec: &JobSpec, app: usize) -> u32 {
     let host = &spec.apps[app].virtual_host;
     let first = spec.apps.iter().position(|other| other.virtual_host == *host);

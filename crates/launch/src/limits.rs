@@ -55,7 +55,7 @@ fn errno_of(rc: isize) -> i32 {
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub ranks: usize,
-    /// Pipes and files of all ranks that are open at once.
+    /// Number of pipes and files of all ranks that the launcher has open at once.
     pub files: u64,
 }
 

@@ -22,7 +22,7 @@ const QUEUE_LOW: usize = 1 << 20;
 /// Bytes that a writable pipe takes without blocking (PIPE_BUF).
 const WRITE_PIECE: usize = 4096;
 
-/// Token of all output files. `settle` writes when one has room.
+/// Poller token of all output files. When one of them can be written, `settle` writes to it.
 const FILES: u64 = 4;
 
 /// Converts the bytes of one stream to whole lines with tags.
@@ -35,7 +35,7 @@ pub struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// `tag` is put before each line; empty for none.
+    /// Makes a buffer that puts `tag` before each line. An empty `tag` puts nothing.
     pub fn new(tag: Pattern) -> LineBuffer {
         LineBuffer { tag, partial: Vec::new(), inside_line: false }
     }
@@ -102,9 +102,9 @@ struct Sink {
     queue: Vec<u8>,
     written: usize,
     regular: bool,
-    /// Whether the sink has no reader any more, or failed.
+    /// Whether the sink has lost its reader, or a write to it has failed.
     broken: bool,
-    /// Error of a failed write; None if the sink only lacks a reader, which is not the launcher's failure.
+    /// Error of a failed write. None if the sink has only lost its reader, which is not the launcher's failure.
     failure: Option<io::Error>,
     watched: bool,
 }
@@ -225,7 +225,8 @@ pub struct Outputs<'a> {
 const PROMPT_MS: [u64; 2] = [50, 200];
 
 impl<'a> Outputs<'a> {
-    /// Makes the outputs of `ranks` ranks on `host` by the options `what`, with `tokens` for the launcher's two sinks.
+    /// Makes the outputs of `ranks` ranks on `host`. `what` holds the options for output, and `tokens` the poller's
+    /// tokens of the launcher's two sinks.
     pub fn new(what: &'a Output, host: &'a str, ranks: usize, tokens: [u64; 2]) -> Outputs<'a> {
         use std::io::IsTerminal;
         let own = |fd, name, token| Sink::new(SinkFd::Standard(poll::standard(fd)), name, token);
@@ -327,8 +328,8 @@ impl<'a> Outputs<'a> {
         self.pass_on(poller, index, before);
     }
 
-    /// Writes what a stream has added to its sink's queue, which held `before` bytes, and copies these bytes to the
-    /// stream's second sink, if there is one.
+    /// Writes the bytes that a stream has added to its sink's queue, which held `before` bytes before. Copies these
+    /// bytes to the stream's second sink, if there is one.
     fn pass_on(&mut self, poller: &Poller, index: usize, before: usize) {
         let stream = &mut self.streams[index];
         if let Some(copy) = stream.copy {
@@ -428,7 +429,7 @@ impl<'a> Outputs<'a> {
         self.pass_on(poller, index, before);
     }
 
-    /// Writes all waiting data, while it has readers and `go_on` returns true.
+    /// Writes all waiting data, as long as its sinks have readers and `go_on` returns true.
     pub fn flush(&mut self, mut go_on: impl FnMut() -> bool) {
         for sink in &mut self.sinks {
             sink.write_ready();

@@ -22,7 +22,7 @@ pub fn find_unknown(text: &[u8]) -> Option<char> {
     None
 }
 
-/// A pattern for one rank, complete but for the time.
+/// A pattern for one rank, in which everything but the time is filled in.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
     pieces: Vec<PatternPiece>,
@@ -43,7 +43,7 @@ pub struct PatternRank<'a> {
 }
 
 impl Pattern {
-    /// Makes the pattern of a rank, complete but for the time. An unknown letter stays unchanged.
+    /// Makes the pattern of a rank, in which everything but the time is filled in. An unknown letter stays unchanged.
     pub fn new(text: &[u8], who: PatternRank<'_>) -> Pattern {
         let mut pattern = Pattern::default();
         let mut rest = text.iter().copied();

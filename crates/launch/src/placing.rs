@@ -4,7 +4,7 @@ use crate::args::{Placement, RankOrder};
 use fastpath_base::topology::{Core, CpuSet, Level, list_places};
 use std::collections::BTreeMap;
 
-/// Placement of one process: the number of the place it is mapped to, and its processors.
+/// Placement of one process: number of the place to which the process is mapped, and its processors.
 pub type Placed = (usize, CpuSet);
 
 #[derive(Debug)]
@@ -73,7 +73,8 @@ pub fn place_on(
     Ok(number(placed, placement.rank, machine))
 }
 
-/// Yields for each process its group, and the number of earlier processes of that group.
+/// Yields each process's group, and the number of earlier processes in that group. The groups are visited in turn, with
+/// `in_a_row` processes at a time.
 fn visit(groups: usize, ranks: usize, in_a_row: usize) -> impl Iterator<Item = (usize, usize)> {
     let row = in_a_row.max(1);
     (0..ranks).map(move |r| {
@@ -105,7 +106,7 @@ pub fn number(mut placed: Vec<Placed>, rank: RankOrder, machine: &NodeProcessors
                     *at = places.iter().position(is_here).unwrap_or(0);
                 }
             }
-            // Number the first process of each place, in order of the places, then the second ones, and so on.
+            // Number the first process of each place, in order of the places, then each place's second one, and so on.
             let mut turns: BTreeMap<usize, usize> = BTreeMap::new();
             placed.sort_by_cached_key(|(at, _)| {
                 let turn = turns.entry(*at).or_default();

@@ -18,7 +18,7 @@ pub const ROUND: u64 = 7;
 /// Token of the first stream of the ranks.
 pub const STREAMS: u64 = 16;
 
-/// Signals that arrived and were not taken, as a bit mask. A handler in `signals` writes it.
+/// Signals that have arrived and were not taken yet, as a bit mask. A handler in `signals` sets the bits.
 pub static ARRIVED: StaticU64 = StaticU64::new(0);
 
 /// Whether a signal has arrived and was not taken yet.
@@ -86,7 +86,7 @@ impl Poller {
     /// tokens of the ready descriptors.
     pub fn wait(&self, limit_ms: Option<u64>) -> Vec<u64> {
         let mut watched = self.watched.borrow_mut();
-        // A signal that arrived earlier would not end the wait.
+        // Do not wait if a signal has arrived before: that signal would not end the wait.
         let limit = if has_arrived() { Some(0) } else { limit_ms };
         if poll_entries(&mut watched.entries, limit, Some(&self.mask)).is_err() {
             return Vec::new();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Checks the program's working directory.
 ///
 /// # Errors
-/// It is missing, not a folder, or may not be entered.
+/// The working directory is missing, not a folder, or may not be entered.
 pub fn check_wdir(app: &App) -> Result<(), ProgramError> {
     let folder = app.wdir.as_deref();
     folder.map_or(Ok(()), |folder| check_folder("-wdir", folder))
@@ -18,7 +18,7 @@ pub fn check_wdir(app: &App) -> Result<(), ProgramError> {
 /// Finds the executable of a program. `path` is the ranks' PATH.
 ///
 /// # Errors
-/// 127 if it is not found, 126 if it cannot be executed.
+/// Exit code 127 if the program is not found, 126 if it cannot be executed.
 pub fn find_program(app: &App, path: Option<&OsStr>) -> Result<PathBuf, ProgramError> {
     let name = app.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
     fastpath_job::program::find_program(name, app.wdir.as_deref(), path)

@@ -10,16 +10,16 @@ use std::collections::HashMap;
 
 #[derive(Debug)]
 pub struct RankProcess {
-    /// Process and process group; 0 before the start.
+    /// Number of the process and of its process group; 0 until the rank is started.
     pub pid: libc::pid_t,
     /// How the process ended; None while it runs.
     pub end: Option<ProcessEnd>,
-    /// Waits of the rank's threads when it ended.
+    /// Wait notes of the rank's threads, read at the end of the rank.
     pub last_notes: Vec<WaitNote>,
     pub program: String,
-    /// Whether the rank's end is no failure: the rank is not needed after all, or is ended because of another failure.
+    /// Whether the end of the rank is no failure: its spawn was given up, or it is ended because of another failure.
     is_given_up: bool,
-    /// Whether the process group is empty. The kernel may have reused its number.
+    /// Whether the process group is empty. If so, the kernel may have reused the group's number.
     group_gone: bool,
 }
 
@@ -201,8 +201,8 @@ impl Ranks {
             failures.retain(|f| !ended.contains(&f.rank));
             first.push(failure);
         }
-        // A later abort in another world is recorded only in an empty field, so clear the abort of a rank that is being
-        // ended.
+        // Clear the abort of a rank that is being ended. Otherwise a later abort in another world could not be
+        // recorded, because the job has only one abort record.
         let is_given_up = |rank: usize| self.list.get(rank).is_some_and(|r| r.is_given_up);
         if scope != FailureScope::Job && abort.load().is_some_and(|(rank, ..)| is_given_up(rank)) {
             abort.clear();
@@ -230,7 +230,7 @@ impl Ranks {
         let is_over = |r: &RankProcess| r.end.is_some() && r.group_gone;
         let owner = segment.page(rank).map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
         self.list.get(rank).is_some_and(|r| {
-            // A descendant of the started process may have become the rank, and have left the group of that process.
+            // The rank may be a descendant of the started process, and have left that process's group.
             is_over(r)
                 && (owner == 0
                     || owner as libc::pid_t == r.pid
@@ -238,8 +238,8 @@ impl Ranks {
         })
     }
 
-    /// Records which groups of ended ranks are empty. Members that outlive their rank are adopted by the launcher, so
-    /// this function runs when the last of them ends.
+    /// Records which groups of ended ranks are empty. The launcher adopts members that outlive their rank, and so calls
+    /// this function again after the last of them has ended.
     fn forget_groups(&mut self, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate() {
             if rank.end.is_some() && !rank.group_gone && !signal_group(rank.pid, 0) {

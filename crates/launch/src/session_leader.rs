@@ -82,7 +82,7 @@ impl ChildStack {
 
 impl Drop for ChildStack {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`. No child runs on it any more.
+        // SAFETY: this is exactly the mapping made in `new`. No child runs on it any more.
         unsafe { libc::munmap(self.0, ChildStack::BYTES) };
     }
 }
@@ -101,8 +101,8 @@ impl SessionLeader {
         });
         let stack = ChildStack::new().ok()?;
         // SAFETY: stack and request stay in place until the leader has ended (`drop`, or the end of the launcher), and
-        // `run_leader` takes a CloneRequest. It shares the descriptors, because a rank inherits ones that are opened
-        // later.
+        // `run_leader` takes a CloneRequest. The leader shares the launcher's descriptors, because ranks inherit ones
+        // that are opened later.
         let pid = unsafe {
             libc::clone(
                 run_leader,
@@ -167,7 +167,7 @@ impl SessionLeader {
 impl Drop for SessionLeader {
     fn drop(&mut self) {
         while self.is_running() {
-            // SAFETY: the leader has not ended, so that the number is its own. The launcher reaps it with its ranks.
+            // SAFETY: the leader has not ended, so `pid` is still its number. The launcher reaps it with its ranks.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
             futex_wait(&self.request.state, IDLE, None);
         }
@@ -180,7 +180,7 @@ extern "C" fn run_leader(argument: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `start` passes a CloneRequest that outlives this process.
     let request = unsafe { &*argument.cast::<CloneRequest>() };
     let can_sleep = futex_wait(&request.state, u32::MAX, None) == Wake::Changed;
-    // SAFETY: system calls without pointers, apart from the constant name.
+    // SAFETY: the system calls take no pointers, apart from the constant name.
     unsafe {
         let ends_with_launcher = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0
             && libc::getppid() == request.launcher;
@@ -195,7 +195,7 @@ extern "C" fn run_leader(argument: *mut libc::c_void) -> libc::c_int {
             futex_wait(&request.state, IDLE, None);
             continue;
         }
-        // SAFETY: the contract of `clone_child`. CLONE_PARENT makes the child one of the launcher.
+        // SAFETY: the launcher has met `clone_child`'s contract. By CLONE_PARENT the child is the launcher's.
         unsafe {
             libc::clone(
                 request.entry,

@@ -40,8 +40,8 @@ pub struct InheritedSignals {
 }
 
 impl Signals {
-    /// Blocks every signal that can be blocked, so that unhandled ones are not delivered. Handled ones arrive during
-    /// waits. A signal that was ignored when the launcher was started (`nohup`) stays ignored.
+    /// Blocks every signal that can be blocked, so that unhandled signals are not delivered. Handled signals arrive
+    /// during waits. A signal that was ignored when the launcher was started (`nohup`) stays ignored.
     pub fn take_over() -> Result<(Signals, InheritedSignals), String> {
         // SAFETY: all zeros is valid for these plain structures, and the calls fill them; the handler only writes an
         // atomic.
@@ -126,7 +126,7 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Sends a signal to a process group; false if it does not exist.
+/// Sends a signal to a process group. Returns false if the group does not exist.
 pub fn signal_group(group: libc::pid_t, signal: i32) -> bool {
     // SAFETY: kill takes no pointers. A group of 1 or less would address other processes, so it is refused.
     group > 1 && unsafe { libc::kill(-group, signal) } == 0
@@ -162,7 +162,7 @@ pub fn stop_self() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// Raises the limit of open files to `need`; false when that is not allowed.
+/// Raises the limit of open files to `need`. Returns false if that is not allowed.
 pub fn raise_file_limit(old: libc::rlimit, need: u64) -> bool {
     if old.rlim_cur >= need {
         return true;

@@ -84,7 +84,7 @@ struct Child {
 }
 
 impl Spawner {
-    /// `inherited` is the state that the launcher was started with; ranks get it back.
+    /// Makes a spawner. `inherited` is the state that the launcher was started with, which is restored in each rank.
     pub fn new(inherited: InheritedSignals) -> io::Result<Spawner> {
         // SAFETY: getpid has no arguments and cannot fail.
         let launcher = unsafe { libc::getpid() };
@@ -151,13 +151,13 @@ impl Spawner {
                 self.leader = SessionLeader::start(enter_child, self.launcher);
             }
             if let Some(leader) = &self.leader
-                // SAFETY: this function's contract; the stack is idle.
+                // SAFETY: `child` is valid by this function's contract, and the stack is idle.
                 && let Some(pid) = unsafe { leader.clone_child(self.stack.end(), child) }
             {
                 return pid;
             }
         }
-        // SAFETY: CLONE_VFORK suspends this thread until the child has left this memory; this function's contract.
+        // SAFETY: `child` is valid by contract. CLONE_VFORK suspends this thread until the child leaves this memory.
         match unsafe { libc::clone(enter_child, self.stack.end(), LIKE_VFORK, child) } {
             -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
             pid => pid,
@@ -193,10 +193,10 @@ unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
         // If `prctl` is refused, the guard ends the ranks when the launcher dies.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != child.launcher {
-            // The launcher died before the call above, so no process would end this child.
+            // The launcher died before the call above, so its end will not end this child.
             libc::_exit(127);
         }
-        // A rank without its own session, wanted or refused, leads a process group at least.
+        // A rank that needs or gets no session of its own leads at least a process group.
         if !child.has_own_session || libc::setsid() == -1 {
             check("setpgid", libc::setpgid(0, 0))?;
         }
@@ -216,7 +216,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
         if let Some(files) = &inherited.files {
             libc::setrlimit(libc::RLIMIT_NOFILE, files);
         }
-        // A handler would write to the launcher's memory.
+        // Remove the launcher's handlers: run in this process, they would write to the launcher's memory.
         for signal in members(&inherited.handled).chain([libc::SIGPIPE]) {
             libc::signal(signal, libc::SIG_DFL);
         }

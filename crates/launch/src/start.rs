@@ -100,7 +100,7 @@ pub struct RankStarter {
 }
 
 impl RankStarter {
-    /// `keep` is the descriptor of the job's segment that ranks inherit.
+    /// Makes the starter of a job. `keep` is the descriptor of the job's segment that ranks inherit.
     pub fn new(
         inherited: InheritedSignals, segment: &Segment, keep: RawFd, need: Need,
     ) -> Result<RankStarter, Refusal> {

@@ -33,8 +33,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Delay before an agent ends after a time-out: agents of other nodes have the same limit, and report first. During the
-/// delay, the last output of agents that have ended arrives too.
+/// Delay before an agent ends after a time-out. Agents of other nodes have the same limit, and can report during the
+/// delay. The last output of agents that have ended arrives too.
 const OTHERS_SPEAK: Duration = Duration::from_millis(300);
 /// Interval, in milliseconds, of an agent's checks of its engine: Linux before 5.3 has no descriptor that signals the
 /// end of a process.
@@ -45,8 +45,8 @@ const KILL_AFTER: Duration = Duration::from_millis(900);
 const KILL_GRACE: Duration = Duration::from_secs(10);
 /// Time from Ctrl-C to the hint that a second Ctrl-C kills, if ranks still run.
 const HINT_AFTER: Duration = Duration::from_millis(500);
-/// Time that other ranks may continue after a rank finalized MPI and then failed: the other ranks are probably about to
-/// end.
+/// Time for which other ranks may continue after a rank has finalized MPI and then failed. The other ranks are probably
+/// about to end.
 pub const FINALIZED_GRACE: Duration = Duration::from_millis(700);
 
 /// Line about a failure that does not end the job.
@@ -189,7 +189,7 @@ impl JobWatch<'_> {
             CLIENTS => self.serve(is_ending),
             ROUND => self.end_round(is_ending),
             t if t >= STREAMS => self.outputs.read_stream(&self.poller, (t - STREAMS) as usize),
-            // An output has room: `settle` writes.
+            // An output can be written, which `settle` does.
             _ => {}
         }
     }
@@ -278,8 +278,8 @@ impl JobWatch<'_> {
         }
     }
 
-    /// Describes an interrupt, with the state of each rank if a program sent SIGTERM: a user at a terminal knows the
-    /// cause.
+    /// Describes an interrupt. For SIGTERM, which a program usually sends, adds the state of each rank. A user who
+    /// interrupts a job at a terminal knows the cause.
     fn describe_interrupt(&self, signal: i32) -> String {
         let text = interrupted_text(signal);
         if signal != libc::SIGTERM || self.agent.is_some() {
@@ -425,7 +425,8 @@ impl JobWatch<'_> {
         self.ranks.kill_groups(self.segment);
         let first = state.ending.as_ref().or(state.parts.first());
         let mut code = first.map_or(0, |ending| ending.code);
-        // The first agent has the code. Any code but 0 of this agent would make the engine end the other agents.
+        // The first agent has the exit code. If this agent ended with a code other than 0, the engine would end the
+        // other agents.
         let is_part = state.ending.is_none() && !state.parts.is_empty();
         if is_part && self.agent.as_ref().is_some_and(|agent| agent.node() != 0) {
             code = 0;

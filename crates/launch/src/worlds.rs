@@ -35,7 +35,7 @@ impl NodeWorlds {
         self.going_on.extend(other.going_on);
     }
 
-    /// Worlds that a failure in `failed` ends: that world and, if it is linked, all linked worlds.
+    /// Returns the worlds that a failure in world `failed` ends: that world and, if it is linked, all linked worlds.
     fn list_ended(&self, failed: u32) -> BTreeSet<u32> {
         let mut ended = BTreeSet::from([failed]);
         if self.linked.contains(&failed) {
@@ -44,7 +44,7 @@ impl NodeWorlds {
         ended
     }
 
-    /// Worlds that a failure ends; None if no other world continues, so that the job ends.
+    /// Returns the worlds that a failure in world `failed` ends; None if it ends the job, as no other continues.
     pub fn find_ended(&self, failed: u32) -> Option<BTreeSet<u32>> {
         let ended = self.list_ended(failed);
         let goes_on = !self.going_on.is_subset(&ended);
@@ -60,7 +60,7 @@ pub fn list_ranks(segment: &Segment, worlds: &BTreeSet<u32>) -> Vec<usize> {
     segment.node_ranks().filter(is_of).collect()
 }
 
-/// Ranks of this segment that the failure of one of them ends; None if no other rank `goes_on`.
+/// Returns this segment's ranks that the failure of rank `failed` ends; None if no other rank `goes_on`.
 pub fn find_ended(
     failed: usize, segment: &Segment, goes_on: impl Fn(usize) -> bool,
 ) -> Option<Vec<usize>> {
@@ -69,7 +69,7 @@ pub fn find_ended(
     Some(list_ranks(segment, &ended))
 }
 
-/// Ranks of this segment that a failure ends, if other nodes have ranks that may continue.
+/// Returns this segment's ranks that the failure of rank `failed` ends, if other nodes may have ranks that continue.
 pub fn find_known(failed: usize, segment: &Segment) -> Option<Vec<usize>> {
     let world = segment.page(failed)?.world_first.load(Ordering::Relaxed);
     let ended = NodeWorlds::read(segment, |_| false).list_ended(world);

@@ -98,7 +98,7 @@ fn state(pid: i32) -> Option<char> {
     stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next())
 }
 
-/// Report of a job that ends after ranks 0 and 1 have waited for rank 1 for `seconds` seconds.
+/// Returns the report of a job that ends after ranks 0 and 1 have waited for rank 1 for `seconds` seconds.
 fn report_after(seconds: &str, others: &[&str]) -> String {
     let words = ["-n", "2", "PROBE", "attach", "init"];
     let words = [&words[..], &["wait-since", seconds, "MPI_Recv"], others].concat();
@@ -230,7 +230,7 @@ fn interrupt_twice__kills() {
     running.read_until("ready");
     running.read_until("ready");
     running.signal(libc::SIGINT);
-    // A second signal may merge with the first while the first is pending: send it until it counts.
+    // Send the second signal repeatedly: while the first one is pending, the kernel merges both into one.
     while running.child.try_wait().unwrap().is_none() {
         running.signal(libc::SIGINT);
         std::thread::yield_now();
@@ -275,7 +275,7 @@ fn stop__of_a_rank_that_handles_it__is_the_handlers() {
     while state(running.child.id() as i32) != Some('T') {
         std::thread::yield_now();
     }
-    // SIGCONT would discard a SIGTSTP that the rank has not taken.
+    // Wait until the rank has taken SIGTSTP, because SIGCONT would discard the pending signal.
     let found = marked(&running.mark);
     let sh = found
         .iter()

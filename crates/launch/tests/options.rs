@@ -208,7 +208,7 @@ fn variables__that_are_listed_are_passed_on_alone() {
         assert!(o.stdout.contains("FASTPATH_WAIT=auto") && o.stdout.contains("FASTPATH_RANK=0"));
         names
     };
-    // The mark keeps the processes visible to the watchdog.
+    // Keep the mark in the environment, so that the watchdog finds the processes.
     let mark = common::MARK;
     assert_eq!(run(&["-genvlist", &format!("A,{mark}")]), ["A", mark]);
     assert_eq!(run(&["-genvnone", "-x", mark, "-env", "C", "3"]), ["C", mark]);

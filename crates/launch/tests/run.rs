@@ -73,7 +73,7 @@ fn attach__in_another_launcher_that_a_rank_has_started_is_neither_the_rank_nor_a
         let o = o.expect_code(99);
         assert!(o.stdout.contains("=2 shows that"), "{o:?}");
         assert!(!o.stdout.contains("rank 0 of 1 app"), "{o:?}");
-        // The only rank of an inner job does not take a rank of the outer job; a later process takes it.
+        // The only rank of an inner job does not take a rank of the outer job, so a later process can take that rank.
         let single = inner.replace("=2", "=1");
         let script = format!("(export {single}; PROBE attach where); PROBE attach where");
         let o = mpiexec(&["-n", "2", "sh", "-c", &script]).run().expect_code(0);
@@ -331,7 +331,7 @@ fn small_stack__is_enough_to_pass_input_on() {
     assert_eq!(o.stdout, "hello\nhello\n");
 }
 
-/// A pipe at its end, in place of an output that was closed.
+/// Returns an empty pipe without a writer, in place of an output that was closed.
 fn empty() -> std::process::ChildStdout {
     let (reader, _) = std::io::pipe().unwrap();
     std::os::fd::OwnedFd::from(reader).into()

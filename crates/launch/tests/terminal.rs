@@ -83,7 +83,8 @@ impl Terminal {
     }
 }
 
-/// One terminal at a time: a job of another test could inherit the descriptor before it is marked close-on-exec.
+/// Lock that allows one terminal at a time. Otherwise, a job of another test could inherit the descriptor before it is
+/// marked close-on-exec.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]

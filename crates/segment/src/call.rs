@@ -86,8 +86,7 @@ impl CallWord {
     /// Marks the progress thread as existing. The thread begins with a poll.
     pub fn begin(&self) {
         self.0.store(RUNG, Ordering::Relaxed);
-        // A peer that still reads `NONE` does not call. This fence ensures that the progress thread's first poll sees
-        // the messages of that peer.
+        // A peer that still reads `NONE` does not call. By this fence, the first poll sees that peer's messages.
         wait::fence_others();
     }
 

@@ -44,8 +44,7 @@ pub struct JobHeader {
     pub here: AtomicU32,
     /// Number of awake ranks: incremented when a rank attaches or wakes, decremented when it sleeps or finalizes.
     pub awake: CacheLine<AtomicU32>,
-    /// Cost of waking a sleeper on this machine, in nanoseconds. The first rank that needs it measures it; 0 until
-    /// then.
+    /// Nanoseconds that waking a sleeper costs on this machine, measured by the first rank that needs it; 0 until then.
     pub wake_cost_ns: CacheLine<AtomicU32>,
     /// Incremented after a rank's death or an abort was recorded. A rank that wakes and finds it changed checks the
     /// states of the ranks it waits for.

@@ -26,8 +26,7 @@ pub const MAX_RANKS: usize = 8192;
 /// (`Context::from_leader` in `protocol`). A match key can encode more sources.
 pub const MAX_JOB_RANKS: usize = 1 << 20;
 
-/// Size of a rank's table entry, in bytes. In a job on several nodes, each node's memory has an entry for each rank of
-/// the job.
+/// Size of a table entry, in bytes. In a job on several nodes, each node has an entry for each rank of the job.
 pub const ENTRY_BYTES: usize = 16;
 
 /// Size, in bytes, of the card of addresses that all ranks of another node share.

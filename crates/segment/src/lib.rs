@@ -12,8 +12,8 @@
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
-//! N is the number of ranks that the node can have, including ranks that may be spawned. J is the number that the whole
-//! job can have. If the job has one node, a rank's number is its place. Otherwise the table has the place
+//! N is the number of ranks that the node can have, including ranks that may be spawned. J is the same number for the
+//! whole job. If the job has one node, a rank's number is its place. Otherwise the table has the place
 //! ([`Segment::place`]), and ranks of other nodes have 16 bytes and no place. Every offset is a function of N, J and
 //! the length of the file.
 //!

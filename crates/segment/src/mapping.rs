@@ -168,8 +168,7 @@ fn refuse(bytes: usize) -> SegmentError {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly the one that was mapped. Users of its addresses borrow from the owner of this
-        // mapping.
+        // SAFETY: the range is exactly the one that was mapped, and its users borrow from this mapping's owner.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

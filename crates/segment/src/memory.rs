@@ -485,8 +485,7 @@ mod tests {
         let segment = Segment::create(2, 7).unwrap();
         let own = File::options().read(true).write(true).open("/dev/zero").unwrap();
         let number = segment.file.number_unchecked();
-        // SAFETY: the call takes no pointer. It replaces the descriptor's file, as a program does that closes and opens
-        // files.
+        // SAFETY: dup2 takes no pointer. It replaces the file, as a program does that closes and opens files.
         assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number);
         assert!(segment.file().is_err());
         let start = segment.arena(0).unwrap().start;

@@ -40,8 +40,7 @@ pub enum RankPhase {
     Initialized = 2,
     /// The rank is in `MPI_Finalize` and starts no more messages.
     Silent = 3,
-    /// The rank is in `MPI_Finalize`, none of its receives waits for a message, and it has answered every matched
-    /// message.
+    /// The rank is in `MPI_Finalize`, no receive of it waits, and it has answered every matched message.
     Settled = 4,
     /// MPI is finalized.
     Finalized = 5,
@@ -162,8 +161,8 @@ pub struct RankPage {
     pub(crate) rank: AtomicU32,
     /// Number of sleeps with a limit that ended without work. Only the owner writes it.
     pub naps: AtomicU32,
-    /// Address, in the rank's process, of the snapshot that its protocol worker publishes; 0 if there is none. Only the
-    /// owner writes it.
+    /// Address, in the rank's process, of the addresses of its counters and queues; 0 if unset. Only the owner writes
+    /// it.
     pub snapshot: AtomicU64,
     /// Number of communicators, windows and files that this rank shares with ranks of other worlds of the job. The rank
     /// counts the objects that it makes. The launcher counts one object for a spawned rank before the rank starts. The

@@ -117,8 +117,7 @@ impl Segment {
 
     fn row(&self, place: usize) -> &[AtomicU64] {
         let at = self.layout.bitmap_offset(place);
-        // SAFETY: the row is inside the mapping, backed since a rank had the place, and aligned to a cache line. It
-        // consists of atomics.
+        // SAFETY: the row, of atomics, is in the mapping, aligned, and backed since a rank had the place.
         unsafe {
             let words = self.front.base.byte_add(at).cast::<AtomicU64>();
             std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
@@ -243,8 +242,7 @@ impl Segment {
         if self.place(peer) == Some(place) {
             return true;
         }
-        // Take the bit back. If the place already has another rank, that rank may see the bit for a moment, and finds
-        // an empty ring.
+        // If another rank already has the place, that rank may see the bit for a moment, and finds an empty ring.
         word.fetch_and(!bit, Ordering::Relaxed);
         false
     }

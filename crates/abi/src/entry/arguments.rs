@@ -21,7 +21,7 @@ pub(super) fn args(
     Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
 }
 
-/// Makes a buffer whose datatype is always significant.
+/// Makes a buffer whose datatype is significant in every rank.
 pub(crate) fn read_block(
     p: &Process, buf: *mut c_void, count: i64, datatype: usize,
 ) -> Result<SignificantBuffer> {

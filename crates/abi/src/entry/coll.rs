@@ -14,7 +14,7 @@ use fastpath_mpi::objects::comm::Comm;
 use fastpath_mpi::process::errhandler::{Scope, raise};
 use fastpath_mpi::{Process, Result, process};
 
-/// Returns whether the calling process is the root. An invalid root is detected later.
+/// Returns whether the calling process is the root. An invalid `root` is no error here; it is reported later.
 fn is_root(comm: &Comm, root: c_int) -> bool {
     match comm.is_inter() {
         false => u32::try_from(root) == Ok(comm.rank),
@@ -22,8 +22,8 @@ fn is_root(comm: &Comm, root: c_int) -> bool {
     }
 }
 
-/// Returns whether the calling process exchanges data with the root. In an intercommunicator, the root's group does
-/// not.
+/// Returns whether the calling process exchanges data with the root. In an intercommunicator, the processes of the
+/// root's own group do not exchange data with it.
 fn is_partner(comm: &Comm, root: c_int) -> bool {
     !comm.is_inter() || root >= 0
 }
@@ -55,7 +55,7 @@ pub fn barrier(comm: usize) -> c_int {
 #[inline(never)]
 fn barrier_slow(outcome: PairCall, comm: usize) -> c_int {
     let result = match outcome {
-        // SAFETY: the receive has no buffer.
+        // SAFETY: the receive `missing` has no buffer.
         PairCall::Waiting(missing) => unsafe {
             missing.receive("MPI_Barrier", comm, core::ptr::null_mut(), 0)
         },
@@ -66,8 +66,8 @@ fn barrier_slow(outcome: PairCall, comm: usize) -> c_int {
 
 fn barrier_many(comm: usize) -> Result<()> {
     let p = process::enter("MPI_Barrier", false)?;
-    // Without the lock, `barrier` has already tried the immediate path of two ranks. With the lock, try that path here,
-    // inside MPI.
+    // Below `MPI_THREAD_MULTIPLE`, `barrier` has already tried the immediate path of two ranks. At that level, which
+    // needs the lock, try the path here, inside MPI.
     match lock::is_enabled() && pair::meet(&p, &*p.comm(comm)?)? {
         true => Ok(()),
         // SAFETY: a blocking barrier has neither buffer nor request.

@@ -10,7 +10,7 @@ use fastpath_mpi::coll::{self, Collective, CollectiveBuffer, SignificantBuffer};
 use fastpath_mpi::common::consts::MPI_IN_PLACE;
 use fastpath_mpi::{Process, Result};
 
-/// Reads the send side; `None` for `MPI_IN_PLACE`.
+/// Returns the send buffer, read by `read`; `None` if `buf` is `MPI_IN_PLACE`.
 fn unless_in_place<B>(buf: *const c_void, read: impl FnOnce() -> Result<B>) -> Result<Option<B>> {
     match buf as usize {
         MPI_IN_PLACE => Ok(None),

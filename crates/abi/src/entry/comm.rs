@@ -72,8 +72,8 @@ pub fn comm_dup_with_info(p: &Process, comm: usize, info: usize) -> Result<usize
 }
 
 /// Duplicates a communicator, without messages and at once while the members have spare contexts. Several calls without
-/// an `MPI_Comm_dup` in between use up the contexts. The next call then waits until rank 0 of the communicator has made
-/// that call too.
+/// an `MPI_Comm_dup` in between use up these contexts. The next call then blocks until rank 0 of the communicator has
+/// made that call too.
 pub unsafe fn comm_idup(
     p: &Process, comm: usize, newcomm: *mut usize, request: *mut usize,
 ) -> Result<()> {

@@ -122,7 +122,7 @@ impl<T> OutputArray<T> {
     fn fill(&self, values: impl ExactSizeIterator<Item = T>) {
         debug_assert!(values.len() as i64 <= self.length);
         for (i, value) in values.enumerate() {
-            // SAFETY: `check` has found room for all of them in the array, which is valid by the contract of `new`.
+            // SAFETY: `check` has found room for all values in the array, which is valid by the contract of `new`.
             unsafe { self.array.add(i).write(value) };
         }
     }
@@ -174,7 +174,7 @@ fn hand_out(p: &Process, datatype: &Rc<Datatype>) -> Result<usize> {
         if datatype.contents().combiner == Combiner::Named {
             return Ok(basic.handle.into());
         }
-        // A type of a Fortran kind is never freed, so its handle still exists.
+        // A type made for a Fortran kind is never freed, so a handle of it still exists. Return that handle.
         let is_it =
             |handle: &usize| p.types.get(*handle).is_some_and(|other| Rc::ptr_eq(&other, datatype));
         if let Some(handle) = p.types.handles().into_iter().find(is_it) {

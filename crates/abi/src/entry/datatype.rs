@@ -184,7 +184,7 @@ pub fn type_dup(p: &Process, oldtype: usize) -> Result<usize> {
     let new = p.datatype(handle)?;
     let copied = attribute::copy_attributes(p, old.holder(oldtype), new.holder(handle).attributes);
     if copied.is_err() {
-        // The error of the copy functions is reported, so an error of the removal is ignored.
+        // Ignore an error of the removal, because the error of the copy functions is reported.
         let _ = remove(p, handle, &new);
     }
     copied.map(|()| handle)

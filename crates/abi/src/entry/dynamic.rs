@@ -31,7 +31,7 @@ unsafe fn read_words(argv: *const *mut c_char) -> Vec<Vec<u8>> {
 /// Returns a requested program with its arguments.
 ///
 /// # Safety
-/// `command` is null or a string; `argv` as in [`read_words`].
+/// `command` is null or a string; `argv` has the contract of [`read_words`].
 unsafe fn read_asked(
     command: *const c_char, argv: *const *mut c_char, most: c_int, info: usize,
 ) -> Result<SpawnRequest> {
@@ -148,7 +148,7 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
     dynamic::close(p, &unsafe { read_port(port_name) }?)
 }
 
-/// Returns the root's port name and timeout. `connects`: the call is `MPI_Comm_connect`.
+/// Returns the root's port name and timeout. `connects` is true for `MPI_Comm_connect` and false for `MPI_Comm_accept`.
 unsafe fn read_root_port(
     p: &Process, port_name: *const c_char, info: usize, connects: bool,
 ) -> Result<(String, Timeout)> {
@@ -184,7 +184,7 @@ pub fn comm_join(p: &Process, fd: c_int) -> Result<usize> {
 /// Returns the name of a service.
 ///
 /// # Safety
-/// `name` is null or a string, which nothing changes while the result lives.
+/// `name` is null or a string that does not change while the result lives.
 unsafe fn read_service<'a>(name: *const c_char) -> Result<&'a [u8]> {
     // SAFETY: ARGUMENTS.
     let name = unsafe { read_bytes(name) };

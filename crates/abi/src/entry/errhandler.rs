@@ -13,7 +13,7 @@ use fastpath_mpi::process::errhandler::{
 use fastpath_mpi::{Process, Result};
 
 /// # Safety
-/// The function is null or of the right type.
+/// The function is null, or has the type that the standard gives for this call.
 pub unsafe fn comm_create_errhandler(p: &Process, comm_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe { create_errhandler(p, HandlerKind::Comm, comm_errhandler_fn) }

@@ -129,7 +129,7 @@ mod tests {
     fn calls__take_and_give_c_arrays() {
         let (p, group) = process();
         let ranks = [3, 1];
-        // SAFETY: all pointers are to variables, and to arrays of the passed size.
+        // SAFETY: all pointers point to variables or to arrays of the passed size.
         unsafe {
             let mut made = group_incl(&p, group, 2, ranks.as_ptr()).unwrap();
             let mut translated = [9; 2];
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn mistakes__have_their_class() {
         let (p, group) = process();
-        // SAFETY: all pointers are null or to an array of the passed size.
+        // SAFETY: all pointers are null or point to an array of the passed size.
         unsafe {
             let code = |result: Result<usize>| result.unwrap_err().code();
             assert_eq!(code(group_incl(&p, group, -1, null())), MPI_ERR_ARG);

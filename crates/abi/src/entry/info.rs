@@ -226,7 +226,7 @@ mod tests {
     fn null__is_refused_with_its_class() {
         let p = Process::new();
         let mut info = info(&p);
-        // SAFETY: all pointers are null or to variables and strings.
+        // SAFETY: all pointers are null, or point to variables or strings.
         unsafe {
             let code = |result: Result<()>| result.unwrap_err().code();
             assert_eq!(code(info_set(&p, info, null(), c"v".as_ptr())), MPI_ERR_INFO_KEY);

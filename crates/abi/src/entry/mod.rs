@@ -12,10 +12,10 @@
 //! * Every `pub fn` is a body. Helpers are `pub(crate)` or private.
 //! * A body has the parameters of C in their order, after the special parameters of the next four points.
 //! * A first parameter `&Process` means that the wrapper enters MPI before the call. It checks the initialisation,
-//!   takes the lock of `MPI_THREAD_MULTIPLE` and records the name. Without the parameter the body does all that.
+//!   takes the lock of `MPI_THREAD_MULTIPLE` and records the name. Without it, the body does all three.
 //! * A `Form` after `&Process` is the form of a collective call, with its request. The body gets no request or info.
-//! * An `Access` after `&Process` combines offset, memory, count and datatype of a file access. A `SplitKind` there is
-//!   the split access that ends.
+//! * An `Access` after `&Process` combines offset, memory, count and datatype of a file access. In its place, a
+//!   `SplitKind` names the split access that the call ends.
 //! * A `Width` after `&Process` distinguishes `MPI_X` from `MPI_X_c`.
 //! * A parameter of a struct type of `arguments.rs` combines the arguments that have the names of its fields.
 //! * If the body's `Result` has a value, the wrapper stores it at the address in C's last argument. The body lacks that
@@ -116,7 +116,7 @@ pub(crate) trait Count: Copy {
     /// Returns `value`, or `None` if it does not fit.
     fn from_i64(value: i64) -> Option<Self>;
 
-    /// Returns `value`, or `MPI_UNDEFINED` if it does not fit, as in queries of sizes.
+    /// Returns `value`, or `MPI_UNDEFINED` if it does not fit. Queries of sizes return this value.
     fn from_i64_or_undefined(value: i64) -> Self;
 }
 
@@ -162,7 +162,7 @@ pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Stores the result of `make` in the caller's variable. Without a variable, `make` is not called.
+/// Stores the result of `make` in the caller's variable. If `to` is null, `make` is not called.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` for a null pointer, and the errors of `make`.
@@ -191,7 +191,7 @@ pub(crate) fn check_info(p: &Process, info: usize) -> Result<()> {
     }
 }
 
-/// Stores a result on the immediate path, like [`store`]. Returns false if there is no variable.
+/// Stores a result on the immediate path, like [`store`]. Returns false if `to` is null.
 ///
 /// # Safety
 /// `to` is null or the caller's variable of type `T`.
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn text__is_read_up_to_a_whole_character() {
         let read = |text: &core::ffi::CStr, limit| {
-            // SAFETY: strings and null are allowed.
+            // SAFETY: the argument is a string or null, which are both allowed.
             unsafe { read_text("t", text.as_ptr(), limit) }.unwrap()
         };
         assert_eq!(read(c"abc", 10), "abc");

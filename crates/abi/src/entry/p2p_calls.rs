@@ -51,10 +51,10 @@ pub(super) trait SendCall: Copy {
     /// Returns whether the variable for the result exists, so that the immediate path may store it.
     fn is_given(self) -> bool;
 
-    /// Sends by [`p2p::try_send`]; declines without a variable for the result.
+    /// Sends by [`p2p::try_send`]. Declines, which sends nothing, if there is no variable for the result.
     unsafe fn try_send<const WAY: u8>(self, args: Args) -> Immediate;
 
-    /// Sends by [`slow::send_with_lock`]; declines without a variable for the result.
+    /// Sends by [`slow::send_with_lock`]. Returns `None`, and sends nothing, if there is no variable for the result.
     unsafe fn send_with_lock(self, args: Args) -> Option<Result<()>>;
 
     unsafe fn complete(self);
@@ -124,7 +124,7 @@ impl SendCall for *mut usize {
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Isend
     unsafe fn complete(self) {
-        // SAFETY: ARGUMENTS; not null, by `is_given`.
+        // SAFETY: ARGUMENTS; `self` is not null, as `is_given` has checked.
         unsafe { *self = request::DONE_HANDLE };
     }
 
@@ -152,7 +152,7 @@ pub(super) trait RecvCall: Copy {
         self, posting: Self::Posting, buf: *mut u8, tag: c_int, comm: usize,
     );
 
-    /// Receives if messages or receives of the source are queued. Returns false if it declines.
+    /// Receives if messages or receives of the source are queued. Returns false if nothing was received.
     unsafe fn try_recv_queued<const WAY: u8>(self, args: Args) -> bool;
 
     /// Receives on the ordinary path, with all checks. Returns the code of the result.
@@ -161,7 +161,7 @@ pub(super) trait RecvCall: Copy {
     /// Tries all parts of the immediate path in turn. Returns false if all decline.
     #[inline]
     unsafe fn recv_shortly<const WAY: u8>(self, args: Args) -> bool {
-        // SAFETY: ARGUMENTS; only a copied message is taken.
+        // SAFETY: ARGUMENTS; the message is taken only after its bytes were copied.
         unsafe {
             match self.try_recv::<WAY>(args) {
                 ImmediateRecv::Done(copied) => copied.take(),
@@ -176,7 +176,7 @@ pub(super) trait RecvCall: Copy {
 }
 
 impl RecvCall for *mut Status {
-    /// No value exists, because the immediate path posts no blocking receive.
+    /// This type has no value, because the immediate path posts no blocking receive.
     type Posting = Infallible;
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
@@ -221,7 +221,7 @@ impl RecvCall for *mut usize {
 
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     unsafe fn post<const WAY: u8>(self, posting: Posting, buf: *mut u8, tag: c_int, comm: usize) {
-        // SAFETY: ARGUMENTS; `try_recv` has checked that this is not null and that there is room.
+        // SAFETY: ARGUMENTS; `try_recv` has checked that `self` is not null and a receive can be posted.
         unsafe { *self = p2p::post_irecv::<WAY>(posting, buf, tag, comm) };
     }
 

@@ -4,8 +4,8 @@
 //! `MPI_THREAD_MULTIPLE` that is `send_plain` or `recv_plain`. At `MPI_THREAD_MULTIPLE` it is `send_inside` or
 //! `recv_inside`, which takes the lock by the thread's bias.
 //!
-//! A body continues a rare case by a jump to another function, to which it passes its own arguments. The body therefore
-//! saves no registers for such cases.
+//! In a rare case, a body jumps to another function and passes its own arguments on. The body therefore saves no
+//! registers for such cases.
 //!
 //! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]
@@ -46,7 +46,7 @@ impl Envelope {
 type SendBody<C> = unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize, C) -> c_int;
 type RecvBody<C> = unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, C) -> c_int;
 
-/// Bodies of the calls at one thread level. Their counts are `int`.
+/// Bodies of the four calls for one thread level. They take counts of type `int`.
 #[derive(Clone, Copy)]
 struct Bodies {
     send: SendBody<NoRequest>,
@@ -227,7 +227,7 @@ unsafe fn recv_plain<C: RecvCall>(
     call: C,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: ARGUMENTS; only a copied message is taken.
+    // SAFETY: ARGUMENTS; the message is taken only after its bytes were copied.
     unsafe {
         match call.try_recv::<OPEN>(args(buf, count, datatype, source, tag, comm)) {
             ImmediateRecv::Done(copied) => match copied.advance() {
@@ -255,15 +255,15 @@ unsafe fn tell_taken(copied: CopiedSlot) -> c_int {
     hide(MPI_SUCCESS) // a jump, as in `recv_post`
 }
 
-/// Posts a receive whose message has not arrived. All arguments are in registers, so the call is a jump, and neither
-/// function saves registers for the other.
+/// Posts a receive whose message has not arrived. All arguments are in registers, so the caller reaches this function
+/// by a jump, and neither function saves registers for the other.
 #[inline(never)]
 unsafe fn recv_post<C: RecvCall>(
     buf: *mut c_void, posting: C::Posting, call: C, tag: c_int, comm: usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe { call.post::<OPEN>(posting, buf.cast(), tag, comm) };
-    // With a constant result, the compiler would set the result in the caller and make the jump a call.
+    // If the result were a known constant, the compiler would set it in the caller, and would make the jump a call.
     hide(MPI_SUCCESS)
 }
 

@@ -42,8 +42,8 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     }
 }
 
-/// Waits for a request that has not completed; completes a receive whose message has arrived. Its arguments are
-/// equal to those of `wait`, which therefore ends in a jump to this function.
+/// Waits for a request that has not completed; completes a receive whose message has arrived. The arguments equal those
+/// of `wait`, so `wait` can end in a jump to this function.
 #[cold]
 #[inline(never)]
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
@@ -135,8 +135,8 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
     request::join_errors(first, !statuses.is_null())
 }
 
-/// Completes sends that were done at once, from `index` on, without the lock. Returns the index of the first other
-/// request.
+/// Completes requests from `index` on, without the lock, as long as they are sends that completed when they were
+/// started. Returns the index of the first other request.
 unsafe fn collect_done_sends(
     mut index: usize, count: usize, requests: *mut usize, statuses: *mut Status,
 ) -> usize {

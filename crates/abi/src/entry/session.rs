@@ -86,7 +86,7 @@ pub unsafe fn group_from_session_pset(
 /// Returns the string that distinguishes a call from other calls of the same processes.
 ///
 /// # Safety
-/// `text` is null or a string, which nothing changes while the result lives.
+/// `text` is null or a string that does not change while the result lives.
 unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
     // SAFETY: ARGUMENTS.
     let text = unsafe { read_bytes(text) };

@@ -148,7 +148,7 @@ pub unsafe fn t_cvar_read(handle: usize, buf: *mut c_void) -> Result<()> {
     if buf.is_null() {
         return Err(null_buffer());
     }
-    // SAFETY: an `int`, or room for as many characters as the handle's count.
+    // SAFETY: `buf` has room for an `int`, or for as many characters as the handle's count.
     unsafe {
         match content {
             Content::Int(number) => buf.cast::<c_int>().write_unaligned(number),
@@ -168,7 +168,7 @@ pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
     if buf.is_null() {
         return Err(null_buffer());
     }
-    // SAFETY: an `int`, or characters up to a NUL or the handle's count.
+    // SAFETY: `buf` has an `int`, or characters up to a NUL or the handle's count.
     let content = unsafe {
         match shape {
             Shape::Text => {
@@ -244,7 +244,7 @@ pub unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -
     Ok(())
 }
 
-/// Stores the indices of a category's members of one kind. A category has all members of a kind, or none.
+/// Stores the indices of a category's members of one kind. A category contains all members of a kind, or none.
 unsafe fn tell_indices(
     cat_index: c_int, kind: usize, len: c_int, indices: *mut c_int,
 ) -> Result<()> {

@@ -100,7 +100,7 @@ pub unsafe fn t_event_register_callback(
     event_registration: usize, cb_safety: c_int, _info: usize, user_data: *mut c_void,
     event_cb_function: usize,
 ) -> Result<()> {
-    // SAFETY: null, or the address of a function of that type.
+    // SAFETY: the address is null, or that of a function of that type.
     let function = unsafe { transmute::<usize, Option<Callback>>(event_cb_function) };
     event::register(event_registration, cb_safety, user_data.addr(), function)
 }
@@ -140,7 +140,7 @@ pub unsafe fn t_event_handle_free(
 pub unsafe fn t_event_set_dropped_handler(
     event_registration: usize, dropped_cb_function: usize,
 ) -> Result<()> {
-    // SAFETY: null, or the address of a function of that type.
+    // SAFETY: the address is null, or that of a function of that type.
     let function = unsafe { transmute::<usize, Option<DroppedCallback>>(dropped_cb_function) };
     event::set_dropped_handler(event_registration, function)
 }

@@ -11,7 +11,7 @@ use fastpath_mpi::objects::datatype::{self, Basic, TypeClass};
 use fastpath_mpi::objects::hot::{self, NamedType};
 use fastpath_mpi::{Error, Process, Result};
 
-/// Returns a length of a predefined type, in the width of the caller's form.
+/// Returns a length of a predefined type as the integer type of the caller: `int`, `MPI_Aint` or `MPI_Count`.
 #[inline(always)] // `fastpath bench instructions` counts the queries that use it
 fn widen<C: Count>(length: u16) -> C {
     C::from_i64_or_undefined(length.into())

@@ -153,7 +153,7 @@ pub unsafe fn win_get_name(
 }
 
 /// # Safety
-/// The value is what the key's functions expect.
+/// The value is one that the key's copy and delete functions can take.
 pub unsafe fn win_set_attr(
     p: &Process, win: usize, win_keyval: c_int, attribute_val: *mut c_void,
 ) -> Result<()> {

@@ -142,7 +142,7 @@ pub fn win_flush_all(p: &Process, win: usize) -> Result<()> {
     lock::flush_all(p, &*p.win(win)?, false)
 }
 
-/// Completes all operations locally; see [`win_flush_all`].
+/// Completes all operations of this process on the window locally, at the origin.
 pub fn win_flush_local_all(p: &Process, win: usize) -> Result<()> {
     lock::flush_all(p, &*p.win(win)?, true)
 }

@@ -82,8 +82,7 @@ impl Biased {
             let passed = self.passed.load(Ordering::Relaxed) + 1;
             self.passed.store(passed, Ordering::Relaxed);
             if passed > PASSES {
-                // `CONTENDED` is the mark of a thread that still sleeps: a thread that got the lock after a sleep set
-                // `passed` to 0.
+                // A thread still sleeps: if this holder had slept and set `CONTENDED` itself, `passed` would be 0.
                 // ORDERING: release pairs with the acquire in `sleep_for_word`. A swap, because the model does not
                 // order a plain store with the futex's read of the word.
                 self.word.swap(HANDED, Ordering::Release);

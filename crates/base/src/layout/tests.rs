@@ -254,8 +254,7 @@ fn repeated_structure__stays_small() {
 
 #[test]
 fn many_shared_levels__stay_small_and_walkable() {
-    // A type that uses a type a thousand times, which uses a structure a thousand times, has a shared list of shared
-    // lists.
+    // A thousand uses of a type that uses a structure a thousand times are a shared list of shared lists.
     let b = Layout::basic(4, 4);
     let places = |step: i64| (0..1000i64).map(move |i| i * step + i * i % 3 * 4);
     let one = b.indexed(1, [0, 8, 12, 28]).unwrap();

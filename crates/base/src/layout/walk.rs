@@ -1,6 +1,5 @@
 #![allow(unsafe_code)]
-//! Packing and unpacking of any range of the packed form. The start of the range is found by divisions and one binary
-//! search.
+//! Packing and unpacking of any range of the packed form. Divisions and one binary search find its start.
 
 use super::Layout;
 use super::copy::{GridSide, copy_grid, copy_piece, copy_strided};

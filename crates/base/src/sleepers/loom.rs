@@ -15,8 +15,7 @@ struct LockState {
     waiting: u32,
     taken: [bool; 2],
     sleepers: Sleepers<usize>,
-    /// Number of needless wake-ups by threads of this process: the woken thread had no message and was not needed as
-    /// leader.
+    /// Number of wake-ups, by threads of this process, of a thread without a message while there was a leader.
     needless: u32,
 }
 

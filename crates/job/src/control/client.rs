@@ -12,13 +12,14 @@ use std::time::Duration;
 
 /// Sends a request to the launcher of a job, and waits for the answer.
 ///
-/// # Errors A text for users: the launcher cannot be reached, is another user's process, or sent an invalid answer.
+/// # Errors
+/// A text for users: the launcher cannot be reached, is another user's process, or sent an invalid answer.
 pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
     ask_within(job_id, request, None)
 }
 
-/// Sends a request like [`ask`], but with a time limit for connecting, writing and reading (`None`: no limit). The
-/// limit is needed if the launcher may be stopped.
+/// Sends a request like [`ask`], with a time limit for each system call (`None`: no limit): the launcher may be
+/// stopped.
 ///
 /// # Errors
 /// The errors of [`ask`], and a timeout.
@@ -123,8 +124,7 @@ mod tests {
         let address = SocketAddr::from_abstract_name(socket_name(job)).unwrap();
         let stopped = UnixListener::bind_addr(&address).unwrap();
         socket2::SockRef::from(&stopped).listen(1).unwrap();
-        // The stopped launcher accepts no connection, so each call leaves one in the socket's queue, until the queue is
-        // full.
+        // The stopped launcher accepts no connection, so connections fill the queue of its socket.
         for _ in 0..5 {
             let limit = Some(Duration::from_millis(20));
             let error = ask_within(job, &request, limit).unwrap_err();

@@ -203,8 +203,7 @@ fn own_number() -> u32 {
 }
 
 fn parents_of(pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> impl Iterator<Item = u32> {
-    // Process 1 is left out: it is a launcher only in a container, and there the end of process 1 ends all other
-    // processes.
+    // Leave out process 1: it is a launcher only in a container, where its end ends all other processes.
     let above = move |&pid: &u32| parent_of(pid).filter(|&parent| parent > 1);
     std::iter::successors(above(&pid), above).take(PARENTS_MOST)
 }

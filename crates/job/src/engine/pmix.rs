@@ -42,7 +42,8 @@ impl fmt::Debug for Pmix {
 impl Pmix {
     /// Loads the library and connects to the server that the environment names.
     ///
-    /// # Errors The library is missing, or no server answers at the address in the environment.
+    /// # Errors
+    /// The library is missing, or no server answers at the address in the environment.
     pub fn connect() -> Result<Pmix, EngineError> {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         let library = match LIBRARY.get() {

@@ -60,7 +60,7 @@ pub struct Facts {
     /// (docs/decisions/0019-when-a-deadlock-is-proved.md).
     pub is_settled: bool,
     /// Number of sleeps with a time limit that ended without work. The number is read before the thread's note. `None`
-    /// if the number would prove nothing: the rank does not have exactly one waiting thread, or uses an adapter or the
+    /// if the number would prove nothing: the rank has no or several waiting threads, or it uses an adapter or the
     /// network.
     pub naps: Option<u32>,
     /// Value of `naps` after all ranks had been observed.

@@ -127,8 +127,7 @@ fn find_stuck(stands: &[RankState]) -> Vec<bool> {
     stuck
 }
 
-/// Returns the shortest cycle of stuck ranks that wait for one rank each. The result begins with the cycle's lowest
-/// rank.
+/// Returns the shortest cycle of stuck ranks that wait for one rank each. The lowest rank comes first.
 fn find_cycle(stands: &[RankState], stuck: &[bool]) -> Option<Vec<usize>> {
     let next = |rank: usize| match &stands[rank] {
         RankState::Asleep(awaited) if stuck[rank] => match *awaited.named() {

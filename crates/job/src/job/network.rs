@@ -68,8 +68,7 @@ impl Job {
     /// Records the network address of a rank of another node. Called once, by the creator of the node's memory, or by
     /// one of its ranks that learns it later.
     pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
-        // If there is no memory for the card, `rank` cannot be reached, and a rank that tries to connect to it reports
-        // the error.
+        // If there is no memory for the card, a rank that tries to connect to `rank` reports the error.
         let _ = self.segment.learn_card(rank, &card.encode());
     }
 

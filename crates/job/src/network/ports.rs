@@ -49,7 +49,8 @@ impl Listener {
     /// addresses of this host by both families. The error states `needed`, the number of ports that the job needs on
     /// this host.
     ///
-    /// # Errors A text for users: all ports are in use, or the kernel's error.
+    /// # Errors
+    /// A text for users: all ports are in use, or the kernel's error.
     pub fn open(
         ports: Option<RangeInclusive<u16>>, only: &[IpAddr], needed: usize,
     ) -> Result<Listener, String> {

@@ -73,8 +73,7 @@ pub struct RankCard {
 pub struct NodeCard {
     /// Job number that this node has drawn. All nodes use the number of the first node.
     pub job_id: u64,
-    /// Secret by which processes of the job authenticate, drawn by this node. All nodes use the secret of the first
-    /// node.
+    /// Secret for authentication that this node has drawn. All nodes use the secret of the first node.
     pub secret: [u8; SECRET_BYTES],
     /// Network address of the leader (`NetworkCard`), for the leader of the preceding node; empty if there is none.
     pub leader: Vec<u8>,

@@ -25,10 +25,11 @@ pub const PROOF_BYTES: usize = 4 + TAG;
 const CALLS: &[u8] = b"fastpath agent calls";
 const ANSWERS: &[u8] = b"fastpath agent answers";
 
-/// Time limits of a connection attempt (`CALL`) and of an answer. The called agent may call others before it answers.
+/// Time limits of a connection attempt (`CALL`) and of an answer (`ANSWER`). The second is longer, because the called
+/// agent may call others before it answers.
 const CALL: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(20);
-/// Number of attempts for each address: a flood of unauthenticated callers may displace an attempt's connection.
+/// Number of attempts for each address. A flood of unauthenticated callers may displace an attempt's connection.
 const ROUNDS: u32 = 3;
 
 pub struct AgentListener {
@@ -139,7 +140,7 @@ impl Peers {
         answer.ok_or_else(|| io::Error::other("the reply of this mpiexec is invalid"))
     }
 
-    /// Error text for an agent that does not answer.
+    /// Returns the error text for an agent that does not answer.
     pub fn describe_silence(&self, node: usize, error: &io::Error) -> String {
         let host = self.host(node);
         format!(
@@ -159,7 +160,7 @@ impl Peers {
             };
             let _ = stream.set_read_timeout(None);
             if stream.write_all(&frame(&Request::Stay.encode())).is_ok() {
-                // The answer arrives at once. Then the connection lasts until one of the processes ends.
+                // The answer arrives at once. The connection then stays open until one process ends.
                 let mut telling: Option<Sender<()>> = Some(telling);
                 loop {
                     match stream.read(&mut [0; 64]) {
@@ -189,7 +190,7 @@ impl Peers {
         let own = list_addresses().unwrap_or_default();
         let is_own = |address: &IpAddr| own.iter().any(|found| found.address == *address);
         let mut addresses = card.addresses.clone();
-        // Container bridges have equal addresses on all hosts, and such an address reaches this host: try them last.
+        // Try the addresses of container bridges last: all hosts have them, so they lead back to this host.
         addresses.sort_by_key(|address| address.is_loopback() || is_own(address));
         let mut failed = io::Error::other("the address of this mpiexec is not known");
         for _ in 0..ROUNDS {

@@ -14,8 +14,8 @@ pub type SharedEngine = Arc<Mutex<Option<Engine>>>;
 const SERVICE: &[u8] = b"agents of mpiexec";
 /// Time between two lookups.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longest time of a failed lookup that counts as a miss. A lookup fails at once if no process listens; a stopped
-/// `srun` answers late.
+/// A failed lookup counts as a miss if it takes at most this long. It fails at once if no process listens. A late
+/// failure may come from a stopped `srun`.
 const SOON: Duration = Duration::from_secs(3);
 /// Number of consecutive failed lookups after which `srun` counts as ended.
 const MISSES: u32 = 2;

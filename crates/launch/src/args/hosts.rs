@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// `--host NAME[:SLOTS],...`
+/// Applies `--host NAME[:SLOTS],...`.
 pub fn take_hosts(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     for item in given.text().split(',').filter(|i| !i.is_empty()) {
         let place = format!("{} {item}", given.name);
@@ -26,10 +26,11 @@ pub fn take_hosts(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), Us
     Ok(())
 }
 
-/// `--hostfile FILE`: a host on each line, with `slots=` and `max_slots=` (Open MPI) or `:SLOTS` (MPICH, Intel MPI).
+/// Applies `--hostfile FILE`. A line of the file has a host, with `slots=` and `max_slots=` (Open MPI) or `:SLOTS`
+/// (MPICH, Intel MPI).
 pub fn take_hostfile(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
-    // An agent does not read the file: the launcher has counted the agent's ranks, and the file may exist on the user's
-    // host only.
+    // An agent does not read the file. The launcher has counted the agent's ranks, and the file may exist only on the
+    // launcher's host.
     if !parser.told_ranks.is_empty() {
         return Ok(());
     }
@@ -56,7 +57,7 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(),
     Ok(())
 }
 
-/// `--agent RANKS,...[/RANKS,...]`: ranks of each node, then of each program.
+/// Applies `--agent RANKS,...[/RANKS,...]`: numbers of ranks of the nodes and, after the slash, of the programs.
 pub fn take_agent(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
     let (nodes, programs) = text.split_once('/').unwrap_or((&text, ""));
@@ -76,8 +77,8 @@ pub fn take_agent(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), Us
     Ok(())
 }
 
-/// Encodes a command line for an agent. Engines take a `:` as the start of another program, so each word of only colons
-/// gets one more.
+/// Encodes a command line for an agent. Engines would treat the word `:` as the start of another program. A word of
+/// only colons therefore gets one more colon.
 pub fn write_agent_words(words: &[OsString]) -> impl Iterator<Item = OsString> {
     let add = |word: &OsString| match is_colons(word) {
         true => [word.as_os_str(), OsStr::new(":")].into_iter().collect(),
@@ -103,7 +104,7 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<HostSpec>, UsageError> {
     let mut hosts = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("");
-        // Open MPI takes `slots = 4` as one setting, so remove these blanks.
+        // Open MPI accepts blanks around `=`, as in `slots = 4`, so remove them.
         let line = line.replace(" =", "=").replace("= ", "=");
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
@@ -130,7 +131,7 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<HostSpec>, UsageError> {
     Ok(hosts)
 }
 
-/// `NAME`, `NAME:SLOTS`, `USER@NAME`, `[ADDRESS]:SLOTS`; a bare IPv6 address needs no brackets.
+/// Reads `NAME`, `NAME:SLOTS`, `USER@NAME` or `[ADDRESS]:SLOTS`. An IPv6 address without slots needs no brackets.
 fn read_host(item: &str, place: &str) -> Result<HostSpec, UsageError> {
     let (name, slots) = match item.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
@@ -153,7 +154,8 @@ fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
     wrong(format!("{place}: {text:?} is not a number of ranks from 1 to {MAX_JOB_RANKS}"))
 }
 
-/// Adds the hosts of one program to those of the job, each once. The slots of repeated hosts add up.
+/// Adds the hosts of one program to those of the job, each once. Slots of a host that the program repeats add up. Of
+/// several programs, the largest number of slots counts.
 pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[HostSpec]) {
     let mut own: Vec<Node> = Vec::new();
     for host in hosts {
@@ -225,7 +227,7 @@ impl Surroundings for ThisNode {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // Do not block: opening a pipe that no process writes to would not return.
+        // Open without blocking: the open of a named pipe without a writer would not return.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         read_text(&file, WRITER_WAIT_MS)
     }
@@ -370,7 +372,7 @@ mod tests {
     #[test]
     fn addresses__are_own_where_a_socket_can_have_them() {
         assert!(is_own_address("127.0.0.1".parse().unwrap()));
-        // A documentation address, wildcards, broadcast and a multicast group.
+        // These are a documentation address, wildcards, broadcast and a multicast group.
         for other in ["198.51.100.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "::"] {
             assert!(!is_own_address(other.parse().unwrap()), "{other}");
         }

@@ -17,7 +17,7 @@ pub fn read_pattern(given: &GivenOption) -> Result<Vec<u8>, UsageError> {
     }
 }
 
-/// `--display LIST`. The words are only checked: all displays are printed together.
+/// Checks the words of `--display LIST`. They select nothing, because all displays are printed together.
 pub fn check_display(given: &GivenOption) -> Result<(), UsageError> {
     const KNOWN: [&str; 7] = ["map", "map-devel", "bind", "bindings", "allocation", "topo", "cpus"];
     for word in given.text().split(',') {
@@ -34,7 +34,7 @@ pub fn check_display(given: &GivenOption) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// `DIR[:nocopy,nojobid]`
+/// Applies `DIR[:nocopy,nojobid]`, a folder for the output files of the ranks.
 pub fn take_directory(parser: &mut Parser<'_>, text: &str) -> Result<(), UsageError> {
     let (dir, words) = text.split_once(':').unwrap_or((text, ""));
     let (mut copy, mut job) = (true, "/1");
@@ -60,7 +60,7 @@ pub fn take_directory(parser: &mut Parser<'_>, text: &str) -> Result<(), UsageEr
     Ok(())
 }
 
-/// `--output LIST`: words may be shortened, as in Open MPI.
+/// Applies `--output LIST`. The words may be shortened, as in Open MPI.
 pub fn take_list(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), UsageError> {
     let text = given.text();
     // Qualifiers follow the last word, but apply to the output file.

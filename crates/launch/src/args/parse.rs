@@ -173,7 +173,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Returns the number of ranks of a program. `asked` is the argument of -n, or 0.
+    /// Returns the number of ranks of a program. `asked` is the argument of `-n`; 0 if there is none.
     fn count_ranks(
         &mut self, asked: usize, slots: usize, count: &RankCount,
     ) -> Result<usize, UsageError> {
@@ -181,7 +181,7 @@ impl Parser<'_> {
         let mut ranks = match (asked, &count.per_node) {
             (0, Some(per_node)) => per_node.ranks * nodes,
             (0, None) if count.soft.is_some() => MAX_RANKS,
-            // Slots of a host list set the number of ranks, as in other launchers.
+            // Without `-n`, the slots of a host list determine the number of ranks, as in other launchers.
             (0, None) => slots.max(1),
             (n, Some(p)) if n > p.ranks * nodes && p.strict => {
                 let plural = if nodes == 1 { "" } else { "s" };
@@ -381,7 +381,7 @@ fn split_option(word: &ParsedArg<'_>) -> Option<(String, Option<OsString>)> {
         return Some((format!("--{name}"), value.map(OsStr::to_owned)));
     }
     let rest = word.to_short()?.next_value_os()?;
-    // `-np=4` is unusual with one dash, but unambiguous.
+    // Accept `-np=4`, which is unusual with one dash, but unambiguous.
     if let Some((name, value)) = rest.split_once("=")
         && let Some(option) = lookup(&text(name))
         && option.takes != OptionArguments::Nothing
@@ -398,7 +398,7 @@ fn words_wanted(option: &Opt, values: &[OsString]) -> usize {
         OptionArguments::One(_) => 1,
         OptionArguments::Two(..) => 2,
         OptionArguments::Pair => match values.first() {
-            // NAME=VALUE is one word. `apply` reports a missing name.
+            // A pair written as NAME=VALUE is one word. If NAME is empty, `apply` reports it.
             Some(first) if OsStrExt::contains(first.as_os_str(), "=") || first.is_empty() => 1,
             _ => 2,
         },
@@ -440,7 +440,7 @@ fn find_option(name: &str) -> Result<&'static Opt, UsageError> {
     let near = options()
         .flat_map(|option| option.names.split(' '))
         .map(|shown| (shown.trim_start_matches('-'), shown))
-        // The edit distance is at least the difference in length.
+        // Skip names that differ too much in length: the edit distance is at least that difference.
         .filter(|(n, _)| n.len() > 2 && n.len().abs_diff(bare.len()) <= n.len() / 3)
         .map(|(n, shown)| (strsim::damerau_levenshtein(n, bare), n.len() / 3, shown))
         .filter(|(distance, most, _)| distance <= most)

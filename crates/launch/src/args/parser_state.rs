@@ -22,7 +22,7 @@ impl HostSpec {
     }
 }
 
-/// Number of ranks per node, by `-ppn` and similar options.
+/// Number of ranks per node, as given by `-ppn` or a similar option.
 #[derive(Debug)]
 pub struct PerNode {
     pub ranks: usize,
@@ -67,9 +67,9 @@ pub struct Parser<'a> {
     pub agent: Option<Vec<usize>>,
     /// In an agent: number of ranks of each program, counted before the agent started.
     pub told_ranks: Vec<usize>,
-    /// The option, as typed, by which more ranks than slots or processors are an error, if given.
+    /// The option that forbids more ranks than slots or processors, as typed; None if it is not given.
     pub no_oversubscribe: Option<String>,
-    /// Whether more ranks than slots cause no notice.
+    /// Whether the notice about more ranks than slots is suppressed.
     pub may_oversubscribe: bool,
     /// Whether the words are from a `-configfile`.
     pub in_config: bool,

@@ -18,7 +18,7 @@ pub fn find_level(name: &str) -> Option<Level> {
         "numa" | "numanode" => Level::Numa,
         "socket" | "package" | "sock" => Level::Package,
         "node" | "machine" | "board" => Level::Node,
-        // l2cache, l2, and Hydra's l1dcache, l1ucache.
+        // Names of caches: l2cache, l2, and Hydra's l1dcache and l1ucache.
         name => {
             let rest = name.strip_prefix('l')?;
             let level = cache(rest.chars().next()?)?;
@@ -90,7 +90,7 @@ pub fn take_bind(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), Usa
     Ok(())
 }
 
-/// Parses `0+2,1,4-7`, a set of processors for each rank in turn.
+/// Parses a list of processor sets, one for each rank in turn, such as `0+2,1,4-7`.
 fn parse_cpus(text: &str) -> Option<Vec<CpuSet>> {
     text.split(',')
         .map(|item| CpuSet::parse(&item.replace('+', ",")).filter(|set| !set.is_empty()))
@@ -179,7 +179,7 @@ fn take_map_qualifier(
     Ok(())
 }
 
-/// Sets `n` ranks at each place of this kind, filled in order.
+/// Requests `n` ranks at each place of the kind `level`. The places are filled in order.
 fn take_per_place(parser: &mut Parser<'_>, given: &GivenOption, n: usize, level: Level) {
     let places = match level {
         Level::Node => 1,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Exit code after `--timeout`, that of timeout(1).
+/// Exit code of a job that `--timeout` has ended, equal to that of timeout(1).
 pub const TIMEOUT_CODE: i32 = 124;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,14 +14,14 @@ pub struct JobSpec {
     /// Programs in order. Ranks are numbered across them.
     pub apps: Vec<App>,
     pub env: Vec<(OsString, OsString)>,
-    /// Variables to export that the environment must have. A name may end with `*`.
+    /// Names of `-x` without a value: variables to export, which the environment must have. A name may end with `*`.
     pub exported: Vec<OsString>,
     /// Variables of the environment that all ranks get.
     pub inherit: Inherit,
     pub output: Output,
     pub stdin: Stdin,
     pub timeout: Option<Duration>,
-    /// `--kill-after`: grace period of the ranks after SIGTERM or SIGHUP. Zero: no limit. None: the default.
+    /// Grace period of the ranks after SIGTERM or SIGHUP (`--kill-after`). Zero means no limit, None the default.
     pub kill_after: Option<Duration>,
     pub placement: Placement,
     /// Processors that the job is restricted to; None: all allowed processors.
@@ -35,8 +35,8 @@ pub struct JobSpec {
     /// Lines about options without effect; empty if the user suppresses them.
     pub notices: Vec<String>,
     pub nodes: JobNodes,
-    /// Number of processes that can usefully run at once (`MPI_UNIVERSE_SIZE`), by `-usize` or slots of hosts; None:
-    /// the number of processors.
+    /// Number of processes that can usefully run at once (`MPI_UNIVERSE_SIZE`), from `-usize` or the slots of the
+    /// hosts. None if it is the number of processors.
     pub universe: Option<usize>,
     pub engine: Option<OsString>,
     /// `--no-agents`: the engine starts the program itself, one process on each node.
@@ -72,7 +72,7 @@ pub struct App {
     pub env: Vec<(OsString, OsString)>,
     /// Variables of the environment that this program's ranks get; None: the variables of the job.
     pub inherit: Option<Inherit>,
-    /// Host that this program's ranks count as being on; None: one host shared by all programs without a named host.
+    /// Virtual host of this program's ranks. All programs with None share one virtual host.
     pub virtual_host: Option<OsString>,
 }
 
@@ -121,19 +121,20 @@ impl Default for Stdin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     pub bind: Bind,
-    /// Number of places for each rank; None: 1, or OMP_NUM_THREADS cores.
+    /// Number of places for each rank. None stands for 1 place, or for OMP_NUM_THREADS cores.
     pub per_rank: Option<usize>,
     /// The option that sets `per_rank`, as typed, if it is neither `--bind-to` nor `--map-by`.
     pub per_rank_typed: Option<String>,
     /// Whether hardware threads count as cores.
     pub threads: bool,
-    /// `--map-by`: kind of place over which ranks go round robin, and number of places in a group. None: in order.
+    /// Argument of `--map-by`: kind of place over which ranks are distributed round robin, and number of places in a
+    /// group. None keeps the ranks in order.
     pub map: Option<(Level, usize)>,
     /// Number of consecutive ranks at each place of `map`; 0 counts as 1.
     pub in_a_row: usize,
     pub rank: RankOrder,
     pub overload: bool,
-    /// Whether an impossible binding causes no warning.
+    /// Whether the warning about an impossible binding is suppressed.
     pub if_supported: bool,
 }
 
@@ -155,8 +156,8 @@ pub enum RankOrder {
     /// Ranks are numbered in mapping order.
     #[default]
     Mapped,
-    /// All processes of the first mapped place, then all of the next place.
+    /// Number all processes of the first mapped place, then all of the next place.
     Fill,
-    /// Round robin over places of this kind; None: over the places of `--map-by`.
+    /// Number processes round robin over places of this kind. None stands for the places of `--map-by`.
     Round(Option<Level>),
 }

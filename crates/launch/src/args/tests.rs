@@ -215,7 +215,7 @@ fn ranks__of_a_node() {
     assert_eq!(spec("--npersocket 3 a").apps[0].ranks, 6);
     assert_eq!(spec("--ppr 1:core a").apps[0].ranks, 8);
     assert_eq!(spec("--map-by ppr:2:package:pe=2 a").apps[0].ranks, 4);
-    // As with Hydra, all ranks run on the one node. Open MPI rejects this command line.
+    // All 8 ranks run on the only node, as with Hydra. Open MPI rejects this command line.
     let s = spec("-n 8 -ppn 4 a");
     assert_eq!(s.apps[0].ranks, 8);
     assert_eq!(s.notices, ["-ppn 4: no effect (all ranks run on this host)"]);

@@ -35,7 +35,7 @@ impl GivenOption {
     }
 }
 
-/// `-usize N`, `-usize SYSTEM` or `-usize INFINITE`: the number of processes, if one is given.
+/// Reads `-usize N`, `-usize SYSTEM` or `-usize INFINITE`. Returns the number of processes; `None` for SYSTEM.
 pub fn read_universe(given: &GivenOption) -> Result<Option<usize>, UsageError> {
     let text = given.text();
     match (parse_ranks(&text), &*text.to_ascii_uppercase()) {

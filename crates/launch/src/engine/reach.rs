@@ -6,7 +6,7 @@ use fastpath_base::topology::host_name;
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};
 
-/// Largest number of hosts named in a message.
+/// Maximum number of hosts named in a message.
 const TOLD_MOST: usize = 4;
 
 /// Reports a missing ssh, or hosts without a known address.

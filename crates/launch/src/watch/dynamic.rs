@@ -22,7 +22,7 @@ pub fn name_program(program: &Program) -> String {
 
 #[derive(Debug)]
 pub struct SpawnRefusal {
-    /// Number of the program that cannot be started; `usize::MAX`: none of them can.
+    /// Number of the program that cannot be started; `usize::MAX` if no program can be started.
     program: usize,
     cause: Cause,
     text: String,
@@ -37,7 +37,7 @@ impl SpawnRefusal {
         SpawnRefusal { program, cause: Cause::Spawn, text: text.into() }
     }
 
-    /// Refusal by another agent; None for another answer.
+    /// Returns the refusal in another agent's answer; None if the answer is no refusal.
     pub fn of_answer(answer: Answer) -> Option<SpawnRefusal> {
         let Answer::Refused { cause, program, text } = answer else {
             return None;
@@ -63,7 +63,7 @@ pub struct NewRanks<'a> {
 }
 
 impl JobWatch<'_> {
-    /// Answers requests of ranks. `is_ending`: the job is being ended.
+    /// Answers requests of ranks. `is_ending` tells whether the job is being ended.
     pub fn serve(&mut self, is_ending: bool) {
         for (client, request) in self.control.read(&self.poller) {
             match request {
@@ -181,7 +181,7 @@ impl JobWatch<'_> {
     pub fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, SpawnRefusal> {
         let places = self.count_places();
         let numbers = self.segment.capacity() - self.segment.present();
-        // With several hosts, each host counts its free places (`Request::Prepare`).
+        // In a job on several hosts, each host counts its free places later (`Request::Prepare`).
         let has_peers = self.agent.as_ref().and_then(Agent::peers).is_some();
         let mut left = if has_peers { numbers } else { numbers.min(places.free) };
         let mut counts = Vec::new();
@@ -261,8 +261,8 @@ impl JobWatch<'_> {
             })
     }
 
-    /// Takes as many places of ended ranks as `count` new ranks of this host need beyond the unused places. No other
-    /// rank can refer to these ended ranks any more. Places that get no rank can be taken again.
+    /// Takes as many places of ended ranks as `count` new ranks of this host need beyond the unused places. Only places
+    /// to which no other rank can refer any more are taken. If a taken place gets no rank, it can be taken again.
     pub fn take_places(&self, count: usize) -> Result<Vec<usize>, SpawnRefusal> {
         let unused = self.segment.layout().ranks() - self.segment.here();
         let missing = count.saturating_sub(unused);
@@ -312,7 +312,7 @@ impl JobWatch<'_> {
     }
 }
 
-/// Describes used and total places for spawned ranks. `keeper`: why places of ended ranks are not reused.
+/// Describes used and total places for spawned ranks. `keeper` is the reason for not reusing places of ended ranks.
 fn describe_places(places: PlaceCounts, keeper: Option<&str>) -> String {
     let PlaceCounts { running, held, .. } = places;
     let all = places.all();

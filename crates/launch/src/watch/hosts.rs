@@ -29,7 +29,7 @@ use std::thread;
 pub struct PendingSpawn {
     prepared: Vec<PreparedProgram>,
     names: Vec<String>,
-    /// Index of the rank among all new ranks, and its listener.
+    /// Listeners of this node's new ranks, each with the index of its rank among all new ranks.
     listeners: Vec<(usize, Listener)>,
     /// Places of ended ranks for this node's new ranks.
     places: Vec<usize>,
@@ -131,7 +131,7 @@ impl JobWatch<'_> {
             return;
         }
         if let (Request::Failed(failure), true, 0) = (&request, client.is_agent(), own) {
-            // Reply at once: the decision below sends requests to all agents, including the sender of this one.
+            // Reply at once, because the decision below sends requests to all agents, also to the sender.
             client.reply(&Answer::Done);
             return self.take_turn(Task::Failure(*failure));
         }
@@ -307,7 +307,7 @@ impl JobWatch<'_> {
             cards: std::mem::take(&mut plan.cards),
         };
         let asked = peers.clone();
-        // A fault of a node without new ranks does not count: its agent may have ended, and then need not know of them.
+        // Ignore a fault of a node without new ranks: its agent may have ended, and then needs no request.
         let all: Vec<usize> = (1..peers.nodes()).collect();
         let ask = move || {
             let mut fault = None;
@@ -331,7 +331,7 @@ impl JobWatch<'_> {
         });
     }
 
-    /// Ends the new ranks from `first` on, because some cannot be started or the spawning rank waits no longer.
+    /// Ends the new ranks from `first` on, if some cannot be started or the spawning rank no longer waits.
     fn take_back(&mut self, client: Client, peers: Peers, first: usize, refused: SpawnRefusal) {
         self.pending = None;
         if self.segment.present() == first {
@@ -379,7 +379,7 @@ impl JobWatch<'_> {
         &mut self, root: usize, first: usize, counts: &[u32], nodes: &[u32], cards: &[Vec<u8>],
     ) -> Result<Answer, SpawnRefusal> {
         let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
-        // If this spawn has no ranks here, the prepared state is of an earlier spawn that was given up.
+        // If this spawn has no ranks on this host, the prepared state is that of an earlier spawn, which was given up.
         let pending = self.pending.take().filter(|_| nodes.contains(&own));
         let refuse = |text: &str| Err(SpawnRefusal::all(text));
         let ranks = counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count as usize));

@@ -56,7 +56,7 @@ pub struct TestJob {
     pub mark: String,
 }
 
-/// `mpiexec` with these words; `PROBE` stands for the probe's path.
+/// Makes a job of `mpiexec` with these words, in which `PROBE` stands for the probe's path.
 pub fn mpiexec(words: &[&str]) -> TestJob {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

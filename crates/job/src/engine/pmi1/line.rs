@@ -8,8 +8,7 @@ pub const LINE_MOST: usize = 1024;
 /// Largest line read, in bytes.
 pub const ANSWER_MOST: usize = 8192;
 
-/// Largest value, in bytes. A line with such a value is shorter than [`LINE_MOST`]. Limits that the engine announces
-/// are not used.
+/// Largest value, in bytes. Keeps each line below [`LINE_MOST`]. Limits that the engine announces are not used.
 pub const VALUE_MOST: usize = 700;
 
 /// The fields of a line.

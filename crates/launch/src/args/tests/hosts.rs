@@ -53,7 +53,7 @@ fn agent__is_of_all_ranks() {
     let line = "--agent 2,1 -n 3 --host x:2,y a";
     assert_eq!(spec(line).nodes, JobNodes::Agent(vec![2, 1]));
     assert!(error("--agent 2,2 -n 3 a").contains("are 4, but the job has 3 ranks"));
-    // Numbers of ranks of each program take precedence over the allocation that the agent sees.
+    // The numbers of ranks in `--agent` take precedence over the allocation that the agent sees.
     let told = spec("--agent 2,2/1,3 -ppn 2 a :: b");
     assert_eq!(told.nodes, JobNodes::Agent(vec![2, 2]));
     assert_eq!(told.apps.iter().map(|app| app.ranks).collect::<Vec<_>>(), [1, 3]);

@@ -3,8 +3,8 @@
 use super::spec;
 
 /// Lines from the manuals of Open MPI, MPICH and Intel MPI, and from job scripts of LAMMPS, OSU's and Intel's
-/// benchmarks, HPL, HPCC, GROMACS, OpenFOAM, Quantum ESPRESSO, NAMD and others. With each: ranks of each program, the
-/// first program's words, and the number of notices about options without effect.
+/// benchmarks, HPL, HPCC, GROMACS, OpenFOAM, Quantum ESPRESSO, NAMD and others. A row has the line, the ranks of each
+/// program, the first program's words, and the number of notices about options without effect.
 const TYPED: &[(&str, &[usize], &str, usize)] = &[
     // Open MPI.
     ("-np 4 ./a.out", &[4], "./a.out", 0),

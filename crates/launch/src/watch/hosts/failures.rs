@@ -79,7 +79,8 @@ impl JobWatch<'_> {
         self.ask_beside(ask, move |watch, gathered| watch.order_end(peers, failure, gathered));
     }
 
-    /// Orders the agents to end the ranks that the failure ends. `gathered`: worlds of all nodes, nodes that answered.
+    /// Orders the agents to end the ranks that the failure ends. `gathered` has the worlds of all nodes, and the nodes
+    /// that have answered, or the text of an error.
     fn order_end(
         &mut self, peers: Peers, failure: WorldFailure,
         gathered: Result<(NodeWorlds, Vec<usize>), String>,
@@ -118,8 +119,8 @@ impl JobWatch<'_> {
             (is_deaf, fault)
         };
         self.ask_beside(tell, move |watch, (is_deaf, fault)| {
-            // The ranks of an agent that cannot be reached would keep running, with their peers, so this agent ends the
-            // job.
+            // If an agent cannot be reached, its ranks and their peers would keep running. In that case, this agent
+            // ends the job.
             let worlds = if is_deaf { BTreeSet::new() } else { worlds };
             if let Some(text) = fault {
                 watch.say_that_all_end(failure.rank, &text);
@@ -233,7 +234,7 @@ fn ask(peers: &Peers, node: usize, request: &Request) -> Result<Option<Answer>, 
     }
 }
 
-/// Whether a call failed because no process listens there any more, as opposed to a time limit.
+/// Whether a call failed because no process listens any more, and not, for instance, by a time limit.
 fn is_closed(error: &io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | BrokenPipe)

@@ -24,7 +24,7 @@ pub enum Task {
 /// Continuation that handles the answers in the main loop.
 type NextStep = Box<dyn FnOnce(&mut JobWatch<'_>) + Send>;
 
-/// The current round of questions, and the tasks that wait for its end.
+/// The current round of requests to the other agents, and the tasks that wait for the end of the round.
 #[derive(Default)]
 pub struct Rounds {
     waiting: VecDeque<Task>,
@@ -61,8 +61,8 @@ impl JobWatch<'_> {
             && let Some(task) = self.rounds.waiting.pop_front()
         {
             match task {
-                // The client has left and would not learn of the new ranks. A forwarding agent leaves at its time
-                // limit.
+                // Drop the task: the client has left, and would not learn of the new ranks. A client that is another
+                // agent leaves at its time limit.
                 Task::Spawn { ref client, .. } | Task::Number { ref client, .. }
                     if client.has_left() => {}
                 Task::Spawn { client, root, programs } => match self.refuse_start(root) {
@@ -86,7 +86,7 @@ impl JobWatch<'_> {
         }
     }
 
-    /// Executes `ask` in a thread, then `then` in the main loop with the result of `ask`.
+    /// Calls `ask` in a thread, and then `then` in the main loop with the result of `ask`.
     pub fn ask_beside<T: Send + 'static>(
         &mut self, ask: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(&mut JobWatch<'_>, T) + Send + 'static,
