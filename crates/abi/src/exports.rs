@@ -27,7 +27,7 @@ unsafe fn read_handle(handle: *const usize) -> usize {
     if handle.is_null() {
         0
     } else {
-        // SAFETY: not null, so it points to a handle by this function's contract.
+        // SAFETY: `handle` is not null, and so points to a handle by this function's contract.
         unsafe { *handle }
     }
 }

@@ -198,7 +198,7 @@ fn is_chosen(choice: Option<ChosenParam>, name: &str) -> bool {
     match choice {
         Some(ChosenParam::Form) => ["info", "request"].contains(&name),
         Some(ChosenParam::Access) => ["offset", "buf", "count", "datatype"].contains(&name),
-        // The first half of the split access already has `buf`.
+        // The call that began the split access has already received `buf`.
         Some(ChosenParam::SplitKind) => name == "buf",
         Some(ChosenParam::Width) | None => false,
     }

@@ -152,8 +152,8 @@ const FUNCTIONS: [RemovedFunction; 10] = [
     },
 ];
 
-/// Combiners of Fortran's constructors, by the name of their replacement. Their values differ from those of all other
-/// combiners, so that both can be in one `switch`.
+/// Combiners that replace the removed combiners of Fortran's constructors. The removed ones have values of their own,
+/// so that a `switch` can contain both.
 const COMBINERS: [&str; 3] =
     ["MPI_COMBINER_HINDEXED", "MPI_COMBINER_HVECTOR", "MPI_COMBINER_STRUCT"];
 

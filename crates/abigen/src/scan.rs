@@ -64,7 +64,7 @@ const BUNDLES: &str = "arguments";
 /// All bodies of a folder.
 #[derive(Debug, Default)]
 pub struct Bodies {
-    /// Bodies by module and name, `comm::comm_dup`.
+    /// Bodies, keyed by module and name, such as `comm::comm_dup`.
     pub by_path: BTreeMap<String, BodySignature>,
     /// Fields of the structs of `arguments.rs`, by the name of the struct.
     bundles: BTreeMap<String, Vec<String>>,

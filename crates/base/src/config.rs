@@ -43,7 +43,7 @@ impl fmt::Display for Origin {
 pub enum ConfigValue {
     /// On or off.
     Flag(bool),
-    /// Bytes, nanoseconds or a count, by the variable's kind. `None` means "auto".
+    /// Bytes, nanoseconds or a count, as the variable's kind requires. `None` means "auto".
     Number(Option<u64>),
     /// Index into the choices of the kind.
     Choice(usize),

@@ -10,7 +10,7 @@ const ROOM: usize = 8192;
 /// A mapping of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapsEntry {
-    /// Addresses; not empty.
+    /// Address range of the mapping; not empty.
     pub range: Range<usize>,
     /// Whether the process may write the mapping.
     pub is_writable: bool,

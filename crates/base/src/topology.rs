@@ -19,7 +19,7 @@ pub fn read_system(path: &str) -> Option<String> {
     std::fs::read_to_string(format!("/sys/devices/system/{path}")).ok()
 }
 
-/// A set of processors, by the kernel's numbers.
+/// A set of processors, which are named by the kernel's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSet {
     words: Vec<u64>,
@@ -165,7 +165,8 @@ pub fn affinity() -> CpuSet {
     affinity_of(0).unwrap_or_else(online)
 }
 
-/// Returns the processors allowed to the first thread of process `pid` (0: this thread). `None` if unknown.
+/// Returns the processors allowed to the first thread of process `pid`, or to this thread if `pid` is 0. `None` if
+/// unknown.
 pub fn affinity_of(pid: libc::pid_t) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     read_affinity(pid, &mut set).then_some(set)

@@ -125,7 +125,7 @@ const UNKNOWN: u32 = 0;
 const READY: u32 = 1;
 const MISSING: u32 = 2;
 
-/// A kind of expedited membarrier, by the threads that it fences.
+/// A kind of expedited membarrier. Kinds differ in the threads that they fence.
 struct Membarrier {
     state: StaticU32,
     register: libc::c_int,

@@ -1,4 +1,4 @@
-//! Detection of the launcher that started this process, by the environment that launchers set.
+//! Detection of the launcher that started this process, from the variables that launchers set.
 //!
 //! Launchers are nested: a batch script starts one, and a rank starts another. Each launcher adds its variables to
 //! those of the outer launchers, so a variable alone proves nothing. [`detect`] is pure: its input is the environment

@@ -50,7 +50,7 @@ impl Identity {
 /// Identity of a rank that is valid in all jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Number of the rank's own job.
+    /// Number of the job that the rank belongs to.
     pub job: u64,
     /// Number of the rank in that job.
     pub rank: u32,

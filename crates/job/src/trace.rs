@@ -1,8 +1,8 @@
 //! Traces: each rank records into its part of the node segment (`fastpath_base::trace`). After the end of the job, even
-//! by a failure, one file is made of all parts.
+//! by a failure, all parts are merged into one file.
 //!
-//! The file is JSON in the Trace Event Format of Chrome's tracer, which Perfetto reads too. Each rank is a process in
-//! it, and each thread a track. The parts are not trusted: numbers are bounded, and texts are cleaned.
+//! The file is JSON in the Trace Event Format of Chrome's tracer, which Perfetto reads too. In the file, each rank is a
+//! process, and each thread a track. The parts are not trusted: numbers are bounded, and texts are cleaned.
 #![allow(unsafe_code)]
 
 mod read;

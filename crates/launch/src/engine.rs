@@ -245,7 +245,7 @@ fn list_processes(
     Ok(own.chain(write_agent_words(words)).collect())
 }
 
-/// Rejects input for ranks other than 0: without agents the engine forwards standard input, and only to rank 0.
+/// Rejects input for ranks other than 0. Without agents, the engine forwards standard input, and only to rank 0.
 fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
         Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),

@@ -364,8 +364,8 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Writes unfinished lines, such as prompts, that have waited long enough, unless lines are tagged. Returns the
-    /// time until the next unfinished line is due, in milliseconds.
+    /// Unless lines are tagged, writes unfinished lines, such as prompts, that have waited for their limit
+    /// ([`PROMPT_MS`]). Returns the time until the next unfinished line is due, in milliseconds.
     pub fn show_prompts(&mut self, poller: &Poller) -> Option<u64> {
         if !self.what.prefix.is_empty() {
             return None;

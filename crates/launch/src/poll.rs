@@ -140,7 +140,8 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     wait_readable(fd, Some(0))
 }
 
-/// Waits until `fd` has data or has reached its end. `limit_ms` is the longest wait; None waits without a limit.
+/// Waits until `fd` has data or has reached its end. `limit_ms` is the maximum wait in milliseconds; None waits without
+/// a limit.
 pub fn wait_readable(fd: BorrowedFd<'_>, limit_ms: Option<u64>) -> bool {
     wait_for(fd, libc::POLLIN, limit_ms)
 }

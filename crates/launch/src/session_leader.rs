@@ -23,7 +23,7 @@ pub const LIKE_VFORK: libc::c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::S
 
 /// State of a [`CloneRequest`] whose leader has ended. The kernel stores it then (CLONE_CHILD_CLEARTID).
 const ENDED: u32 = 0;
-/// State of a [`CloneRequest`] without work for the leader: none was requested yet, or the last one is done.
+/// State of a [`CloneRequest`] without work for the leader: no clone was requested yet, or the last one is done.
 const IDLE: u32 = 1;
 /// State of a [`CloneRequest`] that the leader has to carry out.
 const REQUESTED: u32 = 2;

@@ -92,7 +92,8 @@ pub struct StartContext<'a, 'b> {
 pub struct RankStarter {
     spawner: Spawner,
     identity: Identity,
-    /// Port of the process of another job that spawned this job, in the form that ranks get; None: no such process.
+    /// Port of the process of another job that spawned this job, in the form that ranks get; None if there is no such
+    /// process.
     parent: Option<String>,
     need: Need,
     /// Whether the launcher has a nice value other than 0. Nice values count only among processes of one session.

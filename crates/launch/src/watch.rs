@@ -111,7 +111,7 @@ pub struct WatchState {
     /// Terminations of some worlds, while others continued.
     pub parts: Vec<Termination>,
     timeout_at: Option<Instant>,
-    /// Signal that requests the end of the job, with its description; None: no signal.
+    /// Signal that requests the end of the job, with its description; None if no such signal has arrived.
     interrupted: Option<(i32, String)>,
     interrupts: u32,
     grace_ends_at: Option<Instant>,
@@ -322,7 +322,7 @@ impl JobWatch<'_> {
         ending
     }
 
-    /// Grace period by `--kill-after`; None: unlimited.
+    /// Returns the grace period set by `--kill-after`; None if it is unlimited.
     fn kill_after(&self) -> Option<Duration> {
         Some(self.spec.kill_after.unwrap_or(KILL_GRACE)).filter(|grace| !grace.is_zero())
     }

@@ -31,7 +31,7 @@ const BUSY: u32 = 4;
 const RUNG: u32 = 5;
 const DUE: u32 = 6;
 const AWAKE: u32 = 7;
-/// Bit set in addition to `ATTENDED` or `MISSED`: the progress thread sleeps without a limit, until woken.
+/// Bit set in addition to `ATTENDED` or `MISSED` if the progress thread sleeps without a time limit, until it is woken.
 const DEEP: u32 = 8;
 
 /// Length of the progress thread's nap in `DUE`: a few round trips over a network.

@@ -11,7 +11,7 @@ impl Segment {
             return;
         }
         if let Some(page) = self.page(rank).filter(|p| p.phase() != RankPhase::Finalized) {
-            // A dead rank must not stay counted in `awake`.
+            // A dead rank must not remain counted in `JobHeader::awake`.
             self.uncount_awake(page);
             page.set_left(STATE_DEAD);
         }

@@ -68,7 +68,8 @@ pub struct JobHeader {
     pub cards: CacheLine<AtomicU32>,
     /// Number of leading places whose pair regions were backed before the ranks started.
     pub ahead: CacheLine<AtomicU32>,
-    /// Process number of the rank that is adding ranks of another job, if no launcher adds them; 0: none.
+    /// Process number of the rank that is adding ranks of another job, if no launcher adds them; 0 if no rank is adding
+    /// any.
     pub adding: CacheLine<AtomicU32>,
     /// Bit set of the [`Notice`]s that a rank of this node has printed.
     notices: CacheLine<AtomicU32>,

@@ -78,7 +78,7 @@ impl Segment {
         spare: usize, create: impl Fn(usize) -> Result<Segment, SegmentError>,
     ) -> Result<Segment, SegmentError> {
         match create(spare) {
-            // The length of files, or the address space, may be limited.
+            // Try without spare ranks, because the length of files, or the address space, may be limited.
             Err(_) if spare != 0 => create(0),
             other => other,
         }

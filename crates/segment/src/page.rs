@@ -127,7 +127,7 @@ pub struct RankPage {
     /// 1 if the rank uses an adapter or the network. Its messages may then be in flight although all ranks sleep.
     pub by_adapter: AtomicU32,
     /// Number of threads that sleep without a time limit. Each announced its sleep on `state`, and then polled without
-    /// success. 0 while any thread sleeps with a limit. Only the rank writes it; [`RankPage::sleepers`] reads it.
+    /// success. 0 while any thread sleeps with a time limit. Only the rank writes it; [`RankPage::sleepers`] reads it.
     pub asleep: AtomicU32,
     /// 1 if this page represents ranks of other nodes. Data of those ranks is only in the table
     /// ([`crate::Segment::host`], [`crate::Segment::network`]). Written before any rank starts.
@@ -159,7 +159,7 @@ pub struct RankPage {
     pub ports: [AtomicU64; PORTS],
     /// The rank's number in the job, if that is not its place in this memory. Written before the rank is visible.
     pub(crate) rank: AtomicU32,
-    /// Number of sleeps with a limit that ended without work. Only the owner writes it.
+    /// Number of sleeps with a time limit that ended without work. Only the owner writes it.
     pub naps: AtomicU32,
     /// Address, in the rank's process, of the addresses of its counters and queues; 0 if unset. Only the owner writes
     /// it.
@@ -430,14 +430,14 @@ impl RankPage {
         self.unnoted.load(Ordering::Relaxed)
     }
 
-    /// Records the number of threads of this rank that sleep without a limit. Only the owner calls it.
+    /// Records the number of threads of this rank that sleep without a time limit. Only the owner calls it.
     pub fn set_asleep(&self, threads: u32) {
         // ORDERING: release: a process that sees the sleep also sees the wake-ups that the rank made earlier; partner
         // is the acquire load in `sleepers`.
         self.asleep.store(threads, Ordering::Release);
     }
 
-    /// Returns the number of threads of this rank that sleep without a limit. Returns 0 if a sleeping thread has a
+    /// Returns the number of threads of this rank that sleep without a time limit. Returns 0 if a sleeping thread has a
     /// limit, or was woken after it announced its sleep. The caller reads the wait notes after this call.
     pub fn sleepers(&self) -> u32 {
         // ORDERING: partner is the release store in `set_asleep`.

@@ -46,7 +46,7 @@ impl<const W: usize> SharedText<W> {
     }
 
     /// Returns the present text for one line of a message. The length is bounded and control characters are escaped,
-    /// whatever the writer stored.
+    /// because the writer is not trusted.
     pub fn load(&self) -> String {
         escape(&self.load_raw()).into_owned()
     }

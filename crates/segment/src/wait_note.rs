@@ -42,7 +42,8 @@ const AWAITED_MOST: usize = 14;
 /// Set of the ranks of the job that could end a wait; each of them could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedRanks {
-    /// Number of named ranks; 0: unknown; above [`AWAITED_MOST`]: any rank of the job.
+    /// Number of named ranks. 0 means that the ranks are unknown, and a number above [`AWAITED_MOST`] any rank of the
+    /// job.
     count: u32,
     ranks: [u32; AWAITED_MOST],
     holds: bool,
@@ -69,7 +70,7 @@ impl AwaitedRanks {
         awaited
     }
 
-    /// Returns the ranks awaited for a lock of window memory, which one of `ranks` ([`AwaitedRanks::of`]) holds.
+    /// Returns the set of `ranks` ([`AwaitedRanks::of`]) for a wait for a lock of window memory that one of them holds.
     pub fn holding(ranks: &[u32]) -> AwaitedRanks {
         AwaitedRanks { holds: true, ..AwaitedRanks::of(ranks) }
     }
@@ -154,7 +155,8 @@ pub struct WaitNote {
     pub multiple: bool,
     /// Kernel's id of the thread, in the rank's process id namespace; 0 unless several threads may call MPI.
     pub thread: u32,
-    /// Number that changes with each note. While the number is constant, the thread was not woken.
+    /// Number that changes with each note. If two observations find the same number, the thread was not woken in
+    /// between.
     pub sequence: u64,
 }
 

@@ -63,7 +63,7 @@ pub unsafe fn abi_get_fortran_booleans(
             if to.is_null() {
                 return Err(null_result());
             }
-            // SAFETY: a variable of `size` bytes by the contract, and `value` has at least as many.
+            // SAFETY: the caller's variable has `size` bytes by the contract, and `value` has at least as many.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), size) };
         }
     }
@@ -81,7 +81,7 @@ pub unsafe fn abi_set_fortran_booleans(
         if from.is_null() {
             return Err(null_argument());
         }
-        // SAFETY: a variable of `size` bytes by the contract, and `value` has at least as many.
+        // SAFETY: the caller's variable has `size` bytes by the contract, and `value` has at least as many.
         unsafe { value.as_mut_ptr().copy_from_nonoverlapping(from.cast(), size) };
         Ok(value)
     };

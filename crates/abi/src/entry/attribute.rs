@@ -119,7 +119,8 @@ pub(crate) unsafe fn read(
                 "attribute_val is NULL: pass the address of a variable for the attribute's value",
             ));
         }
-        // SAFETY: not null, and of pointer size by this function's contract; any alignment is allowed.
+        // SAFETY: `value` is not null, and so points to a variable of pointer size by this function's contract. Any
+        // alignment is allowed.
         unsafe { value.cast::<*mut c_void>().write_unaligned(found) };
     }
     // SAFETY: ARGUMENTS.

@@ -151,7 +151,7 @@ pub(crate) unsafe fn write_array(values: &[c_int], to: *mut c_int, room: c_int) 
     if to.is_null() {
         return Err(Error::new(MPI_ERR_ARG, "the array for the result is NULL: pass an array"));
     }
-    // SAFETY: not null, and `room` elements by this function's contract.
+    // SAFETY: `to` is not null, and so has `room` elements by this function's contract.
     unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     Ok(())
 }

@@ -35,7 +35,7 @@ pub unsafe fn group_translate_ranks(
         ));
     }
     for (index, rank) in translated.into_iter().enumerate() {
-        // SAFETY: not null, and `n` elements by this function's contract.
+        // SAFETY: `ranks2` is not null, and so has `n` elements by this function's contract.
         unsafe { ranks2.add(index).write(rank) };
     }
     Ok(())

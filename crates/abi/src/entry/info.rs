@@ -154,7 +154,7 @@ unsafe fn copy_cut(bytes: &[u8], to: *mut c_char, capacity: usize) -> Result<()>
         return Err(Error::new(MPI_ERR_ARG, "the buffer for the text is NULL: pass a buffer"));
     }
     let count = bytes.len().min(capacity - 1);
-    // SAFETY: not null, and room for `count` bytes and the NUL by this function's contract.
+    // SAFETY: `to` is not null, and so has room for `count` bytes and the NUL by this function's contract.
     unsafe {
         to.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), count);
         to.add(count).write(0);

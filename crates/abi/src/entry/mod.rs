@@ -157,7 +157,7 @@ pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(null_result());
     }
-    // SAFETY: not null, and the caller's variable by this function's contract.
+    // SAFETY: the pointer is not null, and so points to the caller's variable by this function's contract.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -175,7 +175,7 @@ pub(crate) unsafe fn give<T>(to: *mut T, make: impl FnOnce() -> Result<T>) -> Re
         return Err(null_result());
     }
     let made = make()?;
-    // SAFETY: not null, and the caller's variable by this function's contract.
+    // SAFETY: the pointer is not null, and so points to the caller's variable by this function's contract.
     unsafe { to.write(made) };
     Ok(())
 }
@@ -200,7 +200,7 @@ pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> bool {
     if to.is_null() {
         return false;
     }
-    // SAFETY: not null, and the caller's variable by this function's contract.
+    // SAFETY: the pointer is not null, and so points to the caller's variable by this function's contract.
     unsafe { to.write(value) };
     true
 }
@@ -223,7 +223,7 @@ pub(crate) unsafe fn read_array<'a, T>(array: *const T, count: c_int) -> Result<
             MPI_ERR_ARG,
             format!("the array of {count} elements is NULL: pass an array"),
         )),
-        // SAFETY: not null, and `count` elements by this function's contract.
+        // SAFETY: `array` is not null, and so has `count` elements by this function's contract.
         Ok(count) => Ok(unsafe { core::slice::from_raw_parts(array, count) }),
     }
 }
@@ -236,7 +236,7 @@ pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null, and ends in a NUL by this function's contract.
+    // SAFETY: `text` is not null, and so ends in a NUL by this function's contract.
     Some(unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
 }
 
@@ -248,7 +248,7 @@ pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
 #[inline(never)]
 pub(crate) unsafe fn clear<T>(to: *mut T, null: T) {
     if !to.is_null() {
-        // SAFETY: not null, and a variable by this function's contract.
+        // SAFETY: `to` is not null, and so points to a variable by this function's contract.
         unsafe { to.write(null) };
     }
 }
@@ -277,7 +277,7 @@ pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
     if from.is_null() {
         return Err(null_argument());
     }
-    // SAFETY: not null, and the caller's variable by this function's contract.
+    // SAFETY: the pointer is not null, and so points to the caller's variable by this function's contract.
     Ok(unsafe { from.read() })
 }
 
@@ -318,7 +318,7 @@ pub(crate) unsafe fn read_text(name: &str, from: *const c_char, limit: usize) ->
     if from.is_null() {
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is NULL: pass a string")));
     }
-    // SAFETY: not null, and a string by this function's contract.
+    // SAFETY: `from` is not null, and so points to a string by this function's contract.
     let text = unsafe { core::ffi::CStr::from_ptr(from) }.to_string_lossy();
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {

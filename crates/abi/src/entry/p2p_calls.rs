@@ -1,7 +1,7 @@
 //! Differences between `MPI_Send` and `MPI_Isend`, and between `MPI_Recv` and `MPI_Irecv`. Their common part is in
 //! `p2p_immediate`.
 //!
-//! The type of the last argument identifies the call: none, the status, or the variable for the request.
+//! The type of the last C argument identifies the call: it is absent, the status, or the variable for the request.
 //!
 //! **ARGUMENTS.** Arguments are valid as [`super`] states, and as the function's own contract states.
 #![allow(unsafe_code)]

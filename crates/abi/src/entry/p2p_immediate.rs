@@ -300,9 +300,9 @@ const BIAS_LOST: u8 = 1;
 /// The thread is inside, by bias or lock word, and the immediate path declined. The thread must leave afterwards.
 const DECLINED: u8 = 2;
 
-/// Sends inside the lock, by the body for the seat of the last bias. Two threads that take turns on a processor have
-/// one seat each. A single body for all seats would need registers for the choice of the seat. Without membarrier no
-/// thread gets a bias, and the third body takes the ordinary lock.
+/// Sends inside the lock, by the body for the seat with which the last bias was given. Two threads that take turns on a
+/// processor have one seat each. A single body for all seats would need registers for the choice of the seat. Without
+/// membarrier no thread gets a bias, and the third body takes the ordinary lock.
 unsafe fn send_inside<C: SendCall>(
     buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     call: C,
@@ -317,7 +317,7 @@ unsafe fn send_inside<C: SendCall>(
     }
 }
 
-/// Receives inside the lock, by the body for the seat; see [`send_inside`].
+/// Receives inside the lock. The body is chosen as in [`send_inside`].
 unsafe fn recv_inside<C: RecvCall>(
     buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
     call: C,

@@ -18,7 +18,7 @@ use fastpath_mpi::{Error, Result};
 /// `to` is null or a variable.
 pub(super) unsafe fn tell<T>(to: *mut T, value: T) {
     if !to.is_null() {
-        // SAFETY: not null, and a variable by this function's contract.
+        // SAFETY: `to` is not null, and so points to a variable by this function's contract.
         unsafe { to.write(value) };
     }
 }

@@ -162,7 +162,7 @@ unsafe fn received_bytes(status: *const Status) -> Result<Option<u64>> {
     if status.is_null() {
         return Err(no_status());
     }
-    // SAFETY: not null, and a status by this function's contract.
+    // SAFETY: `status` is not null, and so points to a status by this function's contract.
     Ok(u64::try_from(unsafe { (*status).bytes() }).ok())
 }
 
@@ -234,7 +234,7 @@ pub unsafe fn status_set_elements(
             ),
         ));
     };
-    // SAFETY: not null, and a status by this function's contract.
+    // SAFETY: `status` is not null, and so points to a status by this function's contract.
     unsafe { (*status).set_bytes(bytes as i64) };
     Ok(())
 }

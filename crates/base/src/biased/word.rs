@@ -1,4 +1,4 @@
-//! The word of a lock: the ordinary lock below the bias, and the whole lock if no thread gets a bias.
+//! The word of a lock. It is the ordinary lock that the bias bypasses, and the whole lock if no thread gets a bias.
 
 use super::{Biased, NO_THREAD, count};
 use crate::sync::Ordering;

@@ -78,7 +78,7 @@ pub(super) struct BlockList {
     starts: Box<[u64]>,
     size: u64,
     depth: u32,
-    /// Entries of this list and of the lists it contains; a shared list counts at each use. Saturates.
+    /// Number of entries of this list and of the lists that it contains, saturating. A shared list counts at each use.
     total: u64,
     /// `None` for an empty list, or if a piece starts before its predecessor.
     order: Option<PieceOrder>,

@@ -47,7 +47,7 @@ pub fn list_cores_in(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) ->
     cores.into_values().collect()
 }
 
-/// Distance between two processors, by the closest hardware that both share.
+/// Distance between two processors: the closest hardware that both share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distance {
     /// Both are the same processor.

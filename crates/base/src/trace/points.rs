@@ -7,7 +7,7 @@ pub enum PointPhase {
     Begin,
     /// Ends the last interval begun.
     End,
-    /// A single moment.
+    /// Marks a single moment.
     Moment,
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Largest number of services, which bounds the launcher's memory.
 const SERVICES_MOST: usize = 1 << 16;
 
-/// Services by name.
+/// Published services, by name.
 #[derive(Debug, Default)]
 pub struct ServiceNames(BTreeMap<Vec<u8>, Service>);
 

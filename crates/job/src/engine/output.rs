@@ -30,7 +30,7 @@ fn has_untaken(fd: RawFd) -> bool {
         _ => return false,
     };
     let mut bytes: libc::c_int = 0;
-    // SAFETY: both requests write one integer.
+    // SAFETY: both possible requests write one integer, to `bytes`.
     let rc = unsafe { libc::ioctl(fd, request, &mut bytes) };
     rc == 0 && bytes > 0
 }

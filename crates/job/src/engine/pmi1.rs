@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 /// Name of the connection's descriptor in messages.
 const ENGINE: &str = "the connection to the launcher";
 
-/// Connection of a rank. Its functions implement those of [`super::Engine`].
+/// Connection of a rank. The functions of this type implement those of [`super::Engine`].
 #[derive(Debug)]
 pub struct Pmi1 {
     stream: CheckedHandle<File>,
@@ -82,7 +82,7 @@ impl Pmi1 {
 
     fn new(stream: OwnedFd) -> Pmi1 {
         Pmi1 {
-            // The descriptor keeps its number: PMI_FD names it, and the launcher is detected by it.
+            // Keep the descriptor's number, because PMI_FD names it, and the launcher is detected by PMI_FD.
             stream: CheckedHandle::keep_in_place(stream, ENGINE),
             ahead: Vec::new(),
             about: ProcessInfo {

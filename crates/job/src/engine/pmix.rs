@@ -25,7 +25,7 @@ const MAP_BY: &CStr = c":OVERSUBSCRIBE";
 const BIND_TO: &CStr = c"none";
 const SERVICE: &[u8] = b"fastpath.service.";
 
-/// Connection of a rank. The library has one for each process. Its functions implement those of [`super::Engine`].
+/// Connection of a rank, one for each process. The functions of this type implement those of [`super::Engine`].
 pub struct Pmix {
     pmix: &'static Library,
     own: Proc,

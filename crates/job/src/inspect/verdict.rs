@@ -1,4 +1,4 @@
-//! Whether waiting ranks can continue. Pure; docs/decisions/0019-when-a-deadlock-is-proved.md has the proof.
+//! Judgement whether waiting ranks can continue. docs/decisions/0019-when-a-deadlock-is-proved.md has the proof.
 
 use super::facts::{Activity, Facts};
 use fastpath_segment::AwaitedRanks;
@@ -74,8 +74,8 @@ impl RankState {
     }
 }
 
-/// Returns whether a rank that sleeps with a limit has polled without success since the first observation of all ranks.
-/// Two of its sleeps must have ended since then, because a whole poll lies between the ends of two sleeps.
+/// Returns whether a rank that sleeps with a time limit has polled without success since the first observation of all
+/// ranks. Two of its sleeps must have ended since then, because a whole poll lies between the ends of two sleeps.
 fn has_looked(before: &Facts, after: &Facts) -> bool {
     let since = |naps: u32| naps.wrapping_sub(before.naps_then);
     before.naps.is_some() && after.naps.is_some_and(|naps| (2..1 << 31).contains(&since(naps)))

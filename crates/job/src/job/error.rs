@@ -36,7 +36,7 @@ pub enum BootstrapError {
          late"
     )]
     RankEnded(usize),
-    /// Another launcher has started several processes, each of which would be a job of one rank.
+    /// Another launcher has started several processes, which cannot join one job: each would be a job of one rank.
     #[error("{}", describe_launched(.0))]
     Launched(Box<Claim>),
     /// A launcher's variables have not reached this process.

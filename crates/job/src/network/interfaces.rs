@@ -41,7 +41,7 @@ pub fn list_addresses() -> io::Result<Vec<HostAddress>> {
         next = entry.ifa_next;
         let flags = entry.ifa_flags as libc::c_int;
         let up = libc::IFF_UP | libc::IFF_RUNNING;
-        // SAFETY: null, or an address of the family that it names.
+        // SAFETY: `ifa_addr` is null, or points to an address of the family that it names.
         let address = unsafe { read_address(entry.ifa_addr) };
         if let Some(address) = address.filter(|_| flags & up == up) {
             // SAFETY: an entry's name is a C string.

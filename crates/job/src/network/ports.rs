@@ -103,7 +103,7 @@ impl Listener {
         if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             return wrong("the descriptor is not open");
         }
-        // SAFETY: the descriptor is open, by the call above.
+        // SAFETY: the call above has shown that the descriptor is open.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
         let socket = SockRef::from(&borrowed);
         if !socket.is_listener().unwrap_or(false) {

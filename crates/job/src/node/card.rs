@@ -1,4 +1,4 @@
-//! Messages between the ranks of a node, and between nodes. Pure.
+//! Messages between the ranks of a node, and between nodes, as bytes. No function here has a side effect.
 
 use fastpath_base::topology::CpuSet;
 

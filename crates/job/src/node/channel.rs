@@ -111,7 +111,7 @@ fn send_file(stream: &UnixStream, mut byte: u8, file: BorrowedFd<'_>) -> io::Res
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
     let bytes = size_of::<libc::c_int>() as u32;
-    // SAFETY: plain arithmetic; the space is larger than one descriptor needs.
+    // SAFETY: CMSG_SPACE only computes. The space is larger than one descriptor needs.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(bytes) } as _;
     // SAFETY: the control memory is aligned and has space for one header with a descriptor.
     unsafe {
@@ -178,7 +178,7 @@ fn receive_file(stream: &UnixStream) -> io::Result<(u8, Option<OwnedFd>)> {
     message.msg_iov = &mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
-    // SAFETY: plain arithmetic. More descriptors than one do not fit, and the kernel closes them.
+    // SAFETY: CMSG_SPACE only computes. More than one descriptor does not fit, and the kernel closes the others.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as _;
     let got = loop {
         let flags = libc::MSG_CMSG_CLOEXEC;

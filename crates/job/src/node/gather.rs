@@ -45,7 +45,7 @@ impl Member {
 #[derive(Debug)]
 pub struct Gathering {
     thread: JoinHandle<io::Result<(UnixListener, Vec<UnixStream>)>>,
-    /// Closed when the fence has ended.
+    /// End of a socket pair that is closed when the fence has ended, which tells the thread to end.
     fence: UnixStream,
 }
 

@@ -78,7 +78,7 @@ fn say_bye(stream: &CheckedHandle<TcpStream>) {
     let _ = stream.get().map(|stream| send_all(stream.as_fd(), &[BYE]));
 }
 
-/// Body of a leader's thread.
+/// Function that a thread of a leader runs to watch a neighbour.
 pub type Watch = Box<dyn FnOnce() + Send>;
 
 /// Returns the threads to start, one to watch each neighbour.

@@ -1,4 +1,4 @@
-//! Reading of the ranks' parts, as untrusted bytes.
+//! Reading of the ranks' parts of a trace, as untrusted bytes.
 
 use fastpath_base::clock;
 use fastpath_base::trace::{

@@ -56,7 +56,7 @@ pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summ
         ranks: ranks.len(),
         points: points().count() as u64,
         overwritten: threads().fold(0, |sum, t| sum.saturating_add(t.overwritten)),
-        threads_lost: ranks.iter().map(|r| r.threads_lost).sum(), // cannot overflow: each has 32 bits
+        threads_lost: ranks.iter().map(|r| r.threads_lost).sum(), // cannot overflow: 32 bits each
     })
 }
 

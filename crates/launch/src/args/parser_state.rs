@@ -40,7 +40,7 @@ pub struct RankCount {
     pub file_slots: usize,
     pub hosts: Vec<HostSpec>,
     pub file_hosts: Vec<HostSpec>,
-    /// Largest number of ranks that the hosts allow, and the option that sets it; None: no limit.
+    /// Maximum number of ranks that the hosts allow, and the option that sets it; None if there is no limit.
     pub limit: Option<(usize, String)>,
 }
 
@@ -60,7 +60,7 @@ pub struct Parser<'a> {
     pub global: App,
     /// File of `-configfile` for the current program, if given.
     pub config: Option<PathBuf>,
-    /// Request of an option such as `--help` or `--version`; None: start a job.
+    /// Request of an option such as `--help` or `--version`; None if a job is to be started.
     pub request: Option<CommandRequest>,
     pub quiet: bool,
     /// In an agent: number of ranks of each node; None in the launcher.
@@ -79,7 +79,7 @@ pub struct Parser<'a> {
     pub has_slots: bool,
     /// Hosts of all programs, with their slots.
     pub nodes: Vec<Node>,
-    /// Largest number of ranks on a node, by `-ppn` and similar options; None: no such option.
+    /// Maximum number of ranks on a node, from `-ppn` or a similar option; None without such an option.
     pub per_node: Option<usize>,
 }
 

@@ -6,7 +6,7 @@ use super::spec::{Bind, RankOrder};
 use super::values::{GivenOption, parse_ranks, read_ranks};
 use fastpath_base::topology::{CpuSet, Level};
 
-/// Reason why options that name a file for placing single ranks have no effect.
+/// Reason, for the notice, why options that name a file for the placement of ranks have no effect.
 pub const BY_HAND: &str = "use --bind-to user:LIST to place ranks by hand";
 
 /// Finds a kind of place by any of its names.

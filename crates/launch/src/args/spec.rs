@@ -24,13 +24,13 @@ pub struct JobSpec {
     /// Grace period of the ranks after SIGTERM or SIGHUP (`--kill-after`). Zero means no limit, None the default.
     pub kill_after: Option<Duration>,
     pub placement: Placement,
-    /// Processors that the job is restricted to; None: all allowed processors.
+    /// Processors to which the job is restricted; None for all allowed processors.
     pub cpus: Option<CpuSet>,
     pub report_bindings: bool,
     pub show_map: bool,
     pub only_show: bool,
     pub exit_codes: bool,
-    /// Target for the launcher's process number: `-`, `+` or a file; None: it is not written.
+    /// Target for the launcher's process number: `-`, `+` or a file; None if the number is not written.
     pub report_pid: Option<OsString>,
     /// Lines about options without effect; empty if the user suppresses them.
     pub notices: Vec<String>,
@@ -67,10 +67,10 @@ pub struct App {
     pub ranks: usize,
     pub argv: Vec<OsString>,
     pub wdir: Option<PathBuf>,
-    /// Folders that are searched for the program before PATH, separated by `:`; None: only PATH.
+    /// Folders that are searched for the program before PATH, separated by `:`; None for PATH alone.
     pub path: Option<OsString>,
     pub env: Vec<(OsString, OsString)>,
-    /// Variables of the environment that this program's ranks get; None: the variables of the job.
+    /// Variables of the environment that this program's ranks get; None for those that the job's ranks get.
     pub inherit: Option<Inherit>,
     /// Virtual host of this program's ranks. All programs with None share one virtual host.
     pub virtual_host: Option<OsString>,

@@ -1,4 +1,5 @@
-//! The lines of PMI-1: `cmd=get kvsname=K key=KEY`, answered by `cmd=get_result rc=0 value=V`. Pure.
+//! The lines of PMI-1: `cmd=get kvsname=K key=KEY`, answered by `cmd=get_result rc=0 value=V`. No function here has a
+//! side effect.
 //!
 //! Engines differ in what they write: `rc` may be missing. Other fields, such as `tag=0` in Hydra 5, are ignored.
 
