@@ -378,8 +378,8 @@ fn count_fitting_spares(ranks: usize, wanted: usize, bytes: u64) -> usize {
     (1..=wanted).rev().find(fits).unwrap_or(0)
 }
 
-/// Returns the number of the host that a program's ranks are treated as being on: 1 plus the index of the first program
-/// that names this host, or 0 if the program names no host.
+/// Returns the number of the host that a program's ranks are treated as being on. It is 1 plus the index of the first
+/// program that names this host, or 0 if the program names no host.
 fn number_host(spec: &JobSpec, app: usize) -> u32 {
     let host = &spec.apps[app].virtual_host;
     let first = spec.apps.iter().position(|other| other.virtual_host == *host);

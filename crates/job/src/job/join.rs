@@ -260,8 +260,8 @@ fn learn_nodes(
 /// Text for an invalid card.
 const NO_SUCH: &str = "has an inconsistent description";
 
-/// Reads the cards of all nodes. Each card is stored under its node's lowest rank: the first under rank 0, each further
-/// one under the lowest rank that no card read so far contains. One get is needed for each other node.
+/// Reads the cards of all nodes. Each card is stored under its node's lowest rank. The first is under rank 0, each
+/// further one under the lowest rank that no card read so far contains. One get is needed for each other node.
 fn read_cards(
     ranks: usize, own: NodeCard,
     mut get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
