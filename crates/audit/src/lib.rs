@@ -51,7 +51,7 @@ pub(crate) const CHANCE_MAX: f64 = 1e-3;
 /// Largest input, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Smallest size of a table of an unknown tool: rows if the text has tables of a known tool, otherwise values.
+/// Minimum size of a table of an unknown tool: in rows if the text has tables of a known tool, else in values.
 const ROWS_BESIDE: usize = 3;
 
 #[derive(Debug, Serialize)]
@@ -141,7 +141,7 @@ pub(crate) fn audit(text: &str) -> Audit {
     audit_at(text, CHANCE_MAX)
 }
 
-/// Finds everything in a text that is an accident with a chance below `chance_max`.
+/// Finds every property of a text whose chance of being an accident is below `chance_max`.
 fn audit_at(text: &str, chance_max: f64) -> Audit {
     let tables = read_tables(text);
     let mut candidates = collect_candidates(&tables);

@@ -1,4 +1,4 @@
-//! Published tables that the audit must see through, with the numbers as printed.
+//! Published tables, with the numbers as printed, whose hidden properties the audit must find.
 
 mod chance;
 mod genuine;

@@ -64,8 +64,8 @@ const AGREEMENT_LEAST: f64 = 0.1;
 /// A table, three of its columns (size, bandwidth, rate or time), and whether the last is a time.
 type Hypothesis = (usize, [usize; 3], bool);
 
-/// Returns, for each table, the bandwidth columns whose inferred unit is an accident with a chance below `chance_max`.
-/// The chance covers all relations tried in the text.
+/// Returns, for each table, the bandwidth columns whose inferred unit has a chance below `chance_max` of being an
+/// accident. The chance covers all relations tried in the text.
 pub fn find_units(tables: &[&ParsedTable], chance_max: f64) -> Vec<Vec<UnitFinding>> {
     let mut tried = Vec::new();
     for (index, table) in tables.iter().enumerate() {

@@ -20,7 +20,7 @@ struct test {
     const char *operation, *of, *sizes;
     const char *const *variants; /* names, terminated by NULL; NULL: a single unnamed variant */
     int window;                  /* messages of one operation; 0: not a test of windows */
-    int messages;                /* messages in each buffer; 0: one, or as `by_rank` or a rewritten window implies */
+    int messages;                /* messages in each buffer; 0: one, or what `by_rank` or a rewritten window needs */
     double per_operation;        /* divisor of an operation's time, besides the window */
     bool by_rank;                /* buffers for a message from each rank */
     bool fixed_size;             /* the size cannot be chosen */
@@ -94,7 +94,7 @@ void expect_test(const struct test *t); /* steps of the test, unless it counts t
 struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes);
 /* Lists the requested sizes, or those of `own`, rounded up to whole elements, each once. */
 size_t list_sizes(const char *own, size_t multiple, size_t *sizes);
-/* Returns whether all members could allocate their resources. */
+/* Returns whether `own` is true on all members, for instance that resources were allocated. */
 bool agree(MPI_Comm members, bool own);
 bool open_lines(MPI_Comm members, int member); /* returns whether there is a shared page for the lines */
 /* Returns whether the first and the last member share a processor, and both processors. */
@@ -109,7 +109,7 @@ struct pair {
 
 /* Measures one case of a pair of ranks while the other ranks rest; all ranks call it. */
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns);
-/* The first and the last rank measure each size by themselves, with `ways` measurements; all ranks call it. */
+/* Calls `measure` on the first and the last rank for each size and each `way` below `ways`; all ranks call it. */
 void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_case *, int way));
 
 /* ---- deliver.c ---- */

@@ -46,7 +46,7 @@ static bool agree_on(struct bench_case *c, bool own) { return agree(c->members, 
 static bool find_places(struct bench_case *c, int *processors) { return runs_on_one_processor(c->members, processors); }
 
 static bool verify(struct bench_case *c) {
-    /* Do not overwrite the known contents that are sent. */
+    /* Switch --touch off: it would overwrite the known contents before each send. */
     bool touch = c->touch;
     c->touch = false;
     bool right = c->test->verify(c);
@@ -83,7 +83,7 @@ static struct loop make_loop(struct bench_case *c) {
         .show_life = show_life, .show_interval = show_figures,
         .bytes = c->bytes, .divisor = c->flows * per * window, .sample_each = (double)c->bytes * window,
         .batch_min = t->batch_min, .leads = c->leads, .floor = options.floor && world_ranks == 2,
-        /* A message of a window is compared with a copy if its time depends on bytes. */
+        /* Without a line floor, only messages of 4 KiB and more are compared with a copy. */
         .line_floor = t->line_floor, .copy_min = t->by_rank ? 0 : t->line_floor ? 64 : 4096,
         .send = c->send, .receive = c->receive};
 }

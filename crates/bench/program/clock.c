@@ -84,7 +84,7 @@ void check_clock(void) {
     uint64_t ticks, ns;
     read_both(&ticks, &ns);
     double rate = (double)(ns - first_ns) / (double)(ticks - first_ticks);
-    /* This is the error of the results so far: the rate over the longer of two baselines is the better one. */
+    /* The new rate spans a longer time and is better: its difference from the old one is the error so far. */
     double error = (bench_clock.ns_per_tick / rate - 1) * 1e6;
     if (error < 0) error = -error;
     if (error > bench_clock.error_ppm) bench_clock.error_ppm = error;

@@ -113,7 +113,7 @@ static void warm_up(const struct loop *l, struct pace *p) {
 }
 
 /* Assumed cost of a reading or a step of the clock: 48 ns times a power of two. Runs on one machine measure slightly
- * different costs; with the rounding they choose the same samples and can be compared. */
+ * different costs. The rounding makes them choose equal samples, which can be compared. */
 static double round_up_clock(double ns) {
     double taken = 48;
     while (taken < ns) taken *= 2;
@@ -179,7 +179,7 @@ static void measure_floor(const struct loop *l, struct histogram *line, struct h
 }
 
 /* Number of samples of `batch` operations in a round, if the number of operations was requested. All rounds together
- * have the fewest samples that contain the requested number. */
+ * take the smallest number of samples that has at least the requested number of operations. */
 static long share_of_round(int round, long batch) {
     long all = (options.iterations + batch - 1) / batch, rounds = options.rounds;
     return (long)((__int128)all * (round + 1) / rounds - (__int128)all * round / rounds);

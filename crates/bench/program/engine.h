@@ -48,7 +48,7 @@ struct histogram {
 void reset_histogram(struct histogram *h);
 void record_value(struct histogram *h, double value); /* in the case's unit; stored in thousandths */
 double find_quantile(const struct histogram *h, double share);
-/* Fills in pairs of a bucket's value, in thousandths, and a count; returns their number, and only counts for NULL. */
+/* Fills in pairs of a bucket's value, in thousandths, and its count; returns their number. NULL: only counts. */
 size_t pack_histogram(const struct histogram *h, uint64_t *pairs);
 void unpack_histogram(struct histogram *h, const uint64_t *pairs, size_t count, const double *sum_min_max);
 void print_histogram(const struct histogram *h); /* as JSON */
@@ -133,7 +133,7 @@ struct loop {
 
 void measure_overhead(void);
 double overhead_of(long operations); /* ns that timing adds to an operation with `operations` in a sample */
-/* Measures a case, as its leader; figures that stay zero are for the caller. The histograms are valid until the next
+/* Measures a case, as its leader. The caller sets the figures that stay zero. The histograms are valid until the next
  * case. */
 void lead_loop(const struct loop *l, double duration_ns, struct figures *f);
 void follow_loop(const struct loop *l); /* called by the other ranks; returns when the leader ends the case */

@@ -24,8 +24,8 @@ static int descriptor = -1;
 /* Paths of the folder and of the file in it; empty if there is none. */
 static char folder[512], path[520];
 
-/* Dimensions of the ranks' interleaving in the file: rows (1), a plane or a cube of blocks; 0: one contiguous piece
- * of each. */
+/* Dimensions of the ranks' interleaving in the file: rows (1), a plane or a cube of blocks; 0: one contiguous piece of
+ * each rank. */
 static int dimensions_of(const struct bench_case *c) {
     switch (c->variant_index) {
     case INDEPENDENT_ROWS: case COLLECTIVE_ROWS: return 1;
@@ -119,7 +119,7 @@ static void remove_folder(void) {
     if (rmdir(folder) == 0) folder[0] = 0;
 }
 
-/* Returns whether all members share a host: on others, a file without a name could not be opened. */
+/* Returns whether all members share a host. Another host could not open the file after its name is removed. */
 static bool is_one_host(struct bench_case *c) {
     MPI_Comm here;
     int size = 0;

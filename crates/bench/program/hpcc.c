@@ -74,8 +74,9 @@ static void check_pair(struct pairs *p, int other, bool first) {
     p->right &= has_pattern(p->receive, p->bytes, (unsigned)other);
 }
 
-/* Clients and servers from `low` to `high` by the stride, counted from either end. One pair runs at a time; a token
- * passes the client role on, and all others wait for a message. */
+/* Clients are the ranks from 0 up to `clients_end` (exclusive), servers those from the last rank down to
+ * `servers_begin`, both in steps of the stride. One pair runs at a time. A token passes the client role on, and all
+ * others wait for a message. */
 static void measure_pairs(struct pairs *p, int clients_end, int servers_begin) {
     int last = (clients_end - 1) / p->stride * p->stride, high = world_ranks - 1;
     int first_server = high - (high - servers_begin) / p->stride * p->stride;

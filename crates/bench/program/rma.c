@@ -90,7 +90,7 @@ static void run_atomic(struct bench_case *c, long n) {
     }
 }
 
-/* Synchronizes both ranks: then the target's memory is ready, or the leader's data has arrived there. */
+/* Synchronizes both ranks. Afterwards the target's memory is ready, or the leader's data has arrived in it. */
 static void meet(struct bench_case *c) {
     MPI_Win_sync(c->win);
     MPI_Barrier(c->members);

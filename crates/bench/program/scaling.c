@@ -1,4 +1,4 @@
-/* Effects of other ranks on a pair, pair by pair, and exit skew of collectives. */
+/* Tests of a pair beside idle ranks, of every pair, and of the exit skew of collectives. */
 #include "bench.h"
 #include "share.h"
 

@@ -2,14 +2,15 @@
  *
  *   mpiexec -n 1 instructions DIR BYTES... : -n 1 valgrind --tool=callgrind --collect-atstart=no instructions DIR BYTES...
  *
- * With a word after DIR, `multiple` or `unbiased`, at MPI_THREAD_MULTIPLE, for some of the calls; their names end with it.
+ * If the word `multiple` or `unbiased` follows DIR, only some calls are counted, at MPI_THREAD_MULTIPLE; the names of
+ * their cases end with the word.
  *
  * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call only. The two
  * ranks synchronize through a page of a file in DIR, not through MPI, so that only the named call uses the library and
  * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. Readers of the dumps
  * leave out the instructions of this program that set up the call.
- * Each case ends with a dump named after it and its bytes, which crates/bench/src/instructions.rs reads. Puts need
- * windows: a library without them has no dump of those.
+ * Each case ends with a dump named after it and its bytes, which crates/bench/src/instructions.rs reads. A library
+ * without windows writes no dumps of puts.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -112,7 +112,7 @@ struct ProtocolRange {
 struct ProtocolRanges(Vec<ProtocolRange>);
 
 impl ProtocolRanges {
-    /// Reads the library's selection, measured as at the start of a job with `FASTPATH_REPORT`.
+    /// Reads the protocols that the library selects, from the report of a job with `FASTPATH_REPORT`.
     fn of(worker: &mut Worker) -> ProtocolRanges {
         const TIMEOUT_NS: u64 = 1_000_000_000;
         let report = worker.report(TIMEOUT_NS);

@@ -192,7 +192,7 @@ impl MpiOptions {
     }
 }
 
-/// Option for a list of hosts, of a launcher that prints `version` as its version.
+/// Returns the option by which a launcher takes a list of hosts; `version` is the launcher's version text.
 fn name_host_option(version: &str) -> &'static str {
     let hydra = ["HYDRA", "Intel(R) MPI"];
     match hydra.iter().any(|name| version.contains(name)) {

@@ -51,7 +51,8 @@ const ODD: &str = "the measured values are implausible";
 const NOT_STORED: &str = "no value is stored";
 /// Minimum duration of a sample, in nanoseconds.
 const BATCH_NS: u64 = 20_000;
-/// Sizes, in bytes, of chunk and ring of a large message's stream, and of two messages that differ only by the stream.
+/// Sizes, in bytes: chunk and ring of the measured pipeline, and two messages. The difference of the messages' times is
+/// the time of streaming the further bytes.
 const CHUNK: usize = 8 << 10;
 const RING: usize = 64 << 10;
 const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];

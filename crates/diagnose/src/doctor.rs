@@ -1,8 +1,8 @@
 //! `fastpath doctor`: checks this machine for RDMA and for jobs on several hosts, and reports problems with remedies.
 //! With `--host`, checks the connections between several hosts ([`hosts`]).
 //!
-//! The kernel's view comes from sysfs. The verbs library's view comes from the library itself: its file, and the
-//! providers that it loaded with their files, by the process's memory map.
+//! The kernel's view comes from sysfs. The verbs library's view comes from the library itself. The process's memory map
+//! has the file of the library and the files of the providers that it loaded.
 
 mod devices;
 mod diagnostics;

@@ -147,7 +147,7 @@ fn words(options: &PsOptions) -> Vec<&'static str> {
     ["ps"].into_iter().chain(why).collect()
 }
 
-/// Lists the jobs of this host. With `apart`, lists only its ranks: the verdict needs the ranks of all hosts.
+/// Lists the jobs of this host. With `apart`, lists only their ranks here and no verdict, which needs all hosts.
 fn list(options: &PsOptions, apart: bool) -> Listing {
     let mut jobs = find_jobs();
     jobs.retain(|job| options.job.is_none_or(|number| job.number == number));

@@ -1,4 +1,4 @@
-//! Interpretation of the facts about a device: the rate of its link, the rate that it supports, and causes of less.
+//! Interpretation of a device's facts: the rate of its link, the rate that it supports, and causes of a lower rate.
 //!
 //! Nothing is read here: facts come from `fastpath_machine::pci`.
 

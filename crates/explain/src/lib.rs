@@ -34,8 +34,8 @@ pub const VERSION: u32 = 1;
 /// Schema of an explanation, as JSON Schema (draft 2020-12).
 pub const SCHEMA_TEXT: &str = include_str!("../../../docs/schema/explanation-1.json");
 
-/// Largest relative difference at which a measured and a predicted figure agree. It covers the errors of the usual
-/// tools by their clocks and time windows.
+/// Largest relative difference at which a measured and a predicted figure agree. It covers the errors that the clocks
+/// and time windows of common tools cause.
 pub const AGREES: f64 = 0.03;
 
 /// Relative difference between a MiB and a MB.

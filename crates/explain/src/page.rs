@@ -13,7 +13,7 @@ const WIDE: f64 = 380.0;
 const ROW: f64 = 42.0;
 const TEXT: f64 = 13.0;
 const BAR: f64 = 14.0;
-/// Largest name and largest figure, in characters.
+/// Maximum length of a name and of a figure, in characters.
 const NAME_MAX: usize = 36;
 const FIGURE_MAX: usize = 11;
 

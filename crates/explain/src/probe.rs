@@ -37,10 +37,10 @@ const NOTHING: &str = "nothing was measured";
 /// Sizes of the copies, in bytes.
 const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
 const BATCHES: usize = 7;
-/// Size of a batch in bytes, with at least one copy and at most `COPIES_MAX`.
+/// Number of bytes that a batch of copies moves. A batch has at least one copy and at most `COPIES_MAX`.
 const BATCH_BYTES: usize = 256 << 20;
 const COPIES_MAX: usize = 1000;
-/// Two lengths of a chain of reads of host memory; their difference excludes the start of the kernel.
+/// Two numbers of chained reads of host memory. The difference of their times excludes the start of the GPU's kernel.
 const READS: [u32; 2] = [256, 4352];
 
 struct MeasuredCopy {

@@ -61,7 +61,7 @@ impl Drop for Lock<'_> {
 
 /// Removes the file at `path`.
 pub fn delete(path: &CStr) -> Result<(), IoError> {
-    // SAFETY: a string that ends in a NUL.
+    // SAFETY: `path` ends in a NUL.
     match retry(|| unsafe { libc::unlink(path.as_ptr()) } as isize) {
         0 => Ok(()),
         _ => Err(IoError::last(Action::Delete, 0, 0)),
@@ -93,7 +93,7 @@ impl Descriptor {
             && System::of_folder(path) == System::Lustre;
         let delay = if stripes { lustre::DELAY_CREATE } else { 0 };
         let flags = access | create | exclusive | delay | libc::O_CLOEXEC;
-        // SAFETY: a string that ends in a NUL, and a mode as O_CREAT needs it.
+        // SAFETY: `path` ends in a NUL, and the mode is passed, as O_CREAT requires.
         let open = || match retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize)
         {
             fd if fd < 0 => Err(IoError::last(Action::Open, 0, 0)),

@@ -146,7 +146,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         file.set_len(2 * PAGE as u64).unwrap();
         use std::os::fd::AsRawFd;
-        // SAFETY: a mapping of an open file that only this test uses.
+        // SAFETY: only this test uses the file and its mapping.
         unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let fd = file.as_raw_fd();

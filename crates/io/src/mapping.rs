@@ -51,7 +51,7 @@ impl FileMapping {
 
 /// Whether the kernel can populate a mapping for writing (Linux 5.14).
 fn knows_populate_write() -> bool {
-    // SAFETY: advice about an empty range, which only tests whether the kernel knows the advice.
+    // SAFETY: the range is empty; the call only tests whether the kernel knows the advice.
     unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) == 0 }
 }
 
@@ -73,7 +73,7 @@ impl Descriptor {
             }
             _ => (libc::MAP_SHARED | libc::MAP_POPULATE, None),
         };
-        // SAFETY: an open file, mapped at an address that the kernel chooses.
+        // SAFETY: the kernel chooses an unused address, and checks the file descriptor.
         let at = unsafe {
             let bytes = range.end - range.start;
             if libc::fallocate(self.raw(), 0, range.start, bytes) != 0 {
@@ -85,11 +85,11 @@ impl Descriptor {
             return None;
         }
         if let Some(advice) = advice {
-            // SAFETY: a range mapped above. Pages that the kernel does not populate now fault later.
+            // SAFETY: the range was mapped above. Pages that the kernel does not populate now fault later.
             unsafe { libc::madvise(at, len, advice) };
         }
         let Some(guard) = MappingGuard::watch(at as usize, len, page as usize) else {
-            // SAFETY: a range mapped above, to which no reference exists.
+            // SAFETY: the range was mapped above, and no reference to it exists.
             unsafe { libc::munmap(at, len) };
             return None;
         };

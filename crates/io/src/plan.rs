@@ -104,7 +104,7 @@ impl AccessPlan {
         }
     }
 
-    /// Start of the domain's first whole window, a multiple of the window size at or before the domain.
+    /// Start of the window in which the domain starts: a multiple of the window size, at or before that start.
     fn base(&self, index: usize) -> i64 {
         let start = self.domain(index).start;
         start - start.rem_euclid(self.window)

@@ -11,7 +11,8 @@ use crate::runs::StridedRun;
 /// Smallest number of pieces of a run that is read by sieving or stored through mappings.
 pub(crate) const LEAST_PIECES: u64 = 64;
 
-/// Bytes of the file that one call reads, so few that they stay in the processor's cache until they are copied.
+/// Bytes of the file that one call reads, and that one mapping covers. A read has so few that they stay in the
+/// processor's cache until they are copied.
 const READ_SPAN: i64 = 1 << 18;
 const MAPPED_SPAN: i64 = 1 << 22;
 

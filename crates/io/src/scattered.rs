@@ -68,7 +68,7 @@ impl<'f> ScatteredAccess<'f> {
             }
             let (fd, at) = (self.file.raw(), self.offset);
             let (list, count) = (rest.as_ptr(), rest.len() as i32);
-            // SAFETY: an open file and PIECES.
+            // SAFETY: PIECES; the call checks the file descriptor.
             let n = retry(|| unsafe {
                 match self.writes {
                     true => libc::pwritev(fd, list, count, at),

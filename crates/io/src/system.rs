@@ -13,7 +13,7 @@ pub(crate) enum System {
     /// Host caches are not coherent. Writing back a cached page may overwrite bytes that another host wrote to the
     /// page, so every access bypasses the cache.
     Nfs,
-    /// Stripes over servers, which programs may choose. Caches are coherent.
+    /// Files are striped over servers, and programs may choose the stripes. Caches are coherent.
     Lustre,
     /// Any other file system: files are not mapped.
     Other,
@@ -52,7 +52,7 @@ impl System {
         let folder = folder_of(path);
         // SAFETY: all zeros is a valid `statfs`, which the call overwrites.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: a string that ends in a NUL, and a writable `facts`.
+        // SAFETY: `folder` ends in a NUL, and `facts` is writable.
         match retry(|| unsafe { libc::statfs(folder.as_ptr(), &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
@@ -116,7 +116,7 @@ fn ask(fd: i32, path: &CStr, flags: i32) -> Option<libc::statx> {
     // SAFETY: all zeros is a valid `statx`, which the call overwrites.
     let mut seen: libc::statx = unsafe { std::mem::zeroed() };
     let flags = flags | libc::AT_STATX_FORCE_SYNC;
-    // SAFETY: a string that ends in a NUL, and a writable `seen`.
+    // SAFETY: `path` ends in a NUL, and `seen` is writable.
     let told = unsafe { libc::statx(fd, path.as_ptr(), flags, libc::STATX_BASIC_STATS, &mut seen) };
     (told == 0).then_some(seen)
 }

@@ -21,7 +21,8 @@ const SAMPLE: u64 = 1 << 14;
 /// Bytes of a view in the first walk for runs. Each further walk covers twice as many.
 const WALK: u64 = 1 << 16;
 
-/// No limit: repetitions of the filetype in a walk, or the smallest number of pieces that form a run (so none does).
+/// A number that is never reached. As repetitions of the filetype in a walk it means no limit. As the smallest number
+/// of pieces that form a run it means that no pieces do.
 const ENDLESS: u64 = u64::MAX;
 
 impl View {

@@ -56,8 +56,8 @@ pub fn calibrate_calls(batch_ns: u64, mut body: impl FnMut(u64)) -> u64 {
     found.0
 }
 
-/// Number of trials of one count. The shortest trial is used: an interruption makes a trial longer, which would give
-/// too short a batch.
+/// Number of trials for each number of operations. The shortest trial is used: an interruption makes a trial longer,
+/// which would give too short a batch.
 const TRIALS: usize = 3;
 
 /// Number of operations that fill a batch of `batch_ns`, at least one, and the expected time of the batch in

@@ -138,8 +138,8 @@ pub fn predict(
     Ok(Prediction { grant, choice: Choice::of_samples(&samples, Time::ZERO), ranges })
 }
 
-/// Chooses the limit of inline data from `host` by `adapter` if `wanted` bytes are requested, by their profiles, with
-/// the adapter's usual bus and network.
+/// Chooses the limit of inline data that `adapter` sends from `host` if `wanted` bytes are requested. Times are those
+/// of the two profiles; bus and network are the adapter's usual ones.
 ///
 /// # Errors
 /// No descriptor of the adapter holds that much.

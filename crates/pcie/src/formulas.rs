@@ -42,7 +42,7 @@ pub enum DataLink {
 }
 
 impl DataLink {
-    /// Share of a direction that is lost for any traffic.
+    /// Share of a direction's rate that is lost with any traffic.
     pub fn fixed_share(self, link: &Link) -> f64 {
         match self {
             DataLink::Ignored => 0.0,
@@ -52,7 +52,8 @@ impl DataLink {
         }
     }
 
-    /// Time of an operation on one direction of the link, in byte times. It sends `own` there and `other` back.
+    /// Time that one direction of the link needs for an operation, in byte times. `own` is sent in it, `other` opposite
+    /// to it.
     fn need(self, link: &Link, own: &Flow, other: &Flow) -> f64 {
         let left = 1.0 - self.fixed_share(link);
         let limit = f64::from(link.answer_limit() * link.lanes().count());

@@ -72,7 +72,7 @@ pub struct FlowSpec {
     pub work: Time,
     /// Replacement of `work` for messages that have waited; `None` if `work` applies to them too.
     pub cold: Option<Cold>,
-    /// Least time between two posts of a load.
+    /// Minimum time between two posts of a load ([`Simulator::load`]).
     pub pace: Time,
     /// Latency of cables and switches.
     pub hops: Time,
@@ -103,7 +103,7 @@ impl FlowSpec {
 /// Slowdown of a receiver that has fallen behind, because its data has left its caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cold {
-    /// Waiting time from which a message costs more.
+    /// Waiting time from which a message takes the receiver longer.
     pub after: Time,
     /// Time that the receiving process spends on a message that has waited longer than `after`, in addition to the poll
     /// that finds the message.

@@ -65,7 +65,8 @@ pub fn find(points: &[Point]) -> Vec<(usize, f64)> {
     }
 }
 
-/// Returns the factor by which the step from point `i` to the next exceeds growth; 1 if both lines meet in the step.
+/// Returns the factor by which the step after point `i` exceeds the growth that the lines through its neighbours
+/// predict; 1 if the two lines meet within the step.
 fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f64 {
     let (a, b) = (points[i], points[i + 1]);
     let width = (b.bytes - a.bytes) as f64;
@@ -94,14 +95,14 @@ fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f6
         (Some(left), None) => (left.max(proportional), 0.0),
         (None, None) => (proportional, 0.0),
     };
-    // Ratio of the far side's line to the near side's, at either end of the step.
+    // Ratio of the line above the step to the line below it, at each end of the step.
     let at_a = (b.ns - right * width) / a.ns;
     let at_b = b.ns / (a.ns + left * width);
     if (at_a - 1.0) * (at_b - 1.0) <= 0.0 {
         return 1.0;
     }
-    // At least one of the two ratios is positive. If the far line is negative at `a`, it is below the near side's line
-    // there. A ratio above 1 at `b` would then mean that the lines meet.
+    // At least one of the two ratios is positive. If the line above the step is negative at `a`, it is lower than the
+    // other line there. A ratio above 1 at `b` would then mean that the lines meet.
     let charitable = |x: f64| if x > 0.0 { x.ln().abs() } else { f64::INFINITY };
     if charitable(at_a) < charitable(at_b) { at_a } else { at_b }
 }
@@ -180,7 +181,7 @@ fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
         if from == 0 {
             break;
         }
-        // A step that spans several periods indicates none of them.
+        // A step across several multiples of a period is no sign that the period is its cause.
         let count = to.div_ceil(period) - from.div_ceil(period);
         if count == 1 {
             let at = from.div_ceil(period) * period;
@@ -206,7 +207,7 @@ fn describe_threshold(near: &Case, far: &Case) -> String {
     }
 }
 
-/// Periodic boundaries: alignment, and the payload of a bus packet.
+/// Periods in bytes, each with a description: messages may become slower at a multiple of such a period.
 const PERIODS: [(u64, &str); 3] =
     [(64, "a 64 B cache line"), (256, "a bus packet of 256 B"), (4096, "a 4 KiB page")];
 
@@ -255,7 +256,7 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
     text
 }
 
-/// Sizes that divide a step into four.
+/// Lists both ends of a step and the sizes that divide it into four, separated by commas.
 fn list_between(from: u64, to: u64) -> String {
     let mut sizes: Vec<u64> = (0..=4).map(|q| from + (to - from) * q / 4).collect();
     sizes.dedup();

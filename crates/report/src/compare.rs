@@ -57,7 +57,7 @@ impl Statistic {
         })
     }
 
-    /// Computes the statistic's 95 % interval from the samples of one run; None for a minimum or few samples.
+    /// Computes the statistic's 95 % interval from the samples of one run; None for a minimum, or for too few samples.
     pub fn find_interval(self, samples: &Histogram) -> Option<[f64; 2]> {
         let share = match self {
             Statistic::Min => return None,

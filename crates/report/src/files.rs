@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Largest number of bytes read of a kernel file.
+/// Maximum number of bytes that are read from a kernel file.
 const KERNEL_MAX: u64 = 64 << 10;
 
 /// Returns the text of a small file, trimmed; None if it is missing or not text.

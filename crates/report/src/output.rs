@@ -117,9 +117,9 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Error after which [`print_line`] stopped writing to standard output; unset while writing works.
 static GIVEN_UP: OnceLock<String> = OnceLock::new();
 
-/// Prints a line to the standard output. If its reader has closed the output, the program ends, or continues without
-/// printing if a file awaits the result. If the output cannot be written (a full disk), this line and those after it go
-/// to the standard error.
+/// Prints a line to the standard output. If its reader has closed the output, the program ends, or only stops printing
+/// if a result must still be written to a file. If the output cannot be written (a full disk), this line and all later
+/// ones go to the standard error.
 pub fn print_line(line: &str) {
     if GIVEN_UP.get().is_none() {
         match write(&format!("{line}\n")) {
@@ -142,7 +142,7 @@ pub fn find_failure() -> Option<&'static str> {
     GIVEN_UP.get().map(String::as_str)
 }
 
-/// Text at the end of a progress bar whose steps take equally long.
+/// Template of the remaining time, at the end of a progress bar whose steps take equally long.
 pub const LEFT: &str = ", {eta} left";
 
 /// Progress bar on the standard error; hidden if that is not a terminal.

@@ -140,7 +140,7 @@ impl Pipelines {
         }
     }
 
-    /// Returns the case with its floor so far.
+    /// Returns the case with the floor that was measured so far.
     pub fn attached<'a>(&self, case: &'a Case) -> Cow<'a, Case> {
         if !is_floor_of(case) {
             return Cow::Borrowed(case);

@@ -17,7 +17,7 @@ use fastpath_segment::AwaitedRanks;
 
 use crate::levels::open_worker;
 
-/// Events of the ring that is written to, equal to a job's default.
+/// Capacity of the trace ring in events, equal to a job's default.
 const EVENTS: u32 = 16_384;
 const TAG: i32 = 5;
 const NOTE: Note = Note {
@@ -38,7 +38,7 @@ pub struct PointTimes {
     pub clock: Vec<f64>,
     /// Times in a loop, with recording on.
     pub on: Vec<f64>,
-    /// The three points of an immediate call, which read the clock twice, in a loop.
+    /// Mean times of the three points of an immediate call, which read the clock twice, in a loop.
     pub of_call: Vec<f64>,
     /// Extra time of a message with its points, divided by the number of points.
     pub in_place: Vec<f64>,

@@ -225,7 +225,7 @@ fn gather(
     Ok((all.map(on_hosts).collect(), failed))
 }
 
-/// Opens the file of turns, if one is named. The reports get the start time of turns that it holds.
+/// Opens the file of stored turns, if one is named, and sets the reports' start time to that of its first turn.
 fn open_kept(
     options: &CompareOptions, plans: &[RunPlan], contestants: &[Contestant], reports: &mut [Report],
 ) -> Result<Option<StoredTurns>> {

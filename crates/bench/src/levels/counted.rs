@@ -30,7 +30,7 @@ pub fn run<L: LevelLink>(plan: &LevelPlan, board: &SharedBoard, leads: bool, lin
     if !leads {
         return answer(board, link);
     }
-    // Progress before each call: posting sends and polling for arrivals take no completions, and so return no credits.
+    // Make progress before each call: only progress takes completions and so returns credits, posts and polls do not.
     let serve = |link: &mut L| _ = link.serve();
     for &bytes in &plan.settings.case.sizes {
         let data = vec![1u8; bytes as usize];
@@ -89,7 +89,7 @@ fn take_order(board: &SharedBoard, link: &mut impl LevelLink, rests: bool) -> [u
     })
 }
 
-/// Collects over [`CALLS`] calls of `operation`; `before` and `after` are not counted.
+/// Counts the instructions of [`CALLS`] calls of `operation`, without those of `before` and `after`.
 pub(super) fn count<L>(
     name: &str, bytes: u64, link: &mut L, mut before: impl FnMut(&mut L),
     mut operation: impl FnMut(&mut L), mut after: impl FnMut(&mut L),

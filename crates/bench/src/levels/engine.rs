@@ -188,7 +188,7 @@ impl<'a, F: FnMut(Option<u64>) -> bool> LoopContext<'a, F> {
         // SAFETY: ENGINE'S POINTERS.
         let talk = unsafe { (*this).talk };
         let theirs = talk.exchange([here() as u64, 0, 0, 0])[0] as i32;
-        // SAFETY: ENGINE'S POINTERS; there is room for two.
+        // SAFETY: ENGINE'S POINTERS; the array has space for two.
         unsafe { processors.cast::<[c_int; 2]>().write([here(), theirs]) };
         here() == theirs
     }

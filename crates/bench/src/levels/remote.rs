@@ -51,7 +51,7 @@ pub trait RemoteLink {
     /// Allocates memory that the ranks share; null on failure.
     fn take_shared(&mut self, bytes: usize) -> *mut u8;
     fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, HeldResource);
-    /// Ends the exposure to the peer.
+    /// Ends the exposure that [`RemoteLink::expose`] began.
     fn deregister(&mut self, held: HeldResource);
     fn free(&mut self, at: *mut u8);
     /// Opens the other rank's memory at `words` for the operations that follow.

@@ -53,7 +53,7 @@ fn dump(name: &CStr) {
     request(DUMP_STATS_AT, name.as_ptr() as u64);
 }
 
-/// Executes the operation once and collects over it.
+/// Executes the operation once, and counts its instructions.
 // Inlined because `fastpath bench instructions` would also count a call between the requests.
 #[inline(always)]
 pub fn collect<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {

@@ -1,5 +1,5 @@
-//! Both ranks of a job as threads of this process. Every line of the leader is parsed as a line of the benchmark
-//! program is.
+//! Tests with both ranks of a job as threads of this process. Every line of the leader is parsed as a line of the
+//! benchmark program is.
 
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};

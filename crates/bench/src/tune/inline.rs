@@ -203,7 +203,8 @@ fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[InlineCost]) ->
     }
 }
 
-/// Predictions of the model for this adapter's kind with each host; for an unknown kind, of three differing pairs.
+/// Returns the model's predictions for an adapter of this kind with each known host. For an unknown kind, they are for
+/// three different pairs of adapter and host.
 fn predict(identity: &DeviceIdentity, verb: VerbName, largest: u32) -> Vec<InlineModel> {
     let verb = match verb {
         VerbName::Send => ModelVerb::Send,
@@ -232,7 +233,7 @@ fn predict(identity: &DeviceIdentity, verb: VerbName, largest: u32) -> Vec<Inlin
     pairs.into_iter().filter_map(model).collect()
 }
 
-/// Name of the profile of an adapter's kind.
+/// Returns the name of the model's profile for an adapter; None for an unknown kind.
 fn find_profile(identity: &DeviceIdentity) -> Option<&'static str> {
     let number = identity.part.split_once(':')?.1.parse().unwrap_or(0);
     match (identity.driver.split(' ').next()?, number) {

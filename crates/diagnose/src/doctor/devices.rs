@@ -42,7 +42,7 @@ pub(super) struct Pcie {
     pub speed_most: String,
     pub lanes: u32,
     pub lanes_most: u32,
-    /// The port above; None: not visible.
+    /// The port above the adapter, towards the processor; None: not visible.
     pub slot: Option<PcieSlot>,
     /// Maximum payload in bytes: the configured value, which is that of the path, and the largest value that the
     /// adapter supports.

@@ -65,7 +65,7 @@ enum CallResult {
     Stranger,
 }
 
-/// A call to an address of a peer.
+/// A call: an attempt to connect to an address of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Attempt {
     peer: usize,
@@ -85,7 +85,7 @@ struct HostConnection {
     peer: usize,
     from: IpAddr,
     to: IpAddr,
-    /// Delay, in seconds, before the connection is tried: earlier addresses do not answer.
+    /// Delay, in seconds, before the connection is tried, because earlier addresses do not answer.
     after_s: f64,
 }
 

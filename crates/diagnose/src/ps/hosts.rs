@@ -71,7 +71,7 @@ impl AwaitedRank {
 }
 
 impl Hosts {
-    /// Finds, for each job, the rank that most others wait for. If there is no such rank, describes the waits.
+    /// Finds, for each job, the rank for which the largest number of ranks wait; without one, describes the waits.
     fn find_waits(&self) -> Vec<(String, Result<AwaitedRank, String>)> {
         let jobs = || self.hosts.iter().flat_map(|host| &host.jobs);
         let ids: BTreeSet<&String> = jobs().map(|job| &job.id).collect();

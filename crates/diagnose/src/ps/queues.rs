@@ -50,7 +50,8 @@ struct Queues {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Traffics {
-    /// Slots of 64 bytes that the rank has filled in rings: short messages, and steps of longer messages.
+    /// Slots of 64 bytes that the rank has filled in rings, for short messages and for the protocol steps of longer
+    /// ones.
     ring_slots_sent: u64,
     /// Slots that other ranks have filled for this rank, and that this rank has not reported as taken.
     ring_slots_waiting: u64,

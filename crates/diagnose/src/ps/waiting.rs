@@ -26,7 +26,7 @@ impl RankWaits {
     }
 }
 
-/// Finds the rank that most ranks wait for, and the ranks that wait for it. If there is no such rank, describes the
+/// Finds the rank for which the largest number of ranks wait, and these ranks. If there is no such rank, describes the
 /// waits.
 pub(super) fn find_cause(ranks: &[RankWaits]) -> Result<(usize, Vec<usize>), String> {
     if let Some(circle) = find_circle(ranks) {
@@ -62,8 +62,8 @@ fn describe_waits(ranks: &[RankWaits]) -> String {
     format!("{told}{others}: no deadlock is proved, and no single rank delays the others")
 }
 
-/// Finds the rank outside of any wait that most ranks wait for, directly or through others, and the ranks that wait for
-/// it.
+/// Among the ranks that wait for no other, finds the one for which the largest number of ranks wait, directly or
+/// through others. Returns it and the ranks that wait for it.
 fn find_awaited(ranks: &[RankWaits]) -> Option<(usize, Vec<usize>)> {
     let mut waiters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for start in (0..ranks.len()).filter(|&rank| ranks[rank].named.is_some()) {

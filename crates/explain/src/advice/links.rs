@@ -9,14 +9,14 @@ use super::{DevicePath, Moves, ceiling, format_rate};
 use crate::Finding;
 use crate::findings::said;
 
-/// Finds the narrowest link of the switches above that is narrower than the device's own.
+/// Finds the slowest link of the switches above a device; None if none is slower than the device's own link.
 pub fn narrowest_above<'a>(
     above: &'a [PciFunction], own: &Link,
 ) -> Option<(&'a PciFunction, Link)> {
     let switches = above.iter().filter(|f| f.port.is_some_and(PortType::faces_up));
     let links = switches.filter_map(|f| {
         let mut link = f.link_is.link()?;
-        // A packet keeps its size along the path.
+        // The device's payload applies to this link too, because a packet keeps its size along the path.
         link = link.with_max_payload(own.max_payload().into()).ok()?;
         Some((f, link.with_address(own.address()).with_ecrc(own.has_ecrc())))
     });

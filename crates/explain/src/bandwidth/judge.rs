@@ -14,7 +14,7 @@ use super::{BandwidthSubject, Tool};
 /// with it within 2 %.
 const CLOCK: f64 = 0.02;
 
-/// Stage of a bus that is used in both directions at once.
+/// Name of the stage of a bus that is used in both directions at once.
 pub(super) const BOTH_WAYS: &str = "bus both ways";
 
 /// Stages and their limits. Each client has its own bus, so the limit of the senders' buses grows with the number of

@@ -2,7 +2,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Names in braces.
+/// Lists the names in braces in a text.
 fn list_places(text: &str) -> BTreeSet<&str> {
     let parts = text.split('{').skip(1);
     parts.map(|part| part.split('}').next().unwrap()).collect()

@@ -91,7 +91,7 @@ pub fn count_ticks(printed: Time, tick: Time) -> f64 {
     (printed.ns() / tick.ns()).round()
 }
 
-/// Interval of the true time behind a printed mean of ticks: up to a tick more, because the division may round down.
+/// Interval of the true time behind a printed mean of ticks: it may be a tick longer, if the division rounded down.
 pub fn truth_of(printed: Time, tick: Time) -> Interval {
     let ticks = count_ticks(printed, tick);
     Interval(ticks * tick.ns(), (ticks + 1.0) * tick.ns())
@@ -102,8 +102,8 @@ pub fn gain_of(pair: &InlineGain, tick: Time) -> Interval {
     Interval(before.0 - after.1, before.1 - after.0)
 }
 
-/// Judges the measured times of `options` against `predicted`. `saved` returns the number of serial reads that inline
-/// data of a size saves.
+/// Judges the measured times of `options` against `predicted`. `saved(size)` is the number of serial reads that inline
+/// data saves for a message of `size` bytes.
 pub(super) fn judge(
     options: &LatencyOptions, predicted: Time, saved: &dyn Fn(u32) -> u32,
     findings: &mut Vec<Finding>,

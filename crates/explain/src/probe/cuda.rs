@@ -307,7 +307,7 @@ impl<'a> Chain<'a> {
                 let next = start + (((line + 1) % LINES) * STRIDE + lane * 8) as u64;
                 // SAFETY: the offset is within the lines, at a multiple of 8.
                 let at = unsafe { host.at.byte_add(line * STRIDE + lane * 8) };
-                // SAFETY: 8 aligned bytes within the lines, which only this process uses so far.
+                // SAFETY: these are 8 aligned bytes within the lines, which only this process uses so far.
                 unsafe { at.cast::<u64>().write(next) };
             }
         }
@@ -318,7 +318,7 @@ impl<'a> Chain<'a> {
     fn check_end(&self, count: u32) -> Result<()> {
         for lane in 0..LANES {
             let at = LINES * STRIDE + lane * 8;
-            // SAFETY: within the memory of the chain; the kernel has ended.
+            // SAFETY: the address is within the memory of the chain, and the kernel has ended.
             let found = unsafe { self.host.at.byte_add(at).cast::<u64>().read_volatile() };
             let wanted = self.start + ((count as usize % LINES) * STRIDE + lane * 8) as u64;
             if found != wanted {

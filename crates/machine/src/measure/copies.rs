@@ -91,8 +91,8 @@ impl Copies {
         move || {
             for at in (0..bytes).step_by(piece) {
                 let (from, to) = black_box((from, to));
-                // SAFETY: inside the two buffers: their lengths were compared above, and a slot is in the ring; the
-                // loop is available.
+                // SAFETY: both ranges are inside their buffers: the lengths were compared above, and a slot is in the
+                // ring. The loop is available.
                 unsafe { which.run(to.add(slot * piece), from.add(at), piece.min(bytes - at)) };
                 if target == CopyTarget::Ring {
                     slot = (slot + 1) % pieces;

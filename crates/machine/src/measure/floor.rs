@@ -110,8 +110,8 @@ pub fn measure_lines(
     run_pair(processors, lead, || lines.answer())
 }
 
-/// Sampler of memory copies from one buffer to another by the C library's `memcpy` on this thread, in nanoseconds. Both
-/// buffers stay where the caches keep them.
+/// Sampler of memory copies from one buffer to another by the C library's `memcpy` on this thread, in nanoseconds. All
+/// copies use the same two buffers, which stay in the caches if they fit.
 pub struct CopyFloor {
     from: Vec<u8>,
     to: Vec<u8>,

@@ -71,8 +71,7 @@ impl Trips {
         let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0) as u64;
         batch(count);
         let taken = (0..samples).map(|_| batch(count)).collect();
-        // ORDERING: release; pairs with the acquire load in `follow`, which then sees this side's preparations for
-        // later.
+        // ORDERING: release; pairs with the acquire load in `follow`, which then sees all earlier writes of this side.
         self.0.store(END, Ordering::Release);
         taken
     }

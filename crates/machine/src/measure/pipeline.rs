@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
 //! Floor of large messages: a bare pipeline. The sender copies from its buffer into a ring, chunk by chunk, and sets a
-//! flag for each; the receiver copies out. It does nothing else.
+//! flag for each; the receiver copies out. The pipeline does nothing else.
 //!
 //! Two threads, bound to two processors, alternately send each other a message of one size. The ring is shared memory
 //! as between processes. Both buffers begin 16 bytes into a page, as every large block of malloc does.
@@ -67,7 +67,7 @@ const PAGE: usize = 4096;
 /// word in `written` is raised. Then the chunk is the receiver's until `read` is raised. Only the sender reads
 /// `source`, only the receiver writes `target`.
 struct PipelineDirection {
-    /// Total number of written chunks, after the last write to each chunk of the ring.
+    /// For each chunk of the ring, the total number of chunks written when this chunk was last written.
     written: Vec<Word>,
     /// Number of chunks read. The sender reads it only when the ring seems full.
     read: Word,
@@ -106,7 +106,7 @@ impl PipelineDirection {
             target: map_shared(bytes + PAGE)?,
         };
         for i in 0..bytes {
-            // SAFETY: inside the buffer, to which there is no other reference yet.
+            // SAFETY: the byte is inside the buffer, to which there is no other reference yet.
             unsafe { address(&direction.source, MALLOC_OFFSET + i).write((i % 251) as u8) };
         }
         Ok(direction)
@@ -133,7 +133,7 @@ impl PipelineDirection {
             let slot = (mine.position % chunks) as usize;
             let to = address(&self.ring, slot * plan.chunk);
             let from = address(&self.source, MALLOC_OFFSET + at);
-            // SAFETY: inside the ring and the buffer; the chunk is the sender's now.
+            // SAFETY: both ranges are inside the ring and the buffer; the chunk is the sender's now.
             unsafe { plan.into_ring.run(to, from, plan.chunk.min(bytes - at)) };
             mine.position += 1;
             // ORDERING: release; publishes the chunk to the acquire load in `receive`.
@@ -150,7 +150,7 @@ impl PipelineDirection {
             wait_until(|| self.written[slot].0.load(Ordering::Acquire) == mine.position);
             let to = address(&self.target, MALLOC_OFFSET + at);
             let from = address(&self.ring, slot * plan.chunk);
-            // SAFETY: inside the buffer and the ring; the chunk is the receiver's now.
+            // SAFETY: both ranges are inside the buffer and the ring; the chunk is the receiver's now.
             unsafe { plan.out_of_ring.run(to, from, plan.chunk.min(bytes - at)) };
             // ORDERING: release; returns the chunk to the acquire load in `send`.
             self.read.0.store(mine.position, Ordering::Release);

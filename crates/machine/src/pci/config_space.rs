@@ -138,7 +138,7 @@ fn read_express(space: &ConfigBytes, at: usize, function: &mut PciFunction) -> O
         uncorrected: Some(dev_sta & 0b110 != 0),
         ..function.errors
     };
-    // An integrated endpoint has no link, and zeros instead of its registers.
+    // An integrated endpoint has no link, and zeros instead of the link's registers.
     if function.port != Some(PortType::Integrated) {
         function.link_can = shape(link_cap);
         function.link_is = shape(link_sta);

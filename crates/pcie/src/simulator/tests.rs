@@ -20,7 +20,7 @@ fn node(host_name: &str, adapter_name: &str) -> NodeSpec<'static> {
     }
 }
 
-/// Makes a node without memory latency, limited by its bus alone. `reads` selects 4 (0) or 1024 (1) outstanding reads.
+/// Makes a node without memory latency, limited by its bus alone. `reads` selects its outstanding reads: 0: 4, 1: 1024.
 fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
     static NEAR: LazyLock<Host> = LazyLock::new(|| Host { read: Time::ZERO, ..HOSTS[1] });
     static DEVICES: LazyLock<[Adapter; 2]> = LazyLock::new(|| {

@@ -13,7 +13,7 @@ use crate::format::{behind, format_number, format_optional};
 use crate::record::{CaseKey, Run};
 use crate::statistics::find_median;
 
-/// The table is between these lines of a file.
+/// Start of the line before the table in a file such as README.md, and the line after the table.
 const BEGIN: &str = "<!-- comparison:";
 const END: &str = "<!-- end of comparison -->";
 
@@ -126,7 +126,7 @@ fn count_verdicts(comparison: &Comparison) -> Table {
     table
 }
 
-/// Key of a table, which has all sizes of a case.
+/// Returns the key of the table to which a case belongs. A table has all sizes, so the size in its key is 0.
 pub(super) fn without_size(key: &CaseKey) -> CaseKey {
     CaseKey { bytes: 0, ..key.clone() }
 }

@@ -8,7 +8,7 @@ use crate::format::size;
 use crate::lists::unique;
 use crate::record::{Case, CaseKey, Quantity, Report};
 
-/// Largest number of curves in a readable chart.
+/// Maximum number of curves in one chart: a chart with more is not readable.
 const SERIES_MAX: usize = 6;
 
 pub enum Figure {

@@ -11,18 +11,18 @@ use crate::format::{decimal, size, size_tick, time};
 use crate::record::{Histogram, Summary};
 use crate::scale::{Axis, spread};
 
-// Narrow, so that text stays readable when a phone scales the chart down.
+// Size and margins of a chart, in SVG units: narrow, so that text stays readable when a phone scales it down.
 const WIDTH: f64 = 462.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 134.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
-/// Largest label at the end of a curve, in characters.
+/// Maximum length of the label at the end of a curve, in characters.
 const LABEL_MAX: usize = 16;
-/// Largest label of a floor, whose font is lighter, in characters.
+/// Maximum length of the label of a floor, in characters. It exceeds that of a curve, because the font is lighter.
 const FLOOR_LABEL_MAX: usize = 18;
-/// Largest number of curves with bands: more would hide each other.
+/// Maximum number of curves that are drawn with bands: more bands would hide each other.
 const BANDS_MAX: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum HorizontalAxis {
 
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Size or number of ranks.
+    /// Size in bytes, or number of ranks.
     pub x: u64,
     /// Payload in bytes (for a bandwidth).
     pub bytes: u64,

@@ -10,7 +10,7 @@ use crate::document::html::text;
 use crate::format::time;
 use crate::record::Case;
 
-/// Largest number of ranks with numbers in the cells.
+/// Maximum number of ranks of a map that prints numbers in its cells.
 const NUMBERED_MAX: usize = 12;
 
 /// Colours from light to dark, in equal steps of the logarithm.
@@ -99,7 +99,8 @@ impl Map {
         400.0 / self.ranks as f64
     }
 
-    /// Unit of all numbers and its length in nanoseconds, for cells without space for a unit.
+    /// Common unit of the numbers, and its length in nanoseconds; None if cells have space for units or print no
+    /// numbers.
     fn bare_unit(&self) -> Option<(&'static str, f64)> {
         const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("\u{b5}s", 1e3), ("ns", 1.0)];
         if self.side() >= 60.0 || self.ranks > NUMBERED_MAX {

@@ -89,7 +89,7 @@ fn color_of(level: &str) -> usize {
     LEVELS.iter().find(|(name, _)| *name == level).map_or(7, |(_, color)| *color)
 }
 
-/// Largest number of named functions of a call.
+/// Maximum number of functions that are listed by name for one call.
 const FUNCTIONS_MAX: usize = 14;
 
 const INSTRUCTIONS: &str = "Instructions per call, counted by callgrind. The counts are exact, and \

@@ -11,7 +11,7 @@ const ROWS: usize = 12;
 const LABEL: usize = 7;
 /// Width of the plot, in columns.
 const PLOT: usize = COLUMNS - LABEL - 2;
-/// Distance between the marks of the horizontal axis, in columns.
+/// Minimum distance between the marks of the horizontal axis, in columns.
 const MARK_ROOM: usize = 6;
 
 /// Characters of a chart.

@@ -7,7 +7,7 @@ use crate::record::{Case, Level};
 
 type PathNames<'a> = (&'a str, &'a str);
 
-/// Smallest and largest size that a protocol serves, if the library reports them; None: no limit.
+/// Smallest and largest size that a protocol serves, in bytes. None: not reported; inner None: no upper limit.
 type Sizes = Option<(u64, Option<u64>)>;
 
 /// Describes the protocols of each test that reports them. Tests with equal protocols share a line.

@@ -137,7 +137,7 @@ struct NamedTests {
 
 table!(NAMES: BTreeMap<String, Vec<NamedTests>> = "programs.toml");
 
-/// Program of a tool (`osu`, `ib`) that measures the same quantity.
+/// Returns the name of the program of `tool` (`osu`, `ib`) that measures the quantity of `case`; None if there is none.
 fn name_program(tool: &str, case: &Case) -> Option<String> {
     let has = |wanted: &String| case.variant.split(", ").any(|part| part == wanted);
     let fits = |named: &&NamedTests| {

@@ -157,7 +157,7 @@ fn list_cells(case: &Case) -> Vec<String> {
     cells
 }
 
-/// Time of a cache line before and after the samples. A floor measured with another cache-line time is marked.
+/// Describes the time of a cache line before and after the samples, and marks a floor measured with another one.
 fn describe_lines(case: &Case) -> String {
     let Some([before, after]) = case.lines else {
         return "-".to_owned();

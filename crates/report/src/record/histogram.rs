@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Bits of a value that a bucket keeps besides the leading one.
+/// Number of bits after the leading bit of a value that its bucket keeps.
 const KEPT_BITS: u32 = 11;
 
-/// Thousandths of a unit.
+/// Number of stored steps in one unit: values are stored in thousandths.
 const SCALE: f64 = 1000.0;
 
 /// Histogram of values.

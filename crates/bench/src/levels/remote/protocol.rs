@@ -129,7 +129,7 @@ impl RemoteLink for ProtocolLink {
             }
         };
         let complete = posted.is_ok() && self.flush();
-        // SAFETY: a local word, which is written no more after the flush.
+        // SAFETY: `found` is a local word, which is written no more after the flush.
         complete.then(|| unsafe { found.read() })
     }
 

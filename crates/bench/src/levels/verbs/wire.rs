@@ -58,7 +58,7 @@ pub struct ConnectedPair {
     pub asked: (u32, Source),
 }
 
-/// Size of the exchanged card, in bytes.
+/// Size of an encoded [`RemoteEnd`], in bytes. The two ranks exchange their ends in this form.
 const CARD: usize = 64;
 
 impl RemoteEnd {

@@ -1,7 +1,8 @@
 //! Crossover of inline and DMA with its confidence. Pure functions of times.
 //!
-//! The limit is the size for which inline up to it and DMA above it take the least total time. All measured sizes have
-//! equal weights. If inline equals DMA over several sizes, any of them may be the limit, and the interval shows that.
+//! The limit is the size with the least total time if sizes up to it are sent inline, and larger ones by DMA. All
+//! measured sizes have equal weights. If inline equals DMA over several sizes, any of them may be the limit, and the
+//! interval shows that.
 
 use fastpath_base::random::Random;
 use serde::Serialize;

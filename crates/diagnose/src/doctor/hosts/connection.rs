@@ -18,7 +18,7 @@ use super::CallResult;
 /// Purpose string in the authentication tags of these connections.
 const PURPOSE: &[u8] = b"doctor";
 const NONCE: usize = 16;
-/// Time after which a call counts as silent.
+/// Time without an answer after which a call counts as silent.
 const SILENT: Duration = Duration::from_secs(1);
 /// Time limit of each later step.
 const STEP: Duration = Duration::from_secs(5);

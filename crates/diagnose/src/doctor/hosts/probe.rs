@@ -56,7 +56,7 @@ impl Probe {
         self.group.end(&report)
     }
 
-    /// Calls every address of every other host, from each address of this host and from the kernel's choice.
+    /// Calls every address of every other host: from each address of this host, and from one that the kernel chooses.
     fn try_all(&self, pass: &Pass, hosts: &[HostFacts]) -> Vec<Attempt> {
         let own = &hosts[self.group.own];
         let mut calls = Vec::new();

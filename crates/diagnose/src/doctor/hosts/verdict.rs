@@ -11,8 +11,8 @@ use super::{Attempt, CallResult, HostConnection, HostFacts, HostsReport};
 /// Delay, in seconds, after which a rank calls the next address if one does not answer.
 const APART_S: f64 = 0.25;
 
-/// Lists those of a host's calls to a peer that a job would make too, in the job's order. Addresses that the host has
-/// itself (a bridge) come last.
+/// Lists the calls of `dialer` to `peer` that a job would make too, in the job's order. Addresses that the dialer has
+/// too, such as that of a bridge, come last.
 fn list_calls(report: &HostsReport, dialer: usize, peer: usize) -> Vec<&Attempt> {
     let is_own = |address: &IpAddr| {
         let own = &report.hosts[dialer].interfaces;
@@ -44,7 +44,7 @@ fn list_pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |low| (low + 1..count).map(move |high| (low, high)))
 }
 
-/// Lists the connection of each pair that can have one. If both sides call, the call of the lower rank stays.
+/// Lists the connection of each pair of hosts that can have one. If both calls succeed, that of the lower host is used.
 pub fn list_used(report: &HostsReport) -> Vec<HostConnection> {
     let pairs = list_pairs(report.hosts.len());
     let used = pairs

@@ -74,10 +74,10 @@ fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
 /// Effort of [`find_best`]: enough to find which plans are among the best.
 const QUICK: Effort = Effort { samples: ROUNDS, batch_ns: 30_000, ..Effort::DEFAULT };
 
-/// Number of plans that are measured until the end, and with which the next size begins.
+/// Number of best plans that are measured until the end. The next size tries them first.
 const BEST: usize = 4;
 
-/// Percentages of the time for one size at which two searches end: that of loop pairs, and that of chunk and ring.
+/// Percentages of the time for one size at which the search of loop pairs and that of chunk and ring end.
 const PARTS: [u64; 2] = [40, 70];
 
 /// Finds the best plan for messages of each size, which is the floor of a large message between these processors.
@@ -253,8 +253,7 @@ mod tests {
         let [first, .., last] = allowed_processors()[..] else {
             return;
         };
-        // Messages this short have one chunk size. So there are few shapes, with each of which every pair of loops may
-        // be measured.
+        // Messages this short have one chunk size and so few shapes that every pair of loops can be measured with each.
         const BYTES: usize = 700;
         let pair = [first, last];
         let loops = Loop::all_available().len();

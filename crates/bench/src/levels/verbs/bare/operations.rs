@@ -161,7 +161,7 @@ impl BareLoop<'_> {
         self.await_room();
         self.written = self.written.wrapping_add(1);
         let wire = self.wire;
-        // SAFETY: inside the outgoing area, which the adapter has read: the other rank has seen the last write.
+        // SAFETY: the byte is in the outgoing area, which the adapter has read: the other rank has seen the last write.
         unsafe { wire.outgoing().add(bytes - 1).write_volatile(self.written) };
         self.post(&wire.write(), wire.outgoing_segment(bytes), false);
         if self.pace.eager && self.silent == 0 {
@@ -175,7 +175,7 @@ impl BareLoop<'_> {
         // SAFETY: callers pass 1 to `room` bytes, so the address is inside the landing area.
         let last = unsafe { self.wire.landing().add(bytes - 1) };
         let mut polls = 0;
-        // SAFETY: inside the landing area; the adapter writes it, hence the volatile read.
+        // SAFETY: the byte is inside the landing area; the adapter writes it, hence the volatile read.
         while unsafe { last.read_volatile() } != self.seen {
             self.pause_after(WORD_POLLS, &mut polls);
         }
@@ -183,13 +183,13 @@ impl BareLoop<'_> {
 
     /// Outgoing bytes. Nothing may be in flight.
     pub fn outgoing(&mut self, bytes: usize) -> &mut [u8] {
-        // SAFETY: inside the outgoing area, which the adapter reads only while something is in flight.
+        // SAFETY: the slice is inside the outgoing area, which the adapter reads only while something is in flight.
         unsafe { std::slice::from_raw_parts_mut(self.wire.outgoing(), bytes.min(self.wire.room)) }
     }
 
     /// Received bytes. Nothing may be in flight.
     pub fn landed(&mut self, bytes: usize) -> &mut [u8] {
-        // SAFETY: inside the landing area, which the other rank does not access now.
+        // SAFETY: the slice is inside the landing area, which the other rank does not access now.
         unsafe { std::slice::from_raw_parts_mut(self.wire.landing(), bytes.min(self.wire.room)) }
     }
 }
