@@ -64,8 +64,8 @@ static void exchange_call(int bytes)
     MPI_Neighbor_alltoall(out, bytes, MPI_BYTE, into, bytes, MPI_BYTE, grid);
 }
 
-/* The neighbour in one direction receives what that in the other direction sends. Two ranks are each other's
- * neighbours on both sides, so the tag names the side. */
+/* A message sent in one direction arrives from the opposite one. Two ranks can be neighbours on both sides, so the tag
+ * names the side at which the receiver gets the message. */
 static void exchange_by_hand(int bytes)
 {
     MPI_Request requests[2 * NEIGHBOURS];

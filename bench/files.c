@@ -211,7 +211,8 @@ static void write_records(void *argument) {
     }
 }
 
-/* A view starts with the pointers at 0. Intel MPI's library of the standard ABI does not seek to the given offset. */
+/* Setting a view moves the pointers to 0. A seek is not used, because that of Intel MPI's library of the standard ABI
+ * ignores the offset. */
 static void write_records_again(void *argument) {
     CHECK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
     write_records(argument);
@@ -297,7 +298,7 @@ static void run_memory(void) {
     MPI_Type_commit(&type);
     open_file(info);
     CHECK(MPI_File_set_view(file, 0, MPI_BYTE, type, "native", info));
-    /* The same 16 MiB of memory repeatedly. */
+    /* The data is one piece of 16 MiB of memory, mapped repeatedly. */
     size_t once = 16 << 20;
     int memory_file = memfd_create("data", MFD_CLOEXEC);
     if (memory_file < 0 || ftruncate(memory_file, (off_t)once)) stop("memfd_create");

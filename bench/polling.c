@@ -1,4 +1,5 @@
-/* Polls where ranks share processors, timed for two kinds of programs. Any MPI runs it; docs/performance.md has figures.
+/* Times two kinds of programs that poll while their ranks share processors. Any MPI runs it; docs/performance.md has
+ * figures.
  *
  * usage: polling work|ring [SECONDS]
  *   work   Each rank updates a table and sends buckets of updates to random ranks. It calls MPI_Testany once for each

@@ -38,14 +38,14 @@ class Kept:
         return self.values[name]
 
     def save(self):
-        # Completely or not at all: the script may be interrupted here.
+        # Replace the file completely or not at all, because the script may be interrupted here.
         with open(self.path + ".new", "w", encoding="utf-8") as file:
             json.dump(self.values, file)
         os.replace(self.path + ".new", self.path)
 
 
 def run_in_machine(script, options, words, *extra):
-    """Runs one command in the virtual machine of the tests; returns its end."""
+    """Runs one command in the virtual machine of the tests; returns the finished process."""
     vm = os.path.join(ROOT, "scripts", "vm")
     done = subprocess.run([vm, "run", "--prefix", options.prefix, *extra, "--", words], capture_output=True, text=True)
     if done.returncode != 0:

@@ -80,7 +80,7 @@ int main(void) {
     measure(round_trip, leads);
     char word = 0;
     if (!leads) {
-        /* Its last message may still be outstanding. */
+        /* The last message of this process may still be outstanding: make progress until the leader reports its end. */
         while (recv(channels[1], &word, 1, MSG_DONTWAIT) < 1) ucp_worker_progress(worker);
         return 0;
     }

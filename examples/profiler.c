@@ -73,7 +73,7 @@ static int find_bytes(int index)
     return elements - 1;
 }
 
-/* Before MPI_Init, so that the library records events from the start. */
+/* Runs before MPI_Init, so that the library records events from the start. */
 static void ask_for_events(void)
 {
     int provided, index;
@@ -119,7 +119,7 @@ static void classify(void)
     }
 }
 
-/* After MPI_Init: messages sent before this point are those of the profiler. */
+/* Runs after MPI_Init: messages sent before this point are those of the profiler. */
 static void start(void)
 {
     int count;
@@ -173,7 +173,7 @@ static void print_variables(const unsigned long long *values)
     }
 }
 
-/* Before MPI_Finalize: sums are taken before they are sent, so they exclude the messages that carry them. */
+/* Runs before MPI_Finalize. Sums are taken before they are sent, so they exclude the messages that carry them. */
 static void report(void)
 {
     Total of[EVENTS][CLASSES] = {{{0}}};

@@ -3,7 +3,7 @@
 #define COMM_CHECK_H
 #include "check.h"
 
-/* The deprecated names are tested too; the constants for weights are addresses without memory. */
+/* The deprecated names are tested too. GCC warns about the constants for weights, which are no addresses of arrays. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wstringop-overread"

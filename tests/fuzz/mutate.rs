@@ -1,16 +1,16 @@
-//! Random changes to good inputs, for whatever reads what others wrote. Included by the tests `fuzz__*` of the
-//! crates; `make fuzz` runs them with other seeds until its time is up. The same seed makes the same inputs.
+//! Random changes of valid inputs, for tests of parsers of untrusted input. The tests `fuzz__*` of the crates include
+//! this file; `make fuzz` runs them with other seeds until its time limit. Equal seeds give equal inputs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Inputs of one run without FUZZ_SEED, as in `make test`.
+/// Number of inputs of one run without FUZZ_SEED, as in `make test`.
 const ROUNDS: u32 = 4000;
-/// Inputs of one run with FUZZ_SEED, as in `make fuzz`. The first [`ROUNDS`] of seed 1 are those of a run without it.
+/// Number of inputs of one run with FUZZ_SEED, as in `make fuzz`. With seed 1 it begins with those of a run without it.
 const ROUNDS_SEEDED: u32 = 20_000;
-/// Bytes beyond which an input grows no more.
+/// Size from which an input is no longer lengthened, in bytes.
 const MOST: usize = 4096;
 
-/// A generator of numbers (xorshift*, Vigna 2016).
+/// A generator of random numbers (xorshift*, Vigna 2016).
 pub struct Random(u64);
 
 impl Random {
@@ -25,7 +25,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// 0 to `end` - 1; 0 where there is none.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() >> 16) as usize % end.max(1)
     }
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// FUZZ_SEED, if it is set.
+/// Value of FUZZ_SEED; None if it is unset or no number.
 fn given_seed() -> Option<u64> {
     std::env::var("FUZZ_SEED").ok()?.parse().ok()
 }
@@ -88,7 +88,7 @@ const TOKENS: &[&[u8]] = &[
     b"max",
 ];
 
-/// Changes `input` in a few places; `corpus` lends parts of others.
+/// Changes `input` in a few places, also by parts of the inputs in `corpus`.
 pub fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[&[u8]]) {
     for _ in 0..=random.below(5) {
         let at = random.below(input.len() + 1);
@@ -120,8 +120,8 @@ pub fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[&[u8]]) {
     }
 }
 
-/// Calls `check` with the inputs of `corpus` and with many that are made from them. A panic is told with the
-/// input that caused it.
+/// Calls `check` with the inputs of `corpus`, and with many random changes of them. If it panics, prints the seed and
+/// the input, and passes the panic on.
 pub fn run(corpus: &[&[u8]], mut check: impl FnMut(&[u8])) {
     let seed = seed();
     let mut random = Random::new(seed);

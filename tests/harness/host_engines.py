@@ -73,7 +73,7 @@ class AgentsPrrte(Agents):
 
 
 class AgentsSlurm(engines.Slurm, Agents):
-    # Its daemons continue and do not notice it.
+    # Slurm's daemons serve later jobs too, so the process to kill is srun.
     name, daemon = "agents-slurm", "srun"
 
     def on_hosts(self, each, words):

@@ -3,7 +3,7 @@
 {"test": NAME, "seconds": S, "processor_seconds": S, "outcome": "passed", "repeat": COMMAND}
 {"part": COMMAND, "seconds": S, "processor_seconds": S, "counts": TEXT, "failures": [[LINE, COMMAND], ...]}
 
-What others write is read as well: JUnit's XML, and the lines of JSON of libtest.
+Records of other tools are read as well: JUnit's XML, and libtest's lines of JSON.
 """
 
 import glob
@@ -15,7 +15,7 @@ FOLDER = "TEST_RECORDS"
 
 
 def record(**fields):
-    """Appends one record, if anyone collects them."""
+    """Appends one record, if TEST_RECORDS is set."""
     folder = os.environ.get(FOLDER)
     if folder:
         with open(os.path.join(folder, f"{os.getpid()}.jsonl"), "a", encoding="utf-8") as file:
@@ -23,7 +23,7 @@ def record(**fields):
 
 
 def read(folder):
-    """All records in a folder, of every form, in no particular order."""
+    """Returns all records in a folder, of every form, in no particular order."""
     found = []
     for path in sorted(glob.glob(os.path.join(folder, "**"), recursive=True)):
         if path.endswith(".xml"):
@@ -35,7 +35,7 @@ def read(folder):
 
 
 def _read_line(line):
-    """The record in a line, None where it has none."""
+    """Returns the record in a line; None if the line has none."""
     try:
         fields = json.loads(line)
     except ValueError:

@@ -41,7 +41,7 @@ need clang++ clang
 prefix="$scratch/moved here"
 "$root/install/install.sh" "$build" "$scratch/first" > /dev/null
 mv "$scratch/first" "$prefix"
-# A repeated installation keeps the time of unchanged files, and so the time of what was built from them.
+# A repeated installation keeps the times of unchanged files, so that programs built from them count as current.
 touch -d 2001-01-01 "$prefix/bin/mpicc" "$prefix/include/mpi.h" "$prefix/lib/libmpi_abi.so.1"
 echo changed >> "$prefix/lib/pkgconfig/mpi.pc"
 chmod 600 "$prefix/include/mpi.h"
@@ -78,7 +78,7 @@ grep -q -- '--bind-to' "$completions/mpiexec" || fail "the completion of mpiexec
 for option in $("$prefix/bin/mpicc" -showme:help | grep -oE '^  -[a-z_:=-]+|, -[a-z_]+' | tr -d ' ,' | sed 's/[:=]$//'); do
     tr -d '\\' < "$pages/mpicc.1" | grep -q -- "$option" || fail "the page of mpicc lacks $option"
 done
-# What checks them is optional.
+# groff, which checks the pages, is optional.
 if command -v groff > /dev/null; then
     for page in "$pages"/*.1; do
         errors=$(groff -man -ww -z "$page" 2>&1) && [ -z "$errors" ] || fail "$page: $errors"

@@ -18,7 +18,7 @@ from harness.job import signal_all
 from harness.session import ROOT
 from harness.slices import sliced
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 # Tests that move no message data, so that the damaging library has no effect on them.
@@ -42,7 +42,7 @@ COMPILING = re.compile(r"^fastpath: compiling the benchmark program with .* \(on
 
 
 def _finish(session, arguments):
-    """Runs it to its end, in a separate folder. The first case prints that the program is compiled."""
+    """Runs `fastpath bench` to its end, in a separate folder. The first case prints that the program is compiled."""
     with tempfile.TemporaryDirectory() as folder:
         outcome = _start(session, folder, arguments).finish()
     outcome.err = COMPILING.sub("", outcome.err)
@@ -50,7 +50,8 @@ def _finish(session, arguments):
 
 
 def _measure(session, arguments, code=0):
-    """Runs it with its report on standard output. Returns the outcome, the problem with its end, the report."""
+    """Runs `fastpath bench` with its report on standard output. Returns the outcome, the problem with its end, the
+    report."""
     outcome = _finish(session, [*arguments, "--json", "-"])
     problem = outcome.problem(code, quiet=code == 0)
     try:
@@ -324,9 +325,9 @@ def case_levels_at_once(session):
 
 
 def case_instructions_by_level(session):
-    """Below MPI: instructions of each level for a message, a put and a flush. A level alone takes fewer than with
-    the one above it. Of a one-sided operation of 1 KiB nearly all is `memcpy`, whose instructions depend on
-    the addresses: there the levels are not compared."""
+    """Below MPI: instructions of each level for a message, a put and a flush. A level takes fewer than the level above
+    it. One-sided operations of 1 KiB are not compared: nearly all of their instructions are in `memcpy`, and depend on
+    the addresses."""
     _, problem, report = _measure(session, ["instructions", "--level", "transport,protocol", "--sizes", "8,1K"])
     if problem:
         return problem

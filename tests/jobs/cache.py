@@ -161,7 +161,7 @@ def _make(case):
     return run
 
 
-# Each in a separate process with a separate cache.
+# Each case runs in a separate process with a separate cache.
 for _case in (made_once, interrupted, failed, keys, unused, warm):
     globals()[f"case_{_case.__name__}"] = _make(_case)
 

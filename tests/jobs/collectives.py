@@ -5,7 +5,7 @@ import os
 import re
 from harness.slices import sliced
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 # Programs of tests/c, and the ranks of each command segment: hosts in blocks, uneven, and round robin.
@@ -126,9 +126,9 @@ def case_report_names_every_call(session):
 
 @sliced
 def case_names_of_every_call(session):
-    """Each algorithm by its name: it runs, and results are right."""
+    """Each algorithm runs if it is named, and results are right."""
     algorithms = {call: names for call, names in _algorithms().items() if len(names) > 1}
-    elsewhere = {"nodes", "shared", "copied", "pairs"}  # not one host, nor short calls, nor calls that are not in place
+    elsewhere = {"nodes", "shared", "copied", "pairs"}  # for several hosts, for long calls, or for calls in place
     for turn in range(max(map(len, algorithms.values()))):
         chosen = {call: names[turn % len(names)] for call, names in algorithms.items()}
         named = ",".join(f"{call}:{name}" for call, name in chosen.items())
@@ -229,7 +229,7 @@ for _name, (_words, _call, _text) in LENGTHS.items():
 
 
 def _make_lengths_here(words, is_stuck):
-    """The same on one host, where the launcher looks for ranks that wait for each other."""
+    """Different lengths on one host, where the launcher detects ranks that wait for each other."""
 
     def case(session):
         outcome = session.mpirun(4, [session.binary("coll_lengths"), *words], timeout=60).finish()

@@ -157,7 +157,7 @@ def case_stopped(session):
 def case_spawned_alone(session):
     """A process without a launcher spawns: its children end with it. A missing program is reported by name."""
     running = session.start([session.binary("spawn_basic")])
-    # The launchers of its children end after it, and so a moment later.
+    # The launchers of the children end a moment after the process.
     running.await_end(10)
     outcome = running.finish()
     if problem := outcome.problem():

@@ -65,7 +65,7 @@ def case_open_files(session):
 
 
 def case_address_space(session):
-    """Every amount is enough, or the message has the amount needed and the limit."""
+    """Each limit of address space is enough, or the message has the amount needed and the limit."""
     enough = _first_wrong([("64 MiB", 4, _limit(_container(session), "as", 64 * MIB), WELL)])
     if enough:
         return enough

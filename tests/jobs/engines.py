@@ -29,8 +29,8 @@ ENDS = {
 CODES = {"exit": 7, "abort": 7}
 # Engines that store service names.
 KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
-# Those of them that start further processes. Over a connection Hydra 5.0 sometimes does not answer a fence of a spawned
-# job (decision 0071).
+# Engines that start further processes, and what they support (spawn_direct.c). Over a connection Hydra 5.0 sometimes
+# does not answer a fence of a spawned job (decision 0071).
 SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "multiple", "ends"], engines.HydraByPort: ["skips"],
          engines.Prrte: ["spawns", "shares", "multiple", "tells"]}
 # Cases of each engine that run with every change; the others run in their slice.
@@ -144,7 +144,7 @@ WRAPPERS = [
     (["env", "OMPI_COMM_WORLD_SIZE=1", "PMIX_SERVER_X=1"], True),
     (["bash", "-c", "for one in ${!PMI_*} ${!PMIX_*}; do export $one=${!one}; done;" + AND_START, "bash"], True),
     (["sh", "-c", "export PMI_SIZE=1;" + AND_START, "sh"], None),
-    # In the process itself.
+    # `env` replaces itself by the program, so no wrapper is between it and the launcher.
     (["env", "PMI_SIZE=1"], None),
     (["env", "-u", "PMI_FD", "-u", "PMI_PORT", "-u", "PMIX_NAMESPACE"], None),
     (["bash", "-c", "unset ${!PMI*} ${!OMPI_*} ${!MPI_LOCAL*};" + AND_START, "bash"], False),
@@ -184,7 +184,7 @@ def _hidden(session, kind):
     outcome = _run(session, kind, 2, [*namespace, "env", "-i", world])
     if not _is_refused(outcome):
         return f"with the parents in /proc: {outcome.problem()}", outcome.text()
-    # Nothing of PRRTE is left.
+    # No sign of PRRTE is left that the ranks could find.
     if kind is engines.Prrte:
         return None
     namespace.append("--mount-proc")

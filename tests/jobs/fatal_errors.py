@@ -45,7 +45,7 @@ def _judge(outcome, code, texts):
 
 
 def case_transports(session):
-    """Before a communicator exists, the report has the rank too."""
+    """The report of an error before a communicator exists has the rank too."""
     job = session.mpirun(2, [session.binary("fatal")], env={"FASTPATH_TRANSPORTS": "cma"})
     return _judge(job.finish(), 16, ["MPI_Init", " of 2, host", "add shm"])
 
@@ -65,7 +65,7 @@ def case_hang(session):
     return _judge(job.finish(), 124, ["deadlock: rank 0 waits for rank 1 ", *wanted])
 
 
-# It waits until its time limit.
+# This case waits until its time limit.
 case_hang.needs = {"processors": 0}
 for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts)

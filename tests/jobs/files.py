@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from harness.slices import sliced
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 MOUNTS = [["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]]
@@ -71,7 +71,7 @@ def case_disk_full_together(session):
 
 
 def case_disk_full_pieces(session):
-    """There is no space for pages to be stored to."""
+    """The disk has no space for pages that the ranks store to."""
     return _fill_disk(session, ["pieces"])
 
 

@@ -16,7 +16,7 @@ def case_it_is_told_once(session):
     told = [re.search(r"rank (\d) on \S+ holds 512 unexpected messages of 65536 bytes, ", line) for line in lines]
     if not all(told):
         return f"no counts: {lines}"
-    # Both are flooded in turn; the report of the second would repeat the first one.
+    # Both ranks are flooded in turn; the report of the second one would repeat that of the first.
     if len(told) != 1:
         return f"not reported once in the job: {lines}"
     return None

@@ -10,7 +10,7 @@ from harness import processes
 
 from . import seccomp
 
-# Its jobs only wait.
+# The jobs of this file only wait.
 NEEDS = {"processors": 0}
 
 LIMIT = 60

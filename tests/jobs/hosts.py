@@ -141,7 +141,7 @@ def _nests(session, engine):
     }
     for what, words in inner.items():
         outcome = run(session, engine, 1, words)
-        # Hydra by itself is sometimes ended by SIGPIPE for its output at the end of its job.
+        # Sometimes SIGPIPE ends Hydra itself, when it prints at the end of its job.
         if what == "Hydra" and outcome.code == 128 + signal.SIGPIPE:
             outcome = run(session, engine, 1, words)
         found = sorted(re.findall(r"rank \d of \d", outcome.out))

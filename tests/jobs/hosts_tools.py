@@ -134,7 +134,7 @@ def case_doctor_firewall(session):
         return session.skip("hosts_tools.doctor_firewall", reason)
     with Hosts(3) as hosts:
         def drop(name):
-            # Before the host's own addresses are looked up.
+            # Move the lookup of the host's own addresses behind the new rule, which would otherwise have no effect.
             hosts.set_up(name, "rule add pref 100 lookup local")
             hosts.set_up(name, "rule del pref 0")
             hosts.set_up(name, "rule add pref 10 iif eth0 ipproto tcp dport 31000-31999 blackhole")
@@ -171,7 +171,7 @@ def case_doctor_differences(session):
         if problem or "200" not in outcome.out or "65536 bytes" not in outcome.out:
             return f"limits: {problem}", outcome.text()
         hosts.rsh = plain
-        # Identical except for its number.
+        # A copy of the tool that differs only in its version number.
         with open(tool, "rb") as file:
             program = file.read()
         version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]

@@ -9,7 +9,7 @@ import time
 from harness import processes
 from harness.seeds import repeat
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_DISABLE": "cma"},

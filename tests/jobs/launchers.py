@@ -66,7 +66,7 @@ def _make(name):
         command = found[1]
         if not command.startswith(prefix + session.mpiexec):
             return f"the command is {command!r}", first.text()
-        # It works if the launcher is not needed for it.
+        # The command works without its prefix, which needs the launcher.
         ranks = session.start(shlex.split(command[len(prefix):])).finish()
         if problem := ranks.problem():
             return f"{command}: {problem}", ranks.text()

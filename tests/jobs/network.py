@@ -343,7 +343,7 @@ def case_allowed_between_engine_hosts(session):
             ends = {_written(address.format(host)) for host in (11, 12)}
             joined = [found[host, CONNECTED] for host in (1, 2)]
             is_right = all({one[0], one[2]} == ends and {one[1], one[3]} & {*ports} for side in joined for one in side)
-            # Those of the ranks, and that of the leaders or the agents.
+            # Each host has at least two connections: those of the ranks, and that of the leaders or the agents.
             if outcome.problem() or "wrong" in found or not is_right or min(map(len, joined)) < 2:
                 return f"{way.name}, {interfaces}: {outcome.problem() or found}", outcome.text()
     return None
@@ -371,7 +371,7 @@ def case_cut_cable(session):
         hosts.run(str(hosts.holders[1].pid), "link", "set", "cable", "down")
         outcome = job.finish()
         shutil.rmtree(folder, ignore_errors=True)
-        # By keepalive probes of the kernel or by ours, depending on whether data was in flight.
+        # Keepalive probes of the kernel or ours detect it, depending on whether data was in flight.
         ends = ("the connection has ended", "the host has not answered")
         told = "rank 1 on " in outcome.err and any(end in outcome.err for end in ends)
         return None if outcome.code == 16 and told else ("a cut cable", outcome.text())
@@ -399,5 +399,5 @@ def case_killed_rank_over_network(session):
     return None
 
 
-# It measures processor time.
+# This case measures processor time.
 case_no_descriptor_left.needs = {"alone": True}

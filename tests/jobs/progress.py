@@ -57,7 +57,7 @@ def case_one_that_computes_is_in_no_deadlock(session):
 
 
 def case_a_killed_peer_ends_the_job(session):
-    """At different moments of messages that the thread moves."""
+    """The job ends if a rank is killed, at different moments of messages that the thread moves."""
     program = [session.binary("progress_random"), "5", "single"]
     for turn in range(6):
         running = session.mpirun(2, program, env={"FASTPATH_PROGRESS": "thread"})
@@ -87,5 +87,5 @@ def _await_ticks(pid, ticks):
         used = int(fields[11]) + int(fields[12])
 
 
-# Its ranks wait until their time limit.
+# The ranks of this case wait until their time limit.
 case_a_deadlock_is_still_told.needs = {"processors": 0}

@@ -188,5 +188,5 @@ def case_unknown(session):
     return None if _ps(session, "--wy").returncode == 2 else "an unknown option is taken"
 
 
-# It measures processor time.
+# This case measures processor time.
 case_quick.needs = {"alone": True}

@@ -9,7 +9,7 @@ import json
 import os
 from harness.slices import sliced
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 # Sizes in every run, besides those at which the protocol changes.

@@ -3,7 +3,7 @@ ones. MPI_TEST_SEED=N starts with another seed; a failure prints its seed, which
 
 from harness.seeds import repeat
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 DISABLED = ["sendi", "recvi", "directed", "immediate-datatype", "cma", "direct", "pipeline", "prefetch", "demote", "recycle",

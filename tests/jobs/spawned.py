@@ -192,5 +192,5 @@ globals()["case_apart_two"] = _make_apart(
 )
 for _link in ("inter", "merged", "window"):
     globals()[f"case_connected_{_link}"] = _make_connected(_link)
-# It waits until its time limit.
+# This case waits until its time limit.
 case_hangs.needs = {"processors": 0}

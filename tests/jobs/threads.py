@@ -12,7 +12,7 @@ from harness.seeds import repeat
 from jobs.killed import WAYS, _kill
 from jobs.seccomp import Matrix
 
-# Its jobs have several ranks, which compute or spin.
+# The jobs of this file have several ranks, which compute or spin.
 NEEDS = {"processors": 2}
 
 # Further wait modes and transports, each of which changes where threads contend.

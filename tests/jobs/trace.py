@@ -84,7 +84,7 @@ def case_ranks(session):
         times = [event["ts"] for event in events if event["pid"] == rank and "ts" in event]
         if times != sorted(times) or times[0] < 0:
             return f"rank {rank}: the points are not in the order of time", str(times[:100])
-    # A send's call and its post are closer than a clock reading takes: they share one.
+    # The begin of a send's call and its post share one clock reading, which takes longer than the time between them.
     own = [event for event in events if event["pid"] == 0 and "ts" in event]
     posts = [(call, post) for call, post in zip(own, own[1:]) if (call.get("name"), post.get("name")) == ("MPI_Send", "post")]
     if not posts or any(call["ts"] != post["ts"] for call, post in posts):

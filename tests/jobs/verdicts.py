@@ -192,7 +192,7 @@ def case_threads(session):
     both = [rf"rank {rank} .* has 2 threads that wait:\n({line}){{2}}" for rank in (0, 1)]
     both += [r"mpiexec:     thread \"main\" in MPI_Recv, peer 1, tag 15", r"thread \d+ \"halo\" in MPI_Recv, peer 1, tag 20"]
     crowd = [rf"rank {rank} .* has 7 threads that wait:\n({line}){{4}}mpiexec:     and 3 more\n" for rank in (0, 1)]
-    # They sleep at once: all are asleep when they are examined.
+    # The threads sleep at once, so that all are asleep when the launcher examines them.
     jobs = [(_start(session, 2, how, env={"FASTPATH_WAIT": "sleep"}), verdict, listed)
             for how, verdict, listed in [("multiple-threads", DEADLOCKS[-2][2], both), ("multiple-crowd", None, crowd)]]
     answers = [_judge(job.finish(), verdict, listed=listed) for job, verdict, listed in jobs]

@@ -96,7 +96,7 @@ class Image:
         return digest.hexdigest()[:16]
 
     def without(self, other):
-        """Only the entries missing in `other`, for an archive to be unpacked after it."""
+        """Returns only the entries missing in `other`, for an archive to be unpacked after it."""
         made = Image()
         made._entries = {path: entry for path, entry in self._entries.items() if path not in other._entries}
         return made

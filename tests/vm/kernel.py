@@ -15,7 +15,7 @@ from .trouble import Trouble
 # Name in the cache.
 NAME = "vm-kernel"
 
-# Depends on the newest kernel of the release.
+# Package that depends on the newest kernel of the release.
 PACKAGE = "linux-image-amd64"
 
 # Modules of the package that are kept: the others are drivers of devices that the machine lacks.

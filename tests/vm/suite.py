@@ -38,7 +38,7 @@ from .machine import NotUp
 from .trouble import Trouble
 
 FOLDER = os.path.join(HERE, "cases")
-# A name of no program in tests/c.
+# Name of the benchmark program. No program of tests/c has it.
 BENCH = "bench"
 # Factor of time limits under emulation.
 SLOWNESS = 4

@@ -10,7 +10,8 @@ static double operand(int r, int i)
     return (1.0 + i % 17) / (r + 0.3) * (i % 3 ? 1e-7 : 1e7);
 }
 
-/* Sum of ranks `from..to` of `size`. Neighbours are added first; the first few pairs count as one rank each. */
+/* Sum of element `i` over `size` ranks. Pairs of the first ranks are added until a power of two is left, then
+ * neighbours. */
 static double tree(int size, int i)
 {
     static double sums[64];

@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         bad += p[i] != (signed char)(ranks * (i % 5) + ranks * (ranks - 1) / 2);
     CHECK(bad == 0);
 
-    /* The same number of bytes as a small count of a large type. */
+    /* Equally many bytes, as a small count of a large type. */
     MPI_Datatype block;
     MPI_Count blocks = n >> 20;
     MPI_Type_contiguous(1 << 20, MPI_SIGNED_CHAR, &block);

@@ -222,7 +222,7 @@ static void test_types(MPI_Comm comm, long n)
     free(back);
 }
 
-/* Calls that move no data keep the ranks in step, for any datatype: a type with gaps is looked up, MPI_INT is not. */
+/* Calls that move no data keep the ranks in step: with a type that the library looks up, and with MPI_INT. */
 static void test_nothing(MPI_Comm comm)
 {
     MPI_Datatype gaps;

@@ -5,7 +5,7 @@
 
 enum { MOST = 64, FORMS = 3 };
 
-/* Not a constant, so that the compiler does not warn about an address without memory. */
+/* A variable, so that the compiler does not warn that MPI_UNWEIGHTED is no address of an array. */
 static int *volatile unweighted = MPI_UNWEIGHTED;
 
 /* The neighbours of each rank, and the index of each edge on the other side. */

@@ -1,6 +1,6 @@
 /* FASTPATH_PROGRESS=thread: outstanding collectives progress while rank 0 computes. Rank 0 makes no MPI call until the
- * others have completed their calls, which need rank 0 in a later step. Other ranks may be calls ahead of it by then.
- * Argument: rounds.
+ * others have completed their calls, which need rank 0 in a later step. By then, the other ranks may have begun later
+ * calls. Argument: rounds.
  * test: ranks=2,3,4 timeout=120 variants=none env=FASTPATH_PROGRESS=thread */
 #define _GNU_SOURCE
 #include "../coll_check.h"
@@ -11,7 +11,7 @@
 
 enum { LONG = 1 << 16 };
 
-/* Ranks that have completed each number of calls, in memory that all ranks map. */
+/* Number of calls that the ranks other than 0 have completed together, in memory that all ranks map. */
 static volatile int *over;
 
 static void map_together(void)

@@ -13,8 +13,8 @@ static void test_dup(void)
     MPI_Comm_compare(a, a, &result);
     CHECK(result == MPI_IDENT);
 
-    /* Messages are received in the opposite order of communicators to the sends: each receive must get the message of
-     * its own communicator. */
+    /* The receives use the communicators in the opposite order of the sends: each must get the message of its
+     * communicator. */
     MPI_Comm comms[] = {MPI_COMM_WORLD, a, b};
     MPI_Request requests[3];
     int out[3], in[3], right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;

@@ -33,7 +33,7 @@ static void exchange(MPI_Comm inter, int is_child)
     SAME(sum, is_child ? there : 100 * there);
 }
 
-/* Both sides merged, parents first. */
+/* Merges both sides, with the parents first. */
 static void merge(MPI_Comm inter, int is_child)
 {
     MPI_Comm all = MPI_COMM_NULL, dup;

@@ -17,8 +17,8 @@ static void check_clock(void)
         }
         last = now;
     }
-    /* MPI_Wtime against the kernel's clock, over the time of the loop: at most 1 % apart. Each clock is read around
-     * the other one and within it, so that a rank that waits for its processor makes no difference. */
+    /* MPI_Wtime against the kernel's clock, over the time of the loop: at most 1 % apart. Readings of MPI_Wtime enclose
+     * those of the other clock and are enclosed by them, so that a delay of the rank has no effect. */
     struct timespec a, b;
     double around = MPI_Wtime();
     clock_gettime(CLOCK_MONOTONIC, &a);

@@ -92,7 +92,7 @@ static void collectives(void)
     KEEPS(MPI_Comm_free(&half));
 }
 
-/* Exact sums raise no flag: exceptions of lanes beyond the operands must not become visible. */
+/* Exact sums raise no flag: exceptions of vector lanes beyond the operands must not become visible. */
 static void reductions(void)
 {
     double *in = allocate(1001 * sizeof *in), *sum = allocate(1001 * sizeof *sum);

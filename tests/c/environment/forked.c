@@ -98,7 +98,7 @@ static void in_child(int (*calls)(void))
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Is inside MPI nearly all the time. */
+/* Body of a thread that is inside MPI nearly all the time. */
 static void *chatter(void *nothing)
 {
     int sent = 0, got = 0;

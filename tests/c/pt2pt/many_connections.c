@@ -1,6 +1,6 @@
-/* One process with a connection to each other rank: first messages from either side, and then a pair that communicates
- * among them. With the argument `figures` rank 0 prints the cost of a connection, the latency of a pair with and
- * without the other connections, and the cost of a wait:
+/* One process with a connection to each other rank: first messages from either side, and then one pair that
+ * communicates while the others are idle. With the argument `figures` rank 0 prints the cost of a connection, the
+ * latency of a pair with and without the other connections, and the cost of a wait:
  *     mpiexec -x FASTPATH_TRANSPORTS=tcp -n 1001 build/tests/many_connections figures
  * test: ranks=2,8 variants=none timeout=120 */
 #include "../check.h"

@@ -1,5 +1,5 @@
-/* Job memory of a pair of ranks: a page for the first short message, more as it sends more, but none for first messages
- * in jobs of 2 or 3 ranks. An alltoall of short blocks opens few pairs.
+/* Job memory of a pair of ranks: it grows by a page with the first short message, and further as the pair sends more.
+ * In jobs of 2 or 3 ranks it does not grow for first messages. An alltoall of short blocks opens few pairs.
  * test: ranks=2,3,4,8,64 timeout=120 variants=none */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,5 +1,5 @@
 /* A rank receives more slowly than others send to it. Its unexpected messages take no more memory than allowed, the
- * senders wait, no message is lost, and every program completes that completes without the bound.
+ * senders wait, no message is lost, and each program that completes without the bound completes with it.
  * test: ranks=2,3,4 timeout=120 env=FASTPATH_UNEXPECTED_MAX=64K stderr=any */
 #include "../check.h"
 

@@ -1,5 +1,5 @@
-/* With the maximum of unexpected messages, a rank that waits or probes sleeps only while its ring is empty. Its wait
- * for another rank lets the flood grow only a little.
+/* A rank with the maximum of unexpected messages that waits or probes sleeps only while its ring is empty. While it
+ * waits for another rank, its unexpected messages grow only a little.
  * test: ranks=2,3 timeout=120 env=FASTPATH_UNEXPECTED_MAX=64K stderr=any */
 #include "../check.h"
 

@@ -1,6 +1,6 @@
-/* Calls that may return without completion yield the processor. On an oversubscribed node the first misses yield, at
- * most one for each rank, and later ones at most once in 10 us. Elsewhere one miss in 256 yields. The program replaces
- * sched_yield and counts its calls.
+/* Calls that may return without completion yield the processor. A call without completion is a miss. On an
+ * oversubscribed node the first misses yield, at most one for each rank, and later ones at most once in 10 us.
+ * Elsewhere one miss in 256 yields. The program replaces sched_yield and counts its calls.
  * test: ranks=1,2,3,4,8 args=test;testall;testany;testsome;status;iprobe;improbe;any_source variants=none timeout=120 */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,4 +1,4 @@
-/* Threads sleep in MPI while other threads of their process send to their own rank, or take in their messages: each
+/* Threads sleep in MPI while other threads of their process send to their own rank, or receive messages for them: each
  * sleeper is woken. Every wait sleeps at once.
  * test: ranks=1,2,3 timeout=120 env=FASTPATH_WAIT=sleep */
 #include "../check.h"

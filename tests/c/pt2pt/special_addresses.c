@@ -1,5 +1,5 @@
-/* MPI_IN_PLACE and MPI_BUFFER_AUTOMATIC are rejected as any other buffer (MPI 5.0, section 2.5.4), by the immediate
-   paths too; no memory is accessed at these addresses.
+/* MPI_IN_PLACE and MPI_BUFFER_AUTOMATIC are rejected where MPI 5.0 does not allow them as buffers (section 2.5.4), by
+   the immediate paths too. No memory is accessed at these addresses.
    test: ranks=1,2,3 mistakes=yes */
 #include "../check.h"
 

@@ -19,7 +19,7 @@ static void test(int kind, int lock)
             OK(MPI_Fetch_and_op(&one, &before, MPI_LONG, 0, place(&w, 0, 0, sizeof(long)), MPI_SUM, w.win));
         }
         OK(MPI_Win_unlock(0, w.win));
-        /* Rank 0 polls the messages of others about this often. Each of these rounds changes the lock. */
+        /* Rank 0 handles requests of other ranks, which may arrive as messages, once in each of its rounds. */
         if (rank == 0)
             OK(MPI_Win_sync(w.win));
     }

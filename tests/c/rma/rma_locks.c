@@ -3,7 +3,7 @@
 #include "rma_check.h"
 #include <sched.h>
 
-/* A counter that is read and written by separate operations: right only if an exclusive lock excludes. */
+/* A counter that is read and written by separate operations: it is right only if an exclusive lock excludes. */
 static void test_exclusive(int kind, int rounds)
 {
     struct window w = make_window(kind, 2 * sizeof(long), 1);

@@ -78,7 +78,7 @@ static void drop(int pair)
         free(base);
 }
 
-/* All operations through either window are complete, for all ranks. */
+/* Completes all operations through both windows, on all ranks. */
 static void settle(void)
 {
     for (int s = 0; s < 2; s++) {

@@ -1,8 +1,8 @@
 /* test: ranks=2,3,4,8
-   A target that computes without MPI calls does not delay access to its memory (docs/windows.md). It polls for the
-   writes of the others, which end after they have completed all operations. For mapped memory, or copies by the
-   kernel, that holds for every operation; over an adapter's connection for puts and gets; with
-   FASTPATH_PROGRESS=thread for every operation over any path. Argument: number of locks (100). */
+   A target that computes without MPI calls does not delay access to its memory (docs/windows.md). It polls for a mark
+   of each other rank, which is written when that rank has completed all operations. For mapped memory, or copies by the
+   kernel, this holds for every operation; over an adapter's connection for puts and gets; with FASTPATH_PROGRESS=thread
+   for every operation over any path. Argument: number of locks (100). */
 #include "rma_check.h"
 
 enum { MOST = 66000, ROUNDS = 2 };
