@@ -133,7 +133,7 @@ __attribute__((unused)) static void start(int *argc, char ***argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &meeting);
 }
 
-/* Exit code of main. */
+/* Ends MPI and returns the exit code of main. */
 __attribute__((unused)) static int finish(void)
 {
     if (meeting)

@@ -6,7 +6,7 @@ FORGED = "mpiexec: rank 9 has won"
 NAME = f"a\n{FORGED}\x1b[2J\r"
 SHOWN = rf"a\n{FORGED}\u{{1b}}[2J\r"
 
-# Use of the name by the program, its variables, and the exit code.
+# For each use of the name by the program: its environment variables, and the exit code.
 USES = {
     "comm": ({}, 6),
     "abort": ({}, 3),

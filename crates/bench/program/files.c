@@ -54,7 +54,7 @@ static int find_side(int count, int n) {
     return side;
 }
 
-/* The ranks' rows of 512 bytes alternate, or their blocks of doubles form a plane or a cube. */
+/* Sets the view: the ranks' rows of 512 bytes alternate, or their blocks of doubles form a plane or a cube. */
 static int set_blocks(struct bench_case *c, int dimensions) {
     MPI_Datatype type;
     int grid[3] = {0, 0, 0}, sizes[3], own[3], first[3], rest = (int)(c->bytes / sizeof(double)), member = c->member;
@@ -90,7 +90,7 @@ static MPI_Offset own_offset(const struct bench_case *c) {
     return dimensions_of(c) ? 0 : (MPI_Offset)c->member * (MPI_Offset)c->bytes;
 }
 
-/* Termination signals wait while the file has a name. */
+/* Blocks or unblocks termination signals, which must wait while the file has a name. */
 static void hold_signals(int how) {
     sigset_t set;
     sigemptyset(&set);

@@ -203,7 +203,8 @@ static double time_steps(struct ring *r, void (*step)(struct ring *)) {
     return ns_of(read_ticks() - start);
 }
 
-/* Returns the shorter time of this rank, by MPI_Sendrecv or nonblocking, in ns for each message that it sends. */
+/* Returns the shorter of this rank's times with MPI_Sendrecv and with nonblocking calls, in ns for each message that it
+ * sends. */
 static double measure_ring(struct ring *r) {
     double with_sendrecv;
     for (int enough = 0; !enough;) {

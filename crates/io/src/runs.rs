@@ -117,7 +117,7 @@ fn join(last: &mut StridedRun, next: &StridedRun) -> bool {
     true
 }
 
-/// Binary logarithm of the most bytes that one bit of [`Coverage`] stands for.
+/// Binary logarithm of the maximum number of bytes that one bit of [`Coverage`] stands for.
 const MOST_SHIFT: u32 = 12;
 
 /// Bytes of a window of the file that are covered by runs, one bit for each unit. A unit is the largest power of two,

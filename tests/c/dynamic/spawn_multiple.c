@@ -66,7 +66,7 @@ static void check_multiple(int root)
     MPI_Info_free(&infos[1]);
 }
 
-/* Number of processes, of `most`, that start with this value of `soft`. */
+/* Checks how many processes, of at most `most`, start with this value of `soft`. */
 static void check_soft(const char *soft, int most, int expected)
 {
     MPI_Info info = info_of("soft", soft);

@@ -15,7 +15,7 @@ static void send_all(int to, int tag, MPI_Request *requests)
         OK((i % 2 ? MPI_Issend : MPI_Isend)(out, sizes[i], MPI_BYTE, to, tag + i, MPI_COMM_WORLD, &requests[i]));
 }
 
-/* Waits for a message with one of four probes; the matched ones return it. */
+/* Waits for a message with one of four probes; the matched probes return it. */
 static MPI_Message look(int way, int source, int tag, MPI_Status *status)
 {
     MPI_Message message = MPI_MESSAGE_NULL;

@@ -7,8 +7,8 @@
 
 enum { ROUNDS = 50, LONG = 1000 };
 
-/* Elements of 1 and 2 bytes that share one word: an update changes no other element. Between the updates each rank
- * reads its own word without an operand. */
+/* Elements of 1 and 2 bytes that share one word: an update changes no other element. Between the updates each rank also
+ * reads an element by MPI_NO_OP, without an operand. */
 static void test_short(void)
 {
     struct word { uint8_t fetched, swapped, added, untouched; uint16_t fetched2, swapped2; } *word;

@@ -13,7 +13,7 @@ use crate::program::RunError;
 /// Default numbers of warm-up jobs and of measured jobs.
 pub(crate) const JOBS: [u64; 2] = [1, 10];
 
-/// Observes the kernel's clock, which times the jobs.
+/// Measures the properties of the kernel's clock, which times the jobs.
 pub(super) fn observe_kernel_clock() -> Clock {
     let read = || time_calls(1000, || _ = std::hint::black_box(clock::now_ns()));
     let taken: Vec<f64> = (0..15).map(|_| read()).collect();

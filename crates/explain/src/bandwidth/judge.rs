@@ -185,7 +185,7 @@ fn other_unit(measured: Rate, predicted: Rate, unit: RateUnit) -> Option<(RateUn
     others.map(as_unit).find(agrees)
 }
 
-/// Limit of the sender by memory that answers reads in pieces of `completion` bytes.
+/// Returns the sender's limit if memory answers reads in pieces of `completion` bytes.
 fn reads_of(subject: &BandwidthSubject, completion: u64) -> Option<Rate> {
     let link = subject.link.with_completion(completion).ok()?;
     Some(subject.sender(&link))

@@ -20,7 +20,8 @@ fn node(host_name: &str, adapter_name: &str) -> NodeSpec<'static> {
     }
 }
 
-/// Makes a node without memory latency, limited by its bus alone. `reads` selects its outstanding reads: 0: 4, 1: 1024.
+/// Makes a node without memory latency, limited by its bus alone. `reads` is the index of its limit of outstanding
+/// reads: 4 or 1024.
 fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
     static NEAR: LazyLock<Host> = LazyLock::new(|| Host { read: Time::ZERO, ..HOSTS[1] });
     static DEVICES: LazyLock<[Adapter; 2]> = LazyLock::new(|| {

@@ -8,7 +8,7 @@ fn plain(cell: &Cell) -> String {
 }
 
 impl Table {
-    /// Widths of the columns: the longest cell, and at least the column's least width.
+    /// Returns the width of each column: that of its longest cell, and at least the column's minimum width.
     fn measure(&self) -> Vec<usize> {
         let wide = |(i, column): (usize, &Column)| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
